@@ -1,0 +1,1 @@
+"""The Beanpole daemon: one process per node. Wiring, frontends, admin, metrics."""
