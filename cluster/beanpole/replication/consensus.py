@@ -1,0 +1,305 @@
+"""What the node sees of consensus and what consensus needs of the node: two Protocols and a config.
+
+Belongs here: the border itself, its limits and its promises. No implementation, nothing of any
+library. `memory.py` is the smallest implementation, `pysyncobj/` the real one.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal, Protocol
+
+if TYPE_CHECKING:
+    from beanpole.storage.snapshots import SnapshotInfo
+    from beanpole.storage.wal import Identity
+
+Role = Literal["leader", "follower", "candidate"]
+Durability = Literal["sync", "memory"]
+
+LEADER: Final = "leader"
+FOLLOWER: Final = "follower"
+CANDIDATE: Final = "candidate"
+
+# An entry must fit into one append message beside its header; a batch is at most 4 MiB, and a
+# single large batch travels alone in its entry.
+ENTRY_MAX_BYTES: Final = 5 * 1024 * 1024
+# Entries of the leader that are not committed yet. Enough to fill the pipe between two nodes, few
+# enough that batches grow by themselves under load and that little is lost with a leader.
+ENTRIES_IN_FLIGHT_MAX: Final = 8
+# Alone there is nothing to overlap with: what arrives while the disk works forms the next entry.
+ENTRIES_IN_FLIGHT_ALONE_MAX: Final = 1
+# The longest pause between two turns that keeps heartbeats and elections exact.
+TURN_PERIOD_MAX_S: Final = 0.02
+
+MIB: Final = 1024 * 1024
+
+
+class Image(Protocol):
+    """A consistent picture of the machine, produced in slices while the machine goes on."""
+
+    def next_chunk(self) -> bytes | None:
+        """Return the next chunk (at most 4 MiB, quickly made), or None when it is complete."""
+        ...
+
+    def close(self) -> None:
+        """Give up what is held for the picture; also called after the last chunk."""
+        ...
+
+
+class Sink(Protocol):
+    """Where the chunks of a fetched snapshot go."""
+
+    # Bytes written and not yet on disk: the producer pauses while this is large.
+    @property
+    def backlog_bytes(self) -> int:
+        """Return the bytes that were written and are not on disk yet."""
+        ...
+
+    def write(self, chunk: bytes) -> None:
+        """Add one chunk (at most 4 MiB) as `snapshot_source` of the peer gave it."""
+        ...
+
+
+class Outside(Protocol):
+    """What a replica needs of its node. All of it is called in the node's loop."""
+
+    def now_s(self) -> float:
+        """Return monotonic seconds."""
+        ...
+
+    def random(self) -> float:
+        """Return a number in [0, 1): used for election timeouts only."""
+        ...
+
+    def send(self, peer: str, message: bytes) -> bool:
+        """Send one Raft message; False if there is no link or its output is above its limit.
+
+        False means that the message was not taken. The replica then treats the peer as full: it
+        sends it nothing but one heartbeat per heartbeat period, until one of those is taken.
+        """
+        ...
+
+    def apply(self, index: int, term: int, entry: bytes) -> None:
+        """Take a committed entry: in order, once per process life. Indexes may have gaps.
+
+        The gaps are entries of the consensus itself (a new leader's first entry), and what an
+        image given to `load_image` covers. It must not raise: a raise stops the node.
+        """
+        ...
+
+    def begin_image(self) -> Image:
+        """Begin a picture of the machine with everything applied so far."""
+        ...
+
+    def load_image(self, chunks: Iterator[bytes]) -> None:
+        """Replace the machine by the picture. `chunks` raises `Damaged` on bad bytes."""
+        ...
+
+    def fetch_snapshot(
+        self, peer: str, index: int, sink: Sink, done: Callable[[str | None], None]
+    ) -> None:
+        """Write the chunks of the peer's snapshot at exactly `index` into `sink`.
+
+        `done(None)` after the last chunk, or `done("why it failed")`; once, in the loop. If the
+        peer's `snapshot_source` is of another index by now, that is a failure: the leader will
+        offer the newer one. After `close()` of the replica `done` has no effect.
+        """
+        ...
+
+    def wake(self) -> None:
+        """Ask for a `turn()` soon, in a later step of the loop. Coalesced by the node."""
+        ...
+
+    def role_changed(self) -> None:
+        """Role, leader or term changed. Must only note it: it is called in the middle of a turn."""
+        ...
+
+    def fatal(self, reason: str) -> None:
+        """Print one line and end the process. If it returns, the replica does nothing any more."""
+        ...
+
+
+class Replica(Protocol):
+    """One member of the replicated log, driven by its node; not thread-safe."""
+
+    @property
+    def node_id(self) -> str:
+        """Return this member's name."""
+        ...
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """Return all members, sorted, this one included."""
+        ...
+
+    @property
+    def role(self) -> Role:
+        """Return what this member is in its current term."""
+        ...
+
+    @property
+    def leader(self) -> str | None:
+        """Return the leader of the current term as far as this member knows."""
+        ...
+
+    @property
+    def term(self) -> int:
+        """Return the current term; it never falls, also over restarts."""
+        ...
+
+    @property
+    def commit_index(self) -> int:
+        """Return the last index known to be committed."""
+        ...
+
+    @property
+    def applied_index(self) -> int:
+        """Return the last index given to `Outside.apply` or covered by `load_image`."""
+        ...
+
+    @property
+    def first_index(self) -> int:
+        """Return the first index that is still in the journal."""
+        ...
+
+    @property
+    def last_index(self) -> int:
+        """Return the last index of the log, committed or not."""
+        ...
+
+    @property
+    def durable_index(self) -> int:
+        """Return the last index up to which the log is on this disk (or need not be)."""
+        ...
+
+    @property
+    def journal_bytes(self) -> int:
+        """Return the bytes of the journal on disk."""
+        ...
+
+    @property
+    def majority_answers(self) -> bool:
+        """Return whether this member leads and a majority answered within the last raft_min_s."""
+        ...
+
+    @property
+    def rejoining(self) -> bool:
+        """Return whether this member has lost its disk and does not count yet."""
+        ...
+
+    def match_index(self, peer: str) -> int:
+        """Return what the peer is known to have, as the leader sees it; 0 if unknown."""
+        ...
+
+    def start(self) -> None:
+        """Load snapshot and journal; what is committed is applied in later turns, in slices.
+
+        Raises:
+            StorageError: the files cannot be used (see `Damaged`, `WrongIdentity`).
+            UnknownVersion: the files are of another version.
+        """
+        ...
+
+    def turn(self) -> None:
+        """Do what is due: elections, commits, applies (bounded), sends, the journal's flush.
+
+        At most once per step of the loop, and at least every TURN_PERIOD_MAX_S. Never call it
+        from inside a callback of `Outside`.
+        """
+        ...
+
+    def receive(self, peer: str, message: bytes) -> None:
+        """Take one message of the link to `peer`.
+
+        Raises:
+            ProtocolError: no correct member sends these bytes; the caller closes the link.
+        """
+        ...
+
+    def connected(self, peer: str) -> None:
+        """Note a new link to the peer: nothing sent before it will arrive any more."""
+        ...
+
+    def disconnected(self, peer: str) -> None:
+        """Note that there is no link to the peer."""
+        ...
+
+    def can_propose(self) -> bool:
+        """Return whether `propose` may be called now: leading, and few entries in flight."""
+        ...
+
+    def propose(self, entry: bytes) -> int:
+        """Append an entry and return its index; it is sent in the next `turn()`.
+
+        Only if `can_propose()`. At most ENTRY_MAX_BYTES. It may still be lost with leadership:
+        only `apply` of this index with this term says that it was committed.
+        """
+        ...
+
+    def confirm(self, done: Callable[[], None]) -> None:
+        """Call `done` when a majority has confirmed this leadership at a later time than now.
+
+        The proof is an append that was sent after this call and acknowledged in this term. Dropped
+        silently when leadership is lost. `done` runs inside `turn()` or `receive()`.
+        """
+        ...
+
+    def transfer(self, to: str | None) -> bool:
+        """Hand leadership to `to` (None: who is furthest); False if that is not possible now.
+
+        True means that the target was told to stand; `can_propose` is False until it is decided
+        (another leader, or raft_max_s went by). Call it again after False, with quiet between.
+        """
+        ...
+
+    def compact(self) -> None:
+        """Begin a snapshot now, if none is being made and something was applied since the last."""
+        ...
+
+    def snapshot_source(self) -> "tuple[SnapshotInfo, Iterator[bytes]] | None":
+        """Return the newest snapshot and its verified chunks, to serve a peer's fetch."""
+        ...
+
+    def close(self) -> None:
+        """Write out what is buffered, close the files. Nothing is called afterwards."""
+        ...
+
+
+@dataclass(frozen=True)
+class ReplicaConfig:
+    """What a replica is told at its start. Times in seconds, sizes in bytes.
+
+    Attributes:
+        node_id: this member.
+        members: all members, this one included; the same on every node.
+        directory: the replica keeps its files below it (`log/`, `snapshots/`, `rejoining`).
+        identity: cluster and node that the files belong to.
+        durability: "memory" never waits for the disk and says so in `durable_index`.
+        log_memory_bytes: the newest entries kept in memory; older ones are read from segments.
+        log_retain_bytes: the most that is kept of the log for a connected follower beyond what
+            the newest snapshot covers.
+        snapshot_bytes_min: a snapshot is due when the log since the last one is larger than this
+            and than that snapshot.
+        rejoin: this disk was lost: come back without vote and without counting.
+    """
+
+    node_id: str
+    members: tuple[str, ...]
+    directory: str
+    identity: "Identity"
+    raft_min_s: float = 0.5
+    raft_max_s: float = 1.0
+    heartbeat_s: float = 0.05
+    durability: Durability = "sync"
+    log_memory_bytes: int = 64 * MIB
+    log_retain_bytes: int = 256 * MIB
+    snapshot_bytes_min: int = 64 * MIB
+    segment_bytes: int = 64 * MIB
+    rejoin: bool = False
+
+    def __post_init__(self) -> None:
+        """Check what the rest relies on; operators meet named errors in the node's own config."""
+        assert self.node_id in self.members, "a node must be one of the members"
+        assert len(set(self.members)) == len(self.members), "members must differ"
+        assert self.heartbeat_s * 3 < self.raft_min_s < self.raft_max_s, "timeouts out of order"
+        assert min(self.log_memory_bytes, self.log_retain_bytes, self.segment_bytes) > 0
+        assert not (self.rejoin and len(self.members) == 1), "alone there is nothing to rejoin"
