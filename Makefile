@@ -1,0 +1,48 @@
+# The whole interface of a developer. Each target does its own set-up in .venv; nothing needs to be
+# activated. `make help` lists the targets.
+
+PYTHON ?= $(shell for name in python3 python3.11 python3.12 python3.13; do \
+	$$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$name && break; done)
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+PROTOS := $(sort $(wildcard proto/beanpole/pb/*.proto))
+PROTOC = $(BIN)/python -m grpc_tools.protoc -Iproto --python_out=$(1) --pyi_out=$(1) --grpc_python_out=$(1) $(PROTOS)
+
+.DEFAULT_GOAL := check
+.PHONY: up test check fmt proto bench clean help
+
+help: ## show this list
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 8
+
+$(READY): pyproject.toml
+	@test -n "$(PYTHON)" || { echo "Beanpole needs Python 3.11 or newer (Debian: apt-get install python3 python3-venv)" >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+up: $(READY) ## run a local cluster of three nodes (make up ARGS='--nodes 1')
+	@exec $(BIN)/beanpole up $(ARGS)
+
+check: $(READY) ## lint, format, types and unit tests, in under a minute
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q tests/test_tidy.py tests/unit
+
+test: check ## everything: the check and the integration tests
+	$(BIN)/python -m pytest -q tests/integration
+
+fmt: $(READY) ## format and mend what can be mended mechanically
+	$(BIN)/ruff check --fix-only --quiet .
+	$(BIN)/ruff format .
+
+proto: $(READY) ## generate cluster/beanpole/pb from proto/ (tests/unit/pb compares the two)
+	$(call PROTOC,cluster)
+
+bench: $(READY) ## op/s and latency beside beanstalkd (make bench ARGS=...)
+	$(BIN)/python -m bench $(ARGS)
+
+clean: ## remove everything that make made; the queue in .beanpole stays
+	rm -rf $(VENV) build dist bench/build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find cluster node tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,9 @@
+from . import health_pb2
+from .health_pb2_grpc import HealthServicer as _Base
+
+class HealthServicer(_Base):
+    def __init__(self) -> None: ...
+    async def set(
+        self, service: str, status: health_pb2.HealthCheckResponse.ServingStatus
+    ) -> None: ...
+    async def enter_graceful_shutdown(self) -> None: ...
