@@ -1,0 +1,47 @@
+"""Limits and defaults that several packages share, each with its reason.
+
+A limit that only one package needs lives in that package.
+"""
+
+from typing import Final
+
+SECOND_US: Final = 1_000_000
+
+# The beanstalk protocol's integers for priority, delay and TTR are unsigned 32 bit.
+U32_MAX: Final = 2**32 - 1
+# Job ids share one integer with the priority in the ready heap (see `core.tube`), and JavaScript
+# clients read them as doubles, which are exact up to 2**53.
+JOB_ID_MAX: Final = 2**53 - 1
+
+# beanstalkd's own default and what its clients assume.
+JOB_SIZE_DEFAULT_BYTES: Final = 65_535
+# A body must fit into one batch together with what else a client pipelined beside it.
+JOB_SIZE_MAX_BYTES: Final = 2 * 1024 * 1024
+
+# A batch is applied in one step of the machine: at 4 MiB that step stays in the milliseconds.
+BATCH_MAX_BYTES: Final = 4 * 1024 * 1024
+# The leader stops joining batches into one entry here, so that one entry never delays the
+# heartbeat behind it; a single larger batch still travels alone.
+ENTRY_JOIN_BYTES: Final = 1024 * 1024
+# A batch is also bounded in commands: this bounds the time of one apply on every node.
+BATCH_COMMANDS_MAX: Final = 4096
+
+# Timers, dead sessions and the like: transitions of one entry beyond its commands. At 2 us each
+# this is 2 ms, far below the shortest election timeout.
+TRANSITIONS_PER_ENTRY_MAX: Final = 1000
+# A kick moves this many jobs per command; the origin repeats it up to the client's bound.
+KICK_MAX: Final = 1000
+# Watched tubes are looked at one by one at each grant.
+WATCHED_TUBES_MAX: Final = 1024
+# A tube name's longest length in the beanstalk protocol.
+TUBE_NAME_MAX_BYTES: Final = 200
+
+# Priorities below this are "urgent" in beanstalkd's statistics.
+URGENT_BELOW: Final = 1024
+DEFAULT_TUBE: Final = b"default"
+
+# Cluster-wide defaults of what the machine holds (the leader's configuration sets them).
+JOBS_MAX_DEFAULT: Final = 50_000_000
+TUBES_MAX_DEFAULT: Final = 100_000
+SESSIONS_MAX_DEFAULT: Final = 200_000
+QUEUE_BYTES_MAX_DEFAULT: Final = 16 * 1024**3

@@ -1,0 +1,327 @@
+"""The machine as canonical bytes, and back.
+
+An image is the machine as it was when the image began, made in slices while the machine goes on:
+jobs are encoded in the order of their ids, and a job that is about to change before its turn is
+encoded first (copy on write; `Queue` calls `keep`). The bytes depend on the state alone, not on
+the layout of heaps or dicts, so two nodes at the same index make the same bytes: that is the
+digest that nodes compare, and the snapshot that a node starts from.
+"""
+
+from collections.abc import Iterable, Iterator
+from heapq import heapify
+from typing import Any, Final, cast
+
+import msgpack
+
+from beanpole.constants import URGENT_BELOW
+from beanpole.core.job import BURIED, DELAYED, READY, RESERVED, STATE_NAMES, Job
+from beanpole.core.machine import Machine
+from beanpole.core.sessions import DEAD, DETACHED, Origin, Session
+from beanpole.core.tube import ID_BITS, Tube
+from beanpole.errors import Damaged, UnknownVersion
+
+IMAGE_VERSION: Final = 1
+# Jobs of one chunk: a slice of about a millisecond of the loop's time.
+CHUNK_JOBS: Final = 512
+# A chunk also ends here, so that large bodies do not make a chunk of hundreds of megabytes.
+CHUNK_BYTES: Final = 1024 * 1024
+
+
+class Image:
+    """A consistent image under way. `next_chunk` until it returns None; always `close` it."""
+
+    def __init__(self, machine: Machine) -> None:
+        queue = machine.queue
+        self._machine = machine
+        self._tubes = {name: place for place, name in enumerate(queue.tubes)}
+        self._sessions: dict[int, int] = {}  # id() of the session object -> place, from 1
+        self._ids = list(queue.jobs)
+        self._next = 0  # position in _ids
+        self._last_id = self._ids[-1] if self._ids else 0
+        self._done_id = 0  # jobs up to this id are encoded already
+        self._kept: dict[int, tuple[Any, ...]] = {}
+        self._head: bytes | None = self._encode_head()
+        self._ended = False
+        queue.images = (*queue.images, self)
+
+    def keep(self, job: Job) -> None:
+        """Remember a job as it is, because it is about to change."""
+        job_id = job.id
+        if self._done_id < job_id <= self._last_id and job_id not in self._kept:
+            self._kept[job_id] = self._encode_job(job)
+
+    def next_chunk(self) -> bytes | None:
+        """The next slice of the image; None when it is complete."""
+        if self._head is not None:
+            head, self._head = self._head, None
+            return head
+        if self._next >= len(self._ids):
+            if self._ended:
+                return None
+            self._ended = True
+            return pack(["end", len(self._ids)])
+        jobs = self._machine.queue.jobs
+        kept = self._kept
+        chunk: list[tuple[Any, ...]] = []
+        size = 0
+        position = self._next
+        ids = self._ids[position : position + CHUNK_JOBS]
+        for job_id in ids:
+            record = kept.pop(job_id, None) or self._encode_job(jobs[job_id])
+            chunk.append(record)
+            position += 1
+            size += len(record[-1])
+            if size >= CHUNK_BYTES:
+                break
+        self._next = position
+        self._done_id = chunk[-1][0]
+        return pack(["jobs", chunk])
+
+    def close(self) -> None:
+        """Stop following the machine. Closing twice does no harm."""
+        queue = self._machine.queue
+        queue.images = tuple(image for image in queue.images if image is not self)
+        self._kept.clear()
+
+    def _encode_job(self, job: Job) -> tuple[Any, ...]:
+        holder = 0 if job.holder is None else self._sessions[id(job.holder)]
+        return (
+            job.id,
+            self._tubes[job.tube.name],
+            job.priority,
+            job.delay_s,
+            job.ttr_s,
+            job.created_us,
+            job.state,
+            job.due_us,
+            job.order,
+            holder,
+            job.reserves,
+            job.timeouts,
+            job.releases,
+            job.buries,
+            job.kicks,
+            job.body,
+        )
+
+    def _encode_session(self, session: Session) -> list[Any]:
+        self._sessions[id(session)] = len(self._sessions) + 1
+        return [
+            session.origin,
+            session.incarnation,
+            session.number,
+            session.epoch,
+            session.state,
+            session.used.name,
+            list(session.watched),
+            list(session.reserved),
+            session.request_granted,
+            session.secret,
+            session.grace_us,
+            session.detached_until_us,
+        ]
+
+    def _encode_head(self) -> bytes:
+        machine = self._machine
+        queue = machine.queue
+        origins = sorted(machine.origins.items())
+        sessions = [
+            self._encode_session(session)
+            for _, origin in origins
+            for session in origin.sessions.values()
+        ]
+        detached = [item for item in machine.kept.values() if item.state == DETACHED]
+        sessions += [self._encode_session(session) for session in [*detached, *machine.dying]]
+        tubes = [
+            [
+                tube.name,
+                tube.jobs_total,
+                tube.deletes,
+                tube.pauses,
+                tube.pause_s,
+                tube.paused_until_us,
+            ]
+            for tube in queue.tubes.values()
+        ]
+        return pack(
+            [
+                "head",
+                IMAGE_VERSION,
+                [machine.index, machine.wall_us, machine.chain, machine.term, machine.version],
+                [
+                    machine.jobs_max,
+                    machine.tubes_max,
+                    machine.sessions_max,
+                    machine.queue_bytes_max,
+                    machine.puts_refused,
+                ],
+                [
+                    queue.now_us,
+                    queue.floor_us,
+                    queue.next_id,
+                    queue.next_order,
+                    queue.jobs_total,
+                    queue.timeouts,
+                ],
+                [[index, o.incarnation, o.next_number, o.alive] for index, o in origins],
+                tubes,
+                sessions,
+                [self._sessions[id(session)] for session in machine.kept.values()],
+            ]
+        )
+
+
+def pack(value: Any) -> bytes:
+    """Encode plain lists, numbers and bytes."""
+    packed: bytes = msgpack.packb(value, use_bin_type=True)
+    return packed
+
+
+def load(chunks: Iterable[bytes]) -> Machine:
+    """Build a machine from the chunks of an image.
+
+    Raises:
+        UnknownVersion: the image is of another version.
+        Damaged: the chunks are not those of an image.
+    """
+    iterator = iter(chunks)
+    try:
+        head = _unpack(next(iterator, b""))
+        if head[0] != "head":
+            raise Damaged("the image does not begin with its head")
+        if head[1] != IMAGE_VERSION:
+            raise UnknownVersion(f"image version {head[1]}; this program knows {IMAGE_VERSION}")
+        machine, tubes, sessions = _load_head(head)
+        _load_jobs(machine, tubes, sessions, iterator)
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
+        raise Damaged(f"the image cannot be read: {error!r}") from error
+    return machine
+
+
+def _unpack(chunk: bytes) -> Any:
+    return msgpack.unpackb(chunk, use_list=True, strict_map_key=False)
+
+
+def _load_head(head: list[Any]) -> tuple[Machine, list[Tube], list[Session]]:
+    machine = Machine()
+    queue = machine.queue
+    machine.index, machine.wall_us, machine.chain, machine.term, machine.version = head[2]
+    (
+        machine.jobs_max,
+        machine.tubes_max,
+        machine.sessions_max,
+        machine.queue_bytes_max,
+        machine.puts_refused,
+    ) = head[3]
+    (
+        queue.now_us,
+        queue.floor_us,
+        queue.next_id,
+        queue.next_order,
+        queue.jobs_total,
+        queue.timeouts,
+    ) = head[4]
+    for index, incarnation, next_number, alive in head[5]:
+        origin = machine.origins[index] = Origin(index)
+        origin.incarnation, origin.next_number, origin.alive = incarnation, next_number, alive
+    tubes: list[Tube] = []
+    for name, total, deletes, pauses, pause_s, until_us in head[6]:
+        tube = queue.tube(name)
+        tube.jobs_total, tube.deletes, tube.pauses = total, deletes, pauses
+        tube.pause_s, tube.paused_until_us = pause_s, until_us
+        if until_us:
+            queue.pauses.append((until_us, name))
+        tubes.append(tube)
+    heapify(queue.pauses)
+    sessions = [_load_session(machine, values) for values in head[7]]
+    for place in head[8]:
+        session = sessions[place - 1]
+        machine.kept[session.secret] = session
+    return machine, tubes, sessions
+
+
+def _load_session(machine: Machine, values: list[Any]) -> Session:
+    queue = machine.queue
+    session = Session(values[0], values[1], values[2], queue.tubes[values[5]])
+    session.epoch, session.state = values[3], values[4]
+    session.used.users += 1
+    session.watched = {name: queue.tubes[name] for name in values[6]}
+    for tube in session.watched.values():
+        tube.watchers += 1
+    # The jobs themselves are filled in when they are read; this fixes their order.
+    session.reserved = cast(dict[int, Job], dict.fromkeys(values[7]))
+    session.request_granted, session.secret = values[8], values[9]
+    session.grace_us, session.detached_until_us = values[10], values[11]
+    if session.state == DEAD:
+        machine.dying.append(session)
+    else:
+        machine.sessions += 1
+        if session.state != DETACHED:
+            machine.origins[session.origin].sessions[session.number] = session
+    return session
+
+
+def _load_jobs(
+    machine: Machine, tubes: list[Tube], sessions: list[Session], chunks: Iterator[bytes]
+) -> None:
+    queue = machine.queue
+    buried: list[Job] = []
+    for chunk in chunks:
+        kind, value = _unpack(chunk)
+        if kind == "end":
+            if value != len(queue.jobs) or next(chunks, None) is not None:
+                raise Damaged(f"the image holds {len(queue.jobs)} jobs and says {value}")
+            break
+        for record in value:
+            job = _load_job(tubes, sessions, record)
+            if job.state not in STATE_NAMES:
+                raise Damaged(f"job {job.id} has the state {job.state}")
+            queue.jobs[job.id] = job
+            queue.body_bytes += len(job.body)
+            if job.state == BURIED:
+                buried.append(job)
+            else:
+                _place(machine, job)
+    else:
+        raise Damaged("the image ends before its end mark")
+    buried.sort(key=lambda job: job.order)
+    queue.buried = len(buried)
+    for job in buried:
+        job.tube.buried[job.id] = job
+    for tube in tubes:
+        heapify(tube.ready_heap)
+        heapify(tube.delayed_heap)
+        queue.ready += tube.ready_count
+        queue.urgent += tube.urgent_count
+        queue.reserved += tube.reserved_count
+        queue.delayed += tube.delayed_count
+
+
+def _load_job(tubes: list[Tube], sessions: list[Session], record: list[Any]) -> Job:
+    (job_id, tube, priority, delay_s, ttr_s, created_us, *rest) = record
+    job = Job(job_id, tubes[tube], priority, delay_s, ttr_s, record[-1], created_us)
+    job.state, job.due_us, job.order, holder = rest[:4]
+    job.reserves, job.timeouts, job.releases, job.buries, job.kicks = rest[4:9]
+    if holder:
+        job.holder = sessions[holder - 1]
+        if job_id not in job.holder.reserved:
+            raise Damaged(f"job {job_id} is held by a session that does not know it")
+        job.holder.reserved[job_id] = job
+    return job
+
+
+def _place(machine: Machine, job: Job) -> None:
+    """Put a ready, delayed or reserved job where its state says, without a transition."""
+    queue, tube = machine.queue, job.tube
+    if job.state == READY:
+        tube.ready_heap.append(job.priority << ID_BITS | job.id)
+        tube.ready_count += 1
+        tube.urgent_count += job.priority < URGENT_BELOW
+    elif job.state == DELAYED:
+        tube.delayed_heap.append((job.due_us, job.id))
+        tube.delayed_count += 1
+        queue.timers.add(job.due_us, job.id)
+    else:
+        assert job.state == RESERVED, job.state
+        tube.reserved_count += 1
+        queue.timers.add(job.due_us, job.id)

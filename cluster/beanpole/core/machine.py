@@ -1,0 +1,349 @@
+"""The replicated state machine: `apply` takes one entry of the log and changes the queue by it.
+
+Here is the order in which things happen inside an entry, who may send batches (origins and their
+incarnations), when sessions end, and the leader's own commands. What a client's command does is
+in `core.operations`; the jobs are in `core.queue`; bytes are in `core.image`.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from struct import Struct, pack
+from typing import Any, Final
+
+from crc32c import crc32c
+
+from beanpole import commands as c
+from beanpole.constants import (
+    JOBS_MAX_DEFAULT,
+    QUEUE_BYTES_MAX_DEFAULT,
+    SESSIONS_MAX_DEFAULT,
+    TRANSITIONS_PER_ENTRY_MAX,
+    TUBES_MAX_DEFAULT,
+)
+from beanpole.core import operations, reads
+from beanpole.core.job import Job
+from beanpole.core.queue import SESSION, TRANSITION_BITS, Queue
+from beanpole.core.sessions import ATTACHED, DEAD, DETACHED, Origin, Session
+
+# What became of a GRANT.
+GRANTED: Final = 1
+NONE_READY: Final = 0  # the leader keeps the waiter
+VOID: Final = -1  # the waiter is gone, or got its job already
+
+# Reads are answered at their origin only; the other nodes skip them.
+_CHANGES: Final = operations.HANDLERS
+_ALL: Final = {**operations.HANDLERS, **reads.HANDLERS}
+_SHAPES: Final = c.SHAPES
+_CHAIN: Final = Struct("<qqII")
+
+
+class Applied:
+    """What one entry did, for the node that applied it.
+
+    Attributes:
+        results: (number, results of each command) of each batch of `own` that was applied.
+        grants: (origin, incarnation, session, request, outcome, job or None) of each GRANT.
+        gaps: origins of which a batch came too early.
+        downs: (origin, incarnation) of each NODE_DOWN that took effect.
+        ups: (origin, incarnation) of each incarnation that began.
+        epoch: the term of the EPOCH in this entry, or 0.
+        digest: whether a DIGEST stands in this entry.
+    """
+
+    __slots__ = ("digest", "downs", "epoch", "gaps", "grants", "results", "ups")
+
+    def __init__(self) -> None:
+        self.results: list[tuple[int, list[Any]]] = []
+        self.grants: list[tuple[int, int, int, int, int, Job | None]] = []
+        self.gaps: list[int] = []
+        self.downs: list[tuple[int, int]] = []
+        self.ups: list[tuple[int, int]] = []
+        self.epoch = 0
+        self.digest = False
+
+
+class Machine:
+    """The deterministic queue of a cluster. One instance a node, changed only by `apply`."""
+
+    def __init__(self) -> None:
+        self.queue = Queue()
+        self.index = 0
+        self.wall_us = 0  # the leader's wall time of the last entry; shown, never used to decide
+        self.chain = 0
+        self.term = 0
+        self.version = c.MACHINE_VERSION
+        self.origins: dict[int, Origin] = {}
+        self.sessions = 0  # attached and detached ones
+        self.kept: dict[bytes, Session] = {}
+        # Sessions whose jobs are to be returned, oldest first; part of the bounded work.
+        self.dying: deque[Session] = deque()
+        self.puts_refused = False
+        self.jobs_max = JOBS_MAX_DEFAULT
+        self.tubes_max = TUBES_MAX_DEFAULT
+        self.sessions_max = SESSIONS_MAX_DEFAULT
+        self.queue_bytes_max = QUEUE_BYTES_MAX_DEFAULT
+        self._budget = 0
+
+    # --- the one entrance -----------------------------------------------------------------------
+
+    def apply(
+        self,
+        index: int,
+        flags: int,
+        time_us: int,
+        wall_us: int,
+        sections: Iterable[c.Section],
+        own: int = -1,
+    ) -> Applied:
+        """Apply one entry of the log.
+
+        Args:
+            index: the entry's place in the log; larger than every one before.
+            flags: the entry's flags (`commands.FLAG_*`).
+            time_us: the leader's cluster time; time never goes back even if this does.
+            wall_us: the leader's wall clock, for people.
+            sections: batches and leader's commands, in order.
+            own: the origin whose results are wanted; -1 for none.
+        """
+        assert index > self.index, (index, self.index)
+        queue = self.queue
+        self.index = index
+        self.wall_us = wall_us
+        if time_us > queue.now_us:
+            queue.now_us = time_us
+        self.puts_refused = bool(flags & c.FLAG_PUTS_REFUSED)
+        self._budget = TRANSITIONS_PER_ENTRY_MAX
+        applied = Applied()
+        self._pass_time()
+        for origin, incarnation, number, commands in sections:
+            if origin == c.LEADER:
+                for command in commands:
+                    self._lead(command, applied)
+            else:
+                self._batch(origin, incarnation, number, commands, own, applied)
+        if self.dying:
+            self._bury_the_dead()
+        transitions = queue.transitions
+        self.chain = crc32c(
+            pack(f"<{len(transitions)}Q", *transitions),
+            crc32c(_CHAIN.pack(index, queue.now_us, flags, self.chain)),
+        )
+        transitions.clear()
+        return applied
+
+    def has_work(self) -> bool:
+        """Whether bounded work is left over, so that the leader must propose another entry."""
+        return bool(self.dying)
+
+    def next_due_us(self, now_us: int) -> int | None:
+        """When the next entry must come at the latest for time to have its effect."""
+        queue = self.queue
+        due_us = queue.timers.next_due_us(now_us)
+        pauses = queue.pauses
+        if pauses and (due_us is None or pauses[0][0] < due_us):
+            due_us = pauses[0][0]
+        for session in self.kept.values():
+            if session.state == DETACHED and (due_us is None or session.detached_until_us < due_us):
+                due_us = session.detached_until_us
+        return due_us
+
+    # --- batches --------------------------------------------------------------------------------
+
+    def _batch(
+        self,
+        index: int,
+        incarnation: int,
+        number: int,
+        commands: tuple[c.Command, ...],
+        own: int,
+        applied: Applied,
+    ) -> None:
+        """Apply a batch if it is the next of its origin's current incarnation; else ignore it."""
+        origin = self.origins.get(index)
+        if origin is None:
+            origin = self.origins[index] = Origin(index)
+        if incarnation != origin.incarnation or not origin.alive:
+            if incarnation <= origin.incarnation or number != 1:
+                return
+            self._begin_incarnation(index, origin, incarnation)
+            applied.ups.append((index, incarnation))
+        if number != origin.next_number:
+            if number > origin.next_number:
+                applied.gaps.append(index)
+            return
+        origin.next_number = number + 1
+        handlers = _CHANGES
+        results: list[Any] | None = None
+        if index == own:
+            handlers = _ALL
+            results = []
+            applied.results.append((number, results))
+        shapes = _SHAPES
+        for command in commands:
+            result: Any = c.BAD_COMMAND
+            if type(command) is tuple and command:
+                operation = command[0]
+                if type(operation) is int and tuple(map(type, command)) == shapes.get(operation):
+                    handler = handlers.get(operation)
+                    if handler is not None:
+                        result = handler(self, origin, command)
+            if results is not None:
+                results.append(result)
+
+    def _begin_incarnation(self, index: int, origin: Origin, incarnation: int) -> None:
+        """NODE_UP: a new life of a node. Everything of its older lives is lost."""
+        self._end_incarnation(origin)
+        origin.incarnation = incarnation
+        origin.next_number = 1
+        origin.alive = True
+        self.queue.transitions.append(incarnation << TRANSITION_BITS | SESSION)
+
+    def _end_incarnation(self, origin: Origin) -> None:
+        origin.alive = False
+        for session in list(origin.sessions.values()):
+            self.end_session(session, lost=True)
+
+    # --- sessions -------------------------------------------------------------------------------
+
+    def note_session(self, session: Session) -> None:
+        """Let the running digest see that a session changed."""
+        self.queue.transitions.append(session.number << TRANSITION_BITS | SESSION)
+
+    def open_session(self, origin: Origin, number: int) -> None:
+        tube = self.queue.default
+        session = Session(origin.index, origin.incarnation, number, tube)
+        tube.users += 1
+        tube.watchers += 1
+        origin.sessions[number] = session
+        self.sessions += 1
+        self.note_session(session)
+
+    def attach(self, session: Session, origin: Origin, number: int) -> None:
+        """Give a kept session a new attachment."""
+        session.origin = origin.index
+        session.incarnation = origin.incarnation
+        session.number = number
+        session.epoch += 1
+        session.state = ATTACHED
+        session.detached_until_us = 0
+        # Requests are numbered by the attachment.
+        session.request_granted = 0
+        origin.sessions[number] = session
+        self.note_session(session)
+
+    def end_session(self, session: Session, lost: bool) -> None:
+        """The session loses its attachment: it is detached if it may come back, else dead."""
+        self.origins[session.origin].sessions.pop(session.number, None)
+        self.note_session(session)
+        if lost and session.secret:
+            session.state = DETACHED
+            session.detached_until_us = self.queue.now_us + session.grace_us
+            return
+        self._kill(session)
+
+    def _kill(self, session: Session) -> None:
+        session.state = DEAD
+        self.sessions -= 1
+        if session.secret:
+            del self.kept[session.secret]
+        self.dying.append(session)
+
+    # --- bounded work ---------------------------------------------------------------------------
+
+    def _pass_time(self) -> None:
+        """What is due by the entry's time: pauses, detached sessions, then jobs."""
+        queue = self.queue
+        self._budget = queue.end_pauses(self._budget)
+        if self.kept:
+            overdue = [
+                session
+                for session in self.kept.values()
+                if session.state == DETACHED and session.detached_until_us <= queue.now_us
+            ]
+            for session in overdue:
+                self._kill(session)
+        self._budget = queue.expire(self._budget)
+
+    def _bury_the_dead(self) -> None:
+        """Return the jobs of dead sessions, as far as this entry's budget goes."""
+        queue = self.queue
+        dying = self.dying
+        while dying and self._budget:
+            session = dying[0]
+            reserved = session.reserved
+            while reserved and self._budget:
+                job = next(iter(reserved.values()))
+                queue.take(job)
+                queue.make_ready(job)
+                self._budget -= 1
+            if reserved:
+                return
+            self._budget = max(0, self._budget - 1)
+            dying.popleft()
+            session.used.users -= 1
+            queue.drop_if_idle(session.used)
+            for tube in session.watched.values():
+                tube.watchers -= 1
+                queue.drop_if_idle(tube)
+            self.note_session(session)
+
+    # --- the leader's commands ------------------------------------------------------------------
+
+    def _lead(self, command: c.Command, applied: Applied) -> None:
+        if type(command) is not tuple or not command or type(command[0]) is not int:
+            return
+        operation = command[0]
+        if tuple(map(type, command)) != _SHAPES.get(operation):
+            return
+        if operation == c.GRANT:
+            self._grant(command, applied)
+        elif operation == c.EPOCH:
+            self._begin_epoch(command, applied)
+        elif operation == c.NODE_DOWN:
+            _, index, incarnation = command
+            origin = self.origins.get(index)
+            if origin is not None and origin.alive and origin.incarnation == incarnation:
+                self._end_incarnation(origin)
+                applied.downs.append((index, incarnation))
+        elif operation == c.DIGEST:
+            applied.digest = True
+
+    def _begin_epoch(self, command: c.Command, applied: Applied) -> None:
+        """EPOCH: the first entry of a term. Limits follow the leader's configuration."""
+        _, term, floor_us, version, jobs, tubes, sessions, body_bytes = command
+        self.term = term
+        self.version = max(self.version, version)
+        self.jobs_max = jobs
+        self.tubes_max = tubes
+        self.sessions_max = sessions
+        self.queue_bytes_max = body_bytes
+        self.queue.floor_us = max(self.queue.floor_us, floor_us)
+        applied.epoch = term
+
+    def _grant(self, command: c.Command, applied: Applied) -> None:
+        """GRANT: reserve the best ready job of the session's watched, unpaused tubes."""
+        _, index, incarnation, number, request, behind = command
+        origin = self.origins.get(index)
+        job: Job | None = None
+        outcome = VOID
+        if (
+            origin is not None
+            and origin.alive
+            and origin.incarnation == incarnation
+            and origin.next_number > behind
+        ):
+            session = origin.sessions.get(number)
+            if session is not None and request > session.request_granted:
+                outcome = NONE_READY
+                queue = self.queue
+                best = 0
+                for tube in session.watched.values():
+                    if tube.ready_count and not tube.paused_until_us:
+                        key = tube.first_ready(queue.jobs)
+                        if key and (not best or key < best):
+                            best = key
+                if best:
+                    session.request_granted = request
+                    job = queue.reserve_first(best, session)
+                    outcome = GRANTED
+        applied.grants.append((index, incarnation, number, request, outcome, job))

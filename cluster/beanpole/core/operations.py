@@ -1,0 +1,319 @@
+"""What each command of a batch does. Who may do what follows beanstalkd 1.13.
+
+Every handler is `handler(machine, origin, command) -> result`, and total: it checks its numbers
+before it changes anything, and a command that makes no sense has an error result. Handlers that
+read are in `core.reads`.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from beanpole import commands as c
+from beanpole.constants import (
+    JOB_ID_MAX,
+    JOB_SIZE_MAX_BYTES,
+    KICK_MAX,
+    TUBE_NAME_MAX_BYTES,
+    U32_MAX,
+    WATCHED_TUBES_MAX,
+)
+from beanpole.core import queue as q
+from beanpole.core.job import BURIED, DELAYED, RESERVED, Job
+from beanpole.core.sessions import DETACHED, Origin
+from beanpole.core.tube import Tube
+
+if TYPE_CHECKING:
+    from beanpole.core.machine import Machine
+
+Handler = Callable[["Machine", Origin, c.Command], Any]
+
+# A secret shorter than this could be guessed; the front ends draw 16 random bytes.
+SECRET_MIN_BYTES: Final = 16
+# Session numbers count up within one incarnation; the running digest has 60 bits for them.
+SESSION_NUMBER_MAX: Final = 2**48
+
+
+def _named(machine: "Machine", name: bytes) -> Tube | None:
+    """The tube of this name, created if the limits allow; None if not."""
+    tube = machine.queue.tubes.get(name)
+    if tube is not None:
+        return tube
+    if not 0 < len(name) <= TUBE_NAME_MAX_BYTES or len(machine.queue.tubes) >= machine.tubes_max:
+        return None
+    return machine.queue.tube(name)
+
+
+def _held(origin: Origin, command: c.Command) -> Job | None:
+    """The job that the command names, if the command's session holds it."""
+    session = origin.sessions.get(command[1])
+    return None if session is None else session.reserved.get(command[2])
+
+
+def open_session(machine: "Machine", origin: Origin, command: c.Command) -> int:
+    number = command[1]
+    if number in origin.sessions or not 0 < number <= SESSION_NUMBER_MAX:
+        return c.BAD_COMMAND
+    if machine.sessions >= machine.sessions_max:
+        return c.OUT_OF_MEMORY
+    machine.open_session(origin, number)
+    return c.OK
+
+
+def close_session(machine: "Machine", origin: Origin, command: c.Command) -> int:
+    session = origin.sessions.get(command[1])
+    if session is None:
+        return c.BAD_COMMAND
+    machine.end_session(session, lost=command[2] != 0)
+    return c.OK
+
+
+def put(machine: "Machine", origin: Origin, command: c.Command) -> int:
+    _, _, name, priority, delay_s, ttr_s, body = command
+    queue = machine.queue
+    if not (
+        0 <= priority <= U32_MAX
+        and 0 <= delay_s <= U32_MAX
+        and 0 < ttr_s <= U32_MAX
+        and len(body) <= JOB_SIZE_MAX_BYTES
+        and queue.next_id <= JOB_ID_MAX
+    ):
+        return c.BAD_COMMAND
+    if (
+        machine.puts_refused
+        or len(queue.jobs) >= machine.jobs_max
+        or queue.body_bytes + len(body) > machine.queue_bytes_max
+    ):
+        return c.OUT_OF_MEMORY
+    tube = queue.tubes.get(name) or _named(machine, name)
+    if tube is None:
+        return c.OUT_OF_MEMORY
+    return queue.put(tube, priority, delay_s, ttr_s, body).id
+
+
+def use(machine: "Machine", origin: Origin, command: c.Command) -> int:
+    session = origin.sessions.get(command[1])
+    if session is None:
+        return c.BAD_COMMAND
+    tube = _named(machine, command[2])
+    if tube is None:
+        return c.OUT_OF_MEMORY
+    previous = session.used
+    tube.users += 1
+    previous.users -= 1
+    session.used = tube
+    machine.queue.drop_if_idle(previous)
+    machine.note_session(session)
+    return c.OK
+
+
+def watch(machine: "Machine", origin: Origin, command: c.Command) -> int:
+    session = origin.sessions.get(command[1])
+    if session is None:
+        return c.BAD_COMMAND
+    name = command[2]
+    if name in session.watched:
+        return c.OK
+    if len(session.watched) >= WATCHED_TUBES_MAX:
+        return c.OUT_OF_MEMORY
+    tube = _named(machine, name)
+    if tube is None:
+        return c.OUT_OF_MEMORY
+    tube.watchers += 1
+    session.watched[name] = tube
+    machine.note_session(session)
+    return c.OK
+
+
+def ignore(machine: "Machine", origin: Origin, command: c.Command) -> int:
+    session = origin.sessions.get(command[1])
+    if session is None:
+        return c.BAD_COMMAND
+    tube = session.watched.get(command[2])
+    if tube is None:
+        return c.OK
+    if len(session.watched) == 1:
+        return c.NOT_FOUND
+    del session.watched[command[2]]
+    tube.watchers -= 1
+    machine.queue.drop_if_idle(tube)
+    machine.note_session(session)
+    return c.OK
+
+
+def delete(machine: "Machine", origin: Origin, command: c.Command) -> int:
+    job = machine.queue.jobs.get(command[2])
+    if job is None:
+        return c.NOT_FOUND
+    if job.state == RESERVED:
+        holder = job.holder
+        if holder is None or origin.sessions.get(command[1]) is not holder:
+            return c.NOT_FOUND
+    machine.queue.delete(job)
+    return c.OK
+
+
+def release(machine: "Machine", origin: Origin, command: c.Command) -> int:
+    job = _held(origin, command)
+    if job is None:
+        return c.NOT_FOUND
+    priority, delay_s = command[3], command[4]
+    if not (0 <= priority <= U32_MAX and 0 <= delay_s <= U32_MAX):
+        return c.BAD_COMMAND
+    queue = machine.queue
+    queue.take(job)
+    job.priority = priority
+    job.delay_s = delay_s
+    job.releases += 1
+    if delay_s:
+        queue.make_delayed(job, delay_s)
+    else:
+        queue.make_ready(job)
+    return c.OK
+
+
+def give_back(machine: "Machine", origin: Origin, command: c.Command) -> int:
+    """RETURN: like a lost connection for one job, so no counter of the job moves."""
+    job = _held(origin, command)
+    if job is None:
+        return c.NOT_FOUND
+    machine.queue.take(job)
+    machine.queue.make_ready(job)
+    return c.OK
+
+
+def bury(machine: "Machine", origin: Origin, command: c.Command) -> int:
+    job = _held(origin, command)
+    if job is None:
+        return c.NOT_FOUND
+    if not 0 <= command[3] <= U32_MAX:
+        return c.BAD_COMMAND
+    machine.queue.take(job)
+    job.priority = command[3]
+    machine.queue.make_buried(job)
+    return c.OK
+
+
+def touch(machine: "Machine", origin: Origin, command: c.Command) -> int:
+    job = _held(origin, command)
+    if job is None:
+        return c.NOT_FOUND
+    machine.queue.touch(job)
+    return c.OK
+
+
+def _kick(queue: q.Queue, job: Job) -> None:
+    queue.take(job)
+    job.kicks += 1
+    queue.make_ready(job)
+
+
+def kick(machine: "Machine", origin: Origin, command: c.Command) -> tuple[int, int]:
+    """Kick buried jobs, or delayed ones if none is buried; at most KICK_MAX of them.
+
+    A command with a state kicks only jobs of that state: the origin repeats a command that moved
+    KICK_MAX jobs, and one client's kick never mixes the two.
+
+    Returns:
+        (how many jobs, of which state: BURIED or DELAYED)
+    """
+    queue = machine.queue
+    _, _, name, bound, state = command
+    tube = queue.tubes.get(name)
+    if tube is None:
+        return 0, state
+    if state not in (BURIED, DELAYED):
+        state = BURIED if tube.buried else DELAYED
+    bound = min(bound, KICK_MAX)
+    kicked = 0
+    while kicked < bound:
+        if state == BURIED:
+            job = next(iter(tube.buried.values())) if tube.buried else None
+        else:
+            job = tube.first_delayed(queue.jobs)
+        if job is None:
+            break
+        _kick(queue, job)
+        kicked += 1
+    return kicked, state
+
+
+def kick_job(machine: "Machine", origin: Origin, command: c.Command) -> int:
+    job = machine.queue.jobs.get(command[2])
+    if job is None or job.state not in (BURIED, DELAYED):
+        return c.NOT_FOUND
+    _kick(machine.queue, job)
+    return c.OK
+
+
+def reserve_job(machine: "Machine", origin: Origin, command: c.Command) -> tuple[int, bytes] | int:
+    session = origin.sessions.get(command[1])
+    job = machine.queue.jobs.get(command[2])
+    if session is None:
+        return c.BAD_COMMAND
+    if job is None or job.state == RESERVED:
+        return c.NOT_FOUND
+    machine.queue.take(job)
+    machine.queue.make_reserved(job, session)
+    return job.id, job.body
+
+
+def pause_tube(machine: "Machine", origin: Origin, command: c.Command) -> int:
+    tube = machine.queue.tubes.get(command[2])
+    if tube is None:
+        return c.NOT_FOUND
+    if not 0 <= command[3] <= U32_MAX:
+        return c.BAD_COMMAND
+    machine.queue.pause(tube, command[3])
+    return c.OK
+
+
+def keep_session(machine: "Machine", origin: Origin, command: c.Command) -> int:
+    """KEEP: from now on a loss detaches the session for `grace_us` instead of ending it."""
+    session = origin.sessions.get(command[1])
+    _, _, secret, grace_us = command
+    if session is None or session.secret or grace_us <= 0 or len(secret) < SECRET_MIN_BYTES:
+        return c.BAD_COMMAND
+    if secret in machine.kept:
+        return c.BAD_COMMAND
+    session.secret = secret
+    session.grace_us = grace_us
+    machine.kept[secret] = session
+    machine.note_session(session)
+    return c.OK
+
+
+def resume_session(machine: "Machine", origin: Origin, command: c.Command) -> int:
+    """RESUME: the session of this secret moves to this attachment; its epoch grows.
+
+    Commands that still arrive from the old attachment find no session there and are refused.
+    """
+    session = machine.kept.get(command[2])
+    fresh = origin.sessions.get(command[1])
+    if session is None or fresh is None or fresh is session or fresh.secret:
+        return c.NOT_FOUND
+    machine.end_session(fresh, lost=False)
+    if session.state != DETACHED:
+        del machine.origins[session.origin].sessions[session.number]
+    machine.attach(session, origin, command[1])
+    return c.OK
+
+
+HANDLERS: Final[dict[int, Handler]] = {
+    c.OPEN: open_session,
+    c.CLOSE: close_session,
+    c.PUT: put,
+    c.USE: use,
+    c.WATCH: watch,
+    c.IGNORE: ignore,
+    c.DELETE: delete,
+    c.RELEASE: release,
+    c.BURY: bury,
+    c.TOUCH: touch,
+    c.KICK: kick,
+    c.KICK_JOB: kick_job,
+    c.RESERVE_JOB: reserve_job,
+    c.PAUSE_TUBE: pause_tube,
+    c.RETURN: give_back,
+    c.KEEP: keep_session,
+    c.RESUME: resume_session,
+}

@@ -1,0 +1,269 @@
+"""Jobs and tubes, and every transition a job can make between states.
+
+This is the only place that changes a job's state. Who may ask for a transition is decided in
+`core.operations`; when time asks for one, in `core.machine`.
+"""
+
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Final
+
+from beanpole.constants import DEFAULT_TUBE, SECOND_US, URGENT_BELOW
+from beanpole.core.job import BURIED, DELAYED, GONE, READY, RESERVED, Job
+from beanpole.core.sessions import Session
+from beanpole.core.timers import Timers
+from beanpole.core.tube import ID_MASK, Tube
+
+if TYPE_CHECKING:
+    from beanpole.core.image import Image
+
+# What a transition was, in the running digest: job id * 16 + one of these.
+PUT: Final = 1
+MADE_READY: Final = 2
+RESERVE: Final = 3
+DELAY: Final = 4
+BURY: Final = 5
+DELETE: Final = 6
+TOUCH: Final = 7
+TIMEOUT: Final = 8
+SESSION: Final = 9
+TUBE: Final = 10
+TRANSITION_BITS: Final = 4
+
+
+class Queue:
+    """All jobs and tubes. Transitions append to `transitions`, which the machine digests."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[int, Job] = {}  # in the order of ids, because ids only grow
+        self.tubes: dict[bytes, Tube] = {}  # in the order of creation
+        self.timers = Timers()
+        self.pauses: list[tuple[int, bytes]] = []  # heap of (until, tube); stale ones are skipped
+        self.next_id = 1
+        self.next_order = 1
+        self.body_bytes = 0
+        self.jobs_total = 0
+        self.timeouts = 0
+        self.ready = 0
+        self.urgent = 0
+        self.reserved = 0
+        self.delayed = 0
+        self.buried = 0
+        self.now_us = 0
+        self.floor_us = 0
+        self.transitions: list[int] = []
+        # Tubes that may have something for a waiting client since the leader last looked.
+        self.woken: dict[bytes, None] = {}
+        self.images: tuple[Image, ...] = ()
+        self.default = self.tube(DEFAULT_TUBE)
+
+    # --- tubes ----------------------------------------------------------------------------------
+
+    def tube(self, name: bytes) -> Tube:
+        """The tube of this name, created if need be."""
+        tube = self.tubes.get(name)
+        if tube is None:
+            tube = self.tubes[name] = Tube(name)
+        return tube
+
+    def drop_if_idle(self, tube: Tube) -> None:
+        """Remove a tube that nothing refers to; `default` always exists."""
+        if tube is not self.default and tube.is_idle():
+            del self.tubes[tube.name]
+
+    def pause(self, tube: Tube, delay_s: int) -> None:
+        """Pause a tube from now on; 0 ends a pause."""
+        tube.pauses += 1
+        tube.pause_s = delay_s
+        self.transitions.append(delay_s << TRANSITION_BITS | TUBE)
+        if delay_s == 0:
+            tube.paused_until_us = 0
+            self.woken[tube.name] = None
+            return
+        tube.paused_until_us = self.now_us + delay_s * SECOND_US
+        heappush(self.pauses, (tube.paused_until_us, tube.name))
+
+    def end_pauses(self, budget: int) -> int:
+        """End the pauses that are due; returns what is left of the budget."""
+        pauses = self.pauses
+        while budget and pauses and pauses[0][0] <= self.now_us:
+            until_us, name = heappop(pauses)
+            tube = self.tubes.get(name)
+            if tube is not None and tube.paused_until_us == until_us:
+                tube.paused_until_us = 0
+                tube.pause_s = 0
+                self.woken[name] = None
+                self.transitions.append(TUBE)
+                budget -= 1
+        return budget
+
+    # --- transitions ----------------------------------------------------------------------------
+
+    def put(self, tube: Tube, priority: int, delay_s: int, ttr_s: int, body: bytes) -> Job:
+        """Create a job, ready or delayed."""
+        job_id = self.next_id
+        self.next_id = job_id + 1
+        job = Job(job_id, tube, priority, delay_s, ttr_s, body, self.now_us)
+        self.jobs[job_id] = job
+        self.body_bytes += len(body)
+        self.jobs_total += 1
+        tube.jobs_total += 1
+        self.transitions.append(job_id << TRANSITION_BITS | PUT)
+        if delay_s:
+            self.make_delayed(job, delay_s)
+        else:
+            self.make_ready(job)
+        return job
+
+    def make_ready(self, job: Job) -> None:
+        """A job that is in no order becomes ready."""
+        tube = job.tube
+        job.state = READY
+        job.due_us = 0
+        self.ready += 1
+        tube.ready_count += 1
+        if job.priority < URGENT_BELOW:
+            self.urgent += 1
+            tube.urgent_count += 1
+        tube.push_ready(job)
+        self.woken[tube.name] = None
+        self.transitions.append(job.id << TRANSITION_BITS | MADE_READY)
+
+    def make_delayed(self, job: Job, delay_s: int) -> None:
+        """A job that is in no order becomes delayed."""
+        tube = job.tube
+        job.state = DELAYED
+        job.due_us = due_us = self.now_us + delay_s * SECOND_US
+        self.delayed += 1
+        tube.delayed_count += 1
+        heappush(tube.delayed_heap, (due_us, job.id))
+        self.timers.add(due_us, job.id)
+        self.transitions.append(job.id << TRANSITION_BITS | DELAY)
+
+    def make_buried(self, job: Job) -> None:
+        """A job that is in no order goes to the end of the buried ones."""
+        job.state = BURIED
+        job.due_us = 0
+        job.order = self.next_order
+        self.next_order += 1
+        job.buries += 1
+        self.buried += 1
+        job.tube.buried[job.id] = job
+        self.transitions.append(job.id << TRANSITION_BITS | BURY)
+
+    def make_reserved(self, job: Job, session: Session) -> None:
+        """A job that is in no order becomes reserved by `session`, for its TTR."""
+        job.state = RESERVED
+        job.holder = session
+        job.reserves += 1
+        job.due_us = due_us = self.now_us + job.ttr_s * SECOND_US
+        self.reserved += 1
+        job.tube.reserved_count += 1
+        session.reserved[job.id] = job
+        self.timers.add(due_us, job.id)
+        self.transitions.append(job.id << TRANSITION_BITS | RESERVE)
+
+    def reserve_first(self, key: int, session: Session) -> Job:
+        """Reserve the ready job of this key, which `first_ready` of its tube just returned."""
+        job = self.jobs[key & ID_MASK]
+        tube = job.tube
+        for image in self.images:
+            image.keep(job)
+        heappop(tube.ready_heap)
+        self.ready -= 1
+        tube.ready_count -= 1
+        if job.priority < URGENT_BELOW:
+            self.urgent -= 1
+            tube.urgent_count -= 1
+        self.make_reserved(job, session)
+        return job
+
+    def take(self, job: Job) -> None:
+        """Take a job out of the order of its state; the caller makes it something else.
+
+        Every change of an existing job begins here (or in `reserve_first` and `touch`), so this is
+        where an image under way keeps the job as it was.
+        """
+        for image in self.images:
+            image.keep(job)
+        tube = job.tube
+        state = job.state
+        if state == RESERVED:
+            self.reserved -= 1
+            tube.reserved_count -= 1
+            holder = job.holder
+            assert holder is not None, "a reserved job has a holder"
+            del holder.reserved[job.id]
+            job.holder = None
+            self.timers.remove(job.due_us, job.id)
+        elif state == READY:
+            self.ready -= 1
+            tube.ready_count -= 1
+            if job.priority < URGENT_BELOW:
+                self.urgent -= 1
+                tube.urgent_count -= 1
+            job.state = GONE
+            tube.sweep_ready(self.jobs)
+        elif state == DELAYED:
+            self.delayed -= 1
+            tube.delayed_count -= 1
+            self.timers.remove(job.due_us, job.id)
+            job.state = GONE
+            tube.sweep_delayed(self.jobs)
+        else:
+            assert state == BURIED, state
+            self.buried -= 1
+            del tube.buried[job.id]
+        job.state = GONE
+
+    def delete(self, job: Job) -> None:
+        """Forget a job in whatever state it is."""
+        self.take(job)
+        tube = job.tube
+        del self.jobs[job.id]
+        self.body_bytes -= len(job.body)
+        tube.deletes += 1
+        self.transitions.append(job.id << TRANSITION_BITS | DELETE)
+        self.drop_if_idle(tube)
+
+    def touch(self, job: Job) -> None:
+        """Start a reserved job's TTR anew."""
+        for image in self.images:
+            image.keep(job)
+        self.timers.remove(job.due_us, job.id)
+        job.due_us = self.now_us + job.ttr_s * SECOND_US
+        self.timers.add(job.due_us, job.id)
+        self.transitions.append(job.id << TRANSITION_BITS | TOUCH)
+
+    # --- time -----------------------------------------------------------------------------------
+
+    def expire(self, budget: int) -> int:
+        """Act on due jobs, by (due time, id); returns what is left of the budget.
+
+        A reserved job whose TTR ended before the floor of the last epoch moves to the floor: while
+        there was no leader its worker had nobody to touch it at.
+        """
+        timers = self.timers
+        now_us = self.now_us
+        while budget:
+            job_id = timers.pop(now_us)
+            if not job_id:
+                break
+            budget -= 1
+            job = self.jobs[job_id]
+            due_us = job.due_us
+            if job.state == RESERVED and due_us < self.floor_us:
+                for image in self.images:
+                    image.keep(job)
+                job.due_us = self.floor_us
+                timers.add(job.due_us, job_id)
+                self.transitions.append(job_id << TRANSITION_BITS | TOUCH)
+                continue
+            timers.add(due_us, job_id)  # `take` expects the job where its state says
+            timed_out = job.state == RESERVED
+            self.take(job)
+            if timed_out:
+                job.timeouts += 1
+                self.timeouts += 1
+                self.transitions.append(job_id << TRANSITION_BITS | TIMEOUT)
+            self.make_ready(job)
+        return budget
