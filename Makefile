@@ -6,8 +6,11 @@ PYTHON ?= $(shell for name in python3 python3.11 python3.12 python3.13; do \
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# Where `make proto` writes; the test of its freshness gives another place.
+OUT := cluster
 PROTOS := $(sort $(wildcard proto/beanpole/pb/*.proto))
-PROTOC = $(BIN)/python -m grpc_tools.protoc -Iproto --python_out=$(1) --pyi_out=$(1) --grpc_python_out=$(1) $(PROTOS)
+SERVICES := proto/beanpole/pb/admin.proto proto/beanpole/pb/peer.proto
+PROTOC := $(BIN)/python -m grpc_tools.protoc -Iproto
 
 .DEFAULT_GOAL := check
 .PHONY: up test check fmt proto bench clean help
@@ -38,7 +41,8 @@ fmt: $(READY) ## format and mend what can be mended mechanically
 	$(BIN)/ruff format .
 
 proto: $(READY) ## generate cluster/beanpole/pb from proto/ (tests/unit/pb compares the two)
-	$(call PROTOC,cluster)
+	$(PROTOC) --python_out=$(OUT) --pyi_out=$(OUT) $(PROTOS)
+	$(PROTOC) --grpc_python_out=$(OUT) $(SERVICES)
 
 bench: $(READY) ## op/s and latency beside beanstalkd (make bench ARGS=...)
 	$(BIN)/python -m bench $(ARGS)
