@@ -8,7 +8,10 @@ ROOT = Path(__file__).resolve().parents[3]
 
 def test_generated_code_is_fresh(tmp_path: Path) -> None:
     subprocess.run(
-        ["make", "--silent", "proto", f"OUT={tmp_path}"], cwd=ROOT, check=True, timeout=60
+        ["make", "--silent", "--old-file=.venv/.ready", "proto", f"OUT={tmp_path}"],
+        cwd=ROOT,
+        check=True,
+        timeout=60,
     )
     fresh = {path.name: path.read_text() for path in (tmp_path / "beanpole/pb").iterdir()}
     committed = {

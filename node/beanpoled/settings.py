@@ -1,0 +1,274 @@
+"""Kinds of settings: how one value is read from text or TOML, and what is allowed for it.
+
+Which settings a node has, and how they relate to each other, is in `config`.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final, NamedTuple, Protocol
+
+KIB: Final = 1024
+MIB: Final = 1024 * KIB
+GIB: Final = 1024 * MIB
+
+# sun_path of Linux holds 108 bytes including the final NUL.
+UNIX_PATH_MAX_BYTES: Final = 107
+# Raft's majorities gain nothing from more, and every member pays for each.
+MEMBERS_MAX: Final = 9
+
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+_SIZE: Final = re.compile(r"([0-9]+) ?(KiB|MiB|GiB)?")
+_SUFFIXES: Final = {None: 1, "KiB": KIB, "MiB": MIB, "GiB": GIB}
+
+
+class Addresses(NamedTuple):
+    """Where a member is reached: host:port of its peer link and of its gRPC server."""
+
+    peer: str
+    grpc: str
+
+
+class Kind(Protocol):
+    """Reads and checks one value. Everything wrong is a ValueError that says what is allowed."""
+
+    @property
+    def allowed(self) -> str: ...
+
+    def from_text(self, text: str) -> object:
+        """Read the value from an environment variable or a flag."""
+
+    def check(self, value: object) -> object:
+        """Check a value as TOML gives it, or as `from_text` made it."""
+
+
+class Name:
+    """A cluster's or node's name: it stands in file headers, URLs and metrics."""
+
+    allowed = "1 to 63 letters, digits, '_', '.' or '-', beginning with a letter or digit"
+
+    def from_text(self, text: str) -> object:
+        return self.check(text)
+
+    def check(self, value: object) -> object:
+        if not isinstance(value, str) or not _NAME.fullmatch(value):
+            raise ValueError(self.allowed)
+        return value
+
+
+class Choice:
+    """One of a few words."""
+
+    def __init__(self, *words: str) -> None:
+        self.words = words
+        self.allowed = " or ".join(f'"{word}"' for word in words)
+
+    def from_text(self, text: str) -> object:
+        return self.check(text)
+
+    def check(self, value: object) -> object:
+        if value not in self.words:
+            raise ValueError(self.allowed)
+        return value
+
+
+class Integer:
+    """A whole number within limits, both included."""
+
+    def __init__(self, low: int, high: int) -> None:
+        self.low = low
+        self.high = high
+        self.allowed = f"a whole number from {low} to {high}"
+
+    def from_text(self, text: str) -> object:
+        if not re.fullmatch(r"[0-9]{1,20}", text):
+            raise ValueError(self.allowed)
+        return self.check(int(text))
+
+    def check(self, value: object) -> object:
+        # In Python, and only there, true is a whole number.
+        if type(value) is not int or not self.low <= value <= self.high:
+            raise ValueError(self.allowed)
+        return value
+
+
+class Size(Integer):
+    """A number of bytes; text may end in KiB, MiB or GiB."""
+
+    def __init__(self, low: int, high: int) -> None:
+        super().__init__(low, high)
+        self.allowed = f'a number of bytes from {low} to {high}, or text like "64 MiB"'
+
+    def from_text(self, text: str) -> object:
+        match = _SIZE.fullmatch(text)
+        if not match or len(match[1]) > 20:
+            raise ValueError(self.allowed)
+        return super().check(int(match[1]) * _SUFFIXES[match[2]])
+
+    def check(self, value: object) -> object:
+        return self.from_text(value) if isinstance(value, str) else super().check(value)
+
+
+class Path:
+    """A path of a file or folder."""
+
+    allowed = "a path"
+
+    def from_text(self, text: str) -> object:
+        return self.check(text)
+
+    def check(self, value: object) -> object:
+        if not isinstance(value, str) or not value or "\0" in value:
+            raise ValueError(self.allowed)
+        return value
+
+
+class Secret:
+    """A secret, which no message ever repeats."""
+
+    allowed = "text of 16 to 1024 characters, or nothing for no secret"
+
+    def from_text(self, text: str) -> object:
+        return self.check(text)
+
+    def check(self, value: object) -> object:
+        if not isinstance(value, str) or (value and not 16 <= len(value) <= 1024):
+            raise ValueError(self.allowed)
+        return value
+
+
+class Address:
+    """host:port, or [host]:port for an IPv6 host."""
+
+    def __init__(self, port_min: int = 1) -> None:
+        self.port_min = port_min
+        self.allowed = f"HOST:PORT with a port from {port_min} to 65535"
+
+    def from_text(self, text: str) -> object:
+        return self.check(text)
+
+    def check(self, value: object) -> object:
+        if not isinstance(value, str):
+            raise ValueError(self.allowed)
+        try:
+            _, port = split_address(value)
+        except ValueError:
+            raise ValueError(self.allowed) from None
+        if port < self.port_min:
+            raise ValueError(self.allowed)
+        return value
+
+
+class Listen:
+    """Client addresses: a list in TOML, separated by commas in text."""
+
+    allowed = f"one or more of HOST:PORT or unix:PATH (at most {UNIX_PATH_MAX_BYTES} bytes)"
+
+    def from_text(self, text: str) -> object:
+        return self.check([part.strip() for part in text.split(",")])
+
+    def check(self, value: object) -> object:
+        if not isinstance(value, list) or not value:
+            raise ValueError(self.allowed)
+        checked: list[str] = []
+        for item in value:
+            if isinstance(item, str) and item.startswith("unix:"):
+                if not 0 < len(item[5:].encode()) <= UNIX_PATH_MAX_BYTES or "\0" in item:
+                    raise ValueError(self.allowed)
+                checked.append(item)
+                continue
+            try:
+                checked.append(str(Address(port_min=0).check(item)))
+            except ValueError:
+                raise ValueError(self.allowed) from None
+        if len(set(checked)) != len(checked):
+            raise ValueError(self.allowed + ", each once")
+        return tuple(checked)
+
+
+class Members:
+    """A table of ids and addresses; in text: ID=PEER/GRPC, separated by commas."""
+
+    allowed = (
+        f'1 to {MEMBERS_MAX} entries, each [members.ID] with peer = "HOST:PORT" and '
+        'grpc = "HOST:PORT", as text ID=PEER/GRPC,ID=PEER/GRPC'
+    )
+
+    def from_text(self, text: str) -> object:
+        return self.check(table_from_text(text, self.allowed))
+
+    def check(self, value: object) -> object:
+        found = addresses_table(value, self.allowed, complete=True)
+        if not 0 < len(found) <= MEMBERS_MAX:
+            raise ValueError(self.allowed)
+        return {name: Addresses(entry["peer"], entry["grpc"]) for name, entry in found.items()}
+
+
+class Dial:
+    """Addresses to dial in place of the members' own: any of peer and grpc for any of the ids."""
+
+    allowed = (
+        'entries [dial.ID] with peer = "HOST:PORT" or grpc = "HOST:PORT" or both, '
+        "as text ID=PEER/GRPC,ID=PEER/GRPC where PEER or GRPC may be empty"
+    )
+
+    def from_text(self, text: str) -> object:
+        return self.check(table_from_text(text, self.allowed) if text else {})
+
+    def check(self, value: object) -> object:
+        return addresses_table(value, self.allowed, complete=False)
+
+
+def split_address(text: str) -> tuple[str, int]:
+    """Split "host:port" or "[host]:port".
+
+    Raises:
+        ValueError: the text is neither.
+    """
+    host, colon, port = text.rpartition(":")
+    if not colon or not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > 65535:
+        raise ValueError("HOST:PORT")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        raise ValueError("an IPv6 host stands in brackets: [HOST]:PORT")
+    if not re.fullmatch(r"[A-Za-z0-9_.:%-]+", host):
+        raise ValueError("HOST:PORT")
+    return host, int(port)
+
+
+def is_loopback(address: str) -> bool:
+    """Whether "host:port" can be reached from this machine only."""
+    host, _ = split_address(address)
+    return host in ("localhost", "::1") or bool(re.fullmatch(r"127(\.[0-9]{1,3}){3}", host))
+
+
+def table_from_text(text: str, allowed: str) -> dict[str, dict[str, str]]:
+    """Read ID=PEER/GRPC,... into the table that TOML would give."""
+    table: dict[str, dict[str, str]] = {}
+    for part in text.split(","):
+        name, equals, both = part.strip().partition("=")
+        peer, slash, grpc = both.partition("/")
+        if not equals or not slash or name in table:
+            raise ValueError(allowed)
+        table[name] = {key: at for key, at in (("peer", peer), ("grpc", grpc)) if at}
+    return table
+
+
+def addresses_table(value: object, allowed: str, complete: bool) -> dict[str, dict[str, str]]:
+    """Check a table of id -> {peer, grpc}; `complete`: both must be there."""
+    if not isinstance(value, Mapping):
+        raise ValueError(allowed)
+    address = Address()
+    checked: dict[str, dict[str, str]] = {}
+    for name, entry in value.items():
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise ValueError(f"{allowed}; an ID is {Name.allowed}")
+        if not isinstance(entry, Mapping) or not entry or not set(entry) <= {"peer", "grpc"}:
+            raise ValueError(allowed)
+        if complete and len(entry) != 2:
+            raise ValueError(allowed)
+        try:
+            checked[name] = {key: str(address.check(item)) for key, item in entry.items()}
+        except ValueError as error:
+            raise ValueError(f"{allowed}; an address is {error}") from None
+    return checked

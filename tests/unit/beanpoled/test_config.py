@@ -1,0 +1,205 @@
+"""The node's configuration: precedence, what is refused and with which words."""
+
+import argparse
+from pathlib import Path
+
+import pytest
+
+from beanpole.errors import ConfigurationError
+from beanpoled import config
+from beanpoled.config import NodeConfig
+
+FILE = """
+cluster = "dev"
+node_id = "n1"
+data_dir = "/var/lib/beanpole"
+listen = ["127.0.0.1:11301", "unix:/run/beanpole.sock"]
+peer_listen = "127.0.0.1:11311"
+grpc_listen = "127.0.0.1:11321"
+http_listen = "127.0.0.1:11331"
+[members.n0]
+peer = "127.0.0.1:11310"
+grpc = "127.0.0.1:11320"
+[members.n1]
+peer = "127.0.0.1:11311"
+grpc = "127.0.0.1:11321"
+[members.n2]
+peer = "127.0.0.1:11312"
+grpc = "127.0.0.1:11322"
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "node.toml"
+    path.write_text(FILE)
+    return path
+
+
+def load(
+    path: Path | None, environment: dict[str, str] | None = None, /, **flags: str
+) -> NodeConfig:
+    return config.load(str(path) if path else None, environment or {}, flags)
+
+
+def refused(path: Path, words: tuple[str, ...], extra: str = "", **flags: str) -> None:
+    """Expect an error whose message holds all the words."""
+    path.write_text(extra + FILE)
+    with pytest.raises(ConfigurationError) as caught:
+        load(path, {}, **flags)
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_a_file_and_the_defaults(path: Path) -> None:
+    loaded = load(path)
+    assert loaded.node_id == "n1"
+    assert loaded.listen == ("127.0.0.1:11301", "unix:/run/beanpole.sock")
+    assert list(loaded.members) == ["n0", "n1", "n2"]
+    assert loaded.peers == ("n0", "n2")
+    assert loaded.max_job_size == 65535
+    assert loaded.durability == "sync"
+    assert loaded.rejoin is False
+    times = (loaded.command_timeout_ms, loaded.fence_timeout_ms, loaded.node_timeout_ms)
+    assert times == (5000, 5000, 8000)
+
+
+def test_flags_win_over_the_environment_and_that_over_the_file(path: Path) -> None:
+    path.write_text("max_job_size = 1000\nraft_min_ms = 400\nraft_max_ms = 900\n" + FILE)
+    environment = {"BEANPOLE_MAX_JOB_SIZE": "2000", "BEANPOLE_RAFT_MIN_MS": "450"}
+    loaded = load(path, environment, max_job_size="3000")
+    assert loaded.max_job_size == 3000
+    assert loaded.raft_min_ms == 450
+    assert loaded.raft_max_ms == 900
+
+
+def test_everything_can_come_from_the_environment() -> None:
+    environment = {
+        "BEANPOLE_CLUSTER": "dev",
+        "BEANPOLE_NODE_ID": "a",
+        "BEANPOLE_MEMBERS": "a=10.0.0.1:1/10.0.0.1:2, b=[fe80::1]:1/b.example:2",
+        "BEANPOLE_DIAL": "b=127.0.0.1:9/",
+        "BEANPOLE_DATA_DIR": "/data",
+        "BEANPOLE_PEER_LISTEN": "0.0.0.0:1",
+        "BEANPOLE_GRPC_LISTEN": "0.0.0.0:2",
+        "BEANPOLE_HTTP_LISTEN": "0.0.0.0:3",
+        "BEANPOLE_PEER_SECRET": "0123456789abcdef",
+        "BEANPOLE_QUEUE_BYTES_MAX": "2 GiB",
+        "BEANPOLE_SERVICE_HOST": "10.1.2.3",
+        "BEANPOLE_PORT_11300_TCP_ADDR": "10.1.2.3",
+        "BEANPOLE_CONFIG": "/not/a/setting",
+        "PATH": "/bin",
+    }
+    loaded = load(None, environment)
+    assert loaded.members["b"].grpc == "b.example:2"
+    assert loaded.peer_address("b") == "127.0.0.1:9"
+    assert loaded.grpc_address("b") == "b.example:2"
+    assert loaded.queue_bytes_max == 2 * 1024**3
+
+
+def test_a_command_line(path: Path) -> None:
+    parser = argparse.ArgumentParser()
+    config.add_flags(parser)
+    line = ["--config", str(path), "--rejoin", "--durability", "memory", "--listen", "[::1]:0"]
+    loaded = config.from_arguments(parser.parse_args(line), {})
+    assert loaded.rejoin
+    assert loaded.durability == "memory"
+    assert loaded.listen == ("[::1]:0",)
+    parser.format_help()
+    with pytest.raises(ConfigurationError, match="cluster is not set"):
+        config.from_arguments(parser.parse_args([]), {})
+    named = config.from_arguments(parser.parse_args([]), {"BEANPOLE_CONFIG": str(path)})
+    assert named.cluster == "dev"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("max_job_size", "0", ("max_job_size", "'0'", "--max-job-size", "from 1 to 2097152")),
+        ("max_job_size", "2097153", ("max_job_size", "2097152")),
+        ("max_job_size", "-1", ("max_job_size",)),
+        ("max_job_size", "1e3", ("max_job_size",)),
+        ("heartbeat_ms", "9" * 400, ("heartbeat_ms", "whole number")),
+        ("durability", "fast", ("durability", "'fast'", '"sync" or "memory"')),
+        ("cluster", "a b", ("cluster", "'a b'")),
+        ("cluster", "x" * 64, ("cluster", "1 to 63")),
+        ("listen", "nowhere", ("listen", "HOST:PORT or unix:PATH")),
+        ("listen", "unix:" + "x" * 108, ("listen", "at most 107 bytes")),
+        ("listen", "127.0.0.1:1,127.0.0.1:1", ("listen", "each once")),
+        ("http_listen", "127.0.0.1:70000", ("http_listen", "65535")),
+        ("http_listen", "::1:80", ("http_listen", "HOST:PORT")),
+        ("members", "n1=127.0.0.1:1", ("members", "ID=PEER/GRPC")),
+        ("members", "n1=127.0.0.1:1/", ("members", "ID=PEER/GRPC")),
+        ("dial", "n9=127.0.0.1:1/", ("dial", "'n9'", "n0, n1, n2")),
+        ("node_id", "n7", ("node_id", "'n7'", "n0, n1, n2")),
+        ("peer_listen", "0.0.0.0:11311", ("peer_listen", "peer_secret", "loopback")),
+        ("grpc_listen", "10.0.0.1:11321", ("grpc_listen", "peer_secret", "loopback")),
+        ("heartbeat_ms", "200", ("raft_min_ms = 500", "3 x heartbeat_ms", "600")),
+        ("raft_max_ms", "500", ("raft_max_ms = 500", "raft_min_ms < raft_max_ms")),
+        ("raft_max_ms", "2000", ("command_timeout_ms = 5000", "3 x raft_max_ms", "6000")),
+        ("command_timeout_ms", "5001", ("fence_timeout_ms = 5000", "5001")),
+        ("node_timeout_ms", "5000", ("node_timeout_ms = 5000", "fence_timeout_ms <")),
+        ("client_output_bytes_max", "8192", ("client_output_bytes_max", "max_job_size + 1024")),
+        ("log_retain_bytes", "1 MiB", ("log_retain_bytes", "log_memory_bytes")),
+        ("wal_segment_bytes", "64 kB", ("wal_segment_bytes", '"64 MiB"')),
+    ],
+)
+def test_a_bad_value_is_named_with_what_is_allowed(
+    path: Path, name: str, value: str, words: tuple[str, ...]
+) -> None:
+    refused(path, words, **{name: value})
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("max_job_sise = 1", ("unknown key 'max_job_sise'", "did you mean 'max_job_size'")),
+        ("rejoin = true", ("unknown key 'rejoin'",)),
+        ("max_job_size = true", ("max_job_size = True", "node.toml")),
+        ("max_job_size = 1.5", ("max_job_size = 1.5",)),
+        ('peer_secret = "short"', ("peer_secret = (a secret)", "16 to 1024")),
+        ("durability = 3", ("durability = 3",)),
+        ("dial = 3", ("dial = 3",)),
+        ("max_job_size = ", ("is no TOML",)),
+    ],
+)
+def test_a_bad_line_of_the_file(path: Path, line: str, words: tuple[str, ...]) -> None:
+    refused(path, words, extra=line + "\n")
+
+
+def test_a_bad_table_of_the_file(path: Path) -> None:
+    path.write_text(FILE + "[dial.n0]\npear = 'a:1'\n")
+    with pytest.raises(ConfigurationError, match=r"dial = .*pear.* must be entries \[dial.ID\]"):
+        load(path)
+
+
+def test_a_secret_is_never_repeated(path: Path) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        load(path, {"BEANPOLE_PEER_SECRET": "hunter2"})
+    assert "hunter2" not in str(caught.value)
+
+
+def test_an_unknown_variable_is_refused(path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"BEANPOLE_MAX_JOBSIZE.*max_job_size"):
+        load(path, {"BEANPOLE_MAX_JOBSIZE": "1"})
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"cannot read .*absent\.toml: No such file"):
+        load(tmp_path / "absent.toml")
+
+
+def test_two_members_cannot_have_one_address(path: Path) -> None:
+    members = "n1=127.0.0.1:1/127.0.0.1:2,n2=127.0.0.1:3/127.0.0.1:1"
+    refused(path, ("members.n2.grpc", "127.0.0.1:1", "members.n1.peer"), members=members)
+
+
+def test_the_hash_covers_what_must_agree_and_nothing_else(path: Path) -> None:
+    usual = load(path).config_hash
+    assert len(usual) == 16
+    assert load(path, node_id="n2", max_job_size="9", dial="n0=a:1/b:2").config_hash == usual
+    assert load(path, cluster="other").config_hash != usual
+    assert load(path, durability="memory").config_hash != usual
+    assert load(path, members="n0=a:1/a:2,n1=b:1/b:2").config_hash != usual
+    moved = "n2=a:1/a:2,n1=b:1/b:2,n0=c:1/c:2"
+    assert load(path, members=moved).config_hash == usual
