@@ -1,0 +1,132 @@
+"""The client's side of the beanstalk protocol: bytes of requests out, replies in.
+
+For Beanpole's own clients, tools and tests. It is stricter than a server: a reply that no
+beanstalk server sends raises. Connections, timeouts and failover do not belong here.
+"""
+
+from typing import Any, Final
+
+from beanpole.errors import ProtocolError
+from beanpole.protocol.beanstalk.requests import LINE_MAX_BYTES
+
+# (word, arguments, body): arguments are ints, but a tube name is bytes; the size of the body is
+# not among them. The body is None where the reply has none.
+Reply = tuple[bytes, tuple[Any, ...], bytes | None]
+
+# What a server may answer: the numbers of arguments that each word can have.
+_ARGUMENTS: Final[dict[bytes, tuple[int, ...]]] = {
+    b"INSERTED": (1,),
+    b"BURIED": (0, 1),
+    b"EXPECTED_CRLF": (0,),
+    b"JOB_TOO_BIG": (0,),
+    b"DRAINING": (0,),
+    b"USING": (1,),
+    b"RESERVED": (2,),
+    b"DEADLINE_SOON": (0,),
+    b"TIMED_OUT": (0,),
+    b"DELETED": (0,),
+    b"NOT_FOUND": (0,),
+    b"RELEASED": (0,),
+    b"TOUCHED": (0,),
+    b"WATCHING": (1,),
+    b"NOT_IGNORED": (0,),
+    b"FOUND": (2,),
+    b"KICKED": (0, 1),
+    b"OK": (1,),
+    b"PAUSED": (0,),
+    b"OUT_OF_MEMORY": (0,),
+    b"INTERNAL_ERROR": (0,),
+    b"BAD_FORMAT": (0,),
+    b"UNKNOWN_COMMAND": (0,),
+}
+REPLY_WORDS: Final = frozenset(_ARGUMENTS)
+# Their last argument is the size of what follows.
+_WITH_BODY: Final = frozenset({b"RESERVED", b"FOUND", b"OK"})
+# The largest payload is a list of all tubes: 100,000 names of 200 bytes are 20 MB. Above this
+# the bytes are taken for those of another protocol, before memory is spent on them.
+REPLY_BODY_MAX_BYTES: Final = 64 * 1024 * 1024
+
+
+def encode(word: bytes, *arguments: int | bytes) -> bytes:
+    """Write one request without a body, such as `encode(b"release", 7, 1024, 0)`.
+
+    Raises:
+        ValueError: a tube name contains a line's end, which would make it a second request.
+    """
+    parts = [word]
+    for argument in arguments:
+        parts.append(b"%d" % argument if isinstance(argument, int) else argument)
+    line = b" ".join(parts)
+    if b"\r" in line or b"\n" in line:
+        raise ValueError(f"a request may not contain a line's end: {line!r}")
+    return line + b"\r\n"
+
+
+def encode_put(body: bytes, priority: int, delay_s: int, ttr_s: int) -> bytes:
+    """Write a put with its body."""
+    return b"put %d %d %d %d\r\n%b\r\n" % (priority, delay_s, ttr_s, len(body), body)
+
+
+class ReplyParser:
+    """Turns the bytes that a server sends into replies."""
+
+    __slots__ = ("_data", "_offset", "_wanted_bytes")
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+        self._offset = 0
+        # Below this many bytes behind the offset the next reply is certainly not complete.
+        self._wanted_bytes = 0
+
+    def feed(self, data: bytes) -> None:
+        """Take bytes from the server."""
+        if self._offset:
+            del self._data[: self._offset]
+            self._offset = 0
+        self._data += data
+
+    def next(self) -> Reply | None:
+        """Return the next reply, or None if its bytes are not all here.
+
+        Raises:
+            ProtocolError: this is no reply of a beanstalk server. The connection is of no use
+                any more: what follows cannot be told apart.
+        """
+        data = self._data
+        start = self._offset
+        if len(data) - start < self._wanted_bytes:
+            return None
+        end = data.find(b"\r\n", start, start + LINE_MAX_BYTES)
+        if end < 0:
+            if len(data) - start >= LINE_MAX_BYTES:
+                raise ProtocolError(f"the reply is too long: {bytes(data[start : start + 40])!r}")
+            return None
+        word, arguments = _read_line(bytes(data[start:end]))
+        end += 2
+        body = None
+        if word in _WITH_BODY:
+            *arguments, size = arguments
+            if size > REPLY_BODY_MAX_BYTES:
+                raise ProtocolError(f"a reply with {size} bytes; at most {REPLY_BODY_MAX_BYTES}")
+            if len(data) < end + size + 2:
+                self._wanted_bytes = end + size + 2 - start
+                return None
+            body = bytes(data[end : end + size])
+            end += size + 2
+            if data[end - 2 : end] != b"\r\n":
+                raise ProtocolError(f"the body of {word!r} does not end after {size} bytes")
+        self._wanted_bytes = 0
+        self._offset = end
+        return (word, tuple(arguments), body)
+
+
+def _read_line(line: bytes) -> tuple[bytes, list[Any]]:
+    """Split and check the first line of a reply."""
+    word, *arguments = line.split(b" ")
+    if len(arguments) not in _ARGUMENTS.get(word, ()):
+        raise ProtocolError(f"no reply of a beanstalk server: {line!r}")
+    if word == b"USING":
+        return word, [arguments[0]]
+    if not all(argument.isdigit() for argument in arguments):
+        raise ProtocolError(f"a number is missing in the reply {line!r}")
+    return word, [int(argument) for argument in arguments]

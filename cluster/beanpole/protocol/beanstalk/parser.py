@@ -1,0 +1,325 @@
+"""The server's side of the beanstalk protocol: bytes of a client in, request tuples out.
+
+No input makes the parser raise, and how the bytes are cut into pieces never changes the requests.
+It knows lines, bodies and limits. What a request does is not decided here, nor is any reply but
+those that need no queue: they come as (BAD, reply, counted).
+
+Each byte is copied a bounded number of times: parsing moves an offset over the piece that was
+received, what is fed meanwhile waits beside it, and an unfinished body grows in its own buffer.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+from beanpole.constants import JOB_SIZE_MAX_BYTES, U32_MAX
+from beanpole.protocol.beanstalk import replies
+from beanpole.protocol.beanstalk import requests as r
+from beanpole.protocol.beanstalk.requests import Request
+
+# What the parser is in the middle of.
+_LINE: Final = 0
+_LONG_LINE: Final = 1  # throws a line away that is above the limit
+_BODY: Final = 2  # collects the body of a put
+_BIG_BODY: Final = 3  # throws a body away that is above the limit
+
+_BAD_FORMAT: Final = (r.BAD, replies.BAD_FORMAT, 0)
+_BAD_PUT: Final = (r.BAD, replies.BAD_FORMAT, r.PUT)
+_UNKNOWN_COMMAND: Final = (r.BAD, replies.UNKNOWN_COMMAND, 0)
+_EXPECTED_CRLF: Final = (r.BAD, replies.EXPECTED_CRLF, r.PUT)
+_JOB_TOO_BIG: Final = (r.BAD, replies.JOB_TOO_BIG, r.PUT)
+_QUIT: Final = (r.QUIT,)
+
+# Spaces, and nothing else, may stand before an argument: int() and split() would also take tabs,
+# signs and underscores, which beanstalkd refuses. A command's first space is already cut off.
+_match_two = re.compile(rb" *([0-9]++) ++([0-9]++)").fullmatch
+_match_three = re.compile(rb" *([0-9]++) ++([0-9]++) ++([0-9]++)").fullmatch
+_match_put = re.compile(
+    rb" *([0-9]++) ++([0-9]++) ++([0-9]++) ++([0-9]++)(.*)", re.DOTALL
+).fullmatch
+_match_pause = re.compile(rb" *(%b) ++([0-9]++)" % r.TUBE_NAME_PATTERN).fullmatch
+# These two ignore what stands behind the number, as beanstalkd does.
+_match_start = re.compile(rb" *([0-9]++)").match
+
+
+def _job_reader(kind: int) -> Callable[[bytes], Request]:
+    def read(arguments: bytes) -> Request:
+        digits = arguments.lstrip(b" ")
+        if not digits.isdigit():
+            return _BAD_FORMAT
+        job = int(digits)
+        return (kind, job) if job <= r.U64_MAX else _BAD_FORMAT
+
+    return read
+
+
+def _tube_reader(kind: int) -> Callable[[bytes], Request]:
+    def read(arguments: bytes) -> Request:
+        return (kind, arguments) if r.is_tube_name(arguments) else _BAD_FORMAT
+
+    return read
+
+
+def _read_release(arguments: bytes) -> Request:
+    found = _match_three(arguments)
+    if found is None:
+        return _BAD_FORMAT
+    job, priority, delay_s = int(found[1]), int(found[2]), int(found[3])
+    if job > r.U64_MAX or priority > U32_MAX or delay_s > U32_MAX:
+        return _BAD_FORMAT
+    return (r.RELEASE, job, priority, delay_s)
+
+
+def _read_bury(arguments: bytes) -> Request:
+    found = _match_two(arguments)
+    if found is None:
+        return _BAD_FORMAT
+    job, priority = int(found[1]), int(found[2])
+    if job > r.U64_MAX or priority > U32_MAX:
+        return _BAD_FORMAT
+    return (r.BURY, job, priority)
+
+
+def _read_reserve_timeout(arguments: bytes) -> Request:
+    found = _match_start(arguments)
+    if found is None or b"\0" in arguments:
+        return _BAD_FORMAT
+    seconds = int(found[1])
+    return (r.RESERVE_TIMEOUT, seconds) if seconds <= r.TIMEOUT_MAX_S else _BAD_FORMAT
+
+
+def _read_kick(arguments: bytes) -> Request:
+    found = _match_start(arguments)
+    if found is None or b"\0" in arguments:
+        return _BAD_FORMAT
+    bound = int(found[1])
+    # beanstalkd reads 64 bits and drops the upper 32: who asks for more than all gets all here.
+    return (r.KICK, min(bound, U32_MAX)) if bound <= r.U64_MAX else _BAD_FORMAT
+
+
+def _read_pause_tube(arguments: bytes) -> Request:
+    found = _match_pause(arguments)
+    if found is None:
+        return _BAD_FORMAT
+    delay_s = int(found[2])
+    return (r.PAUSE_TUBE, found[1], delay_s) if delay_s <= U32_MAX else _BAD_FORMAT
+
+
+# Whole lines.
+_PLAIN: Final[dict[bytes, Request]] = {
+    b"reserve": (r.RESERVE,),
+    b"peek-ready": (r.PEEK_READY,),
+    b"peek-delayed": (r.PEEK_DELAYED,),
+    b"peek-buried": (r.PEEK_BURIED,),
+    b"stats": (r.STATS,),
+    b"list-tubes": (r.LIST_TUBES,),
+    b"list-tube-used": (r.LIST_TUBE_USED,),
+    b"list-tubes-watched": (r.LIST_TUBES_WATCHED,),
+    b"quit": _QUIT,
+}
+# By what stands before the first space; the reader gets what stands behind it.
+_READERS: Final[dict[bytes, Callable[[bytes], Request]]] = {
+    b"delete": _job_reader(r.DELETE),
+    b"reserve-with-timeout": _read_reserve_timeout,
+    b"reserve-job": _job_reader(r.RESERVE_JOB),
+    b"release": _read_release,
+    b"bury": _read_bury,
+    b"touch": _job_reader(r.TOUCH),
+    b"use": _tube_reader(r.USE),
+    b"watch": _tube_reader(r.WATCH),
+    b"ignore": _tube_reader(r.IGNORE),
+    b"peek": _job_reader(r.PEEK),
+    b"kick": _read_kick,
+    b"kick-job": _job_reader(r.KICK_JOB),
+    b"stats-job": _job_reader(r.STATS_JOB),
+    b"stats-tube": _tube_reader(r.STATS_TUBE),
+    b"pause-tube": _read_pause_tube,
+}
+# beanstalkd recognises these by their first bytes and then finds the line malformed.
+_PREFIXES: Final = (
+    b"peek-ready",
+    b"peek-delayed",
+    b"peek-buried",
+    b"reserve",
+    b"stats",
+    b"list-tubes",
+    b"list-tube-used",
+    b"pause-tube",
+)
+
+
+def _read_other(line: bytes) -> Request:
+    """Judge a line that is no command as a whole and starts with no command and a space."""
+    if b"\0" in line or line.startswith(_PREFIXES):
+        return _BAD_FORMAT
+    return _QUIT if line.startswith(b"quit") else _UNKNOWN_COMMAND
+
+
+class Parser:
+    """Turns the bytes of one connection into requests.
+
+    It keeps what was fed and not yet asked for without a bound: who feeds it looks at
+    `buffered_bytes` and stops reading. What it keeps of its own is at most one line or one body.
+    """
+
+    __slots__ = (
+        "_body",
+        "_data",
+        "_fed",
+        "_job_size_max",
+        "_missing_bytes",
+        "_offset",
+        "_put",
+        "_state",
+    )
+
+    def __init__(self, job_size_max: int) -> None:
+        """Start at the beginning of a line.
+
+        Args:
+            job_size_max: the longest body that a put may have, in bytes.
+        """
+        assert 0 < job_size_max <= JOB_SIZE_MAX_BYTES
+        self._job_size_max = job_size_max
+        self._state = _LINE
+        # The piece under work, parsed up to the offset, and what was fed behind it.
+        self._data = b""
+        self._offset = 0
+        self._fed = bytearray()
+        # The unfinished put: priority, delay, TTR; its body and CRLF so far; what they still lack.
+        self._put = (0, 0, 0)
+        self._body = bytearray()
+        self._missing_bytes = 0
+
+    @property
+    def buffered_bytes(self) -> int:
+        """The bytes received that are not yet part of a request."""
+        return len(self._data) - self._offset + len(self._fed) + len(self._body)
+
+    def feed(self, data: bytes) -> None:
+        """Take bytes from the client; ask `next` until it has no more requests."""
+        if self._fed or self._offset < len(self._data):
+            self._fed += data
+        else:
+            self._data = data
+            self._offset = 0
+
+    def next(self) -> Request | None:
+        """Return the next request, or None if its bytes are not all here."""
+        if self._state != _LINE:
+            return self._next_unfinished()
+        start = self._offset
+        end = self._data.find(b"\r\n", start, start + r.LINE_MAX_BYTES)
+        if end < 0:
+            return self._next_without_line()
+        self._offset = end + 2
+        line = self._data[start:end]
+        word, space, arguments = line.partition(b" ")
+        if space:
+            if word == b"put":
+                return self._read_put(arguments)
+            read = _READERS.get(word)
+            if read is not None:
+                return read(arguments)
+        request = _PLAIN.get(line)
+        return _read_other(line) if request is None else request
+
+    def _next_without_line(self) -> Request | None:
+        """Go on where no line ends in the piece under work, or only behind the limit."""
+        if len(self._data) - self._offset >= r.LINE_MAX_BYTES:
+            self._state = _LONG_LINE
+            return self._next_unfinished()
+        return self.next() if self._take_fed() else None
+
+    def _take_fed(self) -> bool:
+        """Make what was fed part of the piece under work; tell whether there was anything.
+
+        What is left of the piece is copied. It is called only when that is less than a line.
+        """
+        rest = self._data[self._offset :]
+        self._offset = 0
+        if not self._fed:
+            self._data = rest
+            return False
+        self._data = rest + self._fed
+        self._fed = bytearray()
+        return True
+
+    def _next_unfinished(self) -> Request | None:
+        if self._state == _LONG_LINE:
+            return self._next_after_long_line()
+        if self._state == _BIG_BODY:
+            return self._next_after_big_body()
+        return self._next_with_body()
+
+    def _next_after_long_line(self) -> Request | None:
+        while True:
+            end = self._data.find(b"\r\n", self._offset)
+            if end >= 0:
+                self._offset = end + 2
+                self._state = _LINE
+                return _BAD_FORMAT
+            # A CR at the end may be the first half of the line's end.
+            self._offset = len(self._data) - self._data.endswith(b"\r")
+            if not self._take_fed():
+                return None
+
+    def _next_after_big_body(self) -> Request | None:
+        while True:
+            step = min(self._missing_bytes, len(self._data) - self._offset)
+            self._offset += step
+            self._missing_bytes -= step
+            if not self._missing_bytes:
+                self._state = _LINE
+                return _JOB_TOO_BIG
+            if not self._take_fed():
+                return None
+
+    def _next_with_body(self) -> Request | None:
+        while True:
+            part = self._data[self._offset : self._offset + self._missing_bytes]
+            self._offset += len(part)
+            self._missing_bytes -= len(part)
+            self._body += part
+            if not self._missing_bytes:
+                break
+            if not self._take_fed():
+                return None
+        body = self._body
+        self._body = bytearray()
+        self._state = _LINE
+        if not body.endswith(b"\r\n"):
+            return _EXPECTED_CRLF
+        del body[-2:]
+        return (r.PUT, *self._put, bytes(body))
+
+    def _read_put(self, arguments: bytes) -> Request | None:
+        found = _match_put(arguments)
+        if found is None:
+            return _BAD_FORMAT
+        priority, delay_s, ttr_s = int(found[1]), int(found[2]), int(found[3])
+        size = int(found[4])
+        if priority > U32_MAX or delay_s > U32_MAX or ttr_s > U32_MAX or size > U32_MAX:
+            return _BAD_FORMAT
+        junk = found[5]
+        if junk and b"\0" in junk:
+            return _BAD_FORMAT
+        if size > self._job_size_max:
+            self._state = _BIG_BODY
+            self._missing_bytes = size + 2
+            return self._next_after_big_body()
+        if junk:
+            # beanstalkd has counted the put by now, unlike other malformed lines.
+            return _BAD_PUT
+        ttr_s = ttr_s or r.TTR_MIN_S
+        start = self._offset
+        end = start + size
+        if len(self._data) < end + 2:
+            self._state = _BODY
+            self._put = (priority, delay_s, ttr_s)
+            self._missing_bytes = size + 2
+            return self._next_with_body()
+        self._offset = end + 2
+        if not self._data.startswith(b"\r\n", end):
+            return _EXPECTED_CRLF
+        return (r.PUT, priority, delay_s, ttr_s, self._data[start:end])

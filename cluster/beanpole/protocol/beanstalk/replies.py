@@ -1,0 +1,60 @@
+"""The bytes of every reply of the beanstalk protocol.
+
+Constants for replies without values, functions for those with. What the payload of `OK` looks
+like is in `stats`; when which reply is due is not decided here.
+"""
+
+from typing import Final
+
+BURIED: Final = b"BURIED\r\n"
+EXPECTED_CRLF: Final = b"EXPECTED_CRLF\r\n"
+JOB_TOO_BIG: Final = b"JOB_TOO_BIG\r\n"
+DRAINING: Final = b"DRAINING\r\n"
+DEADLINE_SOON: Final = b"DEADLINE_SOON\r\n"
+TIMED_OUT: Final = b"TIMED_OUT\r\n"
+DELETED: Final = b"DELETED\r\n"
+NOT_FOUND: Final = b"NOT_FOUND\r\n"
+RELEASED: Final = b"RELEASED\r\n"
+TOUCHED: Final = b"TOUCHED\r\n"
+NOT_IGNORED: Final = b"NOT_IGNORED\r\n"
+KICKED: Final = b"KICKED\r\n"  # of kick-job; `kick` answers with a count
+PAUSED: Final = b"PAUSED\r\n"
+OUT_OF_MEMORY: Final = b"OUT_OF_MEMORY\r\n"
+INTERNAL_ERROR: Final = b"INTERNAL_ERROR\r\n"
+BAD_FORMAT: Final = b"BAD_FORMAT\r\n"
+UNKNOWN_COMMAND: Final = b"UNKNOWN_COMMAND\r\n"
+
+
+def inserted(job: int) -> bytes:
+    """Answer a put: the job is in the queue."""
+    return b"INSERTED %d\r\n" % job
+
+
+def reserved(job: int, body: bytes) -> bytes:
+    """Answer a reserve with the job."""
+    return b"RESERVED %d %d\r\n%b\r\n" % (job, len(body), body)
+
+
+def found(job: int, body: bytes) -> bytes:
+    """Answer a peek with the job."""
+    return b"FOUND %d %d\r\n%b\r\n" % (job, len(body), body)
+
+
+def using(tube: bytes) -> bytes:
+    """Answer `use` and `list-tube-used`."""
+    return b"USING %b\r\n" % tube
+
+
+def watching(count: int) -> bytes:
+    """Answer `watch` and `ignore` with the number of watched tubes."""
+    return b"WATCHING %d\r\n" % count
+
+
+def kicked(count: int) -> bytes:
+    """Answer `kick` with the number of jobs that are ready now."""
+    return b"KICKED %d\r\n" % count
+
+
+def ok(payload: bytes) -> bytes:
+    """Answer the `stats` and `list` requests with a YAML payload."""
+    return b"OK %d\r\n%b\r\n" % (len(payload), payload)

@@ -1,0 +1,70 @@
+"""What a beanstalk client may ask: request numbers, the layout of request tuples, their limits.
+
+A request is a flat tuple whose first item is one of the numbers below; tube names and bodies are
+bytes, all else is int. How the bytes of a client become requests is in `parser`.
+"""
+
+import re
+from typing import Any, Final
+
+from beanpole.constants import TUBE_NAME_MAX_BYTES
+
+Request = tuple[Any, ...]
+
+# --- the requests whose use `stats` counts, numbered in the order of its cmd-* keys --------------
+PUT: Final = 1  # (PUT, priority, delay_s, ttr_s, body): a TTR of 0 is already raised to 1
+PEEK: Final = 2  # (PEEK, job)
+PEEK_READY: Final = 3  # (PEEK_READY,)
+PEEK_DELAYED: Final = 4  # (PEEK_DELAYED,)
+PEEK_BURIED: Final = 5  # (PEEK_BURIED,)
+RESERVE: Final = 6  # (RESERVE,)
+RESERVE_TIMEOUT: Final = 7  # (RESERVE_TIMEOUT, seconds)
+DELETE: Final = 8  # (DELETE, job)
+RELEASE: Final = 9  # (RELEASE, job, priority, delay_s)
+USE: Final = 10  # (USE, tube)
+WATCH: Final = 11  # (WATCH, tube)
+IGNORE: Final = 12  # (IGNORE, tube)
+BURY: Final = 13  # (BURY, job, priority)
+KICK: Final = 14  # (KICK, bound)
+TOUCH: Final = 15  # (TOUCH, job)
+STATS: Final = 16  # (STATS,)
+STATS_JOB: Final = 17  # (STATS_JOB, job)
+STATS_TUBE: Final = 18  # (STATS_TUBE, tube)
+LIST_TUBES: Final = 19  # (LIST_TUBES,)
+LIST_TUBE_USED: Final = 20  # (LIST_TUBE_USED,)
+LIST_TUBES_WATCHED: Final = 21  # (LIST_TUBES_WATCHED,)
+PAUSE_TUBE: Final = 22  # (PAUSE_TUBE, tube, delay_s)
+# --- the requests that beanstalkd counts but never shows -----------------------------------------
+RESERVE_JOB: Final = 23  # (RESERVE_JOB, job)
+KICK_JOB: Final = 24  # (KICK_JOB, job)
+QUIT: Final = 25  # (QUIT,)
+# --- what is answered without asking the queue ---------------------------------------------------
+# (BAD, reply, counted): `counted` is the request whose counter rises all the same, or 0.
+BAD: Final = 26
+
+# The counted requests are PUT .. PAUSE_TUBE: a list of counters with an unused first item has
+# the values of the cmd-* keys, in order, at [PUT : PAUSE_TUBE + 1].
+COUNTERS: Final = PAUSE_TUBE + 1
+
+# beanstalkd's LINE_BUF_SIZE, with the CRLF: as long as `pause-tube <200 bytes> 4294967295` needs.
+LINE_MAX_BYTES: Final = 224
+# Job ids are unsigned 64 bit in the protocol. Ours stay below 2**53, so that the ids above are
+# well-formed and not found.
+U64_MAX: Final = 2**64 - 1
+# `reserve-with-timeout`: beanstalkd keeps the seconds in a signed int and, since 1.13, refuses
+# what does not fit (before, it wrapped around and returned at once).
+TIMEOUT_MAX_S: Final = 2**31 - 1
+# beanstalkd raises a TTR of 0: nobody could finish a job that expires when it is reserved.
+TTR_MIN_S: Final = 1
+
+# Letters, digits and -+/;.$_() but no hyphen first; [first byte, other bytes] of an expression.
+TUBE_NAME_PATTERN: Final = rb"[A-Za-z0-9+/;.$_()][A-Za-z0-9+/;.$_()\-]{0,%d}" % (
+    TUBE_NAME_MAX_BYTES - 1
+)
+
+_match_tube_name = re.compile(TUBE_NAME_PATTERN).fullmatch
+
+
+def is_tube_name(name: bytes) -> bool:
+    """Tell whether these bytes may name a tube (1..200 bytes of the protocol's alphabet)."""
+    return _match_tube_name(name) is not None
