@@ -53,10 +53,8 @@ def encode(word: bytes, *arguments: int | bytes) -> bytes:
     Raises:
         ValueError: a tube name contains a line's end, which would make it a second request.
     """
-    parts = [word]
-    for argument in arguments:
-        parts.append(b"%d" % argument if isinstance(argument, int) else argument)
-    line = b" ".join(parts)
+    texts = [b"%d" % item if isinstance(item, int) else item for item in arguments]
+    line = b" ".join([word, *texts])
     if b"\r" in line or b"\n" in line:
         raise ValueError(f"a request may not contain a line's end: {line!r}")
     return line + b"\r\n"
