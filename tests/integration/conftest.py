@@ -1,0 +1,97 @@
+"""Fixtures of the integration tests: fresh single nodes, and one cluster that tests share."""
+
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from tests.integration.support.nodes import Cluster
+from tests.integration.support.queues import (
+    AGAINST_REFERENCE,
+    JOB_SIZE_DEFAULT_BYTES,
+    Queue,
+    ReferenceQueue,
+    Singles,
+    settle,
+)
+
+
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Three nodes that many tests use, one after the other."""
+    cluster = Cluster(tmp_path_factory.mktemp("shared"), unix=True)
+    try:
+        cluster.start_all()
+        yield cluster
+    finally:
+        cluster.close()
+
+
+@pytest.fixture(scope="session")
+def singles(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Singles]:
+    pool = Singles(tmp_path_factory.mktemp("singles"))
+    try:
+        yield pool
+    finally:
+        pool.close()
+
+
+def reference_queue(
+    path: pytest.TempPathFactory, size: int, request: pytest.FixtureRequest
+) -> Iterator[Queue]:
+    queue = ReferenceQueue(path.mktemp("reference"), size, aged=request.param == "follower")
+    try:
+        yield queue
+    finally:
+        queue.close()
+
+
+def fresh_queue(node: Cluster, job_size_max: int) -> Iterator[Queue]:
+    queue = Queue(node.nodes[0].beanstalk, 0, job_size_max, node.pid(0))
+    try:
+        yield queue
+    finally:
+        queue.close()
+        node.close()
+
+
+def shared_queue(cluster: Cluster) -> Iterator[Queue]:
+    number = cluster.followers()[0]
+    address = cluster.nodes[number].beanstalk
+    pid = cluster.pid(number)
+    queue = Queue(address, settle(address), JOB_SIZE_DEFAULT_BYTES, pid)
+    try:
+        yield queue
+    finally:
+        queue.close()
+        os.kill(pid, signal.SIGUSR2)
+
+
+@pytest.fixture(params=["single", "follower"])
+def queue(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Queue]:
+    """A fresh single node, and a follower of the shared cluster."""
+    if AGAINST_REFERENCE:
+        yield from reference_queue(tmp_path_factory, JOB_SIZE_DEFAULT_BYTES, request)
+    elif request.param == "single":
+        singles: Singles = request.getfixturevalue("singles")
+        yield from fresh_queue(singles.take(), JOB_SIZE_DEFAULT_BYTES)
+    else:
+        yield from shared_queue(request.getfixturevalue("shared"))
+
+
+@pytest.fixture(params=["single", "follower"])
+def small_queue(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Queue]:
+    """A fresh node that takes bodies of 10 bytes; the shared cluster has its usual limit."""
+    if AGAINST_REFERENCE:
+        yield from reference_queue(tmp_path_factory, 10, request)
+    elif request.param == "single":
+        node = Cluster(tmp_path_factory.mktemp("small"), 1, {"max_job_size": 10})
+        node.start_all()
+        yield from fresh_queue(node, 10)
+    else:
+        yield from shared_queue(request.getfixturevalue("shared"))

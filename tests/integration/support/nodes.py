@@ -1,0 +1,294 @@
+"""Beanpole nodes of the tests: their configuration, addresses and life.
+
+`Cluster` writes the configuration itself, for tests that need special settings or links through
+proxies; `LocalCluster` is what `beanpole up` makes.
+"""
+
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from tests.integration.support.ports import free_block
+from tests.integration.support.processes import (
+    START_TIMEOUT_S,
+    Process,
+    answers,
+    is_running,
+    kill_and_wait,
+)
+from tests.integration.support.raw import Address
+from tests.integration.support.waiting import wait_until
+
+BEANPOLE: Final = (sys.executable, "-m", "beanpoled.cli")
+BEANPOLED: Final = (sys.executable, "-m", "beanpoled")
+# The reserve below which puts are refused would otherwise depend on the disk of whoever tests.
+SETTINGS: Final = {"disk_reserve_bytes": 0}
+LEADER_TIMEOUT_S: Final = 20.0
+HTTP_TIMEOUT_S: Final = 2.0
+
+Settings = Mapping[str, object]
+
+
+class Node(NamedTuple):
+    """The addresses of one node."""
+
+    id: str
+    directory: Path
+    beanstalk: Address
+    peer: Address
+    grpc: Address
+    http: Address
+
+
+def node_at(number: int, base: int, directory: Path) -> Node:
+    """Return the node with that number of a cluster whose ports begin at `base`."""
+    ports = [f"127.0.0.1:{base + number + offset}" for offset in (0, 10, 20, 30)]
+    return Node(f"n{number}", directory / f"n{number}", *ports)
+
+
+def write_configuration(
+    node: Node, members: Sequence[Node], dial: Mapping[str, Address], settings: Settings
+) -> Path:
+    """Write the node's TOML file into its folder and return its path."""
+    lines = [f"{key} = {json.dumps(value)}" for key, value in {**SETTINGS, **settings}.items()]
+    own = {
+        "cluster": "test",
+        "node_id": node.id,
+        "data_dir": str(node.directory / "data"),
+        "peer_listen": node.peer,
+        "grpc_listen": node.grpc,
+        "http_listen": node.http,
+    }
+    if "listen" not in settings:
+        lines.append(f"listen = {json.dumps([node.beanstalk])}")
+    lines += [f"{key} = {json.dumps(value)}" for key, value in own.items()]
+    for member in members:
+        lines.append(f"[members.{member.id}]")
+        lines += [f"peer = {json.dumps(member.peer)}", f"grpc = {json.dumps(member.grpc)}"]
+    for peer, address in dial.items():
+        lines += [f"[dial.{peer}]", f"peer = {json.dumps(address)}"]
+    node.directory.mkdir(parents=True, exist_ok=True)
+    path = node.directory / "node.toml"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def http_get(address: Address, path: str) -> tuple[int, str]:
+    """Return the status and the text at a path; ConnectionError while nobody answers."""
+    try:
+        with urllib.request.urlopen(f"http://{address}{path}", timeout=HTTP_TIMEOUT_S) as reply:
+            return reply.status, reply.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+    except (urllib.error.URLError, OSError) as error:
+        raise ConnectionError(f"{address}{path}: {error}") from error
+
+
+def status(node: Node) -> dict[str, Any]:
+    """Return what `beanpole status --json` says when it asks this node."""
+    done = subprocess.run(
+        [*BEANPOLE, "status", "--addr", node.grpc, "--json"],
+        capture_output=True,
+        text=True,
+        timeout=START_TIMEOUT_S,
+        check=False,
+    )
+    if done.returncode:
+        raise ConnectionError(f"beanpole status: {done.stderr or done.stdout}")
+    found = json.loads(done.stdout)
+    assert isinstance(found, dict)
+    return found
+
+
+class Nodes:
+    """What tests do with the nodes of a cluster, however it was started."""
+
+    nodes: tuple[Node, ...]
+
+    def __init__(self) -> None:
+        self._processes: dict[int, Process] = {}
+
+    def pid(self, number: int) -> int:
+        """Return the process id of a node."""
+        return self._processes[number].pid
+
+    def command(self, number: int) -> list[str]:
+        """Return the command line that starts a node."""
+        return shlex.split((self.nodes[number].directory / "cmdline").read_text())
+
+    def kill(self, number: int) -> None:
+        """End a node with SIGKILL and wait until it is gone."""
+        if number in self._processes:
+            self._processes[number].kill()
+        else:
+            kill_and_wait(self.pid(number))
+
+    def terminate(self, number: int) -> None:
+        """End a node with SIGTERM and wait until it is gone."""
+        if number in self._processes:
+            self._processes[number].terminate()
+            return
+        pid = self.pid(number)
+        os.kill(pid, signal.SIGTERM)
+        wait_until(lambda: not is_running(pid), START_TIMEOUT_S, f"{pid} ends after SIGTERM")
+
+    def start(self, number: int, arguments: Sequence[str] = ()) -> Process:
+        """Start a node by its command line, without waiting for it."""
+        node = self.nodes[number]
+        command = [*self.command(number), *arguments]
+        process = Process(command, node.directory / "output.log")
+        self._processes[number] = process
+        return process
+
+    def wait_until_serving(self, number: int) -> None:
+        """Wait until a node that `start` began takes clients."""
+        self._processes[number].wait_until_serving(self.nodes[number].beanstalk)
+
+    def leader(self) -> int:
+        """Return the number of the leader, waiting for the end of an election."""
+
+        def find() -> list[int]:
+            return [number for number in range(len(self.nodes)) if self.is_leader(number)]
+
+        return wait_until(find, LEADER_TIMEOUT_S, "a leader")[0]
+
+    def is_leader(self, number: int) -> bool:
+        """Whether a node says of itself that it leads and is ready."""
+        try:
+            return http_get(self.nodes[number].http, "/readyz?leader=1")[0] == 200
+        except ConnectionError:
+            return False
+
+    def followers(self) -> list[int]:
+        """Return the numbers of the nodes that run and do not lead."""
+        leader = self.leader()
+        return [
+            number
+            for number, node in enumerate(self.nodes)
+            if number != leader and answers(node.beanstalk)
+        ]
+
+    def story(self) -> str:
+        """Return what to tell about the nodes when a test fails."""
+        return "\n".join(process.story() for process in self._processes.values())
+
+
+class Cluster(Nodes):
+    """Nodes with the test's own configuration, started one by one.
+
+    Args:
+        directory: a folder of each node is made in it.
+        count: how many nodes.
+        settings: settings of every node, as in node.toml.
+        dial: for each node's number, the peer addresses it dials in place of the members' own.
+        unix: each node also listens at the UNIX socket that `unix_address` names.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        count: int = 3,
+        settings: Settings | None = None,
+        dial: Mapping[int, Mapping[str, Address]] | None = None,
+        base: int | None = None,
+        unix: bool = False,
+    ) -> None:
+        super().__init__()
+        base = free_block() if base is None else base
+        self.directory = directory
+        self.nodes = tuple(node_at(number, base, directory) for number in range(count))
+        for number, node in enumerate(self.nodes):
+            own = dict(settings or {})
+            if unix:
+                own["listen"] = [node.beanstalk, self.unix_address(number)]
+            path = write_configuration(node, self.nodes, (dial or {}).get(number, {}), own)
+            command = shlex.join([*BEANPOLED, "--config", str(path)])
+            (node.directory / "cmdline").write_text(command + "\n")
+
+    def unix_address(self, number: int) -> Address:
+        """Return where a node listens beside its port, if it was told to."""
+        return f"unix:{self.nodes[number].directory / 'socket'}"
+
+    def start_all(self, wait: bool = True) -> None:
+        """Start every node; `wait`: until all take clients."""
+        for number in range(len(self.nodes)):
+            self.start(number)
+        if wait:
+            self.wait_until_all_serve()
+
+    def wait_until_all_serve(self) -> None:
+        for number in range(len(self.nodes)):
+            self.wait_until_serving(number)
+
+    def close(self, remove: bool = True) -> None:
+        """Kill every node; `remove`: and delete their files."""
+        for process in self._processes.values():
+            process.kill()
+        if remove:
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+
+class LocalCluster(Nodes):
+    """What `beanpole up` runs."""
+
+    def __init__(self, directory: Path, count: int = 3) -> None:
+        super().__init__()
+        self.directory = directory
+        self.base = free_block()
+        self.count = count
+        self.nodes = ()
+        self.up: Process | None = None
+
+    def start_all(self) -> str:
+        """Run `beanpole up` and return its line that begins with "ready"."""
+        (self.directory / "cluster.json").unlink(missing_ok=True)
+        places = ["--dir", str(self.directory), "--base-port", str(self.base)]
+        # One file for each run: the line "ready" of an earlier one says nothing.
+        number = len(list(self.directory.parent.glob(f"{self.directory.name}-up*.log")))
+        log = self.directory.parent / f"{self.directory.name}-up{number}.log"
+        self.up = Process([*BEANPOLE, "up", "--nodes", str(self.count), *places], log)
+        ready = self.up.wait_for_text("ready")
+        found = json.loads((self.directory / "cluster.json").read_text())
+        self._pids = [entry["pid"] for entry in found["nodes"]]
+        self.nodes = tuple(
+            Node(
+                entry["id"],
+                self.directory / entry["id"],
+                *(entry[key] for key in ("beanstalk", "peer", "grpc", "http")),
+            )
+            for entry in found["nodes"]
+        )
+        return ready
+
+    def pid(self, number: int) -> int:
+        return self._processes[number].pid if number in self._processes else self._pids[number]
+
+    def terminate_all(self) -> int:
+        """Stop the cluster as Ctrl-C does and return the exit status of `beanpole up`."""
+        for process in self._processes.values():
+            process.terminate()
+        self._processes.clear()
+        assert self.up
+        return self.up.terminate()
+
+    def close(self) -> None:
+        """Kill what still runs; the files stay for pytest to remove."""
+        for process in self._processes.values():
+            process.kill()
+        if self.up:
+            self.up.kill()
+        for pid in getattr(self, "_pids", []):
+            kill_and_wait(pid)
+
+    def story(self) -> str:
+        return "\n".join(([self.up.story()] if self.up else []) + [super().story()])

@@ -1,0 +1,124 @@
+"""Server processes of the tests: start, wait, kill, start again, and tidy up.
+
+What a Beanpole node or cluster is made of is in `nodes`; beanstalkd is in `reference`.
+"""
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from tests.integration.support.raw import Address, connect
+from tests.integration.support.waiting import wait_until
+
+START_TIMEOUT_S: Final = 30.0
+STOP_TIMEOUT_S: Final = 20.0
+LOG_LINES_SHOWN: Final = 30
+
+
+class Process:
+    """One child process whose output goes to a file."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        log: Path,
+        environment: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+    ) -> None:
+        self.command = list(command)
+        self.log = log
+        with log.open("ab") as output:
+            self._child = subprocess.Popen(
+                self.command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **(environment or {})},
+                cwd=cwd,
+            )
+
+    @property
+    def pid(self) -> int:
+        return self._child.pid
+
+    def status(self) -> int | None:
+        """Return the exit status, None while it runs."""
+        return self._child.poll()
+
+    def signal(self, number: int) -> None:
+        """Send a signal; the process must be running."""
+        assert self.status() is None, self.story()
+        self._child.send_signal(number)
+
+    def kill(self) -> None:
+        """End it with SIGKILL and wait for the end; harmless when it has ended."""
+        self._child.kill()
+        self._child.wait(STOP_TIMEOUT_S)
+
+    def terminate(self) -> int:
+        """End it with SIGTERM and return its exit status; SIGKILL and failure if that is slow."""
+        if self.status() is None:
+            self._child.terminate()
+        return self.wait()
+
+    def wait(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
+        """Wait for the end and return the exit status."""
+        try:
+            return self._child.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError(f"still running after {timeout_s} s: {self.story()}") from None
+
+    def wait_for_text(self, text: str, timeout_s: float = START_TIMEOUT_S) -> str:
+        """Wait until a line of the output begins with `text` and return that line."""
+
+        def find() -> str:
+            lines = self.log.read_text(errors="replace").splitlines()
+            found = next((line for line in lines if line.startswith(text)), "")
+            assert found or self.status() is None, self.story()
+            return found
+
+        return wait_until(find, timeout_s, f"{text!r} from {self.command}")
+
+    def wait_until_serving(self, address: Address, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Wait until somebody accepts connections at the address."""
+
+        def accepts() -> bool:
+            assert self.status() is None, self.story()
+            return answers(address)
+
+        wait_until(accepts, timeout_s, f"{self.command} serves {address}")
+
+    def story(self) -> str:
+        """Return what to tell about this process when a test fails."""
+        tail = self.log.read_text(errors="replace").splitlines()[-LOG_LINES_SHOWN:]
+        return "\n".join([f"{self.command} (status {self.status()}):", *tail])
+
+
+def answers(address: Address) -> bool:
+    """Whether somebody accepts connections at the address now."""
+    try:
+        connect(address, 1.0).close()
+    except (OSError, TimeoutError):
+        return False
+    return True
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process, not necessarily a child, runs; one that waits to be reaped does not."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state not in "ZX"
+
+
+def kill_and_wait(pid: int) -> None:
+    """End somebody else's child with SIGKILL and wait until it is gone."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not is_running(pid), STOP_TIMEOUT_S, f"process {pid} ends")
