@@ -111,10 +111,10 @@ BAD = [
 ]
 UNKNOWN_LINES = [
     b"", b" ", b"nont10knowncommand", b"release", b"bury", b"kick", b"put", b"peek", b"delete",
-    b"touch", b"use", b"watch", b"ignore", b"kick-job", b"kick-jobs 1", b"kick\t1", b"list-tube", b"list",
-    b"PUT 0 0 0 0", b"Stats", b" stats", b"\tstats", b"reserv", b"peek-r", b"peekx", b"pause",
-    b"qui", b"putx 0 0 0 0", b"deletex 1", b"usex a", b"a\nb", b"\n", b"\r", b"\rstats", b"\nstats",
-    b"a\rb", b"\xff\xfe", b"GET / HTTP/1.1", b"watch\ta",
+    b"touch", b"use", b"watch", b"ignore", b"kick-job", b"kick-jobs 1", b"kick\t1", b"list-tube",
+    b"list", b"PUT 0 0 0 0", b"Stats", b" stats", b"\tstats", b"reserv", b"peek-r", b"peekx",
+    b"pause", b"qui", b"putx 0 0 0 0", b"deletex 1", b"usex a", b"a\nb", b"\n", b"\r", b"\rstats",
+    b"\nstats", b"a\rb", b"\xff\xfe", b"GET / HTTP/1.1", b"watch\ta",
 ]
 # fmt: on
 
