@@ -38,3 +38,7 @@ class ReplicationError(BeanpoleError):
 
 class ClientError(BeanpoleError):
     """A command of Beanpole's own client failed; the message holds the server's words."""
+
+
+class LogFailed(StorageError):
+    """A write or sync of the write-ahead log failed, so nothing more can be promised."""

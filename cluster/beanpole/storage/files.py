@@ -1,0 +1,303 @@
+"""The seam to the disk: what the node may do with files, and the real disk behind it.
+
+Belongs here: opening, listing, renaming, syncing, and running disk work away from the loop. Nothing
+here knows a file format. The deterministic simulator has a second implementation of `Files`.
+"""
+
+import contextlib
+import fcntl
+import os
+import threading
+from collections.abc import Callable
+from functools import partial
+from queue import SimpleQueue
+from typing import Final, Protocol
+
+from beanpole.errors import StorageError
+
+# What waits for the write-ahead log must not stand behind the megabytes of a snapshot, so there
+# are two queues of work with one thread each.
+LANE_LOG: Final = 0
+LANE_BULK: Final = 1
+LANES: Final = 2
+
+Work = Callable[[], None]
+Done = Callable[[OSError | None], None]
+
+
+class Handle(Protocol):
+    """One open file. May be used by two threads at once as long as their ranges differ."""
+
+    def write(self, offset: int, data: bytes) -> None:
+        """Write all of `data` at `offset`, or raise OSError (a part may be written then)."""
+        ...
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Read `size` bytes; fewer only at the end of the file."""
+        ...
+
+    def sync(self) -> None:
+        """Make everything written, and the size, durable."""
+        ...
+
+    def size(self) -> int:
+        """Return the size in bytes."""
+        ...
+
+    def truncate(self, size: int) -> None:
+        """Cut the file to `size` bytes; durable after the next `sync`."""
+        ...
+
+    def close(self) -> None:
+        """Close the file without syncing it. Closing twice is allowed."""
+        ...
+
+
+class Files(Protocol):
+    """A disk. Every method may raise OSError."""
+
+    def open(self, path: str, create: bool = False) -> Handle:
+        """Open a file for reading and writing; `create` makes a new, empty one in its place.
+
+        A handle stays valid when the file is renamed or removed.
+        """
+        ...
+
+    def list(self, directory: str) -> list[str]:
+        """Return the sorted names in a directory; nothing if it does not exist."""
+        ...
+
+    def exists(self, path: str) -> bool:
+        """Return whether there is a file or a directory."""
+        ...
+
+    def make_directory(self, path: str) -> None:
+        """Make a directory and its parents, durably. Does nothing if it exists."""
+        ...
+
+    def rename(self, source: str, target: str) -> None:
+        """Put `source` in the place of `target`; durable after `sync_directory`."""
+        ...
+
+    def remove(self, path: str) -> None:
+        """Remove a file; durable after `sync_directory`."""
+        ...
+
+    def sync_directory(self, path: str) -> None:
+        """Make the names in a directory durable."""
+        ...
+
+    def free_bytes(self, path: str) -> int:
+        """Return the bytes that this user may still write on the disk of `path`."""
+        ...
+
+    def submit(self, work: Work, done: Done, lane: int = LANE_LOG) -> None:
+        """Run `work` away from the caller's loop, then call `done` in the loop.
+
+        Works of one lane run one at a time in the order submitted. `done` gets None or the OSError
+        that `work` raised; any other exception of `work` is a bug and is raised in the loop.
+        """
+        ...
+
+
+class DiskHandle:
+    """A file of the operating system."""
+
+    __slots__ = ("_descriptor", "_truncated")
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._truncated = False
+
+    def write(self, offset: int, data: bytes) -> None:
+        """Write all of it; the system may take it in pieces."""
+        written = os.pwrite(self._descriptor, data, offset)
+        if written != len(data):
+            rest = memoryview(data)
+            while written < len(rest):
+                written += os.pwrite(self._descriptor, rest[written:], offset + written)
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Read until `size` bytes or the end of the file."""
+        data = os.pread(self._descriptor, size, offset)
+        if len(data) == size or not data:
+            return data
+        pieces = [data]
+        missing = size - len(data)
+        while missing and (data := os.pread(self._descriptor, missing, offset + size - missing)):
+            pieces.append(data)
+            missing -= len(data)
+        return b"".join(pieces)
+
+    def sync(self) -> None:
+        """Sync data and size. After a cut also all metadata: that happens once per start."""
+        if self._truncated:
+            os.fsync(self._descriptor)
+            self._truncated = False
+        else:
+            os.fdatasync(self._descriptor)
+
+    def size(self) -> int:
+        """Return the size in bytes."""
+        return os.fstat(self._descriptor).st_size
+
+    def truncate(self, size: int) -> None:
+        """Cut the file."""
+        os.ftruncate(self._descriptor, size)
+        self._truncated = True
+
+    def close(self) -> None:
+        """Close the descriptor once."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+class InlineFiles:
+    """The disk for tools and unit tests: `submit` runs the work and calls `done` at once."""
+
+    def open(self, path: str, create: bool = False) -> Handle:
+        """Open a file; `create` makes a new, empty one in its place."""
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_TRUNC if create else 0)
+        return DiskHandle(os.open(path, flags, 0o600))
+
+    def list(self, directory: str) -> list[str]:
+        """Return the sorted names in a directory; nothing if it does not exist."""
+        try:
+            return sorted(os.listdir(directory))
+        except FileNotFoundError:
+            return []
+
+    def exists(self, path: str) -> bool:
+        """Return whether there is something of this name."""
+        return os.path.lexists(path)
+
+    def make_directory(self, path: str) -> None:
+        """Make what is missing from the top down, syncing each parent."""
+        path = os.path.abspath(path)
+        if os.path.isdir(path):
+            return
+        parent = os.path.dirname(path)
+        self.make_directory(parent)
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(path, 0o700)
+        self.sync_directory(parent)
+
+    def rename(self, source: str, target: str) -> None:
+        """Replace `target` by `source`."""
+        os.replace(source, target)
+
+    def remove(self, path: str) -> None:
+        """Remove a file."""
+        os.remove(path)
+
+    def sync_directory(self, path: str) -> None:
+        """Sync a directory."""
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def free_bytes(self, path: str) -> int:
+        """Return the bytes available to this user."""
+        status = os.statvfs(path)
+        return status.f_bavail * status.f_frsize
+
+    def submit(self, work: Work, done: Done, lane: int = LANE_LOG) -> None:
+        """Run the work here and now."""
+        try:
+            work()
+        except OSError as error:
+            done(error)
+        else:
+            done(None)
+
+    def hold(self, directory: str) -> "DirectoryLock":
+        """Take a directory for this process until the lock is released or the process ends.
+
+        Raises:
+            StorageError: another process holds it.
+        """
+        self.make_directory(directory)
+        return DirectoryLock(os.path.join(directory, "lock"))
+
+
+class RealFiles(InlineFiles):
+    """The disk of a running node: one daemon thread per lane, started when it is first needed."""
+
+    def __init__(self, post: Callable[[Callable[[], None]], object]) -> None:
+        """Remember how to get back into the loop.
+
+        Args:
+            post: runs a callable in the loop, from any thread (`loop.call_soon_threadsafe`).
+        """
+        self._post = post
+        self._queues: list[SimpleQueue[tuple[Work, Done] | None]] = [
+            SimpleQueue() for _ in range(LANES)
+        ]
+        self._threads: list[threading.Thread | None] = [None] * LANES
+        self._closed = False
+
+    def submit(self, work: Work, done: Done, lane: int = LANE_LOG) -> None:
+        """Hand the work to the lane's thread; nothing is taken after `close`."""
+        assert not self._closed, "submit() after close()"
+        if self._threads[lane] is None:
+            self._start(lane)
+        self._queues[lane].put((work, done))
+
+    def close(self) -> None:
+        """Finish what was submitted, then end the threads. Results still go to `post`."""
+        self._closed = True
+        for queue, thread in zip(self._queues, self._threads, strict=True):
+            if thread is not None:
+                queue.put(None)
+                thread.join()
+
+    def _start(self, lane: int) -> None:
+        name = ("beanpole-log", "beanpole-bulk")[lane]
+        thread = threading.Thread(target=self._serve, args=(lane,), name=name, daemon=True)
+        self._threads[lane] = thread
+        thread.start()
+
+    def _serve(self, lane: int) -> None:
+        take = self._queues[lane].get
+        while (item := take()) is not None:
+            work, done = item
+            try:
+                work()
+            except OSError as error:
+                self._answer(partial(done, error))
+            except BaseException as error:  # the loop must see a bug of ours, not this thread
+                self._answer(partial(_raise, error))
+            else:
+                self._answer(partial(done, None))
+
+    def _answer(self, answer: Callable[[], None]) -> None:
+        try:
+            self._post(answer)
+        except RuntimeError:
+            # A loop that was closed takes no results: nobody is left who could use them.
+            if not self._closed:
+                raise
+
+
+def _raise(error: BaseException) -> None:
+    raise error
+
+
+class DirectoryLock:
+    """Keeps a second process out of a directory; the system releases it when the process dies."""
+
+    def __init__(self, path: str) -> None:
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._descriptor)
+            message = f"{os.path.dirname(path)} is in use by another process"
+            raise StorageError(message) from None
+
+    def release(self) -> None:
+        """Let others have the directory."""
+        os.close(self._descriptor)

@@ -1,0 +1,135 @@
+"""The bytes of the files: the header that all of them share, and the records of the log.
+
+Pure functions over bytes, no files. docs/storage.md has the byte diagrams and the reasons.
+"""
+
+from struct import Struct
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+from beanpole.errors import Damaged, UnknownVersion, WrongIdentity
+
+VERSION: Final = 1
+MAGIC_SEGMENT: Final = b"BeanWAL\n"
+MAGIC_SNAPSHOT: Final = b"BeanSNP\n"
+MAGIC_RECORD: Final = b"BeanREC\n"
+
+# The unit that a disk writes wholly or not at all. Larger ones (4 KiB) are multiples of it.
+SECTOR_BYTES: Final = 512
+# One sector, so that a header is never half there, and so that records begin at a sector.
+FILE_HEADER_BYTES: Final = SECTOR_BYTES
+# Two of them fit into the header beside the numbers.
+IDENTITY_BYTES_MAX: Final = 200
+
+# mark, checksum of the head, checksum of head and payload
+PREFIX: Final = Struct("<III")
+# length of the payload, bytes back to the batch's start, kind, index, term
+HEAD: Final = Struct("<IIBQQ")
+RECORD_HEADER_BYTES: Final = PREFIX.size + HEAD.size
+# Far above the largest entry, far below what a flipped bit in a length could ask for.
+PAYLOAD_BYTES_MAX: Final = 16 * 1024 * 1024
+POSITION_MASK: Final = 0xFFFFFFFF
+
+_FIXED: Final = Struct("<8sBQQBB")
+_CHECK: Final = Struct("<I")
+
+
+class Identity(NamedTuple):
+    """Whose files these are: no file of another cluster or node is ever read or written."""
+
+    cluster: str
+    node: str
+
+
+class FileHeader(NamedTuple):
+    """The first sector of every file; `first` and `second` mean what the kind of file says."""
+
+    identity: Identity
+    first: int
+    second: int
+
+
+def encode_file_header(magic: bytes, identity: Identity, first: int, second: int = 0) -> bytes:
+    """Build the first sector of a file."""
+    cluster, node = identity.cluster.encode(), identity.node.encode()
+    assert 0 < len(cluster) <= IDENTITY_BYTES_MAX and 0 < len(node) <= IDENTITY_BYTES_MAX
+    fixed = _FIXED.pack(magic, VERSION, first, second, len(cluster), len(node))
+    body = (fixed + cluster + node).ljust(FILE_HEADER_BYTES - _CHECK.size, b"\0")
+    return body + _CHECK.pack(crc32c(body))
+
+
+def decode_file_header(data: bytes, magic: bytes, path: str, hint: str = "") -> FileHeader:
+    """Read the first sector of a file.
+
+    Args:
+        data: the beginning of the file, or all of it.
+        magic: the kind of file that it should be.
+        path: for the message.
+        hint: what to do about it, for the message.
+
+    Raises:
+        Damaged: not a header of this kind of file, or its checksum is wrong.
+        UnknownVersion: written by a newer or older program.
+    """
+    if len(data) < FILE_HEADER_BYTES or data[: len(magic)] != magic:
+        raise Damaged(f"{path}: offset 0: this is not the beginning of such a file{hint}")
+    # The version stands at the same place in every version, so it is read before the checksum.
+    if data[len(magic)] != VERSION:
+        version = data[len(magic)]
+        raise UnknownVersion(f"{path}: version {version}, this program knows {VERSION}{hint}")
+    body = data[: FILE_HEADER_BYTES - _CHECK.size]
+    (check,) = _CHECK.unpack_from(data, len(body))
+    if crc32c(body) != check:
+        raise Damaged(f"{path}: offset 0: the checksum of the header is wrong{hint}")
+    _, _, first, second, cluster_size, node_size = _FIXED.unpack_from(data)
+    cluster_end = _FIXED.size + cluster_size
+    cluster = data[_FIXED.size : cluster_end].decode()
+    node = data[cluster_end : cluster_end + node_size].decode()
+    return FileHeader(Identity(cluster, node), first, second)
+
+
+def check_identity(header: FileHeader, identity: Identity, path: str) -> None:
+    """Refuse a file of another cluster or node.
+
+    Raises:
+        WrongIdentity: it is one.
+    """
+    if header.identity != identity:
+        theirs, ours = header.identity, identity
+        raise WrongIdentity(
+            f"{path} belongs to node {theirs.node} of cluster {theirs.cluster}, "
+            f"this is node {ours.node} of cluster {ours.cluster}"
+        )
+
+
+def segment_seed(header: bytes) -> int:
+    """Return what every checksum of a segment starts from; never 0, so that it is also its mark.
+
+    Two segments differ in their base position, so their records are never taken for each other's.
+    """
+    return crc32c(header[:FILE_HEADER_BYTES], 1) or 1
+
+
+def record_size(data: bytes, offset: int, at: int, seed: int) -> int:
+    """Return the size of the valid record at `offset`, or 0 if there is none.
+
+    Args:
+        data: the segment from its first byte.
+        offset: where the record should begin.
+        at: the position in the log that belongs to this offset.
+        seed: of the segment.
+    """
+    body = offset + RECORD_HEADER_BYTES
+    if body > len(data):
+        return 0
+    mark, head_check, check = PREFIX.unpack_from(data, offset)
+    if mark != seed:
+        return 0
+    head = data[offset + PREFIX.size : body]
+    if crc32c(head, seed ^ (at & POSITION_MASK)) != head_check:
+        return 0
+    end = body + HEAD.unpack(head)[0]
+    if end > len(data) or crc32c(memoryview(data)[body:end], head_check) != check:
+        return 0
+    return int(end - offset)

@@ -1,0 +1,71 @@
+"""Small files that are replaced as a whole: counters, pairs of times, markers.
+
+The old content or the new one is there after a crash, never a mixture, never a guess.
+"""
+
+import os
+from struct import Struct
+from typing import Final
+
+from crc32c import crc32c
+
+from beanpole.errors import Damaged
+from beanpole.storage.files import Files
+from beanpole.storage.format import (
+    FILE_HEADER_BYTES,
+    MAGIC_RECORD,
+    Identity,
+    check_identity,
+    decode_file_header,
+    encode_file_header,
+)
+
+TEMPORARY: Final = ".tmp"
+# These files are read and written in the loop.
+PAYLOAD_BYTES_MAX: Final = 64 * 1024
+
+_CHECK: Final = Struct("<I")
+
+
+def write_atomic(files: Files, path: str, identity: Identity, payload: bytes) -> None:
+    """Replace the file at `path`, durably at return. Takes some syncs: not for hot paths.
+
+    Raises:
+        OSError: the old content is still there.
+    """
+    assert len(payload) <= PAYLOAD_BYTES_MAX, f"{len(payload)} bytes in a small file"
+    header = encode_file_header(MAGIC_RECORD, identity, len(payload))
+    handle = files.open(path + TEMPORARY, create=True)
+    try:
+        handle.write(0, header + payload + _CHECK.pack(crc32c(payload, crc32c(header))))
+        handle.sync()
+    finally:
+        handle.close()
+    files.rename(path + TEMPORARY, path)
+    files.sync_directory(os.path.dirname(path) or ".")
+
+
+def read_checked(files: Files, path: str, identity: Identity) -> bytes | None:
+    """Return the content of the file, or None if there is none.
+
+    Raises:
+        Damaged: it is not as it was written.
+        WrongIdentity: a file of another cluster or node.
+        UnknownVersion: a file of another version.
+        OSError: the disk refuses.
+    """
+    if not files.exists(path):
+        return None
+    handle = files.open(path)
+    try:
+        data = handle.read(0, handle.size())
+    finally:
+        handle.close()
+    header = decode_file_header(data, MAGIC_RECORD, path)
+    end = FILE_HEADER_BYTES + header.first
+    payload = data[FILE_HEADER_BYTES:end]
+    check = crc32c(payload, crc32c(data[:FILE_HEADER_BYTES]))
+    if data[end:] != _CHECK.pack(check):
+        raise Damaged(f"{path}: offset {FILE_HEADER_BYTES}: the checksum of the content is wrong")
+    check_identity(header, identity, path)
+    return payload

@@ -1,0 +1,366 @@
+"""The write-ahead log: what is buffered, what is durable, and when the disk is asked for more.
+
+Belongs here: the log as its owner sees it, driven from one loop. The writing itself is in
+`writer.py`, the start from files in `recovery.py`, one segment in `segment.py`.
+"""
+
+import threading
+from bisect import bisect_right
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Final
+
+from crc32c import crc32c
+
+from beanpole.errors import LogFailed
+from beanpole.storage.files import LANE_BULK, Files
+from beanpole.storage.format import (
+    FILE_HEADER_BYTES,
+    HEAD,
+    PAYLOAD_BYTES_MAX,
+    POSITION_MASK,
+    PREFIX,
+    RECORD_HEADER_BYTES,
+    record_size,
+)
+from beanpole.storage.format import Identity as Identity
+from beanpole.storage.recovery import recover
+from beanpole.storage.segment import Replay, Segment, damaged
+from beanpole.storage.writer import Batch, Part, Writer
+
+# Large enough that roll-over is rare, small enough that dropping one frees space soon.
+SEGMENT_BYTES: Final = 64 * 1024 * 1024
+
+_pack_prefix = PREFIX.pack
+_pack_head = HEAD.pack
+
+
+def _nothing() -> None:
+    """Default of `on_durable`."""
+
+
+def _raise(error: OSError) -> None:
+    """Default of `on_failure`: a failed disk is never ignored."""
+    raise error
+
+
+class Wal:
+    """An append-only log of records in segments, with group commit.
+
+    All methods are called from one loop; only `Batch` and `Writer` are touched by the disk thread,
+    under a lock. After a failed write or sync nothing is written any more: the process must end,
+    because nobody knows what a disk has after a failed sync.
+
+    Attributes:
+        end: the position after the last appended record.
+        durable: everything at a smaller position is on the disk.
+        on_durable: called in the loop after `durable` grew, never from inside `append` or `sync`.
+        on_failure: called once, in the loop, with the first failed write or sync.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        directory: str,
+        identity: Identity,
+        segment_bytes: int,
+        segments: list[Segment],
+        end: int,
+    ) -> None:
+        """Take what `open` has recovered; use `open`."""
+        self.end = self.durable = end
+        self.on_durable: Callable[[], None] = _nothing
+        self.on_failure: Callable[[OSError], None] = _raise
+        self._files = files
+        self._directory = directory
+        self._identity = identity
+        self._capacity = segment_bytes - FILE_HEADER_BYTES
+        self._segments = segments
+        self._segment = segments[-1]
+        self._limit = self._segment.base + self._capacity
+        self._seed = self._segment.seed
+        # What is buffered: finished parts of earlier segments, and the chunks of this segment.
+        self._parts: list[Part] = []
+        self._chunks: list[bytes] = []
+        self._chunks_start = end
+        self._buffer_start = end
+        # Everything before this is durable before a record that is appended now is written.
+        self._front = end
+        self._running: Batch | None = None
+        self._filling = False
+        self._announced = end
+        self._failed = False
+        self._closed = False
+        self._doomed: list[Segment] = []
+        # Held by whoever works on the disk: the disk's thread, or `sync` in the loop.
+        self._lock = threading.Lock()
+        self._writer = Writer(files, self._segment, end, segment_bytes)
+
+    @classmethod
+    def open(
+        cls,
+        files: Files,
+        directory: str,
+        identity: Identity,
+        segment_bytes: int = SEGMENT_BYTES,
+        *,
+        replay: Replay,
+    ) -> "Wal":
+        """Open or create the log, calling `replay(at, kind, index, term, payload)` per record.
+
+        A torn tail is cut, durably. At return everything replayed is durable.
+
+        Raises:
+            Damaged: bytes that were durable once are not as they were written. What was replayed
+                before must not be used.
+            WrongIdentity: a file of another cluster or node.
+            UnknownVersion: a file of another version.
+            OSError: the disk refuses.
+        """
+        assert segment_bytes > FILE_HEADER_BYTES
+        segments, end = recover(files, directory, identity, replay)
+        wal = cls(files, directory, identity, segment_bytes, segments, end)
+        # Before anybody waits, so that the first batches find their space.
+        wal._writer.fill_ahead()
+        return wal
+
+    @property
+    def start(self) -> int:
+        """Return the position of the oldest record that is kept."""
+        return self._segments[0].base
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Return the bytes that were appended and not handed to the disk."""
+        return self.end - self._buffer_start
+
+    @property
+    def bytes_kept(self) -> int:
+        """Return the bytes of records from the oldest kept segment's start to the end."""
+        return self.end - self._segments[0].base
+
+    @property
+    def failed(self) -> bool:
+        """Return whether a write or sync has failed: nothing is written any more."""
+        return self._failed
+
+    @property
+    def syncs(self) -> int:
+        """Return how often the log was synced since the start."""
+        return self._writer.syncs
+
+    @property
+    def sync_us_total(self) -> int:
+        """Return the microseconds spent in syncs since the start."""
+        return self._writer.sync_us_total
+
+    @property
+    def last_sync_us(self) -> int:
+        """Return the microseconds of the newest sync."""
+        return self._writer.last_sync_us
+
+    @property
+    def bytes_written(self) -> int:
+        """Return the bytes of records written since the start."""
+        return self._writer.bytes_written
+
+    def append(self, kind: int, index: int, term: int, payload: bytes) -> int:
+        """Buffer a record and return its position.
+
+        Args:
+            kind: 1 to 255, the owner's.
+            index: 64 bits, the owner's.
+            term: 64 bits, the owner's.
+            payload: at most PAYLOAD_BYTES_MAX bytes.
+        """
+        at = self.end
+        end = at + RECORD_HEADER_BYTES + len(payload)
+        if end > self._limit:
+            self._roll(end - at)
+        seed = self._seed
+        head = _pack_head(len(payload), at - self._front, kind, index, term)
+        head_check = crc32c(head, seed ^ (at & POSITION_MASK))
+        prefix = _pack_prefix(seed, head_check, crc32c(payload, head_check))
+        self._chunks += (prefix, head, payload)
+        self.end = end
+        return at
+
+    def flush(self) -> None:
+        """Hand everything buffered to the disk, unless it is at work: then it follows by itself."""
+        if self._running is None and self.end > self._buffer_start and not self._failed:
+            self._submit(self._take())
+
+    def sync(self) -> None:
+        """Make everything appended durable before returning.
+
+        Waits for a running write, or does its work if the disk's thread has not begun. `on_durable`
+        follows in a later step of the loop.
+
+        Raises:
+            LogFailed: a write or sync failed, now or earlier.
+        """
+        assert not self._closed
+        batches = [self._running] if self._running is not None else []
+        if self.end > self._buffer_start:
+            batches.append(self._take())
+        try:
+            for batch in batches:
+                self._write(batch)
+        except OSError as error:
+            self._fail(error)
+        if self._failed:
+            raise LogFailed(f"the log in {self._directory} has failed; nothing is durable any more")
+        self.durable = self.end
+        if self._running is None and self._announced < self.durable:
+            # Nothing is under way whose completion would tell the owner.
+            self._submit(Batch(self.end, self.end, []))
+
+    def read(self, at: int) -> tuple[int, int, int, bytes]:
+        """Return kind, index, term and payload of the record at the position that `append` gave.
+
+        Raises:
+            Damaged: the disk does not give back what was written.
+        """
+        assert self._segments[0].base <= at < self.end, f"there is no record at {at}"
+        if at >= self._buffer_start:
+            parts = [*self._parts, Part(self._segment, self._chunks_start, self._chunks)]
+            return _read_buffered(parts, at)
+        if self._running is not None and at >= self._running.start:
+            return _read_buffered(self._running.parts, at)
+        segment = self._segments[bisect_right(self._segments, at, key=lambda item: item.base) - 1]
+        return self._read_file(segment, at)
+
+    def drop_before(self, at: int) -> None:
+        """Remove the segments whose records all lie before `at`, away from the loop.
+
+        A file that cannot be removed stays until the next call or start; that harms nobody.
+        """
+        segments = self._segments
+        count = 0
+        # Only what is durable goes, and the newest segment stays even if it is empty.
+        at = min(at, self.durable)
+        while count + 1 < len(segments) and segments[count + 1].base <= at:
+            count += 1
+        if not count:
+            return
+        doomed, self._segments = segments[:count], segments[count:]
+        for segment in doomed:
+            segment.close()
+        self._doomed += doomed
+        self._files.submit(self._remove_doomed, _ignore_outcome, LANE_BULK)
+
+    def close(self) -> None:
+        """Make durable what is buffered, as far as the disk lets us, and close the files."""
+        if self._closed:
+            return
+        if not self._failed:
+            # A failure is told by on_failure.
+            with suppress(LogFailed):
+                self.sync()
+        self._closed = True
+        with self._lock:
+            for segment in self._segments:
+                segment.close()
+
+    def _roll(self, size: int) -> None:
+        """Go on in a new segment; a record that is larger than a segment gets one of its own."""
+        at = self.end
+        if at > self._segment.base:
+            if self._chunks:
+                self._parts.append(Part(self._segment, self._chunks_start, self._chunks))
+            self._segment = Segment(self._directory, at, self._identity)
+            self._segments.append(self._segment)
+            self._seed = self._segment.seed
+            self._chunks = []
+            # The old segment is synced before the new one is created.
+            self._chunks_start = self._front = at
+        self._limit = at + max(self._capacity, size)
+
+    def _take(self) -> Batch:
+        """Make a batch of what is buffered and begin a new buffer."""
+        parts = self._parts
+        if self._chunks:
+            parts.append(Part(self._segment, self._chunks_start, self._chunks))
+        batch = Batch(self._buffer_start, self.end, parts)
+        self._parts, self._chunks = [], []
+        self._chunks_start = self._buffer_start = self._front = self.end
+        return batch
+
+    def _submit(self, batch: Batch) -> None:
+        self._running = batch
+        self._files.submit(partial(self._write, batch), self._finished)
+
+    def _write(self, batch: Batch) -> None:
+        """Write and sync a batch once: in the disk's thread, or in the loop by `sync`."""
+        with self._lock:
+            if not batch.written:
+                self._writer.write(batch)
+
+    def _finished(self, error: OSError | None) -> None:
+        batch, self._running = self._running, None
+        if error is not None:
+            self._fail(error)
+        if self._failed or self._closed:
+            return
+        assert batch is not None
+        self.durable = max(self.durable, batch.end)
+        # The disk first: it works while the owner enjoys what is durable.
+        self.flush()
+        if not self._filling and self._writer.wants_fill():
+            self._filling = True
+            self._files.submit(self._fill, self._filled)
+        if self._announced < self.durable:
+            self._announced = self.durable
+            self.on_durable()
+
+    def _fill(self) -> None:
+        with self._lock:
+            if not self._closed:
+                self._writer.fill()
+
+    def _filled(self, error: OSError | None) -> None:
+        self._filling = False
+        if error is not None:
+            self._fail(error)
+
+    def _fail(self, error: OSError) -> None:
+        if not self._failed:
+            self._failed = True
+            if not self._closed:
+                self.on_failure(error)
+
+    def _read_file(self, segment: Segment, at: int) -> tuple[int, int, int, bytes]:
+        """Read a record that is written; checked, because disks forget."""
+        handle = segment.opened(self._files)
+        offset = segment.offset(at)
+        data = handle.read(offset, RECORD_HEADER_BYTES)
+        if len(data) == RECORD_HEADER_BYTES:
+            length, _, kind, index, term = HEAD.unpack_from(data, PREFIX.size)
+            if length <= PAYLOAD_BYTES_MAX:
+                payload = handle.read(offset + RECORD_HEADER_BYTES, length)
+                if record_size(data + payload, 0, at, segment.seed):
+                    return kind, index, term, payload
+        raise damaged(segment.path, offset, "the record is not what was written")
+
+    def _remove_doomed(self) -> None:
+        """Remove oldest first, each durably, so that the log never has a hole."""
+        while self._doomed:
+            self._files.remove(self._doomed[0].path)
+            self._files.sync_directory(self._directory)
+            del self._doomed[0]
+
+
+def _ignore_outcome(error: OSError | None) -> None:
+    """A segment that could not be removed only takes space."""
+
+
+def _read_buffered(parts: list[Part], at: int) -> tuple[int, int, int, bytes]:
+    """Read a record from memory. Slow, because owners keep what is new themselves."""
+    part = parts[bisect_right(parts, at, key=lambda item: item.start) - 1]
+    data = b"".join(part.chunks)
+    offset = at - part.start
+    assert record_size(data, offset, at, part.segment.seed), f"no record begins at {at}"
+    length, _, kind, index, term = HEAD.unpack_from(data, offset + PREFIX.size)
+    body = offset + RECORD_HEADER_BYTES
+    return kind, index, term, data[body : body + length]
