@@ -57,7 +57,7 @@ class PeerServicer:
         raise NotImplementedError('Method not implemented!')
 
     def FetchSnapshot(self, request, context):
-        """Streams the newest snapshot. FAILED_PRECONDITION / NO_SNAPSHOT if it is older than asked for.
+        """Streams the newest snapshot. FAILED_PRECONDITION / NO_SNAPSHOT if it is not the one asked for.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

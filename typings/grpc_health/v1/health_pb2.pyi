@@ -9,7 +9,10 @@ class HealthCheckRequest(message.Message):
     def __init__(self, service: str | None = ...) -> None: ...
 
 class HealthCheckResponse(message.Message):
-    class ServingStatus(int): ...
+    class ServingStatus(int):
+        @classmethod
+        def Name(cls, number: int) -> str: ...
+
     UNKNOWN: ClassVar[ServingStatus]
     SERVING: ClassVar[ServingStatus]
     NOT_SERVING: ClassVar[ServingStatus]

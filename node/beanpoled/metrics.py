@@ -1,0 +1,127 @@
+"""Metrics of a node in the Prometheus text format (version 0.0.4).
+
+Names begin with `beanpole_`, counters end in `_total`, units are seconds and bytes. What the
+numbers are is in `view.Metrics`; nothing is counted here.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from beanpoled.view import NodeView
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+Sample = tuple[str, float]
+Family = tuple[str, str, str, Iterable[Sample]]
+_ROLES: Final = ("follower", "candidate", "leader")
+
+
+def render(view: NodeView) -> str:
+    """Return all metrics of a node as text."""
+    lines: list[str] = []
+    for name, kind, words, samples in (*_raft(view), *_node(view), *_queue(view)):
+        full = f"beanpole_{name}"
+        lines.append(f"# HELP {full} {words}")
+        lines.append(f"# TYPE {full} {kind}")
+        lines.extend(f"{full}{labels} {_number(value)}" for labels, value in samples)
+    return "\n".join(lines) + "\n"
+
+
+def _raft(view: NodeView) -> list[Family]:
+    links = set(view.links())
+    changes = view.metrics().leader_changes_total
+    return [
+        ("build_info", "gauge", "Always 1; the labels say what runs.", [(_build(view), 1)]),
+        (
+            "role",
+            "gauge",
+            "1 for the role that the node has.",
+            [(label(role=role), role == view.role) for role in _ROLES],
+        ),
+        _gauge("has_leader", "Whether the node knows a leader.", view.leader is not None),
+        _gauge("term", "Raft term.", view.term),
+        _gauge("commit_index", "Last entry known to be committed.", view.commit_index),
+        _gauge("applied_index", "Last entry applied to the queue.", view.applied_index),
+        _gauge("last_index", "Last entry of the log.", view.last_index),
+        _counter("leader_changes", "Leaders this node has seen come.", changes),
+        (
+            "peer_up",
+            "gauge",
+            "Whether there is a live peer link to a member.",
+            [(label(peer=name), name in links) for name in view.members if name != view.node_id],
+        ),
+    ]
+
+
+def _node(view: NodeView) -> list[Family]:
+    now = view.metrics()
+    return [
+        _gauge("serving", "Whether client ports are open.", view.serving),
+        _gauge("draining", "Whether puts are answered DRAINING.", view.draining),
+        (
+            "fsync_duration_seconds",
+            "summary",
+            "Time of syncing the log to the disk.",
+            [("_sum", now.fsync_seconds_total), ("_count", now.fsyncs_total)],
+        ),
+        _gauge("fsync_last_seconds", "Time of the last sync of the log.", now.fsync_seconds_last),
+        _counter("wal_written_bytes", "Bytes written to the log.", now.wal_bytes_written_total),
+        _gauge("wal_bytes", "Bytes of log on the disk.", now.wal_bytes),
+        _gauge("outbox_bytes", "Commands of own clients not applied yet.", now.outbox_bytes),
+        _gauge("loop_lag_seconds", "Last lateness of the event loop.", now.loop_lag_seconds_last),
+        _gauge("loop_lag_max_seconds", "Worst lateness of the loop.", now.loop_lag_seconds_max),
+        _gauge("connections", "Client connections.", now.connections),
+        _counter("connections", "Client connections accepted.", now.connections_total),
+        _counter(
+            "connections_refused",
+            "Client connections above the limit.",
+            now.connections_refused_total,
+        ),
+        _gauge("waiting", "Clients of this node blocked in a reserve.", now.waiting),
+    ]
+
+
+def _queue(view: NodeView) -> list[Family]:
+    now = view.metrics()
+    jobs = view.jobs()._asdict().items()
+    commands = sorted(now.commands_total.items())
+    return [
+        ("jobs", "gauge", "Jobs by state.", [(label(state=state), n) for state, n in jobs]),
+        _gauge("tubes", "Tubes.", now.tubes),
+        _gauge("sessions", "Sessions of the cluster.", now.sessions),
+        _gauge("queue_bytes", "Memory that the jobs are counted with.", now.queue_bytes),
+        _counter("job_timeouts", "Jobs whose TTR ran out.", now.job_timeouts_total),
+        (
+            "commands_total",
+            "counter",
+            "Commands of this node's clients by kind.",
+            [(label(command=word), n) for word, n in commands],
+        ),
+    ]
+
+
+def _gauge(name: str, words: str, value: float) -> Family:
+    return (name, "gauge", words, [("", value)])
+
+
+def _counter(name: str, words: str, value: float) -> Family:
+    return (name + "_total", "counter", words, [("", value)])
+
+
+def _build(view: NodeView) -> str:
+    return label(
+        version=view.version, cluster=view.cluster, node=view.node_id, durability=view.durability
+    )
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if value == int(value) else repr(float(value))
+
+
+def label(**values: str) -> str:
+    """Return labels as the text format wants them."""
+    escaped = (
+        (name, value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n"))
+        for name, value in values.items()
+    )
+    return "{" + ",".join(f'{name}="{value}"' for name, value in escaped) + "}"

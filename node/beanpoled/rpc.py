@@ -1,0 +1,84 @@
+"""Conventions of all gRPC services: errors, the proof of membership, how a node describes itself.
+
+The words are in proto/README.md. No service is implemented here.
+"""
+
+import hashlib
+import hmac
+from typing import Any, Final, NoReturn
+
+import grpc
+import grpc.aio
+
+from beanpole.pb import errors_pb2, node_pb2
+from beanpoled.view import NodeView
+
+ERROR_KEY: Final = "beanpole-error-bin"
+PROOF_KEY: Final = "beanpole-peer-proof"
+
+# A snapshot's chunk is at most 4 MiB; the rest is room for the message around it.
+MESSAGE_BYTES_MAX: Final = 5 * 1024 * 1024
+
+CHANNEL_OPTIONS: Final = (
+    ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
+    # A node that comes back is to be reached at once, not after gRPC's usual two minutes.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+    # Nodes are dialled directly, whatever the environment says about web proxies.
+    ("grpc.enable_http_proxy", 0),
+)
+
+_ROLES: Final = {
+    "follower": node_pb2.ROLE_FOLLOWER,
+    "candidate": node_pb2.ROLE_CANDIDATE,
+    "leader": node_pb2.ROLE_LEADER,
+}
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+async def fail(
+    context: Context, code: grpc.StatusCode, message: str, reason: str = "", **detail: str
+) -> NoReturn:
+    """End a call with a status, a message for people, and an ErrorDetail for programs."""
+    packed = errors_pb2.ErrorDetail(reason=reason, **detail).SerializeToString()
+    await context.abort(code, message, ((ERROR_KEY, packed),))
+    raise AssertionError("abort always raises")
+
+
+def detail_of(error: grpc.aio.AioRpcError) -> errors_pb2.ErrorDetail:
+    """Return what a failed call says for programs; empty if the server was not one of ours."""
+    for key, value in error.trailing_metadata() or ():
+        if key == ERROR_KEY and isinstance(value, bytes):
+            return errors_pb2.ErrorDetail.FromString(value)
+    return errors_pb2.ErrorDetail()
+
+
+def peer_proof(secret: str, cluster: str) -> str:
+    """Return the proof that a caller of `Peer` knows the cluster's secret, without showing it."""
+    message = f"beanpole.v1.Peer {cluster}".encode()
+    return hmac.new(secret.encode(), message, hashlib.sha256).hexdigest()
+
+
+def describe(view: NodeView) -> node_pb2.Node:
+    """Return the node as it describes itself."""
+    jobs = view.jobs()
+    return node_pb2.Node(
+        id=view.node_id,
+        reachable=True,
+        role=_ROLES[view.role],
+        leader=view.leader or "",
+        term=view.term,
+        commit_index=view.commit_index,
+        applied_index=view.applied_index,
+        last_index=view.last_index,
+        serving=view.serving,
+        draining=view.draining,
+        rejoining=view.rejoining,
+        durability=view.durability,
+        version=view.version,
+        cluster=view.cluster,
+        config_hash=view.config_hash,
+        links=view.links(),
+        jobs=node_pb2.Jobs(**jobs._asdict()),
+    )

@@ -1,0 +1,159 @@
+"""What a running node shows to its operators: the border to admin, health and metrics.
+
+The node implements `NodeView`; `admin`, `http` and `metrics` only read it. Everything is called in
+the node's loop and answers at once from memory.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal, NamedTuple, Protocol
+
+Role = Literal["leader", "follower", "candidate"]
+
+
+class JobCounts(NamedTuple):
+    """Jobs by state, as applied at this node."""
+
+    ready: int
+    reserved: int
+    delayed: int
+    buried: int
+
+
+@dataclass(slots=True)
+class Metrics:
+    """The numbers of a node since its start, beside those that `NodeView` has anyway.
+
+    Times are in seconds, sizes in bytes; names that end in `_total` only grow.
+    """
+
+    fsyncs_total: int = 0
+    fsync_seconds_total: float = 0.0
+    fsync_seconds_last: float = 0.0
+    wal_bytes_written_total: int = 0
+    wal_bytes: int = 0
+    outbox_bytes: int = 0
+    loop_lag_seconds_last: float = 0.0
+    loop_lag_seconds_max: float = 0.0
+    leader_changes_total: int = 0
+    connections: int = 0
+    connections_total: int = 0
+    connections_refused_total: int = 0
+    waiting: int = 0
+    tubes: int = 0
+    sessions: int = 0
+    queue_bytes: int = 0
+    job_timeouts_total: int = 0
+    # By kind: the protocol's own words, such as "put" and "reserve-with-timeout".
+    commands_total: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class SnapshotStream:
+    """A snapshot on its way to a peer: what it covers and its chunks of at most 4 MiB.
+
+    The chunks are taken one at a time, each on a thread, never two at once.
+    """
+
+    index: int
+    term: int
+    chunks: Iterator[bytes]
+
+
+class NodeView(Protocol):
+    """A node as seen from outside."""
+
+    @property
+    def cluster(self) -> str: ...
+    @property
+    def node_id(self) -> str: ...
+    @property
+    def members(self) -> tuple[str, ...]:
+        """All members in the order of the configuration, this node included."""
+
+    @property
+    def config_hash(self) -> str: ...
+    @property
+    def version(self) -> str:
+        """Of the program."""
+
+    @property
+    def durability(self) -> str: ...
+    @property
+    def role(self) -> Role: ...
+    @property
+    def leader(self) -> str | None:
+        """The leader this node follows now, itself included; None while it knows none."""
+
+    @property
+    def term(self) -> int: ...
+    @property
+    def commit_index(self) -> int: ...
+    @property
+    def applied_index(self) -> int: ...
+    @property
+    def last_index(self) -> int: ...
+    @property
+    def caught_up(self) -> bool:
+        """It has applied (nearly) all that it knows to be committed since it found its leader."""
+
+    @property
+    def serving(self) -> bool:
+        """Client ports are open."""
+
+    @property
+    def draining(self) -> bool: ...
+    @property
+    def rejoining(self) -> bool: ...
+    @property
+    def failure(self) -> str | None:
+        """Why the node cannot go on, if so: a failed disk, a diverged replica."""
+
+    def links(self) -> tuple[str, ...]:
+        """Return the members with which there is a live peer link."""
+
+    def jobs(self) -> JobCounts: ...
+    def metrics(self) -> Metrics: ...
+    def transfer_leader(self, to: str | None) -> bool:
+        """Begin to hand leadership over; False if that is not possible at this moment."""
+
+    def snapshot_source(self) -> SnapshotStream | None:
+        """Open the newest snapshot on the disk."""
+
+
+class Check(NamedTuple):
+    """One condition of readiness."""
+
+    name: str
+    passed: bool
+    words: str
+
+
+# A loop that is later than this cannot be said to work; elections are decided in less.
+LOOP_LAG_MAX_S: Final = 10.0
+
+
+def liveness(view: NodeView) -> list[Check]:
+    """Check the process alone: a lost majority must never restart nodes."""
+    lag = view.metrics().loop_lag_seconds_last
+    return [
+        Check("failure", view.failure is None, view.failure or "none"),
+        Check("loop", lag <= LOOP_LAG_MAX_S, f"lag {lag:.3f} s"),
+    ]
+
+
+def readiness(view: NodeView, leader_only: bool = False) -> list[Check]:
+    """Check whether clients should come to this node (with `leader_only`: as the leader)."""
+    leader = view.leader
+    behind = view.commit_index - view.applied_index
+    checks = [
+        *liveness(view),
+        Check("leader", leader is not None, leader or "no leader is known"),
+        Check("caught-up", view.caught_up, f"{behind} entries to apply"),
+        Check("serving", view.serving, "ports open" if view.serving else "ports closed"),
+        Check("draining", not view.draining, "yes" if view.draining else "no"),
+        Check("rejoining", not view.rejoining, "yes" if view.rejoining else "no"),
+    ]
+    if leader_only:
+        checks.append(Check("is-leader", view.role == "leader", f"role {view.role}"))
+    return checks

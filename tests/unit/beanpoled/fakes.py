@@ -1,0 +1,77 @@
+"""A node that is only numbers: what admin, health and metrics are tested against."""
+
+from collections.abc import Iterator
+
+from beanpoled.view import JobCounts, Metrics, Role, SnapshotStream
+
+
+class FakeView:
+    """Implements `NodeView`; tests set the attributes."""
+
+    def __init__(self, node_id: str = "n0", members: tuple[str, ...] = ("n0", "n1", "n2")) -> None:
+        self.cluster = "dev"
+        self.node_id = node_id
+        self.members = members
+        self.config_hash = "0123456789abcdef"
+        self.version = "0.1.0"
+        self.durability = "sync"
+        self.role: Role = "follower"
+        self.leader: str | None = "n1"
+        self.term = 3
+        self.commit_index = 9
+        self.applied_index = 8
+        self.last_index = 10
+        self.caught_up = True
+        self.serving = True
+        self.draining = False
+        self.rejoining = False
+        self.failure: str | None = None
+        self.live_links: tuple[str, ...] = ("n1",)
+        self.job_counts = JobCounts(1, 2, 3, 4)
+        self.numbers = Metrics(fsyncs_total=5, fsync_seconds_total=0.25, outbox_bytes=77)
+        self.snapshot: SnapshotStream | None = None
+        self.transfers: list[str | None] = []
+        self.transfer_to: str | None = None
+
+    def links(self) -> tuple[str, ...]:
+        return self.live_links
+
+    def jobs(self) -> JobCounts:
+        return self.job_counts
+
+    def metrics(self) -> Metrics:
+        return self.numbers
+
+    def transfer_leader(self, to: str | None) -> bool:
+        """Refuse once, as a busy leader does, then hand over to `transfer_to` if that is set."""
+        self.transfers.append(to)
+        if len(self.transfers) < 2 or self.transfer_to is None:
+            return False
+        self.role = "follower"
+        self.leader = self.transfer_to
+        return True
+
+    def snapshot_source(self) -> SnapshotStream | None:
+        return self.snapshot
+
+
+class FakeSink:
+    """Collects the chunks of a snapshot; claims a full disk for its first looks."""
+
+    def __init__(self) -> None:
+        self.chunks: list[bytes] = []
+        self.looks = 0
+
+    @property
+    def backlog_bytes(self) -> int:
+        self.looks += 1
+        return 1 << 30 if self.looks < 3 else 0
+
+    def write(self, chunk: bytes) -> None:
+        self.chunks.append(chunk)
+
+
+def broken_chunks(error: Exception) -> Iterator[bytes]:
+    """Give one chunk, then fail as a damaged file does."""
+    yield b"good"
+    raise error

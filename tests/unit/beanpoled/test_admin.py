@@ -1,0 +1,239 @@
+"""The gRPC services over real sockets, against fake nodes."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+
+import grpc
+import grpc.aio
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from beanpole.errors import Damaged
+from beanpole.pb import admin_pb2, admin_pb2_grpc, node_pb2
+from beanpoled import admin
+from beanpoled.admin import ADMIN_SERVICE, LEADER_HEALTH, RpcServer
+from beanpoled.peer import PeerClient
+from beanpoled.rpc import detail_of, peer_proof
+from beanpoled.view import SnapshotStream
+from tests.unit.beanpoled.fakes import FakeSink, FakeView, broken_chunks
+
+SECRET = "a secret of a cluster"
+
+
+class Cluster:
+    """Servers of fake nodes, and a channel to the first of them."""
+
+    def __init__(self, views: list[FakeView], secret: str = "") -> None:
+        self.views = views
+        self.secret = secret
+        self.addresses: dict[str, str] = {}
+        self.peers = PeerClient(self.addresses, "dev", secret)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[grpc.aio.Channel]:
+        servers = [RpcServer(view, self.peers, self.secret) for view in self.views]
+        for view, server in zip(self.views, servers, strict=True):
+            port = await server.start("127.0.0.1:0")
+            self.addresses[view.node_id] = f"127.0.0.1:{port}"
+        try:
+            async with grpc.aio.insecure_channel(self.addresses["n0"]) as channel:
+                yield channel
+        finally:
+            await self.peers.close()
+            for server in servers:
+                await server.stop(0)
+
+
+def run(test: Callable[[], Coroutine[None, None, None]]) -> None:
+    asyncio.run(asyncio.wait_for(test(), 30))
+
+
+def test_status_lists_all_members_also_one_that_is_down() -> None:
+    async def test() -> None:
+        leader = FakeView("n1")
+        leader.role = "leader"
+        leader.term = 4
+        cluster = Cluster([FakeView(), leader])
+        cluster.addresses["n2"] = "127.0.0.1:1"
+        async with cluster.running() as channel:
+            stub = admin_pb2_grpc.AdminStub(channel)
+            reply = await stub.Status(admin_pb2.StatusRequest(), timeout=5)
+            local = await stub.Status(admin_pb2.StatusRequest(local=True), timeout=5)
+        assert (reply.cluster, reply.leader, reply.term) == ("dev", "n1", 4)
+        assert [node.id for node in reply.nodes] == ["n0", "n1", "n2"]
+        assert [node.reachable for node in reply.nodes] == [True, True, False]
+        assert reply.nodes[0].role == node_pb2.ROLE_FOLLOWER
+        assert reply.nodes[1].role == node_pb2.ROLE_LEADER
+        assert reply.nodes[2].role == node_pb2.ROLE_UNSPECIFIED
+        assert (reply.nodes[0].commit_index, reply.nodes[0].applied_index) == (9, 8)
+        assert reply.nodes[0].jobs.buried == 4
+        assert list(reply.nodes[0].links) == ["n1"]
+        assert [node.id for node in local.nodes] == ["n0"]
+
+    run(test)
+
+
+def test_status_has_no_leader_when_the_newest_term_has_none() -> None:
+    async def test() -> None:
+        candidate = FakeView("n1")
+        candidate.role = "candidate"
+        candidate.leader = None
+        candidate.term = 9
+        cluster = Cluster([FakeView(members=("n0", "n1")), candidate])
+        async with cluster.running() as channel:
+            stub = admin_pb2_grpc.AdminStub(channel)
+            reply = await stub.Status(admin_pb2.StatusRequest(), timeout=5)
+        assert (reply.leader, reply.term) == ("", 9)
+
+    run(test)
+
+
+def test_an_answer_from_another_node_at_a_members_address_does_not_count() -> None:
+    async def test() -> None:
+        cluster = Cluster([FakeView()])
+        async with cluster.running() as channel:
+            cluster.addresses["n1"] = cluster.addresses["n2"] = cluster.addresses["n0"]
+            stub = admin_pb2_grpc.AdminStub(channel)
+            reply = await stub.Status(admin_pb2.StatusRequest(), timeout=5)
+        assert [node.reachable for node in reply.nodes] == [True, False, False]
+
+    run(test)
+
+
+async def transfer(view: FakeView, to: str = "") -> admin_pb2.TransferLeaderReply:
+    cluster = Cluster([view])
+    cluster.addresses["n1"] = "10.0.0.1:2"
+    async with cluster.running() as channel:
+        reply: admin_pb2.TransferLeaderReply = await admin_pb2_grpc.AdminStub(
+            channel
+        ).TransferLeader(admin_pb2.TransferLeaderRequest(to=to), timeout=20)
+    return reply
+
+
+def leading() -> FakeView:
+    view = FakeView()
+    view.role = "leader"
+    view.leader = "n0"
+    return view
+
+
+def test_leadership_is_handed_over_when_the_leader_is_quiet() -> None:
+    async def test() -> None:
+        view = leading()
+        view.transfer_to = "n2"
+        assert (await transfer(view, "n2")).leader == "n2"
+        assert view.transfers == ["n2", "n2"]
+        assert (await transfer(leading(), "n0")).leader == "n0"
+        view = leading()
+        view.transfer_to = "n1"
+        assert (await transfer(view)).leader == "n1"
+        assert view.transfers == [None, None]
+
+    run(test)
+
+
+def test_a_transfer_that_is_not_possible_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admin, "TRANSFER_TIMEOUT_S", 0.1)
+
+    async def test() -> None:
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await transfer(leading(), "n9")
+        assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+        assert detail_of(caught.value).field == "to"
+        assert "n0, n1, n2" in str(caught.value.details())
+
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await transfer(FakeView())
+        assert caught.value.code() == grpc.StatusCode.FAILED_PRECONDITION
+        detail = detail_of(caught.value)
+        assert (detail.reason, detail.leader_id) == ("NOT_LEADER", "n1")
+        assert detail.leader_address == "10.0.0.1:2"
+
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await transfer(leading())
+        assert caught.value.code() == grpc.StatusCode.ABORTED
+        assert detail_of(caught.value).reason == "TRANSFER_REFUSED"
+
+    run(test)
+
+
+def test_a_snapshot_comes_over_in_chunks() -> None:
+    async def test() -> None:
+        view = FakeView()
+        chunks = [b"a" * (4 * 1024 * 1024), b"", b"end"]
+        cluster = Cluster([view], SECRET)
+        async with cluster.running():
+            sink = FakeSink()
+            view.snapshot = SnapshotStream(7, 3, iter(chunks))
+            assert await cluster.peers.fetch_snapshot("n0", 7, sink) is None
+            assert sink.chunks == chunks
+
+            view.snapshot = SnapshotStream(8, 3, iter(chunks))
+            sink = FakeSink()
+            failed = await cluster.peers.fetch_snapshot("n0", 7, sink)
+            assert failed is not None and "the newest is at 8" in failed
+            view.snapshot = None
+            failed = await cluster.peers.fetch_snapshot("n0", 7, sink)
+            assert failed is not None and "there is none" in failed
+            damaged = Damaged("7.snap: bad checksum at 123")
+            view.snapshot = SnapshotStream(7, 3, broken_chunks(damaged))
+            failed = await cluster.peers.fetch_snapshot("n0", 7, sink)
+            assert failed is not None and "DATA_LOSS" in failed and "at 123" in failed
+
+    run(test)
+
+
+def test_peer_calls_want_the_proof_of_the_secret() -> None:
+    async def test() -> None:
+        cluster = Cluster([FakeView()], SECRET)
+        async with cluster.running():
+            assert await cluster.peers.node_info("n0", 5) is not None
+            stranger = PeerClient(cluster.addresses, "dev", "another secret of 16")
+            assert await stranger.node_info("n0", 5) is None
+            failed = await stranger.fetch_snapshot("n0", 7, FakeSink())
+            assert failed is not None and "UNAUTHENTICATED" in failed
+            await stranger.close()
+
+    run(test)
+    assert SECRET not in peer_proof(SECRET, "dev")
+    assert peer_proof(SECRET, "dev") != peer_proof(SECRET, "production")
+
+
+def test_health_follows_the_node() -> None:
+    async def test() -> None:
+        view = FakeView()
+        cluster = Cluster([view])
+        server = RpcServer(view, cluster.peers, "")
+        port = await server.start("127.0.0.1:0")
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+            stub = health_pb2_grpc.HealthStub(channel)
+
+            async def status(service: str) -> str:
+                reply = await stub.Check(health_pb2.HealthCheckRequest(service=service), timeout=5)
+                return health_pb2.HealthCheckResponse.ServingStatus.Name(reply.status)
+
+            assert await status("") == "SERVING"
+            assert await status(ADMIN_SERVICE) == "SERVING"
+            assert await status(LEADER_HEALTH) == "NOT_SERVING"
+            view.role = "leader"
+            view.draining = True
+            await server.refresh_health()
+            assert await status("") == "SERVING"
+            assert await status(ADMIN_SERVICE) == "NOT_SERVING"
+            assert await status(LEADER_HEALTH) == "SERVING"
+        await server.stop(0)
+        await server.stop(0)
+
+    run(test)
+
+
+def test_a_taken_port_is_an_error_and_not_shared() -> None:
+    async def test() -> None:
+        cluster = Cluster([FakeView()])
+        async with cluster.running():
+            second = RpcServer(FakeView(), cluster.peers, "")
+            with pytest.raises(OSError, match=r"cannot listen on 127\.0\.0\.1"):
+                await second.start(cluster.addresses["n0"])
+
+    run(test)

@@ -1,0 +1,180 @@
+"""The HTTP port over real sockets: what probes get, and what bad requests get."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from beanpoled.http import REQUEST_BYTES_MAX, HttpServer
+from tests.unit.beanpoled.fakes import FakeView
+
+
+def ask(view: FakeView, *requests: bytes) -> list[tuple[int, str]]:
+    """Send requests over one connection; return status and everything behind it of each answer."""
+
+    async def run() -> list[tuple[int, str]]:
+        server = HttpServer(view)
+        port = await server.start("127.0.0.1:0")
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"".join(requests))
+        answers = []
+        for request in requests:
+            head = (await reader.readuntil(b"\r\n\r\n")).decode()
+            size = int(head.split("Content-Length: ")[1].split("\r\n")[0])
+            body = b"" if request.startswith(b"HEAD") else await reader.readexactly(size)
+            answers.append((int(head.split()[1]), head + body.decode()))
+        if "Connection: close" in answers[-1][1]:
+            assert await reader.read() == b""
+        writer.close()
+        await server.stop()
+        return answers
+
+    return asyncio.run(run())
+
+
+def get(view: FakeView, target: str) -> tuple[int, str]:
+    return ask(view, f"GET {target} HTTP/1.1\r\nHost: x\r\n\r\n".encode())[0]
+
+
+def test_a_ready_follower() -> None:
+    status, text = get(FakeView(), "/readyz")
+    assert status == 200
+    assert "[+]leader: n1" in text
+    assert get(FakeView(), "/livez")[0] == 200
+    status, text = get(FakeView(), "/readyz?leader=1")
+    assert status == 503
+    assert "[-]is-leader: role follower" in text
+
+
+def test_the_leader() -> None:
+    view = FakeView()
+    view.role = "leader"
+    view.leader = "n0"
+    assert get(view, "/readyz?leader=1")[0] == 200
+    assert get(view, "/readyz?leader=0")[0] == 200
+
+
+def no_leader(view: FakeView) -> None:
+    view.leader = None
+
+
+def behind(view: FakeView) -> None:
+    view.caught_up = False
+
+
+def closed(view: FakeView) -> None:
+    view.serving = False
+
+
+def draining(view: FakeView) -> None:
+    view.draining = True
+
+
+def rejoining(view: FakeView) -> None:
+    view.rejoining = True
+
+
+@pytest.mark.parametrize("change", [no_leader, behind, closed, draining, rejoining])
+def test_not_ready_but_alive(change: Callable[[FakeView], None]) -> None:
+    view = FakeView()
+    change(view)
+    assert get(view, "/readyz")[0] == 503
+    assert get(view, "/livez")[0] == 200
+
+
+def test_a_failed_or_stuck_node_is_not_alive() -> None:
+    view = FakeView()
+    view.failure = "fdatasync: Input/output error"
+    status, text = get(view, "/livez")
+    assert status == 503
+    assert "[-]failure: fdatasync: Input/output error" in text
+    assert get(view, "/readyz")[0] == 503
+    view.failure = None
+    view.numbers.loop_lag_seconds_last = 60.0
+    assert get(view, "/livez")[0] == 503
+
+
+def test_metrics() -> None:
+    view = FakeView()
+    view.cluster = 'a"b\\c\nd'
+    view.numbers.commands_total = {"put": 3, "delete": 2}
+    status, text = get(view, "/metrics")
+    assert status == 200
+    assert "Content-Type: text/plain; version=0.0.4" in text
+    lines = text.splitlines()
+    for line in (
+        'beanpole_role{role="follower"} 1',
+        'beanpole_role{role="leader"} 0',
+        "beanpole_term 3",
+        "beanpole_commit_index 9",
+        "beanpole_applied_index 8",
+        "beanpole_fsync_duration_seconds_sum 0.25",
+        "beanpole_fsync_duration_seconds_count 5",
+        "beanpole_outbox_bytes 77",
+        "beanpole_loop_lag_seconds 0",
+        'beanpole_peer_up{peer="n1"} 1',
+        'beanpole_peer_up{peer="n2"} 0',
+        'beanpole_jobs{state="delayed"} 3',
+        'beanpole_commands_total{command="put"} 3',
+    ):
+        assert line in lines
+    assert r'cluster="a\"b\\c\nd"' in text
+
+
+def test_each_family_is_declared_once_before_its_samples() -> None:
+    body = get(FakeView(), "/metrics")[1].split("\r\n\r\n", 1)[1]
+    names = [line.split()[2] for line in body.splitlines() if line.startswith("# TYPE")]
+    assert len(set(names)) == len(names)
+    kinds = {line.split()[2]: line.split()[3] for line in body.splitlines() if "# TYPE" in line}
+    assert all(name.endswith("_total") == (kind == "counter") for name, kind in kinds.items())
+
+
+def test_several_requests_on_one_connection() -> None:
+    request = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
+    head = b"HEAD /metrics HTTP/1.1\r\n\r\n"
+    last = b"GET /none HTTP/1.1\r\nConnection: close\r\n\r\n"
+    answers = ask(FakeView(), request, head, request, last)
+    assert [status for status, _ in answers] == [200, 200, 200, 404]
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "status"),
+    [
+        (b"GET /nothing HTTP/1.1\r\n\r\n", 404),
+        (b"GET /livez/ HTTP/1.1\r\n\r\n", 404),
+        (b"POST /livez HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello", 405),
+        (b"DELETE /metrics HTTP/1.1\r\nConnection: close\r\n\r\n", 405),
+        (b"GET /livez HTTP/2.0\r\n\r\n", 505),
+        (b"GET /livez\r\n\r\n", 400),
+        (b"GET http://[/ HTTP/1.1\r\nConnection: close\r\n\r\n", 400),
+        (b"\xff\x00\r\n\r\n", 400),
+        (b"GET /livez HTTP/1.1\r\nnonsense\r\n\r\n", 400),
+        (b"GET /livez HTTP/1.0\r\n\r\n", 200),
+        (b"GET /" + b"x" * REQUEST_BYTES_MAX + b" HTTP/1.1\r\n\r\n", 431),
+    ],
+)
+def test_an_odd_request_gets_an_answer_and_its_end(request_bytes: bytes, status: int) -> None:
+    answer, text = ask(FakeView(), request_bytes)[0]
+    assert answer == status
+    if status == 405:
+        assert "Allow: GET, HEAD" in text
+
+
+def test_a_client_that_leaves_early_disturbs_nobody() -> None:
+    async def run() -> bytes:
+        server = HttpServer(FakeView())
+        port = await server.start("127.0.0.1:0")
+        _, gone = await asyncio.open_connection("127.0.0.1", port)
+        gone.write(b"GET /li")
+        gone.close()
+        await gone.wait_closed()
+        _, idle = await asyncio.open_connection("127.0.0.1", port)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /livez HTTP/1.1\r\n\r\n")
+        answer = await reader.readline()
+        writer.close()
+        await server.stop()
+        idle.close()
+        return answer
+
+    assert asyncio.run(run()) == b"HTTP/1.1 200 OK\r\n"
