@@ -9,11 +9,14 @@ from beanpole.protocol.beanstalk import requests as r
 from beanpole.protocol.beanstalk.client import REPLY_WORDS
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "protocol.md").read_text()
-COMMANDS = (
-    "put use reserve reserve-with-timeout reserve-job delete release bury touch watch ignore peek "
-    "peek-ready peek-delayed peek-buried kick kick-job stats stats-job stats-tube list-tubes "
-    "list-tube-used list-tubes-watched pause-tube quit"
-).split()
+# fmt: off
+COMMANDS = [
+    "put", "use", "reserve", "reserve-with-timeout", "reserve-job", "delete", "release", "bury",
+    "touch", "watch", "ignore", "peek", "peek-ready", "peek-delayed", "peek-buried", "kick",
+    "kick-job", "stats", "stats-job", "stats-tube", "list-tubes", "list-tube-used",
+    "list-tubes-watched", "pause-tube", "quit",
+]
+# fmt: on
 
 
 def rows(heading: str) -> list[str]:
