@@ -2,8 +2,9 @@
 
 A binary heap with lazy deletion would keep one stale entry for every job that was deleted before
 its TTR ended: at 20,000 jobs a second and a TTR of a minute, a million. So times that are not near
-lie in coarse buckets (a dict each, removal is O(1)), and only the buckets that have begun are in a
-heap. The layout never shows: what is due, and in which order, depends on the set alone.
+lie in coarse buckets (a dict each, removal is O(1)), and only one bucket at a time is in a heap:
+the first, when it has begun. The layout never shows: what is due, and in which order, depends on
+the set alone.
 """
 
 from heapq import heapify, heappop, heappush
@@ -11,6 +12,8 @@ from typing import Final
 
 # 2**16 us = 65 ms a bucket: few enough buckets for long TTRs, few enough jobs in one.
 BUCKET_SHIFT: Final = 16
+# Numbers of removed buckets are swept when they outnumber the others by more than this.
+STALE_SLACK: Final = 64
 
 
 class Timers:
@@ -47,20 +50,27 @@ class Timers:
         bucket = due_us >> BUCKET_SHIFT
         if bucket <= self._begun:
             del self._near[job_id]  # its heap entry is stale now, and gone within a bucket's time
-        else:
-            del self._buckets[bucket][job_id]
+            return
+        jobs = self._buckets[bucket]
+        del jobs[job_id]
+        if not jobs:
+            # An empty bucket of a TTR of days would stay for days, at fifteen buckets a second.
+            del self._buckets[bucket]
+            if len(self._bucket_heap) > 2 * len(self._buckets) + STALE_SLACK:
+                self._bucket_heap = sorted(self._buckets)
 
     def pop(self, now_us: int) -> int:
         """Take out the first job that is due at `now_us`, by (due time, id); 0 if there is none."""
-        self._begin(now_us >> BUCKET_SHIFT)
-        heap = self._heap
-        near = self._near
-        while heap and heap[0][0] <= now_us:
-            due_us, job_id = heappop(heap)
-            if near.get(job_id) == due_us:
-                del near[job_id]
-                return job_id
-        return 0
+        while True:
+            heap = self._heap
+            near = self._near
+            while heap and heap[0][0] <= now_us:
+                due_us, job_id = heappop(heap)
+                if near.get(job_id) == due_us:
+                    del near[job_id]
+                    return job_id
+            if not self._begin_next(now_us):
+                return 0
 
     def next_due_us(self, now_us: int) -> int | None:
         """When `pop` is worth calling again, or None if nothing is in the set.
@@ -68,32 +78,38 @@ class Timers:
         Exact within the bucket of `now_us`; beyond it, the start of the first bucket in use (so
         at most 65 ms too early, never too late).
         """
-        self._begin(now_us >> BUCKET_SHIFT)
-        heap = self._heap
-        while heap:
-            if self._near.get(heap[0][1]) == heap[0][0]:
-                return heap[0][0]
-            heappop(heap)
+        while True:
+            heap = self._heap
+            near = self._near
+            while heap:
+                due_us, job_id = heap[0]
+                if near.get(job_id) == due_us:
+                    return due_us
+                heappop(heap)
+            if not self._begin_next(now_us):
+                break
         waiting = self._bucket_heap
-        while waiting:
-            if self._buckets[waiting[0]]:
-                return waiting[0] << BUCKET_SHIFT
-            del self._buckets[heappop(waiting)]
-        return None
+        while waiting and waiting[0] not in self._buckets:
+            heappop(waiting)
+        return waiting[0] << BUCKET_SHIFT if waiting else None
 
-    def _begin(self, bucket: int) -> None:
-        """Move all buckets up to `bucket` into the heap."""
-        if bucket <= self._begun:
-            return
-        self._begun = bucket
+    def _begin_next(self, now_us: int) -> bool:
+        """Make the first bucket the heap, if it has begun; called when the heap has nothing due.
+
+        One at a time: after a jump of the clock all buckets have begun, and moving them at once
+        would be work without a bound.
+        """
         waiting = self._bucket_heap
-        if not waiting or waiting[0] > bucket:
-            return
-        near = self._near
-        heap = [entry for entry in self._heap if near.get(entry[1]) == entry[0]]
-        while waiting and waiting[0] <= bucket:
-            jobs = self._buckets.pop(heappop(waiting))
-            near.update(jobs)
-            heap.extend((due_us, job_id) for job_id, due_us in jobs.items())
-        heapify(heap)
-        self._heap = heap
+        while waiting and waiting[0] <= now_us >> BUCKET_SHIFT:
+            bucket = heappop(waiting)
+            jobs = self._buckets.pop(bucket, None)
+            if jobs is None:
+                continue
+            # What is in the heap is due before every bucket that waits, so it is used up.
+            assert not self._near, "a bucket begins after the one before it is empty"
+            self._begun = bucket
+            self._near = jobs
+            self._heap = [(due_us, job_id) for job_id, due_us in jobs.items()]
+            heapify(self._heap)
+            return True
+        return False

@@ -1,0 +1,106 @@
+"""Timers against a sorted list, and that they hold no more than what is in the set."""
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from beanpole.core.timers import BUCKET_SHIFT, STALE_SLACK, Timers
+
+BUCKET_US = 1 << BUCKET_SHIFT
+# Near ones, some that fall on the edges of buckets, and far ones.
+DELAYS = st.one_of(
+    st.integers(0, 5),
+    st.integers(-1, 1).map(lambda us: BUCKET_US + us),
+    st.integers(0, 4 * BUCKET_US),
+    st.integers(0, 2**40),
+)
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["add", "add", "remove", "pop", "pop", "pass", "due"]), DELAYS),
+    max_size=60,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(STEPS)
+def test_timers_are_a_sorted_list(steps: list[tuple[str, int]]) -> None:
+    timers = Timers()
+    model: list[tuple[int, int]] = []
+    now_us = 0
+    for job_id, (step, number) in enumerate(steps, 1):
+        model.sort()
+        if step == "add":
+            timers.add(now_us + number, job_id)
+            model.append((now_us + number, job_id))
+        elif step == "remove" and model:
+            due_us, gone = model.pop(number % len(model))
+            timers.remove(due_us, gone)
+        elif step == "pop":
+            due = bool(model) and model[0][0] <= now_us
+            assert timers.pop(now_us) == (model.pop(0)[1] if due else 0)
+        elif step == "pass":
+            now_us += number
+        elif step == "due":
+            check_next_due(timers, model, now_us)
+        assert len(timers) == len(model)
+    assert drained(timers, 2**62) == [job_id for _, job_id in sorted(model)]
+
+
+def check_next_due(timers: Timers, model: list[tuple[int, int]], now_us: int) -> None:
+    due_us = timers.next_due_us(now_us)
+    if not model:
+        assert due_us is None
+        return
+    assert due_us is not None
+    first_us = model[0][0]
+    assert due_us <= first_us < due_us + BUCKET_US
+    if first_us >> BUCKET_SHIFT <= now_us >> BUCKET_SHIFT:
+        assert due_us == first_us
+
+
+def drained(timers: Timers, now_us: int) -> list[int]:
+    ids = []
+    while job_id := timers.pop(now_us):
+        ids.append(job_id)
+    return ids
+
+
+def test_equal_times_come_by_id() -> None:
+    timers = Timers()
+    for job_id in (3, 1, 2):
+        timers.add(10, job_id)
+    assert drained(timers, 9) == []
+    assert drained(timers, 10) == [1, 2, 3]
+
+
+def test_a_time_that_has_passed_already_is_due_at_once() -> None:
+    timers = Timers()
+    timers.add(5 * BUCKET_US, 1)
+    assert drained(timers, 9 * BUCKET_US) == [1]
+    timers.add(BUCKET_US, 2)
+    timers.add(7 * BUCKET_US, 3)
+    assert timers.next_due_us(9 * BUCKET_US) == BUCKET_US
+    assert drained(timers, 9 * BUCKET_US) == [2, 3]
+
+
+def held(timers: Timers) -> int:
+    """Everything that takes memory in there."""
+    parts: list[Any] = [getattr(timers, name) for name in Timers.__slots__]
+    return sum(len(part) for part in parts if not isinstance(part, int))
+
+
+def test_removed_times_of_long_ttrs_leave_nothing_behind() -> None:
+    timers = Timers()
+    for job_id in range(1, 5000):
+        timers.add(job_id * BUCKET_US, job_id)
+        timers.remove(job_id * BUCKET_US, job_id)
+    assert held(timers) <= STALE_SLACK + 2
+
+
+def test_a_jump_of_the_clock_begins_one_bucket_at_a_time() -> None:
+    timers = Timers()
+    for job_id in range(1, 1000):
+        timers.add(job_id * BUCKET_US, job_id)
+    assert timers.pop(2**50) == 1
+    assert len(timers._heap) <= 1
+    assert timers.next_due_us(2**50) == 2 * BUCKET_US
