@@ -144,6 +144,15 @@ def test_small_pieces_that_nobody_asks_for() -> None:
     assert parser.buffered_bytes == 0
 
 
+def test_what_is_fed_between_two_requests_stays_in_order() -> None:
+    parser = Parser(100)
+    parser.feed(b"reserve\r\n")
+    parser.feed(b"use a\r\n")
+    assert parser.next() == (r.RESERVE,)
+    parser.feed(b"use b\r\n")
+    assert take(parser) == [(r.USE, b"a"), (r.USE, b"b")]
+
+
 def test_many_commands_in_one_piece() -> None:
     # Copying the rest at each command would move a terabyte here.
     parser = Parser(100)
