@@ -1,0 +1,310 @@
+"""Acknowledgements: what may count, when it may count, and what a majority of them proves.
+
+Group commit: an entry counts for a member only when that member's disk has it (D2). The follower
+holds its acknowledgements back, the leader holds back its own. Also here, because they are read
+off the same acknowledgements: proofs of leadership, flow, and who is rejoining.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from beanpole.errors import ProtocolError
+from beanpole.replication.pysyncobj import messages
+
+if TYPE_CHECKING:
+    from beanpole.replication.pysyncobj.messages import Message
+    from beanpole.replication.pysyncobj.rejoin import Rejoin
+    from beanpole.replication.pysyncobj.shared import Shared
+    from beanpole.replication.pysyncobj.transport import LibraryTransport
+
+
+class FollowerAcks:
+    """What this member tells the leader."""
+
+    def __init__(self, shared: "Shared", rejoin: "Rejoin") -> None:
+        self._round = 0  # of the newest message of the leader of `_round_term`
+        self._round_term = -1
+        self._shared = shared
+        self._rejoin = rejoin
+        self._held: tuple[str, int, int] | None = None  # leader, term, index to tell when durable
+        self._told = 0  # what was told of the held one so far
+        self._said_s = -1e9
+
+    def heard(self, term: int, round_: int) -> None:
+        """Note which of the leader's messages this is. Every leader counts its own rounds."""
+        if term != self._round_term:
+            self._round, self._round_term = 0, term
+        self._round = max(self._round, round_)
+
+    def matched(self, leader: str, index: int, brought_entries: bool) -> None:
+        """Say that the log matches the leader's up to `index`, as far as it is on this disk."""
+        shared = self._shared
+        term = shared.core.term
+        durable = shared.journal.durable if shared.repairs.clip_follower_acks else index
+        if index > durable:
+            held = self._held
+            if held is None or held[:2] != (leader, term) or held[2] < index:
+                self._held = (leader, term, index)
+            self._told = durable
+            if brought_entries and shared.now_s - self._said_s < shared.config.heartbeat_s:
+                return  # the disk will soon let us say more; a slow disk still gives signs of life
+            index = durable
+        elif self._held is not None and self._held[2] <= index:
+            self._held = None
+        self._say(leader, messages.MATCHED, index + 1)
+
+    def rewind(self, leader: str, next_index: int) -> None:
+        """Ask for everything from `next_index` on."""
+        self._say(leader, messages.REWIND, next_index)
+
+    def alive(self, leader: str) -> None:
+        """Say nothing about the log, only that this member listens."""
+        self._say(leader, messages.ALIVE, 0)
+
+    def durable_grew(self) -> None:
+        """Tell what was held back."""
+        shared, held = self._shared, self._held
+        if held is None:
+            return
+        leader, term, index = held
+        if term != shared.core.term:
+            self._held = None
+            return
+        index = min(index, shared.journal.last)
+        durable = shared.journal.durable
+        if durable >= index:
+            self._held = None
+        elif durable <= self._told:
+            return
+        self._told = min(index, durable)
+        self._say(leader, messages.MATCHED, self._told + 1)
+
+    def _say(self, leader: str, kind: int, next_index: int) -> None:
+        shared = self._shared
+        self._said_s = shared.now_s
+        # B3: the term, so that it cannot count in another one. The round, so that the leader
+        # knows which of its messages are behind it.
+        term = shared.core.term
+        shared.post(leader, (messages.ACK, term, self._round, next_index, kind, self._rejoin.nonce))
+
+
+class LeaderAcks:
+    """What the leader of one term makes of the acknowledgements."""
+
+    def __init__(self, shared: "Shared", transport: "LibraryTransport") -> None:
+        self.known: dict[str, int] = {}  # durable at the peer, whether it counts or not
+        self._shared = shared
+        self._transport = transport
+        self._term = -1
+        self._answered: dict[str, int] = {}  # the newest round that a counting peer answered
+        self._answered_s: dict[str, float] = {}
+        self._rewound: dict[str, int] = {}  # the round of the last honoured rewind
+        self._confirmations: list[tuple[int, Callable[[], None]]] = []
+        self._rejoining: dict[str, int] = {}  # peer -> nonce of its present life
+        self._rejoined_at: dict[str, tuple[int, int]] = {}  # peer -> (nonce, index)
+
+    def begin_term(self) -> None:
+        """Forget what was said in other terms."""
+        term = self._shared.core.term
+        if term == self._term:
+            return
+        self._term = term
+        self.known.clear()
+        self._answered.clear()
+        self._answered_s.clear()
+        self._rewound.clear()
+        self._confirmations.clear()
+        self._rejoining.clear()
+        self._rejoined_at.clear()
+
+    def receive(self, peer: str, message: "Message") -> None:
+        """Take an acknowledgement."""
+        _, term, round_, next_index, kind, nonce = message
+        shared = self._shared
+        core = shared.core
+        if not core.leads:
+            return
+        # B3: the library counts acknowledgements of earlier terms, for entries it may not have.
+        if term != core.term and shared.repairs.acks_of_this_term:
+            return
+        self.begin_term()
+        self._note_rejoin(peer, nonce)
+        if peer not in self._rejoining:
+            self._answered[peer] = max(self._answered.get(peer, 0), round_)
+            self._answered_s[peer] = shared.now_s
+        shared.due = True
+        if kind == messages.REWIND:
+            self._rewind(peer, next_index, round_)
+            return
+        if kind == messages.MATCHED:
+            index = next_index - 1
+            if index > shared.journal.last and shared.repairs.acks_of_this_term:
+                raise ProtocolError(f"{peer} acknowledged {index}, which does not exist")
+            self.known[peer] = max(self.known.get(peer, 0), index)
+        self._count(peer)
+        self._transport.acknowledged(peer)
+
+    # --- counting --------------------------------------------------------------------------------
+
+    def _effective(self, index: int) -> int:
+        """Clip an acknowledged index so that the library's count is right.
+
+        The library always counts the leader itself (D2). It may do so only for what is on the
+        leader's disk, or for what a majority has without it.
+        """
+        shared = self._shared
+        if not shared.repairs.clip_leader_acks:
+            return index
+        durable = shared.journal.durable
+        if index <= durable:
+            return index
+        counted = sorted((self._counting(peer) for peer in shared.peers), reverse=True)
+        without_leader = counted[shared.majority - 1] if len(counted) >= shared.majority else 0
+        return min(index, max(durable, without_leader))
+
+    def _counting(self, peer: str) -> int:
+        return 0 if peer in self._rejoining else self.known.get(peer, 0)
+
+    def _count(self, peer: str) -> None:
+        """Give the library the acknowledgement that it may see."""
+        if peer in self._rejoining:
+            return  # A6: neither for a commit nor as a sign that a majority is there
+        shared = self._shared
+        core, node = shared.core, shared.members[peer]
+        before = core.next_index[node]
+        self._transport.hear(
+            peer,
+            {
+                "type": "next_node_idx",
+                "reset": False,
+                "success": True,
+                "next_node_idx": self._effective(self.known.get(peer, 0)) + 1,
+            },
+        )
+        # B4: the library goes back to what was acknowledged and sends all that is in flight again.
+        if shared.repairs.acks_never_rewind and core.next_index[node] < before:
+            core.next_index[node] = before
+        self._lift()
+
+    def _lift(self) -> None:
+        """Raise what another acknowledgement, or this disk, made countable."""
+        shared = self._shared
+        core = shared.core
+        matches = core.match_index
+        for peer in shared.peers:
+            known, node = self._counting(peer), shared.members[peer]
+            if matches[node] < known:
+                matches[node] = max(matches[node], self._effective(known))
+        counted = sorted((matches[node] for node in core.others), reverse=True)
+        needed = shared.majority - 2
+        if needed >= 0 and counted[needed] > core.commit:
+            # The next tick will commit: the followers learn it in the same tick (3.3).
+            core.send_now()
+
+    def durable_grew(self) -> None:
+        """Count what the leader's own disk has now."""
+        if self._shared.core.leads and self._term == self._shared.core.term:
+            self._lift()
+
+    def _rewind(self, peer: str, next_index: int, round_: int) -> None:
+        """Send again from where the peer's log ends or differs."""
+        shared = self._shared
+        if shared.repairs.one_rewind_per_resend:
+            # B4, B5: answers to messages that were on their way when the last rewind was
+            # honoured ask for what is being sent again already.
+            if round_ <= self._rewound.get(peer, 0):
+                next_index = 0
+            else:
+                self._rewound[peer] = self._transport.round
+        node, core = shared.members[peer], shared.core
+        if next_index:
+            low = self.known.get(peer, 0) + 1
+            core.next_index[node] = max(low, min(next_index, shared.journal.last + 1))
+            core.send_now()
+        if peer not in self._rejoining:
+            answer = {"type": "next_node_idx", "reset": False, "success": False, "next_node_idx": 1}
+            self._transport.hear(peer, answer)  # a sign of life, nothing else
+        self._transport.acknowledged(peer)
+
+    # --- what a majority proves ------------------------------------------------------------------
+
+    def majority_answers(self) -> bool:
+        """Return whether a majority answered within the last raft_min_s."""
+        shared = self._shared
+        if not shared.core.leads:
+            return False
+        since_s = shared.outside.now_s() - shared.config.raft_min_s
+        answers = 1 + sum(at_s >= since_s for at_s in self._answered_s.values())
+        return answers >= shared.majority
+
+    def confirm(self, done: Callable[[], None]) -> None:
+        """Call `done` once a majority answered something that was sent after now (E1)."""
+        self.begin_term()
+        self._confirmations.append((self._transport.round, done))
+        self._shared.due = True
+
+    def wants_answers(self) -> bool:
+        """Return whether a confirmation waits for a message that was not sent yet."""
+        waiting = self._confirmations
+        return bool(waiting) and waiting[-1][0] >= self._transport.asked_round
+
+    def forget(self, peer: str) -> int:
+        """Forget what the peer had, and return it: a new link may lead to a new life of it."""
+        return self.known.pop(peer, 0)
+
+    def check_confirmations(self) -> None:
+        """Call what is proved; ask for answers if something is still to be asked."""
+        waiting = self._confirmations
+        shared = self._shared
+        core = shared.core
+        if not waiting:
+            return
+        if not core.leads or core.term != self._term:
+            waiting.clear()
+            return
+        # Until an entry of its own term is committed a new leader does not know what is.
+        if core.commit < core.first_of_term:
+            return
+        proved = self._proved_round()
+        while waiting and waiting[0][0] < proved:
+            _, done = waiting.pop(0)
+            done()
+
+    def _proved_round(self) -> int:
+        shared = self._shared
+        needed = shared.majority - 2
+        if needed < 0 or not shared.repairs.confirm_by_majority:
+            return self._transport.round + 1
+        answered = sorted((self._answered.get(peer, 0) for peer in shared.peers), reverse=True)
+        return answered[needed]
+
+    # --- members that lost their disk (A6) -------------------------------------------------------
+
+    def is_rejoining(self, peer: str) -> bool:
+        """Return whether the peer does not count."""
+        return peer in self._rejoining
+
+    def _note_rejoin(self, peer: str, nonce: int) -> None:
+        if not nonce or not self._shared.repairs.rejoin_without_vote:
+            if self._rejoining.pop(peer, None) is not None:
+                self._rejoined_at.pop(peer, None)
+            return
+        if self._rejoining.get(peer) != nonce:
+            # What an earlier life acknowledged is lost.
+            self._rejoining[peer] = nonce
+            self.known.pop(peer, None)
+            self._answered.pop(peer, None)
+            self._answered_s.pop(peer, None)
+            self._rejoined_at.pop(peer, None)
+            self._shared.core.match_index[self._shared.members[peer]] = 0
+            self.confirm(lambda: self._proved(peer, nonce))
+        proof = self._rejoined_at.get(peer)
+        if proof is not None:
+            self._shared.post(peer, (messages.REJOINED_AT, self._term, *proof))
+
+    def _proved(self, peer: str, nonce: int) -> None:
+        # A majority of the other members confirmed this leader after the peer began to rejoin.
+        # That majority meets every majority that ever committed with the peer's help in a third
+        # member, so what was committed then is in this log, up to the commit index of now.
+        if self._rejoining.get(peer) == nonce:
+            self._rejoined_at[peer] = (nonce, self._shared.core.commit)

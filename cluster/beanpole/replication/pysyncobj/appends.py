@@ -1,0 +1,172 @@
+"""The follower's side of appends: what of a message the library may see.
+
+The library deletes what matches (B1), believes commit indexes it has not compared (B2) and backs
+up one entry at a time (B5). It is given only what is new and only where it fits; everything else
+is answered here.
+"""
+
+from typing import TYPE_CHECKING
+
+from beanpole.replication.pysyncobj import messages
+
+if TYPE_CHECKING:
+    from beanpole.replication.pysyncobj.acks import FollowerAcks
+    from beanpole.replication.pysyncobj.elections import Elections
+    from beanpole.replication.pysyncobj.messages import Message
+    from beanpole.replication.pysyncobj.shared import Shared
+    from beanpole.replication.pysyncobj.snapshots import Snapshots
+    from beanpole.replication.pysyncobj.transport import LibraryTransport
+
+
+class Appends:
+    """What this member does with a leader's messages."""
+
+    def __init__(
+        self,
+        shared: "Shared",
+        transport: "LibraryTransport",
+        elections: "Elections",
+        acks: "FollowerAcks",
+        snapshots: "Snapshots",
+    ) -> None:
+        self._shared = shared
+        self._transport = transport
+        self._elections = elections
+        self._acks = acks
+        self._snapshots = snapshots
+
+    def append(self, peer: str, message: "Message") -> None:
+        """Take an append or a heartbeat."""
+        _, term, round_, commit, previous, previous_term, asked, flat = message
+        if not self._accept(peer, term, round_):
+            return
+        journal = self._shared.journal
+        first, last = journal.first, journal.last
+        entries = [
+            (flat[place + 1], previous + 1 + place // 2, flat[place])
+            for place in range(0, len(flat), 2)
+        ]
+        if previous > last:
+            self._keep_alive(peer, term, 0)
+            if self._snapshots.fetching:
+                self._acks.alive(peer)
+            else:
+                self._acks.rewind(peer, last + 1)
+            return
+        if previous < first:
+            # The log begins inside a snapshot: what is below its beginning is committed.
+            entries = [entry for entry in entries if entry[1] > first]
+            previous, previous_term = first, journal.term_of(first)
+            if not entries:
+                self._keep_alive(peer, term, 0)
+                self._acks.matched(peer, self._shared.core.commit, False)
+                return
+        if journal.term_of(previous) != previous_term:
+            self._conflict(peer, term, previous)
+            return
+        self._take(peer, term, commit, previous, entries, asked)
+
+    def offer(self, peer: str, message: "Message") -> None:
+        """Take the offer of a snapshot, if it is of any use."""
+        _, term, round_, index, snapshot_term = message
+        if not self._accept(peer, term, round_):
+            return
+        shared = self._shared
+        commit = shared.core.commit
+        self._keep_alive(peer, term, 0)
+        # F7: the library would clear the log for any snapshot, even for one that is behind it.
+        if index <= commit and shared.repairs.refuse_old_snapshots:
+            self._acks.matched(peer, commit, False)
+        elif shared.journal.term_of(index) == snapshot_term and index > commit:
+            # Nothing to fetch: this log has what the snapshot covers, and that is committed.
+            self._keep_alive(peer, term, index)
+            self._acks.matched(peer, index, False)
+        else:
+            self._snapshots.fetch(peer, index)
+            self._acks.alive(peer)
+
+    def _accept(self, peer: str, term: int, round_: int) -> bool:
+        """Check that the sender may be this member's leader."""
+        shared = self._shared
+        core = shared.core
+        if term < core.term:
+            # The library says nothing, and a stale leader never learns that it is one.
+            shared.post(peer, (messages.HIGHER_TERM, core.term))
+            return False
+        if term == core.term and core.leads and shared.repairs.halt_on_second_leader:
+            # B8: the library would obey. Two leaders in one term break every promise.
+            shared.stop(f"{peer} and this node both lead term {term}")
+            return False
+        self._elections.heard_leader()
+        self._acks.heard(term, round_)
+        return True
+
+    def _keep_alive(self, peer: str, term: int, commit: int) -> None:
+        """Let the library note leader, term, deadline and commit index without touching its log."""
+        payload = {"type": "append_entries", "term": term, "commit_index": commit}
+        self._transport.hear(peer, payload)
+        self._shared.due = True
+
+    def _conflict(self, peer: str, term: int, previous: int) -> None:
+        shared = self._shared
+        journal, commit = shared.journal, shared.core.commit
+        if previous <= commit:
+            shared.stop(
+                f"the log of {peer}, leader of term {term}, differs from this one at {previous},"
+                f" which is committed here (up to {commit})"
+            )
+            return
+        index = previous
+        if shared.repairs.rewind_whole_terms:
+            # B5: the whole term is a wrong leader's; one step instead of one per entry.
+            wrong, low = journal.term_of(previous), max(commit, journal.first)
+            while index - 1 > low and journal.term_of(index - 1) == wrong:
+                index -= 1
+        self._keep_alive(peer, term, 0)
+        self._acks.rewind(peer, index)
+
+    def _take(
+        self,
+        peer: str,
+        term: int,
+        commit: int,
+        previous: int,
+        entries: list[tuple[bytes, int, int]],
+        asked: int,
+    ) -> None:
+        """Skip what the log has, give the library the rest."""
+        shared = self._shared
+        journal = shared.journal
+        known = 0
+        if shared.repairs.keep_matching_entries:
+            # B1: figure 2 of the paper deletes from a conflicting entry on, never a matching one.
+            while known < len(entries) and journal.term_of(entries[known][1]) == entries[known][2]:
+                known += 1
+        matched = previous + known
+        if known == len(entries) and shared.repairs.keep_matching_entries:
+            # B2: no more is committed than this message has shown to be equal.
+            verified = matched if shared.repairs.commit_verified_only else commit
+            self._keep_alive(peer, term, min(commit, verified))
+            if asked:
+                self._acks.matched(peer, matched, bool(entries))
+            return
+        committed = shared.core.commit
+        if matched < min(committed, journal.last) and shared.repairs.keep_matching_entries:
+            shared.stop(
+                f"{peer}, leader of term {term}, replaces entry {matched + 1},"
+                f" which is committed here (up to {committed})"
+            )
+            return
+        end = entries[-1][1] if entries else matched
+        self._transport.hear(
+            peer,
+            {
+                "type": "append_entries",
+                "term": term,
+                "commit_index": min(commit, end) if shared.repairs.commit_verified_only else commit,
+                "prevLogIdx": matched,
+                "prevLogTerm": journal.term_of(matched),
+                "entries": entries[known:],
+            },
+        )
+        shared.due = True

@@ -1,0 +1,398 @@
+"""The replica that a node runs: the library, its repairs and the disk, driven by turns.
+
+This file is the order in which things happen; each thing itself is in a file of its own. Every
+entry from outside goes through `_enter` and `_leave`, and every exception that leaves the library
+or a repair stops the node (I1, I4): the library would log it and retry with half a step done.
+"""
+
+import traceback
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from beanpole.errors import ProtocolError
+from beanpole.replication.consensus import (
+    ENTRIES_IN_FLIGHT_ALONE_MAX,
+    ENTRIES_IN_FLIGHT_MAX,
+    ENTRY_MAX_BYTES,
+    FOLLOWER,
+    LEADER,
+    Outside,
+    ReplicaConfig,
+    Role,
+)
+from beanpole.replication.pysyncobj import messages, seam
+from beanpole.replication.pysyncobj.acks import FollowerAcks, LeaderAcks
+from beanpole.replication.pysyncobj.appends import Appends
+from beanpole.replication.pysyncobj.core import Core
+from beanpole.replication.pysyncobj.elections import Elections
+from beanpole.replication.pysyncobj.journal import LogJournal
+from beanpole.replication.pysyncobj.rejoin import Rejoin
+from beanpole.replication.pysyncobj.repairs import ALL_REPAIRS, Repairs
+from beanpole.replication.pysyncobj.shared import Shared
+from beanpole.replication.pysyncobj.snapshots import Dump, Snapshots
+from beanpole.replication.pysyncobj.transfer import Transfer
+from beanpole.replication.pysyncobj.transport import LibraryTransport
+from beanpole.storage.files import Files
+
+if TYPE_CHECKING:
+    from beanpole.storage.snapshots import SnapshotInfo
+
+# A turn in which nothing happened looks at the clocks only this often. Well below a heartbeat.
+LOOK_PERIOD_S: Final = 0.01
+
+
+class PySyncObjReplica:
+    """A `consensus.Replica` on PySyncObj."""
+
+    def __init__(
+        self,
+        config: ReplicaConfig,
+        outside: Outside,
+        files: Files,
+        repairs: Repairs = ALL_REPAIRS,
+    ) -> None:
+        """Remember what is needed; `start` opens the files. `repairs` is for simulators only."""
+        self.node_id = config.node_id
+        self.members = tuple(sorted(config.members))
+        self._config = config
+        self._outside = outside
+        self._files = files
+        self._repairs = repairs
+        self._alone = len(self.members) == 1
+        self._in_flight_max = ENTRIES_IN_FLIGHT_ALONE_MAX if self._alone else ENTRIES_IN_FLIGHT_MAX
+        self._started = False
+        self._closed = False
+        self._inside = False
+        self._durable_grew = False
+        self._look_s = 0.0
+        self._seen: tuple[Role, str | None, int] = (FOLLOWER, None, 0)
+        self._seen_commit = self._seen_applied = 0
+
+    # --- the start and the end -------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Load snapshot and log. Errors of the files are raised; nothing was changed then."""
+        config, outside, repairs = self._config, self._outside, self._repairs
+        self._rejoin = Rejoin(config, self._files, outside)
+        self._journal = LogJournal(config, self._files, repairs)
+        self._journal.wal.on_durable = self._on_durable
+        self._journal.wal.on_failure = self._on_failure
+        shared = self._shared = Shared(config, outside, self._journal, repairs)
+        dump = Dump()
+        self._transport = LibraryTransport()
+        self._snapshots = Snapshots(shared, self._files, dump)
+        self._follower_acks = FollowerAcks(shared, self._rejoin)
+        self._leader_acks = LeaderAcks(shared, self._transport)
+        self._elections = Elections(shared, self._transport, self._leader_acks, self._rejoin)
+        self._appends = Appends(
+            shared, self._transport, self._elections, self._follower_acks, self._snapshots
+        )
+        self._transfer = Transfer(shared, self._leader_acks)
+        self._rejoin.wire(shared)
+        self._snapshots.wire(self._transport, self._leader_acks)
+        self._transport.wire(
+            shared,
+            self._elections,
+            self._follower_acks,
+            self._leader_acks,
+            self._snapshots.offered,
+        )
+        heading = self._snapshots.load_latest()
+        self._surroundings = seam.Surroundings(outside.random, self._journal, dump)
+        seam.enter(self._surroundings, shared.now_s)
+        shared.core = Core(
+            config, repairs, shared.members, self._transport, self._journal, self._apply
+        )
+        self._core = shared.core
+        if heading is not None:
+            self._snapshots.take_over(heading)
+        if self._alone:
+            self._core.stand_now()  # nobody to wait for
+        self._started = True
+        self._note_changes()
+        self._journal.wal.flush()
+        outside.wake()
+
+    def close(self) -> None:
+        """Write out what is buffered, close the files."""
+        if self._closed or not self._started:
+            self._closed = True
+            return
+        self._closed = True
+        self._snapshots.close()
+        self._transport.destroy()
+        self._journal.wal.close()
+
+    # --- turns -----------------------------------------------------------------------------------
+
+    def turn(self) -> None:
+        """Do what is due. A turn with nothing to do costs a look at the clock."""
+        now_s = self._outside.now_s()
+        if not self._shared.due and now_s < self._look_s:
+            return
+        if not self._enter(now_s):
+            return
+        self._look_s = now_s + LOOK_PERIOD_S
+        try:
+            self._turn()
+        except Exception as error:
+            self._crash("turn", error)
+        self._leave()
+
+    def _turn(self) -> None:
+        shared, core, journal = self._shared, self._core, self._journal
+        shared.due = False
+        self._snapshots.install_fetched()
+        self._elections.before_tick()
+        self._transport.begin_round()
+        self._transfer.turn()
+        # D2, alone: the library commits in the next tick what was proposed in this one, and there
+        # is no acknowledgement to hold back.
+        waits = self._alone and self._repairs.alone_waits_for_disk
+        if not (waits and journal.durable < journal.last):
+            core.tick()
+        if shared.stopped:
+            return
+        self._note_changes()
+        if core.leads:
+            self._transport.beat()
+            self._leader_acks.check_confirmations()
+        self._rejoin.check()
+        self._snapshots.turn()
+        journal.wal.flush()
+        if core.applied < core.commit:
+            shared.due = True  # F11: the rest in the next turns; others have the loop meanwhile
+        if shared.due:
+            self._outside.wake()
+
+    # --- input -----------------------------------------------------------------------------------
+
+    def receive(self, peer: str, message: bytes) -> None:
+        """Take one message; a bad one raises ProtocolError and changes nothing."""
+        if peer not in self._transport.links:
+            raise ProtocolError(f"{peer} is not a member")
+        decoded = messages.decode(message)
+        if not self._enter(self._outside.now_s()):
+            return
+        try:
+            self._dispatch(peer, decoded)
+            self._note_changes()
+        except ProtocolError:
+            self._leave()
+            raise
+        except Exception as error:
+            self._crash(f"message {decoded[0]} of {peer}", error)
+        self._leave()
+        if self._shared.due:
+            self._outside.wake()
+
+    def _dispatch(self, peer: str, message: messages.Message) -> None:
+        kind = message[0]
+        if kind == messages.APPEND:
+            self._appends.append(peer, message)
+        elif kind == messages.ACK:
+            self._leader_acks.receive(peer, message)
+        elif kind == messages.VOTE:
+            self._elections.vote(peer, message)
+        elif kind == messages.VOTE_GRANTED:
+            self._elections.vote_granted(peer, message)
+        elif kind == messages.PRE_VOTE:
+            self._elections.pre_vote(peer, message)
+        elif kind == messages.PRE_VOTE_GRANTED:
+            self._elections.pre_vote_granted(peer, message)
+        elif kind == messages.HIGHER_TERM:
+            self._elections.higher_term(peer, message)
+        elif kind == messages.OFFER:
+            self._appends.offer(peer, message)
+        elif kind == messages.STAND_NOW:
+            self._elections.stand_now(peer, message)
+        else:
+            self._rejoin.proved(peer, message)
+
+    def connected(self, peer: str) -> None:
+        """Note a new link."""
+        if self._enter(self._outside.now_s()):
+            self._transport.connected(peer)
+            self._core.send_now()
+            self._shared.due = True
+            self._leave()
+            self._outside.wake()
+
+    def disconnected(self, peer: str) -> None:
+        """Note that there is no link."""
+        if self._enter(self._outside.now_s()):
+            self._transport.disconnected(peer)
+            self._leave()
+
+    # --- proposals, proofs, transfer, snapshots --------------------------------------------------
+
+    def can_propose(self) -> bool:
+        """Return whether an entry may be proposed now."""
+        core = self._core
+        if not core.leads or self._closed or self._transfer.active:
+            return False
+        # What an earlier leader left is not ours: it must not stop the first entries of a term.
+        settled = max(core.commit, core.first_of_term - 1)
+        return self._journal.last - settled < self._in_flight_max
+
+    def propose(self, entry: bytes) -> int:
+        """Append an entry; the next turn sends it."""
+        assert self.can_propose(), "propose() without can_propose()"
+        assert 0 < len(entry) <= ENTRY_MAX_BYTES, f"an entry of {len(entry)} bytes"
+        index = self._core.append(entry)
+        self._core.send_now()
+        self._shared.due = True
+        self._outside.wake()
+        return index
+
+    def confirm(self, done: Callable[[], None]) -> None:
+        """Call `done` once a majority confirmed this leadership after now."""
+        if self._core.leads and not self._closed:
+            self._leader_acks.confirm(done)
+            self._outside.wake()
+
+    def transfer(self, to: str | None) -> bool:
+        """Begin to hand leadership over."""
+        begun = not self._closed and self._transfer.begin(to)
+        if begun:
+            self._shared.due = True
+            self._outside.wake()
+        return begun
+
+    def compact(self) -> None:
+        """Begin a snapshot now."""
+        assert not self._inside, "compact() from inside a callback"
+        if not self._closed and not self._shared.stopped:
+            self._snapshots.compact()
+
+    def snapshot_source(self) -> "tuple[SnapshotInfo, Iterator[bytes]] | None":
+        """Return the newest snapshot and its chunks."""
+        return self._snapshots.source()
+
+    # --- what the node reads ---------------------------------------------------------------------
+
+    @property
+    def role(self) -> Role:
+        """The role in the current term."""
+        return FOLLOWER if self._closed else self._core.role
+
+    @property
+    def leader(self) -> str | None:
+        """The leader of the current term, as far as known."""
+        return self._core.leader
+
+    @property
+    def term(self) -> int:
+        """The current term."""
+        return self._core.term
+
+    @property
+    def commit_index(self) -> int:
+        """The last index known to be committed."""
+        return self._core.commit
+
+    @property
+    def applied_index(self) -> int:
+        """The last applied index."""
+        return self._core.applied
+
+    @property
+    def first_index(self) -> int:
+        """The first index in the log."""
+        return self._journal.first
+
+    @property
+    def last_index(self) -> int:
+        """The last index in the log."""
+        return self._journal.last
+
+    @property
+    def durable_index(self) -> int:
+        """The last index up to which the log is on this disk."""
+        return self._journal.durable
+
+    @property
+    def journal_bytes(self) -> int:
+        """The bytes of the log on disk."""
+        return self._journal.wal.bytes_kept
+
+    @property
+    def majority_answers(self) -> bool:
+        """Whether this member leads and a majority answered lately."""
+        return self._leader_acks.majority_answers()
+
+    @property
+    def rejoining(self) -> bool:
+        """Whether this member does not count yet."""
+        return self._rejoin.active
+
+    def match_index(self, peer: str) -> int:
+        """What the peer is known to have."""
+        return self._leader_acks.known.get(peer, 0) if self._core.leads else 0
+
+    # --- entering and leaving --------------------------------------------------------------------
+
+    def _enter(self, now_s: float) -> bool:
+        shared = self._shared
+        if self._closed or shared.stopped:
+            return False
+        assert not self._inside, "a replica was entered from inside one of its callbacks"
+        self._inside = True
+        shared.now_s = now_s
+        seam.enter(self._surroundings, now_s)
+        return True
+
+    def _leave(self) -> None:
+        self._inside = False
+        if self._durable_grew:
+            self._on_durable()
+
+    def _crash(self, what: str, error: Exception) -> None:
+        if self._shared.stopped:
+            return  # what follows a fatal error is not another one
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{frame.filename.rsplit('/', 1)[-1]}:{frame.lineno}"
+        self._shared.stop(f"{type(error).__name__} in {what} at {place}: {error}")
+
+    def _note_changes(self) -> None:
+        """Tell the node about a new role, and check what may never go back (R5)."""
+        core = self._core
+        seen = (core.role, core.leader, core.term)
+        if seen != self._seen:
+            before, self._seen = self._seen, seen
+            assert seen[2] >= before[2], f"the term fell from {before[2]} to {seen[2]}"
+            if before[0] == LEADER and seen[0] != LEADER:
+                self._elections.deposed()
+            if (before[0] == LEADER) != (seen[0] == LEADER) or before[2] != seen[2]:
+                self._leader_acks.begin_term()
+                self._transport.resume_all()
+                self._transfer.end()
+            self._shared.due = True
+            self._outside.role_changed()
+        commit, applied = core.commit, core.applied
+        assert commit >= self._seen_commit, f"commit index fell from {self._seen_commit}"
+        assert applied >= self._seen_applied, f"applied index fell from {self._seen_applied}"
+        self._seen_commit, self._seen_applied = commit, applied
+
+    def _apply(self, index: int, term: int, entry: bytes) -> None:
+        self._outside.apply(index, term, entry)
+
+    def _on_durable(self) -> None:
+        if self._inside:
+            self._durable_grew = True  # a disk that answers at once; `_leave` comes back to it
+            return
+        self._durable_grew = False
+        if not self._enter(self._outside.now_s()):
+            return
+        try:
+            self._follower_acks.durable_grew()
+            self._leader_acks.durable_grew()
+            self._journal.after_durable()
+        except Exception as error:
+            self._crash("a finished write", error)
+        self._shared.due = True
+        self._leave()
+        self._outside.wake()
+
+    def _on_failure(self, error: OSError) -> None:
+        self._shared.stop(f"the log could not be written: {error}")

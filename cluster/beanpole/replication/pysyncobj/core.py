@@ -1,0 +1,276 @@
+"""The library's `SyncObj`, tamed: raw bytes in, no pickle, nothing of it runs by itself.
+
+This is the only file that touches private names of the library (listed in `pinned.py`); everything
+else goes through `Core`. What the library keeps: elections, log matching, the commit rule, the
+apply loop. Known defects of the rest are listed in docs/replication.md.
+"""
+
+import logging
+import zlib
+from collections.abc import Callable
+from typing import Any, Final
+
+from pysyncobj import SyncObj, SyncObjConf
+from pysyncobj.node import Node
+from pysyncobj.serializer import Serializer
+from pysyncobj.transport import Transport
+
+from beanpole.replication.consensus import CANDIDATE, FOLLOWER, LEADER, MIB, ReplicaConfig, Role
+from beanpole.replication.pysyncobj import pinned, seam
+from beanpole.replication.pysyncobj.journal import Entry, LogJournal
+from beanpole.replication.pysyncobj.messages import OURS
+from beanpole.replication.pysyncobj.repairs import Repairs
+
+_FOLLOWER, _CANDIDATE, _LEADER = 0, 1, 2
+_ROLES: Final[tuple[Role, ...]] = (FOLLOWER, CANDIDATE, LEADER)
+
+# B6: larger entries would be cut into pieces that the library pickles and reassembles wrongly.
+# Above ENTRY_MAX_BYTES, so that it never happens.
+APPEND_BYTES_MAX: Final = 8 * MIB
+# D1: check-quorum. The library's default of 30 s is the time for which a leader that was cut off
+# believes in itself. Two of the longest timeouts, so that a short pause deposes nobody.
+FALLBACK_RAFT_MAX: Final = 2
+_STOCK_FALLBACK_S: Final = 30.0
+# The library's own compaction and timers are never wanted.
+_NEVER: Final = 10**12
+
+Payload = dict[str, Any]
+_OURS_NUMBER: Final = OURS[0]
+
+
+class Member(Node):
+    """A member of the cluster as the library names it.
+
+    The library keeps members in a set. With the hash of a str, the order of its sends would
+    depend on PYTHONHASHSEED, and no simulated run could be repeated.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self._hash = zlib.crc32(name.encode())
+
+    def __hash__(self) -> int:
+        return self._hash
+
+
+class _Library(SyncObj):
+    """The overridden parts of the library."""
+
+    def __init__(
+        self,
+        me: Member,
+        others: list[Member],
+        conf: SyncObjConf,
+        transport: Transport,
+        apply: Callable[[bytes], None],
+    ) -> None:
+        self._beanpole_apply = apply
+        super().__init__(me, others, conf=conf, transport=transport)
+
+    def _SyncObj__doApplyCommand(self, command: bytes) -> None:
+        # H2: the library unpickles commands here. I2: an exception in `apply` would be retried
+        # for ever; it leaves the tick instead, and the replica stops the node.
+        if command[0] == _OURS_NUMBER:
+            self._beanpole_apply(command)
+
+    def _SyncObj__tryLogCompaction(self) -> None:
+        # F1, F4, F6: snapshots are made, published and trimmed by `snapshots.py`.
+        return
+
+    def _checkCommandsToApply(self) -> None:
+        # Entries are proposed by `Core.append`; the library's queue and its forwarding of
+        # commands to the leader (which loses them silently) stay empty.
+        return
+
+
+class Core:
+    """The library's object behind names without underscores."""
+
+    def __init__(
+        self,
+        config: ReplicaConfig,
+        repairs: Repairs,
+        members: dict[str, Member],
+        transport: Transport,
+        journal: LogJournal,
+        apply: Callable[[int, int, bytes], None],
+    ) -> None:
+        """Construct the library's object; `seam.enter` has been called."""
+        pinned.check()
+        seam.install()
+        # The library logs under its own name, and a node writes one line per event, its own.
+        logging.getLogger("pysyncobj").setLevel(logging.CRITICAL + 1)
+        self.journal = journal
+        self.me = members[config.node_id]
+        self.others = [node for name, node in members.items() if name != config.node_id]
+        self._apply = apply
+        self._library = _Library(
+            self.me, self.others, _configuration(config, repairs), transport, self._apply_command
+        )
+        self._library._SyncObj__needLoadDumpFile = False
+
+    # --- reading ---------------------------------------------------------------------------------
+
+    @property
+    def term(self) -> int:
+        """The current term."""
+        return self._library._SyncObj__raftCurrentTerm
+
+    @property
+    def role(self) -> Role:
+        """The role as the node knows it."""
+        return _ROLES[self._library._SyncObj__raftState]
+
+    @property
+    def leads(self) -> bool:
+        """Whether this member is the leader of its term."""
+        return self._library._SyncObj__raftState == _LEADER
+
+    @property
+    def is_candidate(self) -> bool:
+        """Whether this member is standing."""
+        return self._library._SyncObj__raftState == _CANDIDATE
+
+    @property
+    def leader(self) -> str | None:
+        """The leader of the current term, as far as known."""
+        leader = self._library._SyncObj__raftLeader
+        return None if leader is None else leader.id
+
+    @property
+    def applied(self) -> int:
+        """The last applied index."""
+        return self._library._SyncObj__raftLastApplied
+
+    @property
+    def first_of_term(self) -> int:
+        """The index of the leader's own first entry, its proof of leadership when committed."""
+        return self._library._SyncObj__noopIDx or 0
+
+    @property
+    def commit(self) -> int:
+        """The last index known to be committed."""
+        return self._library._SyncObj__raftCommitIndex
+
+    @commit.setter
+    def commit(self, index: int) -> None:
+        self._library._SyncObj__raftCommitIndex = index
+
+    # --- what the repairs write ------------------------------------------------------------------
+
+    @property
+    def next_index(self) -> dict[Node, int]:
+        """The next index to send, by member (leader only)."""
+        return self._library._SyncObj__raftNextIndex
+
+    @property
+    def match_index(self) -> dict[Node, int]:
+        """What counts as replicated, by member (leader only)."""
+        return self._library._SyncObj__raftMatchIndex
+
+    @property
+    def transferring(self) -> bool:
+        """Whether the leader told this member to stand now."""
+        return self._library._SyncObj__transferInProgress
+
+    @property
+    def deadline_s(self) -> float:
+        """When a follower stands for election."""
+        return self._library._SyncObj__raftElectionDeadline
+
+    def stand_now(self) -> None:
+        """Let the next tick begin an election."""
+        self._library._SyncObj__raftElectionDeadline = 0.0
+
+    def postpone_election(self, now_s: float) -> None:
+        """Begin a fresh election timeout."""
+        timeout = self._library._SyncObj__generateRaftTimeout()
+        self._library._SyncObj__raftElectionDeadline = now_s + timeout
+
+    def send_now(self) -> None:
+        """Let the next tick send appends instead of waiting for the period."""
+        self._library._SyncObj__newAppendEntriesTime = 0.0
+
+    # --- doing -----------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """Run elections, the commit rule, the apply loop and the sending of appends once."""
+        self._library.doTick(0.0)
+
+    def append(self, entry: bytes) -> int:
+        """Add an entry to the leader's log, as the library does with its own queue's head."""
+        index = self.journal.last + 1
+        self.journal.add(OURS + entry, index, self.term)
+        return index
+
+    def load_snapshot(self) -> None:
+        """Take over index and log from what the serializer stands for (see `snapshots.Dump`)."""
+        self._library._SyncObj__loadDumpFile(clearJournal=True)
+        assert self.applied == self.journal.last, "the library did not take the snapshot over"
+        # The library leaves its commit index behind what it loaded (B2).
+        self.commit = max(self.commit, self.applied)
+
+    def assume_applied(self, index: int) -> None:
+        """Note at the start that the machine was loaded up to this index of the aligned log."""
+        self._library._SyncObj__loadDumpFile(clearJournal=False)
+        assert self.applied == index, "the library did not take the snapshot over"
+        self.commit = index
+
+    def transfer_to(self, peer: Node) -> bool:
+        """Tell a member with the whole log to stand; False if the library refuses."""
+        outcomes: list[int] = []
+        self._library.transferLeadership(peer, lambda _, reason: outcomes.append(reason))
+        return outcomes == [0]
+
+    def _apply_command(self, command: bytes) -> None:
+        index = self.applied + 1
+        term = self.journal.term_of(index)
+        assert term is not None, f"entry {index} is applied but not in the log"
+        self._apply(index, term, command[1:])
+
+
+class SerializerBase(Serializer):
+    """The library's serializer without any of its work: the base of `snapshots.Dump`."""
+
+    def __init__(self) -> None:
+        super().__init__(None, 1, False, None, None, None)
+
+    def deserialize(self) -> tuple[None, Entry, Entry, set[Node]]:
+        """Return what the library asks for; overridden."""
+        raise AssertionError("nothing to load")
+
+    def getTransmissionData(self, transmissionID: Node) -> None:
+        """Return None: the library then sends a message that `transport.py` swallows (F8)."""
+        return
+
+    def setTransmissionData(self, data: object) -> bool:
+        """Refuse: snapshots do not travel in appends (B2, F5)."""
+        return False
+
+    def cancelTransmisstion(self, id: Node) -> None:
+        """Do nothing: there are no transmissions."""
+
+
+def _configuration(config: ReplicaConfig, repairs: Repairs) -> SyncObjConf:
+    fallback_s = config.raft_max_s * FALLBACK_RAFT_MAX
+    return SyncObjConf(
+        autoTick=False,
+        # G1, G2: membership changes may overlap and count before they are known.
+        dynamicMembershipChange=False,
+        commandsWaitLeader=False,
+        raftMinTimeout=config.raft_min_s,
+        raftMaxTimeout=config.raft_max_s,
+        connectionTimeout=config.raft_max_s,
+        appendEntriesPeriod=config.heartbeat_s,
+        leaderFallbackTimeout=fallback_s if repairs.check_quorum else _STOCK_FALLBACK_S,
+        # One append per tick and member with everything new, instead of one per entry.
+        appendEntriesUseBatch=True,
+        appendEntriesBatchSizeBytes=APPEND_BYTES_MAX,
+        logCompactionMinEntries=_NEVER,
+        logCompactionMinTime=_NEVER,
+        # With both callables the library never gathers its own attributes for a dump (F1).
+        serializer=lambda *_: None,
+        deserializer=lambda *_: None,
+        fullDumpFile="none",
+        useFork=False,
+    )

@@ -1,0 +1,378 @@
+"""The log of one replica: a window over the write-ahead log, in the shape the library expects.
+
+Replaces the library's `FileJournal` (A1 to A5: nothing synced, no checksums, 4 GiB, rewritten in
+place, a commit index ahead of the log). The newest entries are held in memory, older ones are read
+back. No decisions about elections or replication here.
+
+Positions: an *index* is Raft's; a *place* counts from the first entry that is still in the window;
+an *at* is the byte position in the write-ahead log.
+"""
+
+from array import array
+from struct import Struct
+from typing import Final, overload
+
+from pysyncobj.journal import Journal
+
+from beanpole.errors import Damaged
+from beanpole.replication.consensus import MIB, ReplicaConfig
+from beanpole.replication.pysyncobj.repairs import Repairs
+from beanpole.storage.files import Files
+from beanpole.storage.wal import Wal
+
+# The kinds of records. They are on disk: never renumber.
+ADD: Final = 1
+TRUNCATE: Final = 2  # index: this one and all above it are gone
+TERM: Final = 3  # term, payload: who has the vote, or empty
+RESET: Final = 4  # index, term: the log begins again at a snapshot; payload: the term before it
+_PREVIOUS_TERM: Final = Struct("<Q")
+
+# The command of an entry that is known only by index and term, because a snapshot covers it. The
+# library wants two entries in the log after a load; these are never applied and never sent.
+HOLLOW: Final = b""
+
+# The most that one slice holds: it bounds an append message, one step of applying (F11) and the
+# copying for each of them. One entry always fits, whatever its size.
+SLICE_BYTES_MAX: Final = MIB
+SLICE_ENTRIES_MAX: Final = 256
+
+Entry = tuple[bytes, int, int]
+
+
+class LogJournal(Journal):
+    """One replica's log, term and vote."""
+
+    def __init__(self, config: ReplicaConfig, files: Files, repairs: Repairs) -> None:
+        """Open the log and read it all.
+
+        Raises:
+            StorageError: the files are damaged or belong to another cluster or node.
+            UnknownVersion: they are of another version.
+        """
+        self.slice_bytes_max = SLICE_BYTES_MAX if repairs.apply_in_slices else 2**62
+        self.slice_entries_max = SLICE_ENTRIES_MAX if repairs.apply_in_slices else 2**62
+        self._sync_votes = repairs.sync_votes
+        self._in_memory_only = config.durability == "memory"
+        self._memory_bytes_max = config.log_memory_bytes
+        self._directory = f"{config.directory}/log"
+        self.first = 0  # index of place 0
+        self._commands: list[bytes | None] = []
+        self._terms = array("Q")
+        self._ats = array("Q")
+        self._memory_bytes = 0
+        self._spilled = 0  # places below this have no command in memory
+        self._durable = 0
+        self._head: Entry = (HOLLOW, 0, 0)
+        self._tail: Entry = (HOLLOW, 0, 0)
+        self._reset: list[Entry] | None = None
+        self._term = 0
+        self._voted_for: str | None = None
+        self._dropped_at = 0
+        self._drop: tuple[int, int] | None = None  # drop before this, when durable up to that
+        self.wal = Wal.open(
+            files, self._directory, config.identity, config.segment_bytes, replay=self._replay
+        )
+        self._durable = self.last
+
+    # --- what the library calls ------------------------------------------------------------------
+
+    def add(self, command: bytes, idx: int, term: int) -> None:
+        """Append an entry. It is written with the next flush."""
+        if self._reset is not None:
+            self._add_after_reset(command, idx, term)
+            return
+        assert command, "a hollow entry can only follow a reset"
+        at = self.wal.append(ADD, idx, term, command)
+        self._append(command, idx, term, at)
+
+    def clear(self) -> None:
+        """Begin a reset: the next two entries stand for a snapshot."""
+        self._forget_all()
+        self._reset = []
+
+    def deleteEntriesFrom(self, entryFrom: int) -> None:
+        """Delete the entries from this place on."""
+        index = self.first + entryFrom
+        self.wal.append(TRUNCATE, index, 0, b"")
+        self._truncate(index)
+
+    def deleteEntriesTo(self, entryTo: int) -> None:
+        """Refuse: the log is shortened by `trim`, never by the library (A3, F6)."""
+        raise AssertionError("the library tried to shorten the log")
+
+    @overload
+    def __getitem__(self, item: int) -> Entry: ...
+    @overload
+    def __getitem__(self, item: slice) -> list[Entry]: ...
+    def __getitem__(self, item: int | slice) -> Entry | list[Entry]:
+        """Return an entry, or a slice of at most SLICE_BYTES_MAX and SLICE_ENTRIES_MAX."""
+        if item == -1:
+            return self._tail
+        if item == 0:
+            return self._head
+        if isinstance(item, slice):
+            return self._slice(item.start, item.stop)
+        return (self._command(item), self.first + item, self._terms[item])
+
+    def __len__(self) -> int:
+        """Return the number of entries."""
+        return len(self._terms)
+
+    def setRaftCommitIndex(self, raftCommitIndex: int) -> None:
+        """Do not keep it: after a crash it may be ahead of the log (A5, F10)."""
+
+    def getRaftCommitIndex(self) -> int:
+        """Return the lowest one: what is committed is learned again from the leader (F10)."""
+        return 1
+
+    def setCurrentTerm(self, term: int, votedForNodeId: str | None) -> None:
+        """Keep term and vote; they are on the disk before any message can show them (C2)."""
+        assert term >= self._term, f"the term falls from {self._term} to {term}"
+        if (term, votedForNodeId) == (self._term, self._voted_for):
+            return
+        self._term, self._voted_for = term, votedForNodeId
+        self._write_term()
+        if self._sync_votes:
+            # Also with durability "memory": a vote forgotten by a crash of the process alone
+            # gives two leaders in one term, and elections are too rare to save a sync on.
+            self.wal.sync()
+
+    def getCurrentTerm(self) -> int:
+        """Return the current term."""
+        return self._term
+
+    def getVotedForNodeId(self) -> str | None:
+        """Return who has this member's vote in the current term."""
+        return self._voted_for
+
+    def _destroy(self) -> None:
+        """Do nothing: the replica closes the log after its last flush."""
+
+    # --- what the replica calls ------------------------------------------------------------------
+
+    @property
+    def last(self) -> int:
+        """Return the last index."""
+        return self._tail[1]
+
+    @property
+    def last_term(self) -> int:
+        """Return the term of the last entry."""
+        return self._tail[2]
+
+    @property
+    def durable(self) -> int:
+        """Return the last index up to which everything is on this disk (or need not be)."""
+        last = self._tail[1]
+        index = self._durable
+        if index == last:
+            return index
+        if self._in_memory_only:
+            self._durable = last
+            return last
+        durable_at = self.wal.durable
+        ats, first = self._ats, self.first
+        while index < last and ats[index + 1 - first] < durable_at:
+            index += 1
+        self._durable = index
+        return index
+
+    def term_of(self, index: int) -> int | None:
+        """Return the term of an entry, None if it is not in the window."""
+        place = index - self.first
+        if 0 <= place < len(self._terms):
+            return self._terms[place]
+        return None
+
+    def is_hollow(self, index: int) -> bool:
+        """Return whether the entry is only known by index and term."""
+        return self._commands[index - self.first] == HOLLOW
+
+    def bytes_after(self, index: int) -> int:
+        """Return the bytes of the log behind this entry; of all of it if it is below the window."""
+        place = index + 1 - self.first
+        if place >= len(self._ats):
+            return 0
+        return self.wal.end - self._ats[max(place, 0)]
+
+    def index_with_bytes_after(self, size: int) -> int:
+        """Return the lowest index that has at most `size` bytes of the log behind it."""
+        low, high = self.first, self.last
+        while low < high:
+            middle = (low + high) // 2
+            if self.bytes_after(middle) <= size:
+                high = middle
+            else:
+                low = middle + 1
+        return low
+
+    def align(self, index: int, term: int, previous_term: int) -> None:
+        """Let the log begin right before the snapshot's last entry.
+
+        F6: a crash between the publishing of a snapshot and the trimming of the log leaves a log
+        that begins elsewhere, which the library answers by clearing all of it.
+        """
+        if self.term_of(index) == term:
+            if self.first == index:
+                self._commands.insert(0, HOLLOW)
+                self._terms.insert(0, previous_term)
+                self._ats.insert(0, self._ats[0])
+                self.first = index - 1
+                self._spilled += 1
+            else:
+                self._cut_head(index - 1)
+            self._refresh_ends()
+            return
+        if self.first > index:
+            raise Damaged(
+                f"{self._directory}: the log begins at {self.first}, the snapshot ends at {index}"
+            )
+        self.clear()
+        self.add(HOLLOW, index - 1, previous_term)
+        self.add(HOLLOW, index, term)
+
+    def check_begin(self) -> None:
+        """Refuse a log without its beginning.
+
+        Raises:
+            Damaged: there is no snapshot, and the log begins later than at its first entry.
+        """
+        if len(self) and self.first > 1:
+            raise Damaged(f"{self._directory}: the log begins at {self.first} without a snapshot")
+
+    def trim(self, first: int) -> None:
+        """Forget the entries below `first`, and in time the segments that hold only such.
+
+        Term and vote are written again before a segment goes, because theirs may be in it.
+        """
+        if first > self.first:
+            self._cut_head(first)
+            self._refresh_ends()
+        at = self._ats[0]
+        if self._drop is None and at > self._dropped_at:
+            self._write_term()
+            self._drop = (at, self.wal.end)
+
+    def after_durable(self) -> None:
+        """Remove the segments that `trim` gave up, once what replaces them is on the disk."""
+        if self._drop is not None and self.wal.durable >= self._drop[1]:
+            self._dropped_at, self._drop = self._drop[0], None
+            self.wal.drop_before(self._dropped_at)
+
+    # --- inside ----------------------------------------------------------------------------------
+
+    def _replay(self, at: int, kind: int, index: int, term: int, payload: bytes) -> None:
+        if kind == ADD:
+            if len(self._terms) and index != self.last + 1:
+                raise Damaged(f"{self._directory}: entry {index} follows {self.last} at {at}")
+            self._append(payload, index, term, at)
+        elif kind == TRUNCATE:
+            self._truncate(index)
+        elif kind == TERM:
+            self._term = term
+            self._voted_for = payload.decode() or None
+        elif kind == RESET:
+            self._forget_all()
+            (previous_term,) = _PREVIOUS_TERM.unpack(payload)
+            self._append(HOLLOW, index - 1, previous_term, at)
+            self._append(HOLLOW, index, term, at)
+        else:
+            raise Damaged(f"{self._directory}: a record of unknown kind {kind} at {at}")
+
+    def _write_term(self) -> None:
+        self.wal.append(TERM, 0, self._term, (self._voted_for or "").encode())
+
+    def _append(self, command: bytes, index: int, term: int, at: int) -> None:
+        entry = (command, index, term)
+        if not self._terms:
+            self.first = index
+            self._head = entry
+            self._durable = index - 1
+        assert index == self._tail[1] + 1 or not self._terms, f"{index} follows {self._tail[1]}"
+        self._commands.append(command)
+        self._terms.append(term)
+        self._ats.append(at)
+        self._tail = entry
+        self._memory_bytes += len(command)
+        if self._memory_bytes > self._memory_bytes_max:
+            self._spill()
+
+    def _add_after_reset(self, command: bytes, index: int, term: int) -> None:
+        reset = self._reset
+        assert reset is not None and command == HOLLOW, "a reset is followed by hollow entries"
+        reset.append((command, index, term))
+        if len(reset) == 2:
+            self._reset = None
+            (_, before, previous_term), _ = reset
+            assert before == index - 1, "a snapshot stands for two entries in a row"
+            at = self.wal.append(RESET, index, term, _PREVIOUS_TERM.pack(previous_term))
+            self._append(HOLLOW, before, previous_term, at)
+            self._append(HOLLOW, index, term, at)
+
+    def _forget_all(self) -> None:
+        self._commands.clear()
+        del self._terms[:], self._ats[:]
+        self._memory_bytes = self._spilled = 0
+        self._head = self._tail = (HOLLOW, 0, 0)
+
+    def _truncate(self, index: int) -> None:
+        place = index - self.first
+        if place <= 0:
+            # Only while the log is read at the start: the entries that were cut stood in
+            # segments that are gone.
+            self._forget_all()
+            return
+        self._memory_bytes -= sum(len(command or b"") for command in self._commands[place:])
+        del self._commands[place:], self._terms[place:], self._ats[place:]
+        self._spilled = min(self._spilled, len(self._terms))
+        self._durable = min(self._durable, index - 1)
+        self._refresh_ends()
+
+    def _cut_head(self, first: int) -> None:
+        count = first - self.first
+        assert 0 <= count < len(self._terms), f"cannot begin at {first}"
+        self._memory_bytes -= sum(len(command or b"") for command in self._commands[:count])
+        del self._commands[:count], self._terms[:count], self._ats[:count]
+        self._spilled = max(0, self._spilled - count)
+        self.first = first
+
+    def _refresh_ends(self) -> None:
+        last = len(self._terms) - 1
+        self._head = (self._command(0), self.first, self._terms[0])
+        self._tail = (self._command(last), self.first + last, self._terms[last])
+
+    def _spill(self) -> None:
+        """Give up the oldest commands in memory; the newest one always stays."""
+        commands, place, end = self._commands, self._spilled, len(self._commands) - 1
+        while place < end and self._memory_bytes > self._memory_bytes_max:
+            command = commands[place]
+            if command:
+                self._memory_bytes -= len(command)
+                commands[place] = None
+            place += 1
+        self._spilled = place
+
+    def _command(self, place: int) -> bytes:
+        command = self._commands[place]
+        if command is None:
+            kind, index, _, command = self.wal.read(self._ats[place])
+            assert (kind, index) == (ADD, self.first + place), "the log was read at a wrong place"
+        return command
+
+    def _slice(self, start: int, stop: int | None) -> list[Entry]:
+        end = len(self._terms)
+        if stop is not None and stop < end:
+            end = stop
+        if end - start == 1:
+            return [(self._command(start), self.first + start, self._terms[start])]
+        if end - start > self.slice_entries_max:
+            end = start + self.slice_entries_max
+        entries: list[Entry] = []
+        size, first, terms = 0, self.first, self._terms
+        for place in range(start, end):
+            command = self._command(place)
+            size += len(command)
+            if size > self.slice_bytes_max and entries:
+                break
+            entries.append((command, first + place, terms[place]))
+        return entries

@@ -1,0 +1,121 @@
+"""The library's module globals, replaced once per process by ones that ask the current replica.
+
+The library takes its clock, its random numbers, its journal and its serializer from module
+globals. One process may hold several replicas with different clocks and disks (a simulator does),
+so every call into the library is made inside `enter(...)`, which names the replica it is for.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final, NoReturn
+
+import pysyncobj.journal
+import pysyncobj.serializer
+import pysyncobj.syncobj
+import pysyncobj.tcp_connection
+
+from beanpole.errors import ReplicationError
+
+
+class Surroundings:
+    """What the replaced globals mean for one replica."""
+
+    __slots__ = ("journal", "random", "serializer")
+
+    def __init__(
+        self,
+        random: Callable[[], float],
+        journal: pysyncobj.journal.Journal,
+        serializer: pysyncobj.serializer.Serializer,
+    ) -> None:
+        self.random = random
+        self.journal = journal
+        self.serializer = serializer
+
+
+class _Current:
+    """The replica that the library is being called for, and its time."""
+
+    __slots__ = ("now_s", "surroundings")
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.surroundings: Surroundings | None = None
+
+
+_CURRENT: Final = _Current()
+
+
+def enter(surroundings: Surroundings, now_s: float) -> None:
+    """Say for which replica, and at what time, the library is called from now on.
+
+    There is no leaving: whoever calls into the library enters first. The time stands still
+    within one call; every loop of the library that waits for time to pass is kept from running
+    by the repairs F8 and B7.
+    """
+    _CURRENT.surroundings = surroundings
+    _CURRENT.now_s = now_s
+
+
+def _surroundings() -> Surroundings:
+    surroundings = _CURRENT.surroundings
+    assert surroundings is not None, "the library was called outside of any replica"
+    return surroundings
+
+
+def _monotonic() -> float:
+    return _CURRENT.now_s
+
+
+class _Random:
+    @staticmethod
+    def random() -> float:
+        return _surroundings().random()
+
+
+class _Poller:
+    """Nothing to poll: the host's loop reads the links. Saves a system call per tick."""
+
+    def poll(self, timeout: float) -> None:
+        """Return at once."""
+
+
+class _NoPickle:
+    """A seat belt (H1, H2): whatever path leads to pickle, it ends here."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise ReplicationError(f"the raft library tried to use pickle.{name}")
+
+
+def _no_pickle(*_: object) -> NoReturn:
+    raise ReplicationError("the raft library tried to use pickle")
+
+
+class _Path:
+    @staticmethod
+    def isfile(_: str) -> bool:
+        # The dump is verified and loaded by `snapshots.py` before the first tick: the library's
+        # own loading swallows every exception and goes on with half a machine (F3).
+        return False
+
+
+class _Os:
+    path = _Path
+
+
+def install() -> None:
+    """Replace the globals. Idempotent."""
+    library: Any = pysyncobj.syncobj
+    library.monotonicTime = _monotonic
+    library.random = _Random
+    library.createJournal = lambda _: _surroundings().journal
+    library.Serializer = lambda *_: _surroundings().serializer
+    library.createPoller = lambda _: _Poller()
+    # Without this each object of another configuration opens a pipe that is never closed.
+    library.PIPE_NOTIFIER_ENABLED = False
+    library.os = _Os
+    library.pickle = _NoPickle()
+    others: tuple[Any, ...] = (pysyncobj.serializer, pysyncobj.tcp_connection)
+    for module in others:
+        module.pickle = _NoPickle()
+    journal: Any = pysyncobj.journal
+    journal.loads = journal.dumps = _no_pickle

@@ -1,0 +1,54 @@
+"""Handing leadership over: no new entries until the target has everything, then it stands.
+
+C7: the library refuses unless the target has the very last entry, which under load is never.
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from beanpole.replication.pysyncobj.acks import LeaderAcks
+    from beanpole.replication.pysyncobj.shared import Shared
+
+
+class Transfer:
+    """A hand-over in progress, or none."""
+
+    def __init__(self, shared: "Shared", acks: "LeaderAcks") -> None:
+        self._shared = shared
+        self._acks = acks
+        self._to: str | None = None
+        self._until_s = 0.0
+        self._told = False
+
+    @property
+    def active(self) -> bool:
+        """Return whether new entries must wait."""
+        return self._to is not None
+
+    def begin(self, to: str | None) -> bool:
+        """Choose the target and stop taking entries; False if there is no target."""
+        shared, known = self._shared, self._acks.known
+        if not shared.core.leads or self._to is not None:
+            return False
+        if to is None:
+            to = max(shared.peers, key=lambda peer: (known.get(peer, 0), peer), default=None)
+        if to not in known or to not in shared.peers or self._acks.is_rejoining(to):
+            return False
+        self._to, self._told = to, False
+        # Whatever becomes of it: after this the leader serves again if it still leads.
+        self._until_s = shared.outside.now_s() + shared.config.raft_max_s
+        return True
+
+    def turn(self) -> None:
+        """Tell the target to stand once it has the whole log; give up in time."""
+        shared, to = self._shared, self._to
+        if to is None:
+            return
+        if shared.now_s >= self._until_s or not shared.core.leads:
+            self.end()
+        elif not self._told and self._acks.known.get(to, 0) == shared.journal.last:
+            self._told = shared.core.transfer_to(shared.members[to])
+
+    def end(self) -> None:
+        """Take entries again (if still leading)."""
+        self._to = None

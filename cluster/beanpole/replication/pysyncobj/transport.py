@@ -1,0 +1,260 @@
+"""The library's way out: its messages become ours, and sending stops where the peer is full.
+
+Everything the library says passes through `LibraryTransport.send`, everything it hears through
+`hear`. Replaces its TCP transport, which unpickles what the network sends (H1) and never stops
+sending (B7). Who answers what is decided in `appends.py`, `acks.py` and `elections.py`.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from pysyncobj.node import Node
+from pysyncobj.transport import Transport
+
+from beanpole.replication.consensus import MIB
+from beanpole.replication.pysyncobj import messages
+from beanpole.replication.pysyncobj.core import Payload
+from beanpole.replication.pysyncobj.messages import encode
+
+if TYPE_CHECKING:
+    from beanpole.replication.pysyncobj.acks import FollowerAcks, LeaderAcks
+    from beanpole.replication.pysyncobj.elections import Elections
+    from beanpole.replication.pysyncobj.shared import Shared
+
+# B7: bytes of the log on the way to one peer and not acknowledged. It bounds what the peer has
+# received and not yet on its disk; two full appends and more than a fast disk needs in a round.
+WINDOW_BYTES: Final = 16 * MIB
+
+
+class Link:
+    """What the leader knows of the way to one peer."""
+
+    __slots__ = ("asked_s", "beat_s", "full", "linked", "offered_s", "paused")
+
+    def __init__(self) -> None:
+        self.linked = False  # the node has a link
+        self.full = False  # the last send was not taken
+        self.paused = False  # the library thinks that there is no link (B7)
+        self.beat_s = 0.0  # when a paused peer is due for a heartbeat
+        self.asked_s = -1e9  # when an answer was last asked for
+        self.offered_s = -1e9  # when a snapshot was last offered
+
+
+class LibraryTransport(Transport):
+    """The transport object that the library is constructed with."""
+
+    def __init__(self) -> None:
+        super().__init__(None, None, [])
+        self.round = 0  # grows with every turn: appends and their answers carry it
+        self.asked_round = 0  # the last round in which every peer was asked for an answer
+        self._asking = False
+        self.links: dict[str, Link] = {}
+        self._shared: Shared
+        self._elections: Elections
+        self._follower_acks: FollowerAcks
+        self._leader_acks: LeaderAcks
+        self._snapshot: Callable[[], tuple[int, int] | None]
+        self._packed_key: tuple[int, ...] = ()
+        self._packed = b""
+
+    def wire(
+        self,
+        shared: "Shared",
+        elections: "Elections",
+        follower_acks: "FollowerAcks",
+        leader_acks: "LeaderAcks",
+        snapshot: Callable[[], tuple[int, int] | None],
+    ) -> None:
+        """Connect the parts; before the library's object exists."""
+        self._shared = shared
+        self._elections = elections
+        self._follower_acks = follower_acks
+        self._leader_acks = leader_acks
+        self._snapshot = snapshot
+        self.links = {peer: Link() for peer in shared.peers}
+
+    # --- in --------------------------------------------------------------------------------------
+
+    def hear(self, peer: str, payload: Payload) -> None:
+        """Give the library a message as if it came from the peer."""
+        self._onMessageReceived(self._shared.members[peer], payload)
+
+    def connected(self, peer: str) -> None:
+        """Take up a new link: what was sent on the old one and not acknowledged is sent again."""
+        link = self.links[peer]
+        link.linked, link.full = True, False
+        core = self._shared.core
+        known = self._leader_acks.forget(peer)
+        if core.leads and known:
+            core.next_index[self._shared.members[peer]] = known + 1
+        self._resume(peer)
+
+    def disconnected(self, peer: str) -> None:
+        """Stop sending to the peer."""
+        link = self.links[peer]
+        link.linked = link.full = link.paused = False
+        self._onNodeDisconnected(self._shared.members[peer])
+
+    def begin_round(self) -> None:
+        """Begin a turn: what is sent in it can be told from what was sent before."""
+        self.round += 1
+        self._asking = self._leader_acks.wants_answers()
+        if self._asking:
+            self.asked_round = self.round
+            self._shared.core.send_now()
+
+    # --- out -------------------------------------------------------------------------------------
+
+    def send(self, node: Node, message: Payload) -> bool:
+        """Send one message of the library."""
+        kind = message["type"]
+        if kind == "append_entries":
+            if "serialized" in message:
+                self._withhold(node)
+                return True
+            return self._append(node, message)
+        if kind == "next_node_idx":
+            # The library answers only what `appends.py` gave it: entries that were new.
+            assert message["success"], "the library refused what was checked before"
+            self._follower_acks.matched(node.id, message["next_node_idx"] - 1, True)
+            return True
+        post, term = self._shared.post, message["term"]
+        if kind == "request_vote":
+            last, last_term = message["last_log_index"], message["last_log_term"]
+            transfer = int(self._elections.stands(term))
+            return post(node.id, (messages.VOTE, term, last, last_term, transfer))
+        if kind == "response_vote":
+            return post(node.id, (messages.VOTE_GRANTED, term))
+        assert kind == "timeout_now", f"the library sent {kind}"
+        return post(node.id, (messages.STAND_NOW, term))
+
+    def _append(self, node: Node, message: Payload) -> bool:
+        shared, peer = self._shared, node.id
+        entries = message["entries"]
+        previous = message["prevLogIdx"]
+        if previous is None or (entries and not entries[0][0]):
+            # The peer needs what only the snapshot has (a hollow entry says that we, too, got it
+            # by a snapshot); or its next index is beyond the log, which a rewind corrects.
+            self._withhold(node)
+            return True
+        link = self.links[peer]
+        asked = bool(entries) or self._must_ask(link)
+        if asked:
+            link.asked_s = shared.now_s
+        packed = self._pack(message, entries, previous, asked)
+        taken = shared.outside.send(peer, packed)
+        if not shared.repairs.flow_control:
+            return taken
+        if not taken:
+            link.full = True
+            self._pause(peer, previous + 1)
+        elif entries and self._in_flight_bytes(peer, entries[-1][1]) > WINDOW_BYTES:
+            self._pause(peer, entries[-1][1] + 1)
+        return taken
+
+    def _must_ask(self, link: Link) -> bool:
+        # An append that only tells the new commit index needs no answer: half of the messages of
+        # a lightly loaded cluster. Without answers the leader would step down, so one per period.
+        period_s = self._shared.config.heartbeat_s
+        return self._asking or self._shared.now_s - link.asked_s >= period_s
+
+    def _pack(
+        self, message: Payload, entries: list[tuple[bytes, int, int]], previous: int, asked: bool
+    ) -> bytes:
+        # The library sends the same append to every peer; it is encoded once.
+        term, commit = message["term"], message["commit_index"]
+        key = (term, self.round, commit, previous, asked, len(entries))
+        if key != self._packed_key:
+            flat: list[int | bytes] = []
+            for command, _, entry_term in entries:
+                flat += (entry_term, command)
+            head = (messages.APPEND, term, self.round, commit, previous, message["prevLogTerm"])
+            self._packed = encode((*head, int(asked), flat))
+            self._packed_key = key
+        return self._packed
+
+    def _withhold(self, node: Node) -> None:
+        """Offer the snapshot instead of an append.
+
+        F8: while the library waits for a dump it sends such messages without end. As if the peer
+        had everything, it goes on with heartbeats; the peer answers them when it is ready.
+        """
+        shared, link = self._shared, self.links[node.id]
+        core = shared.core
+        core.next_index[node] = shared.journal.last + 1
+        snapshot = self._snapshot()
+        if snapshot is None or shared.now_s - link.offered_s < shared.config.heartbeat_s:
+            return
+        link.offered_s = shared.now_s
+        shared.post(node.id, (messages.OFFER, core.term, self.round, *snapshot))
+
+    # --- flow control (B7) -----------------------------------------------------------------------
+
+    def _in_flight_bytes(self, peer: str, sent: int) -> int:
+        known = self._leader_acks.known.get(peer, 0)
+        if not known:
+            return 0  # the first answer of a term is still to come: only heartbeats are out
+        journal = self._shared.journal
+        return journal.bytes_after(known) - journal.bytes_after(sent)
+
+    def _pause(self, peer: str, next_index: int) -> None:
+        """Let the library skip this peer: it knows no other way to stop its loop."""
+        node, link = self._shared.members[peer], self.links[peer]
+        self._shared.core.next_index[node] = next_index
+        link.paused = True
+        link.beat_s = self._shared.now_s + self._shared.config.heartbeat_s
+        self._onNodeDisconnected(node)
+
+    def _resume(self, peer: str) -> None:
+        link = self.links[peer]
+        link.paused = False
+        if link.linked:
+            self._onNodeConnected(self._shared.members[peer])
+
+    def acknowledged(self, peer: str) -> None:
+        """Go on with a peer whose window has room again."""
+        link = self.links[peer]
+        if not link.paused or link.full:
+            return
+        next_index = self._shared.core.next_index[self._shared.members[peer]]
+        if self._in_flight_bytes(peer, next_index - 1) <= WINDOW_BYTES // 2:
+            self._resume(peer)
+            self._shared.core.send_now()
+
+    def resume_all(self) -> None:
+        """Forget the pauses: leadership began or ended."""
+        for peer, link in self.links.items():
+            if link.paused:
+                link.full = False
+                self._resume(peer)
+
+    def beat(self) -> None:
+        """Send the paused peers their heartbeats; a full one that takes it is not full any more."""
+        shared = self._shared
+        core, journal = shared.core, shared.journal
+        for peer, link in self.links.items():
+            if not link.paused or shared.now_s < link.beat_s:
+                continue
+            link.beat_s = shared.now_s + shared.config.heartbeat_s
+            node = shared.members[peer]
+            previous = core.next_index[node] - 1
+            previous_term = journal.term_of(previous)
+            if previous_term is None:
+                self._withhold(node)
+                self._resume(peer)
+                continue
+            link.asked_s = shared.now_s
+            head = (messages.APPEND, core.term, self.round, core.commit, previous, previous_term)
+            link.full = not shared.post(peer, (*head, 1, ()))
+            self.acknowledged(peer)
+
+    # --- the rest of what the library calls ------------------------------------------------------
+
+    @property
+    def ready(self) -> bool:
+        """The links are the node's business: always ready."""
+        return True
+
+    def destroy(self) -> None:
+        """Hear nothing any more."""
+        self.setOnMessageReceivedCallback(None)
