@@ -8,7 +8,7 @@ digest that nodes compare, and the snapshot that a node starts from.
 """
 
 from collections.abc import Iterable, Iterator
-from heapq import heapify
+from heapq import heapify, heappush
 from typing import Any, Final, cast
 
 import msgpack
@@ -256,7 +256,9 @@ def _load_session(machine: Machine, values: list[Any]) -> Session:
         machine.dying.append(session)
     else:
         machine.sessions += 1
-        if session.state != DETACHED:
+        if session.state == DETACHED:
+            heappush(machine.detached, (session.detached_until_us, session.secret))
+        else:
             machine.origins[session.origin].sessions[session.number] = session
     return session
 

@@ -6,7 +6,8 @@ in `core.operations`; the jobs are in `core.queue`; bytes are in `core.image`.
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Sequence
+from heapq import heappop, heappush
 from struct import Struct, pack
 from typing import Any, Final
 
@@ -22,8 +23,9 @@ from beanpole.constants import (
 )
 from beanpole.core import operations, reads
 from beanpole.core.job import Job
-from beanpole.core.queue import SESSION, TRANSITION_BITS, Queue
+from beanpole.core.queue import BATCH, SESSION, TRANSITION_BITS, Queue
 from beanpole.core.sessions import ATTACHED, DEAD, DETACHED, Origin, Session
+from beanpole.core.tube import STALE_SLACK
 
 # What became of a GRANT.
 GRANTED: Final = 1
@@ -34,14 +36,15 @@ VOID: Final = -1  # the waiter is gone, or got its job already
 _CHANGES: Final = operations.HANDLERS
 _ALL: Final = {**operations.HANDLERS, **reads.HANDLERS}
 _SHAPES: Final = c.SHAPES
-_CHAIN: Final = Struct("<qqII")
+# Index, time, floor, sessions alive, sessions dying, flags, the chain so far.
+_CHAIN: Final = Struct("<qqQIIII")
 
 
 class Applied:
     """What one entry did, for the node that applied it.
 
     Attributes:
-        results: (number, results of each command) of each batch of `own` that was applied.
+        results: (incarnation, number, results of each command) of each applied batch of `own`.
         grants: (origin, incarnation, session, request, outcome, job or None) of each GRANT.
         gaps: origins of which a batch came too early.
         downs: (origin, incarnation) of each NODE_DOWN that took effect.
@@ -53,7 +56,7 @@ class Applied:
     __slots__ = ("digest", "downs", "epoch", "gaps", "grants", "results", "ups")
 
     def __init__(self) -> None:
-        self.results: list[tuple[int, list[Any]]] = []
+        self.results: list[tuple[int, int, list[Any]]] = []
         self.grants: list[tuple[int, int, int, int, int, Job | None]] = []
         self.gaps: list[int] = []
         self.downs: list[tuple[int, int]] = []
@@ -75,6 +78,8 @@ class Machine:
         self.origins: dict[int, Origin] = {}
         self.sessions = 0  # attached and detached ones
         self.kept: dict[bytes, Session] = {}
+        # Heap of (detached until, secret); entries of resumed sessions are skipped.
+        self.detached: list[tuple[int, bytes]] = []
         # Sessions whose jobs are to be returned, oldest first; part of the bounded work.
         self.dying: deque[Session] = deque()
         self.puts_refused = False
@@ -92,7 +97,7 @@ class Machine:
         flags: int,
         time_us: int,
         wall_us: int,
-        sections: Iterable[c.Section],
+        sections: Sequence[c.Section],
         own: int = -1,
     ) -> Applied:
         """Apply one entry of the log.
@@ -114,6 +119,8 @@ class Machine:
         self.puts_refused = bool(flags & c.FLAG_PUTS_REFUSED)
         self._budget = TRANSITIONS_PER_ENTRY_MAX
         applied = Applied()
+        if sections and sections[0][0] == c.LEADER:
+            self._raise_floor(sections[0][3])
         self._pass_time()
         for origin, incarnation, number, commands in sections:
             if origin == c.LEADER:
@@ -126,7 +133,17 @@ class Machine:
         transitions = queue.transitions
         self.chain = crc32c(
             pack(f"<{len(transitions)}Q", *transitions),
-            crc32c(_CHAIN.pack(index, queue.now_us, flags, self.chain)),
+            crc32c(
+                _CHAIN.pack(
+                    index,
+                    queue.now_us,
+                    queue.floor_us,
+                    self.sessions,
+                    len(self.dying),
+                    flags,
+                    self.chain,
+                )
+            ),
         )
         transitions.clear()
         return applied
@@ -142,9 +159,9 @@ class Machine:
         pauses = queue.pauses
         if pauses and (due_us is None or pauses[0][0] < due_us):
             due_us = pauses[0][0]
-        for session in self.kept.values():
-            if session.state == DETACHED and (due_us is None or session.detached_until_us < due_us):
-                due_us = session.detached_until_us
+        detached = self.detached
+        if detached and (due_us is None or detached[0][0] < due_us):
+            due_us = detached[0][0]
         return due_us
 
     # --- batches --------------------------------------------------------------------------------
@@ -172,12 +189,13 @@ class Machine:
                 applied.gaps.append(index)
             return
         origin.next_number = number + 1
+        self.queue.transitions.append((number << 8 | index) << TRANSITION_BITS | BATCH)
         handlers = _CHANGES
         results: list[Any] | None = None
         if index == own:
             handlers = _ALL
             results = []
-            applied.results.append((number, results))
+            applied.results.append((incarnation, number, results))
         shapes = _SHAPES
         for command in commands:
             result: Any = c.BAD_COMMAND
@@ -200,6 +218,7 @@ class Machine:
 
     def _end_incarnation(self, origin: Origin) -> None:
         origin.alive = False
+        self.queue.transitions.append(origin.incarnation << TRANSITION_BITS | SESSION)
         for session in list(origin.sessions.values()):
             self.end_session(session, lost=True)
 
@@ -218,16 +237,19 @@ class Machine:
         self.sessions += 1
         self.note_session(session)
 
-    def attach(self, session: Session, origin: Origin, number: int) -> None:
-        """Give a kept session a new attachment."""
+    def attach(self, session: Session, origin: Origin, number: int, request_granted: int) -> None:
+        """Give a kept session a new attachment.
+
+        Requests are numbered by the attachment, so its last granted one comes along with it: a
+        late second GRANT of the session that stood here before stays void.
+        """
         session.origin = origin.index
         session.incarnation = origin.incarnation
         session.number = number
         session.epoch += 1
         session.state = ATTACHED
         session.detached_until_us = 0
-        # Requests are numbered by the attachment.
-        session.request_granted = 0
+        session.request_granted = request_granted
         origin.sessions[number] = session
         self.note_session(session)
 
@@ -238,6 +260,14 @@ class Machine:
         if lost and session.secret:
             session.state = DETACHED
             session.detached_until_us = self.queue.now_us + session.grace_us
+            heappush(self.detached, (session.detached_until_us, session.secret))
+            if len(self.detached) > 2 * len(self.kept) + STALE_SLACK:
+                # A sorted list is a heap.
+                self.detached = sorted(
+                    (item.detached_until_us, item.secret)
+                    for item in self.kept.values()
+                    if item.state == DETACHED
+                )
             return
         self._kill(session)
 
@@ -254,14 +284,17 @@ class Machine:
         """What is due by the entry's time: pauses, detached sessions, then jobs."""
         queue = self.queue
         self._budget = queue.end_pauses(self._budget)
-        if self.kept:
-            overdue = [
-                session
-                for session in self.kept.values()
-                if session.state == DETACHED and session.detached_until_us <= queue.now_us
-            ]
-            for session in overdue:
+        detached = self.detached
+        while self._budget and detached and detached[0][0] <= queue.now_us:
+            until_us, secret = heappop(detached)
+            session = self.kept.get(secret)
+            if (
+                session is not None
+                and session.state == DETACHED
+                and session.detached_until_us == until_us
+            ):
                 self._kill(session)
+                self._budget -= 1
         self._budget = queue.expire(self._budget)
 
     def _bury_the_dead(self) -> None:
@@ -278,7 +311,8 @@ class Machine:
                 self._budget -= 1
             if reserved:
                 return
-            self._budget = max(0, self._budget - 1)
+            # A session of a thousand watched tubes is as much work as a thousand sessions.
+            self._budget = max(0, self._budget - len(session.watched))
             dying.popleft()
             session.used.users -= 1
             queue.drop_if_idle(session.used)
@@ -307,6 +341,20 @@ class Machine:
                 applied.downs.append((index, incarnation))
         elif operation == c.DIGEST:
             applied.digest = True
+
+    def _raise_floor(self, commands: tuple[c.Command, ...]) -> None:
+        """EPOCH stands first in its entry, and its floor counts before the entry's time does.
+
+        That time holds the leaderless time: the jobs whose TTR ended in it are those that the
+        floor is there to spare.
+        """
+        command = commands[0] if commands else ()
+        if (
+            type(command) is tuple
+            and tuple(map(type, command)) == _SHAPES[c.EPOCH]
+            and command[0] == c.EPOCH
+        ):
+            self.queue.floor_us = max(self.queue.floor_us, command[2])
 
     def _begin_epoch(self, command: c.Command, applied: Applied) -> None:
         """EPOCH: the first entry of a term. Limits follow the leader's configuration."""

@@ -13,6 +13,7 @@ from beanpole.constants import (
     JOB_ID_MAX,
     JOB_SIZE_MAX_BYTES,
     KICK_MAX,
+    SECOND_US,
     TUBE_NAME_MAX_BYTES,
     U32_MAX,
     WATCHED_TUBES_MAX,
@@ -29,6 +30,9 @@ Handler = Callable[["Machine", Origin, c.Command], Any]
 
 # A secret shorter than this could be guessed; the front ends draw 16 random bytes.
 SECRET_MIN_BYTES: Final = 16
+SECRET_MAX_BYTES: Final = 64
+# The longest time a lost session is kept: as long as the longest TTR.
+GRACE_MAX_US: Final = U32_MAX * SECOND_US
 # Session numbers count up within one incarnation; the running digest has 60 bits for them.
 SESSION_NUMBER_MAX: Final = 2**48
 
@@ -271,9 +275,9 @@ def keep_session(machine: "Machine", origin: Origin, command: c.Command) -> int:
     """KEEP: from now on a loss detaches the session for `grace_us` instead of ending it."""
     session = origin.sessions.get(command[1])
     _, _, secret, grace_us = command
-    if session is None or session.secret or grace_us <= 0 or len(secret) < SECRET_MIN_BYTES:
+    if session is None or session.secret or secret in machine.kept:
         return c.BAD_COMMAND
-    if secret in machine.kept:
+    if not (0 < grace_us <= GRACE_MAX_US and SECRET_MIN_BYTES <= len(secret) <= SECRET_MAX_BYTES):
         return c.BAD_COMMAND
     session.secret = secret
     session.grace_us = grace_us
@@ -294,7 +298,7 @@ def resume_session(machine: "Machine", origin: Origin, command: c.Command) -> in
     machine.end_session(fresh, lost=False)
     if session.state != DETACHED:
         del machine.origins[session.origin].sessions[session.number]
-    machine.attach(session, origin, command[1])
+    machine.attach(session, origin, command[1], fresh.request_granted)
     return c.OK
 
 

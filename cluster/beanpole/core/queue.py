@@ -11,7 +11,7 @@ from beanpole.constants import DEFAULT_TUBE, SECOND_US, URGENT_BELOW
 from beanpole.core.job import BURIED, DELAYED, GONE, READY, RESERVED, Job
 from beanpole.core.sessions import Session
 from beanpole.core.timers import Timers
-from beanpole.core.tube import ID_MASK, Tube
+from beanpole.core.tube import ID_MASK, STALE_SLACK, Tube
 
 if TYPE_CHECKING:
     from beanpole.core.image import Image
@@ -27,6 +27,7 @@ TOUCH: Final = 7
 TIMEOUT: Final = 8
 SESSION: Final = 9
 TUBE: Final = 10
+BATCH: Final = 11
 TRANSITION_BITS: Final = 4
 
 
@@ -69,6 +70,7 @@ class Queue:
         """Remove a tube that nothing refers to; `default` always exists."""
         if tube is not self.default and tube.is_idle():
             del self.tubes[tube.name]
+            self.woken.pop(tube.name, None)  # or it would grow forever where nobody looks
 
     def pause(self, tube: Tube, delay_s: int) -> None:
         """Pause a tube from now on; 0 ends a pause."""
@@ -81,6 +83,13 @@ class Queue:
             return
         tube.paused_until_us = self.now_us + delay_s * SECOND_US
         heappush(self.pauses, (tube.paused_until_us, tube.name))
+        if len(self.pauses) > 2 * len(self.tubes) + STALE_SLACK:
+            # Replaced pauses would stay until they are due. A sorted list is a heap.
+            self.pauses = sorted(
+                (other.paused_until_us, name)
+                for name, other in self.tubes.items()
+                if other.paused_until_us
+            )
 
     def end_pauses(self, budget: int) -> int:
         """End the pauses that are due; returns what is left of the budget."""

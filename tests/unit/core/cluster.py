@@ -1,0 +1,133 @@
+"""A machine with the origins' and the leader's paperwork done, for the tests of `core`.
+
+Here is how entries get their index, time and batch numbers. What is expected of them is in the
+tests.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from beanpole import commands as c
+from beanpole.constants import SECOND_US
+from beanpole.core.image import Image, load
+from beanpole.core.job import STATE_NAMES
+from beanpole.core.machine import Applied, Machine
+
+DEFAULT = b"default"
+# (index, flags, time us, wall us, sections): what `Machine.apply` takes.
+Entry = tuple[int, int, int, int, list[c.Section]]
+
+
+class Cluster:
+    """One machine, the log that it applied, and short words for what clients do."""
+
+    def __init__(self) -> None:
+        self.machine = Machine()
+        self.time_us = SECOND_US
+        self.log: list[Entry] = []
+        self.numbers: dict[tuple[int, int], int] = {}
+        self.incarnations: dict[int, int] = {}
+        self.requests = 0
+
+    # --- entries --------------------------------------------------------------------------------
+
+    def apply(self, sections: Iterable[c.Section] = (), flags: int = 0, own: int = 0) -> Applied:
+        entry = (len(self.log) + 1, flags, self.time_us, 0, list(sections))
+        self.log.append(entry)
+        return self.machine.apply(*entry, own=own)
+
+    def batch(self, *commands: c.Command, origin: int = 0, flags: int = 0) -> list[Any]:
+        """One batch in one entry; the commands' results, or [] if the batch was ignored."""
+        applied = self.apply([self.section(*commands, origin=origin)], flags, origin)
+        return applied.results[0][2] if applied.results else []
+
+    def section(self, *commands: c.Command, origin: int = 0) -> c.Section:
+        incarnation = self.incarnations.setdefault(origin, 1)
+        number = self.numbers.get((origin, incarnation), 0) + 1
+        self.numbers[origin, incarnation] = number
+        return origin, incarnation, number, commands
+
+    def do(self, *command: Any, origin: int = 0) -> Any:
+        """One command in one entry; its result."""
+        return self.batch(command, origin=origin)[0]
+
+    def lead(self, *commands: c.Command) -> Applied:
+        """The leader's own commands in one entry."""
+        return self.apply([(c.LEADER, 0, 0, commands)])
+
+    def pass_s(self, seconds: float) -> Applied:
+        """Let time pass, and show it to the machine with a TICK."""
+        self.time_us += round(seconds * SECOND_US)
+        return self.lead((c.TICK,))
+
+    # --- clients --------------------------------------------------------------------------------
+
+    def open(self, session: int = 1, origin: int = 0) -> int:
+        self.do(c.OPEN, session, origin=origin)
+        return session
+
+    def put(
+        self,
+        body: bytes = b"body",
+        priority: int = 0,
+        delay_s: int = 0,
+        ttr_s: int = 60,
+        tube: bytes = DEFAULT,
+    ) -> int:
+        job_id = self.do(c.PUT, 1, tube, priority, delay_s, ttr_s, body)
+        assert isinstance(job_id, int)
+        return job_id
+
+    def grant(
+        self, session: int = 1, origin: int = 0, request: int | None = None, behind: int = 0
+    ) -> tuple[int, int]:
+        """A GRANT in one entry: (outcome, job id or 0)."""
+        if request is None:
+            self.requests += 1
+            request = self.requests
+        incarnation = self.incarnations.get(origin, 1)
+        applied = self.lead((c.GRANT, origin, incarnation, session, request, behind))
+        outcome, job = applied.grants[0][4:]
+        return outcome, 0 if job is None else job.id
+
+    def reserve(self, session: int = 1, origin: int = 0) -> int:
+        """The id of the job that a reserve gets; 0 if there is none."""
+        return self.grant(session, origin)[1]
+
+    # --- what is there --------------------------------------------------------------------------
+
+    def state(self, job_id: int) -> bytes:
+        job = self.machine.queue.jobs.get(job_id)
+        return b"gone" if job is None else STATE_NAMES[job.state]
+
+    def stats_job(self, job_id: int) -> dict[str, Any]:
+        names = "id tube state pri age delay ttr left file reserves timeouts releases buries kicks"
+        return dict(zip(names.split(), self.do(c.STATS_JOB, 1, job_id), strict=True))
+
+    def stats_tube(self, name: bytes = DEFAULT) -> dict[str, Any]:
+        names = (
+            "name urgent ready reserved delayed buried total using watching waiting "
+            "deletes pauses pause left"
+        )
+        return dict(zip(names.split(), self.do(c.STATS_TUBE, 1, name), strict=True))
+
+
+def image_of(machine: Machine) -> list[bytes]:
+    """The whole image, taken at once."""
+    image = Image(machine)
+    chunks = chunks_of(image)
+    image.close()
+    return chunks
+
+
+def chunks_of(image: Image) -> list[bytes]:
+    """What is left of an image under way."""
+    chunks = []
+    while (chunk := image.next_chunk()) is not None:
+        chunks.append(chunk)
+    return chunks
+
+
+def copy_of(machine: Machine) -> Machine:
+    """The machine, by way of its image."""
+    return load(image_of(machine))

@@ -1,0 +1,131 @@
+"""Random logs for the properties of `core`: entries of a few clients of two nodes.
+
+Numbers are small, so that commands meet each other's jobs, tubes and sessions.
+"""
+
+from hypothesis import strategies as st
+
+from beanpole import commands as c
+from beanpole.core.machine import Machine
+from tests.unit.core.cluster import DEFAULT, Entry
+
+SECOND = 1_000_000
+SESSION = st.sampled_from([1, 1, 2, 3])
+TUBE = st.sampled_from([DEFAULT, DEFAULT, b"a", b"b"])
+JOB = st.integers(1, 12)
+PRIORITY = st.sampled_from([0, 1, 1024, 2**32 - 1])
+SECONDS = st.sampled_from([0, 0, 1, 2, 3, 70])
+TTR = st.sampled_from([1, 1, 2, 90])
+SECRET = st.sampled_from([b"first secret....", b"second secret..."])
+BODY = st.sampled_from([b"", b"body"])
+ORIGIN = st.integers(0, 1)
+
+
+def command(operation: int, *arguments: st.SearchStrategy[object]) -> st.SearchStrategy[c.Command]:
+    return st.tuples(st.just(operation), *arguments)
+
+
+PUTS = command(c.PUT, SESSION, TUBE, PRIORITY, SECONDS, TTR, BODY)
+COMMANDS = st.one_of(
+    PUTS,
+    PUTS,
+    PUTS,
+    st.one_of(
+        command(c.OPEN, SESSION),
+        command(c.CLOSE, SESSION, st.integers(0, 1)),
+        command(c.KEEP, SESSION, SECRET, st.sampled_from([1, SECOND])),
+        command(c.RESUME, SESSION, SECRET),
+    ),
+    st.one_of(
+        command(c.USE, SESSION, TUBE),
+        command(c.WATCH, SESSION, TUBE),
+        command(c.IGNORE, SESSION, TUBE),
+        command(c.PAUSE_TUBE, SESSION, TUBE, SECONDS),
+        command(c.KICK, SESSION, TUBE, st.integers(-1, 9), st.sampled_from([0, 3, 4])),
+    ),
+    st.one_of(
+        command(c.DELETE, SESSION, JOB),
+        command(c.RELEASE, SESSION, JOB, PRIORITY, SECONDS),
+        command(c.BURY, SESSION, JOB, PRIORITY),
+        command(c.TOUCH, SESSION, JOB),
+        command(c.KICK_JOB, SESSION, JOB),
+        command(c.RETURN, SESSION, JOB),
+    ),
+    command(c.RESERVE_JOB, SESSION, JOB),
+    st.one_of(
+        command(c.PEEK, SESSION, JOB),
+        command(c.PEEK_READY, SESSION, TUBE),
+        command(c.PEEK_DELAYED, SESSION, TUBE),
+        command(c.PEEK_BURIED, SESSION, TUBE),
+        command(c.STATS, SESSION),
+        command(c.STATS_JOB, SESSION, JOB),
+        command(c.STATS_TUBE, SESSION, TUBE),
+        command(c.LIST_TUBES, SESSION),
+    ),
+)
+INCARNATION = st.sampled_from([1, 1, 1, 2])
+GRANTS = command(
+    c.GRANT, ORIGIN, INCARNATION, SESSION, st.integers(1, 50), st.sampled_from([0, 0, 3])
+)
+LEADS = st.one_of(
+    GRANTS,
+    GRANTS,
+    GRANTS,
+    command(c.TICK),
+    command(c.DIGEST),
+    command(c.NODE_DOWN, ORIGIN, INCARNATION),
+    st.builds(
+        lambda term, floor_us, jobs: (c.EPOCH, term, floor_us, 1, jobs, 3, 4, 9999),
+        st.integers(1, 3),
+        st.integers(0, 9 * SECOND),
+        st.sampled_from([5, 100]),
+    ),
+)
+# (origin or LEADER, what happens to the batch's number, commands)
+BATCHES = st.tuples(
+    ORIGIN,
+    st.sampled_from(["next", "next", "next", "next", "next", "again", "gap", "restart"]),
+    st.lists(COMMANDS, max_size=8),
+)
+LEADER_SECTIONS = st.tuples(st.just(c.LEADER), st.just("next"), st.lists(LEADS, max_size=6))
+STEPS = st.tuples(
+    st.sampled_from([-SECOND, 0, 0, 1, SECOND // 2, SECOND, SECOND, 5 * SECOND]),
+    st.sampled_from([0, 0, 0, 0, 0, c.FLAG_PUTS_REFUSED]),
+    st.lists(st.one_of(BATCHES, LEADER_SECTIONS), max_size=3),
+)
+Step = tuple[int, int, list[tuple[int, str, list[c.Command]]]]
+
+
+def log_of(steps: list[Step]) -> list[Entry]:
+    """Entries with times and batch numbers, after one that opens sessions and puts jobs."""
+    put = (c.PUT, 1, DEFAULT, 0, 0, 1, b"first")
+    opened = ((c.OPEN, 1), (c.OPEN, 2), put, put, (c.WATCH, 2, b"a"))
+    time_us = SECOND
+    entries: list[Entry] = [(1, 0, time_us, 0, [(0, 1, 1, opened), (1, 1, 1, opened)])]
+    numbers = {0: (1, 1), 1: (1, 1)}
+    for index, (passed_us, flags, specs) in enumerate(steps, 2):
+        time_us += passed_us
+        sections: list[c.Section] = []
+        for origin, how, commands in specs:
+            if origin == c.LEADER:
+                sections.append((origin, 0, 0, tuple(commands)))
+                continue
+            incarnation, number = numbers[origin]
+            if how == "restart":
+                incarnation, number = incarnation + 1, 0
+            number += {"again": 0, "gap": 2}.get(how, 1)
+            if how in ("next", "restart"):
+                numbers[origin] = incarnation, number
+            sections.append((origin, incarnation, number, tuple(commands)))
+        entries.append((index, flags, time_us, 0, sections))
+    return entries
+
+
+LOGS = st.lists(STEPS, min_size=1, max_size=12).map(log_of)
+
+
+def replay(entries: list[Entry], own: int = -1, machine: Machine | None = None) -> Machine:
+    machine = machine or Machine()
+    for entry in entries:
+        machine.apply(*entry, own=own)
+    return machine

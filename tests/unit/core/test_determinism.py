@@ -1,0 +1,182 @@
+"""The same entries give the same machine: whoever applies them, and wherever it started from."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from beanpole import commands as c
+from beanpole.core import image as image_module
+from beanpole.core import machine as machine_module
+from beanpole.core.image import Image, load
+from beanpole.core.machine import Machine
+from tests.unit.core.cluster import DEFAULT, Cluster, Entry, copy_of, image_of
+from tests.unit.core.logs import LOGS, replay
+
+BUDGETS = st.sampled_from([1, 2, 3, 1000])
+PROPERTY = settings(max_examples=120, deadline=None)
+
+
+def budget(patch: pytest.MonkeyPatch, transitions: int) -> None:
+    patch.setattr(machine_module, "TRANSITIONS_PER_ENTRY_MAX", transitions)
+
+
+@PROPERTY
+@given(LOGS, BUDGETS)
+def test_the_own_origin_changes_nothing(entries: list[Entry], transitions: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        budget(patch, transitions)
+        machines = [Machine() for _ in range(3)]
+        for entry in entries:
+            applied = [
+                machine.apply(*entry, own=own)
+                for own, machine in zip((0, 1, -1), machines, strict=True)
+            ]
+            assert len({machine.chain for machine in machines}) == 1
+            said = [
+                (a.gaps, a.downs, a.ups, a.epoch, a.digest, [g[:5] for g in a.grants])
+                for a in applied
+            ]
+            assert said[0] == said[1] == said[2]
+        assert image_of(machines[0]) == image_of(machines[1]) == image_of(machines[2])
+
+
+@PROPERTY
+@given(LOGS, BUDGETS, st.integers(0, 12))
+def test_a_machine_that_starts_from_an_image_goes_on_alike(
+    entries: list[Entry], transitions: int, start: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        budget(patch, transitions)
+        start = min(start, len(entries))
+        old = replay(entries[:start], own=0)
+        new = copy_of(old)
+        assert image_of(new) == image_of(old)
+        for entry in entries[start:]:
+            before = old.apply(*entry, own=0)
+            after = new.apply(*entry, own=0)
+            assert before.results == after.results
+            assert [grant[:5] for grant in before.grants] == [grant[:5] for grant in after.grants]
+            assert (old.chain, old.has_work()) == (new.chain, new.has_work())
+            assert image_of(new) == image_of(old)
+
+
+@PROPERTY
+@given(LOGS, BUDGETS, st.integers(0, 12), st.lists(st.integers(0, 3), max_size=12))
+def test_an_image_under_way_is_the_machine_as_it_was(
+    entries: list[Entry], transitions: int, start: int, pace: list[int]
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        budget(patch, transitions)
+        patch.setattr(image_module, "CHUNK_JOBS", 1)
+        start = min(start, len(entries))
+        machine = replay(entries[:start])
+        expected = image_of(machine)
+        image = Image(machine)
+        chunks: list[bytes | None] = []
+        for position, entry in enumerate(entries[start:]):
+            machine.apply(*entry)
+            chunks += [image.next_chunk() for _ in range(pace[position] if pace[position:] else 0)]
+        while not chunks or chunks[-1] is not None:
+            chunks.append(image.next_chunk())
+        image.close()
+        assert [chunk for chunk in chunks if chunk is not None] == expected
+        assert machine.chain == replay(entries).chain
+        assert not machine.queue.images
+
+
+@PROPERTY
+@given(LOGS)
+def test_counters_are_what_a_recount_gives(entries: list[Entry]) -> None:
+    machine = Machine()
+    for entry in entries:
+        machine.apply(*entry)
+        queue = machine.queue
+        fresh = copy_of(machine).queue
+        for name in ("ready", "urgent", "reserved", "delayed", "buried", "body_bytes"):
+            assert getattr(queue, name) == getattr(fresh, name), name
+        for tube, copy in zip(queue.tubes.values(), fresh.tubes.values(), strict=True):
+            for name in ("ready_count", "urgent_count", "reserved_count", "delayed_count"):
+                assert getattr(tube, name) == getattr(copy, name), (tube.name, name)
+            assert (tube.users, tube.watchers) == (copy.users, copy.watchers)
+        assert len(queue.timers) == queue.reserved + queue.delayed
+        held = sum(
+            len(session.reserved)
+            for sessions in [
+                *(origin.sessions.values() for origin in machine.origins.values()),
+                machine.dying,
+                [kept for kept in machine.kept.values() if kept.detached_until_us],
+            ]
+            for session in sessions
+        )
+        assert held == queue.reserved
+        assert set(queue.woken) <= set(queue.tubes)
+
+
+@PROPERTY
+@given(LOGS)
+def test_entries_survive_their_bytes(entries: list[Entry]) -> None:
+    machine = Machine()
+    for index, flags, time_us, wall_us, sections in entries:
+        packed = [(o, i, n, c.pack_commands(commands)) for o, i, n, commands in sections]
+        machine.apply(index, *c.decode_entry(c.encode_entry(flags, time_us, wall_us, packed)))
+    assert machine.chain == replay(entries).chain
+
+
+def test_the_chain_sees_what_the_transitions_of_jobs_do_not() -> None:
+    def chain(*entries: Entry) -> int:
+        return replay(list(entries)).chain
+
+    opened: c.Section = (0, 1, 1, ((c.OPEN, 1),))
+    epochs = [((c.LEADER, 0, 0, ((c.EPOCH, 1, floor_us, 1, 9, 9, 9, 9),))) for floor_us in (5, 6)]
+    chains = [
+        chain((1, 0, 0, 0, [])),
+        chain((2, 0, 0, 0, [])),
+        chain((1, 1, 0, 0, [])),
+        chain((1, 0, 1, 0, [])),
+        chain((1, 0, 0, 0, [(0, 1, 1, ())])),
+        chain((1, 0, 0, 0, [(1, 1, 1, ())])),
+        chain((1, 0, 0, 0, [(0, 2, 1, ())])),
+        chain((1, 0, 0, 0, [opened])),
+        chain((1, 0, 0, 0, [opened, (0, 1, 2, ())])),
+        chain((1, 0, 0, 0, [opened, (c.LEADER, 0, 0, ((c.NODE_DOWN, 0, 1),))])),
+        chain((1, 0, 0, 0, [epochs[0]])),
+        chain((1, 0, 0, 0, [epochs[1]])),
+    ]
+    assert len(set(chains)) == len(chains)
+
+
+def test_reads_touch_no_state() -> None:
+    cluster = Cluster()
+    cluster.open(1)
+    for priority in range(50):
+        cluster.put(priority=priority, delay_s=priority % 3)
+    for job in range(1, 20):
+        cluster.do(c.RESERVE_JOB, 1, job)
+    cluster.do(c.BURY, 1, 3, 0)
+    queries = [
+        *((operation, 1, 5) for operation in (c.PEEK, c.STATS_JOB)),
+        *((operation, 1, DEFAULT) for operation in (c.PEEK_READY, c.PEEK_DELAYED, c.PEEK_BURIED)),
+        *((c.STATS_TUBE, 1, name) for name in (DEFAULT, b"nobody")),
+        *((c.STATS, 1), (c.LIST_TUBES, 1)),
+    ]
+    other = copy_of(cluster.machine)
+    answers = cluster.batch(*queries)
+    assert len([answer for answer in answers if answer != c.NOT_FOUND]) == len(queries) - 1
+    other.apply(*cluster.log[-1], own=-1)
+    assert (other.chain, image_of(other)) == (cluster.machine.chain, image_of(cluster.machine))
+
+
+def test_an_image_of_two_at_once() -> None:
+    cluster = Cluster()
+    cluster.open(1)
+    for _ in range(10):
+        cluster.put()
+    first, expected_first = Image(cluster.machine), image_of(cluster.machine)
+    cluster.do(c.DELETE, 1, 4)
+    second, expected_second = Image(cluster.machine), image_of(cluster.machine)
+    cluster.reserve()
+    for image, expected in [(first, expected_first), (second, expected_second)]:
+        assert [image.next_chunk() for _ in range(4)] == [*expected, None]
+        image.close()
+        image.close()
+    assert load(expected_first).queue.jobs[4].body == b"body"

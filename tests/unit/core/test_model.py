@@ -1,0 +1,185 @@
+"""The machine against the naive model, command by command."""
+
+from typing import Any
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from beanpole import commands as c
+from beanpole.core.job import BURIED, DELAYED
+from beanpole.core.machine import GRANTED
+from tests.unit.core.cluster import DEFAULT, Cluster, copy_of
+from tests.unit.core.model import Model
+
+SECOND = 1_000_000
+ORIGINS = st.integers(0, 1)
+SESSIONS = st.sampled_from([1, 1, 1, 2, 3])
+TUBES = st.sampled_from([DEFAULT, DEFAULT, b"a", b"b"])
+JOBS = st.integers(1, 8)
+PRIORITIES = st.sampled_from([0, 1, 1023, 1024, 2**32 - 1])
+SECONDS = st.sampled_from([0, 0, 1, 2, 3])
+SECRETS = st.sampled_from([b"first secret....", b"second secret..."])
+
+
+class Comparison(RuleBasedStateMachine):
+    """Each rule is one entry; the results must be equal, and afterwards everything visible."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cluster = Cluster()
+        self.model = Model()
+
+    @initialize(jobs=st.integers(0, 6), ttr_s=st.integers(1, 4))
+    def two_nodes_and_some_jobs(self, jobs: int, ttr_s: int) -> None:
+        for origin in (0, 1):
+            self.do(origin, c.OPEN, 1)
+        for priority in range(jobs):
+            self.do(0, c.PUT, 1, DEFAULT, priority % 2, 0, ttr_s, b"body")
+
+    def do(self, origin: int, *command: Any) -> None:
+        self.model.begin_entry(self.cluster.time_us)
+        expected = self.model.do(origin, command)
+        self.model.end_entry()
+        assert self.cluster.do(*command, origin=origin) == expected, command
+
+    def lead(self, command: c.Command) -> Any:
+        return self.cluster.lead(command)
+
+    # --- clients ----------------------------------------------------------------------------------
+
+    @rule(origin=ORIGINS, tube=TUBES, priority=PRIORITIES, delay_s=SECONDS, ttr_s=SECONDS)
+    def put(self, origin: int, tube: bytes, priority: int, delay_s: int, ttr_s: int) -> None:
+        self.do(origin, c.PUT, 1, tube, priority, delay_s, ttr_s + 1, b"body")
+
+    @rule(origin=ORIGINS, session=SESSIONS)
+    def open(self, origin: int, session: int) -> None:
+        self.do(origin, c.OPEN, session)
+
+    @rule(origin=ORIGINS, session=SESSIONS, lost=st.integers(0, 1))
+    def close(self, origin: int, session: int, lost: int) -> None:
+        self.do(origin, c.CLOSE, session, lost)
+
+    @rule(
+        origin=ORIGINS,
+        session=SESSIONS,
+        operation=st.sampled_from([c.USE, c.WATCH, c.WATCH, c.IGNORE]),
+        tube=TUBES,
+    )
+    def choose_tube(self, origin: int, session: int, operation: int, tube: bytes) -> None:
+        self.do(origin, operation, session, tube)
+
+    @rule(
+        origin=ORIGINS,
+        session=SESSIONS,
+        operation=st.sampled_from([c.DELETE, c.TOUCH, c.RETURN, c.KICK_JOB, c.RESERVE_JOB]),
+        job=JOBS,
+    )
+    def one_job(self, origin: int, session: int, operation: int, job: int) -> None:
+        self.do(origin, operation, session, job)
+
+    @rule(origin=ORIGINS, session=SESSIONS, job=JOBS, priority=PRIORITIES, delay_s=SECONDS)
+    def release(self, origin: int, session: int, job: int, priority: int, delay_s: int) -> None:
+        self.do(origin, c.RELEASE, session, job, priority, delay_s)
+
+    @rule(origin=ORIGINS, session=SESSIONS, job=JOBS, priority=PRIORITIES)
+    def bury(self, origin: int, session: int, job: int, priority: int) -> None:
+        self.do(origin, c.BURY, session, job, priority)
+
+    @rule(tube=TUBES, bound=st.integers(0, 3), state=st.sampled_from([0, 0, BURIED, DELAYED]))
+    def kick(self, tube: bytes, bound: int, state: int) -> None:
+        self.do(0, c.KICK, 1, tube, bound, state)
+
+    @rule(tube=TUBES, pause_s=SECONDS)
+    def pause(self, tube: bytes, pause_s: int) -> None:
+        self.do(0, c.PAUSE_TUBE, 1, tube, pause_s)
+
+    @rule(origin=ORIGINS, session=SESSIONS, secret=SECRETS, grace_s=st.integers(1, 3))
+    def keep(self, origin: int, session: int, secret: bytes, grace_s: int) -> None:
+        self.do(origin, c.KEEP, session, secret, grace_s * SECOND)
+
+    @rule(origin=ORIGINS, session=SESSIONS, secret=SECRETS)
+    def resume(self, origin: int, session: int, secret: bytes) -> None:
+        fresh = self.model.session(origin, session)
+        if fresh is None or fresh.secret != secret:
+            self.do(origin, c.RESUME, session, secret)
+
+    # --- the leader -------------------------------------------------------------------------------
+
+    @rule(origin=ORIGINS, session=SESSIONS, back=st.sampled_from([0, 0, 0, 1]))
+    def grant(self, origin: int, session: int, back: int) -> None:
+        self.cluster.requests += 1
+        request = self.cluster.requests - back
+        self.model.begin_entry(self.cluster.time_us)
+        expected = self.model.grant(origin, session, request)
+        self.model.end_entry()
+        outcome, job = self.cluster.grant(session, origin, request)
+        assert job == (expected.id if expected else 0)
+        assert (outcome == GRANTED) == (expected is not None)
+
+    @rule(us=st.sampled_from([-SECOND, 1, SECOND - 1, SECOND, SECOND, 2 * SECOND]))
+    def pass_time(self, us: int) -> None:
+        self.cluster.pass_s(us / SECOND)
+        self.model.begin_entry(self.cluster.time_us)
+        self.model.end_entry()
+
+    @rule(grace_us=st.sampled_from([1, SECOND, 3 * SECOND]), leaderless_s=SECONDS)
+    def epoch(self, grace_us: int, leaderless_s: int) -> None:
+        self.cluster.time_us += leaderless_s * SECOND
+        floor_us = self.cluster.time_us + grace_us
+        self.lead((c.EPOCH, 1, floor_us, 1, 100, 100, 100, 10_000))
+        self.model.floor_us = max(self.model.floor_us, floor_us)
+        self.model.begin_entry(self.cluster.time_us)
+        self.model.end_entry()
+
+    @rule(origin=ORIGINS, how=st.sampled_from(["up", "down and up"]))
+    def node_restarts(self, origin: int, how: str) -> None:
+        incarnation = self.cluster.incarnations[origin]
+        if how == "down and up":
+            self.lead((c.NODE_DOWN, origin, incarnation))
+        self.cluster.incarnations[origin] = incarnation + 1
+        self.cluster.batch(origin=origin)
+        self.model.begin_entry(self.cluster.time_us)
+        self.model.lose_origin(origin)
+        self.model.end_entry()
+
+    @rule()
+    def node_starts_from_an_image(self) -> None:
+        self.cluster.machine = copy_of(self.cluster.machine)
+
+    # --- what is to be seen -----------------------------------------------------------------------
+
+    @invariant()
+    def everything_is_equal(self) -> None:
+        if not self.cluster.incarnations:
+            return
+        model = self.model
+        queries: list[c.Command] = [(c.STATS, 1), (c.LIST_TUBES, 1)]
+        expected: list[Any] = [model.stats(), tuple(tube.name for tube in model.tubes)]
+        for job in model.jobs:
+            queries += [(c.STATS_JOB, 1, job.id), (c.PEEK, 1, job.id)]
+            expected += [model.stats_job(job), (job.id, job.body)]
+        for tube in model.tubes:
+            queries.append((c.STATS_TUBE, 1, tube.name))
+            expected.append(model.stats_tube(tube))
+            for operation, state in [
+                (c.PEEK_READY, "ready"),
+                (c.PEEK_DELAYED, "delayed"),
+                (c.PEEK_BURIED, "buried"),
+            ]:
+                jobs = model.jobs_in(state, tube.name)
+                queries.append((operation, 1, tube.name))
+                expected.append((jobs[0].id, jobs[0].body) if jobs else c.NOT_FOUND)
+        model.begin_entry(self.cluster.time_us)
+        assert self.cluster.batch(*queries) == expected
+        assert len(self.cluster.machine.queue.jobs) == len(model.jobs)
+        assert self.cluster.machine.sessions == len(model.sessions)
+
+
+TestComparison = Comparison.TestCase
+TestComparison.settings = settings(
+    max_examples=400,
+    stateful_step_count=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
