@@ -17,6 +17,14 @@ from tests.integration.support.queues import (
 )
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--record",
+        action="store_true",
+        help="write tests/scripts/*.expected from the installed beanstalkd",
+    )
+
+
 @pytest.fixture(scope="session")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Three nodes that many tests use, one after the other."""
