@@ -174,6 +174,7 @@ class Wal:
             term: 64 bits, the owner's.
             payload: at most PAYLOAD_BYTES_MAX bytes.
         """
+        assert kind and len(payload) <= PAYLOAD_BYTES_MAX
         at = self.end
         end = at + RECORD_HEADER_BYTES + len(payload)
         if end > self._limit:
@@ -234,12 +235,14 @@ class Wal:
     def drop_before(self, at: int) -> None:
         """Remove the segments whose records all lie before `at`, away from the loop.
 
-        A file that cannot be removed stays until the next call or start; that harms nobody.
+        The newest segment with durable records always stays. A file that cannot be removed stays
+        until the next call or start; that harms nobody.
         """
         segments = self._segments
         count = 0
-        # Only what is durable goes, and the newest segment stays even if it is empty.
-        at = min(at, self.durable)
+        # A segment goes only when a record of the next one is durable: until then the disk's thread
+        # may still work on it.
+        at = min(at, self.durable - 1)
         while count + 1 < len(segments) and segments[count + 1].base <= at:
             count += 1
         if not count:

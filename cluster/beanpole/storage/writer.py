@@ -6,7 +6,7 @@ It runs in the disk's thread or, for `Wal.sync`, in the loop; the log's lock kee
 from time import perf_counter_ns
 from typing import Final, NamedTuple
 
-from beanpole.storage.files import Files, Handle
+from beanpole.storage.files import Files
 from beanpole.storage.format import FILE_HEADER_BYTES
 from beanpole.storage.segment import Segment
 
@@ -65,23 +65,8 @@ class Writer:
         if self._failure is not None:
             raise self._failure
         try:
-            dirty: Handle | None = None
             for part in batch.parts:
-                segment = part.segment
-                if segment is not self._segment:
-                    if dirty is not None:
-                        self._sync(dirty)
-                    segment.create(self._files)
-                    self._segment, self._fill_pause = segment, 0
-                dirty = segment.opened(self._files)
-                data = b"".join(part.chunks)
-                offset = segment.offset(part.start)
-                dirty.write(offset, data)
-                self._offset = offset + len(data)
-                segment.filled = max(segment.filled, self._offset)
-                self.bytes_written += len(data)
-            if dirty is not None:
-                self._sync(dirty)
+                self._write_part(part)
         except OSError as error:
             self._failure = error
             raise
@@ -118,21 +103,37 @@ class Writer:
             self._fill_pause = self._offset + FILL_STEP_BYTES // 4
             return
         segment.filled = end
+        begin = perf_counter_ns()
         try:
-            self._sync(handle)
+            handle.sync()
         except OSError as error:
             self._failure = error
             raise
+        self._count_sync(begin)
 
     def fill_ahead(self) -> None:
         """Fill as far as wanted."""
         while self.wants_fill():
             self.fill()
 
-    def _sync(self, handle: Handle) -> None:
+    def _write_part(self, part: Part) -> None:
+        """Write and sync what goes into one segment; only then may the next one begin."""
+        segment = part.segment
+        if segment is not self._segment:
+            segment.create(self._files)
+            self._segment, self._fill_pause = segment, 0
+        data = b"".join(part.chunks)
+        offset = segment.offset(part.start)
+        handle = segment.opened(self._files)
         begin = perf_counter_ns()
-        handle.sync()
-        took_us = (perf_counter_ns() - begin) // 1000
+        handle.write_synced(offset, data)
+        self._count_sync(begin)
+        self._offset = offset + len(data)
+        segment.filled = max(segment.filled, self._offset)
+        self.bytes_written += len(data)
+
+    def _count_sync(self, begin_ns: int) -> None:
+        took_us = (perf_counter_ns() - begin_ns) // 1000
         self.syncs += 1
         self.last_sync_us = took_us
         self.sync_us_total += took_us

@@ -1,0 +1,223 @@
+"""A disk in memory for the tests: it counts, fails on demand, and loses power like a real one.
+
+Unsynced writes survive a crash sector by sector, in any combination; unsynced names survive in
+the order in which they were changed, up to any point. Works run when the test says so.
+"""
+
+import errno
+import os
+from collections import deque
+from collections.abc import Callable
+from random import Random
+
+from beanpole.storage.files import LANE_LOG, LANES, Done, Handle, Work
+from beanpole.storage.format import SECTOR_BYTES
+
+
+class Node:
+    """The content of a file: what is durable, and the writes and cuts since."""
+
+    def __init__(self, path: str = "") -> None:
+        self.path = path
+        self.data = bytearray()
+        self.durable = bytearray()
+        # (offset, bytes), or (size, None) for a cut
+        self.pending: list[tuple[int, bytes | None]] = []
+
+    def crash(self, random: Random) -> None:
+        """Keep what was synced, and each sector written since then only by chance."""
+        data = self.durable
+        kept = [piece for write in self.pending for piece in sectors(*write)]
+        for offset, piece in kept:
+            if random.random() < 0.5:
+                continue
+            if piece is None:
+                del data[offset:]
+                continue
+            data.extend(bytes(max(0, offset + len(piece) - len(data))))
+            data[offset : offset + len(piece)] = piece
+        self.data, self.durable, self.pending = bytearray(data), data, []
+
+
+def sectors(offset: int, data: bytes | None) -> list[tuple[int, bytes | None]]:
+    """Cut a write at the borders of sectors."""
+    if data is None:
+        return [(offset, None)]
+    pieces: list[tuple[int, bytes | None]] = []
+    start = 0
+    while start < len(data):
+        end = start + SECTOR_BYTES - (offset + start) % SECTOR_BYTES
+        pieces.append((offset + start, data[start:end]))
+        start = end
+    return pieces
+
+
+class Disk:
+    """Files in memory.
+
+    Attributes:
+        fail: called before each operation with its name and path; may raise OSError.
+        log: every operation, as "name base-of-path".
+        inline: run submitted works at once instead of in `step`.
+    """
+
+    def __init__(self, inline: bool = True) -> None:
+        self.inline = inline
+        self.fail: Callable[[str, str], None] = lambda operation, path: None
+        self.log: list[str] = []
+        self.names: dict[str, Node] = {}
+        self.works: list[deque[tuple[Work, Done]]] = [deque() for _ in range(LANES)]
+        self._durable_names: dict[str, Node] = {}
+        self._changes: list[tuple[str, Node | None]] = []
+        self._life = 0
+
+    def note(self, operation: str, path: str, life: int | None = None) -> None:
+        """Record an operation, and fail if the test wants that, or if the process is dead."""
+        assert life is None or life == self._life, "a dead process reached the disk"
+        self.log.append(f"{operation} {os.path.basename(path)}")
+        self.fail(operation, path)
+
+    def open(self, path: str, create: bool = False) -> Handle:
+        self.note("open", path)
+        if create:
+            self._change(path, Node(path))
+        if path not in self.names:
+            raise FileNotFoundError(errno.ENOENT, "no such file", path)
+        return DiskHandle(self, self.names[path], self._life)
+
+    def list(self, directory: str) -> list[str]:
+        return sorted(os.path.basename(p) for p in self.names if os.path.dirname(p) == directory)
+
+    def exists(self, path: str) -> bool:
+        return path in self.names
+
+    def make_directory(self, path: str) -> None:
+        self.note("make_directory", path)
+
+    def rename(self, source: str, target: str) -> None:
+        self.note("rename", target)
+        node = self.names[source]
+        # One change, because a rename is atomic: the old name goes with the new one's coming.
+        del self.names[source]
+        self._change(target, node)
+        self._changes.append((source, None))
+
+    def remove(self, path: str) -> None:
+        self.note("remove", path)
+        del self.names[path]
+        self._changes.append((path, None))
+
+    def sync_directory(self, path: str) -> None:
+        self.note("sync_directory", path)
+        self._durable_names = dict(self.names)
+        self._changes.clear()
+
+    def free_bytes(self, path: str) -> int:
+        return 1 << 40
+
+    def submit(self, work: Work, done: Done, lane: int = LANE_LOG) -> None:
+        self.works[lane].append((work, done))
+        if self.inline:
+            self.run()
+
+    def step(self, lane: int = LANE_LOG) -> bool:
+        """Run the oldest work of a lane and its completion; False if there is none."""
+        if not self.works[lane]:
+            return False
+        work, done = self.works[lane].popleft()
+        error = None
+        try:
+            work()
+        except OSError as raised:
+            error = raised
+        done(error)
+        return True
+
+    def run(self) -> None:
+        """Run works until there are none."""
+        while any(self.step(lane) for lane in range(LANES)):
+            pass
+
+    def crash(self, random: Random) -> None:
+        """Cut the power: works are lost, unsynced bytes and names partly."""
+        self._life += 1
+        for queue in self.works:
+            queue.clear()
+        names = self._durable_names
+        for path, node in self._changes[: random.randint(0, len(self._changes))]:
+            if node is None:
+                names.pop(path, None)
+            else:
+                names[path] = node
+        self._changes.clear()
+        for node in names.values():
+            node.crash(random)
+        self.names, self._durable_names = names, dict(names)
+
+    def kill(self) -> None:
+        """Kill the process: works are lost, what was written is in the system's cache."""
+        self._life += 1
+        for queue in self.works:
+            queue.clear()
+
+    def _change(self, path: str, node: Node) -> None:
+        node.path = path
+        self.names[path] = node
+        self._changes.append((path, node))
+
+
+class DiskHandle:
+    """An open file of the disk in memory."""
+
+    def __init__(self, disk: Disk, node: Node, life: int) -> None:
+        self._disk = disk
+        self._node = node
+        self._life = life
+        self._open = True
+
+    def _note(self, operation: str) -> None:
+        assert self._open, f"{operation} of a closed file"
+        self._disk.note(operation, self._node.path, self._life)
+
+    def write(self, offset: int, data: bytes) -> None:
+        self._note("write")
+        node = self._node
+        node.data.extend(bytes(max(0, offset + len(data) - len(node.data))))
+        node.data[offset : offset + len(data)] = data
+        node.pending.append((offset, bytes(data)))
+
+    def write_synced(self, offset: int, data: bytes) -> None:
+        self.write(offset, data)
+        self.sync()
+
+    def read(self, offset: int, size: int) -> bytes:
+        self._note("read")
+        return bytes(self._node.data[offset : offset + size])
+
+    def sync(self) -> None:
+        self._note("sync")
+        self._node.durable = bytearray(self._node.data)
+        self._node.pending.clear()
+
+    def size(self) -> int:
+        return len(self._node.data)
+
+    def truncate(self, size: int) -> None:
+        self._note("truncate")
+        del self._node.data[size:]
+        self._node.pending.append((size, None))
+
+    def close(self) -> None:
+        self._open = False
+
+
+def full(operation: str, path: str) -> None:
+    """Fail every write of a file: the disk is full."""
+    if operation == "write":
+        raise OSError(errno.ENOSPC, "no space left", path)
+
+
+def broken_sync(operation: str, path: str) -> None:
+    """Fail every sync."""
+    if operation == "sync":
+        raise OSError(errno.EIO, "input/output error", path)
