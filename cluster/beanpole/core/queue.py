@@ -211,13 +211,13 @@ class Queue:
                 self.urgent -= 1
                 tube.urgent_count -= 1
             job.state = GONE
-            tube.sweep_ready(self.jobs)
+            tube.drop_ready(job, self.jobs)
         elif state == DELAYED:
             self.delayed -= 1
             tube.delayed_count -= 1
             self.timers.remove(job.due_us, job.id)
             job.state = GONE
-            tube.sweep_delayed(self.jobs)
+            tube.drop_delayed(job, self.jobs)
         else:
             assert state == BURIED, state
             self.buried -= 1

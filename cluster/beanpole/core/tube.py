@@ -88,8 +88,14 @@ class Tube:
             heappop(heap)
         return 0
 
-    def sweep_ready(self, jobs: dict[int, Job]) -> None:
-        """Rebuild the ready order once most of its entries are stale (amortized O(1))."""
+    def drop_ready(self, gone: Job, jobs: dict[int, Job]) -> None:
+        """Forget a job that was in the ready order; its state is another already.
+
+        Most jobs leave from the front, which is cheap to tidy at once. Entries elsewhere go stale,
+        and the order is rebuilt once most are (amortized O(1)).
+        """
+        if self.ready_heap[0] == gone.priority << ID_BITS | gone.id:
+            heappop(self.ready_heap)
         if len(self.ready_heap) > 2 * self.ready_count + STALE_SLACK:
             live = {
                 key
@@ -112,8 +118,10 @@ class Tube:
             heappop(heap)
         return None
 
-    def sweep_delayed(self, jobs: dict[int, Job]) -> None:
-        """Rebuild the delayed order once most of its entries are stale (amortized O(1))."""
+    def drop_delayed(self, gone: Job, jobs: dict[int, Job]) -> None:
+        """Forget a job that was in the delayed order, as `drop_ready` does."""
+        if self.delayed_heap[0] == (gone.due_us, gone.id):
+            heappop(self.delayed_heap)
         if len(self.delayed_heap) > 2 * self.delayed_count + STALE_SLACK:
             live = {
                 entry

@@ -6,6 +6,7 @@ from beanpole import commands as c
 from beanpole.constants import JOB_SIZE_MAX_BYTES, KICK_MAX, SECOND_US, U32_MAX
 from beanpole.core.job import BURIED, DELAYED
 from beanpole.core.machine import NONE_READY
+from beanpole.core.tube import STALE_SLACK
 from tests.unit.core.cluster import DEFAULT, Cluster
 
 
@@ -308,6 +309,34 @@ def test_urgent_jobs_are_the_ready_ones_below_1024(cluster: Cluster) -> None:
     assert cluster.stats_tube()["urgent"] == 1
     cluster.do(c.RELEASE, 1, 1, 1024, 0)
     assert cluster.do(c.STATS, 1)[:2] == (1, 3)
+
+
+# --- stale entries --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("delay_s", [0, 1])
+def test_jobs_that_leave_from_the_front_leave_nothing_behind(
+    cluster: Cluster, delay_s: int
+) -> None:
+    put = (c.PUT, 1, DEFAULT, 0, delay_s, 9, b"")
+    cluster.batch(*[put] * 40)
+    tube = cluster.machine.queue.default
+    for job in range(1, 40):
+        if delay_s:
+            cluster.do(c.KICK_JOB, 1, job)
+        else:
+            cluster.do(c.DELETE, 1, job)
+        assert len(tube.delayed_heap if delay_s else tube.ready_heap) == 40 - job
+
+
+def test_jobs_that_leave_from_elsewhere_are_swept(cluster: Cluster) -> None:
+    put = (c.PUT, 1, DEFAULT, 0, 0, 9, b"")
+    cluster.batch(*[put] * 1000)
+    for job in range(1000, 1, -1):
+        cluster.do(c.DELETE, 1, job)
+    tube = cluster.machine.queue.default
+    assert len(tube.ready_heap) <= 2 * tube.ready_count + STALE_SLACK
+    assert cluster.reserve() == 1
 
 
 # --- what is refused ------------------------------------------------------------------------------
