@@ -268,6 +268,7 @@ def _load_jobs(
 ) -> None:
     queue = machine.queue
     buried: list[Job] = []
+    last_id = 0
     for chunk in chunks:
         kind, value = _unpack(chunk)
         if kind == "end":
@@ -276,8 +277,11 @@ def _load_jobs(
             break
         for record in value:
             job = _load_job(tubes, sessions, record)
-            if job.state not in STATE_NAMES:
+            if job.state not in STATE_NAMES or (job.state == RESERVED) != (job.holder is not None):
                 raise Damaged(f"job {job.id} has the state {job.state}")
+            if not last_id < job.id < queue.next_id:
+                raise Damaged(f"job {job.id} comes after job {last_id}")
+            last_id = job.id
             queue.jobs[job.id] = job
             queue.body_bytes += len(job.body)
             if job.state == BURIED:
@@ -286,6 +290,8 @@ def _load_jobs(
                 _place(machine, job)
     else:
         raise Damaged("the image ends before its end mark")
+    if any(None in session.reserved.values() for session in sessions):
+        raise Damaged("a session holds a job that the image does not have")
     buried.sort(key=lambda job: job.order)
     queue.buried = len(buried)
     for job in buried:

@@ -1,0 +1,133 @@
+"""Images that are not whole are refused with a word; what they hold is in test_determinism."""
+
+from typing import Any
+
+import msgpack
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from beanpole import commands as c
+from beanpole.core import image as image_module
+from beanpole.core.image import IMAGE_VERSION, Image, load, pack
+from beanpole.errors import Damaged, UnknownVersion
+from tests.unit.core.cluster import DEFAULT, Cluster, image_of
+
+
+def busy() -> Cluster:
+    """A machine with something of everything."""
+    cluster = Cluster()
+    cluster.open(1)
+    cluster.open(2)
+    cluster.batch((c.WATCH, 2, b"a"), (c.USE, 1, b"b"), (c.PAUSE_TUBE, 1, b"a", 9))
+    cluster.batch((c.KEEP, 2, b"s" * 16, 9_000_000))
+    for delay_s in (0, 0, 0, 5, 0):
+        cluster.put(delay_s=delay_s)
+    cluster.reserve(1)
+    cluster.reserve(2)
+    cluster.do(c.RESERVE_JOB, 1, 5)
+    cluster.do(c.BURY, 1, 5, 0)
+    cluster.do(c.CLOSE, 2, 1)
+    return cluster
+
+
+BUSY = image_of(busy().machine)
+
+
+def test_an_empty_machine_has_an_image() -> None:
+    chunks = image_of(Cluster().machine)
+    assert image_of(load(chunks)) == chunks
+
+
+def test_large_bodies_end_a_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(image_module, "CHUNK_BYTES", 100)
+    cluster = Cluster()
+    cluster.open(1)
+    for _ in range(5):
+        cluster.put(b"x" * 60)
+    chunks = image_of(cluster.machine)
+    assert len(chunks) == 5  # head, three of jobs, end
+    assert image_of(load(chunks)) == chunks
+
+
+def test_a_closed_image_no_longer_follows_the_machine() -> None:
+    cluster = busy()
+    image = Image(cluster.machine)
+    image.next_chunk()
+    image.close()
+    cluster.do(c.DELETE, 1, 3)
+    assert image._kept == {}
+
+
+@pytest.mark.parametrize(
+    "chunks",
+    [
+        pytest.param([], id="nothing"),
+        pytest.param(BUSY[:1], id="only the head"),
+        pytest.param(BUSY[:-1], id="no end"),
+        pytest.param(BUSY[1:], id="no head"),
+        pytest.param([BUSY[0], BUSY[-1]], id="no jobs"),
+        pytest.param([*BUSY, BUSY[-1]], id="more after the end"),
+        pytest.param([BUSY[0][:-1], *BUSY[1:]], id="a cut chunk"),
+        pytest.param([b"\xc1", *BUSY], id="no msgpack"),
+        pytest.param([pack([]), *BUSY], id="an empty list"),
+        pytest.param([pack({"head": 1}), *BUSY], id="no list"),
+    ],
+)
+def test_what_is_not_whole_is_damaged(chunks: list[bytes]) -> None:
+    with pytest.raises(Damaged):
+        load(chunks)
+
+
+def test_another_version_is_refused() -> None:
+    head = msgpack.unpackb(BUSY[0])
+    head[1] = IMAGE_VERSION + 1
+    with pytest.raises(UnknownVersion, match="image version 2"):
+        load([pack(head), *BUSY[1:]])
+
+
+JOB_STATE, JOB_HOLDER = 6, 9
+
+
+@pytest.mark.parametrize(
+    ("job", "item", "value"),
+    [
+        pytest.param(0, JOB_HOLDER, 0, id="reserved by nobody"),
+        pytest.param(0, JOB_HOLDER, 2, id="reserved by a session that does not know it"),
+        pytest.param(2, JOB_HOLDER, 1, id="ready and held"),
+        pytest.param(0, JOB_STATE, 1, id="held and ready"),
+        pytest.param(2, JOB_STATE, 0, id="in no state"),
+        pytest.param(2, JOB_STATE, 9, id="in an unknown state"),
+        pytest.param(2, 0, 1, id="an id twice"),
+        pytest.param(2, 0, 77, id="out of order"),
+        pytest.param(2, 1, 99, id="in no tube"),
+        pytest.param(2, 2, b"", id="a priority of bytes"),
+        pytest.param(2, 15, 5, id="a body of numbers"),
+    ],
+)
+def test_a_job_that_cannot_be_is_damage(job: int, item: int, value: Any) -> None:
+    jobs = msgpack.unpackb(BUSY[1])
+    jobs[1][job][item] = value
+    with pytest.raises(Damaged):
+        load([BUSY[0], pack(jobs), *BUSY[2:]])
+
+
+def test_a_session_that_holds_no_such_job_is_damage() -> None:
+    head = msgpack.unpackb(BUSY[0])
+    reserved = head[7][0][7]
+    assert reserved == [1]
+    reserved.append(4)
+    with pytest.raises(Damaged, match="holds a job"):
+        load([pack(head), *BUSY[1:]])
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(0, 1), st.integers(0, 10_000), st.integers(1, 255))
+def test_a_changed_byte_is_damage_or_another_machine(chunk: int, place: int, change: int) -> None:
+    chunks = [bytearray(part) for part in BUSY]
+    chunks[chunk][place % len(chunks[chunk])] ^= change
+    try:
+        machine = load([bytes(part) for part in chunks])
+    except (Damaged, UnknownVersion):
+        return
+    assert DEFAULT in machine.queue.tubes
