@@ -51,7 +51,7 @@ def written(batches: list[list[int]]) -> tuple[bytes, list[int]]:
 def disk_of(data: bytes) -> Disk:
     """Return a disk with one segment of these bytes."""
     disk = Disk()
-    node = disk.names[FIRST] = Node()
+    node = disk.names[FIRST] = Node(FIRST)
     node.data, node.durable = bytearray(data), bytearray(data)
     return disk
 
@@ -99,8 +99,8 @@ def test_every_flipped_bit_is_refused_or_harmless() -> None:
         for bit in range(8):
             flipped = bytearray(data)
             flipped[offset] ^= 1 << bit
-            expected = None if offset < ends[-1] else everything
-            assert outcome(bytes(flipped)) == expected, f"bit {bit} of byte {offset}"
+            allowed = (None,) if offset < ends[-1] else (None, everything)
+            assert outcome(bytes(flipped)) in allowed, f"bit {bit} of byte {offset}"
 
 
 def test_a_flip_in_the_last_batch_beside_a_sector_of_zeros_looks_torn() -> None:
@@ -153,7 +153,6 @@ def test_missing_sectors_of_a_durable_batch_are_damage() -> None:
 
 def test_the_cut_is_durable_before_the_log_goes_on() -> None:
     data, ends = written([[20], [1500]])
-    disk = disk_of(data[: ends[0]] + bytes(40) + data[ends[0] + 40 :])
     torn = disk_of(data[: ends[0] + 700])
     torn.log.clear()
     wal, found = opened(torn)
@@ -162,7 +161,6 @@ def test_the_cut_is_durable_before_the_log_goes_on() -> None:
     cut = torn.log.index(f"truncate {name}")
     assert f"sync {name}" in torn.log[cut:]
     assert not any(torn.names[FIRST].durable[ends[0] :])
-    assert opened(disk)[1] == [0]
     assert wal.end == ends[0] - FILE_HEADER_BYTES
 
 
@@ -179,16 +177,16 @@ def test_the_last_batch_is_written_again_at_the_start() -> None:
 def test_bytes_of_an_older_segment_are_never_records_of_this_one() -> None:
     disk = Disk()
     wal, _ = opened(disk)
-    for index in range(30):
+    for index in range(25):
         wal.append(1, index, 1, b"x" * 300)
         wal.flush()
     names = disk.list("log")
     old, new = (disk.names[f"log/{name}"] for name in names[-2:])
     used = len(new.data.rstrip(b"\0"))
     stale = old.data[used:]
+    assert any(stale)
     new.data[used : used + len(stale)] = stale
-    # Whole records of another segment at their own offsets: not accepted, and no proof of damage
-    # either, but no sector is missing.
+    # Whole records of another segment at their own offsets: not accepted, and not torn either.
     with pytest.raises(Damaged):
         opened(disk)
 
