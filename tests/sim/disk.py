@@ -1,0 +1,286 @@
+"""A disk in memory that forgets: what was not synced may be gone, or half there, after a crash.
+
+Implements `beanpole.storage.files.Files`. Names are as volatile as contents: a rename survives a
+crash only after `sync_directory`.
+"""
+
+import errno
+import os
+import random
+from collections import deque
+from collections.abc import Callable
+
+from beanpole.storage.files import LANE_LOG, LANES, Done, Handle, Work
+from tests.sim.clock import Clock
+
+SECTOR_BYTES = 512
+
+
+class PowerLoss(Exception):
+    """The work was in the middle of a write when the machine died."""
+
+
+class Inode:
+    """The content of one file, and how to get back to what is durable."""
+
+    __slots__ = ("data", "pending")
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+        # Not synced: (offset, new bytes, old bytes, old size); a cut has no new bytes.
+        self.pending: list[tuple[int, bytes | None, bytes, int]] = []
+
+    def write(self, offset: int, data: bytes) -> None:
+        """Write like pwrite: a gap is zeros."""
+        old, size = bytes(self.data[offset : offset + len(data)]), len(self.data)
+        self.pending.append((offset, data, old, size))
+        self._put(offset, data)
+
+    def write_synced(self, offset: int, data: bytes) -> None:
+        """Write and make exactly this range durable: no way back may touch it."""
+        self._put(offset, data)
+        end = offset + len(data)
+        for place, (start, new, old, size) in enumerate(self.pending):
+            old = _overlay(start, old, offset, data)
+            new = None if new is None else _overlay(start, new, offset, data)
+            self.pending[place] = (start, new, old, max(size, end))
+
+    def truncate(self, size: int) -> None:
+        """Cut the file."""
+        self.pending.append((size, None, bytes(self.data[size:]), len(self.data)))
+        self._cut(size)
+
+    def crash(self, dice: random.Random) -> None:
+        """Go back to what is durable, then let some of the rest have reached the disk."""
+        for offset, _, old, size in reversed(self.pending):
+            self._cut(size)
+            self._put(offset, old)
+        pending, self.pending = self.pending, []
+        for offset, data, _, _ in pending:
+            luck = dice.random()
+            if luck < 0.5:
+                continue
+            if data is None:
+                self._cut(offset)
+                continue
+            if luck < 0.75:  # torn at a sector
+                sectors = (offset + len(data)) // SECTOR_BYTES - offset // SECTOR_BYTES
+                end = (offset // SECTOR_BYTES + dice.randint(0, sectors)) * SECTOR_BYTES
+                data = data[: max(0, end - offset)]
+            if data:
+                self._put(offset, data)
+
+    def _put(self, offset: int, data: bytes) -> None:
+        if not data:
+            return
+        if len(self.data) < offset:
+            self.data.extend(bytes(offset - len(self.data)))
+        self.data[offset : offset + len(data)] = data
+
+    def _cut(self, size: int) -> None:
+        if size < len(self.data):
+            del self.data[size:]
+        else:
+            self.data.extend(bytes(size - len(self.data)))
+
+
+def _overlay(start: int, content: bytes, offset: int, data: bytes) -> bytes:
+    """Return `content`, which begins at `start`, with `data` at `offset` laid over it."""
+    low, high = max(start, offset), min(start + len(content), offset + len(data))
+    if low >= high:
+        return content
+    return content[: low - start] + data[low - offset : high - offset] + content[high - start :]
+
+
+class DiskHandle:
+    """An open file of a simulated disk; dead after a crash."""
+
+    def __init__(self, disk: "Disk", inode: Inode) -> None:
+        self._disk = disk
+        self._inode = inode
+        self._life = disk.life
+
+    def write(self, offset: int, data: bytes) -> None:
+        """Write all of it."""
+        self._check()
+        self._disk.check_write()
+        self._inode.write(offset, bytes(data))
+
+    def write_synced(self, offset: int, data: bytes) -> None:
+        """Write and sync in one."""
+        self._check()
+        self._disk.check_write()
+        if self._disk.dying:
+            self._inode.write(offset, bytes(data))
+        else:
+            self._inode.write_synced(offset, bytes(data))
+        self._disk.check_sync()
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Read, fewer only at the end."""
+        self._check()
+        return bytes(self._inode.data[offset : offset + size])
+
+    def sync(self) -> None:
+        """Make the content durable."""
+        self._check()
+        self._disk.check_sync()
+        self._inode.pending.clear()
+
+    def size(self) -> int:
+        """Return the size."""
+        self._check()
+        return len(self._inode.data)
+
+    def truncate(self, size: int) -> None:
+        """Cut the file."""
+        self._check()
+        self._disk.check_write()
+        self._inode.truncate(size)
+
+    def close(self) -> None:
+        """Close it; nothing becomes durable by that."""
+
+    def _check(self) -> None:
+        assert self._life == self._disk.life, "a file of an earlier life is used"
+
+
+class Disk:
+    """One node's disk. It survives the node."""
+
+    def __init__(self, clock: Clock, seed: int) -> None:
+        self.life = 0
+        self.latency_s = 0.0005
+        self.failing: OSError | None = None  # what the next write or sync raises
+        self.syncs = 0
+        self._clock = clock
+        self._random = random.Random(seed)
+        self._names: dict[str, Inode] = {}
+        self._durable_names: dict[str, Inode] = {}
+        self._directories: set[str] = set()
+        self._lanes: list[deque[tuple[Work, Done]]] = [deque() for _ in range(LANES)]
+        self.dying = False
+
+    # --- faults ----------------------------------------------------------------------------------
+
+    def crash(self) -> None:
+        """Lose power: what is not synced is gone, or half there."""
+        for lane in self._lanes:
+            if lane and self._random.random() < 0.5:
+                self._begin(lane[0][0])
+            lane.clear()
+        self.life += 1
+        self.failing = None
+        for inode in {id(inode): inode for inode in self._names.values()}.values():
+            inode.crash(self._random)
+        for inode in {id(inode): inode for inode in self._durable_names.values()}.values():
+            inode.crash(self._random)
+        if self._random.random() < 0.3:
+            self._durable_names = dict(self._names)  # the system had synced the directory by itself
+        self._names = dict(self._durable_names)
+
+    def wipe(self) -> None:
+        """Replace the disk by an empty one."""
+        self.crash()
+        self._names.clear()
+        self._durable_names.clear()
+        self._directories.clear()
+
+    def _begin(self, work: Work) -> None:
+        """Let the work write, and die before it syncs."""
+        self.dying = True
+        try:
+            work()
+        except (PowerLoss, OSError):
+            pass
+        finally:
+            self.dying = False
+
+    def check_write(self) -> None:
+        """Raise what a test asked for."""
+        if self.failing is not None:
+            raise self.failing
+
+    def check_sync(self) -> None:
+        """Raise what a test asked for, or die."""
+        self.check_write()
+        if self.dying:
+            raise PowerLoss
+        self.syncs += 1
+
+    def flip(self, path: str, offset: int) -> None:
+        """Damage one bit of a file."""
+        self._names[path].data[offset] ^= 1
+
+    # --- Files -----------------------------------------------------------------------------------
+
+    def open(self, path: str, create: bool = False) -> Handle:
+        """Open a file; `create` makes a new one in its place."""
+        if create:
+            self.check_write()
+            self._names[path] = Inode()
+        inode = self._names.get(path)
+        if inode is None:
+            raise FileNotFoundError(errno.ENOENT, "no such file", path)
+        return DiskHandle(self, inode)
+
+    def list(self, directory: str) -> list[str]:
+        """Return the names in a directory."""
+        prefix = directory.rstrip("/") + "/"
+        names = {path[len(prefix) :] for path in self._names if path.startswith(prefix)}
+        return sorted(name for name in names if "/" not in name)
+
+    def exists(self, path: str) -> bool:
+        """Return whether there is something of this name."""
+        return path in self._names or path in self._directories
+
+    def make_directory(self, path: str) -> None:
+        """Make a directory, durably."""
+        self._directories.add(path)
+
+    def rename(self, source: str, target: str) -> None:
+        """Put one file in the place of another."""
+        self.check_write()
+        self._names[target] = self._names.pop(source)
+
+    def remove(self, path: str) -> None:
+        """Remove a file."""
+        del self._names[path]
+
+    def sync_directory(self, path: str) -> None:
+        """Make the names of a directory durable."""
+        self.check_sync()
+        for name in [name for name in self._durable_names if os.path.dirname(name) == path]:
+            del self._durable_names[name]
+        for name, inode in self._names.items():
+            if os.path.dirname(name) == path:
+                self._durable_names[name] = inode
+
+    def free_bytes(self, path: str) -> int:
+        """Return plenty."""
+        return 2**40
+
+    def submit(self, work: Work, done: Done, lane: int = LANE_LOG) -> None:
+        """Run the work after the disk's latency, one at a time in each lane."""
+        self._lanes[lane].append((work, done))
+        if len(self._lanes[lane]) == 1:
+            self._clock.after(self.latency_s, self._runner(lane))
+
+    def _runner(self, lane: int) -> Callable[[], None]:
+        life = self.life
+
+        def run() -> None:
+            if life != self.life:
+                return
+            work, done = self._lanes[lane][0]
+            error: OSError | None = None
+            try:
+                work()
+            except OSError as failure:
+                error = failure
+            self._lanes[lane].popleft()
+            if self._lanes[lane]:
+                self._clock.after(self.latency_s, self._runner(lane))
+            done(error)
+
+        return run

@@ -1,0 +1,173 @@
+"""Links between nodes in memory: delay, loss, duplication, reordering, partitions, full buffers.
+
+By default a link is like TCP: in order, and what was under way is lost when it breaks. With
+`datagrams` it is worse than any real link, which finds what relies on order by accident.
+"""
+
+import random
+from collections.abc import Callable, Iterable
+from hashlib import sha256
+from typing import Protocol
+
+from tests.sim.clock import Clock
+
+
+class Receiver(Protocol):
+    """A node as the network sees it."""
+
+    def receive(self, peer: str, message: bytes) -> None:
+        """Take a message."""
+        ...
+
+    def connected(self, peer: str) -> None:
+        """Note a new link."""
+        ...
+
+    def disconnected(self, peer: str) -> None:
+        """Note that the link is gone."""
+        ...
+
+
+# (sender, receiver, message) -> the delays with which copies of it arrive
+Filter = Callable[[str, str, bytes], Iterable[float]]
+
+
+class Network:
+    """All links of a cluster."""
+
+    def __init__(self, clock: Clock, seed: int, delay_s: float = 0.001) -> None:
+        self.clock = clock
+        self.random = random.Random(seed)
+        self.delay_s = delay_s
+        self.jitter_s = 0.0
+        self.datagrams = False
+        self.lost = self.doubled = self.late = 0.0  # shares of the messages, with `datagrams`
+        self.late_s = 0.5
+        self.full_bytes = 2**40  # what may be under way on one link
+        self.detect_s = 0.02  # until both ends notice that a link broke
+        self.slow: dict[tuple[str, str], float] = {}
+        self.filter: Filter | None = None
+        self.cut: set[tuple[str, str]] = set()
+        self.sent = 0
+        self.sent_bytes = 0
+        self.trace = sha256()
+        self._nodes: dict[str, Receiver] = {}
+        self._links: dict[tuple[str, str], int] = {}  # (lower, higher) -> generation
+        self._generation = 0
+        self._under_way: dict[tuple[str, str], int] = {}
+        self._arrives_s: dict[tuple[str, str], float] = {}
+
+    # --- nodes and links -------------------------------------------------------------------------
+
+    def join(self, name: str, node: Receiver) -> None:
+        """Add a running node; its links come up soon."""
+        self._nodes[name] = node
+        self._mend_soon()
+
+    def leave(self, name: str) -> None:
+        """Remove a dead node; its peers notice at once, as the system closes its sockets."""
+        del self._nodes[name]
+        for pair in sorted(self._links):
+            if name in pair:
+                self._break(pair)
+
+    def partition(self, pairs: Iterable[tuple[str, str]]) -> None:
+        """Stop messages from the first to the second of each pair, instead of what was stopped."""
+        self.cut = set(pairs)
+        for pair in sorted(self._links):
+            if pair in self.cut or pair[::-1] in self.cut:
+                generation = self._links[pair]
+                self.clock.after(self.detect_s, lambda p=pair, g=generation: self._notice(p, g))
+        self._mend_soon()
+
+    def isolate(self, *names: str) -> None:
+        """Cut these nodes off from all others."""
+        others = [other for other in sorted(self._nodes) if other not in names]
+        pairs = [(name, other) for name in names for other in others]
+        self.partition(pairs + [pair[::-1] for pair in pairs])
+
+    def heal(self) -> None:
+        """Let every message through again."""
+        self.partition(())
+
+    def is_linked(self, a: str, b: str) -> bool:
+        """Return whether there is a link."""
+        return _pair(a, b) in self._links
+
+    def _mend_soon(self) -> None:
+        self.clock.after(self.detect_s / 2, self._mend)
+
+    def _mend(self) -> None:
+        names = sorted(self._nodes)
+        for place, low in enumerate(names):
+            for high in names[place + 1 :]:
+                pair = (low, high)
+                if pair in self._links or pair in self.cut or pair[::-1] in self.cut:
+                    continue
+                self._generation += 1
+                self._links[pair] = self._generation
+                self._under_way[pair] = self._under_way[pair[::-1]] = 0
+                self._nodes[low].connected(high)
+                self._nodes[high].connected(low)
+
+    def _notice(self, pair: tuple[str, str], generation: int) -> None:
+        cut = pair in self.cut or pair[::-1] in self.cut
+        if self._links.get(pair) == generation and cut and not self.datagrams:
+            self._break(pair)
+
+    def _break(self, pair: tuple[str, str]) -> None:
+        del self._links[pair]
+        for name, peer in (pair, pair[::-1]):
+            if name in self._nodes:
+                self._nodes[name].disconnected(peer)
+        self._mend_soon()
+
+    # --- messages --------------------------------------------------------------------------------
+
+    def send(self, sender: str, receiver: str, message: bytes) -> bool:
+        """Send; False if there is no link or too much is under way."""
+        way = (sender, receiver)
+        generation = self._links.get(_pair(sender, receiver))
+        if generation is None or self._under_way[way] > self.full_bytes:
+            return False
+        self.sent += 1
+        self.sent_bytes += len(message)
+        for delay_s in self._delays(sender, receiver, message):
+            arrives_s = self.clock.now_s + delay_s
+            if not self.datagrams:
+                arrives_s = max(arrives_s, self._arrives_s.get(way, 0.0))
+                self._arrives_s[way] = arrives_s
+            self._under_way[way] += len(message)
+            self.clock.at(arrives_s, lambda: self._arrive(sender, receiver, generation, message))
+        return True
+
+    def _delays(self, sender: str, receiver: str, message: bytes) -> Iterable[float]:
+        if self.filter is not None:
+            return self.filter(sender, receiver, message)
+        delay_s = self.delay_s + self.jitter_s * self.random.random()
+        delay_s += self.slow.get((sender, receiver), 0.0)
+        if not self.datagrams:
+            return (delay_s,)
+        dice = self.random.random()
+        if dice < self.lost:
+            return ()
+        if dice < self.lost + self.doubled:
+            return (delay_s, delay_s + self.random.random() * self.late_s)
+        if dice < self.lost + self.doubled + self.late:
+            return (delay_s + self.random.random() * self.late_s,)
+        return (delay_s,)
+
+    def _arrive(self, sender: str, receiver: str, generation: int, message: bytes) -> None:
+        way, pair = (sender, receiver), _pair(sender, receiver)
+        if self._links.get(pair) == generation:
+            self._under_way[way] -= len(message)
+        elif not self.datagrams:
+            return
+        if way in self.cut or receiver not in self._nodes:
+            return
+        self.trace.update(f"{self.clock.now_s:.6f}{sender}{receiver}".encode() + message)
+        self._nodes[receiver].receive(sender, message)
+
+
+def _pair(a: str, b: str) -> tuple[str, str]:
+    return (a, b) if a < b else (b, a)
