@@ -82,11 +82,10 @@ def is_clean(connection: Raw) -> bool:
 
 def settle(address: Address) -> int:
     """Wait until nothing of earlier tests is left; return the last id that was given."""
-    connection = Raw(address)
-    wait_until(lambda: is_clean(connection), SETTLE_TIMEOUT_S, "no trace of earlier tests")
-    last = connection.put(b"")
-    connection.ask(b"delete %d" % last, b"DELETED")
-    connection.close()
+    with Raw(address) as connection:
+        wait_until(lambda: is_clean(connection), SETTLE_TIMEOUT_S, "no trace of earlier tests")
+        last = connection.put(b"")
+        connection.ask(b"delete %d" % last, b"DELETED")
     return last
 
 

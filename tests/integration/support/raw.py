@@ -6,7 +6,7 @@ greenstalk's business.
 
 import socket
 import time
-from typing import Final
+from typing import Final, Self
 
 TIMEOUT_S: Final = 10.0
 LINE_BYTES_MAX: Final = 1024
@@ -39,6 +39,12 @@ class Raw:
         self.address = address
         self.stream = connect(address, timeout_s)
         self._buffer = b""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def send(self, data: bytes) -> None:
         """Send bytes as they are."""
