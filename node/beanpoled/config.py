@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from beanpole import constants
+from beanpole.addresses import is_loopback, split_address
 from beanpole.errors import ConfigurationError
 from beanpoled.settings import (
     GIB,
@@ -33,8 +34,6 @@ from beanpoled.settings import (
     Path,
     Secret,
     Size,
-    is_loopback,
-    split_address,
 )
 
 ENVIRONMENT_PREFIX: Final = "BEANPOLE_"

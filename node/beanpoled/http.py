@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Final
 from urllib.parse import parse_qs, urlsplit
 
+from beanpole.addresses import split_address
 from beanpoled import metrics
-from beanpoled.settings import split_address
 from beanpoled.view import Check, NodeView, liveness, readiness
 
 # No probe or browser sends more than this before the empty line.

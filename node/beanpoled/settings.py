@@ -7,6 +7,8 @@ import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple, Protocol
 
+from beanpole.addresses import UNIX_PREFIX, split_address
+
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
 GIB: Final = 1024 * MIB
@@ -171,8 +173,11 @@ class Listen:
             raise ValueError(self.allowed)
         checked: list[str] = []
         for item in value:
-            if isinstance(item, str) and item.startswith("unix:"):
-                if not 0 < len(item[5:].encode()) <= UNIX_PATH_MAX_BYTES or "\0" in item:
+            if isinstance(item, str) and item.startswith(UNIX_PREFIX):
+                if (
+                    not 0 < len(item[len(UNIX_PREFIX) :].encode()) <= UNIX_PATH_MAX_BYTES
+                    or "\0" in item
+                ):
                     raise ValueError(self.allowed)
                 checked.append(item)
                 continue
@@ -216,30 +221,6 @@ class Dial:
 
     def check(self, value: object) -> object:
         return addresses_table(value, self.allowed, complete=False)
-
-
-def split_address(text: str) -> tuple[str, int]:
-    """Split "host:port" or "[host]:port".
-
-    Raises:
-        ValueError: the text is neither.
-    """
-    host, colon, port = text.rpartition(":")
-    if not colon or not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > 65535:
-        raise ValueError("HOST:PORT")
-    if host.startswith("[") and host.endswith("]"):
-        host = host[1:-1]
-    elif ":" in host:
-        raise ValueError("an IPv6 host stands in brackets: [HOST]:PORT")
-    if not re.fullmatch(r"[A-Za-z0-9_.:%-]+", host):
-        raise ValueError("HOST:PORT")
-    return host, int(port)
-
-
-def is_loopback(address: str) -> bool:
-    """Whether "host:port" can be reached from this machine only."""
-    host, _ = split_address(address)
-    return host in ("localhost", "::1") or bool(re.fullmatch(r"127(\.[0-9]{1,3}){3}", host))
 
 
 def table_from_text(text: str, allowed: str) -> dict[str, dict[str, str]]:

@@ -109,6 +109,10 @@ class NodeView(Protocol):
     def failure(self) -> str | None:
         """Why the node cannot go on, if so: a failed disk, a diverged replica."""
 
+    @property
+    def loop_lag_s(self) -> float:
+        """How late the loop's last timer was, in seconds."""
+
     def links(self) -> tuple[str, ...]:
         """Return the members with which there is a live peer link."""
 
@@ -135,7 +139,7 @@ LOOP_LAG_MAX_S: Final = 10.0
 
 def liveness(view: NodeView) -> list[Check]:
     """Check the process alone: a lost majority must never restart nodes."""
-    lag = view.metrics().loop_lag_seconds_last
+    lag = view.loop_lag_s
     return [
         Check("failure", view.failure is None, view.failure or "none"),
         Check("loop", lag <= LOOP_LAG_MAX_S, f"lag {lag:.3f} s"),

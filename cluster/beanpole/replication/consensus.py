@@ -6,7 +6,7 @@ library. `memory.py` is the smallest implementation, `pysyncobj/` the real one.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from beanpole.storage.snapshots import SnapshotInfo
@@ -31,6 +31,15 @@ ENTRIES_IN_FLIGHT_ALONE_MAX: Final = 1
 TURN_PERIOD_MAX_S: Final = 0.02
 
 MIB: Final = 1024 * 1024
+
+
+class DiskFigures(NamedTuple):
+    """What the log has cost the disk since the start of the process."""
+
+    syncs: int = 0
+    sync_us_total: int = 0
+    sync_us_last: int = 0
+    bytes_written: int = 0
 
 
 class Image(Protocol):
@@ -188,6 +197,10 @@ class Replica(Protocol):
 
     def match_index(self, peer: str) -> int:
         """Return what the peer is known to have, as the leader sees it; 0 if unknown."""
+        ...
+
+    def disk(self) -> DiskFigures:
+        """Return the log's figures, for metrics."""
         ...
 
     def start(self) -> None:

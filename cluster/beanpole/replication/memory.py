@@ -12,6 +12,7 @@ from beanpole.replication.consensus import (
     ENTRY_MAX_BYTES,
     FOLLOWER,
     LEADER,
+    DiskFigures,
     Outside,
     Role,
 )
@@ -57,6 +58,10 @@ class MemoryReplica:
     def match_index(self, peer: str) -> int:
         """Return 0: there is no peer."""
         return 0
+
+    def disk(self) -> DiskFigures:
+        """Return zeros: there is no disk."""
+        return DiskFigures()
 
     def start(self) -> None:
         """Ask for the first turn, in which this member becomes the leader."""

@@ -1,0 +1,5 @@
+"""`python -m beanpoled` is `beanpoled`."""
+
+from beanpoled.main import main
+
+main()

@@ -1,0 +1,143 @@
+"""The real world for a node: asyncio with uvloop, the disk thread, sockets, gRPC, signals.
+
+It is the first implementation of `host.Host`. No decision of the queue or of Raft is made here.
+"""
+
+import asyncio
+import os
+import platform
+import random
+import resource
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+from beanpole.replication.consensus import Sink
+from beanpole.storage.files import RealFiles
+from beanpoled.aio_clients import ClientServer
+from beanpoled.aio_peers import PeerLinks
+from beanpoled.config import NodeConfig
+from beanpoled.disks import Disks
+from beanpoled.host import ProcessFacts, Timer
+from beanpoled.peer import PeerClient
+
+# After this the operating system takes back what a stop could not close in order.
+EXIT_PATIENCE_S: Final = 2.0
+
+
+class AioHost:
+    """Runs one node in one loop."""
+
+    def __init__(self, config: NodeConfig, loop: asyncio.AbstractEventLoop) -> None:
+        self._config = config
+        self._loop = loop
+        self._exiting = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._random = random.Random()
+        self.files = RealFiles(loop.call_soon_threadsafe)
+        self.clients = ClientServer(config, loop, self.fatal)
+        self.links: PeerLinks
+        addresses = {peer: config.grpc_address(peer) for peer in config.peers}
+        self.peer_client = PeerClient(addresses, config.cluster, config.peer_secret)
+
+    def connect(self, disks: Disks) -> None:
+        """Prepare the links, which need to know the disks."""
+        self.links = PeerLinks(self._config, self._loop, disks, self.log)
+
+    async def wait_for_exit(self) -> None:
+        """Wait until the node has stopped."""
+        await self._exiting.wait()
+
+    # --- Host -----------------------------------------------------------------------------------
+
+    def now_us(self) -> int:
+        """See `Host`."""
+        return time.monotonic_ns() // 1000
+
+    def wall_us(self) -> int:
+        """See `Host`."""
+        return time.time_ns() // 1000
+
+    def random(self) -> float:
+        """See `Host`."""
+        return self._random.random()
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        """See `Host`."""
+        self._loop.call_soon(callback)
+
+    def call_later(self, delay_us: int, callback: Callable[[], None]) -> Timer:
+        """See `Host`."""
+        return self._loop.call_later(delay_us / 1_000_000, callback)
+
+    def send_peer(self, peer: str, kind: int, payload: bytes) -> bool:
+        """See `Host`."""
+        return self.links.send(peer, kind, payload)
+
+    def fetch_snapshot(
+        self, peer: str, index: int, sink: Sink, done: Callable[[str | None], None]
+    ) -> None:
+        """See `Host`."""
+
+        async def fetch() -> None:
+            done(await self.peer_client.fetch_snapshot(peer, index, sink))
+
+        self.spawn(fetch())
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run something beside the node; a failure of it is a bug and stops the node."""
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._task_done)
+
+    def _task_done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            self.fatal(f"unexpected: {task.exception()!r}")
+
+    def open_clients(self) -> None:
+        """See `Host`."""
+        self.clients.open()
+
+    def close_clients(self) -> None:
+        """See `Host`."""
+        self.clients.close()
+
+    def process(self) -> ProcessFacts:
+        """See `Host`."""
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        return ProcessFacts(
+            pid=os.getpid(),
+            user_s=usage.ru_utime,
+            system_s=usage.ru_stime,
+            hostname=socket.gethostname().encode(),
+            system=platform.version().encode(),
+            platform=platform.machine().encode(),
+        )
+
+    def log(self, line: str) -> None:
+        """See `Host`."""
+        stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
+        print(f"{stamp}Z {self._config.node_id} {line}", file=sys.stderr, flush=True)  # noqa: T201
+
+    def exit(self) -> None:
+        """See `Host`."""
+        self._exiting.set()
+
+    def fatal(self, reason: str) -> None:
+        """See `Host`."""
+        self.log(f"fatal: {reason}")
+        os._exit(1)  # not even handlers at exit may write anything any more
+
+    # --- signals --------------------------------------------------------------------------------
+
+    def handle_signals(self, stop: Callable[[], None], drain: Callable[[bool], None]) -> None:
+        """SIGTERM and SIGINT stop in order, SIGUSR1 drains, SIGUSR2 ends that."""
+        add = self._loop.add_signal_handler
+        add(signal.SIGTERM, stop)
+        add(signal.SIGINT, stop)
+        add(signal.SIGUSR1, drain, True)
+        add(signal.SIGUSR2, drain, False)

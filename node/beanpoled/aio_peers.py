@@ -1,0 +1,229 @@
+"""Peer links on asyncio: who dials whom, reconnecting, and the sockets under `link`.
+
+Of two members the one with the smaller id dials, so there is one connection a pair. A link on
+which nothing arrives for too long is closed and dialed again.
+"""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, cast
+
+from beanpole.addresses import split_address
+from beanpole.errors import ProtocolError
+from beanpoled import link
+from beanpoled.config import NodeConfig
+from beanpoled.disks import Disks
+
+if TYPE_CHECKING:
+    from beanpoled.node import Node
+
+# What may wait in a link's output: above it, `send` says no and the sender tries again later.
+OUTPUT_BYTES_MAX: Final = 32 * 1024 * 1024
+# A link without a frame for this long is dead: beats come every 50 ms.
+IDLE_MAX_S: Final = 3.0
+DIAL_TIMEOUT_S: Final = 2.0
+DIAL_PAUSE_S: Final = 0.1
+# An introduction that takes longer is not one of a member.
+HELLO_TIMEOUT_S: Final = 5.0
+
+
+class PeerProtocol(asyncio.Protocol):
+    """One connection to or from another member."""
+
+    def __init__(self, links: "PeerLinks", expected: str | None) -> None:
+        self._links = links
+        self._reader = link.FrameReader()
+        self._handshake = links.handshake(expected)
+        self._transport: asyncio.Transport | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self.peer: str | None = None  # once it is known who it is
+        self.heard_at_s = 0.0
+        self.closed: asyncio.Future[None] = links.loop.create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=OUTPUT_BYTES_MAX)
+        self._transport.write(self._handshake.start())
+        self._timer = self._links.loop.call_later(HELLO_TIMEOUT_S, self.close)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            frames = self._reader.feed(data)
+            for frame in frames:
+                if self.peer is not None:
+                    self._links.node.peer_frame(self.peer, frame.kind, frame.payload)
+                else:
+                    self._introduce(frame)
+        except link.Refused as error:
+            self._links.refused(str(error))
+            self.close(str(error))
+        except ProtocolError as error:
+            self._links.log(f"link to {self.peer or 'an unknown node'} closed: {error}")
+            self.close()
+        else:
+            self.heard_at_s = self._links.loop.time()
+
+    def _introduce(self, frame: link.Frame) -> None:
+        assert self._transport is not None
+        if frame.kind == link.REFUSE:
+            self._links.refused(frame.payload.decode(errors="replace"))
+            self.close()
+            return
+        answer = self._handshake.receive(frame)
+        if answer:
+            self._transport.write(answer)
+        hello = self._handshake.done
+        if hello is None:
+            return
+        refusal = self._links.disks.refuses(hello)
+        if refusal is not None:
+            self._links.log(refusal)
+            self.close(refusal)
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._reader.size_max = link.FRAME_MAX_BYTES
+        self.peer = hello.node
+        self.heard_at_s = self._links.loop.time()
+        self._links.established(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if not self.closed.done():
+            self.closed.set_result(None)
+        self._links.ended(self)
+
+    def send(self, kind: int, payload: bytes) -> bool:
+        """Send a frame; False if the output is full or the link is closing."""
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return False
+        if transport.get_write_buffer_size() > OUTPUT_BYTES_MAX:
+            return False
+        transport.write(link.encode_frame(kind, payload))
+        return True
+
+    def close(self, reason: str = "") -> None:
+        """End the link, telling the other side why if there is a reason."""
+        if self._transport is not None:
+            if reason and self.peer is None:
+                self._transport.write(link.encode_frame(link.REFUSE, reason.encode()))
+                self._transport.close()
+            else:
+                self._transport.abort()
+
+
+class PeerLinks:
+    """All links of this node."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        loop: asyncio.AbstractEventLoop,
+        disks: Disks,
+        log: Callable[[str], None],
+    ) -> None:
+        self.loop = loop
+        self.disks = disks
+        self.log = log
+        self.node: Node
+        self._config = config
+        self._links: dict[str, PeerProtocol] = {}
+        self._server: asyncio.Server | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._last_refusal = ""
+
+    async def start(self, node: "Node") -> None:
+        """Listen, and dial the members that this node dials. OSError if the port is taken."""
+        self.node = node
+        host, port = split_address(self._config.peer_listen)
+        self._server = await self.loop.create_server(lambda: PeerProtocol(self, None), host, port)
+        for peer in self._config.peers:
+            if self._config.node_id < peer:
+                self._tasks.append(self.loop.create_task(self._dial(peer)))
+        self._tasks.append(self.loop.create_task(self._watch()))
+
+    async def stop(self) -> None:
+        """Close everything."""
+        for task in self._tasks:
+            task.cancel()
+        if self._server is not None:
+            self._server.close()
+        for protocol in list(self._links.values()):
+            protocol.close()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def handshake(self, expected: str | None) -> link.Handshake:
+        """Begin an introduction."""
+        config = self._config
+        own = link.Hello(
+            version=link.LINK_VERSION,
+            cluster=config.cluster,
+            node=config.node_id,
+            config_hash=config.config_hash,
+            disk_id=self.disks.own,
+            rejoining=self.node.replica.rejoining,
+            nonce=os.urandom(link.NONCE_BYTES),
+        )
+        return link.Handshake(own, config.peer_secret.encode(), expected)
+
+    def send(self, peer: str, kind: int, payload: bytes) -> bool:
+        """Send a frame on the current link to a peer."""
+        protocol = self._links.get(peer)
+        return protocol is not None and protocol.send(kind, payload)
+
+    def established(self, protocol: PeerProtocol) -> None:
+        """A member proved itself: this connection replaces the one before."""
+        assert protocol.peer is not None
+        if protocol.peer not in self._config.members:
+            raise ProtocolError(f"{protocol.peer} is no member")
+        previous = self._links.pop(protocol.peer, None)
+        if previous is not None:
+            self.node.peer_down(protocol.peer)
+            previous.close()
+        self._links[protocol.peer] = protocol
+        self.node.peer_up(protocol.peer)
+
+    def ended(self, protocol: PeerProtocol) -> None:
+        """A connection is gone."""
+        if protocol.peer is not None and self._links.get(protocol.peer) is protocol:
+            del self._links[protocol.peer]
+            self.node.peer_down(protocol.peer)
+
+    def refused(self, reason: str) -> None:
+        """We and another member do not belong together.
+
+        A node that does not serve yet refuses to start; one that serves goes on without the link.
+        """
+        if not self.node.origin.up:
+            self.node.fatal(f"refusing to start: {reason}")
+        elif reason != self._last_refusal:
+            self._last_refusal = reason
+            self.log(f"refused a link: {reason}")
+
+    async def _dial(self, peer: str) -> None:
+        """Keep a link to a peer."""
+        host, port = split_address(self._config.peer_address(peer))
+        while True:
+            with contextlib.suppress(OSError, TimeoutError):
+                async with asyncio.timeout(DIAL_TIMEOUT_S):
+                    _, protocol = await self.loop.create_connection(
+                        lambda: PeerProtocol(self, peer), host, port
+                    )
+                await protocol.closed
+            await asyncio.sleep(DIAL_PAUSE_S)
+
+    async def _watch(self) -> None:
+        """Close links on which nothing arrives; half-open connections are found so."""
+        while True:
+            before_s = self.loop.time()
+            await asyncio.sleep(IDLE_MAX_S / 3)
+            if self.loop.time() - before_s > IDLE_MAX_S / 2:
+                continue  # this loop stood still: input may be waiting
+            for protocol in list(self._links.values()):
+                if self.loop.time() - protocol.heard_at_s > IDLE_MAX_S:
+                    self.log(f"nothing from {protocol.peer} for {IDLE_MAX_S:.0f} s")
+                    protocol.close()

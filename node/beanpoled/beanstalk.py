@@ -1,0 +1,333 @@
+"""The beanstalk protocol at its node: requests become commands, results become replies.
+
+The codec is `beanpole.protocol.beanstalk`; the order of replies and the flow of bytes are in
+`connection`.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from beanpole import commands as c
+from beanpole.constants import DEFAULT_TUBE, KICK_MAX, SECOND_US, WATCHED_TUBES_MAX
+from beanpole.core.job import Job
+from beanpole.protocol.beanstalk import replies, stats
+from beanpole.protocol.beanstalk import requests as r
+from beanpole.protocol.beanstalk.parser import Parser
+from beanpoled.answers import FORMATTERS
+from beanpoled.connection import WAITING, Connection
+from beanpoled.host import ClientPort
+from beanpoled.origin import KIND_OPEN, KIND_QUIET, NOT_DONE
+
+if TYPE_CHECKING:
+    from beanpoled.node import Node
+
+# beanstalkd's margin: a worker is warned this long before its first TTR ends.
+SOON_US: Final = SECOND_US
+# A timer that would be due sooner is due now: the two clocks differ by more than that.
+TIMER_MIN_US: Final = 1000
+
+
+class BeanstalkConnection(Connection):
+    """A beanstalk client. It implements `origin.Client`."""
+
+    __slots__ = (
+        "_deadline_soon",
+        "_kick_left",
+        "_kicked",
+        "_request",
+        "_timeout_us",
+        "_used",
+        "_watched",
+    )
+
+    def __init__(self, node: "Node", port: ClientPort) -> None:
+        super().__init__(node, port, Parser(node.config.max_job_size))
+        self._used: bytes = DEFAULT_TUBE
+        self._watched: dict[bytes, None] = {DEFAULT_TUBE: None}
+        self._request = 0  # the number of the last wait
+        self._timeout_us = -1  # when the wait times out, by the node's clock; -1: never
+        self._deadline_soon = False
+        self._kicked = 0
+        self._kick_left = 0
+
+    def watches(self, tube: bytes) -> bool:
+        """See `Connection`."""
+        return tube in self._watched
+
+    def _refusal(self) -> bytes:
+        return replies.OUT_OF_MEMORY
+
+    def _handle(self, request: r.Request) -> None:
+        kind = request[0]
+        if kind < r.COUNTERS:
+            self._node.counts[kind] += 1
+        _HANDLERS[kind](self, request)
+
+    # --- requests -------------------------------------------------------------------------------
+
+    def _submit(self, kind: int, command: c.Command) -> None:
+        self._pending.append(kind)
+        self._node.origin.submit(self, kind, command)
+
+    def _session(self) -> int:
+        if not self.number:
+            self._node.origin.open_session(self)
+        return self.number
+
+    def _put(self, request: r.Request) -> None:
+        _, priority, delay_s, ttr_s, body = request
+        self.is_producer = True
+        if self._node.draining:
+            self._reply(replies.DRAINING)
+            return
+        command = (c.PUT, self._session(), self._used, priority, delay_s, ttr_s, body)
+        self._pending.append(r.PUT)
+        self._node.origin.submit_put(self, r.PUT, command)
+
+    def _use(self, request: r.Request) -> None:
+        tube = request[1]
+        if tube != self._used:
+            if self._node.refuses_tube(tube):
+                self._reply(replies.OUT_OF_MEMORY)
+                return
+            self._used = tube
+            self._bind((c.USE, self._session(), tube))
+        self._reply(replies.using(tube))
+
+    def _watch(self, request: r.Request) -> None:
+        tube = request[1]
+        if tube not in self._watched:
+            if len(self._watched) >= WATCHED_TUBES_MAX or self._node.refuses_tube(tube):
+                self._reply(replies.OUT_OF_MEMORY)
+                return
+            self._watched[tube] = None
+            self._bind((c.WATCH, self._session(), tube))
+        self._reply(replies.watching(len(self._watched)))
+
+    def _ignore(self, request: r.Request) -> None:
+        tube = request[1]
+        if tube in self._watched:
+            if len(self._watched) == 1:
+                self._reply(replies.NOT_IGNORED)
+                return
+            del self._watched[tube]
+            self._bind((c.IGNORE, self._session(), tube))
+        self._reply(replies.watching(len(self._watched)))
+
+    def _bind(self, command: c.Command) -> None:
+        """Send what this node answers at once; the machine will agree."""
+        self._node.origin.submit(self, KIND_QUIET, command)
+
+    def _about_job(self, request: r.Request) -> None:
+        kind = request[0]
+        self._submit(kind, (_OPERATIONS[kind], self._session(), *request[1:]))
+
+    def _about_used_tube(self, request: r.Request) -> None:
+        kind = request[0]
+        self._submit(kind, (_OPERATIONS[kind], self._session(), self._used))
+
+    def _about_nothing(self, request: r.Request) -> None:
+        kind = request[0]
+        self._submit(kind, (_OPERATIONS[kind], self._session()))
+
+    def _kick(self, request: r.Request) -> None:
+        bound = request[1]
+        self._kicked = 0
+        self._kick_left = bound
+        self.blocked = True  # it may take several steps
+        self._submit(r.KICK, (c.KICK, self._session(), self._used, min(bound, KICK_MAX), 0))
+
+    def _list_tube_used(self, request: r.Request) -> None:
+        self._reply(replies.using(self._used))
+
+    def _list_tubes_watched(self, request: r.Request) -> None:
+        self._reply(replies.ok(stats.format_list(self._watched)))
+
+    def _bad(self, request: r.Request) -> None:
+        _, reply, counted = request
+        if counted:
+            self._node.counts[counted] += 1
+            self.is_producer |= counted == r.PUT
+        self._reply(reply)
+
+    def _asked_to_quit(self, request: r.Request) -> None:
+        self._quit()
+
+    # --- reserve --------------------------------------------------------------------------------
+
+    def _reserve(self, request: r.Request) -> None:
+        self._begin_wait(-1)
+
+    def _reserve_timeout(self, request: r.Request) -> None:
+        self._node.turn_begins()  # a time-out must not be early by the length of a turn
+        self._begin_wait(self._node.now_us + request[1] * SECOND_US)
+
+    def _begin_wait(self, timeout_us: int) -> None:
+        self.is_worker = True
+        self._session()
+        self.blocked = True
+        self._timeout_us = timeout_us
+        self._deadline_soon = False
+        self._request += 1
+        is_first = not self._pending
+        self._pending.append(WAITING)
+        self.wait = self._node.origin.wait(self, self._request)
+        if is_first:
+            self._arm()
+
+    def _arm(self) -> None:
+        """Set the timer to what comes first: the time-out, or a reservation that ends soon.
+
+        Only when every request before the reserve is answered: they may reserve jobs.
+        """
+        wait = self.wait
+        node = self._node
+        if wait is None or wait.ending:
+            return
+        self._stop_timer()
+        now_us = node.now_us
+        left_us = -1 if self._timeout_us < 0 else max(0, self._timeout_us - now_us)
+        if self.ended:
+            left_us = 0
+        due_us = node.first_deadline_us(self.number)
+        if due_us >= 0:
+            soon_us = max(0, due_us - SOON_US - node.clock.estimate_us(now_us))
+            if soon_us < TIMER_MIN_US:
+                self._deadline_soon = True
+                node.origin.end_wait(wait)
+                return
+            left_us = soon_us if left_us < 0 else min(left_us, soon_us)
+        if left_us == 0:
+            node.origin.end_wait(wait)
+        elif left_us > 0:
+            self._timer = node.host.call_later(left_us, self._time_is_up)
+
+    def _time_is_up(self) -> None:
+        self._timer = None
+        self._node.turn_begins()
+        self._arm()
+
+    def wait_ended(self, job: Job | None) -> None:
+        """See `origin.Client`."""
+        self.wait = None
+        self.blocked = False
+        self._stop_timer()
+        if self.closed:
+            return
+        if job is not None:
+            reply = replies.reserved(job.id, job.body)
+        else:
+            reply = replies.DEADLINE_SOON if self._deadline_soon else replies.TIMED_OUT
+        # A reserve is a barrier, so nothing stands behind it; something may stand before it.
+        self._pending[-1] = reply
+        self._settle()
+
+    # --- results --------------------------------------------------------------------------------
+
+    def answered(self, kind: int, result: Any) -> None:
+        """See `origin.Client`."""
+        if self.closed or kind == KIND_QUIET:
+            return
+        formatter = FORMATTERS.get(kind)
+        if formatter is not None:
+            self._answer_first(formatter(result))
+        elif kind == r.KICK:
+            self._kick_answered(result)
+        elif kind == r.STATS:
+            self._answer_first(replies.ok(stats.format_stats(self._node.stats(result))))
+        elif kind == r.STATS_TUBE:
+            self._answer_first(self._stats_tube(result))
+        elif result != c.OK:
+            assert kind == KIND_OPEN, kind
+            self._write(replies.OUT_OF_MEMORY)
+            self._close()
+
+    def _kick_answered(self, result: tuple[int, int] | int) -> None:
+        """Go on with a kick of many jobs, or answer it."""
+        if isinstance(result, int):
+            self.blocked = False
+            self._pending[0] = replies.INTERNAL_ERROR
+            self._settle()
+            return
+        kicked, state = result
+        self._kicked += kicked
+        self._kick_left -= kicked
+        if kicked == KICK_MAX and self._kick_left > 0:
+            bound = min(self._kick_left, KICK_MAX)
+            command = (c.KICK, self.number, self._used, bound, state)
+            self._node.origin.submit(self, r.KICK, command)
+            return
+        self.blocked = False
+        self._pending[0] = replies.kicked(self._kicked)
+        self._settle()
+
+    def _stats_tube(self, result: tuple[Any, ...] | int) -> bytes:
+        if isinstance(result, int):
+            return replies.NOT_FOUND
+        waiting = self._node.waiting_on(result[0])
+        return replies.ok(stats.format_stats_tube((*result[:9], waiting, *result[10:])))
+
+    def failed(self, kind: int, why: int) -> None:
+        """See `origin.Client`."""
+        if self.closed:
+            return
+        if why != NOT_DONE:
+            self.drop()
+            return
+        self.blocked = self.wait is not None
+        # The commands that were not sent are the last ones, and they fail in order.
+        place = self._pending.index(kind)
+        self._pending[place] = replies.DRAINING if kind == r.PUT else replies.INTERNAL_ERROR
+        self._settle()
+
+
+_OPERATIONS: Final = {
+    r.DELETE: c.DELETE,
+    r.RELEASE: c.RELEASE,
+    r.BURY: c.BURY,
+    r.TOUCH: c.TOUCH,
+    r.PEEK: c.PEEK,
+    r.KICK_JOB: c.KICK_JOB,
+    r.RESERVE_JOB: c.RESERVE_JOB,
+    r.STATS_JOB: c.STATS_JOB,
+    r.STATS_TUBE: c.STATS_TUBE,
+    r.PAUSE_TUBE: c.PAUSE_TUBE,
+    r.PEEK_READY: c.PEEK_READY,
+    r.PEEK_DELAYED: c.PEEK_DELAYED,
+    r.PEEK_BURIED: c.PEEK_BURIED,
+    r.STATS: c.STATS,
+    r.LIST_TUBES: c.LIST_TUBES,
+}
+
+_ABOUT_JOBS: Final = (
+    r.DELETE,
+    r.RELEASE,
+    r.BURY,
+    r.TOUCH,
+    r.PEEK,
+    r.KICK_JOB,
+    r.RESERVE_JOB,
+    r.STATS_JOB,
+    r.STATS_TUBE,
+    r.PAUSE_TUBE,
+)
+
+_HANDLERS: Final[dict[int, Callable[[BeanstalkConnection, r.Request], None]]] = {
+    r.PUT: BeanstalkConnection._put,
+    r.USE: BeanstalkConnection._use,
+    r.WATCH: BeanstalkConnection._watch,
+    r.IGNORE: BeanstalkConnection._ignore,
+    r.RESERVE: BeanstalkConnection._reserve,
+    r.RESERVE_TIMEOUT: BeanstalkConnection._reserve_timeout,
+    r.KICK: BeanstalkConnection._kick,
+    r.PEEK_READY: BeanstalkConnection._about_used_tube,
+    r.PEEK_DELAYED: BeanstalkConnection._about_used_tube,
+    r.PEEK_BURIED: BeanstalkConnection._about_used_tube,
+    r.STATS: BeanstalkConnection._about_nothing,
+    r.LIST_TUBES: BeanstalkConnection._about_nothing,
+    r.LIST_TUBE_USED: BeanstalkConnection._list_tube_used,
+    r.LIST_TUBES_WATCHED: BeanstalkConnection._list_tubes_watched,
+    r.QUIT: BeanstalkConnection._asked_to_quit,
+    r.BAD: BeanstalkConnection._bad,
+    **dict.fromkeys(_ABOUT_JOBS, BeanstalkConnection._about_job),
+}

@@ -1,0 +1,99 @@
+"""Cluster time: how the leader's clock runs, and how it goes on after a change of leader.
+
+Cluster time never decides anything by itself: it is written into entries, and the machine moves
+by them alone. Rules and pitfalls: docs/consistency.md, "Time".
+"""
+
+from typing import Final
+
+from beanpole.constants import SECOND_US
+
+# A turn of the loop that took longer than this was a pause (a stopped process, a suspended
+# machine): nobody could be served in it, so it does not count.
+TURN_MAX_US: Final = 250_000
+# A cold start counts at most this much of the time without a running node, so that a wall clock
+# that is years ahead does not fire every delay.
+DOWNTIME_MAX_US: Final = 7 * 24 * 3600 * SECOND_US
+# Nodes whose wall clocks differ by more than this are not believed about the time that passed.
+WALL_SKEW_MAX_US: Final = 60 * SECOND_US
+
+
+class LoopTime:
+    """Time as the loop has lived it: at most TURN_MAX_US a turn."""
+
+    def __init__(self, now_us: int) -> None:
+        self.last_us = now_us
+        self.step_us = 0
+
+    def turn(self, now_us: int) -> int:
+        """Note a new turn; returns how much of the time since the last one counts."""
+        elapsed_us = now_us - self.last_us
+        self.last_us = now_us
+        self.step_us = max(0, min(elapsed_us, TURN_MAX_US))
+        return self.step_us
+
+
+class ClusterClock:
+    """This node's knowledge of cluster time.
+
+    As a follower it goes on from the last time the leader told; as a leader it is the clock.
+    """
+
+    def __init__(self) -> None:
+        self._base_us = 0
+        self._heard_at_us = -1  # monotonic; -1: nothing was heard in this process's life
+        self.leading = False
+
+    def hear(self, cluster_us: int, now_us: int) -> None:
+        """A leader told its time (in a beat or in an entry)."""
+        if not self.leading and cluster_us >= self.estimate_us(now_us):
+            self._base_us = cluster_us
+            self._heard_at_us = now_us
+        elif not self.leading and self._heard_at_us < 0:
+            self._base_us = max(self._base_us, cluster_us)
+
+    def estimate_us(self, now_us: int) -> int:
+        """What cluster time is about now."""
+        if self.leading or self._heard_at_us < 0:
+            return self._base_us
+        return self._base_us + now_us - self._heard_at_us
+
+    def was_up(self) -> bool:
+        """Whether this process has heard a leader's clock, or was one."""
+        return self._heard_at_us >= 0
+
+    def lead(self, start_us: int) -> None:
+        """Become the clock, from `start_us` (never earlier than what is known)."""
+        self._base_us = max(self._base_us, start_us)
+        self.leading = True
+
+    def follow(self, now_us: int) -> None:
+        """Stop being the clock."""
+        self.leading = False
+        self._heard_at_us = now_us
+
+    def advance(self, step_us: int, majority_answers: bool) -> None:
+        """One turn of the leader's loop; time stands while the leader cannot serve."""
+        if self.leading and majority_answers:
+            self._base_us += step_us
+
+
+def downtime_us(
+    saved_cluster_us: int, saved_wall_us: int, wall_us: int, known_us: int, skews_us: list[int]
+) -> int:
+    """Estimate how much cluster time passed while no node of the cluster was running.
+
+    Args:
+        saved_cluster_us: cluster time of the pair that this node saved.
+        saved_wall_us: this node's own wall clock of that pair, so that its skew cancels.
+        wall_us: this node's wall clock now.
+        known_us: cluster time of the newest entry in the log.
+        skews_us: how far the other nodes' wall clocks are from this one's.
+
+    Returns:
+        Microseconds to add to `known_us`; 0 when the clocks cannot be believed.
+    """
+    if saved_wall_us == 0 or any(abs(skew) > WALL_SKEW_MAX_US for skew in skews_us):
+        return 0
+    passed_us = saved_cluster_us + (wall_us - saved_wall_us) - known_us
+    return max(0, min(passed_us, DOWNTIME_MAX_US))

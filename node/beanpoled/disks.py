@@ -1,0 +1,73 @@
+"""Which disk is whose: this node's own disk id, and the disk ids of the members it has met.
+
+A node that lost its disk has also lost its vote and the entries it acknowledged. It must not come
+back as if nothing had happened, so every node remembers the others' disks and refuses a new one
+that does not say `--rejoin`.
+"""
+
+import os
+from typing import Final
+
+import msgpack
+
+from beanpole.errors import Damaged, StorageError
+from beanpole.storage.files import Files
+from beanpole.storage.records import read_checked, write_atomic
+from beanpole.storage.wal import Identity
+from beanpoled.link import Hello
+
+DISK_ID_BYTES: Final = 16
+OWN_FILE: Final = "identity"
+OTHERS_FILE: Final = "peers"
+
+
+class Disks:
+    """The disk ids that this node knows."""
+
+    def __init__(self, files: Files, directory: str, identity: Identity, fresh_id: bytes) -> None:
+        """Read the data directory, or begin a new one with `fresh_id`.
+
+        Raises:
+            StorageError: the directory is another node's, is damaged, or misses its identity.
+        """
+        self._files = files
+        self._identity = identity
+        self._others_path = os.path.join(directory, OTHERS_FILE)
+        files.make_directory(directory)
+        path = os.path.join(directory, OWN_FILE)
+        found = read_checked(files, path, identity)
+        self.is_fresh = found is None
+        if found is None:
+            rest = [name for name in ("log", "snapshots") if files.exists(f"{directory}/{name}")]
+            if rest:
+                raise StorageError(
+                    f"{directory} holds {' and '.join(rest)} but no {OWN_FILE}: it is not a whole "
+                    "data directory; restore it, or empty it and start with --rejoin"
+                )
+            found = fresh_id
+            write_atomic(files, path, identity, found)
+        if len(found) != DISK_ID_BYTES:
+            raise Damaged(f"{path} holds {len(found)} bytes and no disk id")
+        self.own = found
+        others = read_checked(files, self._others_path, identity)
+        self._others: dict[str, bytes] = {} if others is None else msgpack.unpackb(others)
+
+    def refuses(self, hello: Hello) -> str | None:
+        """Why the member behind a hello cannot be talked to; None if it can.
+
+        A disk that is new to this node is remembered before anything else is said to it.
+
+        Raises:
+            OSError: it cannot be remembered.
+        """
+        known = self._others.get(hello.node)
+        if known == hello.disk_id:
+            return None
+        if known is not None and not hello.rejoining:
+            return (
+                f"{hello.node} has an empty or another disk than before: restore its data "
+                "directory, or start it on an empty one with --rejoin"
+            )
+        self._others[hello.node] = hello.disk_id
+        write_atomic(self._files, self._others_path, self._identity, msgpack.packb(self._others))
+        return None

@@ -1,0 +1,98 @@
+"""The one seam between the node's logic and the world.
+
+Everything above it (sessions, outbox, leader, waiters, ticker, replication driver) is synchronous
+callbacks; everything below it is asyncio, threads and gRPC (`aio`), or a deterministic simulator.
+All callbacks run in one loop, one at a time.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+from beanpole.replication.consensus import Sink
+from beanpole.storage.files import Files
+
+
+class Timer(Protocol):
+    """A call that is due later."""
+
+    def cancel(self) -> None:
+        """Do not make the call. Cancelling twice, or after the call, does no harm."""
+
+
+class ClientPort(Protocol):
+    """The outer side of one client's connection."""
+
+    def write(self, data: bytes) -> None:
+        """Send; never blocks. What the client does not read yet is buffered."""
+
+    def close(self) -> None:
+        """Close once everything written has been sent."""
+
+    def abort(self) -> None:
+        """Close now; what was not sent is dropped."""
+
+    def pause_reading(self) -> None:
+        """Take no more bytes from the client. Pausing twice does no harm."""
+
+    def resume_reading(self) -> None:
+        """Take bytes from the client again."""
+
+
+class ProcessFacts(NamedTuple):
+    """What `stats` tells about the process and its machine."""
+
+    pid: int
+    user_s: float
+    system_s: float
+    hostname: bytes
+    system: bytes
+    platform: bytes
+
+
+class Host(Protocol):
+    """What a node needs of the world."""
+
+    @property
+    def files(self) -> Files:
+        """The disk."""
+
+    def now_us(self) -> int:
+        """Monotonic microseconds."""
+
+    def wall_us(self) -> int:
+        """Wall clock: microseconds since 1970, as this machine believes."""
+
+    def random(self) -> float:
+        """A number from 0 (inclusive) to 1 (exclusive)."""
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        """Call at the end of this turn of the loop, after the input that is already there."""
+
+    def call_later(self, delay_us: int, callback: Callable[[], None]) -> Timer:
+        """Call once, `delay_us` from now or a little later."""
+
+    def send_peer(self, peer: str, kind: int, payload: bytes) -> bool:
+        """Send a frame on the current link to a member; False if it was not taken."""
+
+    def fetch_snapshot(
+        self, peer: str, index: int, sink: Sink, done: Callable[[str | None], None]
+    ) -> None:
+        """Stream the peer's snapshot at `index` into `sink`, then call done (see `Outside`)."""
+
+    def open_clients(self) -> None:
+        """Accept clients from now on. Opening twice does no harm."""
+
+    def close_clients(self) -> None:
+        """Accept no clients any more; connections that exist stay. Twice does no harm."""
+
+    def log(self, line: str) -> None:
+        """One line for the operator: start, stop, leader change, snapshot. Never one per job."""
+
+    def process(self) -> ProcessFacts:
+        """About this process."""
+
+    def exit(self) -> None:
+        """End the process with status 0; everything is written and closed."""
+
+    def fatal(self, reason: str) -> None:
+        """Say why in one line and end the process with a non-zero status."""

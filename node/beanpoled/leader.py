@@ -1,0 +1,384 @@
+"""What a node does while it leads: joins batches into entries, keeps time, hands out jobs.
+
+Everything here is volatile: a node that loses leadership forgets it, and origins send again what
+the next leader needs. What an entry does is decided by the machine; the leader only proposes.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from beanpole import commands as c
+from beanpole.constants import BATCH_COMMANDS_MAX, ENTRY_JOIN_BYTES, SECOND_US
+from beanpole.core.machine import GRANTED, NONE_READY
+from beanpole.core.tube import Tube
+from beanpole.errors import ProtocolError
+from beanpoled import frames
+from beanpoled.waiting import Key, Waiter, WaitingLine
+
+if TYPE_CHECKING:
+    from beanpoled.node import Node
+
+# TICKs are rounded up to this, so that many deadlines share one entry.
+TICK_GRAIN_US: Final = 10_000
+# After a change of leader no reservation ends before this, so that workers can touch again.
+FLOOR_GRACE_US: Final = 2 * SECOND_US
+# Origins keep at most this much unapplied at the leader; one that sends more is broken.
+INBOX_BATCHES_MAX: Final = 64
+# How often the canonical digests are compared, in cluster time, if anything was written.
+DIGEST_PERIOD_US: Final = 60 * SECOND_US
+
+# (origin, incarnation, number, hint, payload)
+Batch = tuple[int, int, int, bytes, bytes]
+
+
+class Leader:
+    """The leading half of a node. `begin` and `end` bracket a term of leadership."""
+
+    def __init__(self, node: "Node") -> None:
+        self._node = node
+        self.term = 0  # the term led, or 0
+        self.serving = False  # the EPOCH of this term is applied
+        self.line = WaitingLine()
+        self._epoch_proposed = False
+        self._inbox: deque[Batch] = deque()
+        self._expected: dict[int, int] = {}  # origin -> the next number of its link
+        self._early: list[tuple[int, int, list[tuple[int, ...]]]] = []  # waits behind a batch
+        self._early_ends: list[tuple[int, int, list[tuple[int, ...]]]] = []
+        self._pledged: dict[bytes, int] = {}  # tube -> GRANTs in flight for its ready jobs
+        self._pledges: dict[tuple[Key, int], bytes] = {}
+        self._commands: list[c.Command] = []  # the leader's own, for the next entry
+        self._downs: set[tuple[int, int]] = set()
+        self._leaving: dict[Key, Waiter] = {}
+        self._confirming = False
+        self._next_digest_us = 0
+        self._digested_index = 0
+
+    # --- terms ----------------------------------------------------------------------------------
+
+    def begin(self, term: int) -> None:
+        """This node was elected."""
+        self.end()
+        self.term = term
+
+    def end(self) -> None:
+        """Leadership is lost, or not yet won: nothing of an earlier term survives."""
+        self.term = 0
+        self.serving = False
+        self._epoch_proposed = False
+        self.line.clear()
+        for volatile in (
+            self._inbox,
+            self._expected,
+            self._early,
+            self._early_ends,
+            self._pledged,
+            self._pledges,
+            self._commands,
+            self._downs,
+            self._leaving,
+        ):
+            volatile.clear()
+        self._confirming = False
+
+    def epoch_applied(self, term: int) -> None:
+        """Our own EPOCH is applied: everything of earlier terms is, too."""
+        if term == self.term:
+            self.serving = True
+            self._next_digest_us = self._node.machine.queue.now_us + DIGEST_PERIOD_US
+
+    # --- input from origins ---------------------------------------------------------------------
+
+    def receive_batch(self, origin: int, frame: bytes) -> None:
+        """Take a batch if it is the next of its link; the origin sends again what is missing."""
+        term, incarnation, number, first, hint, payload = frames.decode_batch(frame)
+        if term != self.term:
+            return
+        if first:
+            self._expected[origin] = number
+        if self._expected.get(origin) != number:
+            return
+        if len(self._inbox) >= INBOX_BATCHES_MAX * len(self._node.members):
+            raise ProtocolError(f"origin {origin} has too many batches in flight")
+        self._expected[origin] = number + 1
+        self._inbox.append((origin, incarnation, number, hint, payload))
+
+    def receive_waits(self, origin: int, frame: bytes) -> None:
+        """Take WAITs; each is registered once the batch that it stands behind is applied."""
+        term, incarnation, items = frames.decode_items(frame, 3)
+        if term == self.term:
+            self._early.append((origin, incarnation, items))
+
+    def receive_unwaits(self, origin: int, frame: bytes) -> None:
+        """Take UNWAITs; they follow the WAITs they end."""
+        term, incarnation, items = frames.decode_items(frame, 2)
+        if term == self.term:
+            self._early_ends.append((origin, incarnation, items))
+
+    def forget_link(self, origin: int) -> None:
+        """The link to an origin ended: its waits come again on the next one."""
+        self._expected.pop(origin, None)
+        for waiter in self.line.of_origin(origin):
+            self._drop(waiter)
+        self._early = [item for item in self._early if item[0] != origin]
+        self._early_ends = [item for item in self._early_ends if item[0] != origin]
+
+    def park(self, origin: int) -> None:
+        """An origin is silent: its clients are passed over until it is heard again."""
+        for waiter in self.line.of_origin(origin):
+            waiter.parked = True
+
+    def unpark(self, origin: int) -> None:
+        """A silent origin is heard again."""
+        for waiter in self.line.of_origin(origin):
+            if waiter.parked:
+                waiter.parked = False
+                self.line.put_back(waiter)
+                for tube in waiter.tubes:
+                    self.match(tube)
+
+    def node_down(self, origin: int, incarnation: int) -> None:
+        """Propose that an incarnation is dead, once."""
+        if self.serving and (origin, incarnation) not in self._downs:
+            self._downs.add((origin, incarnation))
+            self._commands.append((c.NODE_DOWN, origin, incarnation))
+
+    # --- entries --------------------------------------------------------------------------------
+
+    def propose(self) -> None:
+        """Propose entries while there is something to propose and room in flight."""
+        node = self._node
+        replica = node.replica
+        if not self.term:
+            return
+        if self.serving:
+            self._register_waits()
+            self._end_waits()
+        while replica.can_propose() and self.term:
+            entry = self._next_entry()
+            if entry is None:
+                return
+            replica.propose(entry)
+
+    def _next_entry(self) -> bytes | None:
+        node = self._node
+        now_us = node.clock.estimate_us(node.now_us)
+        commands: list[c.Command] = []
+        if not self._epoch_proposed:
+            self._epoch_proposed = True
+            now_us = node.begin_epoch()
+            commands.append(self._epoch(now_us))
+        sections: list[tuple[int, int, int, bytes]] = []
+        size = 0
+        inbox = self._inbox
+        grants: list[c.Command] = []
+        while inbox:
+            origin, incarnation, number, hint, payload = inbox[0]
+            if sections and size + len(payload) > ENTRY_JOIN_BYTES:
+                break
+            inbox.popleft()
+            size += len(payload)
+            sections.append((origin, incarnation, number, payload))
+            if hint and self.line.waiters:
+                self._grant_puts(hint, grants)
+        own, self._commands = (
+            self._commands[:BATCH_COMMANDS_MAX],
+            self._commands[BATCH_COMMANDS_MAX:],
+        )
+        commands += own
+        if commands:
+            sections.insert(0, (c.LEADER, 0, 0, c.pack_commands(commands)))
+        if grants:
+            sections.append((c.LEADER, 0, 0, c.pack_commands(grants)))
+        if not sections and not self._time_is_due(now_us):
+            return None
+        flags = c.FLAG_PUTS_REFUSED if node.peers.disk_is_low() else 0
+        return c.encode_entry(flags, now_us, node.host.wall_us(), sections)
+
+    def _epoch(self, now_us: int) -> c.Command:
+        config = self._node.config
+        return (
+            c.EPOCH,
+            self.term,
+            now_us + FLOOR_GRACE_US,
+            self._node.peers.machine_version(),
+            config.jobs_max,
+            config.tubes_max,
+            config.sessions_max,
+            config.queue_bytes_max,
+        )
+
+    def _time_is_due(self, now_us: int) -> bool:
+        """Whether an empty entry (a TICK) is needed for time to have its effect."""
+        if not self.serving or self._node.replica.last_index > self._node.replica.applied_index:
+            return False  # an entry is on its way and carries the time
+        machine = self._node.machine
+        if machine.has_work():
+            return True
+        due_us = machine.next_due_us(now_us)
+        if due_us is not None and -(-due_us // TICK_GRAIN_US) * TICK_GRAIN_US <= now_us:
+            return True
+        if now_us >= self._next_digest_us and machine.index > self._digested_index + 1:
+            self._next_digest_us = now_us + DIGEST_PERIOD_US
+            self._digested_index = machine.index
+            self._commands.append((c.DIGEST,))
+        return False
+
+    # --- handing out jobs -----------------------------------------------------------------------
+
+    def _grant_puts(self, hint: bytes, grants: list[c.Command]) -> None:
+        """For each ready job that a batch puts, one GRANT for the oldest waiter of its tube."""
+        for tube, count in frames.unpack_hint(hint).items():
+            for _ in range(count):
+                waiter = self.line.first(tube)
+                if waiter is None:
+                    break
+                grants.append(self._grant(waiter, tube))
+
+    def _grant(self, waiter: Waiter, tube: bytes) -> c.Command:
+        waiter.granting = True
+        self._pledges[waiter.key, waiter.request] = tube
+        self._pledged[tube] = self._pledged.get(tube, 0) + 1
+        origin, session = waiter.key
+        return (c.GRANT, origin, waiter.incarnation, session, waiter.request, waiter.behind)
+
+    def match(self, name: bytes) -> None:
+        """Propose GRANTs for the ready jobs of a tube that nothing is pledged for yet."""
+        tube = self._node.machine.queue.tubes.get(name)
+        if not self.serving or tube is None or tube.paused_until_us:
+            return
+        while tube.ready_count > self._pledged.get(name, 0):
+            waiter = self.line.first(name)
+            if waiter is None:
+                return
+            self._commands.append(self._grant(waiter, name))
+
+    def outcome(self, origin: int, session: int, request: int, outcome: int) -> None:
+        """A GRANT was applied."""
+        key = (origin, session)
+        tube = self._pledges.pop((key, request), None)
+        if tube is None:
+            return
+        left = self._pledged[tube] - 1
+        if left:
+            self._pledged[tube] = left
+        else:
+            del self._pledged[tube]
+        waiter = self.line.waiters.get(key)
+        if waiter is not None and waiter.request == request:
+            waiter.granting = False
+            if outcome == NONE_READY:
+                self.line.put_back(waiter)
+            else:
+                self._drop(waiter)
+        if outcome != GRANTED:
+            self.match(tube)
+
+    def _drop(self, waiter: Waiter) -> None:
+        self.line.remove(waiter.key)
+        self._leaving.pop(waiter.key, None)
+
+    def _register_waits(self) -> None:
+        """Give WAITs whose batch is applied their places in line."""
+        if not self._early:
+            return
+        machine = self._node.machine
+        early, self._early = self._early, []
+        for index, incarnation, items in early:
+            origin = machine.origins.get(index)
+            later: list[tuple[int, ...]] = []
+            if origin is None or not origin.alive or origin.incarnation < incarnation:
+                later = items  # its NODE_UP is on the way
+            elif origin.incarnation == incarnation:
+                for item in items:
+                    number, request, behind = item
+                    if behind >= origin.next_number:
+                        later.append(item)
+                        continue
+                    session = origin.sessions.get(number)
+                    if session is not None and session.request_granted < request:
+                        self._enter((index, number), incarnation, item, session.watched)
+            if later:
+                self._early.append((index, incarnation, later))
+
+    def _enter(
+        self, key: Key, incarnation: int, item: tuple[int, ...], watched: dict[bytes, Tube]
+    ) -> None:
+        _, request, behind = item
+        known = self.line.waiters.get(key)
+        if known is not None:
+            if known.request >= request:
+                return
+            self._drop(known)
+        waiter = Waiter(key, incarnation, request, behind, self.line.next_place())
+        self.line.add(waiter, watched)
+        for name, tube in watched.items():
+            if tube.ready_count > self._pledged.get(name, 0) and not tube.paused_until_us:
+                self.match(name)
+                return
+
+    # --- ending waits ---------------------------------------------------------------------------
+
+    def _end_waits(self) -> None:
+        """Mark waiters that want to leave; they leave when it is certain that nothing is ready."""
+        if self._early_ends:
+            ends, self._early_ends = self._early_ends, []
+            for index, incarnation, items in ends:
+                later = []
+                for item in items:
+                    number, request = item
+                    waiter = self.line.waiters.get((index, number))
+                    if waiter is not None and waiter.request == request:
+                        waiter.leaving = True
+                        self._leaving[waiter.key] = waiter
+                    elif self._is_early(index, number, request):
+                        later.append(item)
+                if later:
+                    self._early_ends.append((index, incarnation, later))
+        if self._leaving and not self._confirming:
+            self._confirming = True
+            leaving = list(self._leaving.values())
+            read_index = self._node.replica.commit_index
+            self._node.replica.confirm(self._confirmation(leaving, read_index, self.term))
+
+    def _is_early(self, index: int, number: int, request: int) -> bool:
+        return any(
+            origin == index and any(item[0] == number and item[1] == request for item in items)
+            for origin, _, items in self._early
+        )
+
+    def _confirmation(
+        self, leaving: list[Waiter], read_index: int, term: int
+    ) -> Callable[[], None]:
+        """What to do once a majority has confirmed that this node still led after `leaving`."""
+
+        def confirmed() -> None:
+            if self.term != term:
+                return
+            self._confirming = False
+            self._node.wake()
+            if self._node.replica.applied_index < read_index:
+                return  # they are still leaving: the next turn asks again
+            self._answer_nones(leaving)
+
+        return confirmed
+
+    def _answer_nones(self, leaving: list[Waiter]) -> None:
+        tubes = self._node.machine.queue.tubes
+        nones: dict[tuple[int, int], list[frames.EndItem]] = {}
+        for waiter in leaving:
+            if self.line.waiters.get(waiter.key) is not waiter or waiter.granting:
+                continue
+            if any(
+                (tube := tubes.get(name)) is not None
+                and tube.ready_count > self._pledged.get(name, 0)
+                and not tube.paused_until_us
+                for name in waiter.tubes
+            ):
+                continue  # something became ready: `match` is about to grant it
+            self._drop(waiter)
+            origin, session = waiter.key
+            nones.setdefault((origin, waiter.incarnation), []).append((session, waiter.request))
+        for (origin, incarnation), items in nones.items():
+            frame = frames.encode_items(self.term, incarnation, items)
+            self._node.send_origin(origin, frames.NONES, frame)

@@ -1,0 +1,171 @@
+"""The link between two nodes, without I/O: hello, authentication, frames with length and CRC.
+
+Peers are identified by their hello, never by their address, so proxies may stand between them.
+Feed received bytes to `receive`; send what it and the other methods return.
+
+    frame  = length u32 | crc32c u32 | kind u8 | payload      (length of the payload; CRC over both
+                                                               kind and payload; little endian)
+    HELLO  = msgpack of `Hello`, first in each direction
+    AUTH   = HMAC-SHA256(secret, own HELLO | other's HELLO); both hold a fresh nonce
+    REFUSE = text: why the link ends
+"""
+
+import hashlib
+import hmac
+from struct import Struct
+from typing import Final, NamedTuple
+
+import msgpack
+from crc32c import crc32c
+
+from beanpole.constants import BATCH_MAX_BYTES
+from beanpole.errors import ProtocolError
+
+# Raised with every change of frames that an older node cannot read.
+LINK_VERSION: Final = 1
+
+HELLO: Final = 128
+AUTH: Final = 129
+REFUSE: Final = 130
+
+# The largest message is an append with one batch of the largest size, or several smaller entries
+# up to 8 MiB.
+FRAME_MAX_BYTES: Final = 2 * 8 * 1024 * 1024
+assert FRAME_MAX_BYTES > 2 * BATCH_MAX_BYTES
+# Before a peer is known it may send only this much.
+HELLO_MAX_BYTES: Final = 4096
+NONCE_BYTES: Final = 16
+
+_HEAD: Final = Struct("<IIB")
+_HELLO_SHAPE: Final = (int, str, str, str, bytes, bool, bytes)
+
+
+class Hello(NamedTuple):
+    """How a node introduces itself."""
+
+    version: int
+    cluster: str
+    node: str
+    config_hash: str
+    disk_id: bytes
+    rejoining: bool
+    nonce: bytes
+
+
+class Frame(NamedTuple):
+    """A frame that was received whole."""
+
+    kind: int
+    payload: bytes
+
+
+def encode_frame(kind: int, payload: bytes) -> bytes:
+    """Give a payload its head."""
+    crc = crc32c(payload, crc32c(bytes((kind,))))
+    return _HEAD.pack(len(payload), crc, kind) + payload
+
+
+class FrameReader:
+    """Cuts a stream of bytes into frames."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+        self.size_max = HELLO_MAX_BYTES
+
+    def feed(self, data: bytes) -> list[Frame]:
+        """Take bytes; returns the frames that are complete now.
+
+        Raises:
+            ProtocolError: too long, or the CRC does not match. The link must end.
+        """
+        frames: list[Frame] = []
+        buffer = self._buffer
+        buffer += data
+        position = 0
+        available = len(buffer)
+        while available - position >= _HEAD.size:
+            size, crc, kind = _HEAD.unpack_from(buffer, position)
+            if size > self.size_max:
+                raise ProtocolError(f"a frame of {size} bytes; {self.size_max} are allowed")
+            end = position + _HEAD.size + size
+            if end > available:
+                break
+            payload = bytes(buffer[position + _HEAD.size : end])
+            if crc32c(payload, crc32c(bytes((kind,)))) != crc:
+                raise ProtocolError(f"a frame of kind {kind} with a wrong checksum")
+            frames.append(Frame(kind, payload))
+            position = end
+        del buffer[:position]
+        return frames
+
+
+class Refused(ProtocolError):
+    """An authentic member of another mind: another member list, another disk, another cluster."""
+
+
+class Handshake:
+    """One side of the introduction. `done` is the peer's hello once it has proved itself."""
+
+    def __init__(self, own: Hello, secret: bytes, expected: str | None) -> None:
+        self._own = own
+        self._secret = secret
+        self._expected = expected  # whom we dialed
+        self._own_bytes: bytes = msgpack.packb(tuple(own))
+        self._other_bytes = b""
+        self.done: Hello | None = None
+
+    def start(self) -> bytes:
+        """What to send first."""
+        return encode_frame(HELLO, self._own_bytes)
+
+    def receive(self, frame: Frame) -> bytes:
+        """Take one frame; returns what to send now. Afterwards look at `done`.
+
+        Raises:
+            Refused: the peer is authentic, but we do not belong together.
+            ProtocolError: the peer is nobody that we talk to.
+        """
+        if not self._other_bytes:
+            if frame.kind != HELLO:
+                raise ProtocolError("the first frame is no hello")
+            self._other_bytes = frame.payload
+            return encode_frame(AUTH, self._proof(self._own_bytes, frame.payload))
+        if frame.kind != AUTH:
+            raise ProtocolError("the second frame is no authentication")
+        other = _decode_hello(self._other_bytes)
+        if not hmac.compare_digest(frame.payload, self._proof(self._other_bytes, self._own_bytes)):
+            raise ProtocolError(f"{other.node} has another peer_secret")
+        self._compare(other)
+        self.done = other
+        return b""
+
+    def _proof(self, prover: bytes, other: bytes) -> bytes:
+        return hmac.new(self._secret, prover + other, hashlib.sha256).digest()
+
+    def _compare(self, other: Hello) -> None:
+        own = self._own
+        for field, mine, its in (
+            ("link version", own.version, other.version),
+            ("cluster", own.cluster, other.cluster),
+            ("member list or durability (config hash)", own.config_hash, other.config_hash),
+        ):
+            if mine != its:
+                raise Refused(
+                    f"the {field} differs: {mine} at {own.node}, {its} at {other.node}; give all "
+                    "nodes the same cluster, members and durability"
+                )
+        if other.node == own.node:
+            raise Refused(f"two nodes call themselves {own.node}; each needs its own node_id")
+        if self._expected is not None and other.node != self._expected:
+            raise Refused(f"dialed {self._expected}, but {other.node} answers there")
+
+
+def _decode_hello(payload: bytes) -> Hello:
+    try:
+        values = msgpack.unpackb(payload, use_list=False)
+        hello = Hello(*values)
+    except (ValueError, TypeError, msgpack.exceptions.UnpackException) as error:
+        raise ProtocolError("the hello cannot be read") from error
+    if tuple(map(type, hello)) != _HELLO_SHAPE or len(hello.nonce) != NONCE_BYTES:
+        raise ProtocolError("the hello has another layout")
+    return hello

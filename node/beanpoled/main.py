@@ -1,0 +1,148 @@
+"""The daemon: configuration to objects to a running loop. Wiring only, no logic."""
+
+import argparse
+import asyncio
+import contextlib
+import dataclasses
+import gc
+import os
+import resource
+import sys
+from collections.abc import Callable
+from typing import Final
+
+import uvloop
+
+from beanpole import VERSION
+from beanpole.errors import BeanpoleError
+from beanpole.replication.consensus import ReplicaConfig
+from beanpole.replication.pysyncobj.backend import PySyncObjReplica
+from beanpole.storage.dump import describe
+from beanpole.storage.wal import Identity
+from beanpoled import config as configuration
+from beanpoled.admin import RpcServer
+from beanpoled.aio import AioHost
+from beanpoled.config import NodeConfig
+from beanpoled.disks import DISK_ID_BYTES, Disks
+from beanpoled.http import HttpServer
+from beanpoled.node import Node
+from beanpoled.viewpoint import Viewpoint
+
+# The disk thread wants the interpreter back soon after a sync; the default is 5 ms.
+SWITCH_INTERVAL_S: Final = 0.0005
+# Jobs are not garbage and hold no cycles; collecting them young would cost time for nothing.
+COLLECT_AFTER: Final = (100_000, 50, 100)
+# Descriptors beside clients' connections: files, peers, gRPC, HTTP.
+DESCRIPTORS_SPARE: Final = 256
+
+
+def main() -> None:
+    """Run `beanpoled`."""
+    parser = argparse.ArgumentParser(prog="beanpoled", description="One node of a Beanpole cluster")
+    parser.add_argument("--version", action="version", version=f"beanpoled {VERSION}")
+    parser.add_argument("--dump-wal", metavar="DIR", help="show the records of a log and exit")
+    configuration.add_flags(parser)
+    arguments = parser.parse_args()
+    if not __debug__:
+        sys.exit("beanpoled: asserts are part of its safety; do not run it with python -O")
+    try:
+        if arguments.dump_wal is not None:
+            for line in describe(arguments.dump_wal):
+                print(line)
+            return
+        config = prepare_process(configuration.from_arguments(arguments, os.environ))
+        uvloop.run(run(config))
+    except (BeanpoleError, OSError) as error:
+        sys.exit(f"beanpoled: {error}")
+
+
+def prepare_process(config: NodeConfig) -> NodeConfig:
+    """Set limits of the process and of the interpreter.
+
+    Returns:
+        The configuration, with `connections_max` lowered to what the system has descriptors for.
+    """
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    gc.set_threshold(*COLLECT_AFTER)
+    wanted = config.connections_max + DESCRIPTORS_SPARE
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < wanted:
+        allowed = max(1, hard - DESCRIPTORS_SPARE)
+        print(
+            f"connections_max = {config.connections_max} is lowered to {allowed}: the system "
+            f"gives this process {hard} descriptors (ulimit -Hn)",
+            file=sys.stderr,
+        )
+        config = dataclasses.replace(config, connections_max=allowed)
+        wanted = hard
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return config
+
+
+def replica_config(config: NodeConfig, identity: Identity) -> ReplicaConfig:
+    """What the replica is told."""
+    return ReplicaConfig(
+        node_id=config.node_id,
+        members=tuple(sorted(config.members)),
+        directory=config.data_dir,
+        identity=identity,
+        raft_min_s=config.raft_min_ms / 1000,
+        raft_max_s=config.raft_max_ms / 1000,
+        heartbeat_s=config.heartbeat_ms / 1000,
+        durability="memory" if config.durability == "memory" else "sync",
+        log_memory_bytes=config.log_memory_bytes,
+        log_retain_bytes=config.log_retain_bytes,
+        snapshot_bytes_min=config.snapshot_bytes_min,
+        segment_bytes=config.wal_segment_bytes,
+        rejoin=config.rejoin,
+    )
+
+
+async def run(config: NodeConfig) -> None:
+    """Run one node until it is told to stop.
+
+    Raises:
+        StorageError: the data directory cannot be used.
+        OSError: an address is taken, or the disk refuses.
+    """
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(_stop_on_bug)
+    identity = Identity(config.cluster, config.node_id)
+    host = AioHost(config, loop)
+    lock = host.files.hold(config.data_dir)
+    disks = Disks(host.files, config.data_dir, identity, os.urandom(DISK_ID_BYTES))
+    host.connect(disks)
+    host.clients.check()
+    node = Node(config, host, disks.own)
+    host.clients.node = node
+    node.lifecycle.load()
+    if config.durability == "memory":
+        host.log("durability is memory: acknowledged jobs are lost when the power is")
+    view = Viewpoint(node)
+    rpc = RpcServer(view, host.peer_client, config.peer_secret)
+    http = HttpServer(view)
+    async with contextlib.AsyncExitStack() as stack:
+        stack.callback(lock.release)
+        stack.callback(host.files.close)
+        stack.push_async_callback(host.peer_client.close)
+        node.start(PySyncObjReplica(replica_config(config, identity), node, host.files))
+        await http.start(config.http_listen)
+        stack.push_async_callback(http.stop)
+        await rpc.start(config.grpc_listen)
+        stack.push_async_callback(rpc.stop)
+        await host.links.start(node)
+        stack.push_async_callback(host.links.stop)
+        host.handle_signals(node.lifecycle.stop, node.lifecycle.drain)
+        gc.freeze()
+        await host.wait_for_exit()
+
+
+def _stop_on_bug(loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+    """An exception in a callback is a bug: the node stops instead of guessing what it has done."""
+    exception = context.get("exception")
+    if isinstance(exception, ConnectionError | TimeoutError):
+        return  # a socket that broke while it was being closed
+    loop.default_exception_handler(context)
+    exit_now: Callable[[int], None] = os._exit
+    exit_now(1)

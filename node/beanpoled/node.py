@@ -1,0 +1,421 @@
+"""One node: the parts, and the turn in which they act.
+
+Here is what calls what, and in which order. The parts: `origin` (this node's clients and their
+commands), `leader` (what it does while it leads), `peers` (the other members), `lifecycle`
+(start, incarnations, fencing, stop), the machine, and the replica. The world is behind `host`.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from crc32c import crc32c
+
+from beanpole import commands as c
+from beanpole.core import image
+from beanpole.core.machine import Applied, Machine
+from beanpole.errors import BeanpoleError, ProtocolError
+from beanpole.protocol.beanstalk import requests as r
+from beanpole.replication.consensus import TURN_PERIOD_MAX_S, Image, Replica, Sink
+from beanpoled import facts, frames
+from beanpoled.beanstalk import BeanstalkConnection
+from beanpoled.clock import ClusterClock, LoopTime
+from beanpoled.config import NodeConfig
+from beanpoled.connection import Connection
+from beanpoled.host import ClientPort, Host
+from beanpoled.leader import Leader
+from beanpoled.lifecycle import Lifecycle
+from beanpoled.origin import Origin
+from beanpoled.peers import Peers
+
+# Turns come at least this often: the grain of deadlines, and below what the replica needs.
+TURN_PERIOD_US: Final = 10_000
+assert TURN_PERIOD_US <= TURN_PERIOD_MAX_S * 1_000_000
+# How often limits in time are looked at.
+HOUSEKEEPING_PERIOD_US: Final = 100_000
+# A client that has not read its replies for so long is closed.
+STALL_MAX_US: Final = 30_000_000
+# Clients beyond the limit that may wait for their refusal; more are closed at once.
+REFUSED_MAX: Final = 64
+
+
+class Node:
+    """A member of the cluster. It is the replica's `Outside`."""
+
+    def __init__(self, config: NodeConfig, host: Host, disk_id: bytes) -> None:
+        self.config = config
+        self.host = host
+        self.disk_id = disk_id
+        self.name = config.node_id
+        self.members = tuple(sorted(config.members))
+        self.index = self.members.index(self.name)  # of this node as an origin
+        self.now_us = host.now_us()
+        self.loop_us = 0  # time as this loop has lived it
+        self.machine = Machine()
+        self.replica: Replica  # set by `start`, because it needs this node first
+        self.clock = ClusterClock()
+        self.peers = Peers(self)
+        self.origin = Origin(self)
+        self.leader = Leader(self)
+        self.lifecycle = Lifecycle(self)
+        self.counts = [0] * r.COUNTERS
+        self.connections: set[Connection] = set()
+        self.connections_total = 0
+        self.connections_refused = 0
+        self.dirty: list[Connection] = []  # connections with replies to write
+        self.paused: set[Connection] = set()  # connections that are not read
+        self.stalled: dict[Connection, int] = {}  # connections whose clients do not read
+        self.leader_changes = 0
+        self.lag_us = 0
+        self.lag_max_us = 0
+        self.stopped = False
+        self._loop_time = LoopTime(self.now_us)
+        self._turn_is_due = False
+        self._roles_changed = True
+        self._known_leader: tuple[str | None, int] = (None, 0)
+        self._next_housekeeping_us = 0
+        self._digest: tuple[int, int, Image] | None = None
+
+    @property
+    def draining(self) -> bool:
+        """Whether puts are refused at this node."""
+        return self.lifecycle.draining
+
+    def start(self, replica: Replica) -> None:
+        """Begin to work. Raises what `Replica.start` raises."""
+        self.replica = replica
+        replica.start()
+        self._beat_time()
+
+    # --- the turn -------------------------------------------------------------------------------
+
+    def wake(self) -> None:
+        """Ask for a turn after the input that is already there."""
+        if not self._turn_is_due:
+            self._turn_is_due = True
+            self.host.call_soon(self._turn)
+
+    def turn_begins(self) -> None:
+        """Look at the clock; also called by timers that act between turns."""
+        self.now_us = self.host.now_us()
+
+    def _beat_time(self) -> None:
+        """Keep turns coming when nothing else does."""
+        if not self.stopped:
+            due_us = self.now_us + TURN_PERIOD_US
+            self.wake()
+            self.host.call_later(TURN_PERIOD_US, self._beat_time)
+            self.lag_us = max(0, self.host.now_us() - due_us)
+            self.lag_max_us = max(self.lag_max_us, self.lag_us)
+
+    def _turn(self) -> None:
+        """Input was read; now act on it: send, propose, apply, answer."""
+        self._turn_is_due = False
+        if self.stopped:
+            return
+        self.turn_begins()
+        step_us = self._loop_time.turn(self.now_us)
+        self.loop_us += step_us
+        if step_us:
+            self.peers.turn(step_us)
+            self.clock.advance(step_us, self.replica.majority_answers)
+        if self._roles_changed:
+            self._follow_roles()
+        self.origin.send()
+        self.leader.propose()
+        self.replica.turn()
+        self._match()
+        if self.loop_us >= self._next_housekeeping_us:
+            self._next_housekeeping_us = self.loop_us + HOUSEKEEPING_PERIOD_US
+            self._keep_house()
+        if self._digest is not None:
+            self._digest_slice()
+        if self.dirty:
+            dirty, self.dirty = self.dirty, []
+            for connection in dirty:
+                connection.flush()
+
+    def _match(self) -> None:
+        """What became ready meets who waits."""
+        woken = self.machine.queue.woken
+        if woken:
+            if self.leader.serving and self.leader.line.waiters:
+                for name in woken:
+                    self.leader.match(name)
+                self.wake()
+            woken.clear()
+
+    def _follow_roles(self) -> None:
+        self._roles_changed = False
+        replica = self.replica
+        if replica.role == "leader":
+            if self.leader.term != replica.term:
+                self.leader.begin(replica.term)
+        elif self.leader.term:
+            self.leader.end()
+        if self.clock.leading and not self.leader.term:
+            self.clock.follow(self.now_us)
+        known = (replica.leader, replica.term)
+        if known != self._known_leader:
+            if replica.leader is not None:
+                self.leader_changes += 1
+                self.host.log(f"leader is {replica.leader} in term {replica.term}")
+            self._known_leader = known
+
+    def _keep_house(self) -> None:
+        self.lifecycle.keep_house()
+        self.origin.expire(self.loop_us - self.config.command_timeout_ms * 1000)
+        for connection, since_us in list(self.stalled.items()):
+            if self.loop_us - since_us > STALL_MAX_US:
+                connection.abort()
+        if self.paused and not self.outbox_is_full:
+            for connection in list(self.paused):
+                connection.room_again()
+
+    # --- clients --------------------------------------------------------------------------------
+
+    def client_connected(self, port: ClientPort) -> Connection | None:
+        """A client connected; None if it must be closed at once."""
+        over = len(self.connections) - self.config.connections_max
+        if over >= REFUSED_MAX or self.stopped:
+            return None
+        connection = BeanstalkConnection(self, port)
+        connection.refused = over >= 0
+        self.connections_refused += over >= 0
+        self.connections.add(connection)
+        self.connections_total += 1
+        return connection
+
+    def forget(self, connection: Connection) -> None:
+        """A connection ended."""
+        self.connections.discard(connection)
+        self.paused.discard(connection)
+        self.stalled.pop(connection, None)
+
+    def drop_clients(self) -> None:
+        """Close every client's connection, between replies."""
+        for connection in list(self.connections):
+            connection.drop()
+
+    @property
+    def outbox_is_full(self) -> bool:
+        """Whether clients must not be read until something is applied."""
+        return self.origin.bytes > self.config.outbox_bytes_max
+
+    def refuses_tube(self, tube: bytes) -> bool:
+        """Whether a tube that does not exist may not be created."""
+        tubes = self.machine.queue.tubes
+        return tube not in tubes and len(tubes) >= self.machine.tubes_max
+
+    def waiting_on(self, tube: bytes) -> int:
+        """How many clients of this node wait for a job of a tube."""
+        return sum(item.is_waiting and item.watches(tube) for item in self.connections)
+
+    def first_deadline_us(self, session: int) -> int:
+        """When the first TTR of a session of this node ends, in cluster time; -1 for none."""
+        state = self.machine.origins.get(self.index)
+        if state is None or state.incarnation != self.origin.incarnation:
+            return -1
+        held = state.sessions.get(session)
+        if held is None or not held.reserved:
+            return -1
+        first_us = min(job.due_us for job in held.reserved.values())
+        return max(first_us, self.machine.queue.floor_us)
+
+    def stats(self, cluster: tuple[int, ...]) -> tuple[object, ...]:
+        """The values of `stats`: the cluster's from the machine, the others this node's."""
+        return facts.stats(self, cluster)
+
+    # --- the other members ----------------------------------------------------------------------
+
+    def place(self, member: str) -> int:
+        """The origin index of a member."""
+        return self.members.index(member)
+
+    def peer_up(self, peer: str) -> None:
+        """A new link to a member is ready."""
+        self.turn_begins()
+        self.peers.up(peer)
+        self.leader.forget_link(self.place(peer))
+        self.replica.connected(peer)
+        self.wake()
+
+    def peer_down(self, peer: str) -> None:
+        """The link to a member ended."""
+        self.peers.down(peer)
+        self.leader.forget_link(self.place(peer))
+        self.replica.disconnected(peer)
+        self.wake()
+
+    def peer_frame(self, peer: str, kind: int, payload: bytes) -> None:
+        """A frame of a member arrived.
+
+        Raises:
+            ProtocolError: no correct member sends this; the host closes the link.
+        """
+        self.peers.heard(peer)
+        if kind == frames.RAFT:
+            self.replica.receive(peer, payload)
+        elif kind == frames.BATCH:
+            self.leader.receive_batch(self.place(peer), payload)
+        elif kind == frames.WAITS:
+            self.leader.receive_waits(self.place(peer), payload)
+        elif kind == frames.UNWAITS:
+            self.leader.receive_unwaits(self.place(peer), payload)
+        elif kind == frames.NONES:
+            self.origin.nones(peer, payload)
+        elif kind == frames.BEAT:
+            self.peers.beat(peer, frames.decode_beat(payload))
+            return
+        else:
+            raise ProtocolError(f"{peer} sent a frame of the unknown kind {kind}")
+        self.wake()
+
+    def leader_link(self) -> tuple[str, int, int] | None:
+        """Where batches go: (leader, term, generation of the link); None if they cannot."""
+        leader = self.replica.leader
+        term = self.replica.term
+        if leader is None:
+            return None
+        if leader == self.name:
+            return (leader, term, 0) if self.leader.term == term else None
+        peer = self.peers.peers[leader]
+        return (leader, term, peer.generation) if peer.linked else None
+
+    def send_leader(self, kind: int, frame: bytes) -> bool:
+        """Send to the leader; to ourselves it goes the same way, without a link."""
+        leader = self.replica.leader
+        if leader is None:
+            return False
+        if leader != self.name:
+            return self.host.send_peer(leader, kind, frame)
+        if kind == frames.BATCH:
+            self.leader.receive_batch(self.index, frame)
+        elif kind == frames.WAITS:
+            self.leader.receive_waits(self.index, frame)
+        else:
+            self.leader.receive_unwaits(self.index, frame)
+        return True
+
+    def send_origin(self, origin: int, kind: int, frame: bytes) -> None:
+        """Send to an origin."""
+        if origin == self.index:
+            self.origin.nones(self.name, frame)
+        else:
+            self.host.send_peer(self.members[origin], kind, frame)
+
+    def send_beat(self, beat: frames.Beat) -> None:
+        """Send a beat on every link."""
+        frame = frames.encode_beat(beat)
+        for name, peer in self.peers.peers.items():
+            if peer.linked:
+                self.host.send_peer(name, frames.BEAT, frame)
+
+    def begin_epoch(self) -> int:
+        """Become the cluster's clock; returns the time of the EPOCH."""
+        queue_us = self.machine.queue.now_us
+        if self.clock.was_up():
+            start_us = self.clock.estimate_us(self.now_us)
+        else:
+            start_us = queue_us + self.lifecycle.downtime_us(queue_us)
+        self.clock.lead(max(start_us, queue_us))
+        return self.clock.estimate_us(self.now_us)
+
+    # --- Outside: what the replica needs --------------------------------------------------------
+
+    def now_s(self) -> float:
+        """See `Outside`."""
+        return self.host.now_us() / 1_000_000
+
+    def random(self) -> float:
+        """See `Outside`."""
+        return self.host.random()
+
+    def role_changed(self) -> None:
+        """See `Outside`."""
+        self._roles_changed = True
+        self.wake()
+
+    def fatal(self, reason: str) -> None:
+        """See `Outside`."""
+        self.stopped = True
+        self.host.fatal(reason)
+
+    def fetch_snapshot(
+        self, peer: str, index: int, sink: Sink, done: Callable[[str | None], None]
+    ) -> None:
+        """See `Outside`."""
+        self.host.log(f"fetching the snapshot at index {index} from {peer}")
+        self.host.fetch_snapshot(peer, index, sink, done)
+
+    def send(self, peer: str, message: bytes) -> bool:
+        """See `Outside`."""
+        return self.host.send_peer(peer, frames.RAFT, message)
+
+    def begin_image(self) -> Image:
+        """See `Outside`."""
+        return image.Image(self.machine)
+
+    def load_image(self, chunks: Iterator[bytes]) -> None:
+        """See `Outside`."""
+        self._drop_digest()
+        self.machine = image.load(chunks)
+        self.machine.queue.woken.clear()
+        self.peers.forget_digests()
+        self.origin.image_loaded()
+        self.lifecycle.image_loaded()
+        self.host.log(f"loaded a snapshot at index {self.machine.index}")
+
+    def apply(self, index: int, term: int, entry: bytes) -> None:
+        """See `Outside`."""
+        try:
+            flags, time_us, wall_us, sections = c.decode_entry(entry)
+        except BeanpoleError as error:
+            self.fatal(f"entry {index} cannot be applied: {error}")
+            return
+        machine = self.machine
+        applied = machine.apply(index, flags, time_us, wall_us, sections, self.index)
+        self.peers.applied(index, machine.chain)
+        for incarnation, number, results in applied.results:
+            if incarnation == self.origin.incarnation:
+                self.origin.applied(number, results)
+        for origin, incarnation, session, request, outcome, job in applied.grants:
+            if job is not None and origin == self.index and incarnation == self.origin.incarnation:
+                self.origin.granted(session, request, job)
+            if self.leader.term:
+                self.leader.outcome(origin, session, request, outcome)
+        if applied.epoch and applied.epoch == self.leader.term:
+            self.leader.epoch_applied(applied.epoch)
+        if applied.ups or applied.downs or applied.gaps or applied.digest:
+            self._applied_rare(index, applied)
+
+    def _applied_rare(self, index: int, applied: Applied) -> None:
+        for origin, incarnation in applied.ups:
+            if origin == self.index:
+                self.lifecycle.went_up(incarnation)
+        for origin, incarnation in applied.downs:
+            self.host.log(f"{self.members[origin]} was declared down")
+            if origin == self.index:
+                self.lifecycle.went_down(incarnation)
+        if self.index in applied.gaps:
+            self.origin.resend()
+        if applied.digest:
+            self._drop_digest()
+            self._digest = (index, 0, image.Image(self.machine))
+
+    # --- the canonical digest, in slices --------------------------------------------------------
+
+    def _digest_slice(self) -> None:
+        assert self._digest is not None
+        index, digest, picture = self._digest
+        chunk = picture.next_chunk()
+        if chunk is None:
+            self._drop_digest()
+            self.peers.digested(index, digest)
+            return
+        self._digest = (index, crc32c(chunk, digest), picture)
+        self.wake()
+
+    def _drop_digest(self) -> None:
+        if self._digest is not None:
+            self._digest[2].close()
+            self._digest = None

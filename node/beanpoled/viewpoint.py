@@ -1,0 +1,140 @@
+"""A node as its operators see it: `view.NodeView` read from the node's parts. Reads only."""
+
+from typing import TYPE_CHECKING
+
+from beanpole import VERSION
+from beanpole.protocol.beanstalk import requests as r
+from beanpole.protocol.beanstalk.stats import STATS_KEYS
+from beanpoled.view import JobCounts, Metrics, Role, SnapshotStream
+
+if TYPE_CHECKING:
+    from beanpoled.node import Node
+
+_COMMANDS = tuple(key.removeprefix("cmd-") for key in STATS_KEYS if key.startswith("cmd-"))
+assert len(_COMMANDS) == r.COUNTERS - 1
+
+
+class Viewpoint:
+    """Implements `NodeView`."""
+
+    def __init__(self, node: "Node") -> None:
+        self._node = node
+
+    @property
+    def cluster(self) -> str:
+        return self._node.config.cluster
+
+    @property
+    def node_id(self) -> str:
+        return self._node.name
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        return tuple(self._node.config.members)
+
+    @property
+    def config_hash(self) -> str:
+        return self._node.config.config_hash
+
+    @property
+    def version(self) -> str:
+        return VERSION
+
+    @property
+    def durability(self) -> str:
+        return self._node.config.durability
+
+    @property
+    def role(self) -> Role:
+        return self._node.replica.role
+
+    @property
+    def leader(self) -> str | None:
+        return self._node.replica.leader if self._node.peers.has_contact() else None
+
+    @property
+    def term(self) -> int:
+        return self._node.replica.term
+
+    @property
+    def commit_index(self) -> int:
+        return self._node.replica.commit_index
+
+    @property
+    def applied_index(self) -> int:
+        return self._node.replica.applied_index
+
+    @property
+    def last_index(self) -> int:
+        return self._node.replica.last_index
+
+    @property
+    def caught_up(self) -> bool:
+        return self._node.origin.up
+
+    @property
+    def serving(self) -> bool:
+        return self._node.origin.up and not self._node.lifecycle.fenced
+
+    @property
+    def draining(self) -> bool:
+        return self._node.draining
+
+    @property
+    def rejoining(self) -> bool:
+        return self._node.replica.rejoining
+
+    @property
+    def failure(self) -> str | None:
+        return None  # a node that has failed is a process that has ended
+
+    @property
+    def loop_lag_s(self) -> float:
+        return self._node.lag_us / 1e6
+
+    def links(self) -> tuple[str, ...]:
+        """See `NodeView`."""
+        return tuple(name for name, peer in self._node.peers.peers.items() if peer.linked)
+
+    def jobs(self) -> JobCounts:
+        """See `NodeView`."""
+        queue = self._node.machine.queue
+        return JobCounts(queue.ready, queue.reserved, queue.delayed, queue.buried)
+
+    def metrics(self) -> Metrics:
+        """See `NodeView`."""
+        node = self._node
+        queue = node.machine.queue
+        disk = node.replica.disk()
+        return Metrics(
+            fsyncs_total=disk.syncs,
+            fsync_seconds_total=disk.sync_us_total / 1e6,
+            fsync_seconds_last=disk.sync_us_last / 1e6,
+            wal_bytes_written_total=disk.bytes_written,
+            wal_bytes=node.replica.journal_bytes,
+            outbox_bytes=node.origin.bytes,
+            loop_lag_seconds_last=node.lag_us / 1e6,
+            loop_lag_seconds_max=node.lag_max_us / 1e6,
+            leader_changes_total=node.leader_changes,
+            connections=len(node.connections),
+            connections_total=node.connections_total,
+            connections_refused_total=node.connections_refused,
+            waiting=sum(connection.is_waiting for connection in node.connections),
+            tubes=len(queue.tubes),
+            sessions=node.machine.sessions,
+            queue_bytes=queue.body_bytes,
+            job_timeouts_total=queue.timeouts,
+            commands_total=dict(zip(_COMMANDS, node.counts[1:], strict=True)),
+        )
+
+    def transfer_leader(self, to: str | None) -> bool:
+        """See `NodeView`."""
+        return self._node.replica.transfer(to)
+
+    def snapshot_source(self) -> SnapshotStream | None:
+        """See `NodeView`."""
+        source = self._node.replica.snapshot_source()
+        if source is None:
+            return None
+        info, chunks = source
+        return SnapshotStream(info.index, info.term, chunks)

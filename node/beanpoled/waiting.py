@@ -1,0 +1,122 @@
+"""The waiting line: clients blocked in `reserve`, first come first served in each tube.
+
+It lives at the leader only and is volatile: after a change of leader the origins send their waits
+again. Who gets a job is decided by the GRANT in the log; this only proposes. No I/O, no clock.
+"""
+
+from collections.abc import Iterable, Iterator
+from heapq import heapify, heappop, heappush
+from typing import Final
+
+# Lazily deleted places are swept when they outnumber the live ones by more than this.
+STALE_SLACK: Final = 64
+
+Key = tuple[int, int]  # (origin, session)
+
+
+class Waiter:
+    """One blocked client."""
+
+    __slots__ = (
+        "behind",
+        "granting",
+        "incarnation",
+        "key",
+        "leaving",
+        "parked",
+        "place",
+        "request",
+        "tubes",
+    )
+
+    def __init__(self, key: Key, incarnation: int, request: int, behind: int, place: int) -> None:
+        self.key = key
+        self.incarnation = incarnation
+        self.request = request
+        self.behind = behind  # the origin's batch that the wait stands behind
+        self.place = place
+        self.tubes: tuple[bytes, ...] = ()
+        self.granting = False  # a GRANT for it is in the log and not applied
+        self.leaving = False  # its origin asked to end the wait
+        self.parked = False  # its origin is silent; it keeps its place
+
+
+class WaitingLine:
+    """All waiters: by client, and by tube in the order of their places."""
+
+    def __init__(self) -> None:
+        self.waiters: dict[Key, Waiter] = {}
+        self._lines: dict[bytes, list[tuple[int, Key]]] = {}
+        self._next_place = 1
+
+    def __len__(self) -> int:
+        return len(self.waiters)
+
+    def next_place(self) -> int:
+        """A new place at the end of every line."""
+        self._next_place += 1
+        return self._next_place - 1
+
+    def add(self, waiter: Waiter, tubes: Iterable[bytes]) -> None:
+        """Put a waiter at its place into the lines of its tubes."""
+        waiter.tubes = tuple(tubes)
+        self.waiters[waiter.key] = waiter
+        self._enter(waiter)
+
+    def put_back(self, waiter: Waiter) -> None:
+        """A waiter that was granted nothing, or whose origin is heard again, has its place."""
+        if self.waiters.get(waiter.key) is waiter and not (waiter.granting or waiter.parked):
+            self._enter(waiter)
+
+    def _enter(self, waiter: Waiter) -> None:
+        for tube in waiter.tubes:
+            line = self._lines.setdefault(tube, [])
+            heappush(line, (waiter.place, waiter.key))
+            if len(line) > 2 * len(self.waiters) + STALE_SLACK:
+                self._sweep(tube, line)
+
+    def remove(self, key: Key) -> Waiter | None:
+        """Forget a waiter; its places are skipped from now on."""
+        return self.waiters.pop(key, None)
+
+    def first(self, tube: bytes) -> Waiter | None:
+        """The first waiter of a tube that can be granted something now.
+
+        Places of waiters that are gone, are being granted something or are parked are dropped;
+        `put_back` enters them again.
+        """
+        line = self._lines.get(tube)
+        if line is None:
+            return None
+        while line:
+            place, key = line[0]
+            waiter = self.waiters.get(key)
+            if (
+                waiter is not None
+                and waiter.place == place
+                and not waiter.granting
+                and not waiter.parked
+            ):
+                return waiter
+            heappop(line)
+        del self._lines[tube]
+        return None
+
+    def of_origin(self, origin: int) -> Iterator[Waiter]:
+        """The waiters of one origin."""
+        return (waiter for waiter in list(self.waiters.values()) if waiter.key[0] == origin)
+
+    def clear(self) -> None:
+        """Forget everything: leadership is lost."""
+        self.waiters.clear()
+        self._lines.clear()
+
+    def _sweep(self, tube: bytes, line: list[tuple[int, Key]]) -> None:
+        line[:] = {
+            entry
+            for entry in line
+            if (waiter := self.waiters.get(entry[1])) is not None
+            and waiter.place == entry[0]
+            and tube in waiter.tubes
+        }
+        heapify(line)
