@@ -39,6 +39,73 @@ def test_an_empty_machine_has_an_image() -> None:
     assert image_of(load(chunks)) == chunks
 
 
+def test_what_has_an_order_comes_back_in_it() -> None:
+    cluster = Cluster()
+    for session in (3, 1, 2):
+        cluster.open(session)
+        for tube in (b"z", b"a", b"m"):
+            cluster.do(c.WATCH, session, tube)
+        cluster.do(c.KEEP, session, b"%d" % session * 16, 9_000_000)
+    for _ in range(6):
+        cluster.put()
+    for job in (2, 3, 1):
+        cluster.do(c.RESERVE_JOB, 1, job)
+    for job in (5, 6, 4):
+        cluster.do(c.RESERVE_JOB, 1, job)
+        cluster.do(c.BURY, 1, job, 0)
+    machine = load(image_of(cluster.machine))
+    held = machine.origins[0].sessions[1]
+    assert list(machine.origins[0].sessions) == [3, 1, 2]
+    assert list(held.reserved) == [2, 3, 1]
+    assert list(held.watched) == [DEFAULT, b"z", b"a", b"m"]
+    assert list(machine.queue.tubes) == [DEFAULT, b"z", b"a", b"m"]
+    assert list(machine.queue.default.buried) == [5, 6, 4]
+    assert list(machine.kept) == list(cluster.machine.kept)
+    assert list(machine.queue.jobs) == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param([(c.DELETE, 1, 1)], id="delete"),
+        pytest.param([(c.RELEASE, 1, 1, 9, 9)], id="release"),
+        pytest.param([(c.RETURN, 1, 1)], id="return"),
+        pytest.param([(c.BURY, 1, 1, 9)], id="bury"),
+        pytest.param([(c.TOUCH, 1, 1)], id="touch"),
+        pytest.param([(c.CLOSE, 1, 0)], id="close"),
+        pytest.param([(c.RESERVE_JOB, 1, 3)], id="reserve-job"),
+        pytest.param([(c.KICK_JOB, 1, 4)], id="kick-job"),
+        pytest.param([(c.KICK, 1, DEFAULT, 9, 0)], id="kick"),
+        pytest.param([(c.DELETE, 1, 1), (c.PUT, 1, b"c", 0, 0, 1, b"")], id="delete and put"),
+    ],
+)
+def test_every_command_keeps_the_job_for_an_image_under_way(change: list[c.Command]) -> None:
+    cluster = busy()
+    cluster.pass_s(1)
+    expected = image_of(cluster.machine)
+    image = Image(cluster.machine)
+    assert c.BAD_COMMAND not in cluster.batch(*change)
+    assert [image.next_chunk() for _ in expected] == expected
+    image.close()
+    assert image_of(cluster.machine)[1:] != expected[1:]
+
+
+@pytest.mark.parametrize(("floor_s", "grant"), [(0, True), (0, False), (1000, False)])
+def test_time_and_grants_keep_the_jobs_for_an_image_under_way(floor_s: int, grant: bool) -> None:
+    cluster = busy()
+    if floor_s:
+        cluster.lead((c.EPOCH, 1, floor_s * 1_000_000, 1, 99, 99, 99, 9999))
+    expected = image_of(cluster.machine)
+    image = Image(cluster.machine)
+    if grant:
+        assert cluster.reserve() == 3
+    else:
+        cluster.pass_s(100)
+    assert [image.next_chunk() for _ in expected] == expected
+    image.close()
+    assert image_of(cluster.machine)[1:] != expected[1:]
+
+
 def test_large_bodies_end_a_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(image_module, "CHUNK_BYTES", 100)
     cluster = Cluster()

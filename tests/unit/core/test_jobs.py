@@ -58,10 +58,11 @@ def test_a_job_is_handed_out_once_however_often_it_was_ready(cluster: Cluster) -
 def test_a_job_that_was_moved_back_to_an_older_priority_is_in_its_place(cluster: Cluster) -> None:
     cluster.put(priority=5)
     cluster.put(priority=6)
+    cluster.put(priority=0)
     for priority in (7, 5, 7):
         cluster.do(c.RESERVE_JOB, 1, 1)
         cluster.do(c.RELEASE, 1, 1, priority, 0)
-    assert [cluster.reserve(), cluster.reserve(), cluster.reserve()] == [2, 1, 0]
+    assert [cluster.reserve() for _ in range(4)] == [3, 2, 1, 0]
 
 
 def test_the_best_job_of_all_watched_tubes_is_granted(cluster: Cluster) -> None:

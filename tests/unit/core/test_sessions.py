@@ -83,13 +83,13 @@ def test_jobs_return_in_the_order_of_their_reservation(
     for _ in range(3):
         cluster.put()
     cluster.open(2)
-    for job in (3, 1, 2):
+    for job in (2, 3, 1):
         cluster.do(c.RESERVE_JOB, 2, job)
     cluster.do(c.CLOSE, 2, 0)
-    assert cluster.state(3) == b"ready"
+    assert cluster.state(2) == b"ready"
     cluster.machine = copy_of(cluster.machine)
     cluster.pass_s(0)
-    assert (cluster.state(1), cluster.state(2)) == (b"ready", b"reserved")
+    assert (cluster.state(1), cluster.state(3)) == (b"reserved", b"ready")
 
 
 def test_a_ttr_fires_for_a_job_whose_dead_session_is_not_done(
@@ -396,6 +396,19 @@ def test_a_session_is_resumed_again_and_again(cluster: Cluster) -> None:
     assert len(cluster.machine.detached) <= STALE_SLACK + 2
     cluster.do(c.CLOSE, 299, 1)
     cluster.pass_s(3600)
+    assert cluster.machine.sessions == 0
+
+
+def test_the_grace_of_an_older_loss_does_not_end_a_later_one(cluster: Cluster) -> None:
+    keep(cluster, grace_s=10)
+    cluster.do(c.CLOSE, 1, 1)
+    cluster.pass_s(9)
+    cluster.open(2)
+    cluster.do(c.RESUME, 2, SECRET)
+    cluster.do(c.CLOSE, 2, 1)
+    cluster.pass_s(9.999_999)
+    assert cluster.machine.sessions == 1
+    cluster.pass_s(0.000_001)
     assert cluster.machine.sessions == 0
 
 
