@@ -42,3 +42,7 @@ class ClientError(BeanpoleError):
 
 class LogFailed(StorageError):
     """A write or sync of the write-ahead log failed, so nothing more can be promised."""
+
+
+class OutcomeUnknown(ClientError):
+    """The connection ended before the reply: the command took effect once or not at all."""
