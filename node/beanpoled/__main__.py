@@ -1,5 +1,8 @@
-"""`python -m beanpoled` is `beanpoled`."""
+"""`python -m beanpoled`: the same as the command `beanpoled`."""
+
+import sys
 
 from beanpoled.main import main
 
-main()
+if __name__ == "__main__":
+    sys.exit(main())

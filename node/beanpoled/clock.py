@@ -78,22 +78,18 @@ class ClusterClock:
             self._base_us += step_us
 
 
-def downtime_us(
-    saved_cluster_us: int, saved_wall_us: int, wall_us: int, known_us: int, skews_us: list[int]
-) -> int:
-    """Estimate how much cluster time passed while no node of the cluster was running.
+def downtime_us(saved_wall_us: int, wall_us: int, skews_us: list[int]) -> int:
+    """Estimate how much time passed while no node of the cluster was running.
 
     Args:
-        saved_cluster_us: cluster time of the pair that this node saved.
-        saved_wall_us: this node's own wall clock of that pair, so that its skew cancels.
+        saved_wall_us: this node's own wall clock when it last saved cluster time; the same clock
+            is read now, so that its skew cancels. 0 if nothing was saved.
         wall_us: this node's wall clock now.
-        known_us: cluster time of the newest entry in the log.
         skews_us: how far the other nodes' wall clocks are from this one's.
 
     Returns:
-        Microseconds to add to `known_us`; 0 when the clocks cannot be believed.
+        Microseconds since the pair was saved; 0 when the clocks cannot be believed.
     """
     if saved_wall_us == 0 or any(abs(skew) > WALL_SKEW_MAX_US for skew in skews_us):
         return 0
-    passed_us = saved_cluster_us + (wall_us - saved_wall_us) - known_us
-    return max(0, min(passed_us, DOWNTIME_MAX_US))
+    return max(0, min(wall_us - saved_wall_us, DOWNTIME_MAX_US))

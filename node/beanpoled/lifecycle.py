@@ -203,14 +203,14 @@ class Lifecycle:
 
         node.host.files.submit(work, done)
 
-    def downtime_us(self, known_us: int) -> int:
-        """Estimate how long the whole cluster was down (see `clock.downtime_us`)."""
+    def cold_start_us(self) -> int:
+        """Cluster time as this node estimates it after the whole cluster was down."""
         node = self._node
-        skews = node.peers.skews_us()
-        passed = downtime_us(*self._saved_pair, node.host.wall_us(), known_us, skews)
-        if passed:
-            node.host.log(f"counting {passed // SECOND_US} s in which no node was running")
-        return passed
+        cluster_us, wall_us = self._saved_pair
+        passed_us = downtime_us(wall_us, node.host.wall_us(), node.peers.skews_us())
+        if passed_us:
+            node.host.log(f"counting {passed_us // SECOND_US} s in which no node was running")
+        return cluster_us + passed_us
 
     # --- drain and stop -------------------------------------------------------------------------
 

@@ -316,7 +316,7 @@ class Node:
         if self.clock.was_up():
             start_us = self.clock.estimate_us(self.now_us)
         else:
-            start_us = queue_us + self.lifecycle.downtime_us(queue_us)
+            start_us = self.lifecycle.cold_start_us()
         self.clock.lead(max(start_us, queue_us))
         return self.clock.estimate_us(self.now_us)
 

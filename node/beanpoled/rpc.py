@@ -5,6 +5,7 @@ The words are in proto/README.md. No service is implemented here.
 
 import hashlib
 import hmac
+import os
 from typing import Any, Final, NoReturn
 
 import grpc
@@ -81,4 +82,5 @@ def describe(view: NodeView) -> node_pb2.Node:
         config_hash=view.config_hash,
         links=view.links(),
         jobs=node_pb2.Jobs(**jobs._asdict()),
+        pid=os.getpid(),
     )

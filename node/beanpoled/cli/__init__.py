@@ -1,0 +1,47 @@
+"""The command `beanpole`: run a local cluster, look at one, try the queue by hand.
+
+This file only picks the command. Exit status: 0 done, 1 the answer is no (not found, nothing
+there), 2 the command line is wrong, 3 no node answers or the outcome is unknown.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from beanpole import VERSION
+from beanpole.errors import BeanpoleError, ClientError, ConfigurationError
+from beanpoled.cli import jobs, status, up
+
+EXIT_REFUSED = 2
+EXIT_NO_ANSWER = 3
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; return the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="beanpole", description="A replicated beanstalk work queue.", allow_abbrev=False
+    )
+    parser.add_argument("--version", action="version", version=f"beanpole {VERSION}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    up.add_command(commands)
+    status.add_command(commands)
+    jobs.add_commands(commands)
+    arguments = parser.parse_args(argv)
+    try:
+        exit_status: int = arguments.run(arguments)
+    except ConfigurationError as error:
+        print(f"beanpole: {error}", file=sys.stderr)
+        return EXIT_REFUSED
+    except ClientError as error:
+        print(f"beanpole: {error}", file=sys.stderr)
+        return EXIT_NO_ANSWER
+    except BeanpoleError as error:
+        print(f"beanpole: {error}", file=sys.stderr)
+        return EXIT_NO_ANSWER
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # The reader of our output has seen enough (`beanpole stats | head`).
+        sys.stderr.close()
+        return 0
+    return exit_status

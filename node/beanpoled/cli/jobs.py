@@ -1,0 +1,230 @@
+"""Small commands to try the queue by hand: put, reserve, delete, peek, stats and the like.
+
+A reserved job belongs to its connection, and each of these commands is a connection: `reserve`
+gives its job back when it ends, unless it deletes it; `release` and `bury` first reserve the job.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from beanpole.addresses import UNIX_PREFIX
+from beanpole.client.beanstalk import PRIORITY_DEFAULT, TTR_DEFAULT_S, Client, Job
+from beanpole.constants import DEFAULT_TUBE, TUBE_NAME_MAX_BYTES, U32_MAX
+from beanpole.errors import ConfigurationError
+from beanpoled.cli import layout
+from beanpoled.settings import Address
+
+ADDRESS_VARIABLE: Final = "BEANPOLE_ADDR"
+EXIT_NO: Final = 1
+
+Run = Callable[[Client, argparse.Namespace], int]
+
+
+def add_commands(commands: Any) -> None:
+    """Add all job commands to the parser."""
+    put = _add(commands, "put", _put, "put a job and print its id")
+    put.add_argument("body", nargs="?", default="-", help="the body; - or nothing: standard input")
+    put.add_argument("--tube", type=_tube, default=DEFAULT_TUBE)
+    put.add_argument("--priority", type=_u32, default=PRIORITY_DEFAULT, help="0 is the most urgent")
+    put.add_argument("--delay", type=_u32, default=0, metavar="SECONDS")
+    put.add_argument("--ttr", type=_u32, default=TTR_DEFAULT_S, metavar="SECONDS")
+
+    reserve = _add(commands, "reserve", _reserve, "take a job and print it")
+    reserve.add_argument("--tube", type=_tube, action="append", help="may be given several times")
+    reserve.add_argument("--timeout", type=_u32, metavar="SECONDS", help="default: wait for ever")
+    reserve.add_argument("--delete", action="store_true", help="delete the job once it is printed")
+
+    delete = _add(commands, "delete", _delete, "delete jobs")
+    delete.add_argument("job", type=int, nargs="+")
+
+    release = _add(commands, "release", _release, "make a job ready again, or delayed")
+    release.add_argument("job", type=int)
+    release.add_argument("--priority", type=_u32, help="default: as it is")
+    release.add_argument("--delay", type=_u32, default=0, metavar="SECONDS")
+
+    bury = _add(commands, "bury", _bury, "put a job aside until it is kicked")
+    bury.add_argument("job", type=int)
+    bury.add_argument("--priority", type=_u32, help="default: as it is")
+
+    kick = _add(commands, "kick", _kick, "make buried jobs ready, or else delayed ones")
+    kick.add_argument("bound", type=_u32, nargs="?", default=1, help="how many (default 1)")
+    kick.add_argument("--tube", type=_tube, default=DEFAULT_TUBE)
+    kick.add_argument("--job", type=int, help="kick this job instead")
+
+    peek = _add(commands, "peek", _peek, "look at a job")
+    peek.add_argument("what", help="a job's id, or ready, delayed or buried")
+    peek.add_argument("--tube", type=_tube, default=DEFAULT_TUBE)
+
+    _add(commands, "stats", _stats, "show the statistics of the queue")
+    stats_tube = _add(commands, "stats-tube", _stats_tube, "show the statistics of a tube")
+    stats_tube.add_argument("tube", type=_tube)
+    stats_job = _add(commands, "stats-job", _stats_job, "show the statistics of a job")
+    stats_job.add_argument("job", type=int)
+    _add(commands, "tubes", _tubes, "list the tubes")
+
+
+def _add(commands: Any, name: str, run: Run, words: str) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(name, help=words)
+    parser.add_argument(
+        "--addr",
+        metavar="HOST:PORT,...",
+        help=f"beanstalk addresses (default: {ADDRESS_VARIABLE}, else the cluster in --dir)",
+    )
+    parser.add_argument("--dir", type=Path, default=Path(layout.DIRECTORY_DEFAULT))
+    parser.set_defaults(run=lambda arguments: _connected(run, arguments))
+    return parser
+
+
+def _connected(run: Run, arguments: argparse.Namespace) -> int:
+    with Client(addresses(arguments, os.environ.get(ADDRESS_VARIABLE))) as client:
+        return run(client, arguments)
+
+
+def addresses(arguments: argparse.Namespace, variable: str | None) -> list[str]:
+    """Return the beanstalk addresses to try, in order."""
+    text = arguments.addr or variable
+    if not text:
+        listed = [str(node["beanstalk"]) for node in layout.read_cluster(arguments.dir)]
+        return listed or [f"{layout.HOST}:{layout.BASE_PORT_DEFAULT}"]
+    found = [part.strip() for part in text.split(",")]
+    for address in found:
+        try:
+            if not address.startswith(UNIX_PREFIX):
+                Address().check(address)
+        except ValueError as error:
+            source = "--addr" if arguments.addr else ADDRESS_VARIABLE
+            raise ConfigurationError(
+                f"{source} = {address!r} is not allowed: it must be {error}, or unix:PATH"
+            ) from None
+    return found
+
+
+def _u32(text: str) -> int:
+    if not text.isdecimal() or int(text) > U32_MAX:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 to {U32_MAX}")
+    return int(text)
+
+
+def _tube(text: str) -> bytes:
+    name = text.encode()
+    if not 0 < len(name) <= TUBE_NAME_MAX_BYTES or not text.isprintable() or " " in text:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a tube's name of 1 to {TUBE_NAME_MAX_BYTES} bytes"
+        )
+    return name
+
+
+def _say(words: str, done: bool = True) -> int:
+    print(words)
+    return 0 if done else EXIT_NO
+
+
+def _show(job: Job | None, word: str, absent: str) -> int:
+    """Print a job: a line with id and size, then the body as it is."""
+    if job is None:
+        return _say(absent, False)
+    print(f"{word} {job.id} {len(job.body)}", flush=True)
+    sys.stdout.buffer.write(job.body + b"\n")
+    sys.stdout.buffer.flush()
+    return 0
+
+
+def _show_text(text: str | None) -> int:
+    if text is None:
+        return _say("NOT_FOUND", False)
+    sys.stdout.write(text.removeprefix("---\n"))
+    return 0
+
+
+def _put(client: Client, arguments: argparse.Namespace) -> int:
+    body = arguments.body.encode(errors="surrogateescape")
+    if arguments.body == "-":
+        body = sys.stdin.buffer.read()
+    if arguments.tube != DEFAULT_TUBE:
+        client.use(arguments.tube)
+    job = client.put(body, arguments.priority, arguments.delay, arguments.ttr)
+    return _say(f"INSERTED {job}")
+
+
+def _reserve(client: Client, arguments: argparse.Namespace) -> int:
+    if arguments.tube:
+        client.watch(arguments.tube)
+    job = client.reserve(arguments.timeout)
+    shown = _show(job, "RESERVED", "TIMED_OUT")
+    if job is not None and arguments.delete:
+        done = client.delete(job.id)
+        return _say("DELETED" if done else "NOT_FOUND", done)
+    return shown
+
+
+def _delete(client: Client, arguments: argparse.Namespace) -> int:
+    done = [client.delete(job) for job in arguments.job]
+    for one in done:
+        print("DELETED" if one else "NOT_FOUND")
+    return 0 if all(done) else EXIT_NO
+
+
+def _priority(client: Client, arguments: argparse.Namespace) -> int:
+    """Return the priority that is asked for, else the one that the job has."""
+    if arguments.priority is not None:
+        return int(arguments.priority)
+    for line in (client.text(b"stats-job", arguments.job) or "").splitlines():
+        if line.startswith("pri: "):
+            return int(line.removeprefix("pri: "))
+    return PRIORITY_DEFAULT
+
+
+def _release(client: Client, arguments: argparse.Namespace) -> int:
+    done = client.reserve_job(arguments.job) is not None and client.release(
+        arguments.job, _priority(client, arguments), arguments.delay
+    )
+    return _say("RELEASED" if done else "NOT_FOUND", done)
+
+
+def _bury(client: Client, arguments: argparse.Namespace) -> int:
+    done = client.reserve_job(arguments.job) is not None and client.bury(
+        arguments.job, _priority(client, arguments)
+    )
+    return _say("BURIED" if done else "NOT_FOUND", done)
+
+
+def _kick(client: Client, arguments: argparse.Namespace) -> int:
+    if arguments.job is not None:
+        done = client.kick_job(arguments.job)
+        return _say("KICKED" if done else "NOT_FOUND", done)
+    if arguments.tube != DEFAULT_TUBE:
+        client.use(arguments.tube)
+    return _say(f"KICKED {client.kick(arguments.bound)}")
+
+
+def _peek(client: Client, arguments: argparse.Namespace) -> int:
+    what = arguments.what
+    if what not in ("ready", "delayed", "buried") and not what.isdecimal():
+        raise ConfigurationError(f"peek {what!r}: give a job's id, or ready, delayed or buried")
+    if arguments.tube != DEFAULT_TUBE:
+        client.use(arguments.tube)
+    job = client.peek(int(what) if what.isdecimal() else what.encode())
+    return _show(job, "FOUND", "NOT_FOUND")
+
+
+def _stats(client: Client, _: argparse.Namespace) -> int:
+    return _show_text(client.text(b"stats"))
+
+
+def _stats_tube(client: Client, arguments: argparse.Namespace) -> int:
+    return _show_text(client.text(b"stats-tube", arguments.tube))
+
+
+def _stats_job(client: Client, arguments: argparse.Namespace) -> int:
+    return _show_text(client.text(b"stats-job", arguments.job))
+
+
+def _tubes(client: Client, _: argparse.Namespace) -> int:
+    for line in (client.text(b"list-tubes") or "").splitlines():
+        if line.startswith("- "):
+            print(line.removeprefix("- "))
+    return 0

@@ -1,0 +1,196 @@
+"""What `beanpole up` writes: the folder of a local cluster, its ports and its files.
+
+    DIR/cluster.json     all nodes and their addresses, once every node serves
+    DIR/lock             held while `up` runs
+    DIR/nX/node.toml     the node's configuration; `up` writes it anew each time
+    DIR/nX/cmdline       the command that starts the node, quoted for a shell
+    DIR/nX/log           what the node printed
+    DIR/nX/data          the node's log and snapshots
+
+Names, ports and the shape of cluster.json are relied on by other programs. No process is started
+or looked at here.
+"""
+
+import fcntl
+import json
+import os
+import re
+import shlex
+import socket
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TextIO
+
+from beanpole.addresses import split_address
+from beanpole.errors import ConfigurationError
+
+CLUSTER: Final = "dev"
+HOST: Final = "127.0.0.1"
+DIRECTORY_DEFAULT: Final = ".beanpole"
+BASE_PORT_DEFAULT: Final = 11300
+# Ten ports are reserved for each kind of listener.
+NODES_MAX: Final = 9
+# The last kind of port begins at base + 60.
+BASE_PORT_MAX: Final = 65535 - 69
+PORTS: Final = {"beanstalk": 0, "peer": 10, "grpc": 20, "http": 30}
+
+
+class LocalNode(NamedTuple):
+    """One node of a local cluster."""
+
+    id: str
+    directory: Path
+    addresses: Mapping[str, str]
+
+    @property
+    def config_path(self) -> Path:
+        return self.directory / "node.toml"
+
+    @property
+    def command(self) -> list[str]:
+        """What starts this node, from any folder."""
+        return [sys.executable, "-m", "beanpoled", "--config", str(self.config_path)]
+
+
+def plan(directory: Path, nodes: int, base_port: int) -> list[LocalNode]:
+    """Return the nodes that a local cluster has."""
+    return [
+        LocalNode(
+            f"n{number}",
+            directory / f"n{number}",
+            {kind: f"{HOST}:{base_port + offset + number}" for kind, offset in PORTS.items()},
+        )
+        for number in range(nodes)
+    ]
+
+
+def lock(directory: Path) -> TextIO:
+    """Take the folder for this process, as long as the returned file is open.
+
+    Raises:
+        ConfigurationError: another `beanpole up` has it, or it cannot be made.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        file = (directory / "lock").open("w")
+    except OSError as error:
+        raise ConfigurationError(f"--dir {directory}: {error.strerror}") from error
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        raise ConfigurationError(
+            f"another `beanpole up` runs in {directory}; stop it, or choose another --dir"
+        ) from None
+    return file
+
+
+def check_nodes(directory: Path, nodes: int) -> None:
+    """Refuse a folder that holds the jobs of another number of nodes."""
+    there = sorted(
+        path.parent.name
+        for path in directory.glob("n*/node.toml")
+        if re.fullmatch(r"n[0-9]+", path.parent.name)
+    )
+    if there and len(there) != nodes:
+        raise ConfigurationError(
+            f"{directory} holds a cluster of {len(there)} nodes ({', '.join(there)}), not of "
+            f"{nodes}: give --nodes {len(there)}, or choose another --dir"
+        )
+
+
+def check_ports(nodes: Iterable[LocalNode]) -> None:
+    """Refuse ports that another program has, all of them in one message."""
+    taken = []
+    for node in nodes:
+        for kind, address in node.addresses.items():
+            with socket.socket() as probe:
+                # As the nodes do: connections that just ended do not keep a port.
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                try:
+                    probe.bind(split_address(address))
+                except OSError:
+                    taken.append(f"{address} ({kind} of {node.id})")
+    if taken:
+        raise ConfigurationError(
+            f"in use by another program: {', '.join(taken)}; choose another --base-port"
+        )
+
+
+def write(nodes: list[LocalNode], settings: Mapping[str, str]) -> None:
+    """Write each node's configuration and command line."""
+    members = {
+        node.id: {"peer": node.addresses["peer"], "grpc": node.addresses["grpc"]} for node in nodes
+    }
+    for node in nodes:
+        values: dict[str, Any] = {
+            "cluster": CLUSTER,
+            "node_id": node.id,
+            "data_dir": str(node.directory / "data"),
+            "listen": [node.addresses["beanstalk"]],
+            "peer_listen": node.addresses["peer"],
+            "grpc_listen": node.addresses["grpc"],
+            "http_listen": node.addresses["http"],
+            **{name: _number_or_text(text) for name, text in settings.items()},
+            "members": members,
+        }
+        node.directory.mkdir(parents=True, exist_ok=True)
+        head = "# Written by `beanpole up` each time it starts.\n"
+        replace(node.config_path, head + toml(values))
+        replace(node.directory / "cmdline", shlex.join(node.command) + "\n")
+
+
+def _number_or_text(text: str) -> int | str:
+    return int(text) if text.isdecimal() else text
+
+
+def toml(values: Mapping[str, Any]) -> str:
+    """Write strings, numbers, lists of strings and tables of tables of strings as TOML."""
+    lines = []
+    tables = []
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            for key, entry in value.items():
+                tables.append(f"\n[{name}.{_text(key)}]")
+                tables += [f"{field} = {_text(text)}" for field, text in entry.items()]
+        elif isinstance(value, list):
+            lines.append(f"{name} = [{', '.join(_text(item) for item in value)}]")
+        else:
+            lines.append(f"{name} = {value if isinstance(value, int) else _text(value)}")
+    return "\n".join([*lines, *tables]) + "\n"
+
+
+def _text(value: str) -> str:
+    # JSON's strings are TOML's basic strings, but for this one character.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def write_cluster(directory: Path, nodes: Iterable[LocalNode], pids: Mapping[str, int]) -> None:
+    """Tell other programs where the nodes are."""
+    listed = [
+        {"id": node.id, "pid": pids[node.id], "dir": str(node.directory), **node.addresses}
+        for node in nodes
+    ]
+    replace(
+        directory / "cluster.json",
+        json.dumps({"cluster": CLUSTER, "nodes": listed}, indent=2) + "\n",
+    )
+
+
+def read_cluster(directory: Path) -> list[dict[str, Any]]:
+    """Return the nodes of DIR/cluster.json; none if there is no such file."""
+    try:
+        found: list[dict[str, Any]] = json.loads((directory / "cluster.json").read_text())["nodes"]
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigurationError(f"cannot read {directory / 'cluster.json'}: {error}") from error
+    return found
+
+
+def replace(path: Path, text: str) -> None:
+    """Write a file so that a reader sees the old or the new one, never a part."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(text)
+    temporary.replace(path)

@@ -1,0 +1,147 @@
+"""`beanpole status`: members, leader, term and indexes of a cluster, for people or as JSON."""
+
+import argparse
+import json
+import os
+from pathlib import Path
+from typing import Any, Final
+
+import grpc
+
+from beanpole.errors import ClientError, ConfigurationError
+from beanpole.pb import admin_pb2, admin_pb2_grpc, node_pb2
+from beanpoled.cli import layout
+from beanpoled.rpc import CHANNEL_OPTIONS
+from beanpoled.settings import Address
+
+STATUS_TIMEOUT_S: Final = 2.0
+ROLES: Final = {
+    node_pb2.ROLE_LEADER: "leader",
+    node_pb2.ROLE_FOLLOWER: "follower",
+    node_pb2.ROLE_CANDIDATE: "candidate",
+    node_pb2.ROLE_UNSPECIFIED: "unknown",
+}
+_COLUMNS: Final = "{:<10} {:<10} {:>6} {:>10} {:>10} {:>8} {:>8} {:>8} {:>8}  {}"
+
+
+def add_command(commands: Any) -> None:
+    """Add `status` to the parser."""
+    parser = commands.add_parser("status", help="show members, leader, term and indexes")
+    parser.add_argument("--addr", metavar="HOST:GRPC", help="gRPC address of any node")
+    parser.add_argument(
+        "--dir",
+        type=Path,
+        default=Path(layout.DIRECTORY_DEFAULT),
+        help="without --addr: folder of a local cluster (default ./.beanpole)",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the status that the first node that answers gives."""
+    reply = first_answer(addresses(arguments))
+    print(json.dumps(as_json(reply)) if arguments.json else as_text(reply))
+    return 0
+
+
+def addresses(arguments: argparse.Namespace) -> list[str]:
+    """Return the gRPC addresses to ask, in order."""
+    if arguments.addr is not None:
+        try:
+            return [str(Address().check(arguments.addr))]
+        except ValueError as error:
+            raise ConfigurationError(
+                f"--addr = {arguments.addr!r} is not allowed: it must be {error}"
+            ) from None
+    listed = [str(node["grpc"]) for node in layout.read_cluster(arguments.dir)]
+    return listed or [f"{layout.HOST}:{layout.BASE_PORT_DEFAULT + layout.PORTS['grpc']}"]
+
+
+def first_answer(targets: list[str]) -> admin_pb2.StatusReply:
+    """Ask one node after the other.
+
+    Raises:
+        ClientError: none answered; the message says why for each.
+    """
+    # gRPC would print its own lines about nodes that are down between ours.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    reasons = []
+    for target in targets:
+        with grpc.insecure_channel(target, options=CHANNEL_OPTIONS) as channel:
+            try:
+                reply: admin_pb2.StatusReply = admin_pb2_grpc.AdminStub(channel).Status(
+                    admin_pb2.StatusRequest(), timeout=STATUS_TIMEOUT_S
+                )
+                return reply
+            except grpc.RpcError as error:
+                reasons.append(f"{target}: {error.code().name}")
+    raise ClientError(f"no node answers: {'; '.join(reasons)}")
+
+
+def as_json(reply: admin_pb2.StatusReply) -> dict[str, Any]:
+    """Return the documented JSON form."""
+    return {
+        "cluster": reply.cluster,
+        "leader": reply.leader or None,
+        "term": reply.term,
+        "nodes": [_node_as_json(node) for node in reply.nodes],
+    }
+
+
+def _node_as_json(node: node_pb2.Node) -> dict[str, Any]:
+    if not node.reachable:
+        return {"id": node.id, "role": "unknown", "reachable": False}
+    jobs = node.jobs
+    return {
+        "id": node.id,
+        "role": ROLES[node.role],
+        "reachable": True,
+        "term": node.term,
+        "commit_index": node.commit_index,
+        "applied_index": node.applied_index,
+        "last_index": node.last_index,
+        "serving": node.serving,
+        "draining": node.draining,
+        "rejoining": node.rejoining,
+        "durability": node.durability,
+        "version": node.version,
+        "links": list(node.links),
+        "jobs": {
+            "ready": jobs.ready,
+            "reserved": jobs.reserved,
+            "delayed": jobs.delayed,
+            "buried": jobs.buried,
+        },
+        "pid": node.pid,
+    }
+
+
+def as_text(reply: admin_pb2.StatusReply) -> str:
+    """Return a table for people."""
+    head = f"cluster {reply.cluster}, leader {reply.leader or 'none'}, term {reply.term}"
+    titles = ("node", "role", "term", "commit", "applied")
+    lines = [head, _COLUMNS.format(*titles, "ready", "reserved", "delayed", "buried", "state")]
+    for node in reply.nodes:
+        if node.reachable:
+            jobs = node.jobs
+            numbers = (node.term, node.commit_index, node.applied_index)
+            counts = (jobs.ready, jobs.reserved, jobs.delayed, jobs.buried)
+            lines.append(
+                _COLUMNS.format(node.id, ROLES[node.role], *numbers, *counts, state_words(node))
+            )
+        else:
+            lines.append(_COLUMNS.format(node.id, *["-"] * 8, "not reachable"))
+    return "\n".join(lines)
+
+
+def state_words(node: node_pb2.Node) -> str:
+    """Say in few words what a node does."""
+    words = ["serving" if node.serving else "starting"]
+    if node.draining:
+        words.append("draining")
+    if node.rejoining:
+        words.append("rejoining")
+    if node.durability != "sync":
+        words.append(f"durability {node.durability}")
+    return ", ".join(words)
