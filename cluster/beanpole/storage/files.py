@@ -255,18 +255,18 @@ class RealFiles(InlineFiles):
             SimpleQueue() for _ in range(LANES)
         ]
         self._threads: list[threading.Thread | None] = [None] * LANES
-        self._closed = False
+        self.closed = False
 
     def submit(self, work: Work, done: Done, lane: int = LANE_LOG) -> None:
         """Hand the work to the lane's thread; nothing is taken after `close`."""
-        assert not self._closed, "submit() after close()"
+        assert not self.closed, "submit() after close()"
         if self._threads[lane] is None:
             self._start(lane)
         self._queues[lane].put((work, done))
 
     def close(self) -> None:
         """Finish what was submitted, then end the threads. Results still go to `post`."""
-        self._closed = True
+        self.closed = True
         for queue, thread in zip(self._queues, self._threads, strict=True):
             if thread is not None:
                 queue.put(None)
@@ -296,7 +296,7 @@ class RealFiles(InlineFiles):
             self._post(answer)
         except RuntimeError:
             # A loop that was closed takes no results: nobody is left who could use them.
-            if not self._closed:
+            if not self.closed:
                 raise
 
 

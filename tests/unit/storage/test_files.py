@@ -1,0 +1,178 @@
+"""The real disk: what its methods promise, and that works run in order and answer in the loop."""
+
+import errno
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from queue import SimpleQueue
+
+import pytest
+
+from beanpole.errors import StorageError
+from beanpole.storage.files import LANE_BULK, LANE_LOG, InlineFiles, RealFiles
+from beanpole.storage.wal import Identity, Wal
+
+WAIT_S = 30
+
+
+def test_a_file_is_written_read_cut_and_renamed(tmp_path: Path) -> None:
+    files = InlineFiles()
+    directory = str(tmp_path / "a" / "b")
+    assert files.list(directory) == []
+    files.make_directory(directory)
+    files.make_directory(directory)
+    path = f"{directory}/file"
+    with pytest.raises(FileNotFoundError):
+        files.open(path)
+    handle = files.open(path, create=True)
+    handle.write(0, b"0123456789")
+    handle.write_synced(8, b"abcd")
+    assert (handle.read(0, 100), handle.read(9, 2), handle.size()) == (b"01234567abcd", b"bc", 12)
+    handle.truncate(3)
+    handle.sync()
+    handle.sync()
+    files.rename(path, path + "2")
+    files.sync_directory(directory)
+    assert handle.read(0, 100) == b"012"
+    assert files.list(directory) == ["file2"] and not files.exists(path)
+    files.remove(path + "2")
+    handle.close()
+    handle.close()
+    assert files.open(path, create=True).size() == 0
+    assert files.free_bytes(directory) > 0
+
+
+def test_create_empties_what_was_there(tmp_path: Path) -> None:
+    files = InlineFiles()
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+    handle = files.open(str(path), create=True)
+    assert handle.size() == 0
+    handle.close()
+
+
+def test_a_directory_is_held_by_one(tmp_path: Path) -> None:
+    files = InlineFiles()
+    lock = files.hold(str(tmp_path))
+    with pytest.raises(StorageError, match="in use by another process"):
+        files.hold(str(tmp_path))
+    lock.release()
+    files.hold(str(tmp_path)).release()
+
+
+class Loop:
+    """A loop that is a queue: `post` is thread-safe, `turn` runs the next callable."""
+
+    def __init__(self) -> None:
+        self._calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self.post = self._calls.put
+
+    def turn(self) -> None:
+        self._calls.get(timeout=WAIT_S)()
+
+
+def test_works_run_elsewhere_in_order_and_are_answered_in_the_loop() -> None:
+    loop = Loop()
+    files = RealFiles(loop.post)
+    order: list[int] = []
+    threads: set[int] = set()
+    answers: list[tuple[OSError | None, int]] = []
+
+    def work(number: int) -> Callable[[], None]:
+        def run() -> None:
+            threads.add(threading.get_ident())
+            order.append(number)
+            if number == 3:
+                raise OSError(errno.EIO, "input/output error")
+
+        return run
+
+    for number in range(6):
+        files.submit(work(number), lambda e: answers.append((e, threading.get_ident())))
+    for _ in range(6):
+        loop.turn()
+    files.close()
+    assert order == list(range(6))
+    assert len(threads) == 1 and threading.get_ident() not in threads
+    assert {thread for _, thread in answers} == {threading.get_ident()}
+    assert [error is not None for error, _ in answers] == [n == 3 for n in range(6)]
+
+
+def test_bulk_work_does_not_delay_the_log() -> None:
+    loop = Loop()
+    files = RealFiles(loop.post)
+    go_on = threading.Event()
+    answers: list[str] = []
+    files.submit(lambda: assert_set(go_on), lambda _: answers.append("bulk"), LANE_BULK)
+    files.submit(lambda: None, lambda _: answers.append("log"), LANE_LOG)
+    loop.turn()
+    assert answers == ["log"]
+    go_on.set()
+    loop.turn()
+    assert answers == ["log", "bulk"]
+    files.close()
+
+
+def assert_set(event: threading.Event) -> None:
+    assert event.wait(WAIT_S)
+
+
+def test_a_bug_in_a_work_is_raised_in_the_loop_and_the_thread_lives_on() -> None:
+    loop = Loop()
+    files = RealFiles(loop.post)
+    answers: list[OSError | None] = []
+    files.submit(lambda: assert_set_never(), answers.append)
+    files.submit(lambda: None, answers.append)
+    with pytest.raises(AssertionError, match="a bug"):
+        loop.turn()
+    loop.turn()
+    assert answers == [None]
+    files.close()
+
+
+def assert_set_never() -> None:
+    raise AssertionError("a bug")
+
+
+def test_close_finishes_what_was_submitted_even_when_the_loop_is_gone() -> None:
+    done: list[int] = []
+
+    def gone(call: Callable[[], None]) -> None:
+        raise RuntimeError("Event loop is closed")
+
+    go_on = threading.Event()
+    files = RealFiles(gone)
+    files.submit(lambda: assert_set(go_on), lambda _: None)
+    files.submit(lambda: done.append(1), lambda _: None)
+    closer = threading.Thread(target=files.close)
+    closer.start()
+    while not files.closed:
+        pass
+    go_on.set()
+    closer.join(WAIT_S)
+    assert done == [1]
+
+
+def test_the_log_with_a_real_thread(tmp_path: Path) -> None:
+    """Appends, group commits and inline syncs; everything is there after the restart."""
+    loop = Loop()
+    files = RealFiles(loop.post)
+    ours = Identity("dev", "n0")
+    wal = Wal.open(files, str(tmp_path), ours, 1 << 20, replay=lambda *record: None)
+    for index in range(3000):
+        wal.append(1, index, 1, b"x" * (index % 1000))
+        if index % 3 == 0:
+            wal.flush()
+        if index % 500 == 0:
+            wal.sync()
+            assert wal.durable == wal.end
+    wal.flush()
+    while wal.durable < wal.end:
+        loop.turn()
+    wal.close()
+    files.close()
+    found: list[int] = []
+    Wal.open(
+        InlineFiles(), str(tmp_path), ours, 1 << 20, replay=lambda a, k, i, t, p: found.append(i)
+    ).close()
+    assert found == list(range(3000))
