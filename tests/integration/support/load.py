@@ -1,0 +1,150 @@
+"""Clients that put, reserve and delete while something goes wrong, and write down what they saw.
+
+They never repeat a command; a client whose connection ends opens another one. What their histories
+must satisfy is in `history`.
+"""
+
+import itertools
+import threading
+import time
+from collections.abc import Sequence
+from typing import Final
+
+from tests.integration.support.history import (
+    DELETED,
+    INSERTED,
+    UNKNOWN,
+    Delete,
+    Delivery,
+    History,
+    Put,
+)
+from tests.integration.support.raw import Address, Raw
+from tests.integration.support.waiting import wait_until
+
+# Longer than every pause that a client may see; what takes longer is an error.
+REPLY_TIMEOUT_S: Final = 30.0
+JOIN_TIMEOUT_S: Final = 60.0
+EMPTY_TIMEOUT_S: Final = 30.0
+# A job whose delete is unknown must come back by the end of its session, never by its TTR.
+TTR_S: Final = 3600
+
+
+class Worker(threading.Thread):
+    """One client: put, reserve, delete, again and again until told to stop."""
+
+    def __init__(self, number: int, address: Address, stop: threading.Event) -> None:
+        super().__init__(name=f"client {number}", daemon=True)
+        self.history = History()
+        self._number = number
+        self._address = address
+        self._ending = stop
+
+    def run(self) -> None:
+        bodies = (b"%d/%d" % (self._number, count) for count in itertools.count())
+        while not self._ending.is_set():
+            try:
+                with Raw(self._address, REPLY_TIMEOUT_S) as connection:
+                    while not self._ending.is_set():
+                        self._put(connection, next(bodies))
+                        self._finish_one(connection, b"reserve-with-timeout 1")
+            except (OSError, AssertionError, ValueError) as error:
+                self.history.errors.append(f"{self._address}: {type(error).__name__}: {error}")
+                # Not to hammer a node that is down; the test decides how long it all goes on.
+                self._ending.wait(0.05)
+
+    def empty(self) -> None:
+        """Reserve and delete whatever is in the queue, as the last client of all."""
+        with Raw(self._address, REPLY_TIMEOUT_S) as connection:
+
+            def is_empty() -> bool:
+                while self._finish_one(connection, b"reserve-with-timeout 0"):
+                    pass
+                stats = connection.dictionary(b"stats")
+                return stats["current-jobs-ready"] == stats["current-jobs-reserved"] == "0"
+
+            wait_until(is_empty, EMPTY_TIMEOUT_S, "an empty queue")
+
+    def _put(self, connection: Raw, body: bytes) -> None:
+        # Written down before it is known, so that no way out of here forgets it.
+        self.history.puts.append(Put(body, UNKNOWN, 0))
+        command = b"put 0 0 %d %d\r\n%b" % (TTR_S, len(body), body)
+        word, _, rest = connection.command(command)[0].partition(b" ")
+        self._note_time()
+        if word == b"INSERTED":
+            self.history.puts[-1] = Put(body, INSERTED, int(rest))
+        else:
+            self.history.puts[-1] = Put(body, word.decode(), 0)
+            self.history.errors.append(f"put: {word!r} {rest!r}")
+
+    def _finish_one(self, connection: Raw, command: bytes) -> bool:
+        """Reserve a job and delete it; False if there is none."""
+        line, body = connection.command(command)
+        self._note_time()
+        if body is None:
+            if line != b"TIMED_OUT":
+                self.history.errors.append(f"reserve: {line!r}")
+            return False
+        job = int(line.split(b" ")[1])
+        self.history.deliveries.append(Delivery(job, body))
+        self.history.deletes.append(Delete(job, UNKNOWN))
+        outcome, _ = connection.command(b"delete %d" % job)
+        self._note_time()
+        self.history.deletes[-1] = Delete(job, outcome.decode())
+        if outcome.decode() != DELETED:
+            self.history.errors.append(f"delete {job}: {outcome!r}")
+        return True
+
+    def _note_time(self) -> None:
+        self.history.reply_times_s.append(time.monotonic())
+
+
+class Load:
+    """Some clients at some addresses."""
+
+    def __init__(self, addresses: Sequence[Address], count: int) -> None:
+        self._ending = threading.Event()
+        self._addresses = addresses
+        self.workers = [
+            Worker(number, addresses[number % len(addresses)], self._ending)
+            for number in range(count)
+        ]
+
+    def start(self) -> None:
+        for worker in self.workers:
+            worker.start()
+
+    def deleted(self) -> int:
+        """Return how many jobs are finished so far."""
+        return sum(len(worker.history.deletes) for worker in self.workers)
+
+    def wait_for_progress(self, jobs: int, timeout_s: float = REPLY_TIMEOUT_S) -> None:
+        """Wait until that many more jobs are finished, and every client has finished one more."""
+        total = self.deleted() + jobs
+        each = [len(worker.history.deletes) + 1 for worker in self.workers]
+
+        def done() -> bool:
+            counts = [len(worker.history.deletes) for worker in self.workers]
+            return sum(counts) >= total and all(
+                count >= wanted for count, wanted in zip(counts, each, strict=True)
+            )
+
+        wait_until(done, timeout_s, f"{jobs} more jobs by all clients: {self.errors()}")
+
+    def errors(self) -> list[str]:
+        return [error for worker in self.workers for error in worker.history.errors]
+
+    def finish(self) -> History:
+        """Stop the clients, empty the queue, and return the history of all."""
+        self._ending.set()
+        for worker in self.workers:
+            worker.join(JOIN_TIMEOUT_S)
+            assert not worker.is_alive(), f"{worker.name} got no reply"
+        last = Worker(len(self.workers), self._addresses[0], self._ending)
+        last.empty()
+        history = last.history
+        # The last client's replies come long after the others', which says nothing.
+        history.reply_times_s.clear()
+        for worker in self.workers:
+            history.join(worker.history)
+        return history

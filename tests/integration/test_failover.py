@@ -1,0 +1,129 @@
+"""Nodes die and links break under load: nothing acknowledged is lost, nothing happens twice.
+
+Every client writes a history, which `support/history.py` judges. How long service was interrupted
+is printed, not asserted: it depends on the machine. TEST_LINK_SECONDS=60 lengthens the test of
+broken links.
+"""
+
+import os
+import random
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.support.history import History, judge
+from tests.integration.support.load import Load
+from tests.integration.support.nodes import Cluster, LocalCluster
+from tests.integration.support.ports import free_block
+from tests.integration.support.proxy import Links
+from tests.integration.support.waiting import wait_for_time
+
+CLIENTS = 16
+JOBS_BETWEEN_FAULTS = 200
+LINK_SECONDS = float(os.environ.get("TEST_LINK_SECONDS", "10"))
+# Below command_timeout (5 s), after which a client is told so.
+CUT_SECONDS_MAX = 2.0
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> Iterator[LocalCluster]:
+    cluster = LocalCluster(tmp_path / "beanpole")
+    try:
+        cluster.start_all()
+        yield cluster
+    finally:
+        cluster.close()
+
+
+def check(history: History, story: str) -> None:
+    """Judge a history and tell the figures."""
+    verdict = judge(history)
+    figures = ", ".join(
+        f"{name} {getattr(verdict, name)}"
+        for name in ("attempts", "acknowledged", "delivered", "deleted", "recovered")
+    )
+    sys.stdout.write(f"{figures}; longest gap between replies {history.longest_gap_s():.2f} s\n")
+    assert verdict.good, f"{verdict}\n{story}"
+
+
+def test_leader_killed(local: LocalCluster) -> None:
+    leader = local.leader()
+    others = [node.beanstalk for number, node in enumerate(local.nodes) if number != leader]
+    load = Load(others, CLIENTS)
+    load.start()
+    load.wait_for_progress(JOBS_BETWEEN_FAULTS)
+    local.kill(leader)
+    load.wait_for_progress(JOBS_BETWEEN_FAULTS)
+    local.start(leader)
+    local.wait_until_serving(leader)
+    load.wait_for_progress(JOBS_BETWEEN_FAULTS)
+    history = load.finish()
+    assert not history.errors, "no client may see an error or a closed connection"
+    check(history, local.story())
+
+
+def test_all_killed(local: LocalCluster) -> None:
+    load = Load([node.beanstalk for node in local.nodes], CLIENTS)
+    load.start()
+    for _ in range(2):
+        load.wait_for_progress(JOBS_BETWEEN_FAULTS)
+        for number in range(len(local.nodes)):
+            local.kill(number)
+        for number in range(len(local.nodes)):
+            local.start(number)
+    load.wait_for_progress(JOBS_BETWEEN_FAULTS)
+    check(load.finish(), local.story())
+
+
+@pytest.fixture
+def links() -> Iterator[Links]:
+    found = Links()
+    try:
+        yield found
+    finally:
+        found.close()
+
+
+@pytest.fixture
+def proxied(tmp_path: Path, links: Links) -> Iterator[Cluster]:
+    """Three nodes whose every link goes through a proxy of its own."""
+    base, proxies = free_block(), free_block()
+    nodes = Cluster(tmp_path / "plan", base=base).nodes
+    dial = {
+        one: {
+            nodes[other].id: links.add(one, other, proxies + 3 * one + other, nodes[other].peer)
+            for other in range(3)
+            if other != one
+        }
+        for one in range(3)
+    }
+    cluster = Cluster(tmp_path / "proxied", dial=dial, base=base)
+    try:
+        cluster.start_all()
+        yield cluster
+    finally:
+        cluster.close()
+
+
+@pytest.mark.timeout(120 + 3 * LINK_SECONDS)
+def test_links_cut(proxied: Cluster, links: Links) -> None:
+    seed = random.SystemRandom().randrange(2**32)
+    chance = random.Random(seed)
+    sys.stdout.write(f"seed {seed}\n")
+    load = Load([node.beanstalk for node in proxied.nodes], CLIENTS)
+    load.start()
+    load.wait_for_progress(JOBS_BETWEEN_FAULTS)
+    end = time.monotonic() + LINK_SECONDS
+    while time.monotonic() < end:
+        one, other = chance.sample(range(3), 2)
+        links.cut(one, other, silent=chance.random() < 0.5)
+        wait_for_time(chance.uniform(0.1, CUT_SECONDS_MAX))
+        links.restore(one, other)
+        wait_for_time(chance.uniform(0.1, CUT_SECONDS_MAX))
+    load.wait_for_progress(JOBS_BETWEEN_FAULTS)
+    history = load.finish()
+    assert not history.errors, f"seed {seed}: no client may see an error or a closed connection"
+    check(history, f"seed {seed}\n{proxied.story()}")

@@ -1,0 +1,98 @@
+"""Many clients that wait: jobs that come back from idle connections, and polls that cost nothing.
+
+TEST_WAITERS=10000 raises the number of connections that wait.
+"""
+
+import os
+import resource
+import selectors
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from tests.integration.support.nodes import Cluster, status
+from tests.integration.support.queues import settle
+from tests.integration.support.raw import Raw, connect
+from tests.integration.support.waiting import wait_until
+
+IDLE_CONNECTIONS = 40
+WAITERS = int(os.environ.get("TEST_WAITERS", "2000"))
+POLL_SECONDS = 2
+POLLS = 3
+DESCRIPTORS_SPARE = 256
+
+
+def test_jobs_return_from_idle_connections(shared: Cluster) -> None:
+    addresses = [node.beanstalk for node in shared.nodes]
+    settle(addresses[0])
+    with ExitStack() as stack:
+        watcher = stack.enter_context(Raw(addresses[0]))
+        jobs = [watcher.put(b"idle", ttr_s=1) for _ in range(IDLE_CONNECTIONS)]
+        for number in range(IDLE_CONNECTIONS):
+            worker = stack.enter_context(Raw(addresses[number % len(addresses)]))
+            assert worker.command(b"reserve")[0].startswith(b"RESERVED ")
+        expected = str(IDLE_CONNECTIONS)
+
+        def all_ready() -> bool:
+            return watcher.dictionary(b"stats-tube default")["current-jobs-ready"] == expected
+
+        wait_until(all_ready, 10, f"{expected} of {expected} jobs are back")
+        stats = [watcher.dictionary(b"stats-job %d" % job) for job in jobs]
+    assert [job["timeouts"] for job in stats] == ["1"] * IDLE_CONNECTIONS
+
+
+@pytest.fixture
+def descriptors() -> Iterator[None]:
+    """Let this process have as many connections as the test needs."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = WAITERS + DESCRIPTORS_SPARE
+    assert before[1] == resource.RLIM_INFINITY or before[1] >= wanted, "ulimit -Hn is too low"
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(before[0], wanted), before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def commit_indexes(cluster: Cluster) -> list[int]:
+    """Return what every node has committed, which is only comparable while nothing happens."""
+    return [node["commit_index"] for node in status(cluster.nodes[0])["nodes"]]
+
+
+class Pollers:
+    """Connections that ask for a job again as soon as they are told that there is none."""
+
+    def __init__(self, stack: ExitStack, addresses: list[str]) -> None:
+        self.timeouts = [0] * WAITERS
+        self._selector = stack.enter_context(selectors.DefaultSelector())
+        self._command = b"reserve-with-timeout %d\r\n" % POLL_SECONDS
+        for number in range(WAITERS):
+            stream = stack.enter_context(connect(addresses[number % len(addresses)]))
+            self._selector.register(stream, selectors.EVENT_READ, (stream, number))
+            stream.sendall(self._command)
+
+    def run(self, seconds: float) -> None:
+        """Answer every TIMED_OUT with the next poll for so long."""
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            for key, _ in self._selector.select(left):
+                stream, number = key.data
+                assert stream.recv(64) == b"TIMED_OUT\r\n"
+                self.timeouts[number] += 1
+                stream.sendall(self._command)
+
+
+@pytest.mark.usefixtures("descriptors")
+def test_polling_writes_nothing_to_the_log(shared: Cluster) -> None:
+    addresses = [node.beanstalk for node in shared.nodes]
+    settle(addresses[0])
+    with ExitStack() as stack:
+        pollers = Pollers(stack, addresses)
+        # One second after all have connected the sessions are made, and nothing else is to come.
+        pollers.run(1)
+        before = commit_indexes(shared)
+        assert len(set(before)) == 1, before
+        pollers.run(POLLS * POLL_SECONDS)
+        assert commit_indexes(shared) == before
+        # One poll may be under way at the end.
+        assert min(pollers.timeouts) >= POLLS - 1
