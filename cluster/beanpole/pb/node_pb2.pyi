@@ -31,7 +31,7 @@ class Jobs(_message.Message):
     def __init__(self, ready: _Optional[int] = ..., reserved: _Optional[int] = ..., delayed: _Optional[int] = ..., buried: _Optional[int] = ...) -> None: ...
 
 class Node(_message.Message):
-    __slots__ = ("id", "reachable", "role", "leader", "term", "commit_index", "applied_index", "last_index", "serving", "draining", "rejoining", "durability", "version", "cluster", "config_hash", "links", "jobs")
+    __slots__ = ("id", "reachable", "role", "leader", "term", "commit_index", "applied_index", "last_index", "serving", "draining", "rejoining", "durability", "version", "cluster", "config_hash", "links", "jobs", "pid")
     ID_FIELD_NUMBER: _ClassVar[int]
     REACHABLE_FIELD_NUMBER: _ClassVar[int]
     ROLE_FIELD_NUMBER: _ClassVar[int]
@@ -49,6 +49,7 @@ class Node(_message.Message):
     CONFIG_HASH_FIELD_NUMBER: _ClassVar[int]
     LINKS_FIELD_NUMBER: _ClassVar[int]
     JOBS_FIELD_NUMBER: _ClassVar[int]
+    PID_FIELD_NUMBER: _ClassVar[int]
     id: str
     reachable: bool
     role: Role
@@ -66,4 +67,5 @@ class Node(_message.Message):
     config_hash: str
     links: _containers.RepeatedScalarFieldContainer[str]
     jobs: Jobs
-    def __init__(self, id: _Optional[str] = ..., reachable: _Optional[bool] = ..., role: _Optional[_Union[Role, str]] = ..., leader: _Optional[str] = ..., term: _Optional[int] = ..., commit_index: _Optional[int] = ..., applied_index: _Optional[int] = ..., last_index: _Optional[int] = ..., serving: _Optional[bool] = ..., draining: _Optional[bool] = ..., rejoining: _Optional[bool] = ..., durability: _Optional[str] = ..., version: _Optional[str] = ..., cluster: _Optional[str] = ..., config_hash: _Optional[str] = ..., links: _Optional[_Iterable[str]] = ..., jobs: _Optional[_Union[Jobs, _Mapping]] = ...) -> None: ...
+    pid: int
+    def __init__(self, id: _Optional[str] = ..., reachable: _Optional[bool] = ..., role: _Optional[_Union[Role, str]] = ..., leader: _Optional[str] = ..., term: _Optional[int] = ..., commit_index: _Optional[int] = ..., applied_index: _Optional[int] = ..., last_index: _Optional[int] = ..., serving: _Optional[bool] = ..., draining: _Optional[bool] = ..., rejoining: _Optional[bool] = ..., durability: _Optional[str] = ..., version: _Optional[str] = ..., cluster: _Optional[str] = ..., config_hash: _Optional[str] = ..., links: _Optional[_Iterable[str]] = ..., jobs: _Optional[_Union[Jobs, _Mapping]] = ..., pid: _Optional[int] = ...) -> None: ...
