@@ -45,6 +45,7 @@ class Run:
     def __post_init__(self) -> None:
         self.random = random.Random(self.seed)
         self.lost_disk: str | None = None
+        self.fresh_disk: str | None = None  # the same, until the node was started on it
 
     def play(self, seconds: float) -> None:
         """Let faults happen."""
@@ -64,11 +65,14 @@ class Run:
         for name in cluster.names:
             if name not in cluster.nodes:
                 self._start(name)
+        awake_s = max(node.paused_until_s for node in cluster.nodes.values())
+        cluster.clock.run(max(0.0, awake_s - cluster.clock.now_s))
         cluster.converge(limit_s)
         leader = cluster.wait_leader()
         cluster.put(leader, 3)
         cluster.converge(limit_s)
-        if any(node.replica.rejoining for node in cluster.nodes.values()):
+        nodes = cluster.nodes.values()
+        if not cluster.clock.run_until(lambda: not any(n.replica.rejoining for n in nodes), 10):
             raise Violation("a node is still rejoining")
         self.counts["acknowledged"] = len(cluster.acknowledged)
         self.counts["messages"] = cluster.network.sent
@@ -125,8 +129,10 @@ class Run:
         if name == self.lost_disk:
             self.cluster.rejoin.add(name)
         node = self.cluster.start(name)
-        if name == self.lost_disk and not node.replica.rejoining:
+        if name == self.fresh_disk and not node.replica.rejoining:
             raise Violation(f"{name} lost its disk and counts")
+        if name == self.fresh_disk:
+            self.fresh_disk = None
 
     def _restart(self) -> None:
         for name in self.cluster.names:
@@ -199,7 +205,7 @@ class Run:
         name = self.random.choice(self.cluster.names)
         self.cluster.crash(name)
         self.cluster.disks[name].wipe()
-        self.lost_disk = name
+        self.lost_disk = self.fresh_disk = name
         self.counts["lost disks"] += 1
 
 

@@ -16,6 +16,7 @@ from beanpole.replication.consensus import (
     ENTRY_MAX_BYTES,
     FOLLOWER,
     LEADER,
+    DiskFigures,
     Outside,
     ReplicaConfig,
     Role,
@@ -310,6 +311,11 @@ class PySyncObjReplica:
     def durable_index(self) -> int:
         """The last index up to which the log is on this disk."""
         return self._journal.durable
+
+    def disk(self) -> DiskFigures:
+        """The log's figures."""
+        wal = self._journal.wal
+        return DiskFigures(wal.syncs, wal.sync_us_total, wal.last_sync_us, wal.bytes_written)
 
     @property
     def journal_bytes(self) -> int:

@@ -61,6 +61,7 @@ class LogJournal(Journal):
         self._ats = array("Q")
         self._memory_bytes = 0
         self._spilled = 0  # places below this have no command in memory
+        self._written_at = 2**64  # what lies before it can be read back from a segment
         self._durable = 0
         self._head: Entry = (HOLLOW, 0, 0)
         self._tail: Entry = (HOLLOW, 0, 0)
@@ -73,6 +74,7 @@ class LogJournal(Journal):
             files, self._directory, config.identity, config.segment_bytes, replay=self._replay
         )
         self._durable = self.last
+        self._written_at = self.wal.durable
 
     # --- what the library calls ------------------------------------------------------------------
 
@@ -254,7 +256,9 @@ class LogJournal(Journal):
             self._drop = (at, self.wal.end)
 
     def after_durable(self) -> None:
-        """Remove the segments that `trim` gave up, once what replaces them is on the disk."""
+        """Give up what a finished write made needless: commands in memory, trimmed segments."""
+        self._written_at = self.wal.durable
+        self._spill()
         if self._drop is not None and self.wal.durable >= self._drop[1]:
             self._dropped_at, self._drop = self._drop[0], None
             self.wal.drop_before(self._dropped_at)
@@ -335,16 +339,25 @@ class LogJournal(Journal):
         del self._commands[:count], self._terms[:count], self._ats[:count]
         self._spilled = max(0, self._spilled - count)
         self.first = first
+        # A leader may have committed, and a snapshot covered, what its own slow disk lacks.
+        self._durable = max(self._durable, first - 1)
 
     def _refresh_ends(self) -> None:
+        # The library asks the ends for index and term only; they are not worth reading back.
         last = len(self._terms) - 1
-        self._head = (self._command(0), self.first, self._terms[0])
-        self._tail = (self._command(last), self.first + last, self._terms[last])
+        self._head = (self._commands[0] or HOLLOW, self.first, self._terms[0])
+        self._tail = (self._commands[last] or HOLLOW, self.first + last, self._terms[last])
 
     def _spill(self) -> None:
-        """Give up the oldest commands in memory; the newest one always stays."""
+        """Give up the oldest commands in memory; the newest one always stays.
+
+        So does what no finished write covers: the write-ahead log would search its buffers for it.
+        """
         commands, place, end = self._commands, self._spilled, len(self._commands) - 1
-        while place < end and self._memory_bytes > self._memory_bytes_max:
+        ats, written_at = self._ats, self._written_at
+        while (
+            place < end and self._memory_bytes > self._memory_bytes_max and ats[place] < written_at
+        ):
             command = commands[place]
             if command:
                 self._memory_bytes -= len(command)
