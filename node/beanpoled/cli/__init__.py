@@ -1,7 +1,7 @@
 """The command `beanpole`: run a local cluster, look at one, try the queue by hand.
 
 This file only picks the command. Exit status: 0 done, 1 the answer is no (not found, nothing
-there), 2 the command line is wrong, 3 no node answers or the outcome is unknown.
+there), 2 what was asked for is wrong, 3 no node answers, it refuses, or the outcome is unknown.
 """
 
 import argparse
@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from beanpole import VERSION
-from beanpole.errors import BeanpoleError, ClientError, ConfigurationError
+from beanpole.errors import BeanpoleError, ConfigurationError
 from beanpoled.cli import jobs, status, up
 
 EXIT_REFUSED = 2
@@ -32,9 +32,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ConfigurationError as error:
         print(f"beanpole: {error}", file=sys.stderr)
         return EXIT_REFUSED
-    except ClientError as error:
-        print(f"beanpole: {error}", file=sys.stderr)
-        return EXIT_NO_ANSWER
     except BeanpoleError as error:
         print(f"beanpole: {error}", file=sys.stderr)
         return EXIT_NO_ANSWER

@@ -33,6 +33,20 @@ BASE_PORT_DEFAULT: Final = 11300
 NODES_MAX: Final = 9
 # The last kind of port begins at base + 60.
 BASE_PORT_MAX: Final = 65535 - 69
+# What `write` decides itself.
+OWN_SETTINGS: Final = frozenset(
+    {
+        "cluster",
+        "node_id",
+        "data_dir",
+        "listen",
+        "peer_listen",
+        "grpc_listen",
+        "http_listen",
+        "members",
+        "dial",
+    }
+)
 PORTS: Final = {"beanstalk": 0, "peer": 10, "grpc": 20, "http": 30}
 
 
@@ -176,6 +190,11 @@ def write_cluster(directory: Path, nodes: Iterable[LocalNode], pids: Mapping[str
         directory / "cluster.json",
         json.dumps({"cluster": CLUSTER, "nodes": listed}, indent=2) + "\n",
     )
+
+
+def remove_cluster(directory: Path) -> None:
+    """Take cluster.json away: nobody serves there."""
+    (directory / "cluster.json").unlink(missing_ok=True)
 
 
 def read_cluster(directory: Path) -> list[dict[str, Any]]:

@@ -1,0 +1,50 @@
+"""What `beanpole up` prints: lines that stay, and in a terminal a live line per node."""
+
+import shutil
+import sys
+from collections.abc import Sequence
+from typing import Final, TextIO
+
+_CLEAR_LINE: Final = "\x1b[2K"
+_UP: Final = "\x1b[{}A"
+
+
+class Screen:
+    """Writes to a terminal or to a file; only a terminal gets live lines."""
+
+    def __init__(self, output: TextIO | None = None) -> None:
+        self._output = output or sys.stdout
+        self._live: list[str] = []
+        self.terminal = self._output.isatty()
+
+    def say(self, line: str) -> None:
+        """Print a line that stays, above the live lines."""
+        live = self._live
+        self._erase()
+        self._output.write(line + "\n")
+        self._draw(live)
+        self._output.flush()
+
+    def show(self, lines: Sequence[str]) -> None:
+        """Replace the live lines; nothing is written where there is no terminal."""
+        if not self.terminal or list(lines) == self._live:
+            return
+        self._erase()
+        self._draw(list(lines))
+        self._output.flush()
+
+    def end(self) -> None:
+        """Leave the live lines as they are; what is printed next stands below them."""
+        self._live = []
+
+    def _erase(self) -> None:
+        if self._live:
+            self._output.write((_UP.format(1) + _CLEAR_LINE) * len(self._live) + "\r")
+            self._live = []
+
+    def _draw(self, lines: list[str]) -> None:
+        # A line that wraps would make the cursor's way up wrong.
+        width = shutil.get_terminal_size().columns
+        for line in lines:
+            self._output.write(line[: width - 1] + "\n")
+        self._live = lines
