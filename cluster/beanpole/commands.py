@@ -40,7 +40,7 @@ DELETE: Final = 7  # (DELETE, session, job)
 RELEASE: Final = 8  # (RELEASE, session, job, priority, delay_s)
 BURY: Final = 9  # (BURY, session, job, priority)
 TOUCH: Final = 10  # (TOUCH, session, job)
-KICK: Final = 11  # (KICK, session, tube, bound, state): state 0 = buried, else delayed jobs
+KICK: Final = 11  # (KICK, session, tube, bound, state of the jobs; 0: see `operations`)
 KICK_JOB: Final = 12  # (KICK_JOB, session, job)
 RESERVE_JOB: Final = 13  # (RESERVE_JOB, session, job)
 PAUSE_TUBE: Final = 14  # (PAUSE_TUBE, session, tube, delay_s)

@@ -383,10 +383,19 @@ class Node:
                 self.origin.granted(session, request, job)
             if self.leader.term:
                 self.leader.outcome(origin, session, request, outcome)
-        if applied.epoch and applied.epoch == self.leader.term:
-            self.leader.epoch_applied(applied.epoch)
+        if applied.epoch:
+            self._epoch_applied(applied.epoch)
         if applied.ups or applied.downs or applied.gaps or applied.digest:
             self._applied_rare(index, applied)
+
+    def _epoch_applied(self, term: int) -> None:
+        if self.machine.version > c.MACHINE_VERSION:
+            self.fatal(
+                f"the cluster works at machine version {self.machine.version}, and this program "
+                f"knows {c.MACHINE_VERSION}: install the newer one on this node"
+            )
+        elif term == self.leader.term:
+            self.leader.epoch_applied(term)
 
     def _applied_rare(self, index: int, applied: Applied) -> None:
         for origin, incarnation in applied.ups:

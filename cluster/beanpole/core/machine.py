@@ -197,13 +197,15 @@ class Machine:
             results = []
             applied.results.append((incarnation, number, results))
         shapes = _SHAPES
+        sessions = origin.sessions
         for command in commands:
             result: Any = c.BAD_COMMAND
             if type(command) is tuple and command:
                 operation = command[0]
                 if type(operation) is int and tuple(map(type, command)) == shapes.get(operation):
                     handler = handlers.get(operation)
-                    if handler is not None:
+                    # An attachment that was refused, closed or resumed elsewhere does nothing.
+                    if handler is not None and (operation == c.OPEN or command[1] in sessions):
                         result = handler(self, origin, command)
             if results is not None:
                 results.append(result)
