@@ -26,17 +26,25 @@ class Node:
 
     def crash(self, random: Random) -> None:
         """Keep what was synced, and each sector written since then only by chance."""
-        data = self.durable
-        kept = [piece for write in self.pending for piece in sectors(*write)]
-        for offset, piece in kept:
-            if random.random() < 0.5:
-                continue
+        pieces = [piece for write in self.pending for piece in sectors(*write)]
+        self.pending = [piece for piece in pieces if random.random() < 0.5]
+        self.sync()
+        self.data = bytearray(self.durable)
+
+    def sync(self) -> None:
+        """Make the unsynced writes durable, and nothing else: what is clean is not written."""
+        for offset, piece in self.pending:
             if piece is None:
-                del data[offset:]
-                continue
-            data.extend(bytes(max(0, offset + len(piece) - len(data))))
-            data[offset : offset + len(piece)] = piece
-        self.data, self.durable, self.pending = bytearray(data), data, []
+                del self.durable[offset:]
+            else:
+                put(self.durable, offset, piece)
+        self.pending.clear()
+
+
+def put(data: bytearray, offset: int, piece: bytes) -> None:
+    """Write into bytes; a hole behind their end becomes zeros."""
+    data.extend(bytes(max(0, offset + len(piece) - len(data))))
+    data[offset : offset + len(piece)] = piece
 
 
 def sectors(offset: int, data: bytes | None) -> list[tuple[int, bytes | None]]:
@@ -182,8 +190,7 @@ class DiskHandle:
     def write(self, offset: int, data: bytes) -> None:
         self._note("write")
         node = self._node
-        node.data.extend(bytes(max(0, offset + len(data) - len(node.data))))
-        node.data[offset : offset + len(data)] = data
+        put(node.data, offset, data)
         node.pending.append((offset, bytes(data)))
 
     def write_synced(self, offset: int, data: bytes) -> None:
@@ -195,9 +202,13 @@ class DiskHandle:
         return bytes(self._node.data[offset : offset + size])
 
     def sync(self) -> None:
-        self._note("sync")
-        self._node.durable = bytearray(self._node.data)
-        self._node.pending.clear()
+        try:
+            self._note("sync")
+        except OSError:
+            # As Linux does: after the failure the pages count as clean, though nobody has them.
+            self._node.pending.clear()
+            raise
+        self._node.sync()
 
     def size(self) -> int:
         return len(self._node.data)

@@ -15,7 +15,7 @@ from beanpole.errors import BeanpoleError, Damaged
 from beanpole.storage.dump import describe
 from beanpole.storage.format import FILE_HEADER_BYTES, RECORD_HEADER_BYTES, SECTOR_BYTES
 from beanpole.storage.wal import Identity, Wal
-from tests.unit.storage.disk import Disk, Node
+from tests.unit.storage.disk import Disk, Node, broken_sync
 
 OURS = Identity("dev", "n0")
 FIRST = "log/00000000000000000000.wal"
@@ -164,14 +164,26 @@ def test_the_cut_is_durable_before_the_log_goes_on() -> None:
     assert wal.end == ends[0] - FILE_HEADER_BYTES
 
 
-def test_the_last_batch_is_written_again_at_the_start() -> None:
-    """After a failed sync the system may believe that pages are clean which the disk never got."""
-    data, ends = written([[20], [30, 40]])
-    disk = disk_of(data)
-    disk.names[FIRST].durable = bytearray(data[: ends[0]])
-    opened(disk)
-    disk.crash(Random(0))
-    assert opened(disk)[1] == [0, 1, 2]
+def test_what_a_start_has_read_is_durable_although_an_earlier_sync_failed() -> None:
+    """After a failed sync the system believes that pages are clean which the disk never got."""
+    for luck in range(10):
+        disk = Disk()
+        wal, _ = opened(disk)
+        wal.append(1, 0, 1, b"durable")
+        wal.flush()
+        failures: list[OSError] = []
+        wal.on_failure = failures.append
+        disk.fail = broken_sync
+        wal.append(1, 1, 1, b"x" * 700)
+        wal.append(1, 2, 1, b"x" * 700)
+        wal.flush()
+        assert len(failures) == 1
+        disk.fail = lambda operation, path: None
+        disk.kill()
+        wal, found = opened(disk)
+        assert found == [0, 1, 2] and wal.durable == wal.end
+        disk.crash(Random(luck))
+        assert opened(disk)[1] == found
 
 
 def test_bytes_of_an_older_segment_are_never_records_of_this_one() -> None:

@@ -260,6 +260,22 @@ def test_a_segment_that_cannot_be_removed_stays_and_is_tried_again() -> None:
     assert disk.list("log") == names[4:]
 
 
+def test_a_segment_stays_until_the_thread_has_left_it() -> None:
+    """All of it is durable, but zeros may still be on their way into it."""
+    disk = Disk(inline=False)
+    wal = opened(disk, segment_bytes=2048)
+    fill(wal, 11)
+    wal.flush()
+    disk.step()
+    fill(wal, 1)
+    wal.drop_before(wal.end)
+    assert wal.start == 0
+    wal.flush()
+    disk.run()
+    wal.drop_before(wal.end)
+    assert wal.start > 0
+
+
 def test_what_is_not_durable_is_never_dropped() -> None:
     disk = Disk(inline=False)
     wal = opened(disk, segment_bytes=2048)
