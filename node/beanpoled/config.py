@@ -144,8 +144,8 @@ SETTINGS: Final = (
         constants.JOB_SIZE_DEFAULT_BYTES,
         "largest body of a job",
     ),
-    # Twice the ten thousand waiting workers that one node is measured with.
-    Setting("connections_max", Integer(1, 1_000_000), 20_000, "client connections of this node"),
+    # One node is measured with ten thousand waiting workers; more than this few systems allow.
+    Setting("connections_max", Integer(1, 1_000_000), 16_000, "client connections of this node"),
     Setting("sessions_max", _COUNT, constants.SESSIONS_MAX_DEFAULT, "sessions of the cluster"),
     Setting("tubes_max", _COUNT, constants.TUBES_MAX_DEFAULT, "tubes of the cluster"),
     Setting("jobs_max", _COUNT, constants.JOBS_MAX_DEFAULT, "jobs of the cluster"),

@@ -10,7 +10,7 @@ import ctypes
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -227,7 +227,7 @@ class Supervisor:
         name = watched.node.id
         if not watched.runs and not watched.mourned and watched.seen is None:
             watched.mourned = True
-            self._screen.say(f"{name} ended {_how(process.returncode)}: {_last_line(watched.node)}")
+            self._screen.say(f"{name} ended {_how(process.returncode, watched.node)}")
             self._screen.say(f"start it again with: sh {watched.node.directory / 'cmdline'}")
         elif watched.mourned and watched.seen is not None and watched.seen.serving:
             watched.mourned = False
@@ -305,10 +305,10 @@ def _end_with_parent() -> Callable[[], None]:
     return ask
 
 
-def _how(status: int | None) -> str:
+def _how(status: int | None, node: LocalNode) -> str:
     if status is not None and status < 0:
         return f"by {signal.Signals(-status).name}"
-    return f"with status {status}"
+    return f"with status {status}: {_last_line(node)}"
 
 
 def _last_line(node: LocalNode) -> str:
@@ -328,12 +328,11 @@ def _line(watched: _Watched) -> str:
     if seen is None:
         state = "starting" if watched.runs and not watched.mourned else "down"
         return f"{node.id:<4}{address:<17}{state}"
-    jobs = seen.jobs
-    counts: Mapping[str, int] = {
-        "ready": jobs.ready,
-        "reserved": jobs.reserved,
-        "delayed": jobs.delayed,
-        "buried": jobs.buried,
+    counts = {
+        "ready": seen.jobs.ready,
+        "reserved": seen.jobs.reserved,
+        "delayed": seen.jobs.delayed,
+        "buried": seen.jobs.buried,
     }
-    shown = "  ".join(f"{name} {count}" for name, count in counts.items())
-    return f"{node.id:<4}{address:<17}{state_words(seen):<12}{ROLES[seen.role]:<11}{shown}"
+    shown = " ".join(f"{name} {count}" for name, count in counts.items())
+    return f"{node.id:<4}{address:<17}{state_words(seen):<9}{ROLES[seen.role]:<10}{shown}"

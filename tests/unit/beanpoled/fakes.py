@@ -26,6 +26,7 @@ class FakeView:
         self.draining = False
         self.rejoining = False
         self.failure: str | None = None
+        self.loop_lag_s = 0.001
         self.live_links: tuple[str, ...] = ("n1",)
         self.job_counts = JobCounts(1, 2, 3, 4)
         self.numbers = Metrics(fsyncs_total=5, fsync_seconds_total=0.25, outbox_bytes=77)

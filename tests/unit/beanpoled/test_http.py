@@ -90,7 +90,7 @@ def test_a_failed_or_stuck_node_is_not_alive() -> None:
     assert "[-]failure: fdatasync: Input/output error" in text
     assert get(view, "/readyz")[0] == 503
     view.failure = None
-    view.numbers.loop_lag_seconds_last = 60.0
+    view.loop_lag_s = 60.0
     assert get(view, "/livez")[0] == 503
 
 

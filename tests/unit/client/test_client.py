@@ -1,57 +1,13 @@
 """The synchronous client against scripted nodes on real sockets."""
 
 import socket
-import threading
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from beanpole.client.beanstalk import Client, Job
 from beanpole.errors import ClientError, OutcomeUnknown
-
-# Per connection: pairs of the bytes a node expects and the reply; None closes without one.
-Script = list[tuple[bytes, bytes | None]]
-
-
-class Node:
-    """Plays one script per connection, in order, then accepts no more."""
-
-    def __init__(self, *scripts: Script, path: str = "") -> None:
-        self.listener = socket.socket(socket.AF_UNIX if path else socket.AF_INET)
-        self.listener.bind(path or ("127.0.0.1", 0))
-        self.listener.listen()
-        self.address = f"unix:{path}" if path else f"127.0.0.1:{self.listener.getsockname()[1]}"
-        self.wrong: list[str] = []
-        self.thread = threading.Thread(target=self.play, args=(scripts,))
-        self.thread.start()
-
-    def play(self, scripts: tuple[Script, ...]) -> None:
-        for script in scripts:
-            connection, _ = self.listener.accept()
-            with connection:
-                connection.settimeout(10)
-                self.converse(connection, script)
-        self.listener.close()
-
-    def converse(self, connection: socket.socket, script: Script) -> None:
-        for wanted, reply in script:
-            got = b""
-            while len(got) < len(wanted):
-                data = connection.recv(len(wanted) - len(got))
-                if not data:
-                    break
-                got += data
-            if got != wanted:
-                self.wrong.append(f"wanted {wanted!r}, got {got!r}")
-            if reply is None:
-                return
-            connection.sendall(reply)
-        connection.recv(1)
-
-    def finish(self) -> None:
-        self.thread.join(10)
-        assert not self.thread.is_alive()
-        assert self.wrong == []
+from tests.unit.client.scripted import Node, Script
 
 
 @pytest.fixture

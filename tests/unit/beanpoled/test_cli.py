@@ -1,0 +1,217 @@
+"""The commands that talk to a cluster: status, put, reserve and the like."""
+
+import asyncio
+import io
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from beanpoled.admin import RpcServer
+from beanpoled.cli import layout, main
+from beanpoled.peer import PeerClient
+from tests.unit.beanpoled.fakes import FakeView
+from tests.unit.client.scripted import Node, Script
+
+Start = Callable[[Script], Node]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    nodes: list[Node] = []
+
+    def begin(script: Script) -> Node:
+        nodes.append(Node(script))
+        return nodes[-1]
+
+    yield begin
+    for node in nodes:
+        node.finish()
+
+
+def status(view: FakeView, *line: str) -> int:
+    """Run `beanpole status` against one fake node; the other members are down."""
+
+    async def run() -> int:
+        peers = PeerClient({"n1": "127.0.0.1:1", "n2": "127.0.0.1:1"}, "dev", "")
+        server = RpcServer(view, peers, "")
+        port = await server.start("127.0.0.1:0")
+        done = await asyncio.to_thread(main, ["status", "--addr", f"127.0.0.1:{port}", *line])
+        await peers.close()
+        await server.stop(0)
+        return done
+
+    return asyncio.run(run())
+
+
+def test_status_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert status(FakeView(), "--json") == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["cluster"], shown["leader"], shown["term"]) == ("dev", "n1", 3)
+    assert [node["id"] for node in shown["nodes"]] == ["n0", "n1", "n2"]
+    first, second, _ = shown["nodes"]
+    assert (first["role"], first["reachable"]) == ("follower", True)
+    assert (first["commit_index"], first["applied_index"]) == (9, 8)
+    assert first["jobs"] == {"ready": 1, "reserved": 2, "delayed": 3, "buried": 4}
+    assert second == {"id": "n1", "role": "unknown", "reachable": False}
+
+
+def test_status_without_a_leader(capsys: pytest.CaptureFixture[str]) -> None:
+    view = FakeView()
+    view.leader = None
+    view.serving = False
+    view.draining = True
+    view.durability = "memory"
+    assert status(view) == 0
+    shown = capsys.readouterr().out
+    assert "leader none" in shown
+    assert "starting, draining, durability memory" in shown
+    assert "not reachable" in shown
+    assert status(view, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["leader"] is None
+
+
+def test_status_of_nobody(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    layout.write_cluster(tmp_path, layout.plan(tmp_path, 1, 1), {"n0": 1})
+    assert main(["status", "--dir", str(tmp_path)]) == 3
+    assert "no node answers: 127.0.0.1:21: UNAVAILABLE" in capsys.readouterr().err
+    assert main(["status", "--addr", "nowhere"]) == 2
+    assert "--addr = 'nowhere' is not allowed" in capsys.readouterr().err
+
+
+CASES: list[tuple[list[str], Script, int, str]] = [
+    (["put", "hi"], [(b"put 65536 0 120 2\r\nhi\r\n", b"INSERTED 7\r\n")], 0, "INSERTED 7\n"),
+    (
+        ["put", "--tube", "t", "--priority", "1", "--delay", "2", "--ttr", "3", "hi"],
+        [(b"use t\r\n", b"USING t\r\n"), (b"put 1 2 3 2\r\nhi\r\n", b"INSERTED 8\r\n")],
+        0,
+        "INSERTED 8\n",
+    ),
+    (["put", "x"], [(b"put 65536 0 120 1\r\nx\r\n", b"JOB_TOO_BIG\r\n")], 3, ""),
+    (["put", "x"], [(b"put 65536 0 120 1\r\nx\r\n", None)], 3, ""),
+    (
+        ["reserve", "--timeout", "1", "--delete"],
+        [
+            (b"reserve-with-timeout 1\r\n", b"RESERVED 7 2\r\nhi\r\n"),
+            (b"delete 7\r\n", b"DELETED\r\n"),
+        ],
+        0,
+        "RESERVED 7 2\nhi\nDELETED\n",
+    ),
+    (
+        ["reserve", "--tube", "a", "--tube", "b", "--timeout", "0"],
+        [
+            (b"watch a\r\n", b"WATCHING 2\r\n"),
+            (b"watch b\r\n", b"WATCHING 3\r\n"),
+            (b"ignore default\r\n", b"WATCHING 2\r\n"),
+            (b"reserve-with-timeout 0\r\n", b"TIMED_OUT\r\n"),
+        ],
+        1,
+        "TIMED_OUT\n",
+    ),
+    (
+        ["delete", "7", "8"],
+        [(b"delete 7\r\n", b"DELETED\r\n"), (b"delete 8\r\n", b"NOT_FOUND\r\n")],
+        1,
+        "DELETED\nNOT_FOUND\n",
+    ),
+    (
+        ["release", "7", "--delay", "5"],
+        [
+            (b"reserve-job 7\r\n", b"RESERVED 7 1\r\nx\r\n"),
+            (b"stats-job 7\r\n", b"OK 14\r\n---\npri: 1234\n\r\n"),
+            (b"release 7 1234 5\r\n", b"RELEASED\r\n"),
+        ],
+        0,
+        "RELEASED\n",
+    ),
+    (["release", "7"], [(b"reserve-job 7\r\n", b"NOT_FOUND\r\n")], 1, "NOT_FOUND\n"),
+    (
+        ["bury", "7", "--priority", "3"],
+        [(b"reserve-job 7\r\n", b"RESERVED 7 1\r\nx\r\n"), (b"bury 7 3\r\n", b"BURIED\r\n")],
+        0,
+        "BURIED\n",
+    ),
+    (["kick", "--job", "7"], [(b"kick-job 7\r\n", b"KICKED\r\n")], 0, "KICKED\n"),
+    (
+        ["kick", "9", "--tube", "t"],
+        [(b"use t\r\n", b"USING t\r\n"), (b"kick 9\r\n", b"KICKED 4\r\n")],
+        0,
+        "KICKED 4\n",
+    ),
+    (["peek", "7"], [(b"peek 7\r\n", b"FOUND 7 1\r\nx\r\n")], 0, "FOUND 7 1\nx\n"),
+    (["peek", "buried"], [(b"peek-buried\r\n", b"NOT_FOUND\r\n")], 1, "NOT_FOUND\n"),
+    (["stats"], [(b"stats\r\n", b"OK 9\r\n---\na: 1\n\r\n")], 0, "a: 1\n"),
+    (["stats-tube", "t"], [(b"stats-tube t\r\n", b"NOT_FOUND\r\n")], 1, "NOT_FOUND\n"),
+    (["stats-job", "7"], [(b"stats-job 7\r\n", b"OK 9\r\n---\na: 1\n\r\n")], 0, "a: 1\n"),
+    (["tubes"], [(b"list-tubes\r\n", b"OK 14\r\n---\n- default\n\r\n")], 0, "default\n"),
+]
+
+
+@pytest.mark.parametrize(
+    ("line", "script", "done", "out"), CASES, ids=[" ".join(case[0]) for case in CASES]
+)
+def test_a_command_by_hand(
+    start: Start,
+    capfdbinary: pytest.CaptureFixture[bytes],
+    line: list[str],
+    script: Script,
+    done: int,
+    out: str,
+) -> None:
+    node = start(script)
+    assert main([line[0], "--addr", node.address, *line[1:]]) == done
+    sys.stdout.flush()
+    captured = capfdbinary.readouterr()
+    assert captured.out.decode() == out
+    assert (done == 3) == captured.err.startswith(b"beanpole: ")
+
+
+def test_a_body_from_standard_input(
+    start: Start, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    node = start([(b"put 65536 0 120 3\r\n\x00\xff\n\r\n", b"INSERTED 1\r\n")])
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\x00\xff\n")))
+    assert main(["put", "--addr", node.address]) == 0
+    assert capsys.readouterr().out == "INSERTED 1\n"
+
+
+def test_the_address_comes_from_the_variable_or_the_folder(
+    start: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("BEANPOLE_ADDR", start([(b"delete 1\r\n", b"DELETED\r\n")]).address)
+    assert main(["delete", "1"]) == 0
+    monkeypatch.delenv("BEANPOLE_ADDR")
+    node = start([(b"delete 2\r\n", b"DELETED\r\n")])
+    listed = {"cluster": "dev", "nodes": [{"beanstalk": node.address}]}
+    (tmp_path / "cluster.json").write_text(json.dumps(listed))
+    assert main(["delete", "--dir", str(tmp_path), "2"]) == 0
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ["put", "--priority", "-1", "x"],
+        ["put", "--ttr", "4294967296", "x"],
+        ["put", "--tube", "a b", "x"],
+        ["put", "--tube", "x" * 201, "x"],
+        ["reserve", "--tube", ""],
+        ["delete"],
+        ["nothing"],
+        [],
+    ],
+)
+def test_a_wrong_command_line(line: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(line)
+    assert caught.value.code == 2
+    assert "usage: beanpole" in capsys.readouterr().err
+
+
+def test_wrong_words(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["peek", "something", "--addr", "127.0.0.1:1"]) == 2
+    assert "give a job's id, or ready, delayed or buried" in capsys.readouterr().err
+    assert main(["stats", "--addr", "x"]) == 2
+    assert "--addr = 'x' is not allowed" in capsys.readouterr().err
