@@ -39,6 +39,7 @@ class Beat(NamedTuple):
     chain: int
     machine_version: int
     disk_low: bool
+    stopping: bool
     digest_index: int
     digest: int
 

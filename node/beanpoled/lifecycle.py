@@ -226,6 +226,11 @@ class Lifecycle:
             self._node.host.close_clients()
             self._enter(_HANDING_OVER)
 
+    @property
+    def stopping(self) -> bool:
+        """Whether this node is about to be gone."""
+        return self._step != _RUNNING
+
     def _enter(self, step: int) -> None:
         self._step = step
         self._step_since_us = self._node.loop_us
@@ -234,11 +239,11 @@ class Lifecycle:
         node = self._node
         out_of_patience = node.loop_us - self._step_since_us > STOP_PATIENCE_US
         if self._step == _HANDING_OVER:
-            alone = not any(peer.linked for peer in node.peers.peers.values())
-            if node.replica.role != "leader" or alone or out_of_patience:
+            successor = node.peers.successor()
+            if node.replica.role != "leader" or successor is None or out_of_patience:
                 self._enter(_FINISHING)
             else:
-                node.replica.transfer(None)
+                node.replica.transfer(successor)
         elif self._step == _FINISHING:
             if node.origin.is_idle() or not node.peers.has_contact() or out_of_patience:
                 node.drop_clients()

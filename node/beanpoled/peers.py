@@ -122,6 +122,7 @@ class Peers:
             chain=node.machine.chain,
             machine_version=c.MACHINE_VERSION,
             disk_low=self.disk_low,
+            stopping=node.lifecycle.stopping,
             digest_index=self.digest_index,
             digest=self.digest,
         )
@@ -149,6 +150,16 @@ class Peers:
         low = int(self.disk_low)
         low += sum(peer.beat is not None and peer.beat.disk_low for peer in self.peers.values())
         return self.disk_low or low > len(self._node.members) // 2
+
+    def successor(self) -> str | None:
+        """Who should lead after this node: a linked peer that has most of the log."""
+        replica = self._node.replica
+        able = [
+            (replica.match_index(name), name)
+            for name, peer in self.peers.items()
+            if peer.linked and not peer.silent and not (peer.beat and peer.beat.stopping)
+        ]
+        return max(able)[1] if able else None
 
     def skews_us(self) -> list[int]:
         """How far the other nodes' wall clocks seem to be from ours."""
