@@ -1,7 +1,5 @@
 """Fixtures of the integration tests: fresh single nodes, and one cluster that tests share."""
 
-import os
-import signal
 from collections.abc import Iterator
 
 import pytest
@@ -67,13 +65,12 @@ def fresh_queue(node: Cluster, job_size_max: int) -> Iterator[Queue]:
 def shared_queue(cluster: Cluster) -> Iterator[Queue]:
     number = cluster.followers()[0]
     address = cluster.nodes[number].beanstalk
-    pid = cluster.pid(number)
-    queue = Queue(address, settle(address), JOB_SIZE_DEFAULT_BYTES, pid)
+    queue = Queue(address, settle(address), JOB_SIZE_DEFAULT_BYTES, cluster.pid(number))
     try:
         yield queue
     finally:
         queue.close()
-        os.kill(pid, signal.SIGUSR2)
+        queue.drain(wanted=False)
 
 
 @pytest.fixture(params=["single", "follower"])

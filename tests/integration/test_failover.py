@@ -116,14 +116,23 @@ def test_links_cut(proxied: Cluster, links: Links) -> None:
     load = Load([node.beanstalk for node in proxied.nodes], CLIENTS)
     load.start()
     load.wait_for_progress(JOBS_BETWEEN_FAULTS)
+    pairs = [(0, 1), (0, 2), (1, 2)]
+    before = {pair: links.joined(*pair) for pair in pairs}
+    assert min(before.values()) >= 1, "the nodes do not use the proxies"
+    reset: set[tuple[int, int]] = set()
     end = time.monotonic() + LINK_SECONDS
     while time.monotonic() < end:
-        one, other = chance.sample(range(3), 2)
-        links.cut(one, other, silent=chance.random() < 0.5)
+        one, other = chance.choice(pairs)
+        silent = chance.random() < 0.5
+        links.cut(one, other, silent)
+        if not silent:
+            reset.add((one, other))
         wait_for_time(chance.uniform(0.1, CUT_SECONDS_MAX))
         links.restore(one, other)
         wait_for_time(chance.uniform(0.1, CUT_SECONDS_MAX))
     load.wait_for_progress(JOBS_BETWEEN_FAULTS)
+    again = {pair for pair in pairs if links.joined(*pair) > before[pair]}
+    assert again >= reset, "a link that was reset was never dialled again"
     history = load.finish()
     assert not history.errors, f"seed {seed}: no client may see an error or a closed connection"
     check(history, f"seed {seed}\n{proxied.story()}")

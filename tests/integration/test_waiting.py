@@ -43,6 +43,33 @@ def test_jobs_return_from_idle_connections(shared: Cluster) -> None:
     assert [job["timeouts"] for job in stats] == ["1"] * IDLE_CONNECTIONS
 
 
+def wait_for_waiting(connection: Raw, count: int) -> None:
+    """Wait until so many clients of the node that is asked wait."""
+    wait_until(
+        lambda: connection.dictionary(b"stats")["current-waiting"] == str(count),
+        10,
+        f"{count} waiting clients",
+    )
+
+
+@pytest.mark.parametrize("role", ["leader", "follower"])
+def test_first_come_first_served(shared: Cluster, role: str) -> None:
+    number = shared.leader() if role == "leader" else shared.followers()[0]
+    address = shared.nodes[number].beanstalk
+    settle(address)
+    with ExitStack() as stack:
+        giver = stack.enter_context(Raw(address))
+        waiters: list[Raw] = []
+        # beanstalkd serves six in the order 1, 2, 3, 6, 5, 4.
+        for count in range(1, 7):
+            waiters.append(stack.enter_context(Raw(address)))
+            waiters[-1].send(b"reserve\r\n")
+            wait_for_waiting(giver, count)
+        jobs = [giver.put(b"%d" % place) for place in range(len(waiters))]
+        for place, (job, waiter) in enumerate(zip(jobs, waiters, strict=True)):
+            waiter.expect(b"RESERVED %d 1" % job, b"%d" % place)
+
+
 @pytest.fixture
 def descriptors() -> Iterator[None]:
     """Let this process have as many connections as the test needs."""

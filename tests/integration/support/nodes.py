@@ -28,7 +28,7 @@ from tests.integration.support.processes import (
 from tests.integration.support.raw import Address
 from tests.integration.support.waiting import wait_until
 
-BEANPOLE: Final = (sys.executable, "-m", "beanpoled.cli")
+BEANPOLE: Final = (str(Path(sys.executable).with_name("beanpole")),)
 BEANPOLED: Final = (sys.executable, "-m", "beanpoled")
 # The reserve below which puts are refused would otherwise depend on the disk of whoever tests.
 SETTINGS: Final = {"disk_reserve_bytes": 0}

@@ -22,6 +22,7 @@ class Link:
     def __init__(self, target: Address) -> None:
         self.target = target
         self.closed = False
+        self.joined = 0
         self.flowing = asyncio.Event()
         self.flowing.set()
         self._writers: set[asyncio.StreamWriter] = set()
@@ -62,6 +63,7 @@ class Link:
         host, _, port = self.target.rpartition(":")
         back_reader, back_writer = await asyncio.open_connection(host, int(port))
         self._writers.add(back_writer)
+        self.joined += 1
         try:
             if not self.closed:
                 # The end of one direction ends both, as when a machine disappears.
@@ -113,6 +115,10 @@ class Links:
     def restore(self, one: int, other: int) -> None:
         """Let both directions work again."""
         self._change(one, other, True, False)
+
+    def joined(self, one: int, other: int) -> int:
+        """Return how many connections between two nodes were made so far, in both directions."""
+        return self._links[one, other].joined + self._links[other, one].joined
 
     def close(self) -> None:
         async def stop() -> None:

@@ -48,9 +48,12 @@ class Queue:
         """Return the id of the test's job with that number, from 1."""
         return self.base + number
 
-    def drain(self) -> None:
-        """Tell the node to refuse jobs."""
-        os.kill(self.pid, signal.SIGUSR1)
+    def drain(self, wanted: bool = True) -> None:
+        """Tell the node to refuse jobs, or to take them again, and wait until it does."""
+        os.kill(self.pid, signal.SIGUSR1 if wanted else signal.SIGUSR2)
+        with Raw(self.address) as client:
+            expected = "true" if wanted else "false"
+            wait_until(lambda: client.dictionary(b"stats")["draining"] == expected, 5, "drain mode")
 
     def close(self) -> None:
         """Close all connections."""
