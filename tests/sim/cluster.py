@@ -66,6 +66,8 @@ class Node:
         self._random = random.Random(cluster.random.random())
         config = cluster.config(name)
         self.replica = PySyncObjReplica(config, self, self.disk, cluster.repairs)
+        if len(cluster.names) > 1:
+            self.replica.in_flight_max = cluster.in_flight_max
 
     def start(self) -> None:
         """Start the replica and its timer."""
@@ -246,6 +248,7 @@ class Cluster:
         self.overrides = overrides
         self.turn_delay_s = 0.0002
         self.fetch_step_s = 0.002
+        self.in_flight_max = 8
         self.rates: dict[str, float] = {}
         self.rejoin: set[str] = set()
         self.committed: dict[int, tuple[int, bytes]] = {}

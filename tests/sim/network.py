@@ -6,6 +6,7 @@ By default a link is like TCP: in order, and what was under way is lost when it 
 
 import random
 from collections.abc import Callable, Iterable
+from functools import partial
 from hashlib import sha256
 from typing import Protocol
 
@@ -76,8 +77,7 @@ class Network:
         self.cut = set(pairs)
         for pair in sorted(self._links):
             if pair in self.cut or pair[::-1] in self.cut:
-                generation = self._links[pair]
-                self.clock.after(self.detect_s, lambda p=pair, g=generation: self._notice(p, g))
+                self.clock.after(self.detect_s, partial(self._notice, pair, self._links[pair]))
         self._mend_soon()
 
     def isolate(self, *names: str) -> None:

@@ -132,7 +132,8 @@ class LeaderAcks:
         if peer not in self._rejoining:
             self._answered[peer] = max(self._answered.get(peer, 0), round_)
             self._answered_s[peer] = shared.now_s
-        shared.due = True
+        if self._confirmations:
+            shared.due = True
         if kind == messages.REWIND:
             self._rewind(peer, next_index, round_)
             return
@@ -198,8 +199,9 @@ class LeaderAcks:
         counted = sorted((matches[node] for node in core.others), reverse=True)
         needed = shared.majority - 2
         if needed >= 0 and counted[needed] > core.commit:
-            # The next tick will commit: the followers learn it in the same tick (3.3).
+            # The next tick will commit, and the followers learn it in the same one.
             core.send_now()
+            shared.due = True
 
     def durable_grew(self) -> None:
         """Count what the leader's own disk has now."""
@@ -221,6 +223,7 @@ class LeaderAcks:
             low = self.known.get(peer, 0) + 1
             core.next_index[node] = max(low, min(next_index, shared.journal.last + 1))
             core.send_now()
+            shared.due = True
         if peer not in self._rejoining:
             answer = {"type": "next_node_idx", "reset": False, "success": False, "next_node_idx": 1}
             self._transport.hear(peer, answer)  # a sign of life, nothing else

@@ -47,7 +47,7 @@ class Appends:
             for place in range(0, len(flat), 2)
         ]
         if previous > last:
-            self._keep_alive(peer, term, 0)
+            self._keep_alive(peer, term, commit, 0)
             if self._snapshots.fetching:
                 self._acks.alive(peer)
             else:
@@ -58,11 +58,11 @@ class Appends:
             entries = [entry for entry in entries if entry[1] > first]
             previous, previous_term = first, journal.term_of(first)
             if not entries:
-                self._keep_alive(peer, term, 0)
+                self._keep_alive(peer, term, commit, 0)
                 self._acks.matched(peer, self._shared.core.commit, False)
                 return
         if journal.term_of(previous) != previous_term:
-            self._conflict(peer, term, previous)
+            self._conflict(peer, term, commit, previous)
             return
         self._take(peer, term, commit, previous, entries, asked)
 
@@ -73,13 +73,13 @@ class Appends:
             return
         shared = self._shared
         commit = shared.core.commit
-        self._keep_alive(peer, term, 0)
+        self._keep_alive(peer, term, 0, 0)
         # F7: the library would clear the log for any snapshot, even for one that is behind it.
         if index <= commit and shared.repairs.refuse_old_snapshots:
             self._acks.matched(peer, commit, False)
         elif shared.journal.term_of(index) == snapshot_term and index > commit:
             # Nothing to fetch: this log has what the snapshot covers, and that is committed.
-            self._keep_alive(peer, term, index)
+            self._keep_alive(peer, term, index, index)
             self._acks.matched(peer, index, False)
         else:
             self._snapshots.fetch(peer, index)
@@ -101,28 +101,33 @@ class Appends:
         self._acks.heard(term, round_)
         return True
 
-    def _keep_alive(self, peer: str, term: int, commit: int) -> None:
-        """Let the library note leader, term, deadline and commit index without touching its log."""
+    def _keep_alive(self, peer: str, term: int, commit: int, verified: int) -> None:
+        """Let the library note leader, term, deadline and commit index without touching its log.
+
+        B2: no more is committed than was shown to be equal to the leader's log. The library takes
+        the leader's commit index for whatever its own log holds.
+        """
+        if self._shared.repairs.commit_verified_only:
+            commit = min(commit, verified)
         payload = {"type": "append_entries", "term": term, "commit_index": commit}
         self._transport.hear(peer, payload)
-        self._shared.due = True
 
-    def _conflict(self, peer: str, term: int, previous: int) -> None:
+    def _conflict(self, peer: str, term: int, commit: int, previous: int) -> None:
         shared = self._shared
-        journal, commit = shared.journal, shared.core.commit
-        if previous <= commit:
+        journal, committed = shared.journal, shared.core.commit
+        if previous <= committed:
             shared.stop(
                 f"the log of {peer}, leader of term {term}, differs from this one at {previous},"
-                f" which is committed here (up to {commit})"
+                f" which is committed here (up to {committed})"
             )
             return
         index = previous
         if shared.repairs.rewind_whole_terms:
             # B5: the whole term is a wrong leader's; one step instead of one per entry.
-            wrong, low = journal.term_of(previous), max(commit, journal.first)
+            wrong, low = journal.term_of(previous), max(committed, journal.first)
             while index - 1 > low and journal.term_of(index - 1) == wrong:
                 index -= 1
-        self._keep_alive(peer, term, 0)
+        self._keep_alive(peer, term, commit, 0)
         self._acks.rewind(peer, index)
 
     def _take(
@@ -144,9 +149,7 @@ class Appends:
                 known += 1
         matched = previous + known
         if known == len(entries) and shared.repairs.keep_matching_entries:
-            # B2: no more is committed than this message has shown to be equal.
-            verified = matched if shared.repairs.commit_verified_only else commit
-            self._keep_alive(peer, term, min(commit, verified))
+            self._keep_alive(peer, term, commit, matched)
             if asked:
                 self._acks.matched(peer, matched, bool(entries))
             return
@@ -169,4 +172,3 @@ class Appends:
                 "entries": entries[known:],
             },
         )
-        shared.due = True

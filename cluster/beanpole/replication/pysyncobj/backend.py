@@ -15,7 +15,6 @@ from beanpole.replication.consensus import (
     ENTRIES_IN_FLIGHT_MAX,
     ENTRY_MAX_BYTES,
     FOLLOWER,
-    LEADER,
     DiskFigures,
     Outside,
     ReplicaConfig,
@@ -24,7 +23,7 @@ from beanpole.replication.consensus import (
 from beanpole.replication.pysyncobj import messages, seam
 from beanpole.replication.pysyncobj.acks import FollowerAcks, LeaderAcks
 from beanpole.replication.pysyncobj.appends import Appends
-from beanpole.replication.pysyncobj.core import Core
+from beanpole.replication.pysyncobj.core import LEADING, Core, Standing
 from beanpole.replication.pysyncobj.elections import Elections
 from beanpole.replication.pysyncobj.journal import LogJournal
 from beanpole.replication.pysyncobj.rejoin import Rejoin
@@ -60,14 +59,13 @@ class PySyncObjReplica:
         self._files = files
         self._repairs = repairs
         self._alone = len(self.members) == 1
-        self._in_flight_max = ENTRIES_IN_FLIGHT_ALONE_MAX if self._alone else ENTRIES_IN_FLIGHT_MAX
+        self.in_flight_max = ENTRIES_IN_FLIGHT_ALONE_MAX if self._alone else ENTRIES_IN_FLIGHT_MAX
         self._started = False
         self._closed = False
         self._inside = False
         self._durable_grew = False
         self._look_s = 0.0
-        self._seen: tuple[Role, str | None, int] = (FOLLOWER, None, 0)
-        self._seen_commit = self._seen_applied = 0
+        self._standing: Standing = (0, None, 0, 0, 0)
 
     # --- the start and the end -------------------------------------------------------------------
 
@@ -184,7 +182,12 @@ class PySyncObjReplica:
         except Exception as error:
             self._crash(f"message {decoded[0]} of {peer}", error)
         self._leave()
-        if self._shared.due:
+        shared = self._shared
+        if not shared.due:
+            # What was learned is applied, and what was received is written, in the next turn.
+            core = self._core
+            shared.due = core.commit > core.applied or self._journal.wal.buffered_bytes > 0
+        if shared.due:
             self._outside.wake()
 
     def _dispatch(self, peer: str, message: messages.Message) -> None:
@@ -234,7 +237,7 @@ class PySyncObjReplica:
             return False
         # What an earlier leader left is not ours: it must not stop the first entries of a term.
         settled = max(core.commit, core.first_of_term - 1)
-        return self._journal.last - settled < self._in_flight_max
+        return self._journal.last - settled < self.in_flight_max
 
     def propose(self, entry: bytes) -> int:
         """Append an entry; the next turn sends it."""
@@ -362,23 +365,27 @@ class PySyncObjReplica:
 
     def _note_changes(self) -> None:
         """Tell the node about a new role, and check what may never go back (R5)."""
-        core = self._core
-        seen = (core.role, core.leader, core.term)
-        if seen != self._seen:
-            before, self._seen = self._seen, seen
-            assert seen[2] >= before[2], f"the term fell from {before[2]} to {seen[2]}"
-            if before[0] == LEADER and seen[0] != LEADER:
-                self._elections.deposed()
-            if (before[0] == LEADER) != (seen[0] == LEADER) or before[2] != seen[2]:
-                self._leader_acks.begin_term()
-                self._transport.resume_all()
-                self._transfer.end()
-            self._shared.due = True
-            self._outside.role_changed()
-        commit, applied = core.commit, core.applied
-        assert commit >= self._seen_commit, f"commit index fell from {self._seen_commit}"
-        assert applied >= self._seen_applied, f"applied index fell from {self._seen_applied}"
-        self._seen_commit, self._seen_applied = commit, applied
+        before, standing = self._standing, self._core.standing()
+        if standing == before:
+            return
+        self._standing = standing
+        state, leader, term, commit, applied = standing
+        if (state, leader, term) != before[:3]:
+            self._change_role(before, standing)
+        assert term >= before[2], f"the term fell from {before[2]} to {term}"
+        assert commit >= before[3], f"the commit index fell from {before[3]} to {commit}"
+        assert applied >= before[4], f"the applied index fell from {before[4]} to {applied}"
+
+    def _change_role(self, before: Standing, standing: Standing) -> None:
+        led, leads = before[0] == LEADING, standing[0] == LEADING
+        if led and not leads:
+            self._elections.deposed()
+        if led != leads or before[2] != standing[2]:
+            self._leader_acks.begin_term()
+            self._transport.resume_all()
+            self._transfer.end()
+        self._shared.due = True
+        self._outside.role_changed()
 
     def _apply(self, index: int, term: int, entry: bytes) -> None:
         self._outside.apply(index, term, entry)
@@ -396,9 +403,11 @@ class PySyncObjReplica:
             self._journal.after_durable()
         except Exception as error:
             self._crash("a finished write", error)
-        self._shared.due = True
         self._leave()
-        self._outside.wake()
+        if self._alone:
+            self._shared.due = True
+        if self._shared.due:
+            self._outside.wake()
 
     def _on_failure(self, error: OSError) -> None:
         self._shared.stop(f"the log could not be written: {error}")

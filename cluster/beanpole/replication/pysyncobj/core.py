@@ -21,7 +21,9 @@ from beanpole.replication.pysyncobj.journal import Entry, LogJournal
 from beanpole.replication.pysyncobj.messages import OURS
 from beanpole.replication.pysyncobj.repairs import Repairs
 
-_FOLLOWER, _CANDIDATE, _LEADER = 0, 1, 2
+# The library's numbers of the roles.
+_CANDIDATE: Final = 1
+LEADING: Final = 2
 _ROLES: Final[tuple[Role, ...]] = (FOLLOWER, CANDIDATE, LEADER)
 
 # B6: larger entries would be cut into pieces that the library pickles and reassembles wrongly.
@@ -34,6 +36,8 @@ _STOCK_FALLBACK_S: Final = 30.0
 # The library's own compaction and timers are never wanted.
 _NEVER: Final = 10**12
 
+# The library's role number, leader, term, commit index, applied index.
+Standing = tuple[int, Node | None, int, int, int]
 Payload = dict[str, Any]
 _OURS_NUMBER: Final = OURS[0]
 
@@ -116,6 +120,17 @@ class Core:
         """The current term."""
         return self._library._SyncObj__raftCurrentTerm
 
+    def standing(self) -> Standing:
+        """Return all that `backend` watches, at once: it looks after every step."""
+        library = self._library
+        return (
+            library._SyncObj__raftState,
+            library._SyncObj__raftLeader,
+            library._SyncObj__raftCurrentTerm,
+            library._SyncObj__raftCommitIndex,
+            library._SyncObj__raftLastApplied,
+        )
+
     @property
     def role(self) -> Role:
         """The role as the node knows it."""
@@ -124,7 +139,7 @@ class Core:
     @property
     def leads(self) -> bool:
         """Whether this member is the leader of its term."""
-        return self._library._SyncObj__raftState == _LEADER
+        return self._library._SyncObj__raftState == LEADING
 
     @property
     def is_candidate(self) -> bool:

@@ -220,6 +220,7 @@ class LibraryTransport(Transport):
         if self._in_flight_bytes(peer, next_index - 1) <= WINDOW_BYTES // 2:
             self._resume(peer)
             self._shared.core.send_now()
+            self._shared.due = True
 
     def resume_all(self) -> None:
         """Forget the pauses: leadership began or ended."""

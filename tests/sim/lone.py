@@ -1,0 +1,178 @@
+"""One real replica among scripted peers: tests say what the peers say and see every answer.
+
+For what a whole cluster does by itself there is `cluster.py`.
+"""
+
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from beanpole.replication.consensus import Image, ReplicaConfig, Sink
+from beanpole.replication.pysyncobj import messages
+from beanpole.replication.pysyncobj.backend import PySyncObjReplica
+from beanpole.replication.pysyncobj.messages import NO_OP, OURS
+from beanpole.replication.pysyncobj.repairs import ALL_REPAIRS, Repairs
+from beanpole.storage.wal import Identity
+from tests.sim.clock import Clock
+from tests.sim.cluster import Applied, ListImage
+from tests.sim.disk import Disk
+
+# Whatever the product's constant is: tests need several entries under way.
+IN_FLIGHT_MAX = 8
+
+Fetched = Callable[[str | None], None]
+
+
+class Lone:
+    """The replica `n0`, its outside, and what it sent."""
+
+    def __init__(
+        self, size: int = 3, repairs: Repairs = ALL_REPAIRS, clock: Clock | None = None, **over: Any
+    ) -> None:
+        self.clock = clock or Clock()
+        self.disk = Disk(self.clock, 5)
+        self.peers = tuple(f"n{number}" for number in range(1, size))
+        self.repairs = repairs
+        self.over = over
+        self.sent: list[tuple[str, messages.Message]] = []
+        self.takes = True  # whether the links take messages
+        self.applied: Applied = []
+        self.loaded = 0
+        self.woken = 0
+        self.reason: str | None = None
+        self.fetches: list[tuple[str, int, Sink, Fetched]] = []
+        self.dice = random.Random(3)
+        self.start()
+
+    def start(self) -> None:
+        """Start the replica (again) on its disk."""
+        config = ReplicaConfig(
+            node_id="n0",
+            members=("n0", *self.peers),
+            directory="/n0",
+            identity=Identity("lone", "n0"),
+            **{"segment_bytes": 64 * 1024, **self.over},
+        )
+        self.applied = []
+        self.replica = PySyncObjReplica(config, self, self.disk, self.repairs)
+        if self.peers:
+            self.replica.in_flight_max = IN_FLIGHT_MAX
+        self.replica.start()
+        for peer in self.peers:
+            self.replica.connected(peer)
+
+    def crash(self) -> None:
+        """Lose the replica and what is not synced."""
+        self.disk.crash()
+        self.sent.clear()
+
+    # --- driving ---------------------------------------------------------------------------------
+
+    def run(self, seconds: float, step_s: float = 0.01) -> None:
+        """Let time pass with turns."""
+        end_s = self.clock.now_s + seconds
+        while self.clock.now_s < end_s - 1e-9:
+            self.clock.run(step_s)
+            self.replica.turn()
+
+    def hear(self, peer: str, *message: Any) -> None:
+        """Let the peer say something."""
+        self.replica.receive(peer, messages.encode(message))
+
+    def take(self, kind: int | None = None, peer: str | None = None) -> list[messages.Message]:
+        """Return what was sent, of one kind or to one peer if asked for; and forget all of it."""
+        sent, self.sent = self.sent, []
+        return [
+            message for to, message in sent if kind in (None, message[0]) and peer in (None, to)
+        ]
+
+    def append(
+        self,
+        peer: str,
+        term: int,
+        previous: tuple[int, int],
+        entries: list[tuple[int, bytes]] | None = None,
+        commit: int = 0,
+        round_: int = 1,
+    ) -> None:
+        """Let a leader append (term, entry) pairs after (index, term)."""
+        flat: list[Any] = []
+        for entry_term, entry in entries or []:
+            flat += (entry_term, NO_OP if entry == NO_OP else OURS + entry)
+        self.hear(peer, messages.APPEND, term, round_, commit, *previous, 1, flat)
+
+    def acknowledge(self, peer: str, index: int, round_: int | None = None) -> None:
+        """Let a peer acknowledge everything up to an index, in answer to everything sent."""
+        round_ = self.round if round_ is None else round_
+        term = self.replica.term
+        self.hear(peer, messages.ACK, term, round_, index + 1, messages.MATCHED, 0)
+
+    @property
+    def round(self) -> int:
+        """Return the newest round, read off the newest append."""
+        rounds = [message[2] for _, message in self.sent if message[0] == messages.APPEND]
+        return max(rounds, default=2**30)
+
+    def elect(self) -> None:
+        """Make the replica the leader, with its first entry acknowledged by all and committed."""
+        while not self.take(messages.PRE_VOTE):
+            self.run(0.01)
+        term = self.replica.term + 1
+        self.hear("n1", messages.PRE_VOTE_GRANTED, term)
+        if len(self.peers) > 2:
+            self.hear("n2", messages.PRE_VOTE_GRANTED, term)
+        self.replica.turn()
+        for peer in self.peers:
+            self.hear(peer, messages.VOTE_GRANTED, term)
+        assert self.replica.role == "leader"
+        self.run(0.01)
+        for peer in self.peers:
+            self.acknowledge(peer, self.replica.last_index)
+        self.run(0.01)
+        assert self.replica.commit_index == self.replica.last_index
+        self.take()
+
+    # --- Outside ---------------------------------------------------------------------------------
+
+    def now_s(self) -> float:
+        """Return virtual time."""
+        return self.clock.now_s
+
+    def random(self) -> float:
+        """Return a seeded number."""
+        return self.dice.random()
+
+    def send(self, peer: str, message: bytes) -> bool:
+        """Remember what was sent."""
+        if self.takes:
+            self.sent.append((peer, messages.decode(message)))
+        return self.takes
+
+    def apply(self, index: int, term: int, entry: bytes) -> None:
+        """Remember what was applied."""
+        if entry == b"poison":
+            raise ValueError(entry)
+        self.applied.append((index, entry))
+
+    def begin_image(self) -> Image:
+        """Copy what was applied."""
+        return ListImage(list(self.applied))
+
+    def load_image(self, chunks: Iterator[bytes]) -> None:
+        """Count the chunks."""
+        self.loaded += len(list(chunks))
+
+    def fetch_snapshot(self, peer: str, index: int, sink: Sink, done: Fetched) -> None:
+        """Remember what is to be fetched."""
+        self.fetches.append((peer, index, sink, done))
+
+    def wake(self) -> None:
+        """Count."""
+        self.woken += 1
+
+    def role_changed(self) -> None:
+        """Nothing to note."""
+
+    def fatal(self, reason: str) -> None:
+        """Remember the reason."""
+        self.reason = self.reason or reason

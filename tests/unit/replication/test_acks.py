@@ -1,0 +1,275 @@
+"""Tests of acknowledgements: group commit (D2), B3, B4, flow control (B7), confirmations (E1)."""
+
+import pytest
+
+from beanpole.errors import ProtocolError
+from beanpole.replication.pysyncobj import messages, transport
+from beanpole.replication.pysyncobj.repairs import ALL_REPAIRS
+from tests.sim.lone import Lone
+
+both = pytest.mark.parametrize("repaired", [True, False])
+
+
+def entries_to(lone: Lone, peer: str) -> int:
+    """Return how many entries were sent to a peer."""
+    return sum(len(message[7]) // 2 for message in lone.take(messages.APPEND, peer))
+
+
+@both
+def test_a_follower_acknowledges_what_its_disk_has(repaired: bool) -> None:
+    """D2: an acknowledged entry was gone after a power cut."""
+    lone = Lone(repairs=ALL_REPAIRS if repaired else ALL_REPAIRS.without("clip_follower_acks"))
+    lone.run(0.05)
+    lone.append("n1", 1, (1, 0), [(1, b"a"), (1, b"b")])
+    lone.replica.turn()
+    acks = [message[3] for message in lone.take(messages.ACK) if message[4] == messages.MATCHED]
+    assert max(acks, default=0) == (2 if repaired else 4)
+    lone.run(0.05)
+    if repaired:
+        assert lone.take(messages.ACK)[-1][3] == 4, "the rest follows when it is durable"
+
+
+def test_a_slow_disk_still_gives_signs_of_life() -> None:
+    lone = Lone()
+    lone.run(0.05)
+    lone.disk.latency_s = 100.0
+    for place in range(100):
+        lone.append("n1", 1, (1 + place, min(place, 1)), [(1, b"a")])
+        lone.run(0.01)
+    acks = lone.take(messages.ACK)
+    assert 10 <= len(acks) <= 25, "about one per heartbeat"
+    assert {message[3] for message in acks} == {2}
+
+
+@both
+def test_a_leader_counts_itself_when_its_disk_has_the_entry(repaired: bool) -> None:
+    """D2: the library counts the leader at once; a power cut of it and one more lost the entry."""
+    lone = Lone(repairs=ALL_REPAIRS if repaired else ALL_REPAIRS.without("clip_leader_acks"))
+    lone.elect()
+    lone.disk.latency_s = 100.0
+    index = lone.replica.propose(b"a")
+    lone.run(0.02)
+    lone.acknowledge("n1", index)
+    lone.run(0.02)
+    assert lone.applied == ([] if repaired else [(index, b"a")])
+    lone.acknowledge("n2", index)
+    lone.run(0.02)
+    assert lone.applied == [(index, b"a")], "a majority has it without the leader"
+    assert lone.replica.durable_index < index
+
+
+def test_an_entry_commits_when_the_leaders_disk_is_the_last() -> None:
+    lone = Lone()
+    lone.elect()
+    lone.disk.latency_s = 0.5
+    index = lone.replica.propose(b"a")
+    lone.run(0.02)
+    lone.acknowledge("n1", index)
+    lone.run(0.1)
+    assert not lone.applied
+    lone.run(0.5)
+    assert lone.applied == [(index, b"a")]
+
+
+@both
+def test_an_acknowledgement_of_another_term_does_not_count(repaired: bool) -> None:
+    """B3: one that was delayed over two elections committed entries that nobody else had."""
+    lone = Lone(repairs=ALL_REPAIRS if repaired else ALL_REPAIRS.without("acks_of_this_term"))
+    lone.elect()
+    index = lone.replica.propose(b"a")
+    lone.run(0.02)
+    old = lone.replica.term - 1
+    lone.hear("n1", messages.ACK, old, lone.round, index + 1, messages.MATCHED, 0)
+    lone.run(0.02)
+    assert lone.applied == ([] if repaired else [(index, b"a")])
+
+
+def test_an_acknowledgement_beyond_the_log_is_refused() -> None:
+    lone = Lone()
+    lone.elect()
+    with pytest.raises(ProtocolError, match="does not exist"):
+        lone.acknowledge("n1", lone.replica.last_index + 1)
+    lone.run(0.02)
+    assert lone.reason is None and lone.replica.role == "leader"
+
+
+@both
+def test_acknowledgements_do_not_send_again_what_is_under_way(repaired: bool) -> None:
+    """B4: with 200 entries under way each was sent nine times, which made B1 common."""
+    lone = Lone(repairs=ALL_REPAIRS if repaired else ALL_REPAIRS.without("acks_never_rewind"))
+    lone.elect()
+    indexes = []
+    for _ in range(8):
+        indexes.append(lone.replica.propose(b"a"))
+        lone.replica.turn()
+    assert entries_to(lone, "n1") == 8
+    for index in indexes:
+        lone.acknowledge("n1", index)
+        lone.run(0.06)
+    assert (entries_to(lone, "n1") == 0) is repaired
+
+
+@both
+def test_a_rewind_is_honoured_once_per_resend(repaired: bool) -> None:
+    """B4: every message behind a gap asked again, and the whole backlog was sent for each."""
+    lone = Lone(repairs=ALL_REPAIRS if repaired else ALL_REPAIRS.without("one_rewind_per_resend"))
+    lone.elect()
+    for _ in range(8):
+        lone.replica.propose(b"a")
+        lone.replica.turn()
+    last, round_ = lone.replica.last_index, lone.round
+    lone.take()
+    for _ in range(5):
+        lone.hear("n1", messages.ACK, lone.replica.term, round_, last - 7, messages.REWIND, 0)
+        lone.replica.turn()
+    assert entries_to(lone, "n1") == (8 if repaired else 40)
+
+
+def test_a_rewind_after_a_lost_resend_is_honoured() -> None:
+    lone = Lone()
+    lone.elect()
+    for _ in range(4):
+        lone.replica.propose(b"a")
+    lone.replica.turn()
+    for _ in range(3):
+        round_ = lone.round
+        lone.take()
+        lone.hear("n1", messages.ACK, lone.replica.term, round_, 3, messages.REWIND, 0)
+        lone.replica.turn()
+        assert sum(len(m[7]) // 2 for to, m in lone.sent if to == "n1") == 4
+
+
+def test_the_commit_index_is_told_at_once_and_needs_no_answer() -> None:
+    lone = Lone()
+    lone.elect()
+    index = lone.replica.propose(b"a")
+    lone.replica.turn()
+    lone.clock.run(0.001)
+    lone.acknowledge("n1", index)
+    lone.take()
+    lone.replica.turn()
+    notice = lone.take(messages.APPEND, "n2")
+    assert [message[3] for message in notice] == [index]
+    assert notice[0][6] == 0
+
+
+def test_a_full_link_gets_only_heartbeats_until_it_takes_one() -> None:
+    """B7: sending went on whatever the peer had taken."""
+    lone = Lone()
+    lone.elect()
+    lone.takes = False
+    first = lone.replica.propose(b"a")
+    lone.run(0.3)
+    lone.takes = True
+    lone.replica.propose(b"b")
+    lone.run(0.01)
+    lone.run(0.08)
+    appends = lone.take(messages.APPEND, "n1")
+    assert len(appends[0][7]) == 0, "first a heartbeat"
+    entries = [message for message in appends if message[7]]
+    assert entries[0][4] == first - 1, "then everything from what was not taken"
+
+
+@both
+def test_what_is_under_way_is_bounded(repaired: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """B7: a peer that does not acknowledge got the whole backlog into its memory."""
+    monkeypatch.setattr(transport, "WINDOW_BYTES", 10_000)
+    lone = Lone(repairs=ALL_REPAIRS if repaired else ALL_REPAIRS.without("flow_control"))
+    lone.elect()
+    term = lone.replica.term
+    backlog = 0
+    while backlog < 100:
+        while lone.replica.can_propose():
+            lone.replica.propose(b"x" * 990)
+            backlog += 1
+        lone.run(0.01)
+        lone.acknowledge("n2", lone.replica.last_index)  # a majority with the leader's disk
+        lone.run(0.01)
+    sent = entries_to(lone, "n1")
+    assert (sent <= 20) is repaired
+    for _ in range(30):
+        # The peer has everything that was sent; more follows step by step.
+        lone.hear("n1", messages.ACK, term, 2**30, 2 + sent + 1, messages.MATCHED, 0)
+        lone.run(0.06)
+        sent += entries_to(lone, "n1")
+    assert sent >= 100
+
+
+@both
+def test_a_confirmation_needs_answers_to_something_sent_later(repaired: bool) -> None:
+    """E1: a leader that was replaced answered reads."""
+    lone = Lone(repairs=ALL_REPAIRS if repaired else ALL_REPAIRS.without("confirm_by_majority"))
+    lone.elect()
+    lone.run(0.06)
+    old = lone.round
+    done: list[str] = []
+    lone.replica.confirm(lambda: done.append("confirmed"))
+    lone.acknowledge("n1", lone.replica.last_index, old)
+    lone.take()
+    lone.replica.turn()
+    assert bool(done) is not repaired
+    assert lone.take(messages.APPEND, "n1")[0][6] == 1 or not repaired, "an answer is asked for"
+    lone.acknowledge("n2", lone.replica.last_index)
+    lone.replica.turn()
+    assert done == ["confirmed"]
+
+
+def test_a_confirmation_is_dropped_with_leadership() -> None:
+    lone = Lone()
+    lone.elect()
+    done: list[str] = []
+    lone.replica.confirm(lambda: done.append("confirmed"))
+    lone.hear("n1", messages.HIGHER_TERM, 9)
+    lone.replica.turn()
+    lone.acknowledge("n1", lone.replica.last_index)
+    lone.run(0.1)
+    assert not done
+    lone.replica.confirm(lambda: done.append("confirmed"))
+    lone.run(0.1)
+    assert not done, "a follower confirms nothing"
+
+
+def test_a_majority_answers_for_a_while_only() -> None:
+    lone = Lone()
+    assert not lone.replica.majority_answers
+    lone.elect()
+    assert lone.replica.majority_answers
+    lone.run(0.6)
+    assert not lone.replica.majority_answers
+
+
+@both
+def test_alone_an_entry_waits_for_the_disk(repaired: bool) -> None:
+    """D2: with one member there is no acknowledgement that could be held back."""
+    lone = Lone(1, ALL_REPAIRS if repaired else ALL_REPAIRS.without("alone_waits_for_disk"))
+    lone.run(0.1)
+    assert lone.replica.role == "leader"
+    index = lone.replica.propose(b"a")
+    assert not lone.replica.can_propose(), "what arrives meanwhile forms the next entry"
+    lone.replica.turn()
+    lone.replica.turn()
+    assert lone.applied == ([] if repaired else [(index, b"a")])
+    lone.run(0.02)
+    assert lone.applied == [(index, b"a")]
+    assert lone.replica.can_propose()
+
+
+def test_in_memory_nothing_waits_for_the_disk() -> None:
+    lone = Lone(1, durability="memory")
+    lone.run(0.1)
+    lone.disk.latency_s = 100.0
+    index = lone.replica.propose(b"a")
+    assert lone.replica.durable_index == index
+    lone.replica.turn()
+    lone.replica.turn()
+    assert lone.applied == [(index, b"a")]
+
+
+def test_at_most_eight_entries_are_in_flight() -> None:
+    lone = Lone()
+    lone.elect()
+    count = 0
+    while lone.replica.can_propose():
+        lone.replica.propose(b"a")
+        count += 1
+    assert count == 8

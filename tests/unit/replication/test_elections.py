@@ -1,0 +1,213 @@
+"""Tests of elections: C1 to C5, D1, and handing leadership over."""
+
+import pytest
+
+from beanpole.replication.pysyncobj import messages
+from beanpole.replication.pysyncobj.repairs import ALL_REPAIRS
+from tests.sim.cluster import Cluster
+from tests.sim.lone import Lone
+
+both = pytest.mark.parametrize("repaired", [True, False])
+
+
+def until_candidate(lone: Lone) -> int:
+    """Let the replica stand and return the term."""
+    while not lone.take(messages.PRE_VOTE):
+        lone.run(0.01)
+    term = lone.replica.term + 1
+    for peer in lone.peers[: (len(lone.peers) + 1) // 2]:
+        lone.hear(peer, messages.PRE_VOTE_GRANTED, term)
+    lone.replica.turn()
+    assert (lone.replica.role, lone.replica.term) == ("candidate", term)
+    return term
+
+
+@both
+def test_a_vote_counts_once(repaired: bool) -> None:
+    """C1: the library counts messages."""
+    lone = Lone(5, ALL_REPAIRS if repaired else ALL_REPAIRS.without("votes_by_name"))
+    term = until_candidate(lone)
+    lone.hear("n1", messages.VOTE_GRANTED, term)
+    lone.hear("n1", messages.VOTE_GRANTED, term)
+    assert lone.replica.role == ("candidate" if repaired else "leader")
+    lone.hear("n2", messages.VOTE_GRANTED, term)
+    assert lone.replica.role == "leader"
+
+
+def test_a_vote_that_comes_after_the_candidacy_does_not_count() -> None:
+    lone = Lone()
+    term = until_candidate(lone)
+    lone.clock.run(1.5)
+    lone.hear("n1", messages.VOTE_GRANTED, term)
+    assert lone.replica.role == "candidate"
+
+
+@both
+def test_a_vote_survives_a_crash(repaired: bool) -> None:
+    """C2: a forgotten vote makes two leaders in one term."""
+    lone = Lone(repairs=ALL_REPAIRS if repaired else ALL_REPAIRS.without("sync_votes"))
+    lone.hear("n1", messages.VOTE, 7, 1, 0, 0)
+    assert lone.take() == [(messages.VOTE_GRANTED, 7)]
+    lone.crash()
+    lone.start()
+    lone.hear("n2", messages.VOTE, 7, 1, 0, 0)
+    assert lone.take(messages.VOTE_GRANTED) == ([] if repaired else [(messages.VOTE_GRANTED, 7)])
+
+
+@both
+def test_a_member_that_is_cut_off_keeps_its_term(repaired: bool) -> None:
+    """C3: it came back with a higher term and deposed a working leader."""
+    lone = Lone(repairs=ALL_REPAIRS if repaired else ALL_REPAIRS.without("pre_vote"))
+    lone.append("n1", 1, (1, 0))
+    lone.run(10.0)
+    assert (lone.replica.term == 1) is repaired
+
+
+@both
+def test_who_hears_a_leader_votes_for_nobody(repaired: bool) -> None:
+    """C3: one bad link deposed the leader again and again."""
+    lone = Lone(repairs=ALL_REPAIRS if repaired else ALL_REPAIRS.without("leader_stickiness"))
+    lone.append("n1", 1, (1, 0))
+    lone.hear("n2", messages.VOTE, 2, 1, 0, 0)
+    assert lone.replica.term == (1 if repaired else 2)
+    assert bool(lone.take(messages.VOTE_GRANTED)) is not repaired
+
+
+def test_a_leader_with_a_majority_is_not_voted_out() -> None:
+    lone = Lone()
+    lone.elect()
+    lone.hear("n2", messages.VOTE, 9, 9, 9, 0)
+    assert lone.replica.role == "leader"
+    lone.hear("n2", messages.VOTE, 9, 9, 8, 1)  # it handed over itself
+    assert lone.replica.role == "follower"
+
+
+def test_pre_votes_are_given_only_without_a_leader_and_to_a_log_as_long() -> None:
+    lone = Lone()
+    lone.append("n1", 1, (1, 0), [(1, b"a")])
+    lone.take()
+    lone.hear("n2", messages.PRE_VOTE, 2, 2, 1)
+    assert lone.take() == [], "there is a leader"
+    lone.run(0.51)
+    lone.take()
+    lone.hear("n2", messages.PRE_VOTE, 2, 1, 0)
+    assert lone.take() == [], "its log is shorter"
+    lone.hear("n2", messages.PRE_VOTE, 2, 2, 1)
+    assert lone.take() == [(messages.PRE_VOTE_GRANTED, 2)]
+    lone.hear("n2", messages.PRE_VOTE, 1, 2, 1)
+    assert lone.take() == [(messages.HIGHER_TERM, 1)], "its term is over"
+    assert lone.replica.term == 1
+
+
+def test_pre_votes_are_void_once_a_leader_is_heard() -> None:
+    lone = Lone()
+    while not lone.take(messages.PRE_VOTE):
+        lone.run(0.01)
+    lone.hear("n1", messages.PRE_VOTE_GRANTED, 1)
+    lone.append("n2", 1, (1, 0))
+    lone.run(0.2)
+    assert lone.replica.term == 1 and lone.replica.leader == "n2"
+    lone.run(2.0)
+    assert lone.replica.role == "follower", "it asks again before it stands"
+
+
+@both
+def test_a_pause_is_not_silence_of_the_leader(repaired: bool) -> None:
+    """C4: after a pause it stood before it had read the heartbeats that were waiting."""
+    lone = Lone(repairs=ALL_REPAIRS if repaired else ALL_REPAIRS.without("pause_is_not_silence"))
+    lone.append("n1", 1, (1, 0))
+    lone.run(0.1)
+    lone.take()
+    lone.clock.run(5.0)
+    lone.replica.turn()
+    assert bool(lone.take(messages.PRE_VOTE)) is not repaired
+    lone.run(1.1)
+    assert lone.take(messages.PRE_VOTE), "after a full timeout it does"
+
+
+@both
+def test_a_deposed_leader_gives_the_others_time(repaired: bool) -> None:
+    """C5: the deadline of a leader is as old as its leadership."""
+    lone = Lone(repairs=ALL_REPAIRS if repaired else ALL_REPAIRS.without("deposed_leader_waits"))
+    lone.elect()
+    for _ in range(30):
+        lone.run(0.05)
+        for peer in lone.peers:
+            lone.acknowledge(peer, lone.replica.last_index)
+    assert lone.replica.role == "leader"
+    lone.take()
+    lone.hear("n1", messages.HIGHER_TERM, 9)
+    assert (lone.replica.role, lone.replica.term) == ("follower", 9)
+    lone.run(0.1)
+    assert bool(lone.take(messages.PRE_VOTE)) is not repaired
+
+
+@both
+def test_a_leader_without_answers_steps_down(repaired: bool) -> None:
+    """D1: it led on for 30 s beside its successor."""
+    lone = Lone(repairs=ALL_REPAIRS if repaired else ALL_REPAIRS.without("check_quorum"))
+    lone.elect()
+    lone.run(2.2)
+    assert lone.replica.role == ("follower" if repaired else "leader")
+
+
+def test_a_cut_link_of_one_member_costs_no_term() -> None:
+    """C3: with one cut link of three, the library changed leaders all the time."""
+    cluster = Cluster(3, seed=4)
+    leader = cluster.wait_leader()
+    term = leader.replica.term
+    first, second = [name for name in cluster.names if name != leader.name]
+    cluster.network.partition({(first, second), (second, first)})
+    cluster.clock.run(30.0)
+    cluster.network.partition({(first, leader.name), (leader.name, first)})
+    cluster.clock.run(30.0)
+    cluster.network.heal()
+    cluster.converge()
+    assert leader.replica.term == term
+
+
+def test_leadership_is_handed_over_under_load() -> None:
+    """C7: the library refuses as long as entries are in flight."""
+    cluster = Cluster(3, seed=5)
+    leader = cluster.wait_leader()
+    cluster.put(leader)
+    target = next(name for name in cluster.names if name != leader.name)
+    while leader.replica.can_propose():
+        cluster.propose(leader)
+    assert leader.replica.transfer(target)
+    assert not leader.replica.can_propose()
+    begun_s = cluster.clock.now_s
+    assert cluster.clock.run_until(lambda: cluster.nodes[target].replica.role == "leader", 1.0)
+    assert cluster.clock.now_s - begun_s < 0.1
+    cluster.converge()
+    assert len(cluster.acknowledged) == 9
+
+
+def test_a_transfer_to_nobody_is_refused_and_a_stuck_one_ends() -> None:
+    lone = Lone()
+    assert not lone.replica.transfer("n1"), "a follower has nothing to hand over"
+    lone.elect()
+    assert not lone.replica.transfer("n9")
+    lone.replica.propose(b"a")
+    assert lone.replica.transfer(None)
+    assert not lone.replica.transfer("n1"), "one at a time"
+    assert not lone.replica.can_propose()
+    for _ in range(30):
+        lone.run(0.05)
+        for peer in lone.peers:
+            lone.acknowledge(peer, lone.replica.last_index - 1)
+    assert lone.replica.can_propose()
+    assert not lone.take(messages.STAND_NOW)
+
+
+def test_the_target_of_a_transfer_stands_at_once() -> None:
+    lone = Lone()
+    lone.append("n1", 1, (1, 0))
+    lone.hear("n2", messages.STAND_NOW, 1)
+    lone.run(0.05)
+    assert lone.replica.role == "follower", "only the leader may ask"
+    lone.hear("n1", messages.STAND_NOW, 1)
+    lone.replica.turn()
+    votes = lone.take(messages.VOTE)
+    assert [message[1] for message in votes] == [2, 2]
+    assert [message[4] for message in votes] == [1, 1]
