@@ -77,9 +77,9 @@ def test_a_leader_with_a_majority_is_not_voted_out() -> None:
     lone = Lone()
     lone.elect()
     lone.hear("n2", messages.VOTE, 9, 9, 9, 0)
-    assert lone.replica.role == "leader"
+    assert lone.replica.leader == "n0"
     lone.hear("n2", messages.VOTE, 9, 9, 8, 1)  # it handed over itself
-    assert lone.replica.role == "follower"
+    assert lone.replica.leader is None
 
 
 def test_pre_votes_are_given_only_without_a_leader_and_to_a_log_as_long() -> None:

@@ -1,0 +1,165 @@
+"""Tests of the log's window: what the library sees, what is on the disk, what survives."""
+
+from typing import Any
+
+import pytest
+
+from beanpole.errors import Damaged
+from beanpole.replication.consensus import ReplicaConfig
+from beanpole.replication.pysyncobj.journal import HOLLOW, SLICE_ENTRIES_MAX, LogJournal
+from beanpole.replication.pysyncobj.repairs import ALL_REPAIRS
+from beanpole.storage.wal import Identity
+from tests.sim.clock import Clock
+from tests.sim.disk import Disk
+
+
+def opened(disk: Disk, **over: Any) -> LogJournal:
+    """Open the log of one node."""
+    config = ReplicaConfig(
+        "n0", ("n0",), "/n0", Identity("journal", "n0"), **{"segment_bytes": 4096, **over}
+    )
+    return LogJournal(config, disk, ALL_REPAIRS)
+
+
+def filled(disk: Disk, count: int, size: int = 100, **over: Any) -> LogJournal:
+    """Return a log with entries from 1 on, each of its own bytes."""
+    journal = opened(disk, **over)
+    for index in range(1, count + 1):
+        journal.add(b"%03d" % index + b"x" * size, index, 1 + index // 10)
+    journal.wal.sync()
+    journal.after_durable()
+    return journal
+
+
+@pytest.fixture
+def disk() -> Disk:
+    return Disk(Clock(), 1)
+
+
+def test_everything_comes_back(disk: Disk) -> None:
+    journal = filled(disk, 50)
+    journal.setCurrentTerm(9, "n2")
+    journal.deleteEntriesFrom(40)
+    journal.add(b"other", 41, 9)
+    journal.wal.sync()
+    again = opened(disk)
+    assert [again[place] for place in range(41)] == [journal[place] for place in range(41)]
+    assert (again[-1], len(again), again.durable) == ((b"other", 41, 9), 41, 41)
+    assert (again.getCurrentTerm(), again.getVotedForNodeId()) == (9, "n2")
+    assert again.getRaftCommitIndex() == 1, "F10: a persisted one may be ahead of the log"
+
+
+def test_old_entries_are_read_back_from_segments(disk: Disk) -> None:
+    journal = filled(disk, 200, log_memory_bytes=2000)
+    assert sum(len(command or b"") for command in journal._commands) <= 2000
+    assert journal[0:200] == filled(Disk(Clock(), 2), 200)[0:200]
+    assert opened(disk, log_memory_bytes=2000)[3] == journal[3]
+
+
+def test_slices_are_bounded_and_never_empty(disk: Disk) -> None:
+    journal = filled(disk, 2 * SLICE_ENTRIES_MAX, 1)
+    assert len(journal[0:]) == SLICE_ENTRIES_MAX
+    assert journal[5:6] == [journal[5]]
+    assert journal[2 * SLICE_ENTRIES_MAX :] == []
+    journal.add(b"x" * 3_000_000, journal.last + 1, 99)
+    assert len(journal[len(journal) - 1 :]) == 1
+    assert len(journal[len(journal) - 2 :]) == 1
+
+
+def test_an_unsynced_tail_is_lost_and_nothing_else(disk: Disk) -> None:
+    journal = filled(disk, 20)
+    journal.add(b"lost", 21, 5)
+    assert (journal.durable, journal.last) == (20, 21)
+    disk.crash()
+    assert opened(disk).last == 20
+
+
+def test_durable_follows_the_disk(disk: Disk) -> None:
+    journal = filled(disk, 20)
+    journal.add(b"a", 21, 5)
+    journal.deleteEntriesFrom(15)
+    assert (journal.durable, journal.last) == (15, 15)
+    journal.add(b"b", 16, 5)
+    assert journal.durable == 15
+    journal.wal.sync()
+    assert journal.durable == 16
+
+
+def test_a_reset_stands_for_a_snapshot(disk: Disk) -> None:
+    journal = filled(disk, 20)
+    journal.clear()
+    journal.add(HOLLOW, 99, 6)
+    journal.add(HOLLOW, 100, 7)
+    journal.add(b"next", 101, 7)
+    journal.wal.sync()
+    for log in (journal, opened(disk)):
+        assert (log.first, log.last, len(log)) == (99, 101, 3)
+        assert [log.term_of(index) for index in (98, 99, 100, 101)] == [None, 6, 7, 7]
+        assert log.is_hollow(99) and log.is_hollow(100) and not log.is_hollow(101)
+
+
+def test_trimmed_segments_go_and_term_and_vote_stay(disk: Disk) -> None:
+    journal = opened(disk)
+    journal.setCurrentTerm(7, "n1")
+    for index in range(1, 201):
+        journal.add(b"x" * 100, index, 7)
+    journal.wal.sync()
+    before = len(disk.list("/n0/log"))
+    journal.trim(150)
+    assert (journal.first, journal[0][1], len(journal)) == (150, 150, 51)
+    journal.after_durable()
+    assert len(disk.list("/n0/log")) == before, "not before term and vote are written again"
+    journal.wal.sync()
+    journal.after_durable()
+    disk._clock.run(0.1)
+    assert len(disk.list("/n0/log")) < before / 2
+    disk.crash()
+    again = opened(disk)
+    assert (again.getCurrentTerm(), again.getVotedForNodeId()) == (7, "n1")
+    assert again.first <= 150 and again.last == 200
+    with pytest.raises(Damaged, match="without a snapshot"):
+        again.check_begin()
+
+
+@pytest.mark.parametrize("index", [2, 30, 50])
+def test_alignment_keeps_what_follows_the_snapshot(disk: Disk, index: int) -> None:
+    """F6: the library clears a log that does not begin at the snapshot."""
+    journal = filled(disk, 50)
+    term = journal.term_of(index)
+    assert term is not None
+    journal.align(index, term, term)
+    assert (journal.first, journal.last) == (index - 1, 50)
+    assert journal[1][1] == index
+
+
+def test_alignment_puts_a_stand_in_before_the_first_entry(disk: Disk) -> None:
+    journal = filled(disk, 50)
+    journal.trim(20)
+    journal.align(20, 3, 2)
+    assert [entry[1:] for entry in journal[0:2]] == [(19, 2), (20, 3)]
+    assert journal.is_hollow(19) and not journal.is_hollow(20)
+
+
+@pytest.mark.parametrize(("index", "term"), [(80, 9), (50, 99)])
+def test_alignment_drops_a_log_that_the_snapshot_contradicts(
+    disk: Disk, index: int, term: int
+) -> None:
+    journal = filled(disk, 50)
+    journal.align(index, term, 1)
+    assert (journal.first, journal.last) == (index - 1, index)
+
+
+def test_a_hole_between_snapshot_and_log_is_damage(disk: Disk) -> None:
+    journal = filled(disk, 50)
+    journal.trim(30)
+    with pytest.raises(Damaged, match="begins at 30, the snapshot ends at 20"):
+        journal.align(20, 3, 3)
+
+
+def test_sizes_behind_an_index(disk: Disk) -> None:
+    journal = filled(disk, 50)
+    assert journal.bytes_after(50) == 0
+    assert journal.bytes_after(0) == journal.wal.end - journal._ats[0]
+    per_entry = journal.bytes_after(49)
+    assert journal.index_with_bytes_after(10 * per_entry) == 40
+    assert journal.index_with_bytes_after(10**9) == 1
