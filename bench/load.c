@@ -10,9 +10,10 @@
  *
  * Workloads: `full` is put, reserve, delete; `put` only puts (the jobs stay); `pair` is put, delete.
  * Connections are spread over the addresses in turn, and over TUBES tubes when -t is above 0.
- * The result is one JSON object on stdout. Any reply that is not a success ends the run with
- * status 1: a benchmark of errors is worth nothing. At the end of the time each connection finishes
- * its cycle uncounted, so that `full` and `pair` leave an empty queue.
+ * The result is one JSON object on stdout; its `operations_all` also counts the warm-up and the end.
+ * Any reply that is not a success ends the run with status 1: a benchmark of errors is worth
+ * nothing. At the end of the time each connection finishes its cycle uncounted, so that `full` and
+ * `pair` leave an empty queue.
  */
 
 #define _GNU_SOURCE
@@ -67,7 +68,7 @@ static size_t put_command_bytes, input_bytes_max;
 static int epoll;
 static bool counting, stopping;
 static int running;
-static uint64_t last_reply_ns, gap_ns_max;
+static uint64_t last_reply_ns, gap_ns_max, operations_all;
 static struct histogram total, by_operation[OPERATIONS];
 
 static void die(const char *what, const char *detail) {
@@ -207,6 +208,7 @@ static void receive(struct connection *one) {
     if (reply != one->input_bytes) die("more bytes than one reply", NULL);
     one->input_bytes = 0;
     uint64_t now = now_ns();
+    operations_all++;
     if (counting) {
         record(&total, now - one->sent_ns);
         record(&by_operation[cycle[one->step]], now - one->sent_ns);
@@ -318,10 +320,10 @@ static void print_latency(const char *name, const struct histogram *from) {
 
 static void report(const char *workload, int connections, double seconds, double cpu) {
     printf("{\"workload\": \"%s\", \"connections\": %d, \"body_bytes\": %zu, \"seconds\": %.3f, "
-           "\"operations\": %llu, \"op_s\": %.1f, \"client_cpu_share\": %.3f, \"gap_us\": %.1f, "
+           "\"operations\": %llu, \"operations_all\": %llu, \"op_s\": %.1f, \"client_cpu_share\": %.3f, \"gap_us\": %.1f, "
            "\"latency_us\": {",
            workload, connections, body_bytes, seconds, (unsigned long long)total.count,
-           (double)total.count / seconds, cpu / seconds, (double)gap_ns_max / 1e3);
+           (unsigned long long)operations_all, (double)total.count / seconds, cpu / seconds, (double)gap_ns_max / 1e3);
     print_latency("all", &total);
     for (int at = 0; at < cycle_steps; at++) {
         printf(", ");

@@ -1,8 +1,7 @@
 """Nodes die and links break under load: nothing acknowledged is lost, nothing happens twice.
 
 Every client writes a history, which `support/history.py` judges. How long service was interrupted
-is printed, not asserted: it depends on the machine. TEST_LINK_SECONDS=60 lengthens the test of
-broken links.
+is printed, not asserted: it depends on the machine. With TEST_FULL=1 links break for 60 s.
 """
 
 import os
@@ -23,7 +22,7 @@ from tests.integration.support.waiting import wait_for_time
 
 CLIENTS = 16
 JOBS_BETWEEN_FAULTS = 200
-LINK_SECONDS = float(os.environ.get("TEST_LINK_SECONDS", "10"))
+LINK_SECONDS = 60.0 if "TEST_FULL" in os.environ else 10.0
 # Below command_timeout (5 s), after which a client is told so.
 CUT_SECONDS_MAX = 2.0
 
@@ -45,7 +44,10 @@ def check(history: History, story: str) -> None:
         f"{name} {getattr(verdict, name)}"
         for name in ("attempts", "acknowledged", "delivered", "deleted", "recovered")
     )
-    sys.stdout.write(f"{figures}; longest gap between replies {history.longest_gap_s():.2f} s\n")
+    sys.stdout.write(
+        f"{figures}; longest gap between replies {history.longest_gap_s():.2f} s, "
+        f"longest wait of one client {history.longest_wait_s:.2f} s\n"
+    )
     assert verdict.good, f"{verdict}\n{story}"
 
 

@@ -46,6 +46,7 @@ class History:
     # What no client may see while a majority lives: errors, closed connections, other replies.
     errors: list[str] = field(default_factory=list)
     reply_times_s: list[float] = field(default_factory=list)
+    longest_wait_s: float = 0.0  # of one client for one reply
 
     def join(self, other: "History") -> None:
         self.puts += other.puts
@@ -53,6 +54,7 @@ class History:
         self.deletes += other.deletes
         self.errors += other.errors
         self.reply_times_s += other.reply_times_s
+        self.longest_wait_s = max(self.longest_wait_s, other.longest_wait_s)
 
     def longest_gap_s(self) -> float:
         """Return the longest time in which no client at all got a reply, in seconds."""

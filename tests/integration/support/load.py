@@ -96,7 +96,11 @@ class Worker(threading.Thread):
         return True
 
     def _note_time(self) -> None:
-        self.history.reply_times_s.append(time.monotonic())
+        now = time.monotonic()
+        times = self.history.reply_times_s
+        if times:
+            self.history.longest_wait_s = max(self.history.longest_wait_s, now - times[-1])
+        times.append(now)
 
 
 class Load:
@@ -145,6 +149,7 @@ class Load:
         history = last.history
         # The last client's replies come long after the others', which says nothing.
         history.reply_times_s.clear()
+        history.longest_wait_s = 0.0
         for worker in self.workers:
             history.join(worker.history)
         return history

@@ -122,6 +122,10 @@ class Nodes:
         """Return the process id of a node."""
         return self._processes[number].pid
 
+    def process(self, number: int) -> Process:
+        """Return the process of a node that was started here, not by `beanpole up`."""
+        return self._processes[number]
+
     def command(self, number: int) -> list[str]:
         """Return the command line that starts a node."""
         return shlex.split((self.nodes[number].directory / "cmdline").read_text())

@@ -1,0 +1,53 @@
+"""A disk that fails: the node says so in one line and stops, the others lose nothing and go on.
+
+A full disk, which is not a failure, is in test_beanstalkd_suite_restart.
+"""
+
+import resource
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.support.nodes import Cluster
+from tests.integration.support.raw import Raw
+
+FILE_BYTES_MAX = 64 * 1024
+BODY_BYTES = 1000
+JOBS_BEFORE = 100
+JOBS_MAX = 2000
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    found = Cluster(tmp_path / "cluster")
+    try:
+        found.start_all()
+        yield found
+    finally:
+        found.close()
+
+
+@pytest.mark.parametrize("role", ["leader", "follower"])
+def test_a_failed_write_stops_only_its_node(cluster: Cluster, role: str) -> None:
+    leader = cluster.leader()
+    victim = leader if role == "leader" else cluster.followers()[0]
+    other = next(number for number in cluster.followers() if number != victim)
+    process = cluster.process(victim)
+    with Raw(cluster.nodes[other].beanstalk, timeout_s=30) as client:
+        jobs = [client.put(b"x" * BODY_BYTES) for _ in range(JOBS_BEFORE)]
+        said = process.log.read_text()
+        # From here on every write of the node behind the first 64 KiB of a file fails.
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (FILE_BYTES_MAX, FILE_BYTES_MAX))
+        while process.status() is None and len(jobs) < JOBS_MAX:
+            jobs.append(client.put(b"x" * BODY_BYTES))
+        assert process.wait() != 0
+        lines = process.log.read_text().removeprefix(said).strip().splitlines()
+        assert len(lines) == 1, process.story()
+        jobs += [client.put(b"x" * BODY_BYTES) for _ in range(10)]
+        # The limit was the process's own: started again, it has the disk back and catches up.
+        cluster.start(victim)
+        cluster.wait_until_serving(victim)
+        with Raw(cluster.nodes[victim].beanstalk) as again:
+            for job in jobs:
+                again.ask(b"delete %d" % job, b"DELETED")
