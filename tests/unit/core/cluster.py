@@ -73,8 +73,9 @@ class Cluster:
         delay_s: int = 0,
         ttr_s: int = 60,
         tube: bytes = DEFAULT,
+        session: int = 1,
     ) -> int:
-        job_id = self.do(c.PUT, 1, tube, priority, delay_s, ttr_s, body)
+        job_id = self.do(c.PUT, session, tube, priority, delay_s, ttr_s, body)
         assert isinstance(job_id, int)
         return job_id
 

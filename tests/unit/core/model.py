@@ -173,28 +173,28 @@ class Model:
         """The result of one command of a batch."""
         operation, number, *arguments = command
         session = self.session(origin, number)
+        if operation == c.OPEN:
+            if session is not None:
+                return c.BAD_COMMAND
+            self.sessions.append(ModelSession(origin, number))
+            return c.OK
+        if session is None:
+            return c.BAD_COMMAND
         if operation in (c.PUT, c.DELETE, c.KICK, c.KICK_JOB, c.PAUSE_TUBE):
             result = self.do_to_queue(session, operation, *arguments)
         elif operation in (c.RELEASE, c.BURY, c.TOUCH, c.RETURN):
             job = self.job(arguments[0])
-            if job is None or job.holder is None or job.holder is not session:
+            if job is None or job.holder is not session:
                 return c.NOT_FOUND
             result = self.do_to_held(job, operation, *arguments[1:])
-        elif operation == c.OPEN:
-            if session is not None:
-                return c.BAD_COMMAND
-            self.sessions.append(ModelSession(origin, number))
-            result = c.OK
         elif operation == c.RESUME:
             result = self.resume(session, arguments[0])
-        elif session is None:
-            return c.BAD_COMMAND
         else:
             result = self.do_to_session(session, operation, *arguments)
         self.forget_tubes()
         return result
 
-    def do_to_queue(self, session: ModelSession | None, operation: int, *arguments: Any) -> Any:
+    def do_to_queue(self, session: ModelSession, operation: int, *arguments: Any) -> Any:
         if operation == c.PUT:
             return self.put(*arguments)
         if operation == c.KICK:
@@ -205,7 +205,7 @@ class Model:
         if job is None:
             return c.NOT_FOUND
         if operation == c.DELETE:
-            if job.state == "reserved" and (session is None or job.holder is not session):
+            if job.state == "reserved" and job.holder is not session:
                 return c.NOT_FOUND
             self.tube_or_new(job.tube).deletes += 1
             self.jobs.remove(job)
@@ -295,9 +295,9 @@ class Model:
             session.secret, session.grace_us = secret, grace_us
         return c.OK
 
-    def resume(self, fresh: ModelSession | None, secret: bytes) -> int:
+    def resume(self, fresh: ModelSession, secret: bytes) -> int:
         kept = next((session for session in self.sessions if session.secret == secret), None)
-        if fresh is None or kept is None or fresh.secret:
+        if kept is None or fresh.secret:
             return c.NOT_FOUND
         self.end(fresh)
         kept.origin, kept.number = fresh.origin, fresh.number

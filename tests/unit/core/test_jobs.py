@@ -252,7 +252,7 @@ def test_only_the_holder_may_touch_release_bury_return_or_delete(cluster: Cluste
         (c.DELETE, 2, job),
     ]:
         assert cluster.do(*command) == c.NOT_FOUND
-        assert cluster.do(command[0], 3, *command[2:]) == c.NOT_FOUND
+        assert cluster.do(command[0], 3, *command[2:]) == c.BAD_COMMAND
     assert cluster.state(job) == b"reserved"
     assert cluster.do(c.DELETE, 1, job) == c.OK
 

@@ -14,6 +14,10 @@ from tests.unit.core.model import Model
 
 SECOND = 1_000_000
 ORIGINS = st.integers(0, 1)
+# A node that never restarts, and a client there that only looks and never goes.
+LOOKING = (2, 9)
+# Who does what needs only some session.
+ANYONE = st.sampled_from([(0, 1), (1, 1), LOOKING])
 SESSIONS = st.sampled_from([1, 1, 1, 2, 3])
 TUBES = st.sampled_from([DEFAULT, DEFAULT, b"a", b"b"])
 JOBS = st.integers(1, 8)
@@ -34,6 +38,7 @@ class Comparison(RuleBasedStateMachine):
     def two_nodes_and_some_jobs(self, jobs: int, ttr_s: int) -> None:
         for origin in (0, 1):
             self.do(origin, c.OPEN, 1)
+        self.do(LOOKING[0], c.OPEN, LOOKING[1])
         for priority in range(jobs):
             self.do(0, c.PUT, 1, DEFAULT, priority % 2, 0, ttr_s, b"body")
 
@@ -48,9 +53,11 @@ class Comparison(RuleBasedStateMachine):
 
     # --- clients ----------------------------------------------------------------------------------
 
-    @rule(origin=ORIGINS, tube=TUBES, priority=PRIORITIES, delay_s=SECONDS, ttr_s=SECONDS)
-    def put(self, origin: int, tube: bytes, priority: int, delay_s: int, ttr_s: int) -> None:
-        self.do(origin, c.PUT, 1, tube, priority, delay_s, ttr_s + 1, b"body")
+    @rule(who=ANYONE, tube=TUBES, priority=PRIORITIES, delay_s=SECONDS, ttr_s=SECONDS)
+    def put(
+        self, who: tuple[int, int], tube: bytes, priority: int, delay_s: int, ttr_s: int
+    ) -> None:
+        self.do(who[0], c.PUT, who[1], tube, priority, delay_s, ttr_s + 1, b"body")
 
     @rule(origin=ORIGINS, session=SESSIONS)
     def open(self, origin: int, session: int) -> None:
@@ -86,13 +93,18 @@ class Comparison(RuleBasedStateMachine):
     def bury(self, origin: int, session: int, job: int, priority: int) -> None:
         self.do(origin, c.BURY, session, job, priority)
 
-    @rule(tube=TUBES, bound=st.integers(0, 3), state=st.sampled_from([0, 0, BURIED, DELAYED]))
-    def kick(self, tube: bytes, bound: int, state: int) -> None:
-        self.do(0, c.KICK, 1, tube, bound, state)
+    @rule(
+        who=ANYONE,
+        tube=TUBES,
+        bound=st.integers(0, 3),
+        state=st.sampled_from([0, 0, BURIED, DELAYED]),
+    )
+    def kick(self, who: tuple[int, int], tube: bytes, bound: int, state: int) -> None:
+        self.do(who[0], c.KICK, who[1], tube, bound, state)
 
-    @rule(tube=TUBES, pause_s=SECONDS)
-    def pause(self, tube: bytes, pause_s: int) -> None:
-        self.do(0, c.PAUSE_TUBE, 1, tube, pause_s)
+    @rule(who=ANYONE, tube=TUBES, pause_s=SECONDS)
+    def pause(self, who: tuple[int, int], tube: bytes, pause_s: int) -> None:
+        self.do(who[0], c.PAUSE_TUBE, who[1], tube, pause_s)
 
     @rule(origin=ORIGINS, session=SESSIONS, secret=SECRETS, grace_s=st.integers(1, 3))
     def keep(self, origin: int, session: int, secret: bytes, grace_s: int) -> None:
@@ -154,13 +166,14 @@ class Comparison(RuleBasedStateMachine):
         if not self.cluster.incarnations:
             return
         model = self.model
-        queries: list[c.Command] = [(c.STATS, 1), (c.LIST_TUBES, 1)]
+        origin, session = LOOKING
+        queries: list[c.Command] = [(c.STATS, session), (c.LIST_TUBES, session)]
         expected: list[Any] = [model.stats(), tuple(tube.name for tube in model.tubes)]
         for job in model.jobs:
-            queries += [(c.STATS_JOB, 1, job.id), (c.PEEK, 1, job.id)]
+            queries += [(c.STATS_JOB, session, job.id), (c.PEEK, session, job.id)]
             expected += [model.stats_job(job), (job.id, job.body)]
         for tube in model.tubes:
-            queries.append((c.STATS_TUBE, 1, tube.name))
+            queries.append((c.STATS_TUBE, session, tube.name))
             expected.append(model.stats_tube(tube))
             for operation, state in [
                 (c.PEEK_READY, "ready"),
@@ -168,10 +181,10 @@ class Comparison(RuleBasedStateMachine):
                 (c.PEEK_BURIED, "buried"),
             ]:
                 jobs = model.jobs_in(state, tube.name)
-                queries.append((operation, 1, tube.name))
+                queries.append((operation, session, tube.name))
                 expected.append((jobs[0].id, jobs[0].body) if jobs else c.NOT_FOUND)
         model.begin_entry(self.cluster.time_us)
-        assert self.cluster.batch(*queries) == expected
+        assert self.cluster.batch(*queries, origin=origin) == expected
         assert len(self.cluster.machine.queue.jobs) == len(model.jobs)
         assert self.cluster.machine.sessions == len(model.sessions)
 

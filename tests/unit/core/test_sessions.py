@@ -5,6 +5,7 @@ import pytest
 from beanpole import commands as c
 from beanpole.constants import TRANSITIONS_PER_ENTRY_MAX, U32_MAX
 from beanpole.core import machine as machine_module
+from beanpole.core import operations, reads
 from beanpole.core.operations import GRACE_MAX_US, SECRET_MAX_BYTES, SECRET_MIN_BYTES
 from beanpole.core.tube import STALE_SLACK
 from tests.unit.core.cluster import DEFAULT, Cluster, copy_of, image_of
@@ -47,15 +48,48 @@ def test_a_session_is_opened_once_and_closed_once(cluster: Cluster) -> None:
 
 def test_commands_of_no_session_are_bad_commands(cluster: Cluster) -> None:
     cluster.put()
-    for command in [
+    cluster.put(delay_s=5)
+    before = cluster.do(c.STATS, 1)
+    commands: list[c.Command] = [
+        (c.CLOSE, 9, 0),
+        (c.PUT, 9, DEFAULT, 0, 0, 1, b""),
         (c.USE, 9, b"t"),
         (c.WATCH, 9, b"t"),
         (c.IGNORE, 9, b"t"),
+        (c.DELETE, 9, 1),
+        (c.RELEASE, 9, 1, 0, 0),
+        (c.BURY, 9, 1, 0),
+        (c.TOUCH, 9, 1),
+        (c.KICK, 9, DEFAULT, 1, 0),
+        (c.KICK_JOB, 9, 2),
         (c.RESERVE_JOB, 9, 1),
+        (c.PAUSE_TUBE, 9, DEFAULT, 1),
+        (c.RETURN, 9, 1),
         (c.KEEP, 9, SECRET, 1),
-    ]:
-        assert cluster.do(*command) == c.BAD_COMMAND
-    assert cluster.do(c.LIST_TUBES, 9) == (DEFAULT,)
+        (c.RESUME, 9, SECRET),
+        (c.PEEK, 9, 1),
+        *[(peek, 9, DEFAULT) for peek in (c.PEEK_READY, c.PEEK_DELAYED, c.PEEK_BURIED)],
+        (c.STATS, 9),
+        (c.STATS_JOB, 9, 1),
+        (c.STATS_TUBE, 9, DEFAULT),
+        (c.LIST_TUBES, 9),
+    ]
+    known = {*operations.HANDLERS, *reads.HANDLERS}
+    assert {command[0] for command in commands} == known - {c.OPEN}
+    for command in commands:
+        assert cluster.do(*command) == c.BAD_COMMAND, command
+    assert cluster.do(c.STATS, 1) == before
+    assert (cluster.state(1), cluster.state(2)) == (b"ready", b"delayed")
+
+
+def test_a_put_after_a_refused_open_makes_no_job(cluster: Cluster) -> None:
+    cluster.lead((c.EPOCH, 1, 0, 1, 100, 100, 1, 10_000))  # one session, which is open already
+    put = (c.PUT, 2, DEFAULT, 0, 0, 1, b"")
+    assert cluster.batch((c.OPEN, 2), put) == [c.OUT_OF_MEMORY, c.BAD_COMMAND]
+    assert cluster.do(*put) == c.BAD_COMMAND
+    assert cluster.machine.queue.jobs_total == 0
+    cluster.do(c.CLOSE, 1, 0)
+    assert cluster.batch((c.OPEN, 2), put) == [c.OK, 1]
 
 
 def test_the_jobs_of_a_dead_session_are_not_ready_until_they_are_returned(
@@ -70,9 +104,9 @@ def test_the_jobs_of_a_dead_session_are_not_ready_until_they_are_returned(
     cluster.do(c.CLOSE, 2, 0)
     machine = cluster.machine
     assert (machine.queue.ready, machine.queue.reserved, machine.has_work()) == (2, 3, True)
-    assert cluster.do(c.DELETE, 2, 5) == c.NOT_FOUND
+    assert cluster.do(c.DELETE, 2, 5) == c.BAD_COMMAND
     assert machine.queue.ready == 4
-    cluster.pass_s(0)
+    assert cluster.do(c.DELETE, 1, 5) == c.NOT_FOUND  # done before the dead are looked at
     assert (machine.queue.ready, machine.has_work()) == (5, False)
 
 
@@ -164,8 +198,8 @@ def test_a_gap_is_reported_and_nothing_of_it_is_applied(cluster: Cluster) -> Non
 def test_an_origin_begins_with_batch_one(cluster: Cluster) -> None:
     put = (c.PUT, 1, DEFAULT, 0, 0, 1, b"")
     assert cluster.apply([(1, 1, 2, (put,))], own=1).results == []
-    applied = cluster.apply([(1, 1, 1, (put,))], own=1)
-    assert (applied.ups, applied.results) == ([(1, 1)], [(1, 1, [1])])
+    applied = cluster.apply([(1, 1, 1, ((c.OPEN, 1), put))], own=1)
+    assert (applied.ups, applied.results) == ([(1, 1)], [(1, 1, [c.OK, 1])])
 
 
 def test_results_are_for_the_own_origin_only(cluster: Cluster) -> None:
@@ -382,7 +416,7 @@ def test_resume_takes_a_session_away_from_its_old_attachment(cluster: Cluster) -
     keep(cluster)
     cluster.open(2)
     assert cluster.do(c.RESUME, 2, SECRET) == c.OK
-    assert cluster.do(c.TOUCH, 1, job) == c.NOT_FOUND
+    assert cluster.do(c.TOUCH, 1, job) == c.BAD_COMMAND
     assert cluster.do(c.TOUCH, 2, job) == c.OK
     assert cluster.grant(session=1, request=100)[0] == machine_module.VOID
 
@@ -416,8 +450,8 @@ def test_what_the_fresh_session_held_returns(cluster: Cluster) -> None:
     keep(cluster)
     cluster.do(c.CLOSE, 1, 1)
     cluster.open(2)
-    job = cluster.put()
-    cluster.reserve(2)
+    job = cluster.put(session=2)
+    assert cluster.reserve(2) == job
     cluster.do(c.RESUME, 2, SECRET)
     assert cluster.state(job) == b"ready"
 
@@ -426,8 +460,8 @@ def test_a_late_second_grant_stays_void_after_resume(cluster: Cluster) -> None:
     keep(cluster)
     cluster.do(c.CLOSE, 1, 1)
     cluster.open(2)
-    cluster.put()
-    cluster.put()
+    cluster.put(session=2)
+    cluster.put(session=2)
     assert cluster.grant(session=2, request=1) == (machine_module.GRANTED, 1)
     cluster.do(c.RESUME, 2, SECRET)
     # Two leaders may have proposed the same request; it must not reserve a second job.
@@ -457,7 +491,7 @@ def test_resume_needs_the_secret_and_a_fresh_session(cluster: Cluster) -> None:
     keep(cluster)
     cluster.open(2)
     assert cluster.do(c.RESUME, 2, b"x" * 16) == c.NOT_FOUND
-    assert cluster.do(c.RESUME, 9, SECRET) == c.NOT_FOUND
+    assert cluster.do(c.RESUME, 9, SECRET) == c.BAD_COMMAND
     assert cluster.do(c.RESUME, 1, SECRET) == c.NOT_FOUND
     keep(cluster, 2, secret=b"o" * 16)
     assert cluster.do(c.RESUME, 2, SECRET) == c.NOT_FOUND
