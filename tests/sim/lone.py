@@ -41,6 +41,7 @@ class Lone:
         self.woken = 0
         self.reason: str | None = None
         self.fetches: list[tuple[str, int, Sink, Fetched]] = []
+        self.slow_clock_s = 0.0
         self.dice = random.Random(3)
         self.start()
 
@@ -78,6 +79,10 @@ class Lone:
     def hear(self, peer: str, *message: Any) -> None:
         """Let the peer say something."""
         self.replica.receive(peer, messages.encode(message))
+
+    def disconnect(self, peer: str) -> None:
+        """Lose the link to a peer."""
+        self.replica.disconnected(peer)
 
     def take(self, kind: int | None = None, peer: str | None = None) -> list[messages.Message]:
         """Return what was sent, of one kind or to one peer if asked for; and forget all of it."""
@@ -135,7 +140,8 @@ class Lone:
     # --- Outside ---------------------------------------------------------------------------------
 
     def now_s(self) -> float:
-        """Return virtual time."""
+        """Return virtual time; with `slow_clock_s` every look takes that long."""
+        self.clock.now_s += self.slow_clock_s
         return self.clock.now_s
 
     def random(self) -> float:

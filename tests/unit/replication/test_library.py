@@ -36,9 +36,7 @@ def test_a_changed_library_is_refused(tmp_path: Path) -> None:
     pinned.check(tmp_path)
     with (tmp_path / "syncobj.py").open("a") as file:
         file.write("\n")
-    with pytest.raises(
-        ReplicationError, match=r"syncobj\.py is not the file of PySyncObj 0\.3\.17"
-    ):
+    with pytest.raises(ReplicationError, match=r"syncobj\.py is not the file of PySyncObj"):
         pinned.check(tmp_path)
 
 

@@ -126,6 +126,7 @@ class PySyncObjReplica:
 
     def turn(self) -> None:
         """Do what is due. A turn with nothing to do costs a look at the clock."""
+        assert not self._inside, "a replica was entered from inside one of its callbacks"
         now_s = self._outside.now_s()
         if not self._shared.due and now_s < self._look_s:
             return

@@ -212,6 +212,7 @@ class Snapshots:
         self._writer = self.store.create(index, term)
         self._writer.write(Heading(index, term, previous_term).encode())
         self._image = shared.outside.begin_image()
+        shared.due = True
         shared.outside.wake()
 
     def turn(self) -> None:

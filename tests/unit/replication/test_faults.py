@@ -1,0 +1,63 @@
+"""Random faults on whole clusters, by seed; and that such runs find what the repairs are for.
+
+A failing seed is printed in the name of the test; `Run` with it repeats every step.
+"""
+
+from typing import Any
+
+import pytest
+
+from beanpole.replication.pysyncobj.repairs import ALL_REPAIRS, Repairs
+from tests.sim.cluster import Cluster, Violation
+from tests.sim.faults import Plan, Run, world
+
+SMALL: dict[str, Any] = {
+    "snapshot_bytes_min": 30_000,
+    "log_retain_bytes": 20_000,
+    "log_memory_bytes": 20_000,
+}
+
+
+def play(
+    seed: int, size: int = 3, plan: Plan | None = None, repairs: Repairs = ALL_REPAIRS
+) -> Cluster:
+    """Run 15 s of faults, mend everything, check everything."""
+    cluster = Cluster(size, seed, repairs, start=False, **SMALL)
+    world(seed, cluster)
+    for name in cluster.names:
+        cluster.start(name)
+    run = Run(cluster, seed, plan or Plan())
+    run.play(15.0)
+    run.settle()
+    assert run.counts["acknowledged"] > 20
+    return cluster
+
+
+@pytest.mark.parametrize("seed", range(1, 31))
+def test_three_members_keep_what_they_acknowledged(seed: int) -> None:
+    play(seed)
+
+
+@pytest.mark.parametrize("seed", range(101, 107))
+def test_five_members_keep_what_they_acknowledged(seed: int) -> None:
+    play(seed, size=5)
+
+
+@pytest.mark.parametrize("seed", range(201, 211))
+def test_lost_disks_lose_nothing_while_one_is_lost_at_a_time(seed: int) -> None:
+    play(seed, plan=Plan(lose_disk=0.003, crash_all=0.0))
+
+
+def test_a_run_is_repeated_by_its_seed() -> None:
+    traces = {play(7).network.trace.hexdigest() for _ in range(2)}
+    assert len(traces) == 1
+
+
+@pytest.mark.parametrize("repair", ["keep_matching_entries", "align_log_with_snapshot"])
+def test_without_a_repair_the_runs_find_the_defect(repair: str) -> None:
+    for seed in range(2000, 2030):
+        try:
+            play(seed, repairs=ALL_REPAIRS.without(repair))
+        except (Violation, AssertionError):
+            return
+    pytest.fail(f"30 runs without {repair} found nothing")
