@@ -149,7 +149,7 @@ class PySyncObjReplica:
         # D2, alone: the library commits in the next tick what was proposed in this one, and there
         # is no acknowledgement to hold back.
         waits = self._alone and self._repairs.alone_waits_for_disk
-        if not (waits and journal.durable < journal.last):
+        if core.wants_tick(shared.now_s) and not (waits and journal.durable < journal.last):
             core.tick()
         if shared.stopped:
             return

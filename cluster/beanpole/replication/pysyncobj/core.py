@@ -171,6 +171,15 @@ class Core:
     def commit(self, index: int) -> None:
         self._library._SyncObj__raftCommitIndex = index
 
+    def wants_tick(self, now_s: float) -> bool:
+        """Return whether a tick would do anything: lead, apply, or stand for election."""
+        library = self._library
+        return (
+            library._SyncObj__raftState == LEADING
+            or library._SyncObj__raftCommitIndex > library._SyncObj__raftLastApplied
+            or library._SyncObj__raftElectionDeadline < now_s
+        )
+
     # --- what the repairs write ------------------------------------------------------------------
 
     @property
