@@ -118,6 +118,11 @@ def test_a_failed_fetch_is_tried_again_later() -> None:
     deliver(lone, 49, 1, 1)  # older than offered
     lone.run(0.6)
     lone.hear("n1", messages.OFFER, 1, 2, 50, 1)
+    lone.fetches[0][2].write(Heading(50, 1, 1).encode())
+    lone.fetches[0][2].write(b"")
+    lone.fetches.pop()[3](None)
+    lone.run(0.6)
+    lone.hear("n1", messages.OFFER, 1, 2, 50, 1)
     lone.clock.run(1.0)
     lone.run(11.0, 0.1)  # it brings nothing
     lone.hear("n1", messages.OFFER, 1, 2, 50, 1)

@@ -17,7 +17,7 @@ from beanpole.replication.consensus import MIB, Image
 from beanpole.replication.pysyncobj.core import SerializerBase
 from beanpole.replication.pysyncobj.journal import HOLLOW, Entry
 from beanpole.storage.files import Files
-from beanpole.storage.snapshots import SnapshotInfo, SnapshotStore, SnapshotWriter
+from beanpole.storage.snapshots import CHUNK_BYTES_MAX, SnapshotInfo, SnapshotStore, SnapshotWriter
 
 if TYPE_CHECKING:
     from beanpole.replication.pysyncobj.acks import LeaderAcks
@@ -109,6 +109,9 @@ class FetchSink:
     def write(self, chunk: bytes) -> None:
         """Take a chunk; after a failure nothing more is taken."""
         if self.failure is not None:
+            return
+        if not 0 < len(chunk) <= CHUNK_BYTES_MAX:
+            self.failure = f"a chunk of {len(chunk)} bytes"
             return
         if self.writer is None:
             try:
