@@ -192,10 +192,10 @@ class Connection:
             self._reading = not full
             if full:
                 self._port.pause_reading()
-                node.paused.add(self)
+                node.paused[self] = None
             else:
                 self._port.resume_reading()
-                node.paused.discard(self)
+                node.paused.pop(self, None)
 
     def room_again(self) -> None:
         """The outbox has room again."""

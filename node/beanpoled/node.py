@@ -58,11 +58,12 @@ class Node:
         self.leader = Leader(self)
         self.lifecycle = Lifecycle(self)
         self.counts = [0] * r.COUNTERS
-        self.connections: set[Connection] = set()
+        # Dicts and not sets: closing all of them must happen in the same order in every run.
+        self.connections: dict[Connection, None] = {}
         self.connections_total = 0
         self.connections_refused = 0
         self.dirty: list[Connection] = []  # connections with replies to write
-        self.paused: set[Connection] = set()  # connections that are not read
+        self.paused: dict[Connection, None] = {}  # connections that are not read
         self.stalled: dict[Connection, int] = {}  # connections whose clients do not read
         self.leader_changes = 0
         self.lag_us = 0
@@ -181,14 +182,14 @@ class Node:
         connection = BeanstalkConnection(self, port)
         connection.refused = over >= 0
         self.connections_refused += over >= 0
-        self.connections.add(connection)
+        self.connections[connection] = None
         self.connections_total += 1
         return connection
 
     def forget(self, connection: Connection) -> None:
         """A connection ended."""
-        self.connections.discard(connection)
-        self.paused.discard(connection)
+        self.connections.pop(connection, None)
+        self.paused.pop(connection, None)
         self.stalled.pop(connection, None)
 
     def drop_clients(self) -> None:
