@@ -219,8 +219,7 @@ class Node:
         held = state.sessions.get(session)
         if held is None or not held.reserved:
             return -1
-        first_us = min(job.due_us for job in held.reserved.values())
-        return max(first_us, self.machine.queue.floor_us)
+        return min(map(self.machine.queue.deadline_us, held.reserved.values()))
 
     def stats(self, cluster: tuple[int, ...]) -> tuple[object, ...]:
         """The values of `stats`: the cluster's from the machine, the others this node's."""

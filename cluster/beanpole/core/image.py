@@ -157,6 +157,7 @@ class Image:
                 ],
                 [
                     queue.now_us,
+                    queue.epoch_us,
                     queue.floor_us,
                     queue.next_id,
                     queue.next_order,
@@ -215,6 +216,7 @@ def _load_head(head: list[Any]) -> tuple[Machine, list[Tube], list[Session]]:
     ) = head[3]
     (
         queue.now_us,
+        queue.epoch_us,
         queue.floor_us,
         queue.next_id,
         queue.next_order,

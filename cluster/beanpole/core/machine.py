@@ -156,9 +156,9 @@ class Machine:
         """When the next entry must come at the latest for time to have its effect."""
         queue = self.queue
         due_us = queue.timers.next_due_us(now_us)
-        pauses = queue.pauses
-        if pauses and (due_us is None or pauses[0][0] < due_us):
-            due_us = pauses[0][0]
+        pause_us = queue.next_pause_end_us()
+        if pause_us is not None and (due_us is None or pause_us < due_us):
+            due_us = pause_us
         detached = self.detached
         if detached and (due_us is None or detached[0][0] < due_us):
             due_us = detached[0][0]
@@ -356,7 +356,7 @@ class Machine:
             and tuple(map(type, command)) == _SHAPES[c.EPOCH]
             and command[0] == c.EPOCH
         ):
-            self.queue.floor_us = max(self.queue.floor_us, command[2])
+            self.queue.begin_epoch(self.queue.now_us, command[2])
 
     def _begin_epoch(self, command: c.Command, applied: Applied) -> None:
         """EPOCH: the first entry of a term. Limits follow the leader's configuration."""
@@ -367,7 +367,7 @@ class Machine:
         self.tubes_max = tubes
         self.sessions_max = sessions
         self.queue_bytes_max = body_bytes
-        self.queue.floor_us = max(self.queue.floor_us, floor_us)
+        self.queue.begin_epoch(self.queue.now_us, floor_us)
         applied.epoch = term
 
     def _grant(self, command: c.Command, applied: Applied) -> None:

@@ -50,6 +50,9 @@ class Queue:
         self.delayed = 0
         self.buried = 0
         self.now_us = 0
+        # Reservations from before the last EPOCH do not end before its floor: while there was no
+        # leader, their workers had nobody to touch them at.
+        self.epoch_us = 0
         self.floor_us = 0
         self.transitions: list[int] = []
         # Tubes that may have something for a waiting client since the leader last looked.
@@ -90,6 +93,17 @@ class Queue:
                 for name, other in self.tubes.items()
                 if other.paused_until_us
             )
+
+    def next_pause_end_us(self) -> int | None:
+        """When the first pause ends; None if no tube is paused."""
+        pauses = self.pauses
+        while pauses:
+            until_us, name = pauses[0]
+            tube = self.tubes.get(name)
+            if tube is not None and tube.paused_until_us == until_us:
+                return until_us
+            heappop(pauses)  # it was replaced or ended, or its tube is gone
+        return None
 
     def end_pauses(self, budget: int) -> int:
         """End the pauses that are due; returns what is left of the budget."""
@@ -164,6 +178,7 @@ class Queue:
         job.state = RESERVED
         job.holder = session
         job.reserves += 1
+        job.order = self.now_us
         job.due_us = due_us = self.now_us + job.ttr_s * SECOND_US
         self.reserved += 1
         job.tube.reserved_count += 1
@@ -239,18 +254,26 @@ class Queue:
         for image in self.images:
             image.keep(job)
         self.timers.remove(job.due_us, job.id)
+        job.order = self.now_us
         job.due_us = self.now_us + job.ttr_s * SECOND_US
         self.timers.add(job.due_us, job.id)
         self.transitions.append(job.id << TRANSITION_BITS | TOUCH)
 
     # --- time -----------------------------------------------------------------------------------
 
-    def expire(self, budget: int) -> int:
-        """Act on due jobs, by (due time, id); returns what is left of the budget.
+    def begin_epoch(self, time_us: int, floor_us: int) -> None:
+        """A leader took over at `time_us`: reservations until now last at least until the floor."""
+        self.epoch_us = max(self.epoch_us, time_us)
+        self.floor_us = max(self.floor_us, floor_us)
 
-        A reserved job whose TTR ended before the floor of the last epoch moves to the floor: while
-        there was no leader its worker had nobody to touch it at.
-        """
+    def deadline_us(self, job: Job) -> int:
+        """When a reservation ends."""
+        if job.due_us < self.floor_us and job.order < self.epoch_us:
+            return self.floor_us
+        return job.due_us
+
+    def expire(self, budget: int) -> int:
+        """Act on due jobs, by (due time, id); returns what is left of the budget."""
         timers = self.timers
         now_us = self.now_us
         while budget:
@@ -260,7 +283,7 @@ class Queue:
             budget -= 1
             job = self.jobs[job_id]
             due_us = job.due_us
-            if job.state == RESERVED and due_us < self.floor_us:
+            if job.state == RESERVED and due_us < self.deadline_us(job):
                 for image in self.images:
                     image.keep(job)
                 job.due_us = self.floor_us

@@ -74,7 +74,7 @@ def stats_job(machine: "Machine", origin: Origin, command: c.Command) -> tuple[A
         return c.NOT_FOUND
     left_s = 0
     if job.state == RESERVED:
-        left_s = _seconds_left(max(job.due_us, queue.floor_us), queue.now_us)
+        left_s = _seconds_left(queue.deadline_us(job), queue.now_us)
     elif job.state == DELAYED:
         left_s = _seconds_left(job.due_us, queue.now_us)
     return (

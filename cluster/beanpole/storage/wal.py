@@ -227,8 +227,9 @@ class Wal:
         if at >= self._buffer_start:
             parts = [*self._parts, Part(self._segment, self._chunks_start, self._chunks)]
             return _read_buffered(parts, at)
-        if self._running is not None and at >= self._running.start:
-            return _read_buffered(self._running.parts, at)
+        running = self._running
+        if running is not None and running.start <= at < running.end:
+            return _read_buffered(running.parts, at)
         segment = self._segments[bisect_right(self._segments, at, key=lambda item: item.base) - 1]
         return self._read_file(segment, at)
 

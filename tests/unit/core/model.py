@@ -37,6 +37,7 @@ class ModelJob:
     created_us: int
     state: str = "ready"
     due_us: int = 0
+    ttr_began_us: int = 0
     buried_at: int = 0
     holder: ModelSession | None = None
     reserves: int = 0
@@ -59,6 +60,7 @@ class ModelTube:
 class Model:
     def __init__(self) -> None:
         self.now_us = 0
+        self.epoch_us = 0
         self.floor_us = 0
         self.put_count = 0
         self.bury_count = 0
@@ -103,6 +105,10 @@ class Model:
             return sorted(jobs, key=lambda j: (j.due_us, j.id))
         return sorted(jobs, key=lambda j: j.buried_at)
 
+    def deadline_us(self, job: ModelJob) -> int:
+        held_before = job.ttr_began_us < self.epoch_us
+        return max(job.due_us, self.floor_us) if held_before else job.due_us
+
     # --- time and the ends of sessions ------------------------------------------------------------
 
     def begin_entry(self, now_us: int) -> None:
@@ -116,7 +122,7 @@ class Model:
         for job in self.jobs:
             if job.state == "delayed" and job.due_us <= self.now_us:
                 job.state = "ready"
-            elif job.state == "reserved" and max(job.due_us, self.floor_us) <= self.now_us:
+            elif job.state == "reserved" and self.deadline_us(job) <= self.now_us:
                 self.timeout_count += 1
                 job.timeouts += 1
                 job.state, job.holder = "ready", None
@@ -164,6 +170,7 @@ class Model:
 
     def reserve(self, job: ModelJob, session: ModelSession) -> None:
         job.state, job.holder = "reserved", session
+        job.ttr_began_us = self.now_us
         job.due_us = self.now_us + job.ttr_s * SECOND
         job.reserves += 1
 
@@ -246,6 +253,7 @@ class Model:
 
     def do_to_held(self, job: ModelJob, operation: int, *arguments: int) -> int:
         if operation == c.TOUCH:
+            job.ttr_began_us = self.now_us
             job.due_us = self.now_us + job.ttr_s * SECOND
             return c.OK
         job.holder = None
@@ -322,7 +330,7 @@ class Model:
 
     def stats_job(self, job: ModelJob) -> tuple[Any, ...]:
         left_us = {
-            "reserved": max(job.due_us, self.floor_us) - self.now_us,
+            "reserved": self.deadline_us(job) - self.now_us,
             "delayed": job.due_us - self.now_us,
         }.get(job.state, 0)
         return (

@@ -140,6 +140,7 @@ class Comparison(RuleBasedStateMachine):
         self.cluster.time_us += leaderless_s * SECOND
         floor_us = self.cluster.time_us + grace_us
         self.lead((c.EPOCH, 1, floor_us, 1, 100, 100, 100, 10_000))
+        self.model.epoch_us = max(self.model.now_us, self.cluster.time_us)
         self.model.floor_us = max(self.model.floor_us, floor_us)
         self.model.begin_entry(self.cluster.time_us)
         self.model.end_entry()

@@ -346,6 +346,15 @@ def test_the_floor_lets_later_deadlines_be(cluster: Cluster) -> None:
     assert cluster.state(job) == b"ready"
 
 
+def test_a_reservation_after_the_epoch_ends_in_its_own_time(cluster: Cluster) -> None:
+    job = cluster.put(ttr_s=1)
+    epoch(cluster, grace_s=10)
+    cluster.reserve()
+    assert cluster.stats_job(job)["left"] == 1
+    cluster.pass_s(1)
+    assert cluster.state(job) == b"ready"
+
+
 def test_the_floor_never_sinks(cluster: Cluster) -> None:
     epoch(cluster, grace_s=100)
     floor_us = cluster.machine.queue.floor_us

@@ -3,7 +3,7 @@
 import pytest
 
 from beanpole import commands as c
-from beanpole.constants import TUBE_NAME_MAX_BYTES, U32_MAX, WATCHED_TUBES_MAX
+from beanpole.constants import SECOND_US, TUBE_NAME_MAX_BYTES, U32_MAX, WATCHED_TUBES_MAX
 from beanpole.core.tube import STALE_SLACK
 from tests.unit.core.cluster import DEFAULT, Cluster
 
@@ -239,3 +239,11 @@ def test_puts_are_refused_by_the_flag_and_nothing_else_is(cluster: Cluster) -> N
     )
     assert refused == [c.OUT_OF_MEMORY, (1, b"body"), c.OK, c.OK]
     assert cluster.put() == 2
+
+
+def test_a_pause_that_was_ended_asks_for_no_entry(cluster: Cluster) -> None:
+    cluster.do(c.PAUSE_TUBE, 1, b"default", 10)
+    machine = cluster.machine
+    assert machine.next_due_us(cluster.time_us) == cluster.time_us + 10 * SECOND_US
+    cluster.do(c.PAUSE_TUBE, 1, b"default", 0)
+    assert machine.next_due_us(cluster.time_us) is None

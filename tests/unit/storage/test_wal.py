@@ -169,6 +169,17 @@ def test_records_are_read_from_the_buffer_from_the_running_batch_and_from_disk()
         assert wal.read(at) == tuple(rest)
 
 
+def test_what_was_synced_while_a_completion_is_under_way_is_read_from_disk() -> None:
+    disk = Disk(inline=False)
+    wal = opened(disk)
+    records = fill(wal, 2)
+    wal.sync()
+    records += fill(wal, 2)
+    wal.sync()  # the completion of the first sync has not run yet
+    for at, *rest in records:
+        assert wal.read(at) == tuple(rest)
+
+
 def test_a_record_that_changed_on_disk_is_not_given_out() -> None:
     disk = Disk()
     wal = opened(disk)
