@@ -90,6 +90,11 @@ class Network:
         """Let every message through again."""
         self.partition(())
 
+    def reset(self, a: str, b: str) -> None:
+        """Break one link; it comes up again soon."""
+        if _pair(a, b) in self._links:
+            self._break(_pair(a, b))
+
     def is_linked(self, a: str, b: str) -> bool:
         """Return whether there is a link."""
         return _pair(a, b) in self._links

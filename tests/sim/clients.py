@@ -1,0 +1,265 @@
+"""Simulated beanstalk clients: real bytes of the protocol, random but repeatable behaviour.
+
+Each client does one thing after the other, as real ones do, sometimes several in a pipeline; it
+breaks its connection, half-closes it, does not read, and goes to another node when its own is gone.
+What it saw is in `history`; nothing is judged here.
+"""
+
+import random
+from collections import deque
+from typing import Any, Final
+
+from beanpole.errors import ProtocolError
+from beanpole.protocol.beanstalk.client import Reply, ReplyParser, encode, encode_put
+from tests.sim.cluster import Violation
+from tests.sim.history import WORDS, Connected, Op
+from tests.sim.wire import Wire
+from tests.sim.world import World
+
+TUBES: Final = (b"default", b"default", b"one", b"two")
+# Nobody waits for ever for a command's answer; for a job they do.
+PATIENCE_S: Final = 20.0
+RETRY_S: Final = 0.2
+ABOUT_JOBS: Final = ("peek", "stats-job", "kick-job", "delete", "reserve-job", "touch")
+PEEKS: Final = ("peek-ready", "peek-delayed", "peek-buried")
+
+
+class Client:
+    """One client and what it did."""
+
+    def __init__(self, world: World, number: int, history: list[Op], known: list[int]) -> None:
+        self.world = world
+        self.number = number
+        self.history = history
+        self.known = known  # ids that any client has heard of
+        self.dice = random.Random(world.seed * 1009 + number)
+        self.role = self.dice.choice(("producer", "worker", "worker", "mixed"))
+        self.active = True
+        self.wire: Wire | None = None
+        self.connected: Connected | None = None
+        self.waiting: deque[Op] = deque()
+        self.held: dict[int, None] = {}
+        self.used = b"default"
+        self.watched: dict[bytes, None] = {}
+        self.bodies = 0
+        self._parser = ReplyParser()
+        self._ending = False  # half-closed: replies still come, nothing is sent
+        world.clock.after(self.dice.random(), self._connect)
+
+    # --- connections ------------------------------------------------------------------------------
+
+    def _connect(self) -> None:
+        if self.wire is not None or not self.active:
+            return
+        serving = self.world.serving()
+        if not serving:
+            self.world.clock.after(RETRY_S * (1 + self.dice.random()), self._connect)
+            return
+        host = self.dice.choice(serving)
+        self.wire = Wire(self.world, host, self, self.dice.choice((0.0001, 0.001, 0.02)))
+        self.connected = Connected(self.number, host.name, host.node.index)
+        self._parser = ReplyParser()
+        self.held.clear()
+        self.used = b"default"
+        self.watched = {b"default": None}
+        self._ending = False
+        self._later()
+
+    def received(self, wire: Wire, data: bytes) -> None:
+        """Take bytes of the node."""
+        if wire is not self.wire:
+            return
+        self.world.trace.update(data)
+        self._parser.feed(data)
+        try:
+            while (reply := self._parser.next()) is not None:
+                self._replied(reply)
+                if wire is not self.wire:
+                    return
+        except ProtocolError as error:
+            raise Violation(f"client {self.number}: {error}") from error
+        if not self.waiting and not self._ending:
+            self._later()
+
+    def ended(self, wire: Wire) -> None:
+        """The node's side is gone."""
+        if wire is self.wire:
+            self._forget()
+
+    def _forget(self) -> None:
+        wire, connected = self.wire, self.connected
+        assert wire is not None and connected is not None
+        now_s = self.world.clock.now_s
+        connected.number, connected.incarnation = wire.number, wire.incarnation
+        connected.end_s = now_s if wire.cut_s is None else min(now_s, wire.cut_s)
+        self.waiting.clear()
+        self.wire = self.connected = None
+        self.world.clock.after(RETRY_S * self.dice.random(), self._connect)
+
+    def drop(self) -> None:
+        """Break the connection."""
+        if self.wire is not None:
+            self.world.counts["drops"] += 1
+            self.wire.drop()
+            self._forget()
+
+    def half_close(self) -> None:
+        """Send nothing more, and read what still comes."""
+        if self.wire is not None and not self._ending:
+            self.world.counts["half closes"] += 1
+            self._ending = True
+            self.wire.finish()
+
+    def not_reading(self, seconds: float) -> None:
+        """Leave replies unread for a while."""
+        wire = self.wire
+        if wire is not None:
+            wire.slow(True)
+            self.world.clock.after(seconds, lambda: wire.slow(False))
+
+    # --- requests ---------------------------------------------------------------------------------
+
+    def send(self, *requests: tuple[Any, ...]) -> None:
+        """Send requests in one go: (kind, argument...), or ("put", pri, delay, ttr, body)."""
+        wire, connected = self.wire, self.connected
+        assert wire is not None and connected is not None
+        data = b""
+        for kind, *args in requests:
+            op = Op(connected, kind, tuple(args), self.world.clock.now_s)
+            if kind == "put":
+                op.body = args.pop()
+                op.args = (*args, self.used)
+                data += encode_put(op.body, *args)
+            elif kind == "nonsense":
+                data += b"nonsense\r\n"
+            else:
+                data += encode(kind.encode(), *args)
+            op.tubes = (self.used,) if kind in PEEKS else tuple(self.watched)
+            self._follow(kind, args)
+            self.history.append(op)
+            self.waiting.append(op)
+        while data:  # the network cuts where it likes
+            size = len(data) if self.dice.random() < 0.7 else self.dice.randint(1, len(data))
+            wire.send(data[:size])
+            data = data[size:]
+        last = self.waiting[-1]
+        if last.kind != "reserve":
+            self.world.clock.after(PATIENCE_S, lambda: self._give_up(last))
+
+    def _follow(self, kind: str, args: list[Any]) -> None:
+        """Know the session's state as the node will have it."""
+        if kind == "use":
+            self.used = args[0]
+        elif kind == "watch":
+            self.watched[args[0]] = None
+        elif kind == "ignore" and len(self.watched) > 1:
+            self.watched.pop(args[0], None)
+
+    def _give_up(self, op: Op) -> None:
+        if op in self.waiting:
+            self.world.counts["gave up"] += 1
+            self.drop()
+
+    def _replied(self, reply: Reply) -> None:
+        if not self.waiting:
+            raise Violation(f"client {self.number} got {reply!r} for nothing")
+        op = self.waiting.popleft()
+        op.reply = reply
+        op.done_s = self.world.clock.now_s
+        word, numbers, _ = reply
+        if word not in WORDS[op.kind]:
+            raise Violation(f"a wrong reply: {op!r}")
+        self.world.counts[f"{op.kind} {word.decode()}"] += 1
+        if word == b"INSERTED":
+            self.known.append(numbers[0])
+        elif word == b"RESERVED":
+            self.held[numbers[0]] = None
+        elif op.kind in ("delete", "release", "bury"):
+            self.held.pop(op.args[0], None)
+        if self.wire is not None and self.connected is not None:
+            self.connected.number = self.wire.number
+            self.connected.incarnation = self.wire.incarnation
+
+    # --- behaviour --------------------------------------------------------------------------------
+
+    def _later(self) -> None:
+        wire = self.wire
+        self.world.clock.after(self.dice.expovariate(12.0), lambda: self._step(wire))
+
+    def _step(self, wire: Wire | None) -> None:
+        if wire is None or wire is not self.wire or self.waiting or self._ending:
+            return
+        if not self.active:
+            return
+        dice = self.dice
+        luck = dice.random()
+        if luck < 0.01:
+            self.drop()
+            return
+        if luck < 0.02:
+            self.send(*(self._any() for _ in range(dice.randint(1, 3))))
+            self.half_close()
+            return
+        if luck < 0.025:
+            self.not_reading(dice.random() * 3)
+        if luck < 0.1:
+            self.send(*(self._any() for _ in range(dice.randint(2, 8))))
+        else:
+            self.send(self._any())
+        if dice.random() < 0.01:
+            self.drop()  # in the middle of it
+
+    def _any(self) -> tuple[Any, ...]:
+        dice = self.dice
+        if self.held and dice.random() < 0.7:
+            return self._about_held(dice.choice(list(self.held)))
+        luck = dice.random()
+        if luck < 0.12:
+            return self._choose_tube()
+        if luck < 0.22:
+            return self._about_anything()
+        if self.role == "producer" or (self.role == "mixed" and dice.random() < 0.5):
+            return self._put()
+        if dice.random() < 0.3:
+            return ("reserve",)
+        return ("reserve-with-timeout", dice.choice((0, 0, 1, 1, 3)))
+
+    def _put(self) -> tuple[Any, ...]:
+        dice = self.dice
+        self.bodies += 1
+        body = b"%d-%d" % (self.number, self.bodies)
+        body += b"." * dice.choice((0, 0, 10, 200, 900))
+        delay_s = dice.choice((0, 0, 0, 0, 0, 1, 2))
+        return ("put", dice.choice((0, 1, 1, 1, 2000)), delay_s, dice.choice((1, 2, 5, 60)), body)
+
+    def _about_held(self, job: int) -> tuple[Any, ...]:
+        dice = self.dice
+        luck = dice.random()
+        if luck < 0.6:
+            return ("delete", job)
+        if luck < 0.75:
+            return ("release", job, dice.choice((0, 1, 1)), dice.choice((0, 0, 1)))
+        if luck < 0.83:
+            return ("bury", job, 1)
+        return ("touch", job)
+
+    def _choose_tube(self) -> tuple[Any, ...]:
+        dice = self.dice
+        if self.role == "producer":
+            return ("use", dice.choice(TUBES))
+        return (dice.choice(("watch", "watch", "ignore", "use")), dice.choice(TUBES))
+
+    def _about_anything(self) -> tuple[Any, ...]:
+        dice = self.dice
+        luck = dice.random()
+        if luck < 0.5 and self.known:
+            return (dice.choice(ABOUT_JOBS), dice.choice(self.known[-30:]))
+        if luck < 0.65:
+            return ("kick", dice.randint(1, 5))
+        if luck < 0.72:
+            return ("pause-tube", dice.choice(TUBES), dice.choice((0, 1)))
+        if luck < 0.9:
+            return (dice.choice(PEEKS),)
+        if luck < 0.94:
+            return ("stats-tube", dice.choice(TUBES))
+        return (dice.choice(("stats", "list-tubes", "list-tube-used", "nonsense")),)

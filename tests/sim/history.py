@@ -1,0 +1,93 @@
+"""What clients saw: one record for each request, and the words that may answer it.
+
+The judging is in `verdicts`.
+"""
+
+from typing import Any, Final
+
+from beanpole.protocol.beanstalk.client import Reply
+
+# What a request may be answered with. INTERNAL_ERROR and DRAINING come only after a wait.
+WORDS: Final[dict[str, frozenset[bytes]]] = {
+    # OUT_OF_MEMORY: a disk is below its reserve.
+    "put": frozenset({b"INSERTED", b"DRAINING", b"OUT_OF_MEMORY"}),
+    "reserve": frozenset({b"RESERVED", b"DEADLINE_SOON", b"TIMED_OUT"}),
+    "reserve-with-timeout": frozenset({b"RESERVED", b"DEADLINE_SOON", b"TIMED_OUT"}),
+    "reserve-job": frozenset({b"RESERVED", b"NOT_FOUND", b"INTERNAL_ERROR"}),
+    "delete": frozenset({b"DELETED", b"NOT_FOUND", b"INTERNAL_ERROR"}),
+    "release": frozenset({b"RELEASED", b"NOT_FOUND", b"INTERNAL_ERROR"}),
+    "bury": frozenset({b"BURIED", b"NOT_FOUND", b"INTERNAL_ERROR"}),
+    "touch": frozenset({b"TOUCHED", b"NOT_FOUND", b"INTERNAL_ERROR"}),
+    "kick": frozenset({b"KICKED", b"INTERNAL_ERROR"}),
+    "kick-job": frozenset({b"KICKED", b"NOT_FOUND", b"INTERNAL_ERROR"}),
+    "pause-tube": frozenset({b"PAUSED", b"NOT_FOUND", b"INTERNAL_ERROR"}),
+    "peek": frozenset({b"FOUND", b"NOT_FOUND", b"INTERNAL_ERROR"}),
+    "peek-ready": frozenset({b"FOUND", b"NOT_FOUND", b"INTERNAL_ERROR"}),
+    "peek-delayed": frozenset({b"FOUND", b"NOT_FOUND", b"INTERNAL_ERROR"}),
+    "peek-buried": frozenset({b"FOUND", b"NOT_FOUND", b"INTERNAL_ERROR"}),
+    "stats": frozenset({b"OK", b"INTERNAL_ERROR"}),
+    "stats-job": frozenset({b"OK", b"NOT_FOUND", b"INTERNAL_ERROR"}),
+    "stats-tube": frozenset({b"OK", b"NOT_FOUND", b"INTERNAL_ERROR"}),
+    "list-tubes": frozenset({b"OK", b"INTERNAL_ERROR"}),
+    "list-tube-used": frozenset({b"USING"}),
+    "list-tubes-watched": frozenset({b"OK"}),
+    "use": frozenset({b"USING"}),
+    "watch": frozenset({b"WATCHING"}),
+    "ignore": frozenset({b"WATCHING", b"NOT_IGNORED"}),
+    "nonsense": frozenset({b"UNKNOWN_COMMAND"}),
+}
+# Removed before it was sent anywhere: certainly not done, and not before its time.
+NOT_DONE: Final = frozenset({b"DRAINING", b"INTERNAL_ERROR"})
+
+
+class Connected:
+    """One connection of one client, for who judges."""
+
+    __slots__ = ("client", "end_s", "incarnation", "node", "number", "place")
+
+    def __init__(self, client: int, node: str, place: int) -> None:
+        self.client = client
+        self.node = node
+        self.place = place  # of the node as an origin
+        self.number = 0  # of the session
+        self.incarnation = 0
+        self.end_s: float | None = None  # when either side ended it
+
+
+class Op:
+    """One request. Times are true seconds."""
+
+    __slots__ = ("args", "at_s", "body", "connected", "done_s", "kind", "reply", "tubes")
+
+    def __init__(self, connected: Connected, kind: str, args: tuple[Any, ...], at_s: float) -> None:
+        self.connected = connected
+        self.kind = kind
+        self.args = args
+        self.at_s = at_s
+        self.body = b""
+        self.tubes: tuple[bytes, ...] = ()  # watched by the session when it was sent
+        self.done_s: float | None = None
+        self.reply: Reply | None = None  # None for good: the connection ended first
+
+    @property
+    def word(self) -> bytes:
+        """The reply's first word; empty if there was none."""
+        return b"" if self.reply is None else self.reply[0]
+
+    @property
+    def job(self) -> int:
+        """The job that the reply, or else the request, is about."""
+        if self.reply is not None and self.word in (b"INSERTED", b"RESERVED", b"FOUND"):
+            number = self.reply[1][0]
+        else:
+            number = self.args[0]
+        assert isinstance(number, int)
+        return number
+
+    def __repr__(self) -> str:
+        until = "lost" if self.done_s is None else f"{self.done_s:.4f}"
+        reply = "" if self.reply is None else f" -> {self.reply[0].decode()} {self.reply[1]}"
+        return (
+            f"client {self.connected.client} at {self.connected.node} [{self.at_s:.4f}, {until}] "
+            f"{self.kind} {self.args} {self.body!r}{reply}"
+        )

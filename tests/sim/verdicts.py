@@ -1,0 +1,364 @@
+"""Judging what clients saw against what was committed, and when: the safety of a run.
+
+Every check is named after a promise. Liveness is judged elsewhere (`storm`). A request takes effect
+at one moment between its sending and its reply; the witness knows the moment of every entry.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from beanpole.core import queue as q
+from tests.sim.cluster import Violation
+from tests.sim.history import NOT_DONE, Op
+from tests.sim.witness import RATE_MAX, STAMP_S, Event, Witness
+
+PROBE: Final = b"probe"
+RESERVES: Final = frozenset({"reserve", "reserve-with-timeout"})
+ENDS: Final = frozenset({"release", "bury", "delete"})
+STATES: Final = {
+    q.MADE_READY: "ready",
+    q.RESERVE: "reserved",
+    q.DELAY: "delayed",
+    q.BURY: "buried",
+    q.DELETE: "gone",
+}
+NOT_RESERVED: Final = frozenset({"ready", "delayed", "buried"})
+EFFECTS: Final = {
+    "release": (q.MADE_READY, q.DELAY),
+    "bury": (q.BURY,),
+    "touch": (q.TOUCH,),
+    "kick-job": (q.MADE_READY,),
+}
+# A NOT_FOUND is wrong if some job was in one of these states all the time.
+REFUTES: Final = {
+    "delete": NOT_RESERVED,
+    "reserve-job": NOT_RESERVED,
+    "kick-job": frozenset({"delayed", "buried"}),
+    "peek": NOT_RESERVED | {"reserved"},
+    "stats-job": NOT_RESERVED | {"reserved"},
+}
+PEEKED: Final = {"peek-ready": "ready", "peek-delayed": "delayed", "peek-buried": "buried"}
+FOREVER_S: Final = float("inf")
+
+
+class Stay(NamedTuple):
+    """A job in one state, from when until when (true seconds)."""
+
+    state: str
+    from_s: float
+    to_s: float
+    priority: int
+    session: tuple[int, int, int] | None
+
+    def covers(self, op: Op) -> bool:
+        """Whether it lasted from before the request until after its reply."""
+        return self.from_s <= op.at_s and op.done_s is not None and op.done_s < self.to_s
+
+
+class Hold(NamedTuple):
+    """A client that surely holds a job, by what it has seen."""
+
+    from_s: float
+    to_s: float
+    op: Op
+
+
+class Judge:
+    """The checks of one run."""
+
+    def __init__(
+        self, history: list[Op], witness: Witness, timeout_s: float, walls_moved: bool
+    ) -> None:
+        self.history = history
+        self.witness = witness
+        self.timeout_s = timeout_s
+        self.walls_moved = walls_moved
+        self.puts = {op.body: op for op in history if op.kind == "put"}
+        self.by_kind: dict[str, list[Op]] = defaultdict(list)
+        for op in history:
+            self.by_kind[op.kind].append(op)
+        self.stays = {job: list(_stays(events)) for job, events in witness.jobs.items()}
+        self.jobs_of: dict[bytes, list[int]] = defaultdict(list)
+        for job, tube in witness.tubes.items():
+            self.jobs_of[tube].append(job)
+        self.pauses = _pauses(witness)
+        self.downs: dict[tuple[int, int], float] = {}
+        for place, incarnation, at_s in witness.downs:
+            self.downs.setdefault((place, incarnation), at_s)
+
+    def all(self) -> None:
+        """Check everything. Raises Violation."""
+        self.refusals_take_their_time()
+        self.nothing_is_lost_or_invented()
+        self.ids_follow_real_time()
+        self.what_is_deleted_was_deleted_once()
+        self.a_reservation_is_one_client_s()
+        self.no_two_clients_hold_a_job()
+        self.answered_changes_happened()
+        self.what_was_not_found_was_not_there()
+        self.what_was_found_was_there()
+        self.no_wait_ended_beside_a_ready_job()
+        self.the_best_job_came_first()
+        self.delays_are_not_early()
+
+    # --- puts -------------------------------------------------------------------------------------
+
+    def refusals_take_their_time(self) -> None:
+        """What could not be sent anywhere is refused after command_timeout, not before."""
+        for op in self.history:
+            passed_s = FOREVER_S if op.done_s is None else op.done_s - op.at_s
+            if op.word in NOT_DONE and passed_s < self.timeout_s * (1 - RATE_MAX):
+                raise Violation(f"refused too early: {op!r}")
+
+    def nothing_is_lost_or_invented(self) -> None:
+        """Q1, Q2, Q5: an answered put is one job, an unanswered at most one, a refused none."""
+        made: dict[bytes, list[int]] = defaultdict(list)
+        for job, body in self.witness.bodies.items():
+            if body != PROBE:
+                made[body].append(job)
+        for body, jobs in made.items():
+            op = self.puts.get(body)
+            first = self.witness.jobs[jobs[0]][0]
+            if op is None or first.at_s < op.at_s:
+                raise Violation(f"job {jobs[0]} was never put: {body!r}")
+            if len(jobs) > 1:
+                raise Violation(f"put twice, as {jobs}: {op!r}")
+            if self.witness.tubes[jobs[0]] != op.args[-1]:
+                raise Violation(f"put into another tube: {op!r}")
+            down_s = self.downs.get((op.connected.place, op.connected.incarnation), FOREVER_S)
+            if first.at_s > down_s:
+                raise Violation(f"its node was down already: {op!r} made at {first!r}")
+        for op in self.by_kind["put"]:
+            jobs = made.get(op.body, [])
+            if op.word in NOT_DONE and jobs:
+                raise Violation(f"refused and done: {op!r} is job {jobs[0]}")
+            if op.word == b"INSERTED":
+                if jobs != [op.job]:
+                    raise Violation(f"lost: {op!r}, made were {jobs}")
+                _require(op, self.witness.jobs[op.job][:1])
+
+    def ids_follow_real_time(self) -> None:
+        """Q8, Q9: what is put after another put was answered has the larger id."""
+        answered = sorted(
+            (op for op in self.by_kind["put"] if op.word == b"INSERTED"),
+            key=lambda op: op.done_s or 0.0,
+        )
+        if len({op.job for op in answered}) != len(answered):
+            raise Violation("one id was given twice")
+        place = highest = 0
+        for op in sorted(answered, key=lambda op: op.at_s):
+            while answered[place].done_s is not None and (answered[place].done_s or 0) < op.at_s:
+                highest = max(highest, answered[place].job)
+                place += 1
+            if op.job <= highest:
+                raise Violation(f"after {highest} was given: {op!r}")
+
+    # --- deletes and reservations -----------------------------------------------------------------
+
+    def what_is_deleted_was_deleted_once(self) -> None:
+        """Q1, Q3: a job goes by one delete; an answered one is never answered again."""
+        asked: dict[int, list[Op]] = defaultdict(list)
+        for op in self.by_kind["delete"]:
+            asked[op.job].append(op)
+        for job, ops in asked.items():
+            done = [op for op in ops if op.word == b"DELETED"]
+            if len(done) > 1:
+                raise Violation(f"deleted twice: {done}")
+            if done:
+                _require(done[0], [e for e in self.events(job) if e.kind == q.DELETE])
+        for job, events in self.witness.jobs.items():
+            for event in events:
+                if event.kind == q.DELETE and not any(
+                    op.at_s <= event.at_s and op.word in (b"DELETED", b"")
+                    for op in asked.get(job, ())
+                ):
+                    raise Violation(f"nobody deleted job {job}, which is gone at {event!r}")
+
+    def a_reservation_is_one_client_s(self) -> None:
+        """Q2, Q4: every job handed out was granted to this session, and no grant serves twice."""
+        used: set[int] = set()
+        for op in self.history:
+            if op.word != b"RESERVED" or op.reply is None:
+                continue
+            if op.reply[2] != self.witness.bodies.get(op.job):
+                raise Violation(f"another body: {op!r}")
+            who = op.connected
+            session = (who.place, who.incarnation, who.number) if op.kind in RESERVES else None
+            events = [
+                event
+                for event in self.events(op.job)
+                if event.kind == q.RESERVE and event.session == session and id(event) not in used
+            ]
+            used.add(id(_require(op, events)))
+
+    def no_two_clients_hold_a_job(self) -> None:
+        """Q4, from what the clients have seen: nobody gets a job that another surely holds."""
+        ends: dict[tuple[int, int], list[Op]] = defaultdict(list)
+        holds: dict[int, list[Hold]] = defaultdict(list)
+        for op in self.history:
+            if op.kind in ENDS:
+                ends[id(op.connected), op.args[0]].append(op)
+        for op in self.history:
+            if op.word != b"RESERVED" or op.done_s is None:
+                continue
+            who = op.connected
+            put = self.puts.get(self.witness.bodies[op.job])
+            ttr_s = 60 if put is None else put.args[2]
+            until_s = [
+                op.at_s + ttr_s * (1 - RATE_MAX) - STAMP_S,
+                FOREVER_S if who.end_s is None else who.end_s,
+                self.downs.get((who.place, who.incarnation), FOREVER_S),
+            ]
+            until_s += [end.at_s for end in ends[id(who), op.job] if end.at_s >= op.done_s]
+            if min(until_s) > op.done_s:
+                holds[op.job].append(Hold(op.done_s, min(until_s), op))
+        for job, found in holds.items():
+            found.sort(key=lambda hold: hold.from_s)
+            for place, hold in enumerate(found[1:]):
+                for earlier in found[: place + 1]:
+                    if hold.from_s < earlier.to_s:
+                        raise Violation(f"job {job} is held twice: {earlier.op!r} and {hold.op!r}")
+
+    def answered_changes_happened(self) -> None:
+        """Q5, Q6: an answered release, bury, touch or kick-job is in the log, by its holder."""
+        reserved: set[tuple[int, int]] = set()
+        for op in self.history:
+            if op.word == b"RESERVED":
+                reserved.add((id(op.connected), op.job))
+            kinds = EFFECTS.get(op.kind)
+            if kinds is None or not op.word or op.word in (b"NOT_FOUND", b"INTERNAL_ERROR"):
+                continue
+            _require(op, [event for event in self.events(op.job) if event.kind in kinds])
+            if op.kind != "kick-job" and (id(op.connected), op.job) not in reserved:
+                raise Violation(f"not the holder: {op!r}")
+
+    # --- what clients were told is there, or is not -----------------------------------------------
+
+    def what_was_not_found_was_not_there(self) -> None:
+        """Linearizable: a NOT_FOUND is wrong if the job was there from before until after."""
+        for op in self.history:
+            if op.word != b"NOT_FOUND":
+                continue
+            if op.kind in PEEKED:
+                for job in self.jobs_of[op.tubes[0]]:
+                    stay = self.stay(job, op)
+                    if stay is not None and stay.state == PEEKED[op.kind]:
+                        raise Violation(f"job {job} was there: {op!r}")
+            elif op.kind in REFUTES:
+                stay = self.stay(op.job, op)
+                if stay is not None and stay.state in REFUTES[op.kind]:
+                    raise Violation(f"the job was {stay}: {op!r}")
+            elif op.kind in ("touch", "release", "bury"):
+                who = op.connected
+                stay = self.stay(op.job, op)
+                session = (who.place, who.incarnation, who.number)
+                if stay is not None and stay.state == "reserved" and stay.session == session:
+                    raise Violation(f"the session held it: {op!r}")
+
+    def what_was_found_was_there(self) -> None:
+        """Linearizable: what was found was there at some moment in between (Q3)."""
+        for op in self.history:
+            if op.word != b"FOUND" or op.reply is None or op.done_s is None:
+                continue
+            if op.reply[2] != self.witness.bodies.get(op.job):
+                raise Violation(f"another body: {op!r}")
+            state = PEEKED.get(op.kind)
+            if not any(
+                stay.from_s <= op.done_s
+                and op.at_s <= stay.to_s
+                and stay.state == (state or stay.state)
+                for stay in self.stays[op.job]
+                if stay.state != "gone"
+            ):
+                raise Violation(f"it was not there: {op!r}")
+
+    def no_wait_ended_beside_a_ready_job(self) -> None:
+        """Linearizable: TIMED_OUT is wrong if a job was ready from before until after."""
+        for op in self.history:
+            if op.word in (b"TIMED_OUT", b"DEADLINE_SOON"):
+                for job, _ in self.ready_beside(op):
+                    raise Violation(f"job {job} was ready all the time: {op!r}")
+
+    def the_best_job_came_first(self) -> None:
+        """Q8: no reserve gets a job while a better one is ready from before until after."""
+        for op in self.history:
+            if op.kind not in RESERVES or op.word != b"RESERVED":
+                continue
+            given = next(
+                stay
+                for stay in self.stays[op.job]
+                if stay.state == "reserved" and op.at_s <= stay.from_s <= (op.done_s or 0.0)
+            )
+            for job, stay in self.ready_beside(op):
+                if (stay.priority, job) < (given.priority, op.job):
+                    raise Violation(f"job {job} was ready and better: {op!r}")
+
+    def delays_are_not_early(self) -> None:
+        """Q7: a delayed job becomes ready by time no sooner than after its delay."""
+        if self.walls_moved:
+            return
+        kicks = self.by_kind["kick"] + self.by_kind["kick-job"]
+        for job, events in self.witness.jobs.items():
+            put = self.puts.get(self.witness.bodies[job])
+            if put is None or not put.args[1] or events[1].kind != q.DELAY or len(events) < 3:
+                continue
+            ready = events[2]
+            passed_s = ready.stamped_s - events[1].stamped_s
+            if ready.kind != q.MADE_READY or passed_s >= put.args[1] * (1 - RATE_MAX) - STAMP_S:
+                continue
+            if not any(op.at_s <= ready.at_s <= (op.done_s or FOREVER_S) for op in kicks):
+                raise Violation(f"ready after {passed_s:.3f} s: {put!r}")
+
+    # --- looking things up ------------------------------------------------------------------------
+
+    def events(self, job: int) -> list[Event]:
+        """What happened to a job."""
+        return self.witness.jobs.get(job, [])
+
+    def stay(self, job: int, op: Op) -> Stay | None:
+        """The state in which the job was all the time of a request, if it was one."""
+        return next((stay for stay in self.stays.get(job, ()) if stay.covers(op)), None)
+
+    def ready_beside(self, op: Op) -> Iterator[tuple[int, Stay]]:
+        """Jobs that a reserve could have had at every moment."""
+        for tube in op.tubes:
+            if any(
+                from_s <= (op.done_s or FOREVER_S) and op.at_s <= to_s
+                for from_s, to_s in self.pauses[tube]
+            ):
+                continue
+            for job in self.jobs_of[tube]:
+                stay = self.stay(job, op)
+                if stay is not None and stay.state == "ready":
+                    yield job, stay
+
+
+def _require(op: Op, events: Iterable[Event]) -> Event:
+    """The first event within the time of the request; Violation if there is none."""
+    assert op.done_s is not None
+    for event in events:
+        if op.at_s <= event.at_s <= op.done_s:
+            return event
+    raise Violation(f"answered, but not done: {op!r}")
+
+
+def _stays(events: list[Event]) -> Iterator[Stay]:
+    changes = [event for event in events if event.kind in STATES]
+    for place, event in enumerate(changes):
+        to_s = changes[place + 1].at_s if place + 1 < len(changes) else FOREVER_S
+        yield Stay(STATES[event.kind], event.at_s, to_s, event.priority, event.session)
+
+
+def _pauses(witness: Witness) -> dict[bytes, list[tuple[float, float]]]:
+    """When each tube was paused."""
+    found: dict[bytes, list[tuple[float, float]]] = defaultdict(list)
+    since: dict[bytes, float] = {}
+    for tube, at_s, begins in witness.pauses:
+        if tube in since:
+            found[tube].append((since.pop(tube), at_s))
+        if begins:
+            since[tube] = at_s
+    for tube, at_s in since.items():
+        found[tube].append((at_s, FOREVER_S))
+    return found

@@ -1,0 +1,192 @@
+"""A client's connection in memory: both directions in order, with delay, pauses and all ends.
+
+The node's end is a `ClientPort`; the client's end is a `User`. Which bytes are sent is decided by
+`clients`.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+from beanpoled.connection import Connection
+
+if TYPE_CHECKING:
+    from tests.sim.host import SimHost
+    from tests.sim.world import World
+
+
+class User(Protocol):
+    """The client's side."""
+
+    def received(self, wire: "Wire", data: bytes) -> None:
+        """Take bytes of the node."""
+
+    def ended(self, wire: "Wire") -> None:
+        """Note that the node's side is closed, or gone."""
+
+
+class Wire:
+    """One connection. Everything that the client does takes `delay_s` to reach the node."""
+
+    def __init__(self, world: "World", host: "SimHost", user: User, delay_s: float) -> None:
+        self.world = world
+        self.host = host
+        self.user = user
+        self.connection: Connection | None = None
+        self.number = 0  # of the session, once it was opened
+        self.incarnation = 0
+        self.open = True  # the client's side
+        self.cut_s: float | None = None  # when the node's side ended
+        self._delay_s = delay_s
+        self._reading = True
+        self._held: list[Callable[[], None]] = []
+        self._to_node_s = self._to_client_s = 0.0
+        self._slow = False  # the client does not read
+        self._unread: list[bytes] = []
+        world.clock.after(delay_s, lambda: host.enter(self._accept))
+        host.wires[self] = None
+
+    # --- the node's end ---------------------------------------------------------------------------
+
+    def _accept(self) -> None:
+        if not self.host.clients_open:
+            self._cut()
+            return
+        self.connection = self.host.node.client_connected(self)
+        if self.connection is None:
+            self._cut()
+
+    def write(self, data: bytes) -> None:
+        """See `ClientPort`."""
+        if self.cut_s is None:
+            self._to_client(lambda: self._arrived(data))
+
+    def close(self) -> None:
+        """See `ClientPort`."""
+        self._cut()
+
+    def abort(self) -> None:
+        """See `ClientPort`."""
+        self._cut()
+
+    def pause_reading(self) -> None:
+        """See `ClientPort`."""
+        self._reading = False
+
+    def resume_reading(self) -> None:
+        """See `ClientPort`."""
+        self._reading = True
+        held, self._held = self._held, []
+        for action in held:
+            self.world.clock.after(0.0, lambda action=action: self.host.enter(action))  # type: ignore[misc]
+
+    def _cut(self) -> None:
+        """The node's side is closed: tell the client, and the node a little later."""
+        if self.cut_s is None:
+            self.cut_s = self.world.clock.now_s
+            self.host.wires.pop(self, None)
+            self._slow = False
+            self._to_client(self._end)
+            if self.connection is not None:
+                self.world.clock.after(0.0, lambda: self.host.enter(self._lost))
+
+    def _lost(self) -> None:
+        if self.connection is not None:
+            self.connection.lost()
+
+    def died(self, after_s: float) -> None:
+        """The node is gone; the client notices after a while."""
+        if self.cut_s is None:
+            self.cut_s = self.world.clock.now_s
+            self._to_client_s = max(self._to_client_s, self.cut_s + after_s)
+            self._to_client(self._end)
+
+    # --- the client's end -------------------------------------------------------------------------
+
+    def send(self, data: bytes) -> None:
+        """Send bytes."""
+        assert self.open
+        self._to_node(lambda: self._receive(data))
+
+    def finish(self) -> None:
+        """Send nothing more; replies are still read."""
+        self._to_node(self._half_close)
+
+    def drop(self) -> None:
+        """Break the connection."""
+        if self.open:
+            self.open = False
+            self._to_node(self._broken)
+
+    def slow(self, on: bool) -> None:
+        """Stop reading replies, or read again."""
+        self._slow = on
+        if not on:
+            unread, self._unread = self._unread, []
+            for data in unread:
+                self._arrived(data)
+            self.host.enter(self._unstall)
+
+    def _unstall(self) -> None:
+        if self.connection is not None and self.cut_s is None:
+            self.connection.unstall()
+
+    def _receive(self, data: bytes) -> None:
+        connection = self.connection
+        if connection is not None and self.cut_s is None:
+            connection.received(data)
+            self._note_session(connection)
+
+    def _half_close(self) -> None:
+        if self.connection is not None and self.cut_s is None:
+            self.connection.half_closed()
+
+    def _broken(self) -> None:
+        if self.cut_s is None:
+            self.cut_s = self.world.clock.now_s
+            self.host.wires.pop(self, None)
+            self._lost()
+
+    def _note_session(self, connection: Connection) -> None:
+        if connection.number:
+            self.number = connection.number
+            self.incarnation = self.host.node.origin.incarnation
+
+    # --- under way --------------------------------------------------------------------------------
+
+    def _to_node(self, action: Callable[[], None]) -> None:
+        self._to_node_s = max(self._to_node_s, self.world.clock.now_s + self._delay_s)
+        self.world.clock.at(self._to_node_s, lambda: self.host.enter(partial(self._take, action)))
+
+    def _take(self, action: Callable[[], None]) -> None:
+        """Input of the client, if the node reads it."""
+        if self._reading or self.cut_s is not None:
+            action()
+        else:
+            self._held.append(partial(self._take, action))
+
+    def _to_client(self, action: Callable[[], None]) -> None:
+        self._to_client_s = max(self._to_client_s, self.world.clock.now_s + self._delay_s)
+        self.world.clock.at(self._to_client_s, action)
+
+    def _arrived(self, data: bytes) -> None:
+        if not self.open:
+            return
+        if self._slow:
+            self._unread.append(data)
+            limit = self.host.node.config.client_output_bytes_max
+            if sum(map(len, self._unread)) > limit:
+                self.host.enter(self._stall)
+            return
+        self.user.received(self, data)
+
+    def _stall(self) -> None:
+        if self.connection is not None and self.cut_s is None:
+            self.connection.stall()
+
+    def _end(self) -> None:
+        if self.open:
+            self.open = False
+            for data in self._unread:
+                self.user.received(self, data)
+            self.user.ended(self)

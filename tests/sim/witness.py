@@ -1,0 +1,152 @@
+"""What was committed, and when: one machine that applies every entry once, wherever it is first.
+
+Every node's entries and digests are compared with it, and the verdicts on what clients saw use its
+timeline of each job. It knows nothing of nodes, links or clients.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from beanpole import commands as c
+from beanpole.core import queue as q
+from beanpole.core.job import RESERVED
+from beanpole.core.machine import GRANTED, Machine
+from tests.sim.cluster import Violation
+
+# A node's clock may differ from the true one by its rate; the simulation's rates stay below this.
+RATE_MAX: Final = 0.06
+# What lies between the stamp of an entry and the moment at which its proposal is seen.
+STAMP_S: Final = 0.05
+
+JOB_KINDS: Final = frozenset(
+    {q.PUT, q.MADE_READY, q.RESERVE, q.DELAY, q.BURY, q.DELETE, q.TOUCH, q.TIMEOUT}
+)
+
+
+class Recorder(list[int]):
+    """The machine's list of transitions, kept when the machine clears it."""
+
+    last: tuple[int, ...] = ()
+
+    def clear(self) -> None:
+        """Keep what is forgotten."""
+        self.last = tuple(self)
+        super().clear()
+
+
+class Event:
+    """One transition of one job: what, and when its entry was proposed and applied first."""
+
+    __slots__ = ("at_s", "index", "kind", "priority", "session", "stamped_s")
+
+    def __init__(self, kind: int, stamped_s: float, at_s: float, index: int) -> None:
+        self.kind = kind
+        self.stamped_s = stamped_s
+        self.at_s = at_s
+        self.index = index
+        self.priority = 0
+        # (origin, incarnation, session) of a RESERVE by a GRANT
+        self.session: tuple[int, int, int] | None = None
+
+    def __repr__(self) -> str:
+        return f"({self.kind} at {self.at_s:.3f}, index {self.index})"
+
+
+class Witness:
+    """The committed log and what it did."""
+
+    def __init__(self, now_s: Callable[[], float]) -> None:
+        self._now_s = now_s
+        self.machine = Machine()
+        self._transitions = Recorder()
+        self.machine.queue.transitions = self._transitions
+        self.log: dict[int, tuple[int, bytes]] = {}
+        self.chains: dict[int, int] = {}
+        self.proposed_s: dict[bytes, float] = {}
+        self.jobs: dict[int, list[Event]] = {}
+        self.bodies: dict[int, bytes] = {}
+        self.tubes: dict[int, bytes] = {}
+        self.downs: list[tuple[int, int, float]] = []  # (origin, incarnation that ended, when)
+        self.pauses: list[tuple[bytes, float, bool]] = []  # tube, when, begins or ends
+        self._pausing: dict[bytes, int] = {}
+        # job -> (true time at which its TTR began at the earliest, seconds)
+        self._held: dict[int, tuple[float, int]] = {}
+
+    def proposed(self, entry: bytes) -> None:
+        """Note when an entry was proposed first."""
+        self.proposed_s.setdefault(entry, self._now_s())
+
+    def committed(self, name: str, index: int, term: int, entry: bytes) -> None:
+        """A node is about to apply an entry."""
+        known = self.log.get(index)
+        if known is not None:
+            if known != (term, entry):
+                raise Violation(f"{name} applies another entry at {index} than an earlier node")
+            return
+        if self.log and index <= self.machine.index:
+            raise Violation(f"{name} applies an entry at {index}, where others applied none")
+        self.log[index] = (term, entry)
+        self._apply(index, entry)
+
+    def check_chain(self, name: str, index: int, chain: int) -> None:
+        """A node has applied an entry."""
+        if self.chains[index] != chain:
+            raise Violation(f"the machine of {name} differs after index {index}")
+
+    def _apply(self, index: int, entry: bytes) -> None:
+        machine, now_s = self.machine, self._now_s()
+        origins = {place: item.incarnation for place, item in machine.origins.items()}
+        flags, time_us, wall_us, sections = c.decode_entry(entry)
+        applied = machine.apply(index, flags, time_us, wall_us, sections)
+        self.chains[index] = machine.chain
+        for origin, incarnation in applied.downs:
+            self.downs.append((origin, incarnation, now_s))
+        for origin, _ in applied.ups:
+            if origins.get(origin):
+                self.downs.append((origin, origins[origin], now_s))
+        stamped_s = self.proposed_s[entry]
+        for word in self._transitions.last:
+            kind = word & (1 << q.TRANSITION_BITS) - 1
+            if kind in JOB_KINDS:
+                self._note(word >> q.TRANSITION_BITS, Event(kind, stamped_s, now_s, index))
+        for origin, incarnation, session, _, outcome, job in applied.grants:
+            if outcome == GRANTED and job is not None:
+                event = next(e for e in reversed(self.jobs[job.id]) if e.kind == q.RESERVE)
+                event.session = (origin, incarnation, session)
+        for name in dict.fromkeys([*self._pausing, *machine.queue.tubes]):
+            tube = machine.queue.tubes.get(name)
+            until_us = 0 if tube is None else tube.paused_until_us
+            if self._pausing.get(name, 0) != until_us:
+                self._pausing[name] = until_us
+                self.pauses.append((name, now_s, until_us != 0))
+
+    def _note(self, job_id: int, event: Event) -> None:
+        job = self.machine.queue.jobs.get(job_id)
+        if event.kind == q.PUT:
+            self.jobs[job_id] = []
+            # A job that was deleted in the entry that made it has left no trace but its id.
+            self.bodies[job_id] = b"" if job is None else job.body
+            self.tubes[job_id] = b"" if job is None else job.tube.name
+        self.jobs[job_id].append(event)
+        if job is not None:
+            event.priority = job.priority
+        if event.kind == q.TIMEOUT:
+            self._check_ttr(job_id, event.stamped_s)
+        if event.kind == q.RESERVE and job is not None:
+            self._held[job_id] = (event.stamped_s, job.ttr_s)
+        elif event.kind == q.TOUCH and job_id in self._held:
+            # The floor of an epoch looks like a touch, but never comes before the TTR's end.
+            if job is not None and job.state == RESERVED and job.due_us > self.machine.queue.now_us:
+                due_s = (job.due_us - self.machine.queue.now_us) / 1e6
+                if due_s >= job.ttr_s:
+                    self._held[job_id] = (event.stamped_s, job.ttr_s)
+        elif event.kind in (q.MADE_READY, q.DELAY, q.BURY, q.DELETE):
+            self._held.pop(job_id, None)
+
+    def _check_ttr(self, job_id: int, now_s: float) -> None:
+        """A TTR ended: by true time it may not be early by more than clocks are wrong (Q7)."""
+        since_s, ttr_s = self._held[job_id]
+        if now_s - since_s < ttr_s * (1 - RATE_MAX) - STAMP_S:
+            raise Violation(
+                f"the TTR of job {job_id} was {ttr_s} s and ended after {now_s - since_s:.3f} s"
+            )

@@ -1,0 +1,221 @@
+"""A cluster of whole nodes in one process: real nodes, replicas and machines over simulated hosts.
+
+Wired as `beanpoled.main` wires them. Belongs here: starting, killing and looking at nodes. Which
+faults happen when is decided by `storm`, what clients do by `clients`.
+"""
+
+import random
+from collections import Counter
+from hashlib import sha256
+from types import MappingProxyType
+from typing import Any
+
+from crc32c import crc32c
+
+from beanpole.core.image import Image
+from beanpole.errors import BeanpoleError
+from beanpole.replication.pysyncobj.backend import PySyncObjReplica
+from beanpole.storage.wal import Identity
+from beanpoled.config import SETTINGS, NodeConfig
+from beanpoled.disks import DISK_ID_BYTES, Disks
+from beanpoled.main import replica_config
+from beanpoled.node import Node
+from beanpoled.settings import Addresses
+from tests.sim.clock import Clock
+from tests.sim.cluster import Violation
+from tests.sim.disk import Disk
+from tests.sim.host import SimHost
+from tests.sim.network import Network
+from tests.sim.witness import Witness
+
+CLUSTER = "sim"
+# 2024: any wall clock far enough from zero.
+WALL_S = 1_704_067_200.0
+LOG_LINES_MAX = 400
+
+
+class WatchedNode(Node):
+    """A node whose applied entries are compared with the witness."""
+
+    witness: Witness
+
+    def apply(self, index: int, term: int, entry: bytes) -> None:
+        """See `Outside`."""
+        self.witness.committed(self.name, index, term, entry)
+        super().apply(index, term, entry)
+        self.witness.check_chain(self.name, index, self.machine.chain)
+
+
+class WatchedReplica(PySyncObjReplica):
+    """A replica whose proposals are noted."""
+
+    witness: Witness
+
+    def propose(self, entry: bytes) -> int:
+        """See `Replica`."""
+        self.witness.proposed(entry)
+        return super().propose(entry)
+
+
+class World:
+    """Nodes, the network between them, their disks, and the witness."""
+
+    def __init__(self, seed: int, size: int = 3, **overrides: Any) -> None:
+        self.seed = seed
+        self.dice = random.Random(seed * 7919 + 1)
+        self.clock = Clock()
+        self.network = Network(self.clock, seed + 1)
+        self.names = tuple(f"n{place}" for place in range(size))
+        self.disks = {
+            name: Disk(self.clock, seed * 100 + place) for place, name in enumerate(self.names)
+        }
+        self.hosts: dict[str, SimHost] = {}
+        self.overrides = overrides
+        self.rejoin: set[str] = set()
+        self.in_flight_max = 1
+        self.turn_s = 0.0002
+        self.rates = dict.fromkeys(self.names, 1.0)
+        self.walls_s = dict.fromkeys(self.names, WALL_S)
+        self.free_bytes = dict.fromkeys(self.names, 2**40)
+        self.witness = Witness(lambda: self.clock.now_s)
+        self.leaders: dict[int, str] = {}
+        self.counts: Counter[str] = Counter()
+        self.lines: list[str] = []
+        self.trace = sha256()
+
+    def config(self, name: str) -> NodeConfig:
+        """Return a node's configuration: small files and short times, so that all happens often."""
+        members = {
+            other: Addresses(f"127.0.0.1:{1000 + place}", f"127.0.0.1:{2000 + place}")
+            for place, other in enumerate(self.names)
+        }
+        values: dict[str, Any] = {setting.name: setting.default for setting in SETTINGS}
+        values |= {
+            "cluster": CLUSTER,
+            "node_id": name,
+            "members": MappingProxyType(members),
+            "data_dir": f"/{name}",
+            "peer_listen": members[name].peer,
+            "grpc_listen": members[name].grpc,
+            "http_listen": "127.0.0.1:1",
+            "rejoin": name in self.rejoin,
+            "wal_segment_bytes": 64 * 1024,
+            **self.overrides,
+        }
+        return NodeConfig(**values)
+
+    # --- nodes ------------------------------------------------------------------------------------
+
+    def start(self, name: str) -> SimHost:
+        """Start a node on its disk."""
+        host = SimHost(self, name)
+        self.hosts[name] = host
+        host.guard(lambda: self._boot(host))
+        return host
+
+    def _boot(self, host: SimHost) -> None:
+        name, config = host.name, self.config(host.name)
+        identity = Identity(CLUSTER, name)
+        fresh_id = self.dice.randbytes(DISK_ID_BYTES)
+        try:
+            host.disks = Disks(host.files, config.data_dir, identity, fresh_id)
+            host.node = node = WatchedNode(config, host, host.disks.own)
+            node.witness = self.witness
+            node.lifecycle.load()
+            replica = WatchedReplica(replica_config(config, identity), node, host.files)
+            replica.witness = self.witness
+            node.start(replica)
+        except BeanpoleError as error:
+            raise Violation(f"{name} does not start: {error}") from error
+        if len(self.names) > 1:
+            replica.in_flight_max = self.in_flight_max
+        self.network.join(name, host)
+
+    def crash(self, name: str, notice_s: float = 0.0) -> None:
+        """Lose a node with what its disk had not synced."""
+        host = self.hosts.pop(name)
+        host.alive = False
+        self.network.leave(name)
+        self.disks[name].crash()
+        for wire in list(host.wires):
+            wire.died(notice_s)
+        self.log(f"{name} crashed")
+
+    def ended(self, host: SimHost) -> None:
+        """A process ended itself: in order, or it says why."""
+        if host.end:
+            raise Violation(f"{host.name} stopped itself: {host.end}")
+        self.crash(host.name)
+        self.counts["stops"] += 1
+
+    def log(self, line: str) -> None:
+        """Keep the newest lines for who looks at a failing seed."""
+        self.lines.append(f"{self.clock.now_s:.4f} {line}")
+        self.trace.update(self.lines[-1].encode())
+        if len(self.lines) > 2 * LOG_LINES_MAX:
+            del self.lines[:LOG_LINES_MAX]
+
+    def digest(self) -> str:
+        """Return the hash of everything that was sent and said."""
+        return sha256(self.network.trace.digest() + self.trace.digest()).hexdigest()
+
+    # --- looking ----------------------------------------------------------------------------------
+
+    def leader(self) -> SimHost | None:
+        """Return the node that leads and serves in the highest term."""
+        leading = [
+            host
+            for host in self.hosts.values()
+            if host.alive and host.node.leader.serving and host.node.replica.role == "leader"
+        ]
+        return max(leading, key=lambda host: host.node.replica.term, default=None)
+
+    def serving(self) -> list[SimHost]:
+        """Return the nodes that accept clients."""
+        hosts = [self.hosts[name] for name in sorted(self.hosts)]
+        return [host for host in hosts if host.clients_open and not host.paused]
+
+    def is_equal(self) -> bool:
+        """Whether all nodes run, follow one leader and have applied the same."""
+        leader = self.leader()
+        if leader is None or len(self.hosts) < len(self.names):
+            return False
+        last = leader.node.replica.last_index
+        return all(
+            host.node.replica.applied_index == last and host.node.replica.leader == leader.name
+            for host in self.hosts.values()
+        )
+
+    def check_equal(self) -> None:
+        """Compare the nodes' whole states with the witness's, byte by byte."""
+        expected = _image_crc(self.witness.machine)
+        for name, host in sorted(self.hosts.items()):
+            machine = host.node.machine
+            if machine.index != self.witness.machine.index:
+                raise Violation(f"{name} is at {machine.index}, not {self.witness.machine.index}")
+            if machine.chain != self.witness.machine.chain:
+                raise Violation(f"the running digest of {name} differs")
+            if _image_crc(machine) != expected:
+                raise Violation(f"the image of {name} differs, but its running digest does not")
+
+    def describe(self) -> str:
+        """Return every node's state, for failure messages."""
+        parts = []
+        for name, host in sorted(self.hosts.items()):
+            node, replica = host.node, host.node.replica
+            parts.append(
+                f"{name} {replica.role} t{replica.term} c{replica.commit_index} "
+                f"a{replica.applied_index} l{replica.last_index} i{node.origin.incarnation}"
+                f"{' up' if node.origin.up else ''}{' serves' if host.clients_open else ''}"
+                f"{' paused' if host.paused else ''} links {sorted(host.links)}"
+            )
+        return "; ".join(parts)
+
+
+def _image_crc(machine: Any) -> int:
+    image = Image(machine)
+    crc = 0
+    while (chunk := image.next_chunk()) is not None:
+        crc = crc32c(chunk, crc)
+    image.close()
+    return crc
