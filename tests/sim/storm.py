@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from beanpoled import origin
-from tests.sim.clients import Client
+from tests.sim.clients import RETRY_S, Client
 from tests.sim.history import Op
 from tests.sim.host import SimHost
-from tests.sim.verdicts import Judge
+from tests.sim.verdicts import PROBE, Judge
 from tests.sim.wire import Wire
 from tests.sim.world import WALL_S, World
 
@@ -131,15 +131,13 @@ class Storm:
     def settle(self) -> None:
         """Mend everything; then what is promised about going on must hold."""
         world = self.world
-        survivors = self._mend()
-        probes = [Probe(world, host) for host in survivors]
-        if not world.clock.run_until(
-            lambda: any(probe.inserted for probe in probes), PUT_ANSWERED_S
-        ):
+        self._mend()
+        probe = Probe(world)
+        if not world.clock.run_until(lambda: probe.inserted > 0, PUT_ANSWERED_S):
             raise Stuck(f"no put is answered {PUT_ANSWERED_S} s after healing")
         for client in self.clients:
             client.active = False
-        if not world.clock.run_until(lambda: len(world.serving()) == len(world.names), SETTLED_S):
+        if not world.clock.run_until(self._all_serve, SETTLED_S):
             raise Stuck(f"not all nodes serve {SETTLED_S} s after healing")
         self._serve_waits()
         world.clock.run(2.0)
@@ -148,8 +146,8 @@ class Storm:
             raise Stuck(f"not all nodes are equal {SETTLED_S} s after healing")
         world.check_equal()
 
-    def _mend(self) -> list[SimHost]:
-        """Repair the world; returns the nodes that run and serve already."""
+    def _mend(self) -> None:
+        """Repair the world, and start what is down."""
         world = self.world
         world.network.heal()
         world.network.slow.clear()
@@ -160,18 +158,22 @@ class Storm:
             host = world.hosts.get(name)
             if host is not None and host.paused:
                 host.resume()
-        survivors = world.serving()
         for name in world.names:
             if name not in world.hosts:
                 world.start(name)
-        return survivors or list(world.hosts.values())
+
+    def _all_serve(self) -> bool:
+        for name in self.world.names:
+            if name not in self.world.hosts:  # it was stopping when the world healed
+                self.world.start(name)
+        return len(self.world.serving()) == len(self.world.names)
 
     def _serve_waits(self) -> None:
         """Every client that waits for a job gets one, as soon as there are enough."""
         world = self.world
         world.clock.run(4.0)  # pauses end, timeouts come
         blocked = [client for client in self.clients if _waits(client)]
-        probe = Probe(world, world.serving()[0])
+        probe = Probe(world)
         tubes = sorted({tube for client in blocked for tube in client.watched})
         for tube in tubes:
             for _ in blocked:
@@ -298,25 +300,39 @@ class Storm:
 
 
 class Probe:
-    """A client that only puts, for asking whether the cluster goes on."""
+    """A client that only puts, at one node after the other, to see whether the cluster goes on."""
 
-    def __init__(self, world: World, host: SimHost) -> None:
+    def __init__(self, world: World) -> None:
         self._world = world
-        self._wire = Wire(world, host, self, 0.0001)
+        self._wire: Wire | None = None
+        self._connects = 0
         self.inserted = 0
-        self.put(b"probe")
+        self._connect()
+
+    def _connect(self) -> None:
+        self._wire = None
+        serving = self._world.serving()
+        if serving:
+            self._connects += 1
+            self._wire = Wire(self._world, serving[self._connects % len(serving)], self, 0.0001)
+            self.put(PROBE)
+        else:
+            self._world.clock.after(RETRY_S, self._connect)
 
     def put(self, tube: bytes) -> None:
         """Put a job that anybody may have."""
-        if self._wire.open:
-            self._wire.send(b"use %b\r\nput 1 0 60 5\r\nprobe\r\n" % tube)
+        if self._wire is not None and self._wire.open:
+            self._wire.send(b"use %b\r\nput 1 0 60 5\r\n%b\r\n" % (tube, PROBE))
 
     def received(self, wire: Wire, data: bytes) -> None:
         """Count what was put."""
         self.inserted += data.count(b"INSERTED")
+        if b"OUT_OF_MEMORY" in data:  # the disk was full a moment ago
+            self._world.clock.after(RETRY_S, lambda: self.put(PROBE))
 
     def ended(self, wire: Wire) -> None:
-        """The node closed."""
+        """Go elsewhere."""
+        self._world.clock.after(RETRY_S, self._connect)
 
 
 def _waits(client: Client) -> bool:

@@ -43,11 +43,15 @@ FOREVER_S: Final = float("inf")
 
 
 class Stay(NamedTuple):
-    """A job in one state, from when until when (true seconds)."""
+    """A job in one state, from when until when (true seconds).
+
+    `to_s` is when somebody may count as having taken it, `end_s` when that was committed.
+    """
 
     state: str
     from_s: float
     to_s: float
+    end_s: float
     priority: int
     session: tuple[int, int, int] | None
 
@@ -78,7 +82,12 @@ class Judge:
         self.by_kind: dict[str, list[Op]] = defaultdict(list)
         for op in history:
             self.by_kind[op.kind].append(op)
-        self.stays = {job: list(_stays(events)) for job, events in witness.jobs.items()}
+        self.waits: dict[tuple[int, int, int], list[Op]] = defaultdict(list)
+        for op in history:
+            if op.kind in RESERVES:
+                who = op.connected
+                self.waits[who.place, who.incarnation, who.number].append(op)
+        self.stays = {job: list(self._stays(events)) for job, events in witness.jobs.items()}
         self.jobs_of: dict[bytes, list[int]] = defaultdict(list)
         for job, tube in witness.tubes.items():
             self.jobs_of[tube].append(job)
@@ -194,12 +203,12 @@ class Judge:
 
     def no_two_clients_hold_a_job(self) -> None:
         """Q4, from what the clients have seen: nobody gets a job that another surely holds."""
-        ends: dict[tuple[int, int], list[Op]] = defaultdict(list)
+        ends: dict[tuple[int, int], list[tuple[int, float]]] = defaultdict(list)
         holds: dict[int, list[Hold]] = defaultdict(list)
-        for op in self.history:
+        for place, op in enumerate(self.history):
             if op.kind in ENDS:
-                ends[id(op.connected), op.args[0]].append(op)
-        for op in self.history:
+                ends[id(op.connected), op.args[0]].append((place, op.at_s))
+        for place, op in enumerate(self.history):
             if op.word != b"RESERVED" or op.done_s is None:
                 continue
             who = op.connected
@@ -210,13 +219,13 @@ class Judge:
                 FOREVER_S if who.end_s is None else who.end_s,
                 self.downs.get((who.place, who.incarnation), FOREVER_S),
             ]
-            until_s += [end.at_s for end in ends[id(who), op.job] if end.at_s >= op.done_s]
+            until_s += [at_s for behind, at_s in ends[id(who), op.job] if behind > place]
             if min(until_s) > op.done_s:
                 holds[op.job].append(Hold(op.done_s, min(until_s), op))
         for job, found in holds.items():
             found.sort(key=lambda hold: hold.from_s)
-            for place, hold in enumerate(found[1:]):
-                for earlier in found[: place + 1]:
+            for count, hold in enumerate(found):
+                for earlier in found[:count]:
                     if hold.from_s < earlier.to_s:
                         raise Violation(f"job {job} is held twice: {earlier.op!r} and {hold.op!r}")
 
@@ -266,7 +275,7 @@ class Judge:
             state = PEEKED.get(op.kind)
             if not any(
                 stay.from_s <= op.done_s
-                and op.at_s <= stay.to_s
+                and op.at_s <= stay.end_s
                 and stay.state == (state or stay.state)
                 for stay in self.stays[op.job]
                 if stay.state != "gone"
@@ -312,6 +321,17 @@ class Judge:
 
     # --- looking things up ------------------------------------------------------------------------
 
+    def _stays(self, events: list[Event]) -> Iterator[Stay]:
+        changes = [event for event in events if event.kind in STATES]
+        for event, after in zip(changes, [*changes[1:], None], strict=True):
+            to_s = end_s = FOREVER_S if after is None else after.at_s
+            if after is not None and after.kind == q.RESERVE and after.session is not None:
+                # It may count as taken since the taker waited, although that was committed later.
+                takers = [op.at_s for op in self.waits[after.session] if op.at_s <= to_s]
+                to_s = max(event.at_s, max(takers, default=to_s))
+            state = STATES[event.kind]
+            yield Stay(state, event.at_s, to_s, end_s, event.priority, event.session)
+
     def events(self, job: int) -> list[Event]:
         """What happened to a job."""
         return self.witness.jobs.get(job, [])
@@ -341,13 +361,6 @@ def _require(op: Op, events: Iterable[Event]) -> Event:
         if op.at_s <= event.at_s <= op.done_s:
             return event
     raise Violation(f"answered, but not done: {op!r}")
-
-
-def _stays(events: list[Event]) -> Iterator[Stay]:
-    changes = [event for event in events if event.kind in STATES]
-    for place, event in enumerate(changes):
-        to_s = changes[place + 1].at_s if place + 1 < len(changes) else FOREVER_S
-        yield Stay(STATES[event.kind], event.at_s, to_s, event.priority, event.session)
 
 
 def _pauses(witness: Witness) -> dict[bytes, list[tuple[float, float]]]:
