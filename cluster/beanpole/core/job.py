@@ -24,7 +24,8 @@ class Job:
     """One job. Times are cluster time in microseconds.
 
     `due_us` is the end of the delay or of the TTR, 0 when the job has neither. `order` is the
-    place among the buried jobs; of a reserved job it is when its TTR began. `holder` is the session that reserved it.
+    place among the buried jobs; of a reserved job it is when its TTR began. `holder` is the
+    session that reserved it.
     """
 
     __slots__ = (

@@ -1,0 +1,83 @@
+"""EPOCH: what a new leader's first entry sets, and which reservations it spares."""
+
+import pytest
+
+from beanpole import commands as c
+from beanpole.core import machine as machine_module
+from tests.unit.core.cluster import Cluster
+
+SECOND = 1_000_000
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    cluster = Cluster()
+    cluster.open(1)
+    return cluster
+
+
+def epoch(cluster: Cluster, grace_s: int, term: int = 1) -> machine_module.Applied:
+    floor_us = cluster.time_us + grace_s * SECOND
+    return cluster.lead((c.EPOCH, term, floor_us, 1, 100, 100, 100, 10_000))
+
+
+def test_epoch_sets_term_limits_and_floor(cluster: Cluster) -> None:
+    assert epoch(cluster, grace_s=5, term=7).epoch == 7
+    machine = cluster.machine
+    assert (machine.term, machine.jobs_max, machine.queue_bytes_max) == (7, 100, 10_000)
+    assert machine.queue.floor_us == cluster.time_us + 5 * SECOND
+
+
+def test_leaderless_time_does_not_expire_a_reserved_job(cluster: Cluster) -> None:
+    job = cluster.put(ttr_s=2)
+    delayed = cluster.put(delay_s=2)
+    cluster.reserve()
+    cluster.time_us += 100 * SECOND  # the entry that brings this time is the EPOCH itself
+    epoch(cluster, grace_s=10)
+    assert cluster.state(job) == b"reserved"
+    assert cluster.state(delayed) == b"ready"
+    assert cluster.stats_job(job)["left"] == 10
+    cluster.pass_s(9.999_999)
+    assert cluster.state(job) == b"reserved"
+    cluster.pass_s(0.000_001)
+    assert cluster.state(job) == b"ready"
+    assert cluster.stats_job(job)["timeouts"] == 1
+
+
+def test_a_touch_within_the_grace_counts_from_then(cluster: Cluster) -> None:
+    job = cluster.put(ttr_s=20)
+    cluster.reserve()
+    cluster.time_us += 100 * SECOND
+    epoch(cluster, grace_s=10)
+    cluster.pass_s(5)
+    assert cluster.do(c.TOUCH, 1, job) == c.OK
+    cluster.pass_s(19)
+    assert cluster.state(job) == b"reserved"
+    cluster.pass_s(1)
+    assert cluster.state(job) == b"ready"
+
+
+def test_the_floor_lets_later_deadlines_be(cluster: Cluster) -> None:
+    job = cluster.put(ttr_s=60)
+    cluster.reserve()
+    epoch(cluster, grace_s=10)
+    cluster.pass_s(59)
+    assert cluster.state(job) == b"reserved"
+    cluster.pass_s(1)
+    assert cluster.state(job) == b"ready"
+
+
+def test_a_reservation_after_the_epoch_ends_in_its_own_time(cluster: Cluster) -> None:
+    job = cluster.put(ttr_s=1)
+    epoch(cluster, grace_s=10)
+    cluster.reserve()
+    assert cluster.stats_job(job)["left"] == 1
+    cluster.pass_s(1)
+    assert cluster.state(job) == b"ready"
+
+
+def test_the_floor_never_sinks(cluster: Cluster) -> None:
+    epoch(cluster, grace_s=100)
+    floor_us = cluster.machine.queue.floor_us
+    epoch(cluster, grace_s=1, term=2)
+    assert cluster.machine.queue.floor_us == floor_us
