@@ -45,12 +45,16 @@ class ClusterClock:
         self.leading = False
 
     def hear(self, cluster_us: int, now_us: int) -> None:
-        """A leader told its time (in a beat or in an entry)."""
-        if not self.leading and cluster_us >= self.estimate_us(now_us):
+        """The present leader told its time in a beat.
+
+        It counts even if it is behind our estimate: the leader's clock stands while the leader
+        cannot serve, and ours may be the faster one. An estimate that only ever grew would carry
+        all of that into the next EPOCH, and TTRs would end early by it. Only a beat older than
+        what was told before is no news.
+        """
+        if not self.leading and cluster_us >= self._base_us:
             self._base_us = cluster_us
             self._heard_at_us = now_us
-        elif not self.leading and self._heard_at_us < 0:
-            self._base_us = max(self._base_us, cluster_us)
 
     def estimate_us(self, now_us: int) -> int:
         """What cluster time is about now."""
