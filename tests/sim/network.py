@@ -42,6 +42,9 @@ class Network:
         self.delay_s = delay_s
         self.jitter_s = 0.0
         self.datagrams = False
+        # Whether what a cut held up arrives when it heals in time, as TCP sends again. Otherwise it
+        # is lost although the link stays, which only Raft's own messages bear.
+        self.streams = False
         self.lost = self.doubled = self.late = 0.0  # shares of the messages, with `datagrams`
         self.late_s = 0.5
         self.full_bytes = 2**40  # what may be under way on one link
@@ -57,6 +60,7 @@ class Network:
         self._generation = 0
         self._under_way: dict[tuple[str, str], int] = {}
         self._arrives_s: dict[tuple[str, str], float] = {}
+        self._held_up: dict[tuple[str, str], list[tuple[int, bytes]]] = {}
 
     # --- nodes and links -------------------------------------------------------------------------
 
@@ -79,6 +83,9 @@ class Network:
             if pair in self.cut or pair[::-1] in self.cut:
                 self.clock.after(self.detect_s, partial(self._notice, pair, self._links[pair]))
         self._mend_soon()
+        for way in [way for way in self._held_up if way not in self.cut]:
+            for generation, message in self._held_up.pop(way):
+                self._arrive(*way, generation, message)
 
     def isolate(self, *names: str) -> None:
         """Cut these nodes off from all others."""
@@ -167,6 +174,10 @@ class Network:
         if self._links.get(pair) == generation:
             self._under_way[way] -= len(message)
         elif not self.datagrams:
+            return
+        if way in self.cut and self.streams and not self.datagrams:
+            self._under_way[way] += len(message)
+            self._held_up.setdefault(way, []).append((generation, message))
             return
         if way in self.cut or receiver not in self._nodes:
             return

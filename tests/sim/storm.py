@@ -15,7 +15,7 @@ from beanpoled import origin
 from tests.sim.clients import RETRY_S, Client
 from tests.sim.history import Op
 from tests.sim.host import SimHost
-from tests.sim.verdicts import PROBE, Judge
+from tests.sim.verdicts import PROBE, RESERVES, Judge
 from tests.sim.wire import Wire
 from tests.sim.world import WALL_S, World
 
@@ -175,8 +175,9 @@ class Storm:
         blocked = [client for client in self.clients if _waits(client)]
         probe = Probe(world)
         tubes = sorted({tube for client in blocked for tube in client.watched})
+        wanted = sum(op.kind in RESERVES for client in blocked for op in client.waiting)
         for tube in tubes:
-            for _ in blocked:
+            for _ in range(wanted):
                 probe.put(tube)
         if not world.clock.run_until(
             lambda: not any(_waits(client) for client in blocked), SETTLED_S

@@ -65,6 +65,7 @@ class World:
         self.dice = random.Random(seed * 7919 + 1)
         self.clock = Clock()
         self.network = Network(self.clock, seed + 1)
+        self.network.streams = True
         self.names = tuple(f"n{place}" for place in range(size))
         self.disks = {
             name: Disk(self.clock, seed * 100 + place) for place, name in enumerate(self.names)
