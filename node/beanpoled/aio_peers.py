@@ -24,7 +24,12 @@ OUTPUT_BYTES_MAX: Final = 32 * 1024 * 1024
 # A link without a frame for this long is dead: beats come every 50 ms.
 IDLE_MAX_S: Final = 3.0
 DIAL_TIMEOUT_S: Final = 2.0
-DIAL_PAUSE_S: Final = 0.1
+# A peer that does not answer or refuses is tried again soon at first, then less often.
+DIAL_PAUSE_S: Final = 0.05
+DIAL_PAUSE_MAX_S: Final = 0.5
+# The same complaint is logged once in this time, and not more than so many different ones.
+COMPLAINT_PERIOD_S: Final = 30.0
+COMPLAINTS_MAX: Final = 100
 # An introduction that takes longer is not one of a member.
 HELLO_TIMEOUT_S: Final = 5.0
 
@@ -53,6 +58,11 @@ class PeerProtocol(asyncio.Protocol):
         try:
             frames = self._reader.feed(data)
             for frame in frames:
+                if frame.kind == link.REFUSE:
+                    # Perhaps we believe the link to be up already: the other side decides later.
+                    self._links.refused(frame.payload.decode(errors="replace"))
+                    self.close()
+                    return
                 if self.peer is not None:
                     self._links.node.peer_frame(self.peer, frame.kind, frame.payload)
                 else:
@@ -61,17 +71,13 @@ class PeerProtocol(asyncio.Protocol):
             self._links.refused(str(error))
             self.close(str(error))
         except ProtocolError as error:
-            self._links.log(f"link to {self.peer or 'an unknown node'} closed: {error}")
+            self._links.complain(f"link to {self.peer or 'an unknown node'} closed: {error}")
             self.close()
         else:
             self.heard_at_s = self._links.loop.time()
 
     def _introduce(self, frame: link.Frame) -> None:
         assert self._transport is not None
-        if frame.kind == link.REFUSE:
-            self._links.refused(frame.payload.decode(errors="replace"))
-            self.close()
-            return
         answer = self._handshake.receive(frame)
         if answer:
             self._transport.write(answer)
@@ -80,7 +86,7 @@ class PeerProtocol(asyncio.Protocol):
             return
         refusal = self._links.disks.refuses(hello)
         if refusal is not None:
-            self._links.log(refusal)
+            self._links.complain(refusal)
             self.close(refusal)
             return
         if self._timer is not None:
@@ -146,7 +152,7 @@ class PeerLinks:
         self._links: dict[str, PeerProtocol] = {}
         self._server: asyncio.Server | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        self._last_refusal = ""
+        self._complained: dict[str, float] = {}  # line -> when it was logged
 
     async def start(self, node: "Node") -> None:
         """Listen, and dial the members that this node dials. OSError if the port is taken."""
@@ -212,21 +218,36 @@ class PeerLinks:
         """
         if not self.node.origin.up:
             self.node.fatal(f"refusing to start: {reason}")
-        elif reason != self._last_refusal:
-            self._last_refusal = reason
-            self.log(f"refused a link: {reason}")
+        else:
+            self.complain(f"refused a link: {reason}")
+
+    def complain(self, line: str) -> None:
+        """Log what may happen at every attempt, but not at every attempt."""
+        now_s = self.loop.time()
+        self._complained = {
+            known: at_s
+            for known, at_s in self._complained.items()
+            if now_s - at_s < COMPLAINT_PERIOD_S
+        }
+        if line not in self._complained and len(self._complained) < COMPLAINTS_MAX:
+            self._complained[line] = now_s
+            self.log(line)
 
     async def _dial(self, peer: str) -> None:
         """Keep a link to a peer."""
         host, port = split_address(self._config.peer_address(peer))
+        pause_s = DIAL_PAUSE_S
         while True:
+            begun_s = self.loop.time()
             with contextlib.suppress(OSError, TimeoutError):
                 async with asyncio.timeout(DIAL_TIMEOUT_S):
                     _, protocol = await self.loop.create_connection(
                         lambda: PeerProtocol(self, peer), host, port
                     )
                 await protocol.closed
-            await asyncio.sleep(DIAL_PAUSE_S)
+            lasted = self.loop.time() - begun_s > DIAL_PAUSE_MAX_S
+            pause_s = DIAL_PAUSE_S if lasted else min(2 * pause_s, DIAL_PAUSE_MAX_S)
+            await asyncio.sleep(pause_s)
 
     async def _watch(self) -> None:
         """Close links on which nothing arrives; half-open connections are found so."""

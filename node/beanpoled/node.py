@@ -406,7 +406,8 @@ class Node:
             if origin == self.index:
                 self.lifecycle.went_up(incarnation)
         for origin, incarnation in applied.downs:
-            self.host.log(f"{self.members[origin]} was declared down")
+            if self.origin.up:
+                self.host.log(f"{self.members[origin]} was declared down")
             if origin == self.index:
                 self.lifecycle.went_down(incarnation)
         if self.index in applied.gaps:
