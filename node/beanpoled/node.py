@@ -30,8 +30,8 @@ from beanpoled.peers import Peers
 # Turns come at least this often: the grain of deadlines, and below what the replica needs.
 TURN_PERIOD_US: Final = 10_000
 assert TURN_PERIOD_US <= TURN_PERIOD_MAX_S * 1_000_000
-# Turns under load are shorter than this; time passes for them together.
-STEP_MIN_US: Final = 1000
+# Turns under load are shorter than this; who is silent is not worth a look in each of them.
+SILENCE_STEP_US: Final = 1000
 # How often limits in time are looked at.
 HOUSEKEEPING_PERIOD_US: Final = 100_000
 # A client that has not read its replies for so long is closed.
@@ -72,6 +72,8 @@ class Node:
         self.lag_max_us = 0
         self.stopped = False
         self._loop_time = LoopTime(self.now_us)
+        self._unseen_us = 0  # time that passed since silence was last looked at
+        self._majority_answers = False
         self._turn_is_due = False
         self._roles_changed = True
         self._known_leader: tuple[str | None, int] = (None, 0)
@@ -116,8 +118,7 @@ class Node:
         if self.stopped:
             return
         self.turn_begins()
-        if self.now_us - self._loop_time.last_us >= STEP_MIN_US:
-            self._pass_time(self._loop_time.turn(self.now_us))
+        self._pass_time(self._loop_time.turn(self.now_us))
         if self._roles_changed:
             self._follow_roles()
         self.origin.send()
@@ -135,9 +136,14 @@ class Node:
                 connection.flush()
 
     def _pass_time(self, step_us: int) -> None:
+        """Time goes on in every turn, but silence is looked at only once a millisecond."""
         self.loop_us += step_us
-        self.peers.turn(step_us)
-        self.clock.advance(step_us, self.replica.majority_answers)
+        self._unseen_us += step_us
+        if self._unseen_us >= SILENCE_STEP_US:
+            self.peers.turn(self._unseen_us)
+            self._unseen_us = 0
+            self._majority_answers = self.replica.majority_answers
+        self.clock.advance(step_us, self._majority_answers)
 
     def _match(self) -> None:
         """What became ready meets who waits."""
