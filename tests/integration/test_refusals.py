@@ -1,0 +1,190 @@
+"""What a node refuses: the wrong disk or company, one client too many, work without a quorum.
+
+Each refusal is one clear line, and what was acknowledged before stays.
+"""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.support.nodes import Cluster, status
+from tests.integration.support.raw import Raw
+from tests.integration.support.waiting import wait_until
+
+VICTIM = 2
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    found = Cluster(tmp_path / "cluster")
+    try:
+        found.start_all()
+        yield found
+    finally:
+        found.close()
+
+
+def last_line_of_refusal(cluster: Cluster, number: int) -> str:
+    """Start a node that must refuse; return the one line in which it says why."""
+    log = cluster.nodes[number].directory / "output.log"
+    said = log.read_text()
+    process = cluster.start(number)
+    assert process.wait() == 1
+    lines = [line for line in log.read_text().removeprefix(said).splitlines() if line.strip()]
+    return lines[-1]
+
+
+def edit(cluster: Cluster, number: int, old: str, new: str) -> None:
+    """Change the configuration of a node."""
+    path = cluster.nodes[number].directory / "node.toml"
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+def test_a_lost_disk_is_refused_until_the_node_rejoins(cluster: Cluster) -> None:
+    data = cluster.nodes[VICTIM].directory / "data"
+    with Raw(cluster.nodes[0].beanstalk) as client:
+        jobs = [client.put(b"kept") for _ in range(5)]
+        cluster.kill(VICTIM)
+        shutil.rmtree(data)
+        refusal = last_line_of_refusal(cluster, VICTIM)
+        assert "n2 has an empty or another disk than before" in refusal
+        assert "--rejoin" in refusal
+        shutil.rmtree(data)
+        cluster.start(VICTIM, ["--rejoin"])
+        cluster.wait_until_serving(VICTIM)
+        # It counts again only when it has everything; from then on it starts as any node.
+        wait_until(lambda: not (data / "rejoining").exists(), 20, "rejoined")
+        cluster.terminate(VICTIM)
+        cluster.start(VICTIM)
+        cluster.wait_until_serving(VICTIM)
+    with Raw(cluster.nodes[VICTIM].beanstalk) as client:
+        for job in jobs:
+            client.ask(b"delete %d" % job, b"DELETED")
+
+
+def test_other_company_or_another_disk_is_refused(cluster: Cluster) -> None:
+    cluster.kill(VICTIM)
+    edit(cluster, VICTIM, "[members.n1]", "[members.nX]")
+    refusal = last_line_of_refusal(cluster, VICTIM)
+    assert "the member list or durability" in refusal and "same" in refusal
+    edit(cluster, VICTIM, "[members.nX]", "[members.n1]")
+
+    data = str(cluster.nodes[VICTIM].directory / "data")
+    copy = cluster.directory / "copy"
+    cluster.kill(1)
+    shutil.copytree(cluster.nodes[1].directory / "data", copy)
+    cluster.start(1)
+    edit(cluster, VICTIM, data, str(copy))
+    assert "belongs to node n1" in last_line_of_refusal(cluster, VICTIM)
+    edit(cluster, VICTIM, str(copy), data)
+
+    cluster.start(VICTIM)
+    cluster.wait_until_serving(VICTIM)
+
+
+def test_a_damaged_log_is_refused_with_the_command_that_shows_it(cluster: Cluster) -> None:
+    with Raw(cluster.nodes[0].beanstalk) as client:
+        jobs = [client.put(b"x" * 1000) for _ in range(50)]
+        cluster.kill(VICTIM)
+        log = cluster.nodes[VICTIM].directory / "data" / "log"
+        (segment, *_) = sorted(log.glob("*.wal"))
+        content = bytearray(segment.read_bytes())
+        content[8000] ^= 1
+        segment.write_bytes(content)
+        refusal = last_line_of_refusal(cluster, VICTIM)
+        assert str(segment) in refusal and "beanpoled --dump-wal" in refusal
+        for job in jobs:
+            client.ask(b"delete %d" % job, b"DELETED")
+
+
+def test_a_node_with_another_secret_stays_outside(cluster: Cluster) -> None:
+    cluster.kill(VICTIM)
+    path = cluster.nodes[VICTIM].directory / "node.toml"
+    path.write_text('peer_secret = "not what the others have"\n' + path.read_text())
+    process = cluster.start(VICTIM)
+    log = cluster.nodes[VICTIM].directory / "output.log"
+    wait_until(lambda: "has another peer_secret" in log.read_text(), 20)
+    assert process.status() is None
+    nodes = {node["id"]: node for node in status(cluster.nodes[0])["nodes"]}
+    assert nodes["n0"]["reachable"]
+    with Raw(cluster.nodes[0].beanstalk) as client:
+        client.put(b"the two others go on")
+
+
+def test_one_client_too_many_hears_so_and_the_others_go_on(tmp_path: Path) -> None:
+    node = Cluster(tmp_path / "small", count=1, settings={"connections_max": 3})
+    try:
+        node.start_all()
+        address = node.nodes[0].beanstalk
+        clients = [Raw(address) for _ in range(3)]
+        clients[0].ask(b"use a", b"USING a")
+        # All three are accepted before the fourth is.
+        wait_until(lambda: b"current-connections: 3" in stats(clients[1]), 10)
+        with Raw(address) as fourth:
+            fourth.ask(b"put 0 0 1 1\r\nx", b"OUT_OF_MEMORY")
+            with pytest.raises(ConnectionError):
+                fourth.line()
+        clients[2].put(b"served")
+        clients[0].close()
+        wait_until(lambda: b"current-connections: 2" in stats(clients[1]), 10)
+        with Raw(address) as fifth:
+            fifth.put(b"room again")
+        for client in clients[1:]:
+            client.close()
+    finally:
+        node.close()
+
+
+def stats(client: Raw) -> bytes:
+    """The payload of `stats`."""
+    client.send(b"stats\r\n")
+    return client.body(int(client.line().split()[1]))
+
+
+def test_without_a_quorum_the_words_say_what_is_certain(tmp_path: Path) -> None:
+    settings = {
+        "command_timeout_ms": 3000,
+        "fence_timeout_ms": 4000,
+        "node_timeout_ms": 6000,
+    }
+    cluster = Cluster(tmp_path / "cluster", settings=settings)
+    try:
+        cluster.start_all()
+        leader = cluster.leader()
+        survivor = cluster.followers()[0]
+        address = cluster.nodes[survivor].beanstalk
+        with Raw(address, timeout_s=30) as putter, Raw(address, timeout_s=30) as deleter:
+            job = putter.put(b"before")
+            deleter.ask(b"use elsewhere", b"USING elsewhere")
+            for number in range(3):
+                if number not in (leader, survivor):
+                    cluster.kill(number)
+            cluster.kill(leader)
+            # The link to the leader is down before these are sent, so they get no number.
+            wait_until(lambda: status(cluster.nodes[survivor])["leader"] is None, 10)
+            putter.ask(b"put 0 0 1 1\r\nx", b"DRAINING")
+            with pytest.raises(ConnectionError):
+                putter.line()  # cut off for too long: it is sent elsewhere
+            with pytest.raises((ConnectionError, AssertionError)):
+                deleter.ask(b"delete %d" % job, b"nothing is answered on a closed connection")
+        for number in range(3):
+            if number != survivor:
+                cluster.start(number)
+        cluster.wait_until_all_serve()
+        wait_until(lambda: takes_clients(address), 20)
+        with Raw(address) as again:
+            again.ask(b"peek 2", b"NOT_FOUND")
+            again.ask(b"delete %d" % job, b"DELETED")
+    finally:
+        cluster.close()
+
+
+def takes_clients(address: str) -> bool:
+    """Whether a new connection is answered."""
+    with Raw(address) as client:
+        client.ask(b"use default", b"USING default")
+        return True
