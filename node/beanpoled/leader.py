@@ -45,8 +45,10 @@ class Leader:
         self._expected: dict[int, int] = {}  # origin -> the next number of its link
         self._early: list[tuple[int, int, list[tuple[int, ...]]]] = []  # waits behind a batch
         self._early_ends: list[tuple[int, int, list[tuple[int, ...]]]] = []
-        self._pledged: dict[bytes, int] = {}  # tube -> GRANTs in flight for its ready jobs
-        self._pledges: dict[tuple[Key, int], bytes] = {}
+        # GRANTs in flight: for a job of which tube, and whether the job is ready already, or is
+        # put in the same entry.
+        self._pledges: dict[tuple[Key, int], tuple[bytes, bool]] = {}
+        self._pledged: dict[bytes, int] = {}  # tube -> GRANTs in flight for jobs ready already
         self._commands: list[c.Command] = []  # the leader's own, for the next entry
         self._downs: set[tuple[int, int]] = set()
         self._leaving: dict[Key, Waiter] = {}
@@ -233,12 +235,13 @@ class Leader:
                 waiter = self.line.first(tube)
                 if waiter is None:
                     break
-                grants.append(self._grant(waiter, tube))
+                grants.append(self._grant(waiter, tube, is_ready=False))
 
-    def _grant(self, waiter: Waiter, tube: bytes) -> c.Command:
+    def _grant(self, waiter: Waiter, tube: bytes, is_ready: bool) -> c.Command:
         waiter.granting = True
-        self._pledges[waiter.key, waiter.request] = tube
-        self._pledged[tube] = self._pledged.get(tube, 0) + 1
+        self._pledges[waiter.key, waiter.request] = (tube, is_ready)
+        if is_ready:
+            self._pledged[tube] = self._pledged.get(tube, 0) + 1
         origin, session = waiter.key
         return (c.GRANT, origin, waiter.incarnation, session, waiter.request, waiter.behind)
 
@@ -251,19 +254,21 @@ class Leader:
             waiter = self.line.first(name)
             if waiter is None:
                 return
-            self._commands.append(self._grant(waiter, name))
+            self._commands.append(self._grant(waiter, name, is_ready=True))
 
     def outcome(self, origin: int, session: int, request: int, outcome: int) -> None:
         """A GRANT was applied."""
         key = (origin, session)
-        tube = self._pledges.pop((key, request), None)
-        if tube is None:
+        pledge = self._pledges.pop((key, request), None)
+        if pledge is None:
             return
-        left = self._pledged[tube] - 1
-        if left:
-            self._pledged[tube] = left
-        else:
-            del self._pledged[tube]
+        tube, was_ready = pledge
+        if was_ready:
+            left = self._pledged[tube] - 1
+            if left:
+                self._pledged[tube] = left
+            else:
+                del self._pledged[tube]
         waiter = self.line.waiters.get(key)
         if waiter is not None and waiter.request == request:
             waiter.granting = False
@@ -271,8 +276,8 @@ class Leader:
                 self.line.put_back(waiter)
             else:
                 self._drop(waiter)
-        if outcome != GRANTED:
-            self.match(tube)
+        # Also after GRANTED: a waiter of several tubes may have got the job of another one.
+        self.match(tube)
 
     def _drop(self, waiter: Waiter) -> None:
         self.line.remove(waiter.key)
@@ -311,6 +316,8 @@ class Leader:
                 return
             self._drop(known)
         waiter = Waiter(key, incarnation, request, behind, self.line.next_place())
+        # After a new link the same wait comes again, perhaps while its GRANT is in flight.
+        waiter.granting = (key, request) in self._pledges
         self.line.add(waiter, watched)
         for name, tube in watched.items():
             if tube.ready_count > self._pledged.get(name, 0) and not tube.paused_until_us:
@@ -371,11 +378,14 @@ class Leader:
                 continue
             if any(
                 (tube := tubes.get(name)) is not None
-                and tube.ready_count > self._pledged.get(name, 0)
+                and tube.ready_count
                 and not tube.paused_until_us
                 for name in waiter.tubes
             ):
-                continue  # something became ready: `match` is about to grant it
+                # A GRANT is on its way for that job, perhaps another waiter's; if that one takes
+                # another job in the end, "there is none" was wrong. They are still leaving: the
+                # next turn asks again.
+                continue
             self._drop(waiter)
             origin, session = waiter.key
             nones.setdefault((origin, waiter.incarnation), []).append((session, waiter.request))

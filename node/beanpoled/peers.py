@@ -134,6 +134,7 @@ class Peers:
         peer = self.peers[name]
         peer.beat = beat
         if beat.leading and beat.term == node.replica.term and node.replica.leader == name:
+            node.turn_begins()  # after a pause of this process the last turn is long ago
             node.clock.hear(beat.cluster_us, node.now_us)
         self._compare(name, peer)
 
