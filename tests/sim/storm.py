@@ -25,6 +25,8 @@ PLAY_S: Final = 15.0
 PUT_ANSWERED_S: Final = 3.0
 # ... until a node that had to start again serves, all nodes are equal, every wait has its job.
 SETTLED_S: Final = 15.0
+# A pipeline of eight waits of three seconds each.
+OPEN_MAX_S: Final = 30.0
 
 # A quick cluster meets more of its timeouts in the same time.
 QUICK: Final = {
@@ -189,9 +191,11 @@ class Storm:
     def _check_quiet(self) -> None:
         """No command is open, and nothing is due that did not happen."""
         world = self.world
-        for client in self.clients:
-            if client.waiting:
-                raise Stuck(f"still open: {client.waiting[0]!r}")
+        if not world.clock.run_until(
+            lambda: not any(client.waiting for client in self.clients), OPEN_MAX_S
+        ):
+            left = next(client.waiting[0] for client in self.clients if client.waiting)
+            raise Stuck(f"still open: {left!r}")
         machine = world.witness.machine
         due_us = machine.next_due_us(machine.queue.now_us)
         leader = world.leader()

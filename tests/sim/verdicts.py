@@ -9,11 +9,14 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from beanpole.core import queue as q
+from beanpoled.clock import TURN_MAX_US
 from tests.sim.cluster import Violation
 from tests.sim.history import NOT_DONE, Op
 from tests.sim.witness import RATE_MAX, STAMP_S, Event, Witness
 
 PROBE: Final = b"probe"
+# A pause of a node counts as this much, and requests that it slept through count from before it.
+TURN_MAX_S: Final = TURN_MAX_US / 1e6
 RESERVES: Final = frozenset({"reserve", "reserve-with-timeout"})
 ENDS: Final = frozenset({"release", "bury", "delete"})
 STATES: Final = {
@@ -117,7 +120,7 @@ class Judge:
         """What could not be sent anywhere is refused after command_timeout, not before."""
         for op in self.history:
             passed_s = FOREVER_S if op.done_s is None else op.done_s - op.at_s
-            if op.word in NOT_DONE and passed_s < self.timeout_s * (1 - RATE_MAX):
+            if op.word in NOT_DONE and passed_s < (self.timeout_s - TURN_MAX_S) * (1 - RATE_MAX):
                 raise Violation(f"refused too early: {op!r}")
 
     def nothing_is_lost_or_invented(self) -> None:
@@ -294,10 +297,12 @@ class Judge:
         for op in self.history:
             if op.kind not in RESERVES or op.word != b"RESERVED":
                 continue
+            who = op.connected
+            session = (who.place, who.incarnation, who.number)
             given = next(
                 stay
                 for stay in self.stays[op.job]
-                if stay.state == "reserved" and op.at_s <= stay.from_s <= (op.done_s or 0.0)
+                if stay.session == session and op.at_s <= stay.from_s <= (op.done_s or 0.0)
             )
             for job, stay in self.ready_beside(op):
                 if (stay.priority, job) < (given.priority, op.job):
