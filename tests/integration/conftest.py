@@ -23,6 +23,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    """Three fresh nodes of this test alone, which it may break."""
+    found = Cluster(tmp_path / "cluster")
+    try:
+        found.start_all()
+        yield found
+    finally:
+        found.close()
+
+
 @pytest.fixture(scope="session")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Three nodes that many tests use, one after the other."""

@@ -4,8 +4,6 @@ A full disk, which is not a failure, is in test_beanstalkd_suite_restart.
 """
 
 import resource
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -16,16 +14,6 @@ FILE_BYTES_MAX = 64 * 1024
 BODY_BYTES = 1000
 JOBS_BEFORE = 100
 JOBS_MAX = 2000
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    found = Cluster(tmp_path / "cluster")
-    try:
-        found.start_all()
-        yield found
-    finally:
-        found.close()
 
 
 @pytest.mark.parametrize("role", ["leader", "follower"])

@@ -4,7 +4,6 @@ Each refusal is one clear line, and what was acknowledged before stays.
 """
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,16 +13,6 @@ from tests.integration.support.raw import Raw
 from tests.integration.support.waiting import wait_until
 
 VICTIM = 2
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    found = Cluster(tmp_path / "cluster")
-    try:
-        found.start_all()
-        yield found
-    finally:
-        found.close()
 
 
 def last_line_of_refusal(cluster: Cluster, number: int) -> str:
