@@ -1,6 +1,7 @@
 """Fixtures of the integration tests: fresh single nodes, and one cluster that tests share."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
