@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from beanpole import commands as c
 from beanpole.constants import BATCH_COMMANDS_MAX, ENTRY_JOIN_BYTES, SECOND_US
-from beanpole.core.machine import GRANTED, NONE_READY
+from beanpole.core.machine import NONE_READY
 from beanpole.core.tube import Tube
 from beanpole.errors import ProtocolError
 from beanpoled import frames
