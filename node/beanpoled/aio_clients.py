@@ -54,6 +54,7 @@ class ClientProtocol(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._connection is not None:
             self._connection.lost()
+            self._connection = None  # it holds this protocol as its port: a cycle
 
     def pause_writing(self) -> None:
         if self._connection is not None:

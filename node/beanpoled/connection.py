@@ -282,4 +282,5 @@ class Connection:
         self._node.origin.close(self, lost)
         self._pending.clear()
         self._out.clear()
+        self.batch = None  # it holds this connection as an owner: a cycle
         self._node.forget(self)
