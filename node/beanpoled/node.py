@@ -263,6 +263,9 @@ class Node:
             ProtocolError: no correct member sends this; the host closes the link.
         """
         self.peers.heard(peer)
+        if self._roles_changed:
+            # Elected a moment ago: what origins send to the leader of this term must find it.
+            self._follow_roles()
         if kind == frames.RAFT:
             self.replica.receive(peer, payload)
         elif kind == frames.BATCH:
