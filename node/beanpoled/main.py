@@ -30,8 +30,8 @@ from beanpoled.viewpoint import Viewpoint
 
 # The disk thread wants the interpreter back soon after a sync; the default is 5 ms.
 SWITCH_INTERVAL_S: Final = 0.0005
-# A collection of the oldest generation looks at every job: half a second for a million of them. Jobs
-# hold no cycles, and what ends (connections, batches) breaks its own, so it never runs by itself.
+# A collection of the oldest generation looks at every job: half a second for a million of them.
+# Jobs hold no cycles, and what ends (connections, batches) breaks its own, so it never runs.
 COLLECT_AFTER: Final = (100_000, 50, 1_000_000_000)
 # Descriptors beside clients' connections: files, peers, gRPC, HTTP.
 DESCRIPTORS_SPARE: Final = 256
