@@ -277,7 +277,12 @@ class BeanstalkConnection(Connection):
         self.blocked = self.wait is not None
         # The commands that were not sent are the last ones, and they fail in order.
         place = self._pending.index(kind)
-        self._pending[place] = replies.DRAINING if kind == r.PUT else replies.INTERNAL_ERROR
+        if kind == r.PUT:
+            self._pending[place] = replies.DRAINING
+        elif kind == r.KICK and self._kicked:
+            self._pending[place] = replies.kicked(self._kicked)  # its first steps were done
+        else:
+            self._pending[place] = replies.INTERNAL_ERROR
         self._settle()
 
 

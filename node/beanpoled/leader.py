@@ -39,6 +39,7 @@ class Leader:
         self._node = node
         self.term = 0  # the term led, or 0
         self.serving = False  # the EPOCH of this term is applied
+        self.serving_since_us = 0  # loop time
         self.line = WaitingLine()
         self._epoch_proposed = False
         self._inbox: deque[Batch] = deque()
@@ -87,6 +88,7 @@ class Leader:
         """Our own EPOCH is applied: everything of earlier terms is, too."""
         if term == self.term:
             self.serving = True
+            self.serving_since_us = self._node.loop_us
             self._next_digest_us = self._node.machine.queue.now_us + DIGEST_PERIOD_US
 
     # --- input from origins ---------------------------------------------------------------------

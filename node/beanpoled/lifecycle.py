@@ -115,13 +115,19 @@ class Lifecycle:
             self._begin_incarnation()
 
     def image_loaded(self) -> None:
-        """A snapshot replaced the machine: perhaps it says that we were declared down."""
+        """A snapshot replaced the machine: it may hold our NODE_UP, or that we were declared down.
+
+        The entries that say so are covered by it and will never be applied here.
+        """
         node = self._node
+        incarnation = node.origin.incarnation
         state = node.machine.origins.get(node.index)
-        if not node.origin.up or state is None or state.alive:
-            return
-        if state.incarnation == node.origin.incarnation:
-            self.went_down(state.incarnation)
+        if not incarnation or state is None or state.incarnation < incarnation:
+            return  # our NODE_UP is on the way, or was not sent yet
+        if state.incarnation == incarnation and not state.alive:
+            self.went_down(incarnation)
+        elif not node.origin.up or state.incarnation > incarnation:
+            self.went_up(state.incarnation)
 
     def caught_up(self) -> bool:
         """Whether everything that the leader had applied when it last told is applied here."""

@@ -97,9 +97,15 @@ class Peers:
         return peer is not None and peer.linked and not peer.silent
 
     def _declare_down(self) -> None:
+        """Give up members that were silent for too long while this node led.
+
+        Who was cut off from this node alone was in contact with the leader before, and has to have
+        the time to close its clients.
+        """
         node = self._node
+        led_us = node.loop_us - node.leader.serving_since_us
         for name, peer in self.peers.items():
-            if peer.silence_us < node.config.node_timeout_ms * 1000:
+            if min(peer.silence_us, led_us) < node.config.node_timeout_ms * 1000:
                 continue
             place = node.place(name)
             origin = node.machine.origins.get(place)
