@@ -88,6 +88,9 @@ class Leader:
         """Our own EPOCH is applied: everything of earlier terms is, too."""
         if term == self.term:
             self.serving = True
+            # Entries of earlier terms that were not applied when it was elected may be later than
+            # what this node knew; its clock goes on from them, or time would stand until then.
+            self._node.clock.lead(self._node.machine.queue.now_us)
             self.serving_since_us = self._node.loop_us
             self._next_digest_us = self._node.machine.queue.now_us + DIGEST_PERIOD_US
 

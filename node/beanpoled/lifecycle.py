@@ -194,8 +194,8 @@ class Lifecycle:
 
     def _save_clock(self) -> None:
         node = self._node
-        if self._saving_clock:
-            return
+        if self._saving_clock or not (node.clock.leading or node.clock.was_up()):
+            return  # what an earlier life saved is better than knowing nothing
         self._saving_clock = True
         pair = _PAIR.pack(node.clock.estimate_us(node.now_us), node.host.wall_us())
 
