@@ -126,7 +126,9 @@ class Storm:
         self.settle()
         config = world.config(world.names[0])
         timeout_s = config.command_timeout_ms / 1000
-        Judge(self.history, world.witness, timeout_s, self.walls_move).all()
+        # Time without a leader counts for delays, as far as wall clocks tell it.
+        estimated = self.walls_move or world.counts["cold starts"] > 0
+        Judge(self.history, world.witness, timeout_s, estimated).all()
 
     # --- after the storm --------------------------------------------------------------------------
 

@@ -75,12 +75,12 @@ class Judge:
     """The checks of one run."""
 
     def __init__(
-        self, history: list[Op], witness: Witness, timeout_s: float, walls_moved: bool
+        self, history: list[Op], witness: Witness, timeout_s: float, estimated: bool
     ) -> None:
         self.history = history
         self.witness = witness
         self.timeout_s = timeout_s
-        self.walls_moved = walls_moved
+        self.estimated = estimated  # cluster time went on by an estimate of a downtime
         self.puts = {op.body: op for op in history if op.kind == "put"}
         self.by_kind: dict[str, list[Op]] = defaultdict(list)
         for op in history:
@@ -310,7 +310,7 @@ class Judge:
 
     def delays_are_not_early(self) -> None:
         """Q7: a delayed job becomes ready by time no sooner than after its delay."""
-        if self.walls_moved:
+        if self.estimated:
             return
         kicks = self.by_kind["kick"] + self.by_kind["kick-job"]
         for job, events in self.witness.jobs.items():

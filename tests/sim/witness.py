@@ -17,6 +17,8 @@ from tests.sim.cluster import Violation
 RATE_MAX: Final = 0.06
 # What lies between the stamp of an entry and the moment at which its proposal is seen.
 STAMP_S: Final = 0.05
+# A new leader knows cluster time once its EPOCH is applied at itself, a little after somewhere.
+CATCH_UP_S: Final = 1.0
 
 JOB_KINDS: Final = frozenset(
     {q.PUT, q.MADE_READY, q.RESERVE, q.DELAY, q.BURY, q.DELETE, q.TOUCH, q.TIMEOUT}
@@ -68,6 +70,7 @@ class Witness:
         self.tubes: dict[int, bytes] = {}
         self.downs: list[tuple[int, int, float]] = []  # (origin, incarnation that ended, when)
         self.pauses: list[tuple[bytes, float, bool]] = []  # tube, when, begins or ends
+        self._epoch_s = 0.0  # when the newest EPOCH was applied
         self._pausing: dict[bytes, int] = {}
         # job -> (true time at which its TTR began at the earliest, seconds)
         self._held: dict[int, tuple[float, int]] = {}
@@ -97,7 +100,12 @@ class Witness:
         machine, now_s = self.machine, self._now_s()
         origins = {place: item.incarnation for place, item in machine.origins.items()}
         flags, time_us, wall_us, sections = c.decode_entry(entry)
+        stood_us = machine.queue.now_us - time_us
         applied = machine.apply(index, flags, time_us, wall_us, sections)
+        if applied.epoch:
+            self._epoch_s = now_s
+        elif stood_us > 0 and self.proposed_s[entry] > self._epoch_s + CATCH_UP_S:
+            raise Violation(f"entry {index} is {stood_us} us behind cluster time: it stands")
         self.chains[index] = machine.chain
         for origin, incarnation in applied.downs:
             self.downs.append((origin, incarnation, now_s))

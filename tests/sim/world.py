@@ -151,6 +151,7 @@ class World:
 
     def log(self, line: str) -> None:
         """Keep the newest lines for who looks at a failing seed."""
+        self.counts["cold starts"] += " counting " in line
         self.lines.append(f"{self.clock.now_s:.4f} {line}")
         self.trace.update(self.lines[-1].encode())
         if len(self.lines) > 2 * LOG_LINES_MAX:
