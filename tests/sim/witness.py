@@ -70,6 +70,7 @@ class Witness:
         self.tubes: dict[int, bytes] = {}
         self.downs: list[tuple[int, int, float]] = []  # (origin, incarnation that ended, when)
         self.pauses: list[tuple[bytes, float, bool]] = []  # tube, when, begins or ends
+        self._timed_out: set[int] = set()  # in the present entry
         self._epoch_s = 0.0  # when the newest EPOCH was applied
         self._pausing: dict[bytes, int] = {}
         # job -> (true time at which its TTR began at the earliest, seconds)
@@ -113,6 +114,11 @@ class Witness:
             if origins.get(origin):
                 self.downs.append((origin, origins[origin], now_s))
         stamped_s = self.proposed_s[entry]
+        self._timed_out = {
+            word >> q.TRANSITION_BITS
+            for word in self._transitions.last
+            if word & (1 << q.TRANSITION_BITS) - 1 == q.TIMEOUT
+        }
         for word in self._transitions.last:
             kind = word & (1 << q.TRANSITION_BITS) - 1
             if kind in JOB_KINDS:
@@ -142,8 +148,8 @@ class Witness:
             self._check_ttr(job_id, event.stamped_s)
         if event.kind == q.RESERVE and job is not None:
             self._held[job_id] = (event.stamped_s, job.ttr_s)
-        elif event.kind == q.TOUCH and job_id in self._held:
-            # The floor of an epoch looks like a touch, but never comes before the TTR's end.
+        elif event.kind == q.TOUCH and job_id in self._held and job_id not in self._timed_out:
+            # The floor of an epoch looks like a touch, but its end is not a whole TTR away.
             if job is not None and job.state == RESERVED and job.due_us > self.machine.queue.now_us:
                 due_s = (job.due_us - self.machine.queue.now_us) / 1e6
                 if due_s >= job.ttr_s:
