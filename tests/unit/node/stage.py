@@ -1,0 +1,372 @@
+"""A real node on a stage: a scripted replica, a host whose time stands until a test moves it.
+
+What a node does in a whole cluster is found in `tests/sim`; here one part meets one situation.
+"""
+
+from collections.abc import Callable, Iterator
+from types import MappingProxyType
+from typing import Any
+
+from beanpole import commands as c
+from beanpole.core.image import Image
+from beanpole.core.machine import Machine
+from beanpole.replication.consensus import DiskFigures, Role, Sink
+from beanpoled import frames
+from beanpoled.beanstalk import BeanstalkConnection
+from beanpoled.config import SETTINGS, NodeConfig
+from beanpoled.host import ProcessFacts
+from beanpoled.node import Node
+from beanpoled.settings import Addresses
+from tests.sim.clock import Clock
+from tests.sim.disk import Disk
+
+MEMBERS = ("n0", "n1", "n2")
+SECOND = 1_000_000
+# A node that was told to stop goes no further; the real host does not return at all.
+Sent = tuple[str, int, bytes]
+
+
+def config(**overrides: Any) -> NodeConfig:
+    """The defaults, for member n0 of three."""
+    members = {
+        name: Addresses(f"127.0.0.1:{1000 + place}", f"127.0.0.1:{2000 + place}")
+        for place, name in enumerate(MEMBERS)
+    }
+    values: dict[str, Any] = {setting.name: setting.default for setting in SETTINGS}
+    values |= {
+        "cluster": "stage",
+        "node_id": "n0",
+        "members": MappingProxyType(members),
+        "data_dir": "/n0",
+        "peer_listen": members["n0"].peer,
+        "grpc_listen": members["n0"].grpc,
+        "http_listen": "127.0.0.1:1",
+    }
+    return NodeConfig(**(values | overrides))
+
+
+class Stopped(BaseException):
+    """The node stopped itself. No handler of the node may catch it."""
+
+
+class Timer:
+    """A call that is due later."""
+
+    def __init__(self, due_us: int, callback: Callable[[], None]) -> None:
+        self.due_us = due_us
+        self.callback = callback
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        """Do not make the call."""
+        self.cancelled = True
+
+
+class StageHost:
+    """A `Host` whose time is moved by the test."""
+
+    def __init__(self) -> None:
+        self.us = 1_000 * SECOND
+        self.walls_us = 1_700_000_000 * SECOND
+        self.files = Disk(Clock(), 1)
+        self.sent: list[Sent] = []
+        self.takes = True
+        self.lines: list[str] = []
+        self.clients_open = False
+        self.timers: list[Timer] = []
+        self.soon: list[Callable[[], None]] = []
+
+    def now_us(self) -> int:
+        return self.us
+
+    def wall_us(self) -> int:
+        return self.walls_us
+
+    def random(self) -> float:
+        return 0.5
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        self.soon.append(callback)
+
+    def call_later(self, delay_us: int, callback: Callable[[], None]) -> Timer:
+        timer = Timer(self.us + delay_us, callback)
+        self.timers.append(timer)
+        return timer
+
+    def send_peer(self, peer: str, kind: int, payload: bytes) -> bool:
+        if self.takes:
+            self.sent.append((peer, kind, payload))
+        return self.takes
+
+    def fetch_snapshot(
+        self, peer: str, index: int, sink: Sink, done: Callable[[str | None], None]
+    ) -> None:
+        raise AssertionError("nothing is fetched on this stage")
+
+    def open_clients(self) -> None:
+        self.clients_open = True
+
+    def close_clients(self) -> None:
+        self.clients_open = False
+
+    def log(self, line: str) -> None:
+        self.lines.append(line)
+
+    def process(self) -> ProcessFacts:
+        return ProcessFacts(1, 0.0, 0.0, b"", b"", b"")
+
+    def exit(self) -> None:
+        self.lines.append("exit")
+
+    def fatal(self, reason: str) -> None:
+        self.lines.append(reason)
+        raise Stopped(reason)
+
+
+class ScriptedReplica:
+    """A `Replica` that is what the test says; entries are committed when the test says so."""
+
+    node_id = "n0"
+    members = MEMBERS
+    rejoining = False
+    first_index = 1
+    journal_bytes = 0
+
+    def __init__(self) -> None:
+        self.role: Role = "follower"
+        self.leader: str | None = None
+        self.term = 0
+        self.commit_index = self.applied_index = self.last_index = self.durable_index = 1
+        self.majority_answers = False
+        self.proposed: list[bytes] = []
+        self.confirmations: list[Callable[[], None]] = []
+        self.received: list[tuple[str, bytes]] = []
+        self.on_receive: Callable[[], None] = lambda: None
+
+    def match_index(self, peer: str) -> int:
+        return 0
+
+    def disk(self) -> DiskFigures:
+        return DiskFigures()
+
+    def start(self) -> None:
+        return
+
+    def turn(self) -> None:
+        return
+
+    def receive(self, peer: str, message: bytes) -> None:
+        self.received.append((peer, message))
+        self.on_receive()
+
+    def connected(self, peer: str) -> None:
+        return
+
+    def disconnected(self, peer: str) -> None:
+        return
+
+    def can_propose(self) -> bool:
+        return self.role == "leader" and len(self.proposed) < 8
+
+    def propose(self, entry: bytes) -> int:
+        self.last_index += 1
+        self.proposed.append(entry)
+        return self.last_index
+
+    def confirm(self, done: Callable[[], None]) -> None:
+        self.confirmations.append(done)
+
+    def transfer(self, to: str | None) -> bool:
+        return False
+
+    def compact(self) -> None:
+        return
+
+    def snapshot_source(self) -> None:
+        return None
+
+    def close(self) -> None:
+        return
+
+
+class Port:
+    """A `ClientPort` that keeps what it was told."""
+
+    def __init__(self) -> None:
+        self.output = b""
+        self.closed = False
+        self.reading = True
+
+    def write(self, data: bytes) -> None:
+        self.output += data
+
+    def close(self) -> None:
+        self.closed = True
+
+    def abort(self) -> None:
+        self.closed = True
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+    def take(self) -> bytes:
+        """What was written since the last look."""
+        output, self.output = self.output, b""
+        return output
+
+
+class Stage:
+    """Member n0 and its world."""
+
+    def __init__(self, **overrides: Any) -> None:
+        self.host = StageHost()
+        self.replica = ScriptedReplica()
+        self.node = Node(config(**overrides), self.host, bytes(16))
+        self.node.start(self.replica)
+        self.run()
+
+    # --- time -------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Let the loop do what is ready."""
+        while self.host.soon:
+            soon, self.host.soon = self.host.soon, []
+            for callback in soon:
+                callback()
+
+    def pass_us(self, us: int, step_us: int = 10_000) -> None:
+        """Let time pass in turns."""
+        end_us = self.host.us + us
+        while self.host.us < end_us:
+            self.host.us = min(end_us, self.host.us + step_us)
+            self.host.walls_us += step_us
+            due = [timer for timer in self.host.timers if timer.due_us <= self.host.us]
+            self.host.timers = [timer for timer in self.host.timers if timer not in due]
+            for timer in due:
+                if not timer.cancelled:
+                    timer.callback()
+            self.run()
+
+    # --- consensus --------------------------------------------------------------------------------
+
+    def become(self, role: Role, leader: str | None, term: int) -> None:
+        """Change what the replica is."""
+        self.replica.role, self.replica.leader, self.replica.term = role, leader, term
+        self.replica.majority_answers = role == "leader"
+        self.node.role_changed()
+        self.run()
+
+    def lead(self, term: int = 1) -> None:
+        """Be elected, and serve."""
+        for peer in MEMBERS[1:]:
+            self.node.peer_up(peer)
+        self.become("leader", "n0", term)
+        self.commit()
+        assert self.node.leader.serving
+
+    def follow(self, leader: str = "n1", term: int = 1) -> None:
+        """Follow a leader that is linked."""
+        for peer in MEMBERS[1:]:
+            self.node.peer_up(peer)
+        self.become("follower", leader, term)
+
+    def commit(self, count: int | None = None) -> None:
+        """Apply what this node proposed, the oldest first."""
+        while self.replica.proposed and count != 0:
+            count = None if count is None else count - 1
+            entry = self.replica.proposed.pop(0)
+            self.apply(entry)
+            self.run()
+
+    def apply(self, entry: bytes) -> None:
+        """Apply one committed entry."""
+        self.replica.commit_index += 1
+        self.replica.last_index = max(self.replica.last_index, self.replica.commit_index)
+        self.node.apply(self.replica.commit_index, self.replica.term, entry)
+        self.replica.applied_index = self.replica.commit_index
+        self.node.wake()  # a real replica applies within a turn
+
+    def apply_sections(self, *sections: tuple[int, int, int, tuple[c.Command, ...]]) -> None:
+        """Apply an entry of another leader."""
+        packed = [(*head, c.pack_commands(commands)) for *head, commands in sections]
+        now_us = self.node.machine.queue.now_us
+        self.apply(c.encode_entry(0, now_us, 0, packed))  # type: ignore[arg-type]
+        self.run()
+
+    def proposed(self) -> list[c.Command]:
+        """The leader's own commands that are proposed and not committed."""
+        return [
+            command
+            for entry in self.replica.proposed
+            for origin, _, _, commands in c.decode_entry(entry)[3]
+            if origin == c.LEADER
+            for command in commands
+        ]
+
+    def load(self, machine: Machine) -> None:
+        """Replace the machine by an image."""
+        image = Image(machine)
+        chunks = iter(list(_chunks(image)))
+        image.close()
+        self.node.load_image(chunks)
+        self.run()
+
+    # --- origins ----------------------------------------------------------------------------------
+
+    def come_up(self) -> None:
+        """Begin an incarnation, and apply its NODE_UP; for a leader."""
+        self.pass_us(200_000)
+        self.commit()
+        assert self.node.origin.up
+
+    def batch(
+        self,
+        origin: str,
+        number: int,
+        *commands: c.Command,
+        first: bool = False,
+        hint: frames.Hint | None = None,
+    ) -> None:
+        """Receive a batch of another member's first incarnation."""
+        frame = frames.encode_batch(
+            self.replica.term,
+            1,
+            number,
+            first,
+            frames.pack(hint) if hint else b"",
+            c.pack_commands(commands),
+        )
+        self.node.peer_frame(origin, frames.BATCH, frame)
+        self.run()
+
+    def items(self, origin: str, kind: int, *items: tuple[int, ...]) -> None:
+        """Receive WAITS or UNWAITS of another member's first incarnation."""
+        frame = frames.encode_items(self.replica.term, 1, list(items))  # type: ignore[arg-type]
+        self.node.peer_frame(origin, kind, frame)
+        self.run()
+
+    def sent(self, kind: int, peer: str | None = None) -> list[bytes]:
+        """Take what was sent of a kind."""
+        taken = [item[2] for item in self.host.sent if item[1] == kind and peer in (None, item[0])]
+        self.host.sent = [item for item in self.host.sent if item[1] != kind]
+        return taken
+
+    # --- clients ----------------------------------------------------------------------------------
+
+    def client(self, data: bytes = b"") -> tuple[BeanstalkConnection, Port]:
+        """Connect a client, which sends something."""
+        port = Port()
+        connection = self.node.client_connected(port)
+        assert isinstance(connection, BeanstalkConnection)
+        if data:
+            connection.received(data)
+            self.run()
+        return connection, port
+
+
+def _chunks(image: Image) -> Iterator[bytes]:
+    while (chunk := image.next_chunk()) is not None:
+        yield chunk

@@ -1,0 +1,85 @@
+"""Cluster time: what a follower believes, how a leader goes on, what a cold start counts."""
+
+import pytest
+
+from beanpoled.clock import (
+    DOWNTIME_MAX_US,
+    TURN_MAX_US,
+    WALL_SKEW_MAX_US,
+    ClusterClock,
+    LoopTime,
+    downtime_us,
+)
+
+SECOND = 1_000_000
+
+
+def test_a_pause_counts_as_one_long_turn() -> None:
+    time = LoopTime(1000)
+    assert time.turn(1000) == 0
+    assert time.turn(1010) == 10
+    assert time.turn(1010 + 3600 * SECOND) == TURN_MAX_US
+    assert time.turn(5) == 0  # a clock that goes back is not believed
+
+
+def test_a_follower_goes_on_from_the_last_beat() -> None:
+    clock = ClusterClock()
+    assert not clock.was_up()
+    assert clock.estimate_us(99) == 0
+    clock.hear(500, 1000)
+    assert clock.was_up()
+    assert clock.estimate_us(1007) == 507
+
+
+def test_a_follower_follows_the_beats_of_a_leader_that_stood_still() -> None:
+    clock = ClusterClock()
+    clock.hear(500, 1000)
+    assert clock.estimate_us(1000 + 5 * SECOND) == 500 + 5 * SECOND
+    clock.hear(600, 1000 + 5 * SECOND)  # the leader was paused, and lives
+    assert clock.estimate_us(1000 + 5 * SECOND) == 600
+
+
+def test_an_older_beat_is_no_news() -> None:
+    clock = ClusterClock()
+    clock.hear(500, 1000)
+    clock.hear(400, 1010)
+    assert clock.estimate_us(1010) == 510
+
+
+def test_a_leader_s_time_moves_by_turns_and_only_while_a_majority_answers() -> None:
+    clock = ClusterClock()
+    clock.hear(500, 1000)
+    clock.lead(clock.estimate_us(1010))
+    clock.hear(10**9, 1010)
+    clock.advance(7, True)
+    clock.advance(10**6, False)
+    assert clock.estimate_us(10**9) == 517
+    clock.follow(2000)
+    assert clock.estimate_us(2005) == 522
+
+
+def test_leading_never_turns_time_back() -> None:
+    clock = ClusterClock()
+    clock.hear(500, 1000)
+    clock.lead(3)
+    assert clock.estimate_us(1000) == 500
+    clock.lead(900)
+    assert clock.estimate_us(1000) == 900
+
+
+@pytest.mark.parametrize(
+    ("saved_us", "now_us", "skews", "expected_us"),
+    [
+        (100, 100 + 5 * SECOND, [], 5 * SECOND),
+        (100, 100 + 5 * SECOND, [WALL_SKEW_MAX_US, -WALL_SKEW_MAX_US], 5 * SECOND),
+        (100, 100 + 5 * SECOND, [0, WALL_SKEW_MAX_US + 1], 0),
+        (100, 100 + 5 * SECOND, [-WALL_SKEW_MAX_US - 1], 0),
+        (0, 5 * SECOND, [], 0),
+        (10 * SECOND, SECOND, [], 0),
+        (100, 100 + 100 * DOWNTIME_MAX_US, [], DOWNTIME_MAX_US),
+    ],
+)
+def test_the_estimate_of_a_downtime(
+    saved_us: int, now_us: int, skews: list[int], expected_us: int
+) -> None:
+    assert downtime_us(saved_us, now_us, skews) == expected_us

@@ -1,0 +1,70 @@
+"""Frames between nodes: what is written is read, and what nobody writes is refused."""
+
+import msgpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from beanpole.errors import ProtocolError
+from beanpoled import frames
+from beanpoled.frames import Beat
+
+BEAT = Beat(3, True, 10, 20, 4, 50, 2**32 - 1, 1, False, True, 7, 9)
+
+
+def test_a_batch_comes_back() -> None:
+    hint = frames.pack({b"tube": 2})
+    frame = frames.encode_batch(3, 2, 2**40, True, hint, b"payload")
+    assert frames.decode_batch(frame) == (3, 2, 2**40, True, hint, b"payload")
+    assert frames.unpack_hint(hint) == {b"tube": 2}
+    assert frames.unpack_hint(b"") == {}
+
+
+def test_waits_come_back() -> None:
+    frame = frames.encode_items(3, 2, [(1, 2, 3), (4, 5, 6)])
+    assert frames.decode_items(frame, 3) == (3, 2, [(1, 2, 3), (4, 5, 6)])
+
+
+def test_a_beat_comes_back() -> None:
+    assert frames.decode_beat(frames.encode_beat(BEAT)) == BEAT
+
+
+def test_a_batch_that_is_cut_is_refused() -> None:
+    frame = frames.encode_batch(3, 2, 1, False, b"hint", b"")
+    for size in range(len(frame)):
+        with pytest.raises(ProtocolError):
+            frames.decode_batch(frame[:size])
+
+
+@pytest.mark.parametrize(
+    "value",
+    [None, 7, (), (1, 2), (1, 2, 3), (1, 2, [(1, 2)]), (1, 2, [(1, 2, "3")]), (1, 2, [7])],
+)
+def test_waits_of_another_layout_are_refused(value: object) -> None:
+    with pytest.raises(ProtocolError):
+        frames.decode_items(msgpack.packb(value), 3)
+
+
+@pytest.mark.parametrize("value", [None, (), tuple(BEAT)[1:], (*BEAT[1:], "x"), (*BEAT, 1)])
+def test_beats_of_another_layout_are_refused(value: object) -> None:
+    with pytest.raises(ProtocolError):
+        frames.decode_beat(msgpack.packb(value))
+
+
+def test_a_hint_that_is_no_mapping_is_refused() -> None:
+    with pytest.raises(ProtocolError):
+        frames.unpack_hint(msgpack.packb([1]))
+
+
+@given(st.binary(max_size=60))
+def test_garbage_is_refused_and_nothing_else_happens(data: bytes) -> None:
+    for decode in (
+        frames.decode_batch,
+        frames.decode_beat,
+        frames.unpack_hint,
+        lambda frame: frames.decode_items(frame, 2),
+    ):
+        try:
+            decode(data)
+        except ProtocolError:
+            continue

@@ -1,0 +1,280 @@
+"""What a leader proposes: batches in order, GRANTs one for one, NONE only when there is none."""
+
+import pytest
+
+from beanpole import commands as c
+from beanpole.errors import ProtocolError
+from beanpoled import frames
+from beanpoled.leader import INBOX_BATCHES_MAX
+from tests.unit.node.stage import MEMBERS, Stage
+
+DEFAULT = b"default"
+
+
+def put(session: int = 1, tube: bytes = DEFAULT, priority: int = 0) -> c.Command:
+    return (c.PUT, session, tube, priority, 0, 60, b"x")
+
+
+@pytest.fixture
+def stage() -> Stage:
+    """A leader; n1 and n2 are up with sessions 1 to 3 each, whose next batch is 2."""
+    stage = Stage()
+    stage.lead()
+    for peer in MEMBERS[1:]:
+        stage.batch(peer, 1, *((c.OPEN, session) for session in (1, 2, 3)), first=True)
+    stage.commit()
+    return stage
+
+
+def grants(stage: Stage) -> list[tuple[int, int, int]]:
+    """(origin, session, request) of the GRANTs in flight."""
+    return [
+        (command[1], command[3], command[4])
+        for command in stage.proposed()
+        if command[0] == c.GRANT
+    ]
+
+
+def ready(stage: Stage, tube: bytes = DEFAULT) -> int:
+    found = stage.node.machine.queue.tubes.get(tube)
+    return 0 if found is None else found.ready_count
+
+
+# --- batches --------------------------------------------------------------------------------------
+
+
+def test_only_contiguous_numbers_of_a_link_are_taken(stage: Stage) -> None:
+    stage.batch("n1", 3, put())
+    assert stage.replica.proposed == []
+    stage.batch("n1", 2, put())
+    stage.batch("n1", 4, put())
+    stage.batch("n1", 3, put())
+    stage.commit()
+    assert stage.node.machine.origins[1].next_number == 4
+
+
+def test_a_new_link_begins_anew(stage: Stage) -> None:
+    stage.batch("n1", 2, put())
+    stage.node.peer_down("n1")
+    stage.node.peer_up("n1")
+    stage.batch("n1", 3, put())
+    stage.batch("n1", 2, put(), first=True)
+    stage.batch("n1", 3, put())
+    stage.commit()
+    assert ready(stage) == 2
+
+
+def test_a_batch_of_another_term_is_not_taken(stage: Stage) -> None:
+    frame = frames.encode_batch(7, 1, 2, True, b"", c.pack_commands([put()]))
+    stage.node.peer_frame("n1", frames.BATCH, frame)
+    stage.run()
+    assert stage.replica.proposed == []
+
+
+def test_an_origin_may_not_flood_its_leader(stage: Stage) -> None:
+    stage.replica.proposed = [b""] * 8  # nothing more is taken into the log
+    with pytest.raises(ProtocolError, match="too many"):
+        for number in range(2, 3 + 3 * INBOX_BATCHES_MAX):
+            stage.batch("n1", number, first=number == 2)
+
+
+def test_a_batch_right_behind_the_election_is_taken() -> None:
+    """The vote and the first batch may be read in one turn; nobody would send it again."""
+    stage = Stage()
+    stage.follow("n2")
+
+    def elected() -> None:
+        stage.replica.role, stage.replica.leader, stage.replica.term = "leader", "n0", 2
+        stage.node.role_changed()
+
+    stage.replica.on_receive = elected
+    stage.node.peer_frame("n1", frames.RAFT, b"a vote")
+    frame = frames.encode_batch(2, 1, 1, True, b"", c.pack_commands([(c.OPEN, 1)]))
+    stage.node.peer_frame("n1", frames.BATCH, frame)
+    stage.run()
+    stage.commit()
+    assert stage.node.machine.origins[1].next_number == 2
+
+
+# --- GRANTs ---------------------------------------------------------------------------------------
+
+
+def test_a_put_and_the_grant_of_its_job_share_an_entry(stage: Stage) -> None:
+    stage.items("n1", frames.WAITS, (1, 1, 1))
+    stage.batch("n2", 2, put(), hint={DEFAULT: 1})
+    assert len(stage.replica.proposed) == 1
+    assert grants(stage) == [(1, 1, 1)]
+    stage.commit()
+    assert (ready(stage), len(stage.node.leader.line)) == (0, 0)
+
+
+def test_a_wait_behind_a_batch_waits_for_it(stage: Stage) -> None:
+    stage.batch("n2", 2, put())
+    stage.commit()
+    stage.items("n1", frames.WAITS, (1, 1, 2))
+    assert grants(stage) == []
+    stage.batch("n1", 2, (c.TOUCH, 1, 9))
+    stage.commit()
+    assert ready(stage) == 0
+
+
+def test_a_wait_that_comes_again_on_a_new_link_gets_one_grant(stage: Stage) -> None:
+    stage.batch("n2", 2, put())
+    stage.commit()
+    stage.items("n1", frames.WAITS, (1, 1, 1))
+    assert grants(stage) == [(1, 1, 1)]
+    stage.node.peer_down("n1")
+    stage.node.peer_up("n1")
+    stage.items("n1", frames.WAITS, (1, 1, 1))
+    assert grants(stage) == [(1, 1, 1)]
+    stage.commit()
+    assert stage.node.leader._pledged == {}
+    stage.items("n1", frames.WAITS, (2, 1, 1))
+    stage.batch("n2", 3, (c.TOUCH, 1, 9), put())  # without a hint: it is seen when it is applied
+    stage.commit()
+    assert ready(stage) == 0
+
+
+def test_a_grant_for_a_put_in_flight_hides_no_ready_job(stage: Stage) -> None:
+    """The second waiter's job is ready already, whatever the first will get."""
+    stage.items("n1", frames.WAITS, (1, 1, 1))
+    stage.batch("n2", 2, put(), hint={DEFAULT: 1})
+    stage.batch("n2", 3, put())
+    stage.items("n1", frames.WAITS, (2, 1, 1))
+    stage.commit(2)
+    assert grants(stage) == [(1, 2, 1)]
+
+
+def test_a_waiter_of_two_tubes_that_took_the_other_s_job_leaves_one(stage: Stage) -> None:
+    stage.batch("n1", 2, (c.WATCH, 1, b"other"), (c.WATCH, 2, b"other"), (c.IGNORE, 2, DEFAULT))
+    stage.commit()
+    stage.items("n1", frames.WAITS, (1, 1, 2))
+    stage.batch("n2", 2, put(tube=b"other", priority=9))
+    stage.commit(1)
+    assert grants(stage) == [(1, 1, 1)]  # promised the job of the other tube
+    stage.items("n1", frames.WAITS, (2, 1, 2))
+    assert grants(stage) == [(1, 1, 1)]
+    (entry,) = stage.replica.proposed
+    stage.replica.proposed = []
+    stage.apply_sections((2, 1, 3, (put(priority=0),)))  # better, and applied before the GRANT
+    stage.replica.proposed.insert(0, entry)
+    stage.commit()
+    assert (ready(stage), ready(stage, b"other")) == (0, 0)
+
+
+def test_a_silent_origin_is_passed_over_and_keeps_its_place(stage: Stage) -> None:
+    stage.items("n1", frames.WAITS, (1, 1, 1))
+    stage.items("n2", frames.WAITS, (1, 1, 1))
+    stage.pass_us(60_000)
+    stage.node.peers.heard("n2")
+    stage.pass_us(60_000)
+    stage.node.peers.heard("n2")
+    stage.batch("n2", 2, put(2), hint={DEFAULT: 1})
+    assert grants(stage) == [(2, 1, 1)]
+    stage.commit()
+    stage.items("n2", frames.WAITS, (1, 2, 1))
+    stage.node.peers.heard("n1")
+    stage.batch("n2", 3, put(2), hint={DEFAULT: 1})
+    assert grants(stage) == [(1, 1, 1)]
+
+
+def test_a_link_that_ends_takes_its_waiters_along(stage: Stage) -> None:
+    stage.items("n1", frames.WAITS, (1, 1, 1), (2, 1, 9))
+    stage.items("n1", frames.UNWAITS, (2, 1))
+    stage.node.peer_down("n1")
+    stage.batch("n2", 2, put(), hint={DEFAULT: 1})
+    assert grants(stage) == []
+    stage.commit()
+    assert ready(stage) == 1
+
+
+# --- NONE -----------------------------------------------------------------------------------------
+
+
+def confirm(stage: Stage) -> None:
+    """Let a majority confirm that this node leads."""
+    confirmations, stage.replica.confirmations = stage.replica.confirmations, []
+    for done in confirmations:
+        done()
+    stage.run()
+
+
+def test_none_is_said_after_a_majority_confirmed(stage: Stage) -> None:
+    stage.items("n1", frames.WAITS, (1, 1, 1))
+    stage.items("n1", frames.UNWAITS, (1, 1))
+    assert stage.sent(frames.NONES) == []
+    confirm(stage)
+    (frame,) = stage.sent(frames.NONES, "n1")
+    assert frames.decode_items(frame, 2) == (1, 1, [(1, 1)])
+    assert len(stage.node.leader.line) == 0
+
+
+def test_none_is_not_said_with_what_was_committed_but_not_applied(stage: Stage) -> None:
+    stage.items("n1", frames.WAITS, (1, 1, 1))
+    stage.replica.commit_index += 1
+    stage.items("n1", frames.UNWAITS, (1, 1))
+    confirm(stage)
+    assert stage.sent(frames.NONES) == []
+    stage.replica.applied_index = stage.replica.commit_index
+    confirm(stage)
+    assert stage.sent(frames.NONES) != []
+
+
+def test_none_is_not_said_while_its_grant_is_in_flight(stage: Stage) -> None:
+    stage.items("n1", frames.WAITS, (1, 1, 1))
+    stage.batch("n2", 2, put(), hint={DEFAULT: 1})
+    stage.items("n1", frames.UNWAITS, (1, 1))
+    confirm(stage)
+    assert stage.sent(frames.NONES) == []
+    stage.commit()
+    confirm(stage)
+    assert stage.sent(frames.NONES) == []  # it has got the job
+
+
+def test_none_is_not_said_beside_a_job_that_is_promised_to_another(stage: Stage) -> None:
+    stage.batch("n2", 2, put())
+    stage.commit()
+    stage.items("n1", frames.WAITS, (1, 1, 1))
+    assert grants(stage) == [(1, 1, 1)]
+    stage.items("n1", frames.WAITS, (2, 1, 1))
+    stage.items("n1", frames.UNWAITS, (2, 1))
+    confirm(stage)
+    assert stage.sent(frames.NONES) == []
+    stage.commit()
+    confirm(stage)
+    assert stage.sent(frames.NONES) != []
+
+
+def test_none_of_an_earlier_term_is_not_said(stage: Stage) -> None:
+    stage.items("n1", frames.WAITS, (1, 1, 1))
+    stage.items("n1", frames.UNWAITS, (1, 1))
+    stage.become("follower", "n1", 2)
+    confirm(stage)
+    assert stage.sent(frames.NONES) == []
+
+
+# --- terms ----------------------------------------------------------------------------------------
+
+
+def test_the_clock_goes_on_from_what_was_applied_before_the_epoch() -> None:
+    """A node that was elected before it applied its log must not make time stand."""
+    stage = Stage()
+    for peer in MEMBERS[1:]:
+        stage.node.peer_up(peer)
+    stage.become("leader", "n0", 2)
+    far_us = 3600 * 1_000_000
+    epoch = stage.replica.proposed.pop(0)
+    stage.apply(c.encode_entry(0, far_us, 0, []))
+    stage.replica.proposed.insert(0, epoch)
+    stage.commit()
+    assert stage.node.clock.estimate_us(stage.node.now_us) >= far_us
+
+
+def test_nothing_of_an_earlier_term_is_proposed_in_a_later_one(stage: Stage) -> None:
+    stage.replica.proposed = [b""] * 8
+    stage.batch("n1", 2, put())
+    stage.become("follower", "n1", 2)
+    stage.replica.proposed = []
+    stage.become("leader", "n0", 3)
+    assert len(stage.replica.proposed) == 1
+    assert [command[0] for command in stage.proposed()] == [c.EPOCH]

@@ -1,0 +1,132 @@
+"""How a node comes, is given up, and comes again."""
+
+import pytest
+
+from beanpole import commands as c
+from beanpole.core.machine import Machine
+from beanpole.storage.records import read_checked
+from beanpole.storage.wal import Identity
+from beanpoled import frames
+from beanpoled.lifecycle import CLOCK_FILE, INCARNATION_FILE
+from tests.unit.node.stage import Stage, Stopped
+
+IDENTITY = Identity("stage", "n0")
+
+
+def born() -> Stage:
+    """A follower that has sent NODE_UP."""
+    stage = Stage()
+    stage.follow()
+    stage.node.lifecycle._begin_incarnation()
+    stage.run()
+    assert stage.sent(frames.BATCH, "n1") != []
+    return stage
+
+
+def image(*sections: c.Section) -> Machine:
+    machine = Machine()
+    machine.apply(100, 0, 0, 0, sections)
+    return machine
+
+
+def test_clients_are_let_in_when_node_up_is_applied() -> None:
+    stage = born()
+    assert not stage.host.clients_open
+    stage.apply_sections((0, 1, 1, ()))
+    assert stage.host.clients_open
+
+
+def test_an_image_that_holds_node_up_is_as_good() -> None:
+    stage = born()
+    stage.load(image((0, 1, 1, ())))
+    assert (stage.node.origin.up, stage.host.clients_open) == (True, True)
+
+
+def test_an_image_from_before_node_up_changes_nothing() -> None:
+    stage = born()
+    stage.load(image((1, 1, 1, ())))
+    assert (stage.node.origin.up, stage.host.clients_open) == (False, False)
+    stage.replica.commit_index = 100
+    stage.apply_sections((0, 1, 1, ()))
+    assert stage.node.origin.up
+
+
+@pytest.mark.parametrize("was_up", [False, True])
+def test_an_image_in_which_this_node_is_down_begins_a_new_incarnation(was_up: bool) -> None:
+    stage = born()
+    if was_up:
+        stage.apply_sections((0, 1, 1, ()))
+    connection, _ = stage.client()
+    stage.sent(frames.BATCH)
+    stage.load(image((0, 1, 1, ()), (c.LEADER, 0, 0, ((c.NODE_DOWN, 0, 1),))))
+    assert (connection.closed, stage.node.origin.up) == (True, False)
+    (frame,) = stage.sent(frames.BATCH, "n1")
+    assert frames.decode_batch(frame)[1:3] == (2, 1)
+
+
+@pytest.mark.parametrize("was_up", [False, True])
+def test_an_image_with_a_later_incarnation_is_another_process(was_up: bool) -> None:
+    stage = born()
+    if was_up:
+        stage.apply_sections((0, 1, 1, ()))
+    with pytest.raises(Stopped, match="another process runs as n0"):
+        stage.load(image((0, 2, 1, ())))
+
+
+def test_who_is_declared_down_closes_its_clients_and_comes_again() -> None:
+    stage = born()
+    stage.apply_sections((0, 1, 1, ()))
+    connection, port = stage.client(b"put 0 0 1 1\r\nx\r\n")
+    stage.sent(frames.BATCH)
+    stage.apply_sections((c.LEADER, 0, 0, ((c.NODE_DOWN, 0, 1),)))
+    assert (connection.closed, port.output) == (True, b"")
+    frames_sent = [frames.decode_batch(frame) for frame in stage.sent(frames.BATCH, "n1")]
+    assert [(batch[1], batch[2], batch[5]) for batch in frames_sent] == [
+        (2, 1, c.pack_commands(())),
+    ]
+    stage.apply_sections((0, 2, 1, ()))
+    assert stage.node.origin.up
+
+
+def test_incarnations_count_on_over_restarts() -> None:
+    stage = born()
+    disk = stage.host.files
+    payload = read_checked(disk, f"/n0/{INCARNATION_FILE}", IDENTITY)
+    assert payload == (1).to_bytes(8, "little")
+    again = Stage()
+    again.host.files = disk
+    again.node.lifecycle.load()
+    again.follow()
+    again.node.lifecycle._begin_incarnation()
+    assert again.node.origin.incarnation == 2
+
+
+def test_a_clock_that_was_never_heard_is_not_saved() -> None:
+    """Or the pair of an earlier life would be lost, and time would stand after the next start."""
+    stage = Stage()
+    stage.follow()
+    stage.pass_us(3_000_000)
+    assert stage.node.peers.contact_us >= 0
+    assert not stage.host.files.exists(f"/n0/{CLOCK_FILE}")
+    stage.node.clock.hear(5, stage.node.now_us)
+    stage.node.peers.heard("n1")
+    stage.node.lifecycle._save_clock()
+    stage.host.files._clock.run(1)
+    assert stage.host.files.exists(f"/n0/{CLOCK_FILE}")
+
+
+def test_a_node_cut_off_closes_its_clients_and_opens_again() -> None:
+    stage = born()
+    stage.apply_sections((0, 1, 1, ()))
+    connection, _ = stage.client()
+    stage.become("follower", None, 1)
+    stage.pass_us(4_800_000)
+    assert not connection.closed
+    stage.pass_us(400_000)
+    assert (connection.closed, stage.host.clients_open) == (True, False)
+    stage.become("follower", "n1", 2)
+    stage.node.peers.heard("n1")
+    stage.pass_us(200_000)
+    stage.node.peers.heard("n1")
+    stage.pass_us(20_000)
+    assert stage.node.peers.contact_us >= 0

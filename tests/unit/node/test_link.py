@@ -1,0 +1,162 @@
+"""The introduction of two nodes: who is let in, who is sent away, and what is cut off."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from beanpole.errors import ProtocolError
+from beanpoled.link import (
+    AUTH,
+    FRAME_MAX_BYTES,
+    HELLO,
+    HELLO_MAX_BYTES,
+    Frame,
+    FrameReader,
+    Handshake,
+    Hello,
+    Refused,
+    encode_frame,
+)
+
+SECRET = b"a secret of the cluster"
+HEAD_BYTES = 9
+
+
+def hello(node: str, **changes: Any) -> Hello:
+    values = Hello(1, "cluster", node, "config", bytes(16), False, node.encode().ljust(16, b"."))
+    return values._replace(**changes)
+
+
+def meet(
+    dialer: Hello,
+    answerer: Hello,
+    secrets: tuple[bytes, bytes] = (SECRET, SECRET),
+    expected: str | None = "n1",
+) -> tuple[Handshake, Handshake]:
+    """Let two sides talk until both are done; raises what one of them raises."""
+    sides = Handshake(dialer, secrets[0], expected), Handshake(answerer, secrets[1], None)
+    readers = FrameReader(), FrameReader()
+    mail = [(1, sides[0].start()), (0, sides[1].start())]
+    while mail:
+        to, data = mail.pop(0)
+        for frame in readers[to].feed(data):
+            answer = sides[to].receive(frame)
+            if answer:
+                mail.append((1 - to, answer))
+    return sides
+
+
+def test_members_of_one_mind_know_each_other() -> None:
+    one, other = meet(hello("n0"), hello("n1", rejoining=True))
+    assert one.done == hello("n1", rejoining=True)
+    assert other.done == hello("n0")
+
+
+def test_a_wrong_secret_is_sent_away_and_not_as_a_member() -> None:
+    with pytest.raises(ProtocolError, match="another peer_secret") as found:
+        meet(hello("n0"), hello("n1"), (SECRET, b"guessed"))
+    assert not isinstance(found.value, Refused)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"cluster": "other"}, "cluster"),
+        ({"config_hash": "other"}, "config hash"),
+        ({"version": 2}, "link version"),
+        ({"node": "n0"}, "call themselves n0"),
+        ({"node": "n2"}, "dialed n1"),
+    ],
+)
+def test_members_of_another_mind_are_refused_by_name(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(Refused, match=words):
+        meet(hello("n0"), hello("n1")._replace(**changes))
+
+
+def test_who_was_not_dialed_may_be_any_member() -> None:
+    assert meet(hello("n2"), hello("n1"))[1].done == hello("n2")
+
+
+def test_a_replayed_proof_proves_nothing() -> None:
+    """What n1 once said to n0 is of no use to anybody: the proof holds n0's fresh nonce."""
+    genuine = Handshake(hello("n1"), SECRET, None)
+    victim = Handshake(hello("n0"), SECRET, "n1")
+    hello_of_n1 = _one(genuine.start())
+    proof_of_n1 = _one(genuine.receive(_one(victim.start())))
+    victim.receive(hello_of_n1)
+    victim.receive(proof_of_n1)
+    assert victim.done is not None
+    later = Handshake(hello("n0", nonce=b"another nonce..."), SECRET, "n1")
+    later.receive(hello_of_n1)
+    with pytest.raises(ProtocolError, match="another peer_secret"):
+        later.receive(proof_of_n1)
+    assert later.done is None
+
+
+def test_one_s_own_proof_comes_back_in_vain() -> None:
+    """Whoever only reflects what he is sent is not let in."""
+    victim = Handshake(hello("n0"), SECRET, None)
+    proof = _one(victim.receive(_one(victim.start())))
+    with pytest.raises(ProtocolError):
+        victim.receive(proof)
+    assert victim.done is None
+
+
+def test_the_order_of_the_introduction() -> None:
+    with pytest.raises(ProtocolError, match="first frame"):
+        Handshake(hello("n0"), SECRET, None).receive(Frame(AUTH, b""))
+    side = Handshake(hello("n0"), SECRET, None)
+    side.receive(_one(Handshake(hello("n1"), SECRET, None).start()))
+    with pytest.raises(ProtocolError, match="second frame"):
+        side.receive(Frame(HELLO, b""))
+
+
+@given(st.binary(max_size=80))
+def test_a_hello_that_cannot_be_read_is_sent_away(payload: bytes) -> None:
+    side = Handshake(hello("n0"), SECRET, None)
+    side.receive(Frame(HELLO, payload or b"\xc0"))
+    with pytest.raises(ProtocolError):
+        side.receive(Frame(AUTH, bytes(32)))
+    assert side.done is None
+
+
+def test_frames_come_whole_however_they_are_cut() -> None:
+    stream = encode_frame(1, b"one") + encode_frame(2, b"") + encode_frame(3, b"three")
+    for size in range(1, len(stream)):
+        reader = FrameReader()
+        found = [
+            frame
+            for start in range(0, len(stream), size)
+            for frame in reader.feed(stream[start : start + size])
+        ]
+        assert found == [Frame(1, b"one"), Frame(2, b""), Frame(3, b"three")]
+
+
+def test_every_flipped_bit_is_noticed() -> None:
+    frame = encode_frame(7, b"payload")
+    for bit in range(8 * len(frame)):
+        damaged = bytearray(frame)
+        damaged[bit // 8] ^= 1 << bit % 8
+        reader = FrameReader()
+        try:
+            assert reader.feed(bytes(damaged)) == []  # it waits for more bytes than there are
+        except ProtocolError:
+            continue
+
+
+def test_a_stranger_may_not_send_much() -> None:
+    reader = FrameReader()
+    assert reader.feed(encode_frame(HELLO, bytes(HELLO_MAX_BYTES)))
+    with pytest.raises(ProtocolError, match="are allowed"):
+        reader.feed(encode_frame(HELLO, bytes(HELLO_MAX_BYTES + 1))[:HEAD_BYTES])
+    reader = FrameReader()
+    reader.size_max = FRAME_MAX_BYTES
+    with pytest.raises(ProtocolError, match="are allowed"):
+        reader.feed(b"\xff" * HEAD_BYTES)
+
+
+def _one(data: bytes) -> Frame:
+    (frame,) = FrameReader().feed(data)
+    return frame

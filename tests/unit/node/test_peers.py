@@ -1,0 +1,170 @@
+"""What a node concludes from the others' silence, beats and digests."""
+
+import pytest
+
+from beanpole import commands as c
+from beanpoled import frames
+from beanpoled.frames import Beat
+from tests.unit.node.stage import MEMBERS, Stage, Stopped
+
+
+def beat(stage: Stage, peer: str, **changes: object) -> None:
+    """Receive a beat that agrees with this node, but for the changes."""
+    node = stage.node
+    values = Beat(
+        term=stage.replica.term,
+        leading=peer == stage.replica.leader,
+        cluster_us=0,
+        wall_us=stage.host.walls_us,
+        incarnation=1,
+        applied_index=node.machine.index,
+        chain=node.machine.chain,
+        machine_version=c.MACHINE_VERSION,
+        disk_low=False,
+        stopping=False,
+        digest_index=0,
+        digest=0,
+    )
+    frame = frames.encode_beat(values._replace(**changes))  # type: ignore[arg-type]
+    node.peer_frame(peer, frames.BEAT, frame)
+
+
+@pytest.fixture
+def leader() -> Stage:
+    """A leader; the other two are up."""
+    stage = Stage()
+    stage.lead()
+    for peer in MEMBERS[1:]:
+        stage.batch(peer, 1, (c.OPEN, 1), first=True)
+    stage.commit()
+    return stage
+
+
+def downs(stage: Stage) -> list[c.Command]:
+    return [command for command in stage.proposed() if command[0] == c.NODE_DOWN]
+
+
+# --- diverged replicas ----------------------------------------------------------------------------
+
+
+def test_a_node_outvoted_by_the_others_stops(leader: Stage) -> None:
+    beat(leader, "n1", chain=1)
+    assert "differs" in leader.host.lines[-1]
+    with pytest.raises(Stopped, match="differs from 2 of 3 members"):
+        beat(leader, "n2", chain=1)
+
+
+def test_a_node_that_agrees_with_one_goes_on(leader: Stage) -> None:
+    beat(leader, "n2")
+    beat(leader, "n1", chain=1)
+    beat(leader, "n1", chain=1)
+    assert sum("differs" in line for line in leader.host.lines) == 1
+
+
+def test_digests_of_another_index_are_not_compared(leader: Stage) -> None:
+    index = leader.node.machine.index
+    for peer in MEMBERS[1:]:
+        beat(leader, peer, chain=1, applied_index=index + 5)
+        beat(leader, peer, digest=1, digest_index=index)
+    assert not any("differs" in line for line in leader.host.lines)
+
+
+def test_an_older_index_is_compared_with_what_was_applied_then(leader: Stage) -> None:
+    index, chain = leader.node.machine.index, leader.node.machine.chain
+    leader.batch("n1", 2, (c.PUT, 1, b"default", 0, 0, 1, b"x"))
+    leader.commit()
+    assert leader.node.machine.chain != chain
+    beat(leader, "n1", applied_index=index, chain=chain)
+    assert not any("differs" in line for line in leader.host.lines)
+    beat(leader, "n2", applied_index=index, chain=leader.node.machine.chain)
+    assert any("differs" in line for line in leader.host.lines)
+
+
+def test_canonical_digests_are_compared_too(leader: Stage) -> None:
+    leader.node.peers.digested(3, 77)
+    beat(leader, "n1", digest_index=3, digest=77)
+    assert not any("differs" in line for line in leader.host.lines)
+    with pytest.raises(Stopped):
+        for peer in MEMBERS[1:]:
+            beat(leader, peer, digest_index=3, digest=78)
+
+
+# --- silence --------------------------------------------------------------------------------------
+
+
+def test_a_member_is_declared_down_after_node_timeout_of_silence(leader: Stage) -> None:
+    for _ in range(78):
+        leader.pass_us(100_000)
+        beat(leader, "n2")
+    assert downs(leader) == []
+    for _ in range(4):
+        leader.pass_us(100_000)
+        beat(leader, "n2")
+    assert downs(leader) == [(c.NODE_DOWN, 1, 1)]
+
+
+def test_a_new_leader_counts_from_its_epoch(leader: Stage) -> None:
+    """Who was in contact with the leader before must have the time to notice."""
+    leader.become("follower", "n2", 2)
+    for _ in range(90):
+        leader.pass_us(100_000)
+        beat(leader, "n2")
+    leader.become("leader", "n0", 3)
+    leader.commit()
+    for _ in range(78):
+        leader.pass_us(100_000)
+        beat(leader, "n2")
+    assert downs(leader) == []
+    for _ in range(4):
+        leader.pass_us(100_000)
+        beat(leader, "n2")
+    assert downs(leader) == [(c.NODE_DOWN, 1, 1)]
+
+
+def test_a_pause_of_this_process_is_not_the_silence_of_others(leader: Stage) -> None:
+    leader.pass_us(60_000_000, step_us=20_000_000)
+    assert downs(leader) == []
+
+
+# --- beats ----------------------------------------------------------------------------------------
+
+
+def test_a_beat_read_after_a_pause_is_heard_now_and_not_before_the_pause() -> None:
+    stage = Stage()
+    stage.follow()
+    stage.host.us += 5_000_000  # this process stood still, and reads before its next turn
+    beat(stage, "n1", cluster_us=10_000_000)
+    stage.run()
+    assert stage.node.clock.estimate_us(stage.node.now_us) == 10_000_000
+
+
+def test_only_the_leader_of_this_term_tells_the_time() -> None:
+    stage = Stage()
+    stage.follow()
+    beat(stage, "n2", leading=True, cluster_us=10_000_000)
+    beat(stage, "n1", term=7, cluster_us=10_000_000)
+    beat(stage, "n1", leading=False, cluster_us=10_000_000)
+    assert not stage.node.clock.was_up()
+
+
+def test_puts_are_refused_below_the_reserve_of_this_disk_or_of_a_majority(leader: Stage) -> None:
+    peers = leader.node.peers
+    beat(leader, "n1", disk_low=True)
+    assert not peers.disk_is_low()
+    beat(leader, "n2", disk_low=True)
+    assert peers.disk_is_low()
+    beat(leader, "n1")
+    beat(leader, "n2")
+    assert not peers.disk_is_low()
+    peers.disk_low = True
+    assert peers.disk_is_low()
+
+
+def test_leadership_goes_to_a_linked_member_that_stays(leader: Stage) -> None:
+    beat(leader, "n1")
+    beat(leader, "n2")
+    assert leader.node.peers.successor() == "n2"
+    beat(leader, "n2", stopping=True)
+    assert leader.node.peers.successor() == "n1"
+    leader.node.peer_down("n1")
+    assert leader.node.peers.successor() is None
