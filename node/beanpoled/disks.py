@@ -68,6 +68,7 @@ class Disks:
                 f"{hello.node} has an empty or another disk than before: restore its data "
                 "directory, or start it on an empty one with --rejoin"
             )
-        self._others[hello.node] = hello.disk_id
-        write_atomic(self._files, self._others_path, self._identity, msgpack.packb(self._others))
+        others = self._others | {hello.node: hello.disk_id}
+        write_atomic(self._files, self._others_path, self._identity, msgpack.packb(others))
+        self._others = others
         return None
