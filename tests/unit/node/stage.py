@@ -68,7 +68,8 @@ class StageHost:
     def __init__(self) -> None:
         self.us = 1_000 * SECOND
         self.walls_us = 1_700_000_000 * SECOND
-        self.files = Disk(Clock(), 1)
+        self.clock = Clock()  # of the disk
+        self.files = Disk(self.clock, 1)
         self.sent: list[Sent] = []
         self.takes = True
         self.lines: list[str] = []
