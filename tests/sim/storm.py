@@ -77,8 +77,10 @@ class Storm:
         overrides["client_output_bytes_max"] = dice.choice((4096, 100_000))
         overrides["outbox_bytes_max"] = dice.choice((3000, 10**7))
         if dice.random() < 0.5:
-            overrides |= {"snapshot_bytes_min": 20_000, "log_memory_bytes": 10_000}
-            overrides["log_retain_bytes"] = 20_000
+            # With so little of the log kept, a node that was away for a moment needs a snapshot.
+            kept = dice.choice((2_000, 20_000))
+            overrides |= {"snapshot_bytes_min": kept, "log_memory_bytes": kept}
+            overrides["log_retain_bytes"] = kept
         self.world = world = World(seed, dice.choice((3, 3, 3, 5)), **overrides)
         world.in_flight_max = dice.choice((1, 8))
         self.batches_max = dice.choice((1, 16))
@@ -303,7 +305,7 @@ class Storm:
 
     def _disk_low(self) -> None:
         name = self.dice.choice(self.world.names)
-        self.world.free_bytes[name] = self.dice.choice((0, 2**40))
+        self.world.free_bytes[name] = self.dice.choice((0, 2**40, 2**40))
 
 
 class Probe:

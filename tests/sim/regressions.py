@@ -1,0 +1,20 @@
+"""Seeds that once broke a promise, and what was wrong. They are run every time.
+
+A change of `storm` gives a seed another life, so the bugs themselves are also kept as unit tests in
+tests/unit/node.
+"""
+
+from typing import Final
+
+SEEDS: Final = {
+    6: "a wait behind a pipeline of waits",
+    9: "a GRANT for a put in flight hid a job that was ready: TIMED_OUT beside it",
+    39: "a follower's clock kept what the leader's had lost: TTRs ended early after a failover",
+    42: "a batch right behind the election was dropped, and its origin stood still",
+    45: "the same clock, seen in a TTR",
+    94: "a beat read after a pause was heard at the time before it: TTRs ended early",
+    322: "a batch right behind the election was dropped: no put was answered",
+    459: "the same: a wait was never served",
+    1013: "a clock that was never heard was saved: cluster time stood after the next start",
+    2080: "the floor of an epoch is no touch",
+}
