@@ -8,7 +8,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from beanpole import commands as c
-from beanpole.constants import DEFAULT_TUBE, KICK_MAX, SECOND_US, WATCHED_TUBES_MAX
+from beanpole.constants import (
+    DEFAULT_TUBE,
+    KICK_MAX,
+    SECOND_US,
+    TUBE_NAME_MAX_BYTES,
+    WATCHED_TUBES_MAX,
+)
 from beanpole.core.job import Job
 from beanpole.protocol.beanstalk import replies, stats
 from beanpole.protocol.beanstalk import requests as r
@@ -120,14 +126,19 @@ class BeanstalkConnection(Connection):
 
     def _about_job(self, request: r.Request) -> None:
         kind = request[0]
+        if kind in _WITH_BODY:
+            self._owe(self._node.config.max_job_size)
         self._submit(kind, (_OPERATIONS[kind], self._session(), *request[1:]))
 
     def _about_used_tube(self, request: r.Request) -> None:
         kind = request[0]
+        self._owe(self._node.config.max_job_size)
         self._submit(kind, (_OPERATIONS[kind], self._session(), self._used))
 
     def _about_nothing(self, request: r.Request) -> None:
         kind = request[0]
+        if kind == r.LIST_TUBES:
+            self._owe(len(self._node.machine.queue.tubes) * TUBE_NAME_MAX_BYTES)
         self._submit(kind, (_OPERATIONS[kind], self._session()))
 
     def _kick(self, request: r.Request) -> None:
@@ -141,7 +152,9 @@ class BeanstalkConnection(Connection):
         self._reply(replies.using(self._used))
 
     def _list_tubes_watched(self, request: r.Request) -> None:
-        self._reply(replies.ok(stats.format_list(self._watched)))
+        reply = replies.ok(stats.format_list(self._watched))
+        self._owe(len(reply))
+        self._reply(reply)
 
     def _bad(self, request: r.Request) -> None:
         _, reply, counted = request
@@ -303,6 +316,9 @@ _OPERATIONS: Final = {
     r.STATS: c.STATS,
     r.LIST_TUBES: c.LIST_TUBES,
 }
+
+# Their replies hold a body.
+_WITH_BODY: Final = frozenset((r.PEEK, r.RESERVE_JOB))
 
 _ABOUT_JOBS: Final = (
     r.DELETE,

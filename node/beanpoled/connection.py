@@ -41,6 +41,7 @@ class Connection:
     """A client's connection. Subclasses implement `origin.Client` for their protocol."""
 
     __slots__ = (
+        "_large_bytes",
         "_node",
         "_out",
         "_parser",
@@ -67,6 +68,8 @@ class Connection:
         # Replies in order: bytes that are ready, or the kind of a request that is on its way.
         self._pending: deque[bytes | int] = deque()
         self._out: list[bytes] = []
+        # What the large replies that are owed or not flushed may take; see `_owe`.
+        self._large_bytes = 0
         self._timer: Timer | None = None
         self._reading = True
         self.number = 0
@@ -155,6 +158,10 @@ class Connection:
         if out and not self.closed:
             self._out = []
             self._port.write(out[0] if len(out) == 1 else b"".join(out))
+            if self._large_bytes and not self._pending:
+                self._large_bytes = 0
+                if not self._reading:
+                    self._node.host.call_soon(self._process)
 
     @property
     def is_waiting(self) -> bool:
@@ -167,7 +174,7 @@ class Connection:
         """Act on what is received, until something must be waited for."""
         next_request = self._parser.next
         while not (self.blocked or self.stalled or self.closed):
-            if len(self._pending) >= PENDING_MAX:
+            if self._owes_enough:
                 break
             request = next_request()
             if request is None:
@@ -184,7 +191,7 @@ class Connection:
         node = self._node
         full = (
             self.stalled
-            or len(self._pending) >= PENDING_MAX
+            or self._owes_enough
             or node.outbox_is_full
             or self._parser.buffered_bytes > INPUT_BYTES_MAX + node.config.max_job_size
         )
@@ -196,6 +203,22 @@ class Connection:
             else:
                 self._port.resume_reading()
                 node.paused.pop(self, None)
+
+    @property
+    def _owes_enough(self) -> bool:
+        """Whether the replies that are under way are as many, or as large, as they may be."""
+        return (
+            len(self._pending) >= PENDING_MAX
+            or self._large_bytes >= self._node.config.client_output_bytes_max
+        )
+
+    def _owe(self, size_max: int) -> None:
+        """A reply of up to so many bytes will be written: a few short lines can ask for gigabytes.
+
+        What was owed is forgotten when everything is written; from then on the client's own reading
+        sets the pace (`stall`).
+        """
+        self._large_bytes += size_max
 
     def room_again(self) -> None:
         """The outbox has room again."""

@@ -1,0 +1,56 @@
+"""What a client may ask for before it reads: a few short lines must not cost gigabytes."""
+
+import pytest
+
+from tests.unit.node.stage import Stage
+
+OUTPUT_BYTES_MAX = 256 * 1024
+BODY = b"b" * 60_000
+
+
+@pytest.fixture
+def stage() -> Stage:
+    stage = Stage(client_output_bytes_max=OUTPUT_BYTES_MAX)
+    stage.lead()
+    stage.come_up()
+    return stage
+
+
+def ask(stage: Stage, requests: bytes) -> tuple[list[int], bytes]:
+    """Send requests; returns the sizes of the node's writes, and all of them joined."""
+    connection, port = stage.client()
+    writes: list[bytes] = []
+    port.write = writes.append  # type: ignore[method-assign]
+    connection.received(requests)
+    stage.run()
+    stage.commit()
+    stage.run()
+    assert port.reading
+    return [len(write) for write in writes], b"".join(writes)
+
+
+@pytest.mark.parametrize("request_line", [b"peek 1\r\n", b"peek-ready\r\n"])
+def test_bodies_are_made_in_bounded_portions(stage: Stage, request_line: bytes) -> None:
+    _, producer = stage.client(b"put 0 0 60 60000\r\n" + BODY + b"\r\n")
+    stage.commit()
+    assert producer.take() == b"INSERTED 1\r\n"
+    sizes, replies = ask(stage, request_line * 100)
+    assert replies == 100 * (b"FOUND 1 60000\r\n" + BODY + b"\r\n")
+    assert max(sizes) < 2 * OUTPUT_BYTES_MAX
+
+
+def test_lists_of_watched_tubes_are_made_in_bounded_portions(stage: Stage) -> None:
+    watches = b"".join(b"watch %s%d\r\n" % (b"t" * 190, n) for n in range(500))
+    sizes, replies = ask(stage, watches + b"list-tubes-watched\r\n" * 50)
+    assert replies.count(b"- default\n") == 50
+    assert max(sizes) < 2 * OUTPUT_BYTES_MAX
+
+
+def test_lists_of_all_tubes_are_made_in_bounded_portions(stage: Stage) -> None:
+    uses = b"".join(b"use %s%d\r\nput 0 0 60 0\r\n\r\n" % (b"t" * 190, n) for n in range(500))
+    _, producer = stage.client(uses)
+    stage.commit()
+    assert producer.take().endswith(b"INSERTED 500\r\n")
+    sizes, replies = ask(stage, b"list-tubes\r\n" * 50)
+    assert replies.count(b"- default\n") == 50
+    assert max(sizes) < 2 * OUTPUT_BYTES_MAX
