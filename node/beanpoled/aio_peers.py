@@ -60,7 +60,7 @@ class PeerProtocol(asyncio.Protocol):
             for frame in frames:
                 if frame.kind == link.REFUSE:
                     # Perhaps we believe the link to be up already: the other side decides later.
-                    self._links.refused(frame.payload.decode(errors="replace"))
+                    self._links.refused(self._handshake.refusal(frame))
                     self.close()
                     return
                 if self.peer is not None:

@@ -35,6 +35,8 @@ assert FRAME_MAX_BYTES > 2 * BATCH_MAX_BYTES
 # Before a peer is known it may send only this much.
 HELLO_MAX_BYTES: Final = 4096
 NONCE_BYTES: Final = 16
+# Longer than every reason that a node gives; the text goes into the other's log.
+REASON_MAX: Final = 500
 
 _HEAD: Final = Struct("<IIB")
 _HELLO_SHAPE: Final = (int, str, str, str, bytes, bool, bytes)
@@ -138,6 +140,17 @@ class Handshake:
         self._compare(other)
         self.done = other
         return b""
+
+    def refusal(self, frame: Frame) -> str:
+        """Why the peer ends the link, fit for a line of the log.
+
+        Raises:
+            ProtocolError: the peer has not proved who it is; a stranger's refusal means nothing.
+        """
+        if self.done is None:
+            raise ProtocolError("a refusal of one that has not proved who it is")
+        text = frame.payload[:REASON_MAX].decode(errors="replace")
+        return "".join(letter if letter.isprintable() else "?" for letter in text)
 
     def _proof(self, prover: bytes, other: bytes) -> bytes:
         return hmac.new(self._secret, prover + other, hashlib.sha256).digest()

@@ -20,7 +20,7 @@ def ask(stage: Stage, requests: bytes) -> tuple[list[int], bytes]:
     """Send requests; returns the sizes of the node's writes, and all of them joined."""
     connection, port = stage.client()
     writes: list[bytes] = []
-    port.write = writes.append  # type: ignore[method-assign]
+    port.write = writes.append  # type: ignore[assignment, method-assign]
     connection.received(requests)
     stage.run()
     stage.commit()

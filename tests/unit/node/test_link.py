@@ -12,6 +12,7 @@ from beanpoled.link import (
     FRAME_MAX_BYTES,
     HELLO,
     HELLO_MAX_BYTES,
+    REFUSE,
     Frame,
     FrameReader,
     Handshake,
@@ -58,6 +59,20 @@ def test_a_wrong_secret_is_sent_away_and_not_as_a_member() -> None:
     with pytest.raises(ProtocolError, match="another peer_secret") as found:
         meet(hello("n0"), hello("n1"), (SECRET, b"guessed"))
     assert not isinstance(found.value, Refused)
+
+
+def test_only_a_member_can_refuse() -> None:
+    """A stranger that connects must not keep a node from starting, nor write lines of its log."""
+    one, _ = meet(hello("n0"), hello("n1"))
+    assert one.refusal(Frame(REFUSE, b"another disk")) == "another disk"
+    assert one.refusal(Frame(REFUSE, b"a\nb\x1b[2J\xff" + bytes(9999))).startswith("a?b?[2J")
+    assert len(one.refusal(Frame(REFUSE, bytes(9999)))) == 500
+    fresh = Handshake(hello("n0"), SECRET, None)
+    with pytest.raises(ProtocolError, match="has not proved"):
+        fresh.refusal(Frame(REFUSE, b"go away"))
+    fresh.receive(Frame(HELLO, b"anything"))
+    with pytest.raises(ProtocolError, match="has not proved"):
+        fresh.refusal(Frame(REFUSE, b"go away"))
 
 
 @pytest.mark.parametrize(
