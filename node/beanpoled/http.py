@@ -17,7 +17,8 @@ from beanpoled.view import Check, NodeView, liveness, readiness
 REQUEST_BYTES_MAX: Final = 8192
 # A client that has not sent its request by then is closed; the same for an idle kept connection.
 REQUEST_TIMEOUT_S: Final = 10.0
-# Probes come from a few places; more connections than this are somebody's mistake.
+# Probes come from a few places; more connections than this are somebody's mistake, and the oldest
+# is closed: idle connections must not keep the probes away.
 CONNECTIONS_MAX: Final = 64
 
 _REASONS: Final = {
@@ -40,7 +41,7 @@ class HttpServer:
     def __init__(self, view: NodeView) -> None:
         self._view = view
         self._server: asyncio.Server | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}  # the oldest first
 
     async def start(self, address: str) -> int:
         """Listen on "host:port" and return the port. OSError if it is taken."""
@@ -64,15 +65,18 @@ class HttpServer:
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        self._tasks.add(task)
+        if len(self._tasks) >= CONNECTIONS_MAX:
+            oldest = next(iter(self._tasks))
+            del self._tasks[oldest]
+            oldest.cancel()
+        self._tasks[task] = None
         try:
-            if len(self._tasks) <= CONNECTIONS_MAX:
-                while await self._serve_one(reader, writer):
-                    pass
+            while await self._serve_one(reader, writer):
+                pass
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.CancelledError):
             pass  # The client is gone or too slow, or the server stops: nothing to tell anyone.
         finally:
-            self._tasks.discard(task)
+            self._tasks.pop(task, None)
             writer.close()
 
     async def _serve_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:

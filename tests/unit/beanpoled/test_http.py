@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from beanpoled.http import REQUEST_BYTES_MAX, HttpServer
+from beanpoled.http import CONNECTIONS_MAX, REQUEST_BYTES_MAX, HttpServer
 from tests.unit.beanpoled.fakes import FakeView
 
 
@@ -178,3 +178,21 @@ def test_a_client_that_leaves_early_disturbs_nobody() -> None:
         return answer
 
     assert asyncio.run(run()) == b"HTTP/1.1 200 OK\r\n"
+
+
+def test_idle_connections_keep_no_probe_away() -> None:
+    async def run() -> None:
+        server = HttpServer(FakeView())
+        port = await server.start("127.0.0.1:0")
+        idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(CONNECTIONS_MAX)]
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /livez HTTP/1.1\r\n\r\n")
+        assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+        assert await idle[0][0].read() == b""  # the oldest made room
+        idle[-1][1].write(b"GET /livez HTTP/1.1\r\n\r\n")
+        assert (await idle[-1][0].readline()).startswith(b"HTTP/1.1 200")
+        for _, other in [*idle, (reader, writer)]:
+            other.close()
+        await server.stop()
+
+    asyncio.run(run())
