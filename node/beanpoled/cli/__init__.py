@@ -5,6 +5,7 @@ there), 2 what was asked for is wrong, 3 no node answers, it refuses, or the out
 """
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 
@@ -27,8 +28,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     status.add_command(commands)
     jobs.add_commands(commands)
     arguments = parser.parse_args(argv)
+    if sys.stdout is None:
+        print("beanpole: standard output is closed", file=sys.stderr)
+        return EXIT_REFUSED
     try:
         exit_status: int = arguments.run(arguments)
+        sys.stdout.flush()
     except ConfigurationError as error:
         print(f"beanpole: {error}", file=sys.stderr)
         return EXIT_REFUSED
@@ -41,4 +46,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader of our output has seen enough (`beanpole stats | head`).
         sys.stderr.close()
         return 0
+    except OSError as error:
+        # Standard output is on a full disk, or a file of ours cannot be written.
+        print(f"beanpole: {error}", file=sys.stderr)
+        _drop_output()
+        return EXIT_NO_ANSWER
     return exit_status
+
+
+def _drop_output() -> None:
+    """Forget what could not be written: Python would try again at its end, and complain."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -15,11 +15,14 @@ from beanpole.addresses import UNIX_PREFIX
 from beanpole.client.beanstalk import PRIORITY_DEFAULT, TTR_DEFAULT_S, Client, Job
 from beanpole.constants import DEFAULT_TUBE, TUBE_NAME_MAX_BYTES, U32_MAX
 from beanpole.errors import ConfigurationError
+from beanpole.protocol.beanstalk.requests import TIMEOUT_MAX_S, U64_MAX
 from beanpoled.cli import layout
 from beanpoled.settings import Address
 
 ADDRESS_VARIABLE: Final = "BEANPOLE_ADDR"
 EXIT_NO: Final = 1
+# More than the largest number of the protocol has.
+DIGITS_MAX: Final = 40
 
 Run = Callable[[Client, argparse.Namespace], int]
 
@@ -35,25 +38,27 @@ def add_commands(commands: Any) -> None:
 
     reserve = _add(commands, "reserve", _reserve, "take a job and print it")
     reserve.add_argument("--tube", type=_tube, action="append", help="may be given several times")
-    reserve.add_argument("--timeout", type=_u32, metavar="SECONDS", help="default: wait for ever")
+    reserve.add_argument(
+        "--timeout", type=_timeout, metavar="SECONDS", help="default: wait for ever"
+    )
     reserve.add_argument("--delete", action="store_true", help="delete the job once it is printed")
 
     delete = _add(commands, "delete", _delete, "delete jobs")
-    delete.add_argument("job", type=int, nargs="+")
+    delete.add_argument("job", type=_job, nargs="+")
 
     release = _add(commands, "release", _release, "make a job ready again, or delayed")
-    release.add_argument("job", type=int)
+    release.add_argument("job", type=_job)
     release.add_argument("--priority", type=_u32, help="default: as it is")
     release.add_argument("--delay", type=_u32, default=0, metavar="SECONDS")
 
     bury = _add(commands, "bury", _bury, "put a job aside until it is kicked")
-    bury.add_argument("job", type=int)
+    bury.add_argument("job", type=_job)
     bury.add_argument("--priority", type=_u32, help="default: as it is")
 
     kick = _add(commands, "kick", _kick, "make buried jobs ready, or else delayed ones")
     kick.add_argument("bound", type=_u32, nargs="?", default=1, help="how many (default 1)")
     kick.add_argument("--tube", type=_tube, default=DEFAULT_TUBE)
-    kick.add_argument("--job", type=int, help="kick this job instead")
+    kick.add_argument("--job", type=_job, help="kick this job instead")
 
     peek = _add(commands, "peek", _peek, "look at a job")
     peek.add_argument("what", help="a job's id, or ready, delayed or buried")
@@ -63,7 +68,7 @@ def add_commands(commands: Any) -> None:
     stats_tube = _add(commands, "stats-tube", _stats_tube, "show the statistics of a tube")
     stats_tube.add_argument("tube", type=_tube)
     stats_job = _add(commands, "stats-job", _stats_job, "show the statistics of a job")
-    stats_job.add_argument("job", type=int)
+    stats_job.add_argument("job", type=_job)
     _add(commands, "tubes", _tubes, "list the tubes")
 
 
@@ -103,10 +108,23 @@ def addresses(arguments: argparse.Namespace, variable: str | None) -> list[str]:
     return found
 
 
-def _u32(text: str) -> int:
-    if not text.isdecimal() or int(text) > U32_MAX:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 to {U32_MAX}")
+def _whole(text: str, largest: int) -> int:
+    # The length is looked at first: Python refuses to read thousands of digits.
+    if not text.isdecimal() or len(text) > DIGITS_MAX or int(text) > largest:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 to {largest}")
     return int(text)
+
+
+def _u32(text: str) -> int:
+    return _whole(text, U32_MAX)
+
+
+def _timeout(text: str) -> int:
+    return _whole(text, TIMEOUT_MAX_S)
+
+
+def _job(text: str) -> int:
+    return _whole(text, U64_MAX)
 
 
 def _tube(text: str) -> bytes:
@@ -143,6 +161,8 @@ def _show_text(text: str | None) -> int:
 def _put(client: Client, arguments: argparse.Namespace) -> int:
     body = arguments.body.encode(errors="surrogateescape")
     if arguments.body == "-":
+        if sys.stdin is None:
+            raise ConfigurationError("put: standard input is closed; give the body as an argument")
         body = sys.stdin.buffer.read()
     if arguments.tube != DEFAULT_TUBE:
         client.use(arguments.tube)
@@ -203,11 +223,16 @@ def _kick(client: Client, arguments: argparse.Namespace) -> int:
 
 def _peek(client: Client, arguments: argparse.Namespace) -> int:
     what = arguments.what
-    if what not in ("ready", "delayed", "buried") and not what.isdecimal():
-        raise ConfigurationError(f"peek {what!r}: give a job's id, or ready, delayed or buried")
+    by_id = what not in ("ready", "delayed", "buried")
+    try:
+        wanted = _job(what) if by_id else what.encode()
+    except argparse.ArgumentTypeError:
+        raise ConfigurationError(
+            f"peek {what!r}: give a job's id, or ready, delayed or buried"
+        ) from None
     if arguments.tube != DEFAULT_TUBE:
         client.use(arguments.tube)
-    job = client.peek(int(what) if what.isdecimal() else what.encode())
+    job = client.peek(wanted)
     return _show(job, "FOUND", "NOT_FOUND")
 
 

@@ -335,4 +335,4 @@ def _line(watched: _Watched) -> str:
         "buried": seen.jobs.buried,
     }
     shown = " ".join(f"{name} {count}" for name, count in counts.items())
-    return f"{node.id:<4}{address:<17}{state_words(seen):<9}{ROLES[seen.role]:<10}{shown}"
+    return f"{node.id:<4}{address:<17}{state_words(seen):<8} {ROLES[seen.role]:<10}{shown}"

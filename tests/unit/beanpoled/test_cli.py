@@ -3,6 +3,8 @@
 import asyncio
 import io
 import json
+import shlex
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -198,6 +200,11 @@ def test_the_address_comes_from_the_variable_or_the_folder(
         ["put", "--tube", "a b", "x"],
         ["put", "--tube", "x" * 201, "x"],
         ["reserve", "--tube", ""],
+        ["reserve", "--timeout", "2147483648"],
+        ["delete", "-5"],
+        ["delete", "18446744073709551616"],
+        ["stats-job", "1" * 5000],
+        ["kick", "--job", "x"],
         ["delete"],
         ["nothing"],
         [],
@@ -210,8 +217,38 @@ def test_a_wrong_command_line(line: list[str], capsys: pytest.CaptureFixture[str
     assert "usage: beanpole" in capsys.readouterr().err
 
 
-def test_wrong_words(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["peek", "something", "--addr", "127.0.0.1:1"]) == 2
+@pytest.mark.parametrize("what", ["something", "-1", "18446744073709551616", "9" * 5000])
+def test_wrong_words(what: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["peek", "--addr", "127.0.0.1:1", "--", what]) == 2
     assert "give a job's id, or ready, delayed or buried" in capsys.readouterr().err
     assert main(["stats", "--addr", "x"]) == 2
     assert "--addr = 'x' is not allowed" in capsys.readouterr().err
+
+
+def by_hand(redirections: str, *line: str) -> subprocess.CompletedProcess[str]:
+    """Run a command in a shell that redirects its standard input or output."""
+    command = shlex.join([sys.executable, "-c", "from beanpoled.cli import main; exit(main())"])
+    words = f"{command} {shlex.join(line)} {redirections}"
+    return subprocess.run(
+        ["sh", "-c", words], capture_output=True, text=True, timeout=30, check=False
+    )
+
+
+@pytest.mark.parametrize(
+    ("redirections", "line", "status", "words"),
+    [
+        (">/dev/full", ["tubes"], 3, "beanpole: [Errno 28] No space left on device\n"),
+        (">&-", ["tubes"], 2, "beanpole: standard output is closed\n"),
+        ("<&-", ["put"], 2, "beanpole: put: standard input is closed; give the body as an"),
+    ],
+)
+def test_standard_streams_that_do_not_work(
+    start: Start, redirections: str, line: list[str], status: int, words: str
+) -> None:
+    address = "127.0.0.1:1"  # what is closed is told before anybody is asked
+    if status == 3:
+        address = start([(b"list-tubes\r\n", b"OK 14\r\n---\n- default\n\r\n")]).address
+    done = by_hand(redirections, *line, "--addr", address)
+    assert done.stderr.startswith(words)
+    assert "Traceback" not in done.stderr
+    assert done.returncode == status
