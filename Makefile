@@ -6,6 +6,9 @@ PYTHON ?= $(shell for name in python3 python3.11 python3.12 python3.13; do \
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# Which seeds `make sim` runs.
+SEEDS ?= 300
+FIRST ?= 1
 # Where `make proto` writes; the test of its freshness gives another place.
 OUT := cluster
 PROTOS := $(sort $(wildcard proto/beanpole/pb/*.proto))
@@ -13,7 +16,7 @@ SERVICES := proto/beanpole/pb/admin.proto proto/beanpole/pb/peer.proto
 PROTOC := $(BIN)/python -m grpc_tools.protoc -Iproto
 
 .DEFAULT_GOAL := check
-.PHONY: up test check fmt proto bench clean help
+.PHONY: up test sim check fmt proto bench clean help
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 8
@@ -33,8 +36,11 @@ check: $(READY) ## lint, format, types and unit tests, in under a minute
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q tests/test_tidy.py tests/unit
 
-test: check ## everything: the check and the integration tests
-	$(BIN)/python -m pytest -q tests/integration
+test: check ## everything: the check, simulated clusters and the integration tests
+	$(BIN)/python -m pytest -q tests/sim tests/integration
+
+sim: $(READY) ## many simulated lives of whole clusters (make sim SEEDS=300 FIRST=1)
+	$(BIN)/python -m tests.sim.many --seeds $(SEEDS) --first $(FIRST)
 
 fmt: $(READY) ## format and mend what can be mended mechanically
 	$(BIN)/ruff check --fix-only --quiet .

@@ -1,0 +1,96 @@
+"""Many seeds on all cores: `make sim SEEDS=300 FIRST=1`. Prints figures and how to replay.
+
+What one seed does is in `storm`; the few seeds of every test run are in `test_sim`.
+"""
+
+import argparse
+import multiprocessing
+import os
+import sys
+import time
+from collections import Counter
+from typing import Final, NamedTuple
+
+from tests.sim.cluster import Violation
+from tests.sim.storm import Storm, Stuck, replay
+
+FAULTS: Final = (
+    "crashes",
+    "stops",
+    "pauses",
+    "partitions",
+    "resets",
+    "blackouts",
+    "lost disks",
+    "transfers",
+    "snapshots",
+    "fetches",
+)
+# Replies that say that a change was made.
+CHANGES: Final = frozenset(
+    {"INSERTED", "RESERVED", "DELETED", "RELEASED", "BURIED", "TOUCHED", "KICKED", "PAUSED"}
+)
+
+
+class Life(NamedTuple):
+    """What came of one seed."""
+
+    seed: int
+    failure: str  # empty, or the kind of verdict and its words
+    simulated_s: float
+    counts: Counter[str]
+
+
+def live(seed: int) -> Life:
+    """Run one seed; safety and liveness verdicts are told apart, anything else is a crash."""
+    storm = Storm(seed)
+    begun_s = storm.world.clock.now_s
+    failure = ""
+    try:
+        storm.run()
+    except Violation as error:
+        failure = f"SAFETY: {error}"
+    except Stuck as error:
+        failure = f"LIVENESS: {error}"
+    except Exception as error:
+        failure = f"CRASH: {error!r}"
+    return Life(seed, failure, storm.world.clock.now_s - begun_s, Counter(storm.world.counts))
+
+
+def say(line: str) -> None:
+    """Show a line at once."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def main() -> int:
+    """Run the seeds of the command line; 1 if one of them failed."""
+    parser = argparse.ArgumentParser(description="simulate whole clusters, a life for each seed")
+    parser.add_argument("--first", type=int, default=1)
+    parser.add_argument("--seeds", type=int, default=300)
+    arguments = parser.parse_args()
+    begun_s = time.monotonic()
+    totals: Counter[str] = Counter()
+    simulated_s = 0.0
+    failed = 0
+    seeds = range(arguments.first, arguments.first + arguments.seeds)
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(os.cpu_count()) as pool:
+        for life in pool.imap_unordered(live, seeds, chunksize=4):
+            totals.update(life.counts)
+            simulated_s += life.simulated_s
+            if life.failure:
+                failed += 1
+                say(f"seed {life.seed} {life.failure[:300]}\n    {replay(life.seed)}")
+    changes = sum(count for word, count in totals.items() if word.split()[-1] in CHANGES)
+    say(
+        f"{arguments.seeds} seeds from {arguments.first} in {time.monotonic() - begun_s:.0f} s: "
+        f"{simulated_s / 3600:.1f} simulated hours, {changes} acknowledged changes, "
+        + ", ".join(f"{totals[fault]} {fault}" for fault in FAULTS)
+        + f"; {failed} failed"
+    )
+    return int(failed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
