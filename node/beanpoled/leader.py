@@ -130,6 +130,12 @@ class Leader:
         self._early = [item for item in self._early if item[0] != origin]
         self._early_ends = [item for item in self._early_ends if item[0] != origin]
 
+    def incarnation_ended(self, origin: int, incarnation: int) -> None:
+        """An incarnation of an origin is dead: its clients wait no more. The link may live on."""
+        for waiter in self.line.of_origin(origin):
+            if waiter.key[1] <= incarnation:
+                self._drop(waiter)
+
     def park(self, origin: int) -> None:
         """An origin is silent: its clients are passed over until it is heard again."""
         for waiter in self.line.of_origin(origin):
@@ -247,8 +253,7 @@ class Leader:
         self._pledges[waiter.key, waiter.request] = (tube, is_ready)
         if is_ready:
             self._pledged[tube] = self._pledged.get(tube, 0) + 1
-        origin, session = waiter.key
-        return (c.GRANT, origin, waiter.incarnation, session, waiter.request, waiter.behind)
+        return (c.GRANT, *waiter.key, waiter.request, waiter.behind)
 
     def match(self, name: bytes) -> None:
         """Propose GRANTs for the ready jobs of a tube that nothing is pledged for yet."""
@@ -261,9 +266,8 @@ class Leader:
                 return
             self._commands.append(self._grant(waiter, name, is_ready=True))
 
-    def outcome(self, origin: int, session: int, request: int, outcome: int) -> None:
+    def outcome(self, key: Key, request: int, outcome: int) -> None:
         """A GRANT was applied."""
-        key = (origin, session)
         pledge = self._pledges.pop((key, request), None)
         if pledge is None:
             return
@@ -307,20 +311,18 @@ class Leader:
                         continue
                     session = origin.sessions.get(number)
                     if session is not None and session.request_granted < request:
-                        self._enter((index, number), incarnation, item, session.watched)
+                        self._enter((index, incarnation, number), item, session.watched)
             if later:
                 self._early.append((index, incarnation, later))
 
-    def _enter(
-        self, key: Key, incarnation: int, item: tuple[int, ...], watched: dict[bytes, Tube]
-    ) -> None:
+    def _enter(self, key: Key, item: tuple[int, ...], watched: dict[bytes, Tube]) -> None:
         _, request, behind = item
         known = self.line.waiters.get(key)
         if known is not None:
             if known.request >= request:
                 return
             self._drop(known)
-        waiter = Waiter(key, incarnation, request, behind, self.line.next_place())
+        waiter = Waiter(key, request, behind, self.line.next_place())
         # After a new link the same wait comes again, perhaps while its GRANT is in flight.
         waiter.granting = (key, request) in self._pledges
         self.line.add(waiter, watched)
@@ -339,7 +341,7 @@ class Leader:
                 later = []
                 for item in items:
                     number, request = item
-                    waiter = self.line.waiters.get((index, number))
+                    waiter = self.line.waiters.get((index, incarnation, number))
                     if waiter is not None and waiter.request == request:
                         waiter.leaving = True
                         self._leaving[waiter.key] = waiter
@@ -392,8 +394,8 @@ class Leader:
                 # next turn asks again.
                 continue
             self._drop(waiter)
-            origin, session = waiter.key
-            nones.setdefault((origin, waiter.incarnation), []).append((session, waiter.request))
+            origin, incarnation, session = waiter.key
+            nones.setdefault((origin, incarnation), []).append((session, waiter.request))
         for (origin, incarnation), items in nones.items():
             frame = frames.encode_items(self.term, incarnation, items)
             self._node.send_origin(origin, frames.NONES, frame)

@@ -395,7 +395,7 @@ class Node:
             if job is not None and origin == self.index and incarnation == self.origin.incarnation:
                 self.origin.granted(session, request, job)
             if self.leader.term:
-                self.leader.outcome(origin, session, request, outcome)
+                self.leader.outcome((origin, incarnation, session), request, outcome)
         if applied.epoch:
             self._epoch_applied(applied.epoch)
         if applied.ups or applied.downs or applied.gaps or applied.digest:
@@ -412,11 +412,13 @@ class Node:
 
     def _applied_rare(self, index: int, applied: Applied) -> None:
         for origin, incarnation in applied.ups:
+            self.leader.incarnation_ended(origin, incarnation - 1)
             if origin == self.index:
                 self.lifecycle.went_up(incarnation)
         for origin, incarnation in applied.downs:
             if self.origin.up:
                 self.host.log(f"{self.members[origin]} was declared down")
+            self.leader.incarnation_ended(origin, incarnation)
             if origin == self.index:
                 self.lifecycle.went_down(incarnation)
         if self.index in applied.gaps:

@@ -11,7 +11,8 @@ from typing import Final
 # Lazily deleted places are swept when they outnumber the live ones by more than this.
 STALE_SLACK: Final = 64
 
-Key = tuple[int, int]  # (origin, session)
+# (origin, its incarnation, session): the sessions of a new incarnation have the same numbers.
+Key = tuple[int, int, int]
 
 
 class Waiter:
@@ -20,7 +21,6 @@ class Waiter:
     __slots__ = (
         "behind",
         "granting",
-        "incarnation",
         "key",
         "leaving",
         "parked",
@@ -29,9 +29,8 @@ class Waiter:
         "tubes",
     )
 
-    def __init__(self, key: Key, incarnation: int, request: int, behind: int, place: int) -> None:
+    def __init__(self, key: Key, request: int, behind: int, place: int) -> None:
         self.key = key
-        self.incarnation = incarnation
         self.request = request
         self.behind = behind  # the origin's batch that the wait stands behind
         self.place = place

@@ -330,11 +330,12 @@ class Stage:
         *commands: c.Command,
         first: bool = False,
         hint: frames.Hint | None = None,
+        incarnation: int = 1,
     ) -> None:
-        """Receive a batch of another member's first incarnation."""
+        """Receive a batch of another member."""
         frame = frames.encode_batch(
             self.replica.term,
-            1,
+            incarnation,
             number,
             first,
             frames.pack(hint) if hint else b"",
@@ -343,9 +344,9 @@ class Stage:
         self.node.peer_frame(origin, frames.BATCH, frame)
         self.run()
 
-    def items(self, origin: str, kind: int, *items: tuple[int, ...]) -> None:
-        """Receive WAITS or UNWAITS of another member's first incarnation."""
-        frame = frames.encode_items(self.replica.term, 1, list(items))  # type: ignore[arg-type]
+    def items(self, origin: str, kind: int, *items: tuple[int, ...], incarnation: int = 1) -> None:
+        """Receive WAITS or UNWAITS of another member."""
+        frame = frames.encode_items(self.replica.term, incarnation, list(items))  # type: ignore[arg-type]
         self.node.peer_frame(origin, kind, frame)
         self.run()
 

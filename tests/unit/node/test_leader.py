@@ -176,6 +176,22 @@ def test_a_silent_origin_is_passed_over_and_keeps_its_place(stage: Stage) -> Non
     assert grants(stage) == [(1, 1, 1)]
 
 
+def test_the_waiters_of_a_dead_incarnation_are_nobody(stage: Stage) -> None:
+    """The link may outlive the incarnation, and session numbers begin anew in the next one."""
+    stage.items("n1", frames.WAITS, (1, 1, 1), (2, 5, 1))
+    stage.node.leader.node_down(1, 1)
+    stage.pass_us(10_000)
+    stage.commit()
+    assert len(stage.node.leader.line) == 0
+    stage.batch("n1", 1, (c.OPEN, 1), first=True, incarnation=2)
+    stage.commit()
+    stage.items("n1", frames.WAITS, (1, 1, 1), incarnation=2)
+    stage.batch("n2", 2, put(), hint={DEFAULT: 1})
+    assert [command[:5] for command in stage.proposed()] == [(c.GRANT, 1, 2, 1, 1)]
+    stage.commit()
+    assert ready(stage) == 0
+
+
 def test_a_link_that_ends_takes_its_waiters_along(stage: Stage) -> None:
     stage.items("n1", frames.WAITS, (1, 1, 1), (2, 1, 9))
     stage.items("n1", frames.UNWAITS, (2, 1))

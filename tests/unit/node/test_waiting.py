@@ -4,7 +4,7 @@ from beanpoled.waiting import STALE_SLACK, Waiter, WaitingLine
 
 
 def add(line: WaitingLine, session: int, *tubes: bytes, origin: int = 0) -> Waiter:
-    waiter = Waiter((origin, session), 1, 1, 0, line.next_place())
+    waiter = Waiter((origin, 1, session), 1, 0, line.next_place())
     line.add(waiter, tubes)
     return waiter
 
@@ -74,7 +74,7 @@ def test_places_of_those_who_left_do_not_pile_up() -> None:
     stays.parked = True
     for session in range(2, 2000):
         add(line, session, b"a")
-        line.remove((0, session))
+        line.remove((0, 1, session))
     assert len(line._lines[b"a"]) <= STALE_SLACK + 3
     stays.parked = False
     line.put_back(stays)
