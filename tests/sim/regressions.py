@@ -16,5 +16,6 @@ SEEDS: Final = {
     322: "a batch right behind the election was dropped: no put was answered",
     459: "the same: a wait was never served",
     1013: "a clock that was never heard was saved: cluster time stood after the next start",
+    3589: "the waiter of a dead incarnation stood in the place of the new one's: never served",
     2080: "the floor of an epoch is no touch",
 }
