@@ -11,6 +11,7 @@ SEEDS ?= 300
 FIRST ?= 1
 # Where `make proto` writes; the test of its freshness gives another place.
 OUT := cluster
+MINUTES := 20
 PROTOS := $(sort $(wildcard proto/beanpole/pb/*.proto))
 SERVICES := proto/beanpole/pb/admin.proto proto/beanpole/pb/peer.proto
 PROTOC := $(BIN)/python -m grpc_tools.protoc -Iproto
@@ -53,6 +54,9 @@ proto: $(READY) ## generate cluster/beanpole/pb from proto/ (tests/unit/pb compa
 bench: $(READY) ## op/s and latency beside beanstalkd (make bench ARGS=...)
 	$(BIN)/python -m bench $(ARGS)
 
+soak: $(READY) ## break a real cluster at random and check every reply (make soak MINUTES=20 ARGS='--seed 7')
+	$(BIN)/python -m chaos --minutes $(MINUTES) $(ARGS)
+
 clean: ## remove everything that make made; the queue in .beanpole stays
 	rm -rf $(VENV) build dist bench/build .mypy_cache .ruff_cache .pytest_cache .hypothesis
-	find cluster node tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	find cluster node chaos tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,211 @@
+"""Judges the history of a soak: lost, invented, doubled, and how long nothing was acknowledged.
+
+Only what is certain by the clients' own clocks counts. A client surely holds a job from the reply
+to its reserve until it sent a later command that only the holder can do and that was done, as long
+as the TTR cannot have ended. `python -m chaos.checks DIR` judges a kept history again.
+"""
+
+import bisect
+import itertools
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from chaos import record
+from chaos.record import Op
+from tests.integration.support import history
+from tests.integration.support.history import Verdict
+
+# A TTR counts from the commit of its reservation in cluster time, which may run a little ahead of
+# the clients' clocks; docs/consistency.md asks workers for the same second.
+TTR_MARGIN_S: Final = 1.0
+HOLDER_DID: Final = {
+    record.TOUCH: "TOUCHED",
+    record.RELEASE: "RELEASED",
+    record.BURY: "BURIED",
+    record.DELETE: "DELETED",
+}
+# Replies that need the consent of a majority.
+COMMITTED: Final = frozenset(
+    {"INSERTED", "RESERVED", "DELETED", "RELEASED", "BURIED", "TOUCHED", "KICKED"}
+)
+SHOWN_MAX: Final = 20
+
+
+@dataclass
+class Hold:
+    """A client that surely had a job reserved from `from_s` to `until_s`."""
+
+    client: int
+    job: int
+    asked_s: float
+    from_s: float
+    until_s: float
+    # Before this the TTR cannot have ended.
+    safe_s: float
+    ttr_s: int
+
+    def __str__(self) -> str:
+        return f"client {self.client} from {self.from_s:.3f} to {self.until_s:.3f}"
+
+
+@dataclass
+class Findings:
+    """What is wrong with a history; empty when all is well."""
+
+    verdict: Verdict
+    double: list[str] = field(default_factory=list)
+    early: list[str] = field(default_factory=list)
+    resurrected: list[str] = field(default_factory=list)
+    odd: list[str] = field(default_factory=list)
+    unknown_puts: int = 0
+    refused: Counter[str] = field(default_factory=Counter)
+    commands: int = 0
+
+    def violations(self) -> list[str]:
+        """Return every violation in one line each."""
+        verdict = self.verdict
+        lost = [f"job {job} was acknowledged and is lost" for job in verdict.lost]
+        return [
+            *lost,
+            *verdict.unexpected,
+            *verdict.doubled,
+            *self.double,
+            *self.early,
+            *self.resurrected,
+            *self.odd,
+        ]
+
+
+def judge(clients: Sequence[list[Op]]) -> Findings:
+    """Judge the histories of all clients of a queue that was empty before and after."""
+    joined = history.History()
+    early: list[str] = []
+    holds: list[Hold] = []
+    for ops in clients:
+        _join(joined, ops)
+        holds += find_holds(ops, early)
+    found = Findings(history.judge(joined), early=early)
+    found.double = list(_overlaps(holds))
+    ops_all = [op for ops in clients for op in ops if op.kind != record.LEFT]
+    found.commands = len(ops_all)
+    found.resurrected = list(_resurrected(ops_all))
+    for op in ops_all:
+        if op.outcome in (record.SILENT, record.GARBLED):
+            found.odd.append(f"{op.outcome}: {op}")
+        elif op.kind == record.PUT and op.outcome == record.UNKNOWN:
+            found.unknown_puts += 1
+        elif op.outcome in ("DRAINING", "OUT_OF_MEMORY", "INTERNAL_ERROR"):
+            found.refused[op.outcome] += 1
+    return found
+
+
+def _join(joined: history.History, ops: Iterable[Op]) -> None:
+    """Add the commands of one client to what the judge of the integration tests reads."""
+    for op in ops:
+        outcome = history.UNKNOWN if op.outcome == record.SILENT else op.outcome
+        if op.kind == record.PUT:
+            inserted = op.job if outcome == "INSERTED" else 0
+            joined.puts.append(history.Put(op.body.encode(), outcome, inserted))
+        elif op.kind == record.RESERVE and op.job:
+            joined.deliveries.append(history.Delivery(op.job, op.body.encode()))
+        elif op.kind == record.DELETE:
+            joined.deletes.append(history.Delete(op.job, outcome))
+
+
+def find_holds(ops: Iterable[Op], early: list[str]) -> Iterator[Hold]:
+    """Return what one client surely held; add to `early` what it lost before its TTR ended."""
+    held: dict[int, Hold] = {}
+    for op in ops:
+        if op.kind == record.LEFT:
+            yield from held.values()
+            held.clear()
+        elif op.kind == record.RESERVE and op.outcome == "RESERVED":
+            ttr_s = record.ttr_of(op.body)
+            safe_s = op.sent_s + ttr_s - TTR_MARGIN_S
+            held[op.job] = Hold(op.client, op.job, op.sent_s, op.done_s, op.done_s, safe_s, ttr_s)
+        elif op.job in held and op.kind in HOLDER_DID:
+            hold = held[op.job]
+            if op.outcome == HOLDER_DID[op.kind]:
+                # A delete is also allowed to others, once the TTR has returned the job.
+                sure_s = min(op.sent_s, hold.safe_s) if op.kind == record.DELETE else op.sent_s
+                hold.until_s = max(hold.until_s, sure_s)
+                hold.safe_s = op.sent_s + hold.ttr_s - TTR_MARGIN_S
+            elif op.outcome == "NOT_FOUND" and op.done_s < hold.safe_s:
+                early.append(f"a reservation ended before its TTR: {hold}, then {op}")
+            if op.kind != record.TOUCH or op.outcome != "TOUCHED":
+                yield held.pop(op.job)
+    yield from held.values()
+
+
+def _overlaps(holds: Iterable[Hold]) -> Iterator[str]:
+    """Return the pairs of clients that surely had one job at one time."""
+    by_job: defaultdict[int, list[Hold]] = defaultdict(list)
+    for hold in holds:
+        by_job[hold.job].append(hold)
+    for job, several in by_job.items():
+        several.sort(key=lambda hold: hold.from_s)
+        for number, one in enumerate(several):
+            for other in several[number + 1 :]:
+                # A reply can be read late, when its reservation has ended: what counts is that it
+                # was made, or that it still stood, while `one` surely had the job.
+                stood = other.until_s > other.from_s
+                made = other.asked_s > one.from_s
+                if other.from_s < one.until_s and (stood or made):
+                    yield f"job {job} was reserved twice: {one}, {other}"
+
+
+def _resurrected(ops: Iterable[Op]) -> Iterator[str]:
+    deleted: dict[int, float] = {}
+    reserved: list[Op] = []
+    for op in ops:
+        if op.outcome == "DELETED":
+            deleted[op.job] = op.done_s
+        elif op.outcome == "RESERVED":
+            reserved.append(op)
+    for op in reserved:
+        if op.sent_s > deleted.get(op.job, float("inf")):
+            yield f"job {op.job} was delivered after it was DELETED: {op}"
+
+
+class Window(NamedTuple):
+    """A time in which one thing happened to the cluster: a leader was killed, say."""
+
+    from_s: float
+    until_s: float
+
+
+def gaps_s(clients: Iterable[list[Op]], windows: Iterable[Window]) -> list[float]:
+    """Return for each window the longest time without an acknowledgement, in seconds."""
+    times = sorted(op.done_s for ops in clients for op in ops if op.outcome in COMMITTED)
+    found: list[float] = []
+    for window in windows:
+        first = bisect.bisect_left(times, window.from_s)
+        last = bisect.bisect_right(times, window.until_s)
+        moments = [window.from_s, *times[first:last], window.until_s]
+        found.append(max(later - sooner for sooner, later in itertools.pairwise(moments)))
+    return found
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """Return the smallest value that `share` of all do not exceed; 0 if there are none."""
+    ordered = sorted(values)
+    return ordered[max(0, -int(-share * len(ordered) // 1) - 1)] if ordered else 0.0
+
+
+def main() -> int:
+    """Judge the history in a folder once more."""
+    found = judge(list(record.read(Path(sys.argv[1]))))
+    violations = found.violations()
+    for line in violations[:SHOWN_MAX]:
+        print(line)
+    verdict = found.verdict
+    print(f"acknowledged {verdict.acknowledged}, violations {len(violations)}")
+    return 1 if violations else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,239 @@
+"""Clients of a soak: they use the queue in every way that moves jobs, and write what they saw.
+
+`python -m chaos.clients` runs many of them in a process of its own until SIGTERM, so that the
+proxies and the nemesis do not slow them down. They never repeat a command. Judging is the business of
+`checks`.
+"""
+
+import argparse
+import itertools
+import random
+import signal
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from chaos import record
+from chaos.record import Op
+from tests.integration.support.raw import Address, Raw
+
+TUBES: Final = (b"red", b"green", b"blue")
+# Longer than any pause of the plan with the timeouts behind it; a longer silence is a finding.
+PATIENCE_S: Final = 40.0
+CONNECT_TIMEOUT_S: Final = 1.0
+# Not to hammer nodes that are down.
+RETRY_S: Final = 0.05
+# A dozen clients together then ask for a few hundred commands a second, which leaves the machine
+# time for elections: what is looked for is wrong order, not high load.
+THINK_S_MAX: Final = 0.03
+COMMANDS_PER_CONNECTION: Final = 60
+SIZES: Final = (60, 200, 1000, 8000)
+# Short enough to end while a worker sleeps, long enough never to end in this soak.
+TTRS_S: Final = (1, 2, 5, 600)
+EXPECTED: Final = {
+    record.PUT: (b"INSERTED", b"DRAINING", b"OUT_OF_MEMORY"),
+    record.RESERVE: (b"RESERVED", b"TIMED_OUT", b"DEADLINE_SOON", b"INTERNAL_ERROR"),
+    record.DELETE: (b"DELETED", b"NOT_FOUND", b"INTERNAL_ERROR"),
+    record.RELEASE: (b"RELEASED", b"NOT_FOUND", b"INTERNAL_ERROR"),
+    record.BURY: (b"BURIED", b"NOT_FOUND", b"INTERNAL_ERROR"),
+    record.TOUCH: (b"TOUCHED", b"NOT_FOUND", b"INTERNAL_ERROR"),
+    record.KICK: (b"KICKED", b"INTERNAL_ERROR"),
+}
+
+
+class Gone(Exception):
+    """The connection is of no use any more; what happened is written down."""
+
+
+class Client:
+    """One client with at most one connection."""
+
+    def __init__(self, number: int, addresses: Sequence[Address], seed: int, path: Path) -> None:
+        self.number = number
+        self.ending = threading.Event()
+        self._addresses = addresses
+        self._chance = random.Random(seed * 1000 + number)
+        self._writer = record.Writer(path, number)
+        self._counter = itertools.count()
+        self._node = 0
+        self._connection: Raw | None = None
+        self._tube = TUBES[0]
+
+    def run(self) -> None:
+        """Work until `ending` is set."""
+        while not self.ending.is_set():
+            self._node = self._chance.randrange(len(self._addresses))
+            try:
+                self.connect(self._node)
+                for _ in range(self._chance.randrange(1, COMMANDS_PER_CONNECTION)):
+                    if self.ending.is_set():
+                        break
+                    self._act()
+            except Gone:
+                self.ending.wait(RETRY_S)
+            finally:
+                self.leave()
+        self._writer.close()
+
+    def connect(self, node: int) -> None:
+        """Connect to a node and watch all tubes; raises Gone."""
+        self._node = node
+        try:
+            self._connection = Raw(self._addresses[node], CONNECT_TIMEOUT_S)
+            self._connection.stream.settimeout(PATIENCE_S)
+            self._tube = self._chance.choice(TUBES)
+            self._connection.ask(b"use " + self._tube, b"USING " + self._tube)
+            for count, tube in enumerate(TUBES, 2):
+                self._connection.ask(b"watch " + tube, b"WATCHING %d" % count)
+        except (OSError, AssertionError):
+            # A node without a majority may answer INTERNAL_ERROR; nothing was done that counts.
+            self.leave()
+            raise Gone from None
+
+    def leave(self) -> None:
+        """Close the connection, if there is one."""
+        if self._connection:
+            self._connection.close()
+            self._connection = None
+            now = time.monotonic()
+            self._writer.write(Op(self.number, self._node, record.LEFT, now, now, 0, "", ""))
+
+    def put(self) -> None:
+        ttr_s, size = self._chance.choice(TTRS_S), self._chance.choice(SIZES)
+        head = record.make_head(self.number, next(self._counter), ttr_s, size)
+        delay_s = self._chance.choice((0, 0, 0, 0, 0, 1))
+        words = b"put %d %d %d %d\r\n" % (self._chance.randrange(4), delay_s, ttr_s, size)
+        self._command(record.PUT, words + record.make_body(head), head=head)
+
+    def reserve(self, words: bytes) -> int:
+        """Reserve a job and return its id, 0 for none."""
+        op = self._command(record.RESERVE, words)
+        return op.job
+
+    def finish(self, kind: str, job: int) -> bool:
+        """Delete, release, bury or touch a job; whether it was done."""
+        words = {
+            record.DELETE: b"delete %d" % job,
+            record.TOUCH: b"touch %d" % job,
+            record.BURY: b"bury %d %d" % (job, self._chance.randrange(4)),
+            record.RELEASE: b"release %d 0 %d" % (job, self._chance.choice((0, 0, 1))),
+        }[kind]
+        return self._command(kind, words, job).outcome not in ("NOT_FOUND", "INTERNAL_ERROR")
+
+    def kick(self, bound: int) -> None:
+        self._command(record.KICK, b"kick %d" % bound)
+
+    def drain(self) -> None:
+        """Delete everything that can be had without waiting; kick the rest."""
+        assert self._connection
+        for tube in TUBES:
+            self._connection.ask(b"use " + tube, b"USING " + tube)
+            self.kick(1_000_000)
+        while job := self.reserve(b"reserve-with-timeout 0"):
+            self.finish(record.DELETE, job)
+
+    def close(self) -> None:
+        """End a client that is not run in a thread."""
+        self.leave()
+        self._writer.close()
+
+    def _act(self) -> None:
+        """Do one thing: put a job, or take one through some part of its life."""
+        self._think(THINK_S_MAX)
+        dice = self._chance.random()
+        if dice < 0.47:
+            self.put()
+        elif dice < 0.5:
+            self.kick(self._chance.choice((1, 10, 100)))
+        else:
+            words = (
+                b"reserve-with-timeout 0",
+                b"reserve-with-timeout 1",
+                b"reserve-with-timeout 3",
+            )
+            if job := self.reserve(self._chance.choice(words)):
+                self._handle(job)
+
+    def _handle(self, job: int) -> None:
+        dice = self._chance.random()
+        if dice < 0.06:
+            # A second job in one hand; DEADLINE_SOON is possible.
+            if other := self.reserve(b"reserve-with-timeout 0"):
+                self.finish(record.DELETE, other)
+        elif dice < 0.14:
+            # Works for some time: a short TTR ends meanwhile or is touched away.
+            for _ in range(self._chance.randrange(1, 4)):
+                self._think(0.9)
+                if not self.finish(record.TOUCH, job):
+                    return
+        elif dice < 0.17:
+            self._think(2.5)
+        kind = self._chance.choices(
+            (record.DELETE, record.RELEASE, record.BURY, ""), (86, 7, 4, 3)
+        )[0]
+        if not kind:
+            raise Gone  # walks away with the job
+        self.finish(kind, job)
+
+    def _think(self, seconds_max: float) -> None:
+        self.ending.wait(self._chance.uniform(0, seconds_max))
+
+    def _command(self, kind: str, words: bytes, job: int = 0, head: str = "") -> Op:
+        """Send a command and write down what came of it; raises Gone when that is unknown."""
+        assert self._connection
+        sent_s = time.monotonic()
+        outcome, body = record.UNKNOWN, head
+        try:
+            line, data = self._connection.command(words)
+            word, _, rest = line.partition(b" ")
+            outcome = word.decode("ascii", "replace")
+            if kind == record.RESERVE and data is not None:
+                job = int(rest.split(b" ")[0])
+                read = record.read_body(data)
+                body = repr(data[:80]) if read is None else read
+                outcome = record.GARBLED if read is None else outcome
+            elif outcome == "INSERTED":
+                job = int(rest)
+            if word not in EXPECTED[kind]:
+                outcome, body = record.GARBLED, f"{body} {line!r}"
+        except TimeoutError:
+            outcome = record.SILENT
+        except OSError:
+            pass
+        except (AssertionError, ValueError) as error:
+            outcome, body = record.GARBLED, f"{body} {error}"
+        op = Op(self.number, self._node, kind, sent_s, time.monotonic(), job, outcome, body)
+        self._writer.write(op)
+        if outcome in (record.UNKNOWN, record.SILENT, record.GARBLED):
+            raise Gone
+        return op
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run clients until SIGTERM."""
+    parser = argparse.ArgumentParser(prog="python -m chaos.clients", description=__doc__)
+    parser.add_argument("--history", type=Path, required=True)
+    parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--count", type=int, required=True)
+    parser.add_argument("addresses", nargs="+")
+    options = parser.parse_args(arguments)
+    clients = [
+        Client(number, options.addresses, options.seed, options.history)
+        for number in range(options.count)
+    ]
+    threads = [threading.Thread(target=client.run) for client in clients]
+    ended = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: ended.set())
+    for thread in threads:
+        thread.start()
+    ended.wait()
+    for client in clients:
+        client.ending.set()
+    for thread in threads:
+        thread.join()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,282 @@
+"""The faults: how each is done to the cluster, and how the cluster is made whole again.
+
+Each function does one fault from begin to end and returns a few words about it. When faults come is
+in `plan`.
+"""
+
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from chaos import plan
+from chaos.ground import COUNT, MEBIBYTE, PAIRS, Ground
+from tests.integration.support.waiting import wait_for_time
+
+DISTURBANCE_S: Final = (0.1, 10.0)
+DOWN_S_MAX: Final = 2.0
+# After a new leader is ready, so that a second interruption would be seen in the same window.
+SETTLED_S: Final = 1.0
+END_TIMEOUT_S: Final = 20.0
+FULL_S: Final = (2.0, 5.0)
+FILE_BYTES_MAX: Final = 4096
+CLOCK_STEPS_S: Final = (0.0, 0.05, -0.05, 1.0, -1.0, 30.0, -30.0, 3600.0, -3600.0)
+# The first records of a log; a flip in the last one looks like a write that was cut off.
+DAMAGE_SHARE: Final = 0.5
+DAMAGE_BYTES_MIN: Final = 4096
+# System call, error: what strace injects into a node.
+INJECTIONS: Final = (("pwritev2", "EIO"), ("pwritev2", "ENOSPC"), ("fdatasync", "EIO"))
+
+Story = tuple[str, float, float]  # words, from when until when
+
+
+def spread(chance: random.Random, low: float, high: float) -> float:
+    """Return a duration whose order of magnitude is even."""
+    return float(low * (high / low) ** chance.random())
+
+
+def kill(ground: Ground, chance: random.Random) -> str:
+    followers = [number for number in range(COUNT) if not ground.cluster.is_leader(number)]
+    victim = chance.choice(followers)
+    ground.kill(victim)
+    wait_for_time(chance.uniform(0, DOWN_S_MAX))
+    ground.start(victim)
+    if chance.random() < 0.2:
+        # Once more, somewhere in its start.
+        wait_for_time(chance.uniform(0, 1))
+        ground.kill(victim)
+        ground.start(victim)
+    ground.wait_until_serving(victim)
+    return f"n{victim}"
+
+
+def kill_leader(ground: Ground, chance: random.Random) -> str:
+    with ground.quiet:
+        ground.wait_until_serving(*range(COUNT))
+        victim = ground.wait_for_leader()
+        wait_for_time(0.2)
+        killed_s = ground.kill(victim)
+        successor = ground.wait_for_leader(other_than=victim)
+        wait_for_time(SETTLED_S)
+        ended_s = time.monotonic()
+    ground.windows.append((killed_s, ended_s))
+    wait_for_time(chance.uniform(0, DOWN_S_MAX))
+    ground.start(victim)
+    ground.wait_until_serving(victim)
+    return f"n{victim}, then n{successor} led"
+
+
+def kill_all(ground: Ground, chance: random.Random) -> str:
+    ground.kill(*range(COUNT))
+    wait_for_time(chance.uniform(0, DOWN_S_MAX))
+    for number in chance.sample(range(COUNT), COUNT):
+        ground.start(number)
+        wait_for_time(chance.choice((0, 0, 0.3)))
+    ground.wait_until_serving(*range(COUNT))
+    return "all"
+
+
+def fail_disk(ground: Ground, chance: random.Random) -> str:
+    """Let a write or a sync of one node fail: it must end by itself, in one line."""
+    victim = chance.randrange(COUNT)
+    process = ground.process(victim)
+    ground.release(victim)
+    tracer: subprocess.Popen[bytes] | None = None
+    words = "RLIMIT_FSIZE"
+    if chance.random() < 0.5 and shutil.which("strace"):
+        call, error = chance.choice(INJECTIONS)
+        words = f"{call} {error}"
+        inject = ["-e", f"trace={call}", "-e", f"inject={call}:error={error}"]
+        command = ["strace", "-qq", "-f", "-o", "/dev/null", *inject, "-p", str(process.pid)]
+        tracer = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    else:
+        limit = (FILE_BYTES_MAX, FILE_BYTES_MAX)
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, limit)
+    try:
+        status = process.wait(END_TIMEOUT_S)
+    finally:
+        if tracer:
+            tracer.terminate()
+            tracer.wait()
+    if status <= 0:
+        ground.findings.append(f"after {words} n{victim} ended with {status}")
+    ground.disk_words.append(words)
+    wait_for_time(chance.uniform(0, DOWN_S_MAX))
+    ground.start(victim)
+    ground.wait_until_serving(victim)
+    return f"n{victim}: {words}"
+
+
+def wipe(ground: Ground, chance: random.Random) -> str:
+    """Take a node's disk away, then bring it back with --rejoin, perhaps with more trouble."""
+    ground.wait_until_serving(*range(COUNT))
+    victim = chance.randrange(COUNT)
+    ground.kill(victim)
+    return _rejoin(ground, chance, victim)
+
+
+def _rejoin(ground: Ground, chance: random.Random, victim: int) -> str:
+    shutil.rmtree(ground.data(victim))
+    wait_for_time(chance.uniform(0, DOWN_S_MAX))
+    ground.start(victim, ["--rejoin"])
+    trouble = chance.choice(("", "", "the leader was killed meanwhile", "it was killed meanwhile"))
+    if trouble:
+        wait_for_time(chance.uniform(0, 1.5))
+        other = victim
+        if trouble.startswith("the"):
+            other = ground.wait_for_leader(other_than=victim)
+        ground.kill(other)
+        # Once it has begun it remembers by itself that it rejoins.
+        marked = (ground.data(victim) / "rejoining").exists()
+        ground.start(other, () if other != victim or marked else ["--rejoin"])
+        ground.wait_until_serving(other)
+    ground.wait_until_rejoined(victim)
+    ground.rejoins += 1
+    return f"n{victim} {trouble}"
+
+
+def damage(ground: Ground, chance: random.Random) -> str:
+    """Flip a bit in what a stopped node has stored: it must refuse to start."""
+    ground.wait_until_serving(*range(COUNT))
+    victim = chance.randrange(COUNT)
+    ground.kill(victim)
+    path, place = _flip(ground.data(victim), chance)
+    ground.start(victim, wanted=False)
+    status = ground.process(victim).wait(END_TIMEOUT_S)
+    said = ground.process(victim).log.read_text(errors="replace")
+    if status <= 0 or str(path) not in said:
+        ground.findings.append(
+            f"a flipped bit at {place} of {path} was met with status {status}: {said}"
+        )
+    words = _rejoin(ground, chance, victim)
+    return f"{path.name} at {place} of {words}"
+
+
+def _flip(data: Path, chance: random.Random) -> tuple[Path, int]:
+    """Flip one bit in the older half of a log or in a snapshot; return where."""
+    paths = [*sorted((data / "snapshots").glob("*"))]
+    logs = sorted((data / "log").glob("*.wal"))
+    paths += logs[:1]
+    path = chance.choice([path for path in paths if path.stat().st_size > DAMAGE_BYTES_MIN])
+    content = bytearray(path.read_bytes())
+    used = len(bytes(content).rstrip(b"\0"))
+    place = chance.randrange(max(1, int(used * DAMAGE_SHARE)))
+    content[place] ^= 1 << chance.randrange(8)
+    path.write_bytes(content)
+    return path, place
+
+
+def stop(ground: Ground, chance: random.Random) -> str:
+    leader = [number for number in range(COUNT) if ground.cluster.is_leader(number)]
+    victim = leader[0] if leader and chance.random() < 0.4 else chance.randrange(COUNT)
+    seconds = spread(chance, *DISTURBANCE_S)
+    ground.signal(victim, signal.SIGSTOP)
+    wait_for_time(seconds)
+    ground.signal(victim, signal.SIGCONT)
+    return f"n{victim}{' (leader)' if [victim] == leader else ''} for {seconds:.1f} s"
+
+
+def cut(ground: Ground, chance: random.Random) -> str:
+    """Cut one link, or all links of one node, silently or with resets."""
+    lonely = chance.randrange(COUNT)
+    alone = chance.random() < 0.5
+    pairs = [pair for pair in PAIRS if lonely in pair] if alone else [chance.choice(PAIRS)]
+    silent = chance.random() < 0.5
+    seconds = spread(chance, *DISTURBANCE_S)
+    for pair in pairs:
+        ground.links.cut(*pair, silent)
+    wait_for_time(seconds)
+    for pair in pairs:
+        ground.links.restore(*pair)
+    names = " ".join(f"n{one}-n{other}" for one, other in pairs)
+    return f"{names} {'silent' if silent else 'reset'} for {seconds:.1f} s"
+
+
+def clock(ground: Ground, chance: random.Random) -> str:
+    """Step the wall clock of one node, or of all; it stays so until the next step."""
+    numbers = list(range(COUNT)) if chance.random() < 0.3 else [chance.randrange(COUNT)]
+    seconds = chance.choice(CLOCK_STEPS_S)
+    for number in numbers:
+        ground.clocks.shift(number, seconds)
+    return f"{' '.join(f'n{number}' for number in numbers)} to {seconds:+g} s"
+
+
+def fill_disk(ground: Ground, chance: random.Random) -> str:
+    """Leave less than the reserve on the disk: puts are refused, all else goes on."""
+    size = ground.free_bytes() - ground.reserve_bytes + 256 * MEBIBYTE
+    path = ground.directory / "filler"
+    with path.open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, max(size, MEBIBYTE))
+        wait_for_time(chance.uniform(*FULL_S))
+    path.unlink()
+    ground.disk_words.append("full")
+    return f"{size >> 20} MiB"
+
+
+FAULTS: Final[dict[str, Callable[[Ground, random.Random], str]]] = {
+    plan.KILL: kill,
+    plan.KILL_LEADER: kill_leader,
+    plan.KILL_ALL: kill_all,
+    plan.FAIL_DISK: fail_disk,
+    plan.WIPE: wipe,
+    plan.DAMAGE: damage,
+    plan.STOP: stop,
+    plan.CUT: cut,
+    plan.CLOCK: clock,
+    plan.FILL_DISK: fill_disk,
+}
+
+
+class Nemesis:
+    """Carries out a plan, one thread for each lane."""
+
+    def __init__(self, ground: Ground, schedule: plan.Plan, tell: Callable[[str], None]) -> None:
+        self.done: list[str] = []
+        self._ground = ground
+        self._tell = tell
+        self._ending = threading.Event()
+        self._began_s = time.monotonic()
+        self._threads = [
+            threading.Thread(target=self._carry_out, args=(lane, alone), name="nemesis")
+            for lane, alone in ((schedule.breaking, False), (schedule.disturbing, True))
+        ]
+
+    def run(self) -> None:
+        """Do everything; return when all is done, or when something is found."""
+        for thread in self._threads:
+            thread.start()
+        try:
+            while any(thread.is_alive() for thread in self._threads):
+                self._ground.look()
+                if self._ground.findings:
+                    break
+                wait_for_time(0.1)
+        finally:
+            self._ending.set()
+            for thread in self._threads:
+                thread.join()
+
+    def _carry_out(self, lane: list[plan.Fault], quiet: bool) -> None:
+        for fault in lane:
+            if self._ending.wait(max(0.0, self._began_s + fault.at_s - time.monotonic())):
+                return
+            if fault.kind == plan.CLOCK and not self._ground.clocks.works:
+                continue
+            try:
+                if quiet:
+                    with self._ground.quiet:
+                        words = FAULTS[fault.kind](self._ground, random.Random(fault.seed))
+                else:
+                    words = FAULTS[fault.kind](self._ground, random.Random(fault.seed))
+            except (AssertionError, OSError, subprocess.SubprocessError) as error:
+                self._ground.findings.append(f"{fault.kind}: {type(error).__name__}: {error}")
+                return
+            self.done.append(fault.kind)
+            self._tell(f"{time.monotonic() - self._began_s:7.1f} s  {fault.kind}: {words}")

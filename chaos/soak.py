@@ -1,0 +1,232 @@
+"""The soak: real nodes, real clients, real faults, and one summary of what became of them.
+
+`python -m chaos` (`make soak MINUTES=n`) runs it. The exit status is 0 only if nothing was lost,
+invented, doubled or stuck; the files of a failed run stay where the summary says.
+"""
+
+import argparse
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from chaos import checks, plan, record
+from chaos.clients import Client
+from chaos.faults import Nemesis
+from chaos.ground import COUNT, TROUBLE, Ground
+from tests.integration.support.processes import Process
+from tests.integration.support.raw import Raw
+from tests.integration.support.waiting import wait_for_time, wait_until
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+CLIENTS: Final = 12
+MINUTES_DEFAULT: Final = 20.0
+WARM_UP_S: Final = 1.0
+DRAIN_TIMEOUT_S: Final = 60.0
+EQUAL_TIMEOUT_S: Final = 20.0
+FINDINGS_SHOWN_MAX: Final = 20
+FINDINGS_BYTES_MAX: Final = 4000
+# In `stats` these are of the whole queue, the same on all nodes; so is all of `stats-tube`, but for
+# the clients who wait.
+SHARED_STATS: Final = (
+    "current-jobs-urgent",
+    "current-jobs-ready",
+    "current-jobs-reserved",
+    "current-jobs-delayed",
+    "current-jobs-buried",
+    "job-timeouts",
+    "total-jobs",
+    "current-tubes",
+)
+STATES: Final = ("ready", "reserved", "delayed", "buried")
+
+Tell = Callable[[str], None]
+
+
+class Soak:
+    """One run."""
+
+    def __init__(self, directory: Path, seed: int, minutes: float, tell: Tell) -> None:
+        self.directory = directory
+        self.seed = seed
+        self.minutes = minutes
+        self.findings: list[str] = []
+        self.figures: list[str] = []
+        self._tell = tell
+        self._history = directory / "history"
+        self._history.mkdir()
+        self._ground = Ground(directory)
+        self._load: Process | None = None
+        self._total_jobs = 0
+
+    def run(self) -> bool:
+        """Do it all; whether nothing was found."""
+        ground = self._ground
+        nemesis: Nemesis | None = None
+        began_s = time.monotonic()
+        try:
+            for number in range(COUNT):
+                ground.start(number)
+            ground.wait_until_serving(*range(COUNT))
+            self._start_clients()
+            wait_for_time(WARM_UP_S)
+            nemesis = Nemesis(ground, plan.make_plan(self.seed, self.minutes), self._tell)
+            nemesis.run()
+            self._stop_clients()
+            if not ground.findings:
+                self._finish()
+        except AssertionError as error:
+            self.findings.append(str(error))
+        finally:
+            if self._load:
+                self._load.kill()
+            ground.close()
+        self.findings += ground.findings
+        self.findings += ground.read_logs(lambda line: any(word in line for word in TROUBLE))
+        self._judge(nemesis.done if nemesis else [], time.monotonic() - began_s)
+        return not self.findings
+
+    def _start_clients(self) -> None:
+        addresses = [node.beanstalk for node in self._ground.cluster.nodes]
+        options = ["--history", str(self._history), "--seed", str(self.seed)]
+        command = [sys.executable, "-m", "chaos.clients", *options, "--count", str(CLIENTS)]
+        log = self.directory / "clients.log"
+        self._load = Process([*command, *addresses], log, cwd=ROOT)
+
+    def _stop_clients(self) -> None:
+        assert self._load
+        self._load.signal(signal.SIGTERM)
+        status = self._load.wait(DRAIN_TIMEOUT_S)
+        assert status == 0, self._load.story()
+
+    def _finish(self) -> None:
+        """Compare the nodes, empty the queue, and compare them again."""
+        ground = self._ground
+        ground.wait_until_serving(*range(COUNT))
+        ground.wait_for_leader()
+        self._compare("with jobs")
+        addresses = [node.beanstalk for node in ground.cluster.nodes]
+        last = Client(CLIENTS, addresses, self.seed, self._history)
+        last.connect(self.seed % COUNT)
+        with Raw(addresses[0]) as watcher:
+
+            def is_empty() -> bool:
+                last.drain()
+                stats = watcher.dictionary(b"stats")
+                return not any(int(stats[f"current-jobs-{state}"]) for state in STATES)
+
+            wait_until(is_empty, DRAIN_TIMEOUT_S, "an empty queue")
+        last.close()
+        self._total_jobs = self._compare("empty")
+        ground.look()
+
+    def _compare(self, when: str) -> int:
+        """Wait until all nodes tell the same of the queue; return how many jobs it has had."""
+        told: list[dict[str, str]] = []
+
+        def equal() -> bool:
+            told[:] = [self._stats(node.beanstalk) for node in self._ground.cluster.nodes]
+            return all(one == told[0] for one in told)
+
+        try:
+            wait_until(equal, EQUAL_TIMEOUT_S)
+        except AssertionError:
+            self.findings.append(f"{when}, the nodes differ: {told}")
+        return int(told[0]["total-jobs"]) if told else 0
+
+    def _stats(self, address: str) -> dict[str, str]:
+        with Raw(address) as client:
+            stats = client.dictionary(b"stats")
+            found = {name: stats[name] for name in SHARED_STATS}
+            for tube in sorted(client.names(b"list-tubes")):
+                for name, value in client.dictionary(b"stats-tube " + tube.encode()).items():
+                    # Who is connected where changes by our own asking.
+                    if not name.startswith("current-") or name.startswith("current-jobs"):
+                        found[f"{tube} {name}"] = value
+        return found
+
+    def _judge(self, done: list[str], seconds: float) -> None:
+        clients = list(record.read(self._history))
+        found = checks.judge(clients)
+        if self._ground.findings or not self._total_jobs:
+            # The queue was not emptied, so what is missing may still be in it.
+            found.verdict.lost.clear()
+        else:
+            low = found.verdict.acknowledged
+            if not low <= self._total_jobs <= low + found.unknown_puts:
+                self.findings.append(
+                    f"total-jobs is {self._total_jobs}, with {low} acknowledged and "
+                    f"{found.unknown_puts} unknown puts"
+                )
+        self.findings += found.violations()
+        windows = [checks.Window(*window) for window in self._ground.windows]
+        self.figures = summary(found, Counter(done), self._ground, seconds)
+        self.figures += gap_figures(checks.gaps_s(clients, windows))
+
+
+def summary(
+    found: checks.Findings, done: Counter[str], ground: Ground, seconds: float
+) -> list[str]:
+    """Return the figures of a run, a line each."""
+    verdict = found.verdict
+    disk = ", ".join(f"{words} {n}" for words, n in sorted(Counter(ground.disk_words).items()))
+    refused = ", ".join(f"{word} {n}" for word, n in sorted(found.refused.items())) or "none"
+    return [
+        f"ran {seconds / 60:.1f} minutes with {CLIENTS} clients, {found.commands} commands",
+        f"kills: single nodes {done[plan.KILL]}, leader {done[plan.KILL_LEADER]}, "
+        f"all {done[plan.KILL_ALL]}",
+        f"stops {done[plan.STOP]}, cuts {done[plan.CUT]}, clock steps {done[plan.CLOCK]}",
+        f"disk faults {len(ground.disk_words)} ({disk})",
+        f"rejoins {ground.rejoins} (wiped disks {done[plan.WIPE]}, "
+        f"damaged files {done[plan.DAMAGE]})",
+        f"puts: attempts {verdict.attempts}, acknowledged {verdict.acknowledged}, "
+        f"unknown {found.unknown_puts}; commands refused: {refused}",
+        f"delivered {verdict.delivered}, deleted {verdict.deleted}, recovered {verdict.recovered}",
+        f"lost {len(verdict.lost)}, invented {len(verdict.unexpected)}, "
+        f"double reservations {len(found.double)}, other doubles {len(verdict.doubled)}, "
+        f"early TTRs {len(found.early)}, resurrected {len(found.resurrected)}, "
+        f"odd replies {len(found.odd)}",
+    ]
+
+
+def gap_figures(gaps_s: Sequence[float]) -> list[str]:
+    """Return the distribution of the times without an acknowledgement after kills of leaders."""
+    if not gaps_s:
+        return ["no leader was killed"]
+    p50, p95 = (checks.percentile(gaps_s, share) for share in (0.5, 0.95))
+    return [
+        f"without an acknowledged command after {len(gaps_s)} kills of the leader: "
+        f"p50 {p50:.2f} s, p95 {p95:.2f} s, max {max(gaps_s):.2f} s"
+    ]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a soak as the command line says; return the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m chaos", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=MINUTES_DEFAULT)
+    parser.add_argument("--seed", type=int, help="decides faults and clients (default: any)")
+    parser.add_argument("--dir", type=Path, help="where to put the files of the run")
+    parser.add_argument("--keep", action="store_true", help="keep the files of a good run, too")
+    options = parser.parse_args(arguments)
+    seed = random.SystemRandom().randrange(2**32) if options.seed is None else options.seed
+    directory = Path(tempfile.mkdtemp(prefix="beanpole-soak-", dir=options.dir))
+    # SIGTERM ends the nodes, too, as Ctrl-C does.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    print(f"seed {seed}, {options.minutes:g} minutes, in {directory}", flush=True)
+    soak = Soak(directory, seed, options.minutes, lambda line: print(line, flush=True))
+    good = soak.run()
+    print("\n".join(["", *soak.figures]))
+    for line in soak.findings[:FINDINGS_SHOWN_MAX]:
+        print(f"VIOLATION: {line[:FINDINGS_BYTES_MAX]}")
+    if good and not options.keep:
+        shutil.rmtree(directory)
+    print(f"seed {seed}: {'good' if good else f'{len(soak.findings)} VIOLATIONS'}")
+    if not good or options.keep:
+        print(f"history and logs: {directory}")
+    return 0 if good else 1
