@@ -195,7 +195,7 @@ def _bind(address: str) -> socket.socket:
         raw.bind(target)
     except OSError as error:
         raw.close()
-        raise OSError(error.errno, f"{address}: {error.strerror}") from error
+        raise OSError(error.errno, f"{address}: {error.strerror or error}") from error
     raw.setblocking(False)
     return raw
 

@@ -104,7 +104,8 @@ def check_nodes(directory: Path, nodes: int) -> None:
     """Refuse a folder that holds the jobs of another number of nodes."""
     there = sorted(
         path.parent.name
-        for path in directory.glob("n*/node.toml")
+        # Not by its node.toml: a start that was refused leaves that, and no jobs.
+        for path in directory.glob("n*/data")
         if re.fullmatch(r"n[0-9]+", path.parent.name)
     )
     if there and len(there) != nodes:

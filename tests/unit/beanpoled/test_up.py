@@ -107,7 +107,11 @@ def refused(capsys: pytest.CaptureFixture[str], *line: str) -> str:
 def test_another_number_of_nodes_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    layout.write(layout.plan(tmp_path, 3, 11300), {})
+    nodes = layout.plan(tmp_path, 3, 11300)
+    layout.write(nodes, {})
+    layout.check_nodes(tmp_path, 1)  # a refused start leaves files, but no jobs
+    for node in nodes:
+        (node.directory / "data").mkdir()
     base = str(free_base_port())
     said = refused(capsys, "up", "--nodes", "1", "--dir", str(tmp_path), "--base-port", base)
     assert "holds a cluster of 3 nodes (n0, n1, n2), not of 1: give --nodes 3" in said
