@@ -11,13 +11,14 @@ SEEDS ?= 300
 FIRST ?= 1
 # Where `make proto` writes; the test of its freshness gives another place.
 OUT := cluster
+# How long `make soak` breaks things.
 MINUTES := 20
 PROTOS := $(sort $(wildcard proto/beanpole/pb/*.proto))
 SERVICES := proto/beanpole/pb/admin.proto proto/beanpole/pb/peer.proto
 PROTOC := $(BIN)/python -m grpc_tools.protoc -Iproto
 
 .DEFAULT_GOAL := check
-.PHONY: up test sim check fmt proto bench clean help
+.PHONY: up test sim check fmt proto bench soak clean help
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 8

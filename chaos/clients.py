@@ -1,8 +1,8 @@
 """Clients of a soak: they use the queue in every way that moves jobs, and write what they saw.
 
 `python -m chaos.clients` runs many of them in a process of its own until SIGTERM, so that the
-proxies and the nemesis do not slow them down. They never repeat a command. Judging is the business of
-`checks`.
+proxies and the nemesis do not slow them down. They never repeat a command. Judging is the business
+of `checks`.
 """
 
 import argparse

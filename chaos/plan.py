@@ -2,8 +2,8 @@
 
 There are two lanes, so that faults of one meet faults of the other. The first takes processes and
 disks away and gives them back, one after the other, because only one node at a time may lose what
-it has stored. The second disturbs: pauses, cut links, wall clocks, a full disk. Whom a fault hits is
-told by role or number; how it is done is in `faults`.
+it has stored. The second disturbs: pauses, cut links, wall clocks, a full disk. How a fault is
+done, and to whom, is in `faults`.
 """
 
 import random
