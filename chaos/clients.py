@@ -29,6 +29,7 @@ RETRY_S: Final = 0.05
 # time for elections: what is looked for is wrong order, not high load.
 THINK_S_MAX: Final = 0.03
 COMMANDS_PER_CONNECTION: Final = 60
+WAITS_S: Final = (0, 0, 1, 3, 8)
 SIZES: Final = (60, 200, 1000, 8000)
 # Short enough to end while a worker sleeps, long enough never to end in this soak.
 TTRS_S: Final = (1, 2, 5, 600)
@@ -148,12 +149,8 @@ class Client:
         elif dice < 0.5:
             self.kick(self._chance.choice((1, 10, 100)))
         else:
-            words = (
-                b"reserve-with-timeout 0",
-                b"reserve-with-timeout 1",
-                b"reserve-with-timeout 3",
-            )
-            if job := self.reserve(self._chance.choice(words)):
+            words = b"reserve-with-timeout %d" % self._chance.choice(WAITS_S)
+            if job := self.reserve(words):
                 self._handle(job)
 
     def _handle(self, job: int) -> None:

@@ -83,6 +83,20 @@ def kill_all(ground: Ground, chance: random.Random) -> str:
     return "all"
 
 
+def restart(ground: Ground, chance: random.Random) -> str:
+    """Stop a node as an operator does, and start it again."""
+    victim = chance.randrange(COUNT)
+    ground.release(victim)
+    leads = ground.cluster.is_leader(victim)
+    ground.signal(victim, signal.SIGTERM)
+    status = ground.process(victim).wait(END_TIMEOUT_S)
+    if status:
+        ground.findings.append(f"after SIGTERM n{victim} ended with {status}")
+    ground.start(victim)
+    ground.wait_until_serving(victim)
+    return f"n{victim}{' (leader)' if leads else ''}"
+
+
 def fail_disk(ground: Ground, chance: random.Random) -> str:
     """Let a write or a sync of one node fail: it must end by itself, in one line."""
     victim = chance.randrange(COUNT)
@@ -224,6 +238,7 @@ FAULTS: Final[dict[str, Callable[[Ground, random.Random], str]]] = {
     plan.KILL: kill,
     plan.KILL_LEADER: kill_leader,
     plan.KILL_ALL: kill_all,
+    plan.RESTART: restart,
     plan.FAIL_DISK: fail_disk,
     plan.WIPE: wipe,
     plan.DAMAGE: damage,

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 KILL: Final = "kill"
 KILL_LEADER: Final = "kill leader"
 KILL_ALL: Final = "kill all"
+RESTART: Final = "restart"
 FAIL_DISK: Final = "fail disk"
 WIPE: Final = "wipe"
 DAMAGE: Final = "damage"
@@ -26,12 +27,13 @@ FILL_DISK: Final = "fill disk"
 BREAKING: Final = {
     KILL: 3.2,
     KILL_LEADER: 3.2,
-    KILL_ALL: 0.4,
-    FAIL_DISK: 0.4,
-    WIPE: 0.15,
-    DAMAGE: 0.15,
+    KILL_ALL: 0.5,
+    RESTART: 0.5,
+    FAIL_DISK: 0.5,
+    WIPE: 0.25,
+    DAMAGE: 0.25,
 }
-DISTURBING: Final = {STOP: 2.5, CUT: 2.0, CLOCK: 1.0, FILL_DISK: 0.2}
+DISTURBING: Final = {STOP: 4.0, CUT: 4.0, CLOCK: 1.0, FILL_DISK: 0.2}
 
 
 class Fault(NamedTuple):

@@ -180,7 +180,7 @@ def summary(
     return [
         f"ran {seconds / 60:.1f} minutes with {CLIENTS} clients, {found.commands} commands",
         f"kills: single nodes {done[plan.KILL]}, leader {done[plan.KILL_LEADER]}, "
-        f"all {done[plan.KILL_ALL]}",
+        f"all {done[plan.KILL_ALL]}; ordered restarts {done[plan.RESTART]}",
         f"stops {done[plan.STOP]}, cuts {done[plan.CUT]}, clock steps {done[plan.CLOCK]}",
         f"disk faults {len(ground.disk_words)} ({disk})",
         f"rejoins {ground.rejoins} (wiped disks {done[plan.WIPE]}, "
