@@ -342,7 +342,7 @@ class Probe:
     def received(self, wire: Wire, data: bytes) -> None:
         """Count what was put."""
         self.inserted += data.count(b"INSERTED")
-        if b"OUT_OF_MEMORY" in data:  # the disk was full a moment ago
+        if b"OUT_OF_MEMORY" in data or b"DRAINING" in data:  # of the time before the healing
             self._world.clock.after(RETRY_S, lambda: self.put(PROBE))
 
     def ended(self, wire: Wire) -> None:
