@@ -220,7 +220,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     print(f"seed {seed}, {options.minutes:g} minutes, in {directory}", flush=True)
     soak = Soak(directory, seed, options.minutes, lambda line: print(line, flush=True))
-    good = soak.run()
+    try:
+        good = soak.run()
+    except KeyboardInterrupt:
+        print(f"seed {seed}: interrupted; history and logs: {directory}")
+        return 130
     print("\n".join(["", *soak.figures]))
     for line in soak.findings[:FINDINGS_SHOWN_MAX]:
         print(f"VIOLATION: {line[:FINDINGS_BYTES_MAX]}")
