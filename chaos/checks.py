@@ -7,6 +7,7 @@ as the TTR cannot have ended. `python -m chaos.checks DIR` judges a kept history
 
 import bisect
 import itertools
+import json
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -32,6 +33,8 @@ HOLDER_DID: Final = {
 COMMITTED: Final = frozenset(
     {"INSERTED", "RESERVED", "DELETED", "RELEASED", "BURIED", "TOUCHED", "KICKED"}
 )
+# Much longer than the time between two acknowledgements while all is well.
+SILENCE_S: Final = 0.2
 SHOWN_MAX: Final = 20
 
 
@@ -179,14 +182,19 @@ class Window(NamedTuple):
 
 
 def gaps_s(clients: Iterable[list[Op]], windows: Iterable[Window]) -> list[float]:
-    """Return for each window the longest time without an acknowledgement, in seconds."""
+    """Return for each window the longest time without an acknowledgement, in seconds.
+
+    A silence that goes on at the end of a window counts to its own end.
+    """
     times = sorted(op.done_s for ops in clients for op in ops if op.outcome in COMMITTED)
     found: list[float] = []
     for window in windows:
         first = bisect.bisect_left(times, window.from_s)
         last = bisect.bisect_right(times, window.until_s)
-        moments = [window.from_s, *times[first:last], window.until_s]
-        found.append(max(later - sooner for sooner, later in itertools.pairwise(moments)))
+        moments = [window.from_s, *times[first:last]]
+        if window.until_s - moments[-1] > SILENCE_S:
+            moments += times[last : last + 1] or [window.until_s]
+        found.append(max((b - a for a, b in itertools.pairwise(moments)), default=0.0))
     return found
 
 
@@ -196,14 +204,28 @@ def percentile(values: Sequence[float], share: float) -> float:
     return ordered[max(0, -int(-share * len(ordered) // 1) - 1)] if ordered else 0.0
 
 
+def gap_figures(gaps_s: Sequence[float]) -> list[str]:
+    """Return the distribution of the times without an acknowledgement after kills of leaders."""
+    if not gaps_s:
+        return ["no leader was killed"]
+    p50, p95 = (percentile(gaps_s, share) for share in (0.5, 0.95))
+    return [
+        f"without an acknowledged command after {len(gaps_s)} kills of the leader: "
+        f"p50 {p50:.2f} s, p95 {p95:.2f} s, max {max(gaps_s):.2f} s"
+    ]
+
+
 def main() -> int:
-    """Judge the history in a folder once more."""
-    found = judge(list(record.read(Path(sys.argv[1]))))
+    """Judge a run whose files were kept once more."""
+    directory = Path(sys.argv[1])
+    clients = list(record.read(directory / "history"))
+    found = judge(clients)
     violations = found.violations()
     for line in violations[:SHOWN_MAX]:
         print(line)
-    verdict = found.verdict
-    print(f"acknowledged {verdict.acknowledged}, violations {len(violations)}")
+    windows = json.loads((directory / "windows.json").read_text())
+    print("\n".join(gap_figures(gaps_s(clients, (Window(*window) for window in windows)))))
+    print(f"acknowledged {found.verdict.acknowledged}, violations {len(violations)}")
     return 1 if violations else 0
 
 

@@ -5,6 +5,7 @@ invented, doubled or stuck; the files of a failed run stay where the summary say
 """
 
 import argparse
+import json
 import random
 import shutil
 import signal
@@ -58,7 +59,7 @@ class Soak:
         self.minutes = minutes
         self.findings: list[str] = []
         self.figures: list[str] = []
-        self._tell = tell
+        self._tell_user = tell
         self._history = directory / "history"
         self._history.mkdir()
         self._ground = Ground(directory)
@@ -91,6 +92,11 @@ class Soak:
         self.findings += ground.read_logs(lambda line: any(word in line for word in TROUBLE))
         self._judge(nemesis.done if nemesis else [], time.monotonic() - began_s)
         return not self.findings
+
+    def _tell(self, line: str) -> None:
+        with (self.directory / "faults.log").open("a") as log:
+            log.write(line + "\n")
+        self._tell_user(line)
 
     def _start_clients(self) -> None:
         addresses = [node.beanstalk for node in self._ground.cluster.nodes]
@@ -166,8 +172,9 @@ class Soak:
                 )
         self.findings += found.violations()
         windows = [checks.Window(*window) for window in self._ground.windows]
+        (self.directory / "windows.json").write_text(json.dumps(windows) + "\n")
         self.figures = summary(found, Counter(done), self._ground, seconds)
-        self.figures += gap_figures(checks.gaps_s(clients, windows))
+        self.figures += checks.gap_figures(checks.gaps_s(clients, windows))
 
 
 def summary(
@@ -192,17 +199,6 @@ def summary(
         f"double reservations {len(found.double)}, other doubles {len(verdict.doubled)}, "
         f"early TTRs {len(found.early)}, resurrected {len(found.resurrected)}, "
         f"odd replies {len(found.odd)}",
-    ]
-
-
-def gap_figures(gaps_s: Sequence[float]) -> list[str]:
-    """Return the distribution of the times without an acknowledgement after kills of leaders."""
-    if not gaps_s:
-        return ["no leader was killed"]
-    p50, p95 = (checks.percentile(gaps_s, share) for share in (0.5, 0.95))
-    return [
-        f"without an acknowledged command after {len(gaps_s)} kills of the leader: "
-        f"p50 {p50:.2f} s, p95 {p95:.2f} s, max {max(gaps_s):.2f} s"
     ]
 
 

@@ -103,7 +103,12 @@ def test_every_fault_is_found(spoil: Callable[[list[list[Op]]], None]) -> None:
 
 def test_a_gap_is_the_longest_time_without_an_acknowledgement() -> None:
     clients = good()
-    assert gaps_s(clients, [Window(3.0, 6.5), Window(12.5, 20.0)]) == [1.5, 7.5]
+    # Nothing follows the last one; the second goes on behind its end, until the next reply.
+    assert gaps_s(clients, [Window(3.0, 6.2), Window(6.5, 8.5), Window(12.5, 20.0)]) == [
+        1.5,
+        2.5,
+        7.5,
+    ]
 
 
 def test_percentiles_are_values_that_occurred() -> None:
