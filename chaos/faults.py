@@ -28,9 +28,9 @@ END_TIMEOUT_S: Final = 20.0
 FULL_S: Final = (2.0, 5.0)
 FILE_BYTES_MAX: Final = 4096
 CLOCK_STEPS_S: Final = (0.0, 0.05, -0.05, 1.0, -1.0, 30.0, -30.0, 3600.0, -3600.0)
-# The first records of a log; a flip in the last one looks like a write that was cut off.
-DAMAGE_SHARE: Final = 0.5
-DAMAGE_BYTES_MIN: Final = 4096
+# A flip in the last record of a log looks like a write that was cut off, which is no damage.
+DAMAGE_SHARE: Final = 0.25
+DAMAGE_BYTES_MIN: Final = 16384
 # System call, error: what strace injects into a node.
 INJECTIONS: Final = (("pwritev2", "EIO"), ("pwritev2", "ENOSPC"), ("fdatasync", "EIO"))
 
@@ -161,7 +161,10 @@ def damage(ground: Ground, chance: random.Random) -> str:
     ground.wait_until_serving(*range(COUNT))
     victim = chance.randrange(COUNT)
     ground.kill(victim)
-    path, place = _flip(ground.data(victim), chance)
+    flipped = _flip(ground.data(victim), chance)
+    if flipped is None:
+        return f"nothing to damage; wiped {_rejoin(ground, chance, victim)}"
+    path, place = flipped
     ground.start(victim, wanted=False)
     status = ground.process(victim).wait(END_TIMEOUT_S)
     said = ground.process(victim).log.read_text(errors="replace")
@@ -173,15 +176,16 @@ def damage(ground: Ground, chance: random.Random) -> str:
     return f"{path.name} at {place} of {words}"
 
 
-def _flip(data: Path, chance: random.Random) -> tuple[Path, int]:
-    """Flip one bit in the older half of a log or in a snapshot; return where."""
-    paths = [*sorted((data / "snapshots").glob("*"))]
-    logs = sorted((data / "log").glob("*.wal"))
-    paths += logs[:1]
-    path = chance.choice([path for path in paths if path.stat().st_size > DAMAGE_BYTES_MIN])
+def _flip(data: Path, chance: random.Random) -> tuple[Path, int] | None:
+    """Flip one bit early in the log or in a snapshot; return where, None if there is little."""
+    paths = [*sorted((data / "log").glob("*.wal"))[:1], *(data / "snapshots").glob("*.snapshot")]
+    used = {path: len(path.read_bytes().rstrip(b"\0")) for path in sorted(paths)}
+    choice = [path for path, size in used.items() if size > DAMAGE_BYTES_MIN]
+    if not choice:
+        return None
+    path = chance.choice(choice)
     content = bytearray(path.read_bytes())
-    used = len(bytes(content).rstrip(b"\0"))
-    place = chance.randrange(max(1, int(used * DAMAGE_SHARE)))
+    place = chance.randrange(int(used[path] * DAMAGE_SHARE))
     content[place] ^= 1 << chance.randrange(8)
     path.write_bytes(content)
     return path, place
