@@ -194,9 +194,6 @@ class SimHost:
     def flush_peers(self) -> None:
         """Nothing is collected here: every frame travels alone."""
 
-    def flush_peers(self) -> None:
-        """Nothing is collected here: every frame went at once."""
-
     def connected(self, peer: str) -> None:
         """Note a new link, as `Receiver`."""
         self.enter(partial(self._connected, peer))

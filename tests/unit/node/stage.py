@@ -102,9 +102,6 @@ class StageHost:
     def flush_peers(self) -> None:
         pass
 
-    def flush_peers(self) -> None:
-        return
-
     def fetch_snapshot(
         self, peer: str, index: int, sink: Sink, done: Callable[[str | None], None]
     ) -> None:
