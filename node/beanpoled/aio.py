@@ -77,6 +77,10 @@ class AioHost:
         """See `Host`."""
         return self.links.send(peer, kind, payload)
 
+    def flush_peers(self) -> None:
+        """See `Host`."""
+        self.links.flush()
+
     def fetch_snapshot(
         self, peer: str, index: int, sink: Sink, done: Callable[[str | None], None]
     ) -> None:

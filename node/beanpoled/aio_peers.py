@@ -115,13 +115,14 @@ class PeerProtocol(asyncio.Protocol):
         if transport.get_write_buffer_size() > OUTPUT_BYTES_MAX:
             return False
         if not self._out:
-            self._links.loop.call_soon(self._flush)
+            self._links.loop.call_soon(self.flush)
         self._out.append(link.encode_frame(kind, payload))
         return True
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Write the frames that were sent since the last write."""
         out, self._out = self._out, []
-        if self._transport is not None and not self._transport.is_closing():
+        if out and self._transport is not None and not self._transport.is_closing():
             self._transport.write(out[0] if len(out) == 1 else b"".join(out))
 
     def close(self, reason: str = "") -> None:
@@ -192,6 +193,11 @@ class PeerLinks:
         """Send a frame on the current link to a peer."""
         protocol = self._links.get(peer)
         return protocol is not None and protocol.send(kind, payload)
+
+    def flush(self) -> None:
+        """Let the frames of all links leave now."""
+        for protocol in self._links.values():
+            protocol.flush()
 
     def established(self, protocol: PeerProtocol) -> None:
         """A member proved itself: this connection replaces the one before."""

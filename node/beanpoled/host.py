@@ -74,6 +74,9 @@ class Host(Protocol):
     def send_peer(self, peer: str, kind: int, payload: bytes) -> bool:
         """Send a frame on the current link to a member; False if it was not taken."""
 
+    def flush_peers(self) -> None:
+        """Let the frames of this turn leave now; without this they leave at its end."""
+
     def fetch_snapshot(
         self, peer: str, index: int, sink: Sink, done: Callable[[str | None], None]
     ) -> None:

@@ -364,6 +364,14 @@ class Node:
         """See `Outside`."""
         return self.host.send_peer(peer, frames.RAFT, message)
 
+    def flush(self) -> None:
+        """See `Outside`."""
+        self.host.flush_peers()
+
+    def committed(self) -> None:
+        """See `Outside`."""
+        self.leader.propose()
+
     def begin_image(self) -> Image:
         """See `Outside`."""
         return image.Image(self.machine)

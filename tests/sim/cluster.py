@@ -92,6 +92,12 @@ class Node:
         """Send through the network."""
         return self.cluster.network.send(self.name, peer, message)
 
+    def flush(self) -> None:
+        """Nothing is collected: every message travels at once."""
+
+    def committed(self) -> None:
+        """Propose nothing: what is proposed is the test's business."""
+
     def apply(self, index: int, term: int, entry: bytes) -> None:
         """Apply to the list, and compare with what every other node applied there."""
         if entry in self.cluster.poison:

@@ -196,6 +196,11 @@ class Disk:
         finally:
             self.dying = False
 
+    @property
+    def busy(self) -> bool:
+        """Whether a work is under way or waits for its turn."""
+        return any(self._lanes)
+
     def check_write(self) -> None:
         """Raise what a test asked for."""
         if self.failing is not None:

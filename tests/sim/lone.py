@@ -154,6 +154,12 @@ class Lone:
             self.sent.append((peer, messages.decode(message)))
         return self.takes
 
+    def flush(self) -> None:
+        """Nothing is collected: every message travels at once."""
+
+    def committed(self) -> None:
+        """Propose nothing: what is proposed is the test's business."""
+
     def apply(self, index: int, term: int, entry: bytes) -> None:
         """Remember what was applied."""
         if entry == b"poison":

@@ -22,8 +22,8 @@ CANDIDATE: Final = "candidate"
 # An entry must fit into one append message beside its header; a batch is at most 4 MiB, and a
 # single large batch travels alone in its entry.
 ENTRY_MAX_BYTES: Final = 5 * 1024 * 1024
-# Entries of the leader that are not committed yet. Enough to fill the pipe between two nodes, few
-# enough that batches grow by themselves under load and that little is lost with a leader.
+# Entries of the leader that are not committed yet. Enough to fill the pipe between two nodes with
+# large ones; small ones wait for each other in the leader (`leader.ENTRY_FULL_BYTES`).
 ENTRIES_IN_FLIGHT_MAX: Final = 8
 # Alone there is nothing to overlap with: what arrives while the disk works forms the next entry.
 ENTRIES_IN_FLIGHT_ALONE_MAX: Final = 1
@@ -84,6 +84,18 @@ class Outside(Protocol):
 
         False means that the message was not taken. The replica then treats the peer as full: it
         sends it nothing but one heartbeat per heartbeat period, until one of those is taken.
+        """
+        ...
+
+    def flush(self) -> None:
+        """Let what was given to `send` leave now: the replica goes on with long work."""
+        ...
+
+    def committed(self) -> None:
+        """The commit index of this turn is known, and what it covers is applied next.
+
+        The moment to `propose` what waited for room: it leaves in this turn, in the same message
+        as the new commit index.
         """
         ...
 
@@ -234,6 +246,11 @@ class Replica(Protocol):
 
     def disconnected(self, peer: str) -> None:
         """Note that there is no link to the peer."""
+        ...
+
+    @property
+    def entries_in_flight(self) -> int:
+        """Return how many entries of this leader are proposed and not committed."""
         ...
 
     def can_propose(self) -> bool:

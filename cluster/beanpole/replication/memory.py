@@ -96,6 +96,11 @@ class MemoryReplica:
     def disconnected(self, peer: str) -> None:
         """Ignore it: there is no peer."""
 
+    @property
+    def entries_in_flight(self) -> int:
+        """What the next turn commits."""
+        return len(self._waiting)
+
     def can_propose(self) -> bool:
         """Return whether an entry may be proposed."""
         return self.role == LEADER and len(self._waiting) < self.in_flight_max

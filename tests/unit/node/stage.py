@@ -169,8 +169,12 @@ class ScriptedReplica:
     def disconnected(self, peer: str) -> None:
         return
 
+    @property
+    def entries_in_flight(self) -> int:
+        return len(self.proposed)
+
     def can_propose(self) -> bool:
-        return self.role == "leader" and len(self.proposed) < 8
+        return self.role == "leader" and self.entries_in_flight < 8
 
     def propose(self, entry: bytes) -> int:
         self.last_index += 1

@@ -5,14 +5,16 @@ import pytest
 from beanpole import commands as c
 from beanpole.errors import ProtocolError
 from beanpoled import frames
-from beanpoled.leader import INBOX_BATCHES_MAX
+from beanpoled.leader import ENTRY_FULL_BYTES, INBOX_BATCHES_MAX
 from tests.unit.node.stage import MEMBERS, Stage
 
 DEFAULT = b"default"
 
 
-def put(session: int = 1, tube: bytes = DEFAULT, priority: int = 0) -> c.Command:
-    return (c.PUT, session, tube, priority, 0, 60, b"x")
+def put(
+    session: int = 1, tube: bytes = DEFAULT, priority: int = 0, body: bytes = b"x"
+) -> c.Command:
+    return (c.PUT, session, tube, priority, 0, 60, body)
 
 
 @pytest.fixture
@@ -69,6 +71,37 @@ def test_a_batch_of_another_term_is_not_taken(stage: Stage) -> None:
     stage.node.peer_frame("n1", frames.BATCH, frame)
     stage.run()
     assert stage.replica.proposed == []
+
+
+def test_small_batches_wait_for_the_entry_in_flight_and_share_the_next(stage: Stage) -> None:
+    stage.batch("n1", 2, put())
+    stage.batch("n1", 3, put())
+    stage.batch("n2", 2, put())
+    assert len(stage.replica.proposed) == 1
+    stage.commit(1)
+    (entry,) = stage.replica.proposed
+    assert [section[:3] for section in c.decode_entry(entry)[3]] == [(1, 1, 3), (2, 1, 2)]
+
+
+def test_a_full_entry_does_not_wait(stage: Stage) -> None:
+    stage.batch("n1", 2, put())
+    stage.batch("n1", 3, put(body=bytes(ENTRY_FULL_BYTES)))
+    stage.batch("n1", 4, put())
+    assert len(stage.replica.proposed) == 2
+    stage.commit()
+    assert ready(stage) == 3
+
+
+def test_what_waited_is_proposed_before_the_commit_is_applied(stage: Stage) -> None:
+    stage.batch("n1", 2, put())
+    stage.batch("n1", 3, put())
+    (entry,) = stage.replica.proposed
+    stage.replica.proposed.clear()
+    stage.node.committed()
+    assert len(stage.replica.proposed) == 1
+    assert ready(stage) == 0
+    stage.apply(entry)
+    assert ready(stage) == 1
 
 
 def test_an_origin_may_not_flood_its_leader(stage: Stage) -> None:
@@ -167,6 +200,7 @@ def test_a_silent_origin_is_passed_over_and_keeps_its_place(stage: Stage) -> Non
     stage.node.peers.heard("n2")
     stage.pass_us(60_000)
     stage.node.peers.heard("n2")
+    stage.commit()
     stage.batch("n2", 2, put(2), hint={DEFAULT: 1})
     assert grants(stage) == [(2, 1, 1)]
     stage.commit()

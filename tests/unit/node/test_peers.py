@@ -97,6 +97,7 @@ def test_a_member_is_declared_down_after_node_timeout_of_silence(leader: Stage) 
         leader.pass_us(100_000)
         beat(leader, "n2")
     assert downs(leader) == []
+    leader.commit()
     for _ in range(4):
         leader.pass_us(100_000)
         beat(leader, "n2")

@@ -153,6 +153,37 @@ def test_the_commit_index_is_told_at_once_and_needs_no_answer() -> None:
     assert notice[0][6] == 0
 
 
+def test_the_next_entry_travels_with_the_commit_index_and_before_the_apply(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lone = Lone()
+    lone.elect()
+    index = lone.replica.propose(b"a")
+    lone.replica.turn()
+    lone.clock.run(0.001)
+    lone.acknowledge("n1", index)
+    lone.take()
+    happened: list[str] = []
+
+    def committed() -> None:
+        lone.replica.propose(b"b")
+
+    def flush() -> None:
+        (append,) = lone.take(messages.APPEND, "n2")
+        happened.append(f"sent commit index {append[3]} and {len(append[7]) // 2} entry")
+
+    def apply(at: int, term: int, entry: bytes) -> None:
+        happened.append(f"applied {at}, disk busy: {lone.disk.busy}")
+
+    for callback in (committed, flush, apply):
+        monkeypatch.setattr(lone, callback.__name__, callback)
+    lone.replica.turn()
+    assert happened == [
+        f"sent commit index {index} and 1 entry",
+        f"applied {index}, disk busy: True",
+    ]
+
+
 def test_a_full_link_gets_only_heartbeats_until_it_takes_one() -> None:
     """B7: sending went on whatever the peer had taken."""
     lone = Lone()

@@ -100,7 +100,13 @@ class PySyncObjReplica:
         self._surroundings = seam.Surroundings(outside.random, self._journal, dump)
         seam.enter(self._surroundings, shared.now_s)
         shared.core = Core(
-            config, repairs, shared.members, self._transport, self._journal, self._apply
+            config,
+            repairs,
+            shared.members,
+            self._transport,
+            self._journal,
+            self._before_apply,
+            self._apply,
         )
         self._core = shared.core
         if heading is not None:
@@ -231,14 +237,19 @@ class PySyncObjReplica:
 
     # --- proposals, proofs, transfer, snapshots --------------------------------------------------
 
+    @property
+    def entries_in_flight(self) -> int:
+        """What this leader proposed and does not know to be committed."""
+        # What an earlier leader left is not ours: it must not stop the first entries of a term.
+        settled = max(self._core.commit, self._core.first_of_term - 1)
+        return self._journal.last - settled
+
     def can_propose(self) -> bool:
         """Return whether an entry may be proposed now."""
         core = self._core
         if not core.leads or self._closed or self._transfer.active:
             return False
-        # What an earlier leader left is not ours: it must not stop the first entries of a term.
-        settled = max(core.commit, core.first_of_term - 1)
-        return self._journal.last - settled < self.in_flight_max
+        return self.entries_in_flight < self.in_flight_max
 
     def propose(self, entry: bytes) -> int:
         """Append an entry; the next turn sends it."""
@@ -387,6 +398,15 @@ class PySyncObjReplica:
             self._transfer.end()
         self._shared.due = True
         self._outside.role_changed()
+
+    def _before_apply(self) -> None:
+        """What others wait for leaves first: they and the disk work while this node applies."""
+        core = self._core
+        if core.commit > core.applied:
+            self._outside.committed()
+        core.send_appends()
+        self._outside.flush()
+        self._journal.wal.flush()
 
     def _apply(self, index: int, term: int, entry: bytes) -> None:
         self._outside.apply(index, term, entry)

@@ -66,10 +66,17 @@ class _Library(SyncObj):
         others: list[Member],
         conf: SyncObjConf,
         transport: Transport,
+        before_apply: Callable[[], None],
         apply: Callable[[bytes], None],
     ) -> None:
+        self._beanpole_before_apply = before_apply
         self._beanpole_apply = apply
         super().__init__(me, others, conf=conf, transport=transport)
+
+    def _SyncObj__applyLogEntries(self) -> bool:
+        # The library applies first and sends afterwards; the followers can do without that wait.
+        self._beanpole_before_apply()
+        return bool(super()._SyncObj__applyLogEntries())
 
     def _SyncObj__doApplyCommand(self, command: bytes) -> None:
         # H2: the library unpickles commands here. I2: an exception in `apply` would be retried
@@ -97,6 +104,7 @@ class Core:
         members: dict[str, Member],
         transport: Transport,
         journal: LogJournal,
+        before_apply: Callable[[], None],
         apply: Callable[[int, int, bytes], None],
     ) -> None:
         """Construct the library's object; `seam.enter` has been called."""
@@ -109,7 +117,12 @@ class Core:
         self.others = [node for name, node in members.items() if name != config.node_id]
         self._apply = apply
         self._library = _Library(
-            self.me, self.others, _configuration(config, repairs), transport, self._apply_command
+            self.me,
+            self.others,
+            _configuration(config, repairs),
+            transport,
+            before_apply,
+            self._apply_command,
         )
         self._library._SyncObj__needLoadDumpFile = False
 
@@ -220,6 +233,12 @@ class Core:
     def tick(self) -> None:
         """Run elections, the commit rule, the apply loop and the sending of appends once."""
         self._library.doTick(0.0)
+
+    def send_appends(self) -> None:
+        """Send appends now if they are due, as the end of a tick would."""
+        library = self._library
+        if self.leads and library._SyncObj__newAppendEntriesTime < seam.now_s():
+            library._SyncObj__sendAppendEntries()
 
     def append(self, entry: bytes) -> int:
         """Add an entry to the leader's log, as the library does with its own queue's head."""

@@ -51,9 +51,9 @@ ATTRIBUTES: Final = (
     "noopIDx",
 )
 # ... methods that are called ...
-CALLED: Final = ("loadDumpFile", "generateRaftTimeout")
+CALLED: Final = ("loadDumpFile", "generateRaftTimeout", "sendAppendEntries")
 # ... and methods that are replaced by overriding the mangled name.
-REPLACED: Final = ("doApplyCommand", "tryLogCompaction")
+REPLACED: Final = ("applyLogEntries", "doApplyCommand", "tryLogCompaction")
 # Names of the module `pysyncobj.syncobj` that `seam.py` replaces.
 GLOBALS: Final = (
     "PIPE_NOTIFIER_ENABLED",

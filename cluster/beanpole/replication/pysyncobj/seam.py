@@ -56,14 +56,15 @@ def enter(surroundings: Surroundings, now_s: float) -> None:
     _CURRENT.now_s = now_s
 
 
+def now_s() -> float:
+    """Return the time of the call into the library that is under way."""
+    return _CURRENT.now_s
+
+
 def _surroundings() -> Surroundings:
     surroundings = _CURRENT.surroundings
     assert surroundings is not None, "the library was called outside of any replica"
     return surroundings
-
-
-def _monotonic() -> float:
-    return _CURRENT.now_s
 
 
 class _Random:
@@ -105,7 +106,7 @@ class _Os:
 def install() -> None:
     """Replace the globals. Idempotent."""
     library: Any = pysyncobj.syncobj
-    library.monotonicTime = _monotonic
+    library.monotonicTime = now_s
     library.random = _Random
     library.createJournal = lambda _: _surroundings().journal
     library.Serializer = lambda *_: _surroundings().serializer
