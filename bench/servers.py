@@ -20,6 +20,8 @@ from typing import Final, NamedTuple
 START_TIMEOUT_S: Final = 30.0
 STOP_TIMEOUT_S: Final = 30.0
 POLL_S: Final = 0.02
+# What `make compiled` builds; `make bench` does it first.
+COMPILED: Final = Path(__file__).resolve().parent.parent / "build" / "compiled"
 # Below the range from which the kernel gives ports to clients.
 BASE_PORT: Final = 23600
 CLOCK_TICKS: Final = os.sysconf("SC_CLK_TCK")
@@ -75,11 +77,17 @@ def answers(address: str) -> bool:
 
 
 @contextmanager
-def child(command: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+def child(
+    command: list[str], log: Path, environment: dict[str, str] | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
     """Run a process, and end it with SIGTERM, or SIGKILL when that takes too long."""
     with log.open("wb") as output:
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=environment,
         )
     try:
         yield process
@@ -92,15 +100,20 @@ def child(command: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
             process.wait()
 
 
-def beanpole(nodes: int) -> Callable[[Path], AbstractContextManager[Running]]:
+def beanpole(
+    nodes: int, compiled: bool = True
+) -> Callable[[Path], AbstractContextManager[Running]]:
     """Return how to run a cluster of so many nodes, synced to disk."""
+    environment = dict(os.environ)
+    if compiled:
+        environment["PYTHONPATH"] = str(COMPILED)
 
     @contextmanager
     def run(folder: Path) -> Iterator[Running]:
         command = [str(Path(sys.executable).with_name("beanpole")), "up", "--nodes", str(nodes)]
         command += ["--dir", str(folder / "data"), "--base-port", str(BASE_PORT)]
         log = folder / "output.log"
-        with child(command, log) as process:
+        with child(command, log, environment) as process:
 
             def ready() -> bool:
                 lines = log.read_text(errors="replace").splitlines()
@@ -134,6 +147,7 @@ def beanstalkd(durable: bool) -> Callable[[Path], AbstractContextManager[Running
 
 BEANPOLE: Final = (
     System("beanpole, 3 nodes", "disks of a majority", beanpole(3)),
+    System("same, not compiled", "disks of a majority", beanpole(3, compiled=False)),
     System("beanpole, 1 node", "disk", beanpole(1)),
 )
 BEANSTALKD: Final = (

@@ -6,23 +6,23 @@ like is in `stats`; when which reply is due is not decided here.
 
 from typing import Final
 
-BURIED: Final = b"BURIED\r\n"
-EXPECTED_CRLF: Final = b"EXPECTED_CRLF\r\n"
-JOB_TOO_BIG: Final = b"JOB_TOO_BIG\r\n"
-DRAINING: Final = b"DRAINING\r\n"
-DEADLINE_SOON: Final = b"DEADLINE_SOON\r\n"
-TIMED_OUT: Final = b"TIMED_OUT\r\n"
-DELETED: Final = b"DELETED\r\n"
-NOT_FOUND: Final = b"NOT_FOUND\r\n"
-RELEASED: Final = b"RELEASED\r\n"
-TOUCHED: Final = b"TOUCHED\r\n"
-NOT_IGNORED: Final = b"NOT_IGNORED\r\n"
-KICKED: Final = b"KICKED\r\n"  # of kick-job; `kick` answers with a count
-PAUSED: Final = b"PAUSED\r\n"
-OUT_OF_MEMORY: Final = b"OUT_OF_MEMORY\r\n"
-INTERNAL_ERROR: Final = b"INTERNAL_ERROR\r\n"
-BAD_FORMAT: Final = b"BAD_FORMAT\r\n"
-UNKNOWN_COMMAND: Final = b"UNKNOWN_COMMAND\r\n"
+BURIED: Final[bytes] = b"BURIED\r\n"
+EXPECTED_CRLF: Final[bytes] = b"EXPECTED_CRLF\r\n"
+JOB_TOO_BIG: Final[bytes] = b"JOB_TOO_BIG\r\n"
+DRAINING: Final[bytes] = b"DRAINING\r\n"
+DEADLINE_SOON: Final[bytes] = b"DEADLINE_SOON\r\n"
+TIMED_OUT: Final[bytes] = b"TIMED_OUT\r\n"
+DELETED: Final[bytes] = b"DELETED\r\n"
+NOT_FOUND: Final[bytes] = b"NOT_FOUND\r\n"
+RELEASED: Final[bytes] = b"RELEASED\r\n"
+TOUCHED: Final[bytes] = b"TOUCHED\r\n"
+NOT_IGNORED: Final[bytes] = b"NOT_IGNORED\r\n"
+KICKED: Final[bytes] = b"KICKED\r\n"  # of kick-job; `kick` answers with a count
+PAUSED: Final[bytes] = b"PAUSED\r\n"
+OUT_OF_MEMORY: Final[bytes] = b"OUT_OF_MEMORY\r\n"
+INTERNAL_ERROR: Final[bytes] = b"INTERNAL_ERROR\r\n"
+BAD_FORMAT: Final[bytes] = b"BAD_FORMAT\r\n"
+UNKNOWN_COMMAND: Final[bytes] = b"UNKNOWN_COMMAND\r\n"
 
 
 def inserted(job: int) -> bytes:
