@@ -25,6 +25,24 @@ IMAGE_VERSION: Final = 1
 CHUNK_JOBS: Final = 512
 # A chunk also ends here, so that large bodies do not make a chunk of hundreds of megabytes.
 CHUNK_BYTES: Final = 1024 * 1024
+# What the head has of the machine and of the queue, in this order.
+MACHINE_NUMBERS: Final = ("index", "wall_us", "chain", "term", "version")
+MACHINE_LIMITS: Final = (
+    "jobs_max",
+    "tubes_max",
+    "sessions_max",
+    "queue_bytes_max",
+    "puts_refused",
+)
+QUEUE_NUMBERS: Final = (
+    "now_us",
+    "epoch_us",
+    "floor_us",
+    "next_id",
+    "next_order",
+    "jobs_total",
+    "timeouts",
+)
 
 
 class Image:
@@ -147,23 +165,9 @@ class Image:
             [
                 "head",
                 IMAGE_VERSION,
-                [machine.index, machine.wall_us, machine.chain, machine.term, machine.version],
-                [
-                    machine.jobs_max,
-                    machine.tubes_max,
-                    machine.sessions_max,
-                    machine.queue_bytes_max,
-                    machine.puts_refused,
-                ],
-                [
-                    queue.now_us,
-                    queue.epoch_us,
-                    queue.floor_us,
-                    queue.next_id,
-                    queue.next_order,
-                    queue.jobs_total,
-                    queue.timeouts,
-                ],
+                [getattr(machine, name) for name in MACHINE_NUMBERS],
+                [getattr(machine, name) for name in MACHINE_LIMITS],
+                [getattr(queue, name) for name in QUEUE_NUMBERS],
                 [[index, o.incarnation, o.next_number, o.alive] for index, o in origins],
                 tubes,
                 sessions,
@@ -206,23 +210,11 @@ def _unpack(chunk: bytes) -> Any:
 def _load_head(head: list[Any]) -> tuple[Machine, list[Tube], list[Session]]:
     machine = Machine()
     queue = machine.queue
-    machine.index, machine.wall_us, machine.chain, machine.term, machine.version = head[2]
-    (
-        machine.jobs_max,
-        machine.tubes_max,
-        machine.sessions_max,
-        machine.queue_bytes_max,
-        machine.puts_refused,
-    ) = head[3]
-    (
-        queue.now_us,
-        queue.epoch_us,
-        queue.floor_us,
-        queue.next_id,
-        queue.next_order,
-        queue.jobs_total,
-        queue.timeouts,
-    ) = head[4]
+    names = (*MACHINE_NUMBERS, *MACHINE_LIMITS)
+    for name, value in zip(names, head[2] + head[3], strict=True):
+        setattr(machine, name, value)
+    for name, value in zip(QUEUE_NUMBERS, head[4], strict=True):
+        setattr(queue, name, value)
     for index, incarnation, next_number, alive in head[5]:
         origin = machine.origins[index] = Origin(index)
         origin.incarnation, origin.next_number, origin.alive = incarnation, next_number, alive

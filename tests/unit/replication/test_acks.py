@@ -15,6 +15,18 @@ def entries_to(lone: Lone, peer: str) -> int:
     return sum(len(message[7]) // 2 for message in lone.take(messages.APPEND, peer))
 
 
+def acknowledged() -> tuple[Lone, int]:
+    """Return a leader that will commit an entry in its next turn, and the index of it."""
+    lone = Lone()
+    lone.elect()
+    index = lone.replica.propose(b"a")
+    lone.replica.turn()
+    lone.clock.run(0.001)
+    lone.acknowledge("n1", index)
+    lone.take()
+    return lone, index
+
+
 @both
 def test_a_follower_acknowledges_what_its_disk_has(repaired: bool) -> None:
     """D2: an acknowledged entry was gone after a power cut."""
@@ -140,13 +152,7 @@ def test_a_rewind_after_a_lost_resend_is_honoured() -> None:
 
 
 def test_the_commit_index_is_told_at_once_and_needs_no_answer() -> None:
-    lone = Lone()
-    lone.elect()
-    index = lone.replica.propose(b"a")
-    lone.replica.turn()
-    lone.clock.run(0.001)
-    lone.acknowledge("n1", index)
-    lone.take()
+    lone, index = acknowledged()
     lone.replica.turn()
     notice = lone.take(messages.APPEND, "n2")
     assert [message[3] for message in notice] == [index]
@@ -156,13 +162,7 @@ def test_the_commit_index_is_told_at_once_and_needs_no_answer() -> None:
 def test_the_next_entry_travels_with_the_commit_index_and_before_the_apply(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    lone = Lone()
-    lone.elect()
-    index = lone.replica.propose(b"a")
-    lone.replica.turn()
-    lone.clock.run(0.001)
-    lone.acknowledge("n1", index)
-    lone.take()
+    lone, index = acknowledged()
     happened: list[str] = []
 
     def committed() -> None:
