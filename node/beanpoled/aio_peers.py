@@ -184,7 +184,7 @@ class PeerLinks:
             node=config.node_id,
             config_hash=config.config_hash,
             disk_id=self.disks.own,
-            rejoining=self.node.replica.rejoining,
+            rejoining=self.node.replica.rejoining or self.disks.is_replacement,
             nonce=os.urandom(link.NONCE_BYTES),
         )
         return link.Handshake(own, config.peer_secret.encode(), expected)

@@ -50,7 +50,7 @@ class Hello(NamedTuple):
     node: str
     config_hash: str
     disk_id: bytes
-    rejoining: bool
+    rejoining: bool  # its disk was begun with --rejoin, lately or long ago
     nonce: bytes
 
 

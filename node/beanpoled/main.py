@@ -112,7 +112,7 @@ async def run(config: NodeConfig) -> None:
     identity = Identity(config.cluster, config.node_id)
     host = AioHost(config, loop)
     lock = host.files.hold(config.data_dir)
-    disks = Disks(host.files, config.data_dir, identity, os.urandom(DISK_ID_BYTES))
+    disks = Disks(host.files, config.data_dir, identity, os.urandom(DISK_ID_BYTES), config.rejoin)
     host.connect(disks)
     host.clients.check()
     node = Node(config, host, disks.own)

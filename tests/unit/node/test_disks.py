@@ -70,6 +70,30 @@ def test_a_member_that_rejoins_has_its_new_disk_from_then_on(disk: Disk) -> None
     assert disks.refuses(hello(OTHER)) is not None
 
 
+def test_a_replacement_is_one_for_ever_and_what_it_replaced_never_comes_back(disk: Disk) -> None:
+    """A member that was away while another rejoined refused that one's disk for good."""
+    there = Disk(Clock(), 2)
+    assert Disks(there, "/n1", Identity("cluster", "n1"), THIRD, rejoin=True).is_replacement
+    there.make_directory("/n1/log")
+    again = Disks(there, "/n1", Identity("cluster", "n1"), OTHER)
+    assert (again.own, again.is_replacement) == (THIRD, True)
+    disks = Disks(disk, "/n0", IDENTITY, OWN)
+    assert not disks.is_replacement
+    assert disks.refuses(hello(OTHER, rejoining=True)) is None
+    assert disks.refuses(hello(THIRD, rejoining=True)) is None
+    disk.crash()
+    disks = Disks(disk, "/n0", IDENTITY, OWN)
+    assert disks.refuses(hello(OTHER, rejoining=True)) is not None
+    assert disks.refuses(hello(THIRD, rejoining=True)) is None
+
+
+def test_a_replacement_that_never_began_must_say_so_again(disk: Disk) -> None:
+    Disks(disk, "/n0", IDENTITY, OWN, rejoin=True)
+    with pytest.raises(StorageError, match="start with --rejoin again"):
+        Disks(disk, "/n0", IDENTITY, OWN)
+    assert Disks(disk, "/n0", IDENTITY, OTHER, rejoin=True).own == OWN
+
+
 def test_what_cannot_be_remembered_is_not_accepted(disk: Disk) -> None:
     disks = Disks(disk, "/n0", IDENTITY, OWN)
     disk.failing = OSError(28, "No space left on device")
