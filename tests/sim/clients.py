@@ -51,6 +51,10 @@ class Client:
     def _connect(self) -> None:
         if self.wire is not None or not self.active:
             return
+        asleep_s = self.world.asleep_until_s - self.world.clock.now_s
+        if asleep_s > 0:
+            self.world.clock.after(asleep_s + self.dice.random(), self._connect)
+            return
         serving = self.world.serving()
         if not serving:
             self.world.clock.after(RETRY_S * (1 + self.dice.random()), self._connect)
@@ -110,6 +114,11 @@ class Client:
             self._ending = True
             self.wire.finish()
 
+    @property
+    def left_alone(self) -> bool:
+        """Whether it has asked for the end, and has every answer, and is still connected."""
+        return self.wire is not None and self._ending and not self.waiting
+
     def not_reading(self, seconds: float) -> None:
         """Leave replies unread for a while."""
         wire = self.wire
@@ -137,13 +146,17 @@ class Client:
             op.tubes = (self.used,) if kind in PEEKS else tuple(self.watched)
             self._follow(kind, args)
             self.history.append(op)
-            self.waiting.append(op)
+            if kind == "quit":  # answered by the end of the connection
+                self._ending = True
+                self.world.counts["quits"] += 1
+            else:
+                self.waiting.append(op)
         while data:  # the network cuts where it likes
             size = len(data) if self.dice.random() < 0.7 else self.dice.randint(1, len(data))
             wire.send(data[:size])
             data = data[size:]
-        last = self.waiting[-1]
-        if last.kind != "reserve":
+        last = self.waiting[-1] if self.waiting else None
+        if last is not None and last.kind != "reserve":
             self.world.clock.after(PATIENCE_S, lambda: self._give_up(last))
 
     def _follow(self, kind: str, args: list[Any]) -> None:
@@ -200,7 +213,10 @@ class Client:
             self.send(*(self._any() for _ in range(dice.randint(1, 3))))
             self.half_close()
             return
-        if luck < 0.025:
+        if luck < 0.03:
+            self.send(*(self._any() for _ in range(dice.randint(0, 3))), ("quit",))
+            return
+        if luck < 0.035:
             self.not_reading(dice.random() * 3)
         if luck < 0.1:
             self.send(*(self._any() for _ in range(dice.randint(2, 8))))

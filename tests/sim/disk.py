@@ -95,26 +95,29 @@ def _overlay(start: int, content: bytes, offset: int, data: bytes) -> bytes:
 class DiskHandle:
     """An open file of a simulated disk; dead after a crash."""
 
-    def __init__(self, disk: "Disk", inode: Inode) -> None:
+    def __init__(self, disk: "Disk", inode: Inode, path: str) -> None:
         self._disk = disk
         self._inode = inode
+        self._path = path
         self._life = disk.life
 
     def write(self, offset: int, data: bytes) -> None:
-        """Write all of it."""
+        """Write all of it, or fail with a part of it written."""
         self._check()
-        self._disk.check_write()
+        if self._disk.failing is not None:
+            self._inode.write(offset, bytes(data[: self._disk.partly(len(data))]))
+        self._disk.check_write(self._path)
         self._inode.write(offset, bytes(data))
 
     def write_synced(self, offset: int, data: bytes) -> None:
         """Write and sync in one."""
         self._check()
-        self._disk.check_write()
+        self._disk.check_write(self._path)
         if self._disk.dying:
             self._inode.write(offset, bytes(data))
         else:
             self._inode.write_synced(offset, bytes(data))
-        self._disk.check_sync()
+        self._disk.check_sync(self._path)
 
     def read(self, offset: int, size: int) -> bytes:
         """Read, fewer only at the end."""
@@ -124,7 +127,7 @@ class DiskHandle:
     def sync(self) -> None:
         """Make the content durable."""
         self._check()
-        self._disk.check_sync()
+        self._disk.check_sync(self._path)
         self._inode.pending.clear()
 
     def size(self) -> int:
@@ -135,7 +138,7 @@ class DiskHandle:
     def truncate(self, size: int) -> None:
         """Cut the file."""
         self._check()
-        self._disk.check_write()
+        self._disk.check_write(self._path)
         self._inode.truncate(size)
 
     def close(self) -> None:
@@ -151,7 +154,9 @@ class Disk:
     def __init__(self, clock: Clock, seed: int) -> None:
         self.life = 0
         self.latency_s = 0.0005
-        self.failing: OSError | None = None  # what the next write or sync raises
+        self.failing: OSError | None = None  # what every write and sync raises
+        # When a write or sync of the log failed: its owner has to end.
+        self.failed_s: float | None = None
         self.syncs = 0
         self._clock = clock
         self._random = random.Random(seed)
@@ -170,7 +175,7 @@ class Disk:
                 self._begin(lane[0][0])
             lane.clear()
         self.life += 1
-        self.failing = None
+        self.failing = self.failed_s = None
         for inode in {id(inode): inode for inode in self._names.values()}.values():
             inode.crash(self._random)
         for inode in {id(inode): inode for inode in self._durable_names.values()}.values():
@@ -185,6 +190,13 @@ class Disk:
         self._names.clear()
         self._durable_names.clear()
         self._directories.clear()
+
+    def hasten(self, latency_s: float) -> None:
+        """Be as fast as this from now on, and finish what is under way."""
+        self.latency_s = latency_s
+        for lane, works in enumerate(self._lanes):
+            if works:
+                self._clock.after(latency_s, self._runner(lane, works[0]))
 
     def _begin(self, work: Work) -> None:
         """Let the work write, and die before it syncs."""
@@ -201,21 +213,31 @@ class Disk:
         """Whether a work is under way or waits for its turn."""
         return any(self._lanes)
 
-    def check_write(self) -> None:
+    def partly(self, size: int) -> int:
+        """How much of a write happens before it fails."""
+        return self._random.randint(0, size)
+
+    def check_write(self, path: str = "") -> None:
         """Raise what a test asked for."""
         if self.failing is not None:
+            if "/log/" in path and self.failed_s is None and not self.dying:
+                self.failed_s = self._clock.now_s
             raise self.failing
 
-    def check_sync(self) -> None:
+    def check_sync(self, path: str = "") -> None:
         """Raise what a test asked for, or die."""
-        self.check_write()
+        self.check_write(path)
         if self.dying:
             raise PowerLoss
         self.syncs += 1
 
-    def flip(self, path: str, offset: int) -> None:
+    def flip(self, path: str, offset: int, mask: int = 1) -> None:
         """Damage one bit of a file."""
-        self._names[path].data[offset] ^= 1
+        self._names[path].data[offset] ^= mask
+
+    def size(self, path: str) -> int:
+        """Return the size of a file."""
+        return len(self._names[path].data)
 
     # --- Files -----------------------------------------------------------------------------------
 
@@ -227,7 +249,7 @@ class Disk:
         inode = self._names.get(path)
         if inode is None:
             raise FileNotFoundError(errno.ENOENT, "no such file", path)
-        return DiskHandle(self, inode)
+        return DiskHandle(self, inode, path)
 
     def list(self, directory: str) -> list[str]:
         """Return the names in a directory."""
@@ -269,15 +291,15 @@ class Disk:
         """Run the work after the disk's latency, one at a time in each lane."""
         self._lanes[lane].append((work, done))
         if len(self._lanes[lane]) == 1:
-            self._clock.after(self.latency_s, self._runner(lane))
+            self._clock.after(self.latency_s, self._runner(lane, self._lanes[lane][0]))
 
-    def _runner(self, lane: int) -> Callable[[], None]:
+    def _runner(self, lane: int, item: tuple[Work, Done]) -> Callable[[], None]:
         life = self.life
 
         def run() -> None:
-            if life != self.life:
-                return
-            work, done = self._lanes[lane][0]
+            if life != self.life or not self._lanes[lane] or self._lanes[lane][0] is not item:
+                return  # the machine died, or it was done sooner than it seemed
+            work, done = item
             error: OSError | None = None
             try:
                 work()
@@ -285,7 +307,7 @@ class Disk:
                 error = failure
             self._lanes[lane].popleft()
             if self._lanes[lane]:
-                self._clock.after(self.latency_s, self._runner(lane))
+                self._clock.after(self.latency_s, self._runner(lane, self._lanes[lane][0]))
             done(error)
 
         return run

@@ -35,6 +35,7 @@ WORDS: Final[dict[str, frozenset[bytes]]] = {
     "watch": frozenset({b"WATCHING"}),
     "ignore": frozenset({b"WATCHING", b"NOT_IGNORED"}),
     "nonsense": frozenset({b"UNKNOWN_COMMAND"}),
+    "quit": frozenset(),
 }
 # Removed before it was sent anywhere: certainly not done, and not before its time.
 NOT_DONE: Final = frozenset({b"DRAINING", b"INTERNAL_ERROR"})

@@ -14,6 +14,7 @@ from beanpole.errors import ProtocolError
 from beanpole.replication.consensus import Sink
 from beanpole.storage.files import LANE_LOG, Done, Handle, Work
 from beanpoled.disks import Disks
+from beanpoled.frames import RAFT
 from beanpoled.host import ProcessFacts
 from beanpoled.link import LINK_VERSION, NONCE_BYTES, Hello
 from beanpoled.node import Node
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 FETCH_STEP_S: Final = 0.002
 SINK_BACKLOG_BYTES_MAX: Final = 256 * 1024
+RELINK_S: Final = 0.1
 
 Action = Callable[[], None]
 
@@ -83,10 +85,15 @@ class SimHost:
         self.node: Node
         self.disks: Disks
         self.files = HostFiles(self, world.disks[name])
+        self.ready = False  # its replica has read the disk
+        self.pauses = 0
         self.paused_until_s = 0.0
+        self._paused_from_s: float | None = None
+        self._stood_s = 0.0
+        self._begun_s = world.clock.now_s
         self._dice = random.Random(world.dice.random())
         self._uptime_s = self._dice.random() * 1e6
-        self._rate = world.rates[name]
+        self.rate = world.rates[name]
         self._ready: deque[Action] = deque()
         self._ready_is_due = False
         self._inbox: deque[Action] = deque()
@@ -122,6 +129,10 @@ class SimHost:
         """Stop the process for a while."""
         until_s = self.world.clock.now_s + seconds
         if until_s > self.paused_until_s:
+            if not self.paused:
+                self._count_pause()
+                self.pauses += 1
+                self._paused_from_s = self.world.clock.now_s
             self.paused_until_s = until_s
             self.world.clock.at(until_s, self._go_on)
 
@@ -129,6 +140,17 @@ class SimHost:
         """End the pause."""
         self.paused_until_s = self.world.clock.now_s
         self.world.clock.after(0.0, self._go_on)
+
+    @property
+    def ran_s(self) -> float:
+        """How long the process ran in its life, pauses left out."""
+        self._count_pause()
+        return self.world.clock.now_s - self._begun_s - self._stood_s
+
+    def _count_pause(self) -> None:
+        if self._paused_from_s is not None and not self.paused:
+            self._stood_s += self.paused_until_s - self._paused_from_s
+            self._paused_from_s = None
 
     def _go_on(self) -> None:
         if not self.alive or self.paused:
@@ -156,7 +178,7 @@ class SimHost:
 
     def now_us(self) -> int:
         """Return the process's clock, which runs at its own rate."""
-        return int((self.world.clock.now_s * self._rate + self._uptime_s) * 1e6)
+        return int((self.world.clock.now_s * self.rate + self._uptime_s) * 1e6)
 
     def wall_us(self) -> int:
         """Return the wall clock, which may be wrong."""
@@ -180,7 +202,7 @@ class SimHost:
                 callback()
 
         # A microsecond more, so that rounding never makes it early.
-        self.world.clock.after((delay_us + 1) / 1e6 / self._rate, lambda: self.enter(fire))
+        self.world.clock.after((delay_us + 1) / 1e6 / self.rate, lambda: self.enter(fire))
         return timer
 
     # --- Host: peers ----------------------------------------------------------------------------
@@ -189,6 +211,8 @@ class SimHost:
         """Send a frame if there is a link."""
         if peer not in self.links:
             return False
+        if kind == RAFT:
+            self.world.oracle.sent(self.name, payload)
         return self.world.network.send(self.name, peer, bytes((kind,)) + payload)
 
     def flush_peers(self) -> None:
@@ -210,7 +234,11 @@ class SimHost:
         other = self.world.hosts.get(peer)
         if other is None:
             return  # it died meanwhile, and the end of the link is on the way
-        refusal = self.disks.refuses(other.hello())
+        try:
+            refusal = self.disks.refuses(other.hello())
+        except OSError:  # it cannot be remembered: no link, and it is tried again
+            self.world.clock.after(RELINK_S, lambda: self.world.network.reset(self.name, peer))
+            return
         if refusal is not None:
             raise Violation(f"{self.name} refuses {peer}: {refusal}")
         self.links.add(peer)
@@ -238,7 +266,7 @@ class SimHost:
             node=self.name,
             config_hash=config.config_hash,
             disk_id=self.disks.own,
-            rejoining=self.node.replica.rejoining,
+            rejoining=self.node.replica.rejoining or self.disks.is_replacement,
             nonce=bytes(NONCE_BYTES),
         )
 

@@ -15,13 +15,24 @@ from tests.sim.cluster import Violation
 from tests.sim.storm import Storm, Stuck, replay
 
 FAULTS: Final = (
+    "lives of five nodes",
     "crashes",
     "stops",
     "pauses",
+    "freezes of all",
     "partitions",
     "resets",
     "blackouts",
+    "losses of quorum for hours",
+    "failed disks",
+    "ends by a failed disk",
+    "slow disks",
+    "stalled syncs",
+    "flipped bits",
+    "refused starts",
     "lost disks",
+    "drains",
+    "quits",
     "transfers",
     "snapshots",
     "fetches",
@@ -37,7 +48,7 @@ class Life(NamedTuple):
 
     seed: int
     failure: str  # empty, or the kind of verdict and its words
-    simulated_s: float
+    simulated_s: float  # without the hours in which quorum was lost
     counts: Counter[str]
 
 
@@ -54,7 +65,10 @@ def live(seed: int) -> Life:
         failure = f"LIVENESS: {error}"
     except Exception as error:
         failure = f"CRASH: {error!r}"
-    return Life(seed, failure, storm.world.clock.now_s - begun_s, Counter(storm.world.counts))
+    counts = Counter(storm.world.counts)
+    counts["steps"] = storm.steps
+    passed_s = storm.world.clock.now_s - begun_s - counts["seconds without quorum"]
+    return Life(seed, failure, passed_s, counts)
 
 
 def say(line: str) -> None:
@@ -85,7 +99,8 @@ def main() -> int:
     changes = sum(count for word, count in totals.items() if word.split()[-1] in CHANGES)
     say(
         f"{arguments.seeds} seeds from {arguments.first} in {time.monotonic() - begun_s:.0f} s: "
-        f"{simulated_s / 3600:.1f} simulated hours, {changes} acknowledged changes, "
+        f"{simulated_s / 3600:.1f} simulated hours (and {totals['seconds without quorum'] // 3600} "
+        f"without quorum), {totals['steps']} steps, {changes} acknowledged changes, "
         + ", ".join(f"{totals[fault]} {fault}" for fault in FAULTS)
         + f"; {failed} failed"
     )

@@ -17,5 +17,7 @@ SEEDS: Final = {
     459: "the same: a wait was never served",
     1013: "a clock that was never heard was saved: cluster time stood after the next start",
     3589: "the waiter of a dead incarnation stood in the place of the new one's: never served",
+    8: "a member that was away while another one rejoined refused its new disk for good",
+    114: "the same, with five nodes",
     2080: "the floor of an epoch is no touch",
 }

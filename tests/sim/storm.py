@@ -8,19 +8,23 @@ afterwards is in `verdicts` (safety) and in `Storm.settle` (liveness).
 
 import random
 import sys
-from dataclasses import dataclass
 from typing import Any, Final
 
+from beanpole.replication.pysyncobj.repairs import ALL_REPAIRS, Repairs
 from beanpoled import origin
 from tests.sim.clients import RETRY_S, Client
 from tests.sim.history import Op
-from tests.sim.host import SimHost
+from tests.sim.troubles import CALM as CALM
+from tests.sim.troubles import Faults, Troubles
 from tests.sim.verdicts import PROBE, RESERVES, Judge
 from tests.sim.wire import Wire
-from tests.sim.world import WALL_S, World
+from tests.sim.world import World
 
-STEP_S: Final = 0.01
+STEP_S: Final = 0.005
+# 3,000 steps.
 PLAY_S: Final = 15.0
+# The share of the lives in which a majority is lost for hours.
+LULL_SHARE: Final = 0.1
 # After everything is mended, this long until a put is answered at a node that runs.
 PUT_ANSWERED_S: Final = 3.0
 # ... until a node that had to start again serves, all nodes are equal, every wait has its job.
@@ -43,34 +47,12 @@ class Stuck(AssertionError):
     """Nothing that was promised is broken, but something does not go on."""
 
 
-@dataclass(frozen=True)
-class Faults:
-    """Shares of the faults, as probabilities per step of STEP_S."""
-
-    crash: float = 0.002
-    restart: float = 0.012
-    blackout: float = 0.0002
-    stop: float = 0.0004
-    partition: float = 0.003
-    heal: float = 0.008
-    pause: float = 0.003
-    slow: float = 0.004
-    slow_disk: float = 0.002
-    transfer: float = 0.001
-    compact: float = 0.003
-    reset: float = 0.003
-    wall: float = 0.002
-    disk_low: float = 0.0005
-
-
-NAMES: Final = tuple(Faults.__dataclass_fields__)
-CALM: Final = Faults(**dict.fromkeys(NAMES, 0.0))
-
-
 class Storm:
     """One run of one seed."""
 
-    def __init__(self, seed: int, faults: Faults | None = None) -> None:
+    def __init__(
+        self, seed: int, faults: Faults | None = None, repairs: Repairs = ALL_REPAIRS
+    ) -> None:
         self.seed = seed
         self.dice = dice = random.Random(seed * 104_729 + 3)
         overrides: dict[str, Any] = dict(QUICK) if dice.random() < 0.8 else {}
@@ -83,6 +65,7 @@ class Storm:
             overrides |= {"snapshot_bytes_min": kept, "log_memory_bytes": kept}
             overrides["log_retain_bytes"] = kept
         self.world = world = World(seed, dice.choice((3, 3, 3, 5)), **overrides)
+        world.repairs = repairs
         world.in_flight_max = dice.choice((1, 8))
         self.batches_max = dice.choice((1, 16))
         world.turn_s = dice.choice((0.0, 0.0002, 0.003))
@@ -91,8 +74,11 @@ class Storm:
         for name in world.names:
             world.rates[name] = 1.0 + dice.uniform(-0.05, 0.05)
             world.walls_s[name] += dice.uniform(-5, 5)
-        self.faults = faults or Faults()
-        self.walls_move = dice.random() < 0.3
+        self.troubles = Troubles(world, dice, faults or Faults())
+        self.steps = 0
+        # A calm life has no lull either.
+        lull = dice.random() < LULL_SHARE and faults is None
+        self.lull_step = dice.randrange(int(PLAY_S / STEP_S)) if lull else -1
         self.history: list[Op] = []
         self.known: list[int] = []
         self.clients: list[Client] = []
@@ -120,27 +106,35 @@ class Storm:
             Client(world, number, self.history, self.known)
             for number in range(self.dice.choice((4, 10, 20)))
         ]
-        end_s = world.clock.now_s + PLAY_S
-        while world.clock.now_s < end_s:
-            for name in NAMES:
-                if self.dice.random() < getattr(self.faults, name):
-                    getattr(self, f"_{name}")()
+        world.counts["lives of five nodes"] += len(world.names) == 5
+        while self.steps < PLAY_S / STEP_S:
+            if self.steps == self.lull_step:
+                self.troubles.lose_quorum()
+            self.troubles.strike(STEP_S)
+            self.steps += 1
             world.clock.run(STEP_S)
         self.settle()
         config = world.config(world.names[0])
         timeout_s = config.command_timeout_ms / 1000
         # Time without a leader counts for delays, as far as wall clocks tell it.
-        estimated = self.walls_move or world.counts["cold starts"] > 0
-        Judge(self.history, world.witness, timeout_s, estimated).all()
+        estimated = self.troubles.walls_move or world.counts["cold starts"] > 0
+        Judge(self.history, world.witness, timeout_s, estimated, world.drains).all()
 
     # --- after the storm --------------------------------------------------------------------------
 
     def settle(self) -> None:
         """Mend everything; then what is promised about going on must hold."""
         world = self.world
-        self._mend()
+        self.troubles.mend()
         probe = Probe(world)
-        if not world.clock.run_until(lambda: probe.inserted > 0, PUT_ANSWERED_S):
+        while (
+            not world.clock.run_until(
+                lambda: probe.inserted > 0 or len(world.hosts) < len(world.names), PUT_ANSWERED_S
+            )
+            or not probe.inserted
+        ):
+            if self._start_missing():
+                continue  # it was stopping when the world healed, or its disk was damaged
             raise Stuck(f"no put is answered {PUT_ANSWERED_S} s after healing")
         for client in self.clients:
             client.active = False
@@ -153,32 +147,25 @@ class Storm:
             raise Stuck(f"not all nodes are equal {SETTLED_S} s after healing")
         world.check_equal()
 
-    def _mend(self) -> None:
-        """Repair the world, and start what is down."""
-        world = self.world
-        world.network.heal()
-        world.network.slow.clear()
-        world.network.full_bytes = 2**40
-        for name in world.names:
-            world.disks[name].latency_s = 0.0005
-            world.free_bytes[name] = 2**40
-            host = world.hosts.get(name)
-            if host is not None and host.paused:
-                host.resume()
-        for name in world.names:
-            if name not in world.hosts:
-                world.start(name)
+    def _start_missing(self) -> bool:
+        missing = [name for name in self.world.names if name not in self.world.hosts]
+        for name in missing:
+            self.world.start(name)
+        return bool(missing)
 
     def _all_serve(self) -> bool:
-        for name in self.world.names:
-            if name not in self.world.hosts:  # it was stopping when the world healed
-                self.world.start(name)
+        self._start_missing()
         return len(self.world.serving()) == len(self.world.names)
 
     def _serve_waits(self) -> None:
         """Every client that waits for a job gets one, as soon as there are enough."""
         world = self.world
         world.clock.run(4.0)  # pauses end, timeouts come
+        # A pipeline may hold a row of waits that end by themselves before one that does not.
+        world.clock.run_until(
+            lambda: all(_waits(client) or not client.waiting for client in self.clients),
+            OPEN_MAX_S,
+        )
         blocked = [client for client in self.clients if _waits(client)]
         probe = Probe(world)
         tubes = sorted({tube for client in blocked for tube in client.watched})
@@ -206,6 +193,9 @@ class Storm:
         ):
             left = next(client.waiting[0] for client in self.clients if client.waiting)
             raise Stuck(f"still open: {left!r}")
+        for client in self.clients:
+            if client.left_alone:
+                raise Stuck(f"client {client.number} asked for the end and is still connected")
         machine = world.witness.machine
         due_us = machine.next_due_us(machine.queue.now_us)
         leader = world.leader()
@@ -214,104 +204,6 @@ class Storm:
         now_us = leader.node.clock.estimate_us(leader.node.now_us)
         if machine.has_work() or (due_us is not None and due_us < now_us - 1_000_000):
             raise Stuck(f"what was due at {due_us} is not done at {now_us}")
-
-    # --- faults -----------------------------------------------------------------------------------
-
-    def _host(self) -> SimHost | None:
-        names = sorted(self.world.hosts)
-        return self.world.hosts[self.dice.choice(names)] if names else None
-
-    def _crash(self) -> None:
-        world = self.world
-        host = self._host()
-        down_max = 1 if self.dice.random() < 0.8 else len(world.names)
-        if host is not None and len(world.names) - len(world.hosts) < down_max:
-            world.crash(host.name, self.dice.choice((0.0, 0.0, 0.05, 3.0)))
-            world.counts["crashes"] += 1
-
-    def _restart(self) -> None:
-        for name in self.world.names:
-            if name not in self.world.hosts:
-                self.world.start(name)
-                return
-
-    def _blackout(self) -> None:
-        for name in sorted(self.world.hosts):
-            self.world.crash(name)
-        self.world.counts["blackouts"] += 1
-
-    def _stop(self) -> None:
-        host = self._host()
-        if host is not None:
-            host.enter(host.node.lifecycle.stop)
-
-    def _partition(self) -> None:
-        names = list(self.world.names)
-        self.dice.shuffle(names)
-        kind = self.dice.random()
-        if kind < 0.5:
-            alone = self.dice.randint(1, len(names) // 2)
-            cut = {(a, b) for a in names[:alone] for b in names[alone:]}
-            cut |= {(b, a) for a, b in cut}
-        elif kind < 0.7:
-            cut = {(names[0], names[1]), (names[1], names[0])}
-        elif kind < 0.8:
-            cut = {(a, b) for a in names for b in names if a != b}
-        else:
-            cut = {(names[0], other) for other in names[1:] if self.dice.random() < 0.7}
-        self.world.network.detect_s = self.dice.choice((0.02, 0.02, 0.5, 3.0))
-        self.world.network.partition(cut)
-        self.world.counts["partitions"] += 1
-
-    def _heal(self) -> None:
-        self.world.network.heal()
-
-    def _pause(self) -> None:
-        host = self._host()
-        if host is not None:
-            host.pause(self.dice.choice((0.1, 0.5, 1.0, 5.0)) * self.dice.random())
-            self.world.counts["pauses"] += 1
-
-    def _slow(self) -> None:
-        names = self.world.names
-        way = (self.dice.choice(names), self.dice.choice(names))
-        self.world.network.slow = {way: self.dice.random() * 0.3}
-
-    def _slow_disk(self) -> None:
-        for disk in self.world.disks.values():
-            disk.latency_s = 0.0005
-        name = self.dice.choice(self.world.names)
-        self.world.disks[name].latency_s = self.dice.choice((0.005, 0.05, 0.5))
-
-    def _transfer(self) -> None:
-        leader = self.world.leader()
-        if leader is not None and not leader.paused:
-            leader.node.replica.transfer(None)
-            self.world.counts["transfers"] += 1
-
-    def _compact(self) -> None:
-        host = self._host()
-        if host is not None and not host.paused:
-            host.node.replica.compact()
-            self.world.counts["snapshots"] += 1
-
-    def _reset(self) -> None:
-        """Break one link; it comes back soon."""
-        a, b = self.dice.sample(self.world.names, 2)
-        if self.world.network.is_linked(a, b):
-            self.world.network.reset(a, b)
-            self.world.counts["resets"] += 1
-
-    def _wall(self) -> None:
-        """Somebody sets a clock."""
-        if self.walls_move:
-            name = self.dice.choice(self.world.names)
-            away_s = self.dice.choice((0.0, 30.0, 86_400.0, 10 * 365 * 86_400.0))
-            self.world.walls_s[name] = WALL_S + away_s * self.dice.choice((-1, 1))
-
-    def _disk_low(self) -> None:
-        name = self.dice.choice(self.world.names)
-        self.world.free_bytes[name] = self.dice.choice((0, 2**40, 2**40))
 
 
 class Probe:

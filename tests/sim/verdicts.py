@@ -75,12 +75,18 @@ class Judge:
     """The checks of one run."""
 
     def __init__(
-        self, history: list[Op], witness: Witness, timeout_s: float, estimated: bool
+        self,
+        history: list[Op],
+        witness: Witness,
+        timeout_s: float,
+        estimated: bool,
+        drains: dict[str, list[list[float]]] | None = None,
     ) -> None:
         self.history = history
         self.witness = witness
         self.timeout_s = timeout_s
         self.estimated = estimated  # cluster time went on by an estimate of a downtime
+        self.drains = drains or {}  # by node: from when until when it refused puts
         self.puts = {op.body: op for op in history if op.kind == "put"}
         self.by_kind: dict[str, list[Op]] = defaultdict(list)
         for op in history:
@@ -120,6 +126,14 @@ class Judge:
         """What could not be sent anywhere is refused after command_timeout, not before."""
         for op in self.history:
             passed_s = FOREVER_S if op.done_s is None else op.done_s - op.at_s
+            if op.kind == "put" and op.done_s is not None:
+                drains = self.drains.get(op.connected.node, ())
+                if op.word == b"INSERTED" and any(a < op.at_s and op.done_s < b for a, b in drains):
+                    raise Violation(f"its node was draining: {op!r}")
+                if op.word == b"DRAINING" and any(
+                    a <= op.done_s and op.at_s <= b for a, b in drains
+                ):
+                    continue
             if op.word in NOT_DONE and passed_s < (self.timeout_s - TURN_MAX_S) * (1 - RATE_MAX):
                 raise Violation(f"refused too early: {op!r}")
 

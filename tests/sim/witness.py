@@ -19,6 +19,8 @@ RATE_MAX: Final = 0.06
 STAMP_S: Final = 0.05
 # A new leader knows cluster time once its EPOCH is applied at itself, a little after somewhere.
 CATCH_UP_S: Final = 1.0
+# So long after a change of leader no reservation from before it ends.
+GRACE_S: Final = 2.0
 
 JOB_KINDS: Final = frozenset(
     {q.PUT, q.MADE_READY, q.RESERVE, q.DELAY, q.BURY, q.DELETE, q.TOUCH, q.TIMEOUT}
@@ -72,6 +74,9 @@ class Witness:
         self.pauses: list[tuple[bytes, float, bool]] = []  # tube, when, begins or ends
         self._timed_out: set[int] = set()  # in the present entry
         self._epoch_s = 0.0  # when the newest EPOCH was applied
+        self._epoch_stamped_s = 0.0  # ... and proposed
+        self._time_us = 0  # the highest cluster time so far
+        self._granted: set[tuple[int, int, int, int]] = set()
         self._pausing: dict[bytes, int] = {}
         # job -> (true time at which its TTR began at the earliest, seconds)
         self._held: dict[int, tuple[float, int]] = {}
@@ -99,10 +104,17 @@ class Witness:
 
     def _apply(self, index: int, entry: bytes) -> None:
         machine, now_s = self.machine, self._now_s()
+        stamped_s = self.proposed_s[entry]
         origins = {place: item.incarnation for place, item in machine.origins.items()}
         flags, time_us, wall_us, sections = c.decode_entry(entry)
         stood_us = machine.queue.now_us - time_us
+        begins = bool(sections) and _is_epoch(sections[0])
+        if begins:
+            self._epoch_stamped_s = stamped_s
         applied = machine.apply(index, flags, time_us, wall_us, sections)
+        if machine.queue.now_us < self._time_us:
+            raise Violation(f"entry {index} takes cluster time back")
+        self._time_us = machine.queue.now_us
         if applied.epoch:
             self._epoch_s = now_s
         elif stood_us > 0 and self.proposed_s[entry] > self._epoch_s + CATCH_UP_S:
@@ -113,7 +125,6 @@ class Witness:
         for origin, _ in applied.ups:
             if origins.get(origin):
                 self.downs.append((origin, origins[origin], now_s))
-        stamped_s = self.proposed_s[entry]
         self._timed_out = {
             word >> q.TRANSITION_BITS
             for word in self._transitions.last
@@ -123,8 +134,12 @@ class Witness:
             kind = word & (1 << q.TRANSITION_BITS) - 1
             if kind in JOB_KINDS:
                 self._note(word >> q.TRANSITION_BITS, Event(kind, stamped_s, now_s, index))
-        for origin, incarnation, session, _, outcome, job in applied.grants:
+        for origin, incarnation, session, request, outcome, job in applied.grants:
             if outcome == GRANTED and job is not None:
+                granted = (origin, incarnation, session, request)
+                if granted in self._granted:
+                    raise Violation(f"request {granted} is granted a second job at {index}")
+                self._granted.add(granted)
                 event = next(e for e in reversed(self.jobs[job.id]) if e.kind == q.RESERVE)
                 event.session = (origin, incarnation, session)
         for name in dict.fromkeys([*self._pausing, *machine.queue.tubes]):
@@ -164,3 +179,13 @@ class Witness:
             raise Violation(
                 f"the TTR of job {job_id} was {ttr_s} s and ended after {now_s - since_s:.3f} s"
             )
+        passed_s = now_s - self._epoch_stamped_s
+        if since_s < self._epoch_stamped_s and passed_s < GRACE_S * (1 - RATE_MAX) - STAMP_S:
+            raise Violation(
+                f"the TTR of job {job_id} ended {passed_s:.3f} s after a change of leader"
+            )
+
+
+def _is_epoch(section: c.Section) -> bool:
+    commands = section[3]
+    return section[0] == c.LEADER and bool(commands) and commands[0][:1] == (c.EPOCH,)

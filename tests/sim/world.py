@@ -15,6 +15,7 @@ from crc32c import crc32c
 from beanpole.core.image import Image
 from beanpole.errors import BeanpoleError
 from beanpole.replication.pysyncobj.backend import PySyncObjReplica
+from beanpole.replication.pysyncobj.repairs import ALL_REPAIRS
 from beanpole.storage.wal import Identity
 from beanpoled.config import SETTINGS, NodeConfig
 from beanpoled.disks import DISK_ID_BYTES, Disks
@@ -26,34 +27,46 @@ from tests.sim.cluster import Violation
 from tests.sim.disk import Disk
 from tests.sim.host import SimHost
 from tests.sim.network import Network
+from tests.sim.oracle import Oracle
 from tests.sim.witness import Witness
 
 CLUSTER = "sim"
 # 2024: any wall clock far enough from zero.
 WALL_S = 1_704_067_200.0
 LOG_LINES_MAX = 400
+# What a node says when it ends because its disk failed.
+DISK_WORDS = ("could not be written", "cannot write", "has failed", "input/output", "no space")
 
 
 class WatchedNode(Node):
     """A node whose applied entries are compared with the witness."""
 
     witness: Witness
+    world: "World"
 
     def apply(self, index: int, term: int, entry: bytes) -> None:
         """See `Outside`."""
+        if index not in self.witness.log:
+            self.world.oracle.committed(self.name, index)
         self.witness.committed(self.name, index, term, entry)
         super().apply(index, term, entry)
         self.witness.check_chain(self.name, index, self.machine.chain)
+
+    def role_changed(self) -> None:
+        """See `Outside`."""
+        super().role_changed()
+        self.world.role_changed(self)
 
 
 class WatchedReplica(PySyncObjReplica):
     """A replica whose proposals are noted."""
 
-    witness: Witness
+    world: "World"
 
     def propose(self, entry: bytes) -> int:
         """See `Replica`."""
-        self.witness.proposed(entry)
+        self.world.witness.proposed(entry)
+        self.world.oracle.proposed(self.world.hosts[self.node_id])
         return super().propose(entry)
 
 
@@ -62,6 +75,7 @@ class World:
 
     def __init__(self, seed: int, size: int = 3, **overrides: Any) -> None:
         self.seed = seed
+        self.repairs = ALL_REPAIRS
         self.dice = random.Random(seed * 7919 + 1)
         self.clock = Clock()
         self.network = Network(self.clock, seed + 1)
@@ -73,12 +87,17 @@ class World:
         self.hosts: dict[str, SimHost] = {}
         self.overrides = overrides
         self.rejoin: set[str] = set()
+        self.damaged: dict[str, str] = {}  # node that is down -> the file with a flipped bit
+        self.lost_disk: str | None = None  # until that node counts again
         self.in_flight_max = 1
         self.turn_s = 0.0002
         self.rates = dict.fromkeys(self.names, 1.0)
         self.walls_s = dict.fromkeys(self.names, WALL_S)
         self.free_bytes = dict.fromkeys(self.names, 2**40)
+        self.drains: dict[str, list[list[float]]] = {name: [] for name in self.names}
+        self.asleep_until_s = 0.0  # clients do not try to connect before
         self.witness = Witness(lambda: self.clock.now_s)
+        self.oracle = Oracle(self)
         self.leaders: dict[int, str] = {}
         self.counts: Counter[str] = Counter()
         self.lines: list[str] = []
@@ -119,24 +138,65 @@ class World:
         identity = Identity(CLUSTER, name)
         fresh_id = self.dice.randbytes(DISK_ID_BYTES)
         try:
-            host.disks = Disks(host.files, config.data_dir, identity, fresh_id)
+            host.disks = Disks(host.files, config.data_dir, identity, fresh_id, config.rejoin)
             host.node = node = WatchedNode(config, host, host.disks.own)
-            node.witness = self.witness
+            node.world, node.witness = self, self.witness
             node.lifecycle.load()
-            replica = WatchedReplica(replica_config(config, identity), node, host.files)
-            replica.witness = self.witness
+            replica = WatchedReplica(
+                replica_config(config, identity), node, host.files, self.repairs
+            )
+            replica.world = self
             node.start(replica)
         except BeanpoleError as error:
+            if name in self.damaged:
+                self._refused(host)
+                return
             raise Violation(f"{name} does not start: {error}") from error
+        if name in self.damaged:
+            raise Violation(f"{name} started although {self.damaged[name]} is damaged")
+        host.ready = True
+        self.oracle.started(name)
         if len(self.names) > 1:
             replica.in_flight_max = self.in_flight_max
         self.network.join(name, host)
 
+    def _refused(self, host: SimHost) -> None:
+        """A damaged disk was noticed: somebody replaces it, and the node will rejoin."""
+        host.alive = False
+        del self.hosts[host.name]
+        self.counts["refused starts"] += 1
+        self.log(f"{host.name} refuses to start: {self.damaged.pop(host.name)} is damaged")
+        self.replace_disk(host.name)
+
+    def replace_disk(self, name: str) -> None:
+        """Give a node that is down an empty disk; it starts with `--rejoin`."""
+        self.disks[name].wipe()
+        self.rejoin.add(name)
+        self.lost_disk = name
+        self.oracle.wiped(name)
+        self.counts["lost disks"] += 1
+
+    def may_lose_disk(self) -> bool:
+        """Whether a disk may be lost: one at a time, while all others have theirs."""
+        lost = self.lost_disk
+        if lost is not None:
+            host = self.hosts.get(lost)
+            if host is None or not host.ready or host.node.replica.rejoining:
+                return False
+            self.lost_disk = None
+            self.rejoin.discard(lost)
+        return not self.damaged
+
     def crash(self, name: str, notice_s: float = 0.0) -> None:
         """Lose a node with what its disk had not synced."""
-        host = self.hosts.pop(name)
+        host = self.hosts[name]
+        if host.ready:
+            self.oracle.died(host)
+        del self.hosts[name]
         host.alive = False
-        self.network.leave(name)
+        self.drained(name, False)
+        if host.ready:
+            self.network.leave(name)
         self.disks[name].crash()
         for wire in list(host.wires):
             wire.died(notice_s)
@@ -144,10 +204,32 @@ class World:
 
     def ended(self, host: SimHost) -> None:
         """A process ended itself: in order, or it says why."""
-        if host.end:
+        if not host.end:
+            self.crash(host.name)
+            self.counts["stops"] += 1
+            return
+        failing = self.disks[host.name].failing is not None
+        if not failing or not any(words in host.end for words in DISK_WORDS):
             raise Violation(f"{host.name} stopped itself: {host.end}")
+        self.log(f"{host.name} stopped itself: {host.end}")
         self.crash(host.name)
-        self.counts["stops"] += 1
+        self.counts["ends by a failed disk"] += 1
+
+    def drained(self, name: str, on: bool) -> None:
+        """A node begins, or ends, to refuse puts."""
+        times = self.drains[name]
+        if on:
+            times.append([self.clock.now_s, float("inf")])
+        elif times and times[-1][1] == float("inf"):
+            times[-1][1] = self.clock.now_s
+
+    def role_changed(self, node: WatchedNode) -> None:
+        """R1: a term has one leader."""
+        replica = node.replica
+        if replica.role == "leader":
+            holder = self.leaders.setdefault(replica.term, node.name)
+            if holder != node.name:
+                raise Violation(f"{holder} and {node.name} both lead term {replica.term}")
 
     def log(self, line: str) -> None:
         """Keep the newest lines for who looks at a failing seed."""

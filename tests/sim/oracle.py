@@ -1,0 +1,109 @@
+"""What must be on disks, and how fast cluster time may run: noted outside the nodes.
+
+Every node's promises are compared with what a crash left of it (R6), every commit with the disks
+of a majority, and every leader's clock with the time in which it could serve. It knows replicas
+and hosts, never clients; what clients saw is judged in `verdicts`.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from beanpole.replication.pysyncobj import messages
+from beanpoled.clock import TURN_MAX_US
+from tests.sim.cluster import Violation
+from tests.sim.witness import STAMP_S
+
+if TYPE_CHECKING:
+    from tests.sim.host import SimHost
+    from tests.sim.world import World
+
+# The first two bytes of an acknowledgement: an array of six numbers, and its kind.
+ACK_HEAD: Final = bytes((0x96, messages.ACK))
+# A pause of a node counts as this much. The product's own constant, as it is before any mutation.
+PAUSE_COUNTS_S: Final = TURN_MAX_US / 1e6
+
+
+class Oracle:
+    """What nodes said and had, kept where they cannot forget it."""
+
+    def __init__(self, world: "World") -> None:
+        self._world = world
+        self._had: dict[str, int] = {}  # durable when the node died
+        self._told: dict[str, tuple[int, int]] = {}  # term, highest index acknowledged in it
+        self._promised: dict[str, int] = {}  # of that, what no later leader may have cut
+        self._wiped: set[str] = set()
+        # (term, cluster time, seconds in which the process ran, its pauses) at the last proposal
+        self._stamped: dict[str, tuple[int, int, float, int]] = {}
+
+    # --- disks ------------------------------------------------------------------------------------
+
+    def sent(self, name: str, payload: bytes) -> None:
+        """A Raft message leaves a node: an acknowledgement is a promise about its disk."""
+        if payload[:2] != ACK_HEAD:
+            return
+        _, term, _, next_index, kind, nonce = messages.decode(payload)
+        if kind == messages.MATCHED and not nonce:
+            known = self._told.get(name, (0, 0))
+            if (term, next_index - 1) > known:
+                self._told[name] = (term, next_index - 1)
+
+    def died(self, host: "SimHost") -> None:
+        """A node is about to lose what its disk had not synced."""
+        name, replica = host.name, host.node.replica
+        self._had[name] = self.durable(name)
+        term, index = self._told.pop(name, (0, 0))
+        self._promised[name] = index if term == replica.term else 0
+        self._stamped.pop(name, None)
+
+    def wiped(self, name: str) -> None:
+        """A node's disk is empty; until it has rejoined, what it had counts as being there."""
+        self._wiped.add(name)
+        self._promised.pop(name, None)
+
+    def started(self, name: str) -> None:
+        """A node read its disk again: R6, nothing that it told anybody is gone."""
+        replica = self._world.hosts[name].node.replica
+        if name in self._wiped:
+            return
+        needed = max(self._had.get(name, 0), self._promised.pop(name, 0))
+        if replica.last_index < needed:
+            raise Violation(f"{name} had, or acknowledged, {needed} and has {replica.last_index}")
+
+    def durable(self, name: str) -> int:
+        """What a node's disk has, as far as the node may say so."""
+        host = self._world.hosts.get(name)
+        had = self._had.get(name, 0)
+        if host is None or not host.ready:
+            return had
+        replica = host.node.replica
+        if name in self._wiped:
+            if replica.rejoining:
+                return had
+            self._wiped.discard(name)
+        return replica.durable_index
+
+    def committed(self, name: str, index: int) -> None:
+        """An entry is applied for the first time: it is on the disks of a majority (D2)."""
+        names = self._world.names
+        having = sum(self.durable(other) >= index for other in names)
+        if having <= len(names) // 2:
+            raise Violation(f"{name} applies {index}, which {having} of {len(names)} disks have")
+
+    # --- time -------------------------------------------------------------------------------------
+
+    def proposed(self, host: "SimHost") -> None:
+        """A leader stamps an entry: its pauses count 250 ms each, the rest as it is."""
+        if not host.node.leader.serving:
+            return  # what was committed before it was elected may be later than what it knew
+        term = host.node.replica.term
+        time_us = host.node.clock.estimate_us(host.node.now_us)
+        before = self._stamped.get(host.name)
+        self._stamped[host.name] = (term, time_us, host.ran_s, host.pauses)
+        if before is None or before[0] != term:
+            return
+        _, before_us, ran_s, pauses = before
+        passed_s = (host.ran_s - ran_s) * host.rate + (host.pauses - pauses) * PAUSE_COUNTS_S
+        if (time_us - before_us) / 1e6 > passed_s + STAMP_S:
+            raise Violation(
+                f"cluster time went on by {(time_us - before_us) / 1e6:.3f} s at {host.name}, "
+                f"which could serve for {passed_s:.3f} s"
+            )
