@@ -1,0 +1,347 @@
+"""Small histories are linearizable (Q11), and the check refuses those that are not.
+
+LINEAR_SEEDS says how many lives, LINEAR_FIRST where to begin. A failure names what replays it.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from beanpole.protocol.beanstalk import replies
+from beanpole.protocol.beanstalk import requests as r
+from beanpole.replication.pysyncobj.backend import PySyncObjReplica
+from beanpole.replication.pysyncobj.repairs import ALL_REPAIRS
+from beanpoled import beanstalk
+from beanpoled.beanstalk import BeanstalkConnection
+from beanpoled.origin import Origin, Wait
+from tests.sim.history import Op
+from tests.sim.linear import Few, Life, Tally, replay, translate
+from tests.sim.linear_check import GAVE_UP, LINEARIZABLE, REFUSED, Verdict, check
+from tests.sim.linear_model import Answer, Call
+from tests.sim.storm import QUICK
+from tests.sim.world import World
+
+ROOT = Path(__file__).resolve().parents[2]
+FIRST = int(os.environ.get("LINEAR_FIRST", "1"))
+COUNT = int(os.environ.get("LINEAR_SEEDS", "80"))
+LIVES_AT_ONCE = 20
+ANY_JOB = ("reserve-with-timeout", 0)
+
+
+@pytest.mark.parametrize("first", range(FIRST, FIRST + COUNT, LIVES_AT_ONCE))
+def test_small_histories_are_linearizable(first: int) -> None:
+    """That no search gives up with these seeds is part of it: then all was checked."""
+    tally = Tally()
+    for seed in range(first, min(first + LIVES_AT_ONCE, FIRST + COUNT)):
+        tally.live(seed)
+    told = "\n".join(f"{story}\nreplay it: {replay(seed)}" for seed, story in tally.failures)
+    assert not tally.failures, told
+    assert tally.counts[LINEARIZABLE] == tally.counts.total() > 0, str(tally)
+
+
+def test_a_seed_is_the_same_life_each_time() -> None:
+    found = [
+        subprocess.run(
+            [sys.executable, "-m", "tests.sim.linear", "5"],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for hash_seed in ("1", "2")
+    ]
+    life = Life(5)
+    assert life.run().word == LINEARIZABLE
+    assert found[0] == found[1]
+    assert life.digest() in found[0].splitlines()
+
+
+# --- histories by hand ----------------------------------------------------------------------------
+
+
+class Hand:
+    """A history of answered and unanswered commands, one after the other if nothing is said."""
+
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+        self.ended: set[int] = set()
+        self.now_s = 0.0
+
+    def do(self, session: int, kind: str, *args: int, **items: Any) -> None:
+        """A command; `word` and `number` are its answer, `at_s` and `done_s` its times."""
+        word, number = items.pop("word", b""), items.pop("number", 0)
+        facts, body = items.pop("facts", ()), items.pop("body", b"")
+        self.now_s += 1
+        times = {"at_s": self.now_s, "done_s": self.now_s + 0.5 if word else float("inf")} | items
+        put = kind == "put"
+        answer = Answer(word, number, b"" if put else body, facts) if word else None
+        call = Call(session, kind, args, answer=answer, body=body if put else b"", **times)
+        self.calls.append(call)
+
+    def put(self, session: int, number: int, priority: int = 0, **items: Any) -> None:
+        """A put of a job, with its id as its body."""
+        items = {"word": b"INSERTED", "number": number} | items
+        self.do(session, "put", priority, 0, body=b"%d" % number, **items)
+
+    def get(self, session: int, number: int, **items: Any) -> None:
+        """A reserve that is given a job, or 0: that there is none."""
+        if number:
+            answer = {"word": b"RESERVED", "number": number, "body": b"%d" % number}
+        else:
+            answer = {"word": b"TIMED_OUT"}
+        self.do(session, "reserve", **answer, **items)
+
+    def delete(self, session: int, number: int, word: bytes = b"DELETED", **items: Any) -> None:
+        """A delete."""
+        self.do(session, "delete", number, word=word, **items)
+
+    def verdict(self, limit: int = 10_000) -> Verdict:
+        """What the check says."""
+        return check(self.calls, frozenset(self.ended), limit=limit)
+
+
+def good() -> Hand:
+    """A history with much that looks wrong and is not."""
+    hand = Hand()
+    hand.put(1, 1)
+    hand.put(1, 2, priority=1)
+    hand.get(2, 1)
+    hand.put(1, 3, word=b"")  # no answer, and done all the same, later
+    hand.ended |= {1, 2}
+    hand.get(3, 2)
+    hand.get(3, 0)
+    hand.get(3, 3)
+    hand.get(4, 1)  # session 2 has ended
+    hand.do(3, "bury", 3, 0, word=b"BURIED")
+    hand.delete(3, 2, at_s=20.0, done_s=25.0)
+    hand.delete(5, 2, b"NOT_FOUND", at_s=21.0, done_s=22.0)  # it came before, or after
+    hand.now_s = 30.0
+    hand.do(5, "kick", 5, word=b"KICKED", number=1)
+    hand.do(5, "peek", 3, word=b"FOUND", number=3, body=b"3")
+    hand.delete(4, 1)
+    hand.do(5, "stats-tube", word=b"OK", facts=(1, 0, 0, 0))
+    return hand
+
+
+def stale_none(hand: Hand) -> None:
+    hand.get(6, 0)
+
+
+def delivered_twice(hand: Hand) -> None:
+    hand.get(6, 3)
+    hand.get(7, 3)
+
+
+def lost_put(hand: Hand) -> None:
+    hand.put(6, 4, priority=9)
+    hand.get(6, 3)
+    hand.get(6, 0)
+
+
+def deleted_twice(hand: Hand) -> None:
+    hand.delete(6, 3)
+    hand.delete(7, 3)
+
+
+def stale_peek(hand: Hand) -> None:
+    hand.delete(6, 3)
+    hand.do(7, "peek", 3, word=b"FOUND", number=3, body=b"3")
+
+
+def resurrected(hand: Hand) -> None:
+    hand.get(6, 3)
+    hand.delete(6, 3)
+    hand.get(7, 3)
+
+
+def invented(hand: Hand) -> None:
+    hand.get(6, 9)
+
+
+def another_body(hand: Hand) -> None:
+    hand.do(6, "peek", 3, word=b"FOUND", number=3, body=b"4")
+
+
+def worse_first(hand: Hand) -> None:
+    hand.put(6, 4, priority=1)
+    hand.get(6, 4)
+
+
+def not_the_holder(hand: Hand) -> None:
+    hand.get(6, 3)
+    hand.do(7, "release", 3, 0, 0, word=b"RELEASED")
+
+
+def taken_from_a_living_session(hand: Hand) -> None:
+    hand.get(6, 3)
+    hand.do(6, "touch", 3, word=b"NOT_FOUND")
+
+
+def kicked_too_few(hand: Hand) -> None:
+    hand.get(6, 3)
+    hand.do(6, "bury", 3, 0, word=b"BURIED")
+    hand.do(7, "kick", 1, word=b"KICKED", number=0)
+
+
+def wrong_count(hand: Hand) -> None:
+    hand.do(6, "stats-tube", word=b"OK", facts=(0, 0, 0, 0))
+
+
+def early_delay(hand: Hand) -> None:
+    at_s = hand.now_s + 1
+    hand.do(6, "put", 0, 5, word=b"INSERTED", number=4, body=b"4", ready_s=at_s + 5)
+    hand.get(6, 3)
+    hand.get(6, 4)
+
+
+def done_after_its_session_ended(hand: Hand) -> None:
+    """A node that was declared down does nothing more: not even what was sent long before."""
+    hand.get(6, 3)
+    hand.do(6, "put", 0, 0, body=b"4")
+    hand.ended.add(6)
+    hand.get(7, 3)
+    hand.do(7, "peek", 4, word=b"NOT_FOUND")
+    hand.do(7, "peek", 4, word=b"FOUND", number=4, body=b"4")
+
+
+WRONG = [
+    *(stale_none, delivered_twice, lost_put, deleted_twice, stale_peek, resurrected, invented),
+    *(another_body, worse_first, not_the_holder, taken_from_a_living_session, kicked_too_few),
+    *(wrong_count, early_delay, done_after_its_session_ended),
+]
+
+
+def test_what_may_happen_is_accepted() -> None:
+    verdict = good().verdict()
+    assert verdict.word == LINEARIZABLE, verdict.story
+
+
+@pytest.mark.parametrize("spoil", WRONG, ids=lambda spoil: spoil.__name__)
+def test_what_may_not_happen_is_refused(spoil: Any) -> None:
+    hand = good()
+    spoil(hand)
+    verdict = hand.verdict()
+    assert verdict.word == REFUSED
+    assert "one of these should come next" in verdict.story
+
+
+def test_a_search_that_gives_up_says_so() -> None:
+    """Forty unanswered puts can have happened in any order, and no order explains the last look."""
+    hand = Hand()
+    for session in range(40):
+        hand.put(session, session, word=b"")
+    hand.do(99, "peek", 1, word=b"FOUND", number=1, body=b"never put")
+    verdict = hand.verdict(limit=500)
+    assert (verdict.word, verdict.situations) == (GAVE_UP, 501)
+
+
+# --- is anything noticed? -------------------------------------------------------------------------
+
+
+def refused(seeds: range) -> int:
+    """How many histories are refused."""
+    tally = Tally()
+    for seed in seeds:
+        tally.live(seed)
+    return tally.counts[REFUSED]
+
+
+def test_a_wait_that_its_origin_ends_by_itself_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def end_wait(origin: Origin, wait: Wait) -> None:
+        if origin._waits.pop(wait.session, None) is wait:
+            wait.client.wait_ended(None)
+
+    monkeypatch.setattr(Origin, "end_wait", end_wait)
+    assert refused(range(1, 4)) > 0
+
+
+def clients_at(world: World, history: list[Op]) -> Iterator[Few]:
+    """An idle client at each node in turn."""
+    idle = [Few(world, number, history, [], 0) for number in range(24)]
+    world.clock.run(2.0)
+    for name in world.names:
+        yield next(one for one in idle if one.connected and one.connected.node == name)
+
+
+def a_leader_cut_off(*question: Any) -> tuple[Op, Verdict]:
+    """A job is put while the old leader, which does not know it, is asked something."""
+    world = World(3, 3, **QUICK)
+    world.turn_s = 0.001
+    for name in world.names:
+        world.start(name)
+    history: list[Op] = []
+    world.clock.run(2.0)
+    clients = dict(zip(world.names, clients_at(world, history), strict=True))
+    for client in clients.values():
+        client.send(("stats-tube", b"default"))  # a session begins with its first command
+    world.clock.run(1.0)
+    old = world.leader()
+    assert old is not None
+    world.network.detect_s = 30.0
+    world.network.isolate(old.name)
+
+    def replaced() -> bool:
+        new = world.leader()
+        return new is not None and new is not old
+
+    assert world.clock.run_until(replaced, 5.0)
+    new = world.leader()
+    assert new is not None
+    clients[new.name].send(("put", 0, 0, 1000, b"unknown to one"))
+    assert world.clock.run_until(lambda: history[-1].reply is not None, 5.0)
+    world.clock.run(0.01)
+    clients[old.name].send(question)
+    world.clock.run(0.3)
+    world.network.heal()
+    world.clock.run(5.0)
+    asked = next(op for op in history if op.kind == question[0])
+    calls, ended = translate(history)
+    return asked, check(calls, ended)
+
+
+def test_a_leader_that_was_cut_off_never_says_that_there_is_no_job() -> None:
+    asked, verdict = a_leader_cut_off(*ANY_JOB)
+    assert asked.word in (b"", b"RESERVED")
+    assert verdict.word == LINEARIZABLE, verdict.story
+    asked, verdict = a_leader_cut_off("peek", 1)
+    assert asked.word in (b"", b"FOUND")
+    assert verdict.word == LINEARIZABLE, verdict.story
+
+
+def test_a_leader_that_asks_nobody_whether_it_leads_is_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without the confirmation by a majority the same schedule gives a stale TIMED_OUT."""
+    honest = PySyncObjReplica.__init__
+    repairs = ALL_REPAIRS.without("confirm_by_majority").without("check_quorum")
+
+    def alone(replica: PySyncObjReplica, config: Any, outside: Any, files: Any, *_: Any) -> None:
+        honest(replica, config, outside, files, repairs)
+
+    monkeypatch.setattr(PySyncObjReplica, "__init__", alone)
+    asked, verdict = a_leader_cut_off(*ANY_JOB)
+    assert asked.word == b"TIMED_OUT"
+    assert verdict.word == REFUSED
+
+
+def test_a_peek_that_a_node_answers_by_itself_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it has applied may be old, and it may be cut off from what the others do."""
+    honest = BeanstalkConnection._about_job
+
+    def hasty(connection: BeanstalkConnection, request: r.Request) -> None:
+        if request[0] != r.PEEK or connection._pending:
+            honest(connection, request)
+            return
+        job = connection._node.machine.queue.jobs.get(request[1])
+        connection._reply(replies.NOT_FOUND if job is None else replies.found(job.id, job.body))
+
+    monkeypatch.setitem(beanstalk._HANDLERS, r.PEEK, hasty)
+    asked, verdict = a_leader_cut_off("peek", 1)
+    assert asked.word == b"NOT_FOUND"
+    assert verdict.word == REFUSED
