@@ -58,6 +58,7 @@ MODULES: Final = (
     "beanpoled/peers.py",
     "beanpoled/waiting.py",
 )
+C_FLAGS: Final = ["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-Wno-missing-field-initializers"]
 MYPY_CONFIG: Final = """\
 [mypy]
 strict = True
@@ -88,6 +89,11 @@ def main() -> int:
     sources = [source for source in sources if not source.endswith("__init__.py")]
     # Assertions stay: a broken assumption must stop the node here, too.
     extensions = mypycify(["--config-file=mypy.ini", *sources], opt_level="2")
+    extensions += [
+        Extension(
+            "beanpole.storage._syncer", ["beanpole/storage/syncer.c"], extra_compile_args=C_FLAGS
+        )
+    ]
     setup(
         name="beanpole-compiled",
         packages=[],

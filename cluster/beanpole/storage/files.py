@@ -11,9 +11,12 @@ import threading
 from collections.abc import Callable
 from functools import partial
 from queue import SimpleQueue
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from beanpole.errors import StorageError
+
+if TYPE_CHECKING:
+    from beanpole.storage._syncer import Syncer
 
 # What waits for the write-ahead log must not stand behind the megabytes of a snapshot, so there
 # are two queues of work with one thread each.
@@ -23,6 +26,30 @@ LANES: Final = 2
 
 Work = Callable[[], None]
 Done = Callable[[OSError | None], None]
+
+
+class SyncedWrite:
+    """A work that only writes one range and syncs it.
+
+    Whoever takes works may run it like any other, or write by other means and call `note` in the
+    loop, with the microseconds that it took, in place of `run`. In the second way it may overtake
+    other works of its lane.
+    """
+
+    __slots__ = ("data", "handle", "note", "offset", "run")
+
+    def __init__(
+        self, handle: "Handle", offset: int, data: bytes, run: Work, note: Callable[[int], None]
+    ) -> None:
+        self.handle = handle
+        self.offset = offset
+        self.data = data
+        self.run = run
+        self.note = note
+
+    def __call__(self) -> None:
+        """Run it like any other work."""
+        self.run()
 
 
 class Handle(Protocol):
@@ -116,6 +143,11 @@ class DiskHandle:
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._truncated = False
+
+    @property
+    def descriptor(self) -> int:
+        """The descriptor, -1 once it is closed."""
+        return self._descriptor
 
     def write(self, offset: int, data: bytes) -> None:
         """Write all of it; the system may take it in pieces."""
@@ -242,7 +274,10 @@ class InlineFiles:
 
 
 class RealFiles(InlineFiles):
-    """The disk of a running node: one daemon thread per lane, started when it is first needed."""
+    """The disk of a running node: one daemon thread per lane, started when it is first needed.
+
+    In the compiled tree the log's synced writes have a thread that is none of Python's.
+    """
 
     def __init__(self, post: Callable[[Callable[[], None]], object]) -> None:
         """Remember how to get back into the loop.
@@ -255,11 +290,29 @@ class RealFiles(InlineFiles):
             SimpleQueue() for _ in range(LANES)
         ]
         self._threads: list[threading.Thread | None] = [None] * LANES
+        self._syncer: Syncer | None = None
+        self._syncing: tuple[SyncedWrite, Done] | None = None
+        self._event = -1
         self.closed = False
+
+    def watch(self, add_reader: Callable[[int, Callable[[], None]], object]) -> bool:
+        """Use the thread of syncer.c, if there is one; return whether there is.
+
+        Args:
+            add_reader: calls a callable in the loop when a descriptor is readable.
+        """
+        kind = _syncer_kind()
+        if kind is not None:
+            self._event = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+            self._syncer = kind(self._event)
+            add_reader(self._event, self._synced)
+        return kind is not None
 
     def submit(self, work: Work, done: Done, lane: int = LANE_LOG) -> None:
         """Hand the work to the lane's thread; nothing is taken after `close`."""
         assert not self.closed, "submit() after close()"
+        if type(work) is SyncedWrite and self._begin(work, done):
+            return
         if self._threads[lane] is None:
             self._start(lane)
         self._queues[lane].put((work, done))
@@ -267,10 +320,40 @@ class RealFiles(InlineFiles):
     def close(self) -> None:
         """Finish what was submitted, then end the threads. Results still go to `post`."""
         self.closed = True
+        if self._syncer is not None:
+            self._syncer.end()
         for queue, thread in zip(self._queues, self._threads, strict=True):
             if thread is not None:
                 queue.put(None)
                 thread.join()
+
+    def _begin(self, work: SyncedWrite, done: Done) -> bool:
+        """Give a write to the thread that is none of Python's, if it has nothing to do."""
+        handle, syncer = work.handle, self._syncer
+        if syncer is None or self._syncing is not None or type(handle) is not DiskHandle:
+            return False
+        try:
+            begun = syncer.begin(handle.descriptor, work.data, work.offset)
+        except OSError:
+            return False  # it found no descriptor for its duplicate
+        if begun:
+            self._syncing = (work, done)
+        return begun
+
+    def _synced(self) -> None:
+        """The thread says that it has finished."""
+        os.eventfd_read(self._event)
+        assert self._syncer is not None and self._syncing is not None
+        result = self._syncer.take()
+        if result is None:
+            return  # it was closed meanwhile
+        (work, done), self._syncing = self._syncing, None
+        error, took_us = result
+        if error:
+            done(OSError(error, os.strerror(error)))
+            return
+        work.note(took_us)
+        done(None)
 
     def _start(self, lane: int) -> None:
         name = ("beanpole-log", "beanpole-bulk")[lane]
@@ -298,6 +381,15 @@ class RealFiles(InlineFiles):
             # A loop that was closed takes no results: nobody is left who could use them.
             if not self.closed:
                 raise
+
+
+def _syncer_kind() -> "type[Syncer] | None":
+    """Return what syncer.c defines; None outside the compiled tree."""
+    try:
+        from beanpole.storage._syncer import Syncer
+    except ImportError:
+        return None
+    return Syncer
 
 
 def _raise(error: BaseException) -> None:

@@ -293,7 +293,9 @@ class Wal:
 
     def _submit(self, batch: Batch) -> None:
         self._running = batch
-        self._files.submit(partial(self._write, batch), self._finished)
+        run = partial(self._write, batch)
+        work = self._writer.as_synced_write(batch, run)
+        self._files.submit(run if work is None else work, self._finished)
 
     def _write(self, batch: Batch) -> None:
         """Write and sync a batch once: in the disk's thread, or in the loop by `sync`."""
@@ -304,6 +306,7 @@ class Wal:
     def _finished(self, error: OSError | None) -> None:
         batch, self._running = self._running, None
         if error is not None:
+            self._writer.refuse(error)
             self._fail(error)
         if self._failed or self._closed:
             return

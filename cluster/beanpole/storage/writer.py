@@ -6,7 +6,7 @@ It runs in the disk's thread or, for `Wal.sync`, in the loop; the log's lock kee
 from time import perf_counter_ns
 from typing import Final, NamedTuple
 
-from beanpole.storage.files import Files
+from beanpole.storage.files import Files, SyncedWrite, Work
 from beanpole.storage.format import FILE_HEADER_BYTES
 from beanpole.storage.segment import Segment
 
@@ -72,6 +72,36 @@ class Writer:
             raise
         batch.written = True
 
+    def as_synced_write(self, batch: Batch, run: Work) -> SyncedWrite | None:
+        """Return a batch as the one write that it is; None if it is more than that.
+
+        It stays where zeros were written before, so it may be under way together with `fill`. If
+        `Wal.sync` does the same batch meanwhile, the same bytes come to the same place twice.
+        """
+        if len(batch.parts) != 1 or self._failure is not None:
+            return None
+        part = batch.parts[0]
+        segment = part.segment
+        offset = segment.offset(part.start)
+        end = offset + batch.end - batch.start
+        if segment is not self._segment or end > segment.filled:
+            return None
+
+        def note(took_us: int) -> None:
+            if not batch.written:
+                batch.written = True
+                self._offset = max(self._offset, end)
+                self.bytes_written += end - offset
+                self._count_sync(took_us)
+
+        handle = segment.opened(self._files)
+        return SyncedWrite(handle, offset, b"".join(part.chunks), run, note)
+
+    def refuse(self, error: OSError) -> None:
+        """Write nothing any more: a write failed that this did not do."""
+        if self._failure is None:
+            self._failure = error
+
     def wants_fill(self) -> bool:
         """Return whether a step of zeros is due. Only asked while nothing is being written."""
         filled = self._segment.filled
@@ -103,13 +133,13 @@ class Writer:
             self._fill_pause = self._offset + FILL_STEP_BYTES // 4
             return
         segment.filled = end
-        begin = perf_counter_ns()
+        begin_ns = perf_counter_ns()
         try:
             handle.sync()
         except OSError as error:
             self._failure = error
             raise
-        self._count_sync(begin)
+        self._count_sync((perf_counter_ns() - begin_ns) // 1000)
 
     def fill_ahead(self) -> None:
         """Fill as far as wanted."""
@@ -125,15 +155,14 @@ class Writer:
         data = b"".join(part.chunks)
         offset = segment.offset(part.start)
         handle = segment.opened(self._files)
-        begin = perf_counter_ns()
+        begin_ns = perf_counter_ns()
         handle.write_synced(offset, data)
-        self._count_sync(begin)
+        self._count_sync((perf_counter_ns() - begin_ns) // 1000)
         self._offset = offset + len(data)
         segment.filled = max(segment.filled, self._offset)
         self.bytes_written += len(data)
 
-    def _count_sync(self, begin_ns: int) -> None:
-        took_us = (perf_counter_ns() - begin_ns) // 1000
+    def _count_sync(self, took_us: int) -> None:
         self.syncs += 1
         self.last_sync_us = took_us
         self.sync_us_total += took_us
