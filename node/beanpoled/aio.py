@@ -38,7 +38,7 @@ class AioHost:
         self._tasks: set[asyncio.Task[None]] = set()
         self._random = random.Random()
         self.files = RealFiles(loop.call_soon_threadsafe)
-        self.files.watch(loop.add_reader)
+        self.compiled = self.files.watch(loop.add_reader)
         self.clients = ClientServer(config, loop, self.fatal)
         self.links: PeerLinks
         addresses = {peer: config.grpc_address(peer) for peer in config.peers}

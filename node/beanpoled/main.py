@@ -114,6 +114,7 @@ async def run(config: NodeConfig) -> None:
     lock = host.files.hold(config.data_dir)
     disks = Disks(host.files, config.data_dir, identity, os.urandom(DISK_ID_BYTES), config.rejoin)
     host.connect(disks)
+    host.log(f"starting, {'compiled' if host.compiled else 'not compiled'}")
     host.clients.check()
     node = Node(config, host, disks.own)
     host.clients.node = node
