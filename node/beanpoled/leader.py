@@ -203,6 +203,7 @@ class Leader:
             sections.append((origin, incarnation, number, payload))
             if hint and self.line.waiters:
                 self._grant_puts(hint, grants)
+        self._digest_in_time(now_us)
         own, self._commands = (
             self._commands[:BATCH_COMMANDS_MAX],
             self._commands[BATCH_COMMANDS_MAX:],
@@ -238,13 +239,15 @@ class Leader:
         if machine.has_work():
             return True
         due_us = machine.next_due_us(now_us)
-        if due_us is not None and -(-due_us // TICK_GRAIN_US) * TICK_GRAIN_US <= now_us:
-            return True
-        if now_us >= self._next_digest_us and machine.index > self._digested_index + 1:
+        return due_us is not None and -(-due_us // TICK_GRAIN_US) * TICK_GRAIN_US <= now_us
+
+    def _digest_in_time(self, now_us: int) -> None:
+        """Ask for a digest when one is due: also under load, when no entry is empty."""
+        index = self._node.machine.index
+        if self.serving and now_us >= self._next_digest_us and index > self._digested_index + 1:
             self._next_digest_us = now_us + DIGEST_PERIOD_US
-            self._digested_index = machine.index
+            self._digested_index = index
             self._commands.append((c.DIGEST,))
-        return False
 
     # --- handing out jobs -----------------------------------------------------------------------
 

@@ -199,27 +199,28 @@ class Peers:
         beat = peer.beat
         if beat is None:
             return
-        differs = False
+        differs = ""
         mine = self._chain.get(beat.applied_index)
-        if mine is not None:
-            differs = mine != beat.chain
+        if mine is not None and mine != beat.chain:
+            differs = f"at index {beat.applied_index} (its running digest)"
         if beat.digest_index and beat.digest_index == self.digest_index:
-            differs = differs or beat.digest != self.digest
+            if beat.digest != self.digest and not differs:
+                differs = f"at index {beat.digest_index} (the digest of its image)"
         elif mine is None:
             return
         if differs and not peer.mismatch:
             peer.mismatch = True
-            self._judge(name, beat.applied_index)
-        peer.mismatch = differs
+            self._judge(name, differs)
+        peer.mismatch = bool(differs)
 
-    def _judge(self, name: str, index: int) -> None:
+    def _judge(self, name: str, where: str) -> None:
         """Stop, if those that agree with this node cannot be a majority of the members."""
         members = len(self._node.members)
         differing = sum(peer.mismatch for peer in self.peers.values())
-        self._node.host.log(f"the state of {name} differs from ours at index {index}")
+        self._node.host.log(f"the state of {name} differs from ours {where}")
         if differing > members - (members // 2 + 1):
             self._node.fatal(
-                f"this replica differs from {differing} of {members} members at index {index}: "
+                f"this replica differs from {differing} of {members} members {where}: "
                 "stopping; keep its data directory for inspection and start it with --rejoin on "
                 "an empty one"
             )

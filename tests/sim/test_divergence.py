@@ -1,0 +1,171 @@
+"""A node whose machine differs stops with a message within one digest interval; the others go on.
+
+Two ways to differ: transitions, which the running digest of every beat shows, and only the image,
+which the canonical digest shows that the log asks for every DIGEST_PERIOD_US. The same with real
+processes is in tests/integration/test_divergence.py.
+"""
+
+import pytest
+
+from beanpole import commands as c
+from beanpoled import leader as leader_module
+from beanpoled.leader import DIGEST_PERIOD_US
+from tests.sim.host import SimHost
+from tests.sim.wire import Wire
+from tests.sim.witness import Witness
+from tests.sim.world import WatchedNode, World
+
+MARK = b"the job that one node spoils"
+SPOILT = b"the job that one node spoilt"
+PERIOD_S = DIGEST_PERIOD_US / 1e6
+# Clocks of nodes run at the true rate here; an election and some beats are between.
+SLACK_S = 2.0
+# A beat at each heartbeat.
+BEATS_S = 0.5
+
+
+class Diverging(World):
+    """A world in which a node may end itself."""
+
+    def __init__(self) -> None:
+        super().__init__(11, 3)
+        self.ends: dict[str, tuple[float, str]] = {}
+        for name in self.names:
+            self.start(name)
+        assert self.clock.run_until(lambda: len(self.serving()) == 3, 5.0)
+
+    def ended(self, host: SimHost) -> None:
+        """Note when and why."""
+        self.ends[host.name] = (self.clock.now_s, host.end)
+        self.crash(host.name)
+
+    def led_by(self, leads: bool) -> SimHost:
+        """The leader, or one that follows."""
+        leader = self.leader()
+        assert leader is not None
+        return leader if leads else next(host for host in self.serving() if host is not leader)
+
+
+class Putter:
+    """A client that puts again when its put is answered, at once or after a while."""
+
+    def __init__(self, world: World, host: SimHost, after_s: float = 0.5, count: int = 1) -> None:
+        self.inserted = 0
+        self._world = world
+        self._after_s = after_s
+        self._wire = Wire(world, host, self, 0.0001)
+        self._put(count)
+
+    def _put(self, count: int) -> None:
+        if self._wire.open:
+            self._wire.send(b"put 9 0 60 4\r\nfill\r\n" * count)
+
+    def received(self, wire: Wire, data: bytes) -> None:
+        """Put as much as was put."""
+        count = data.count(b"INSERTED")
+        self.inserted += count
+        if count:
+            self._world.clock.after(self._after_s, lambda: self._put(count))
+
+    def ended(self, wire: Wire) -> None:
+        """It does not come again."""
+
+
+class Listener:
+    """A client that keeps what it is told."""
+
+    def __init__(self, world: World, host: SimHost) -> None:
+        self.told = b""
+        self._world = world
+        self._wire = Wire(world, host, self, 0.0001)
+
+    def ask(self, request: bytes) -> bytes:
+        """Send a request and wait for something."""
+        self.told = b""
+        self._wire.send(request)
+        assert self._world.clock.run_until(lambda: bool(self.told), 5.0), request
+        return self.told
+
+    def received(self, wire: Wire, data: bytes) -> None:
+        """Keep it."""
+        self.told += data
+
+    def ended(self, wire: Wire) -> None:
+        """What was told stays."""
+
+
+def spoil(patch: pytest.MonkeyPatch, victim: str, only_image: bool) -> None:
+    """Let one node do something else with the marked job."""
+    honest = WatchedNode.apply
+
+    def apply(node: WatchedNode, index: int, term: int, entry: bytes) -> None:
+        marked = node.name == victim and MARK in entry
+        if marked and not only_image:
+            node.machine.queue.next_id += 1
+        honest(node, index, term, entry)
+        for job in node.machine.queue.jobs.values() if marked and only_image else ():
+            if job.body == MARK:
+                job.body = SPOILT
+
+    patch.setattr(WatchedNode, "apply", apply)
+    # It would tell at once; here the nodes must see it by themselves.
+    patch.setattr(Witness, "check_chain", lambda *_: None)
+
+
+def put_marked(client: Listener) -> int:
+    """Put the job; return its id."""
+    told = client.ask(b"put 1 0 60 %d\r\n%b\r\n" % (len(MARK), MARK))
+    return int(told.removeprefix(b"INSERTED "))
+
+
+@pytest.mark.parametrize("leads", [True, False], ids=["leader", "follower"])
+@pytest.mark.parametrize("only_image", [True, False], ids=["image", "transitions"])
+def test_who_differs_stops_in_time(
+    monkeypatch: pytest.MonkeyPatch, leads: bool, only_image: bool
+) -> None:
+    world = Diverging()
+    victim = world.led_by(leads)
+    other = next(host for host in world.serving() if host is not victim)
+    spoil(monkeypatch, victim.name, only_image)
+    client, putter = Listener(world, other), Putter(world, other)
+    job = put_marked(client)
+    began_s = world.clock.now_s
+    limit_s = PERIOD_S + SLACK_S if only_image else BEATS_S
+    assert world.clock.run_until(lambda: bool(world.ends), limit_s), f"after {limit_s} s"
+    ended_s, reason = world.ends[victim.name]
+    assert ended_s - began_s <= limit_s
+    assert "this replica differs from 2 of 3 members at index" in reason
+    assert ("image" if only_image else "running digest") in reason and "--rejoin" in reason
+    # The others go on, and nothing is lost.
+    before = putter.inserted
+    world.clock.run(SLACK_S)
+    assert list(world.ends) == [victim.name]
+    assert MARK in client.ask(b"peek %d\r\n" % job)
+    assert putter.inserted > before
+    # With an empty disk it comes back as the others are.
+    world.disks[victim.name].wipe()
+    world.oracle.wiped(victim.name)
+    world.rejoin.add(victim.name)
+    monkeypatch.undo()
+    world.start(victim.name)
+    assert world.clock.run_until(
+        lambda: victim.name in {host.name for host in world.serving()}, 20.0
+    )
+    assert list(world.ends) == [victim.name]
+    assert MARK in Listener(world, world.hosts[victim.name]).ask(b"peek %d\r\n" % job)
+
+
+def test_digests_are_asked_for_under_load_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They were proposed only by turns that had nothing else to propose."""
+    monkeypatch.setattr(leader_module, "DIGEST_PERIOD_US", 500_000)
+    world = Diverging()
+    putters = [Putter(world, host, 0.0, 8) for host in world.serving()]
+    world.clock.run(3.0)
+    assert all(putter.inserted > 1000 for putter in putters)
+    sections = [
+        section for _, entry in world.witness.log.values() for section in c.decode_entry(entry)[3]
+    ]
+    asked = [
+        section for section in sections if section[0] == c.LEADER and (c.DIGEST,) in section[3]
+    ]
+    assert 4 <= len(asked) <= 6
