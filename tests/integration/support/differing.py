@@ -1,0 +1,50 @@
+"""A node that is made to differ: `python differing.py HOW PERIOD_S ARGUMENTS-OF-BEANPOLED`.
+
+The daemon itself has no switch for this: here its main is run with one of its methods replaced.
+HOW is `honest`, `transitions` (the marked job is put as another number than elsewhere) or `image`
+(its body is not kept as it was put, which no transition shows).
+"""
+
+import sys
+from typing import Any, Final
+
+from beanpoled import leader, main
+from beanpoled.node import Node
+
+MARK: Final = b"the job that one node spoils"
+SPOILT: Final = b"the job that one node spoilt"
+
+_honest: Any = Node.apply
+
+
+def spoil_transitions(node: Node, index: int, term: int, entry: bytes) -> None:
+    """Give the marked job another number."""
+    node.machine.queue.next_id += MARK in entry
+    _honest(node, index, term, entry)
+
+
+def spoil_image(node: Node, index: int, term: int, entry: bytes) -> None:
+    """Keep another body for the marked job."""
+    _honest(node, index, term, entry)
+    for job in node.machine.queue.jobs.values() if MARK in entry else ():
+        if job.body == MARK:
+            job.body = SPOILT
+
+
+HOWS: Final[dict[str, Any]] = {
+    "honest": _honest,
+    "transitions": spoil_transitions,
+    "image": spoil_image,
+}
+
+
+def run(how: str, period_s: float, arguments: list[str]) -> None:
+    """Run a node with these arguments, that differs or not."""
+    vars(leader)["DIGEST_PERIOD_US"] = int(period_s * 1_000_000)
+    type.__setattr__(Node, "apply", HOWS[how])
+    sys.argv = ["beanpoled", *arguments]
+    main.main()
+
+
+if __name__ == "__main__":
+    run(sys.argv[1], float(sys.argv[2]), sys.argv[3:])

@@ -1,0 +1,122 @@
+"""A node whose state differs stops with a message in time; the others go on and lose nothing.
+
+With true time and real digests; the times themselves are checked in tests/sim/test_divergence.py.
+"""
+
+import shlex
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.support import differing
+from tests.integration.support.differing import MARK
+from tests.integration.support.nodes import Cluster
+from tests.integration.support.raw import Raw
+from tests.integration.support.waiting import wait_until
+
+# How often the nodes compare their images in this test; the product does so each minute.
+DIGEST_PERIOD_S = 2.0
+# On a loaded machine beats, digests and the end of a process take their time.
+SLACK_S = 5.0
+REJOIN_TIMEOUT_S = 20.0
+ATTEMPTS = 5
+
+
+def tell_how(cluster: Cluster, number: int, how: str) -> None:
+    """Let the next start of a node run it through `differing`."""
+    node = cluster.nodes[number]
+    options = ["--config", str(node.directory / "node.toml")]
+    script = [sys.executable, differing.__file__, how, str(DIGEST_PERIOD_S)]
+    (node.directory / "cmdline").write_text(shlex.join([*script, *options]) + "\n")
+
+
+@pytest.fixture
+def watched(tmp_path: Path) -> Iterator[Cluster]:
+    """Three honest nodes that compare their images often."""
+    cluster = Cluster(tmp_path / "cluster")
+    try:
+        for number in range(len(cluster.nodes)):
+            tell_how(cluster, number, "honest")
+        cluster.start_all()
+        yield cluster
+    finally:
+        cluster.close()
+
+
+def make_differ(cluster: Cluster, number: int, how: str) -> None:
+    """Start a node again, as one that will differ."""
+    cluster.terminate(number)
+    tell_how(cluster, number, how)
+    cluster.start(number)
+    cluster.wait_until_serving(number)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("how", ["transitions", "image"])
+def test_the_one_that_differs_stops_and_comes_back_empty(watched: Cluster, how: str) -> None:
+    victim = watched.followers()[0]
+    make_differ(watched, victim, how)
+    process = watched.process(victim)
+    other = next(number for number in watched.followers() if number != victim)
+    with Raw(watched.nodes[other].beanstalk, timeout_s=30) as client:
+        jobs = [client.put(b"before") for _ in range(20)]
+        marked = client.put(MARK)
+        began = time.monotonic()
+        while process.status() is None:
+            jobs.append(client.put(b"meanwhile"))
+            assert time.monotonic() - began < DIGEST_PERIOD_S + SLACK_S, process.story()
+        # An exit status above 0, and one line that says what differs, and what to do now.
+        assert process.wait() == 1
+        reason = process.log.read_text().splitlines()[-1]
+        assert "this replica differs from 2 of 3 members at index" in reason
+        assert ("running digest" if how == "transitions" else "image") in reason
+        assert "--rejoin" in reason
+        jobs += [client.put(b"after") for _ in range(20)]
+        client.ask(b"peek %d" % marked, b"FOUND %d %d" % (marked, len(MARK)), MARK)
+        others = [number for number in range(3) if number != victim]
+        assert [watched.process(number).status() for number in others] == [None, None]
+
+        # As the message and docs/operating.md say: what it has is put away, and it starts empty.
+        data = watched.nodes[victim].directory / "data"
+        shutil.move(data, data.with_name("inspect"))
+        tell_how(watched, victim, "honest")
+        watched.start(victim, ["--rejoin"])
+        watched.wait_until_serving(victim)
+        wait_until(lambda: not (data / "rejoining").exists(), REJOIN_TIMEOUT_S, "it votes again")
+        with Raw(watched.nodes[victim].beanstalk) as again:
+            line, body = again.command(b"peek %d" % marked)
+            assert (line, body) == (b"FOUND %d %d" % (marked, len(MARK)), MARK)
+            for job in [*jobs, marked]:
+                again.ask(b"delete %d" % job, b"DELETED")
+
+
+def lead(cluster: Cluster, number: int) -> None:
+    """Stop leaders in order until this node leads: an equal successor is the last by name."""
+    for _ in range(ATTEMPTS):
+        leader = cluster.leader()
+        if leader == number:
+            return
+        cluster.terminate(leader)
+        cluster.start(leader)
+        cluster.wait_until_serving(leader)
+    assert cluster.leader() == number
+
+
+@pytest.mark.timeout(120)
+def test_a_leader_that_differs_stops_and_another_one_leads(watched: Cluster) -> None:
+    victim = len(watched.nodes) - 1
+    make_differ(watched, victim, "image")
+    lead(watched, victim)
+    process = watched.process(victim)
+    with Raw(watched.nodes[0].beanstalk, timeout_s=30) as client:
+        marked = client.put(MARK)
+        assert process.wait(DIGEST_PERIOD_S + SLACK_S) == 1
+        reason = process.log.read_text().splitlines()[-1]
+        assert "this replica differs from 2 of 3 members at index" in reason
+        assert client.put(b"after") > marked
+        client.ask(b"peek %d" % marked, b"FOUND %d %d" % (marked, len(MARK)), MARK)
+        assert watched.leader() != victim
