@@ -24,7 +24,7 @@ SERVICES := proto/beanpole/pb/admin.proto proto/beanpole/pb/peer.proto
 PROTOC := $(BIN)/python -m grpc_tools.protoc -Iproto
 
 .DEFAULT_GOAL := check
-.PHONY: up compiled test sim check fmt proto bench soak clean help
+.PHONY: up compiled test sim mutants check fmt proto bench soak clean help
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 8
@@ -57,6 +57,9 @@ test: check $(COMPILED_READY) ## everything: the check, simulated clusters, inte
 
 sim: $(READY) ## many simulated lives of whole clusters (make sim SEEDS=300 FIRST=1)
 	$(BIN)/python -m tests.sim.many --seeds $(SEEDS) --first $(FIRST)
+
+mutants: $(READY) ## plant each known defect and see that it is noticed
+	$(BIN)/python -m tests.sim.mutants $(ARGS)
 
 fmt: $(READY) ## format and mend what can be mended mechanically
 	$(BIN)/ruff check --fix-only --quiet .

@@ -14,6 +14,7 @@ from beanpole.replication.pysyncobj.repairs import ALL_REPAIRS, Repairs
 from beanpoled import origin
 from tests.sim.clients import RETRY_S, Client
 from tests.sim.history import Op
+from tests.sim.host import SimHost
 from tests.sim.troubles import CALM as CALM
 from tests.sim.troubles import Faults, Troubles
 from tests.sim.verdicts import PROBE, RESERVES, Judge
@@ -140,6 +141,9 @@ class Storm:
             client.active = False
         if not world.clock.run_until(self._all_serve, SETTLED_S):
             raise Stuck(f"not all nodes serve {SETTLED_S} s after healing")
+        asked = [Probe(world, host) for host in world.serving()]
+        if not world.clock.run_until(lambda: all(one.inserted for one in asked), SETTLED_S):
+            raise Stuck(f"not every node answers a put {SETTLED_S} s after it serves")
         self._serve_waits()
         world.clock.run(2.0)
         self._check_quiet()
@@ -207,10 +211,11 @@ class Storm:
 
 
 class Probe:
-    """A client that only puts, at one node after the other, to see whether the cluster goes on."""
+    """A client that only puts, to see whether the cluster goes on: at one node, or at all."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, only: SimHost | None = None) -> None:
         self._world = world
+        self._only = only
         self._wire: Wire | None = None
         self._connects = 0
         self.inserted = 0
@@ -218,7 +223,7 @@ class Probe:
 
     def _connect(self) -> None:
         self._wire = None
-        serving = self._world.serving()
+        serving = self._world.serving() if self._only is None else [self._only]
         if serving:
             self._connects += 1
             self._wire = Wire(self._world, serving[self._connects % len(serving)], self, 0.0001)

@@ -1,0 +1,454 @@
+"""The table of mutants: what each breaks, what catches it, and by which verdict.
+
+`mutants` runs it, `test_mutants` runs a short form, docs/testing.md shows it. Defects that are
+repairs switched off bear the names of their switches; the others are in `mutations`.
+"""
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from beanpole.replication.pysyncobj.repairs import ALL_REPAIRS, Repairs
+from tests.sim import mutations as m
+from tests.sim import schedules as s
+from tests.sim import schedules_node as n
+from tests.sim.cluster import Cluster
+from tests.sim.faults import Plan, Run, world
+from tests.sim.storm import Storm
+
+# A check raises AssertionError (Violation, Stuck) if something is broken. A schedule has no use
+# for its seed.
+Check = Callable[[int, Repairs], None]
+# A mutant that chance has to catch is caught within so many seeds, from whichever on.
+WITHIN: Final = 60
+
+
+def storm(seed: int, repairs: Repairs) -> None:
+    """Whole nodes and their clients, for a life."""
+    Storm(seed, repairs=repairs).run()
+
+
+def replicas(seed: int, repairs: Repairs) -> None:
+    """Replicas alone on a network that also loses and reorders, with small logs."""
+    cluster = Cluster(
+        3,
+        seed,
+        repairs,
+        start=False,
+        snapshot_bytes_min=30_000,
+        log_retain_bytes=20_000,
+        log_memory_bytes=20_000,
+    )
+    world(seed, cluster)
+    for name in cluster.names:
+        cluster.start(name)
+    run = Run(cluster, seed, Plan())
+    run.play(15.0)
+    run.settle()
+
+
+class Mutant(NamedTuple):
+    """One defect, and how it is caught."""
+
+    name: str
+    breaks: str
+    check: Check
+    words: str  # of the verdict that is the right one, as a regular expression
+    patches: m.Patches = m.no_patch
+    seed: int = 0  # the first one that catches it; 0 for a schedule
+
+    @property
+    def repairs(self) -> Repairs:
+        """The repairs that are left: a mutant without a patch is named after its repair."""
+        return ALL_REPAIRS if self.patches is not m.no_patch else ALL_REPAIRS.without(self.name)
+
+    @property
+    def way(self) -> str:
+        """How it is caught, in words."""
+        name = self.check.__name__
+        return f"{name}, seed {self.seed}" if self.seed else f"schedule `{name}`"
+
+
+REPAIRS: Final = (
+    Mutant(
+        "keep_matching_entries",
+        "B1: what comes again deletes what matches",
+        replicas,
+        r"commit index fell|is lost|lost, first",
+        seed=3,
+    ),
+    Mutant(
+        "commit_verified_only",
+        "B2: a commit index counts for a log that was not compared",
+        storm,
+        r"committed here|others applied none|another entry",
+        seed=1,
+    ),
+    Mutant(
+        "acks_of_this_term",
+        "B3: acknowledgements count in any term",
+        s.an_acknowledgement_of_an_earlier_term,
+        r"acknowledgement of term",
+    ),
+    Mutant(
+        "acks_never_rewind",
+        "B4: an acknowledgement sends all that is in flight again",
+        s.acknowledgements_one_by_one,
+        r"were sent",
+    ),
+    Mutant(
+        "one_rewind_per_resend",
+        "B4: every message behind a gap sends the backlog again",
+        s.many_answers_behind_a_gap,
+        r"sent again",
+    ),
+    Mutant(
+        "rewind_whole_terms",
+        "B5: a conflict is searched entry by entry",
+        s.a_long_tail_of_another_term,
+        r"steps back",
+    ),
+    Mutant(
+        "flow_control",
+        "B7: sending never stops",
+        s.a_peer_that_acknowledges_nothing,
+        r"on their way",
+    ),
+    Mutant(
+        "halt_on_second_leader",
+        "B8: a second leader of the term is obeyed",
+        s.two_leaders_of_one_term,
+        r"second leader",
+    ),
+    Mutant(
+        "votes_by_name",
+        "C1: a vote counts twice",
+        s.a_vote_that_comes_twice,
+        r"two of five",
+    ),
+    Mutant(
+        "sync_votes",
+        "C2: a vote is forgotten by a power cut",
+        s.a_vote_before_a_power_cut,
+        r"voted twice",
+    ),
+    Mutant(
+        "pre_vote",
+        "C3: who was cut off comes back with a higher term",
+        s.a_member_comes_back,
+        r"was deposed",
+    ),
+    Mutant(
+        "leader_stickiness",
+        "C3: a vote is given against a leader that works",
+        s.a_vote_against_a_leader_that_works,
+        r"voted against",
+    ),
+    Mutant(
+        "pause_is_not_silence",
+        "C4: after a pause it stands before it reads",
+        s.heartbeats_that_wait_unread,
+        r"before it reads",
+    ),
+    Mutant(
+        "deposed_leader_waits",
+        "C5: a deposed leader stands again at once",
+        s.a_leader_is_deposed,
+        r"at once",
+    ),
+    Mutant(
+        "check_quorum",
+        "D1: a leader without a majority leads on",
+        s.a_leader_is_cut_off,
+        r"believes in itself",
+    ),
+    Mutant(
+        "clip_follower_acks",
+        "D2: a follower acknowledges before its disk has it",
+        storm,
+        r"disks have|or acknowledged",
+        seed=1,
+    ),
+    Mutant(
+        "clip_leader_acks",
+        "D2: the leader counts itself before its disk has it",
+        storm,
+        r"disks have",
+        seed=1,
+    ),
+    Mutant(
+        "alone_waits_for_disk",
+        "D2: alone, an entry is committed before the disk has it",
+        n.a_lone_node_loses_power,
+        r"disks have|is lost",
+    ),
+    Mutant(
+        "confirm_by_majority",
+        "E1: a read is answered without a majority",
+        s.an_answer_to_an_earlier_question,
+        r"is confirmed",
+    ),
+    Mutant(
+        "rejoin_without_vote",
+        "A6: an empty disk votes early",
+        s.a_disk_is_lost_and_then_the_leader,
+        r"are lost",
+    ),
+    Mutant(
+        "align_log_with_snapshot",
+        "F6: a power cut behind a snapshot clears the log",
+        storm,
+        r"or acknowledged|are lost",
+        seed=1,
+    ),
+    Mutant(
+        "refuse_old_snapshots",
+        "F7: an old snapshot clears the log",
+        s.a_snapshot_that_was_overtaken,
+        r"is left",
+    ),
+    Mutant(
+        "apply_in_slices",
+        "F11: a whole log is applied in one turn",
+        s.a_long_log_at_the_start,
+        r"one turn",
+    ),
+)
+RULES: Final = (
+    Mutant(
+        "no_grace",
+        "time: no floor after a change of leader",
+        storm,
+        r"after a change of leader",
+        m.no_grace,
+        seed=1,
+    ),
+    Mutant(
+        "late_floor",
+        "time: the floor comes after the entry's time",
+        storm,
+        r"after a change of leader",
+        m.late_floor,
+        seed=1,
+    ),
+    Mutant(
+        "pauses_count",
+        "time: a leader's pause counts",
+        storm,
+        r"which could serve",
+        m.pauses_count,
+        seed=1,
+    ),
+    Mutant(
+        "lonely_clock",
+        "time: runs while no majority answers",
+        n.a_leader_alone_for_a_moment,
+        r"nobody answered",
+        m.lonely_clock,
+    ),
+    Mutant(
+        "growing_clock",
+        "time: a follower's clock never follows down",
+        storm,
+        r"ready after|the TTR|could serve",
+        m.growing_clock,
+        seed=6,
+    ),
+    Mutant(
+        "time_falls",
+        "time: goes back with an older entry",
+        n.a_cold_start_with_clocks_that_nobody_believes,
+        r"takes cluster time back",
+        m.time_falls,
+    ),
+    Mutant(
+        "early_ttr",
+        "time: a TTR ends early",
+        storm,
+        r"the TTR of job .* ended after",
+        m.early_ttr,
+        seed=1,
+    ),
+    Mutant(
+        "fast_clock",
+        "time: the leader's clock is too fast",
+        storm,
+        r"which could serve|the TTR|ready after",
+        m.fast_clock,
+        seed=1,
+    ),
+    Mutant(
+        "no_deadline",
+        "time: no DEADLINE_SOON",
+        n.a_job_runs_out_while_its_worker_waits,
+        r"ran out",
+        m.no_deadline,
+    ),
+    Mutant(
+        "no_ticks",
+        "time: passes only when somebody writes",
+        storm,
+        r"what was due|waits are not served",
+        m.no_ticks,
+        seed=1,
+    ),
+    Mutant(
+        "applied_twice",
+        "once: a batch sent twice is applied twice",
+        storm,
+        r"put twice|deleted twice",
+        m.applied_twice,
+        seed=4,
+    ),
+    Mutant(
+        "dead_incarnation",
+        "once: a batch of a dead incarnation counts",
+        n.a_node_acts_after_it_was_declared_down,
+        r"declared down",
+        m.dead_incarnation,
+    ),
+    Mutant(
+        "gap_taken",
+        "once: a batch that came too early counts",
+        n.a_leader_loses_a_batch,
+        r"not sent again",
+        m.gap_taken,
+    ),
+    Mutant(
+        "gap_ignored",
+        "once: nobody sends again what the leader lost",
+        n.a_leader_loses_a_batch,
+        r"not sent again",
+        m.gap_ignored,
+    ),
+    Mutant(
+        "not_sent_again",
+        "once: a new leader gets only what is new",
+        storm,
+        r"no put is answered|every node|are not served|still open|not all nodes",
+        m.not_sent_again,
+        seed=1,
+    ),
+    Mutant(
+        "hasty_answer",
+        "an answer before the commit",
+        storm,
+        r"answered, but not done|deleted twice|nobody deleted",
+        m.hasty_answer,
+        seed=1,
+    ),
+    Mutant(
+        "granted_twice",
+        "waits: one request is granted two jobs",
+        n.a_grant_that_comes_twice,
+        r"second job",
+        m.granted_twice,
+    ),
+    Mutant(
+        "none_beside_ready",
+        "waits: NONE while a job is ready",
+        storm,
+        r"was ready all the time",
+        m.none_beside_ready,
+        seed=8,
+    ),
+    Mutant(
+        "none_by_itself",
+        "waits: the origin says NONE without asking",
+        storm,
+        r"was ready all the time",
+        m.none_by_itself,
+        seed=1,
+    ),
+    Mutant(
+        "line_forgotten",
+        "waits: who was silent for a moment is never served again",
+        n.an_origin_stands_still_for_a_moment,
+        r"waits for ever",
+        m.line_forgotten,
+    ),
+    Mutant(
+        "no_fence",
+        "lives: a node that is cut off keeps its clients",
+        n.a_node_is_cut_off_with_its_clients,
+        r"still has its client",
+        m.no_fence,
+    ),
+    Mutant(
+        "no_node_down",
+        "lives: a dead node keeps its jobs",
+        n.a_node_dies_with_a_job,
+        r"not 1",
+        m.no_node_down,
+    ),
+    Mutant(
+        "deaf_to_its_death",
+        "lives: a node that was declared down goes on",
+        n.a_node_is_given_up_and_comes_back,
+        r"answers nobody",
+        m.deaf_to_its_death,
+    ),
+    Mutant(
+        "no_memory_of_replacement",
+        "lives: a new disk is refused once it counts",
+        n.a_disk_is_replaced_while_another_node_is_away,
+        r"another disk than before",
+        m.no_memory_of_replacement,
+    ),
+    Mutant(
+        "no_drain",
+        "lives: a draining node takes puts",
+        storm,
+        r"was draining",
+        m.no_drain,
+        seed=1,
+    ),
+    Mutant(
+        "no_quit",
+        "lives: `quit` ends nothing",
+        storm,
+        r"asked for the end",
+        m.no_quit,
+        seed=1,
+    ),
+    Mutant(
+        "other_machine",
+        "one machine counts otherwise",
+        storm,
+        r"differs after",
+        m.other_machine,
+        seed=1,
+    ),
+    Mutant(
+        "failed_write_ignored",
+        "disks: a failed write is nobody's business",
+        storm,
+        r"goes on although|or acknowledged",
+        m.failed_write_ignored,
+        seed=2,
+    ),
+    Mutant(
+        "damage_cut",
+        "disks: damage is taken for a torn tail",
+        storm,
+        r"started although|or acknowledged",
+        m.damage_cut,
+        seed=1,
+    ),
+)
+# What the oracle sees at once, seen by what a client loses.
+SCHEDULES: Final = (
+    Mutant(
+        "clip_follower_acks",
+        "D2: the same, and the followers come back without the leader",
+        n.power_is_lost_and_the_leader_stays_away,
+        r"or acknowledged|is lost",
+    ),
+    Mutant(
+        "clip_leader_acks",
+        "D2: the same, and the leader comes back with a follower that was away",
+        n.power_is_lost_and_the_leader_had_a_slow_disk,
+        r"differs|is lost|another entry",
+    ),
+)
+MUTANTS: Final[tuple[Mutant, ...]] = REPAIRS + RULES
+NAMES: Final = {mutant.name: mutant for mutant in MUTANTS}

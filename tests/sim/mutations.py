@@ -1,0 +1,331 @@
+"""Planted defects of the nodes' code: each breaks one rule, and only while it is planted.
+
+A patch is (owner, name, replacement). Here is only what is changed; which check must notice it is
+in `mutants`. The repairs of the library are switched off by `Repairs` and need no patch.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from beanpole import commands as c
+from beanpole.core.machine import Machine
+from beanpole.core.queue import Queue
+from beanpole.storage import recovery
+from beanpole.storage.segment import CLEAN, Ending
+from beanpole.storage.wal import Wal
+from beanpoled import clock, leader
+from beanpoled.clock import ClusterClock
+from beanpoled.connection import Connection
+from beanpoled.disks import Disks
+from beanpoled.leader import Leader
+from beanpoled.lifecycle import Lifecycle
+from beanpoled.node import Node
+from beanpoled.origin import Origin, Wait
+from beanpoled.peers import Peers
+from tests.sim.world import WatchedNode
+
+Patch = tuple[Any, str, Any]
+Patches = Callable[[], list[Patch]]
+
+
+@contextmanager
+def planted(patches: Patches) -> Iterator[None]:
+    """Plant a defect for a while."""
+    wanted = patches()
+    before = [(owner, name, vars(owner)[name]) for owner, name, _ in wanted]
+    for owner, name, value in wanted:
+        setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        for owner, name, value in before:
+            setattr(owner, name, value)
+
+
+def nothing(*_: Any) -> None:
+    """What stands for a step that is left out."""
+
+
+def no_patch() -> list[Patch]:
+    """Nothing: the defect is a repair that is off."""
+    return []
+
+
+# --- time -----------------------------------------------------------------------------------------
+
+
+def no_grace() -> list[Patch]:
+    """The floor of an epoch is the epoch."""
+    return [(leader, "FLOOR_GRACE_US", 0)]
+
+
+def late_floor() -> list[Patch]:
+    """The floor counts only after the entry's time had its effect."""
+    return [(Machine, "_raise_floor", nothing)]
+
+
+def pauses_count() -> list[Patch]:
+    """A turn of the loop counts whole, however long it was."""
+    return [(clock, "TURN_MAX_US", 10**15)]
+
+
+def time_falls() -> list[Patch]:
+    """The machine takes the time of every entry, later or not."""
+    apply = Machine.apply
+
+    def wrong(machine: Machine, index: int, flags: int, time_us: int, *rest: Any) -> Any:
+        machine.queue.now_us = min(machine.queue.now_us, time_us)
+        return apply(machine, index, flags, time_us, *rest)
+
+    return [(Machine, "apply", wrong)]
+
+
+def early_ttr() -> list[Patch]:
+    """A reservation lasts four fifths of its TTR."""
+    reserve = Queue.make_reserved
+
+    def wrong(queue: Queue, job: Any, session: Any) -> None:
+        reserve(queue, job, session)
+        queue.timers.remove(job.due_us, job.id)
+        job.due_us -= job.ttr_s * 200_000
+        queue.timers.add(job.due_us, job.id)
+
+    return [(Queue, "make_reserved", wrong)]
+
+
+def fast_clock() -> list[Patch]:
+    """A cluster clock that is too fast by a half."""
+    advance = ClusterClock.advance
+
+    def wrong(self: ClusterClock, step_us: int, majority_answers: bool) -> None:
+        advance(self, step_us * 3 // 2, majority_answers)
+
+    return [(ClusterClock, "advance", wrong)]
+
+
+def growing_clock() -> list[Patch]:
+    """A follower's estimate never follows the leader's clock down."""
+
+    def hear(self: ClusterClock, cluster_us: int, now_us: int) -> None:
+        if not self.leading and cluster_us >= self.estimate_us(now_us):
+            self._base_us, self._heard_at_us = cluster_us, now_us
+
+    return [(ClusterClock, "hear", hear)]
+
+
+def lonely_clock() -> list[Patch]:
+    """The leader's clock runs while no majority answers."""
+    advance = ClusterClock.advance
+
+    def wrong(self: ClusterClock, step_us: int, majority_answers: bool) -> None:
+        advance(self, step_us, True)
+
+    return [(ClusterClock, "advance", wrong)]
+
+
+def no_deadline() -> list[Patch]:
+    """A client that waits is not told that a job of its own runs out."""
+    return [(Node, "first_deadline_us", lambda node, session: -1)]
+
+
+def no_ticks() -> list[Patch]:
+    """Time has its effect only when somebody writes."""
+    return [(Leader, "_time_is_due", lambda self, now_us: False)]
+
+
+# --- once and only once ---------------------------------------------------------------------------
+
+
+def _batches(change: Callable[[Any, int, int], int]) -> list[Patch]:
+    """Let `change(origin, incarnation, number)` do what it likes before a batch is looked at."""
+    take = Machine._batch
+
+    def wrong(
+        machine: Machine, index: int, incarnation: int, number: int, commands: Any, *rest: Any
+    ) -> None:
+        origin = machine.origins.get(index)
+        if origin is not None:
+            incarnation = change(origin, incarnation, number)
+        take(machine, index, incarnation, number, commands, *rest)
+
+    return [(Machine, "_batch", wrong)]
+
+
+def applied_twice() -> list[Patch]:
+    """A batch that comes again is applied again."""
+
+    def change(origin: Any, incarnation: int, number: int) -> int:
+        if incarnation == origin.incarnation and 1 < number < origin.next_number:
+            origin.next_number = number
+        return incarnation
+
+    return _batches(change)
+
+
+def dead_incarnation() -> list[Patch]:
+    """A batch of an incarnation that was declared dead, or is over, counts."""
+
+    def change(origin: Any, incarnation: int, number: int) -> int:
+        if incarnation == origin.incarnation:
+            origin.alive = True
+        elif incarnation < origin.incarnation and origin.alive:
+            origin.next_number = number
+            return int(origin.incarnation)
+        return incarnation
+
+    return _batches(change)
+
+
+def gap_taken() -> list[Patch]:
+    """A batch that comes too early counts, and what it overtook is never done."""
+
+    def change(origin: Any, incarnation: int, number: int) -> int:
+        if incarnation == origin.incarnation and number > origin.next_number:
+            origin.next_number = number
+        return incarnation
+
+    return _batches(change)
+
+
+def gap_ignored() -> list[Patch]:
+    """Nobody sends again what the leader lost."""
+    return [(Origin, "resend", nothing)]
+
+
+def not_sent_again() -> list[Patch]:
+    """A new leader, or link, gets only what is new."""
+
+    def send_all(origin: Origin) -> None:
+        origin._first = True
+
+    return [(Origin, "_send_all", send_all)]
+
+
+def hasty_answer() -> list[Patch]:
+    """DELETED is said when the command is handed over, not when it is committed."""
+    submit = Origin.submit
+
+    def wrong(origin: Origin, client: Any, kind: int, command: c.Command) -> None:
+        submit(origin, client, kind, command)
+        # Alone in its pipeline, so that the reply is the right one for the request.
+        if command[0] == c.DELETE and client is not None and len(client._pending) == 1:
+            batch = origin._open if origin._open.owners else origin._full[-1]
+            batch.owners[-1] = (None, kind, batch.owners[-1][2])
+            client.answered(kind, 1)
+
+    return [(Origin, "submit", wrong)]
+
+
+# --- waits ----------------------------------------------------------------------------------------
+
+
+def granted_twice() -> list[Patch]:
+    """A second GRANT of one request takes a second job."""
+    grant = Machine._grant
+
+    def wrong(machine: Machine, command: c.Command, applied: Any) -> None:
+        origin = machine.origins.get(command[1])
+        session = None if origin is None else origin.sessions.get(command[3])
+        if session is not None:
+            session.request_granted = 0
+        grant(machine, command, applied)
+
+    return [(Machine, "_grant", wrong)]
+
+
+def none_beside_ready() -> list[Patch]:
+    """NONE is said without a look at what is ready."""
+    answer = Leader._answer_nones
+
+    def wrong(self: Leader, leaving: Any) -> None:
+        queue = self._node.machine.queue
+        tubes, queue.tubes = queue.tubes, {}
+        try:
+            answer(self, leaving)
+        finally:
+            queue.tubes = tubes
+
+    return [(Leader, "_answer_nones", wrong)]
+
+
+def none_by_itself() -> list[Patch]:
+    """An origin ends a wait without asking the leader."""
+
+    def end_wait(origin: Origin, wait: Wait) -> None:
+        if origin._waits.pop(wait.session, None) is wait:
+            wait.client.wait_ended(None)
+
+    return [(Origin, "end_wait", end_wait)]
+
+
+def line_forgotten() -> list[Patch]:
+    """The waiters of an origin that was silent for a moment are never served again."""
+    return [(Leader, "unpark", nothing)]
+
+
+# --- lives of nodes -------------------------------------------------------------------------------
+
+
+def no_fence() -> list[Patch]:
+    """A node that is cut off keeps its clients."""
+    return [(Lifecycle, "_watch_fence", nothing)]
+
+
+def no_node_down() -> list[Patch]:
+    """A node that is gone is never given up."""
+    return [(Peers, "_declare_down", nothing)]
+
+
+def deaf_to_its_death() -> list[Patch]:
+    """A node that was declared down goes on as if nothing had happened."""
+    return [(Lifecycle, "went_down", nothing)]
+
+
+def no_drain() -> list[Patch]:
+    """A draining node takes puts."""
+    return [(Node, "draining", False)]
+
+
+def no_quit() -> list[Patch]:
+    """`quit` ends nothing."""
+    return [(Connection, "_quit", nothing)]
+
+
+def no_memory_of_replacement() -> list[Patch]:
+    """A disk that was begun with --rejoin is a stranger's once it counts."""
+    begin = Disks.__init__
+
+    def wrong(self: Disks, *arguments: Any) -> None:
+        begin(self, *arguments)
+        self.is_replacement = False
+
+    return [(Disks, "__init__", wrong)]
+
+
+def other_machine() -> list[Patch]:
+    """One node's machine counts otherwise for a moment."""
+    apply = WatchedNode.apply
+
+    def wrong(node: WatchedNode, index: int, term: int, entry: bytes) -> None:
+        node.machine.queue.next_id += node.name == "n1" and 60 <= index < 65
+        apply(node, index, term, entry)
+
+    return [(WatchedNode, "apply", wrong)]
+
+
+# --- disks ----------------------------------------------------------------------------------------
+
+
+def failed_write_ignored() -> list[Patch]:
+    """A failed write or sync of the log is nobody's business."""
+    return [(Wal, "_fail", nothing)]
+
+
+def damage_cut() -> list[Patch]:
+    """Damage inside the log is taken for a torn tail."""
+
+    def judge_ending(data: bytes, offset: int, base: int, seed: int) -> Ending:
+        return Ending(CLEAN, "")
+
+    return [(recovery, "judge_ending", judge_ending)]

@@ -1,0 +1,345 @@
+"""Directed schedules for whole nodes: one thing at a time, in a world without chance.
+
+Each function takes a seed that it does not need and the repairs that are on, and raises a Violation
+or Stuck if a promise is broken. Schedules for replicas alone are in `schedules`.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from beanpole import commands as c
+from beanpole.protocol.beanstalk.client import Reply, ReplyParser
+from beanpole.replication.pysyncobj.repairs import Repairs
+from beanpoled import frames
+from tests.sim.cluster import Violation
+from tests.sim.host import SimHost
+from tests.sim.storm import QUICK, Stuck
+from tests.sim.wire import Wire
+from tests.sim.world import World
+
+REPLY_S = 3.0
+
+
+class Hand:
+    """A client that does what it is told, and keeps every reply."""
+
+    def __init__(self, world: World, host: SimHost) -> None:
+        self.world = world
+        self.replies: list[Reply] = []
+        self.gone = False
+        self._parser = ReplyParser()
+        self._wire = Wire(world, host, self, 0.0001)
+
+    def send(self, line: bytes) -> None:
+        """Send a request."""
+        self._wire.send(line + b"\r\n")
+
+    def put(self, body: bytes, ttr_s: int = 60) -> None:
+        """Send a put."""
+        self.send(b"put 0 0 %d %d\r\n%b" % (ttr_s, len(body), body))
+
+    def ask(self, line: bytes, limit_s: float = REPLY_S) -> bytes:
+        """Send a request and wait for the word of its reply."""
+        count = len(self.replies) + 1
+        self.send(line)
+        self.wait(count, limit_s)
+        return self.replies[-1][0]
+
+    def wait(self, count: int, limit_s: float = REPLY_S) -> None:
+        """Wait until so many replies are there."""
+        if not self.world.clock.run_until(lambda: len(self.replies) >= count, limit_s):
+            raise Stuck(f"{len(self.replies)} replies after {limit_s} s, not {count}")
+
+    def received(self, wire: Wire, data: bytes) -> None:
+        """Take bytes of the node."""
+        self._parser.feed(data)
+        while (reply := self._parser.next()) is not None:
+            self.replies.append(reply)
+
+    def ended(self, wire: Wire) -> None:
+        """Note the end."""
+        self.gone = True
+
+
+def _world(repairs: Repairs, size: int = 3, **overrides: Any) -> tuple[World, SimHost]:
+    """A cluster in which all nodes serve, and its leader."""
+    world = World(1, size, **{**QUICK, **overrides})
+    world.repairs = repairs
+    for name in world.names:
+        world.start(name)
+    if not world.clock.run_until(lambda: len(world.serving()) == size, 5.0):
+        raise Stuck(f"not all nodes serve: {world.describe()}")
+    leader = world.leader()
+    assert leader is not None
+    return world, leader
+
+
+def _follower(world: World, leader: SimHost) -> SimHost:
+    return next(host for name, host in sorted(world.hosts.items()) if host is not leader)
+
+
+def _job(hand: Hand) -> int:
+    number = hand.replies[-1][1][0]
+    assert isinstance(number, int)
+    return number
+
+
+# --- time -----------------------------------------------------------------------------------------
+
+
+def a_job_runs_out_while_its_worker_waits(_: int, repairs: Repairs) -> None:
+    """DEADLINE_SOON comes a second before the TTR ends."""
+    world, leader = _world(repairs)
+    hand = Hand(world, leader)
+    hand.put(b"a", ttr_s=2)
+    hand.wait(1)
+    assert hand.ask(b"reserve") == b"RESERVED"
+    begun_s = world.clock.now_s
+    word = hand.ask(b"reserve", 5.0)
+    passed_s = world.clock.now_s - begun_s
+    if word != b"DEADLINE_SOON" or not 0.9 < passed_s < 1.3:
+        raise Violation(f"{word.decode()} after {passed_s:.2f} s, when its TTR of 2 s ran out")
+
+
+def a_leader_alone_for_a_moment(_: int, repairs: Repairs) -> None:
+    """Cluster time stands while the leader cannot serve."""
+    world, leader = _world(repairs)
+    before_us = leader.node.clock.estimate_us(leader.node.now_us)
+    world.network.partition([(a, b) for a in world.names for b in world.names if a != b])
+    world.clock.run(0.7)
+    assert leader.node.replica.role == "leader"
+    passed_us = leader.node.clock.estimate_us(leader.node.now_us) - before_us
+    if passed_us > 300_000:
+        raise Violation(f"cluster time went on by {passed_us} us, and nobody answered the leader")
+
+
+def a_cold_start_with_clocks_that_nobody_believes(_: int, repairs: Repairs) -> None:
+    """Time goes on from the last entry, although the saved time is older and walls differ."""
+    world, leader = _world(repairs)
+    for place, name in enumerate(world.names):
+        world.walls_s[name] += 86_400.0 * place
+    life = leader.node.lifecycle
+    world.clock.run(1.0)  # a second after the last time was saved, nearly
+    old = world.clock.run_until(lambda: life._next_clock_us - leader.node.loop_us < 200_000, 2.0)
+    assert old, "the time is never saved"
+    hand = Hand(world, leader)
+    hand.put(b"a")
+    hand.wait(1)
+    for name in world.names:
+        world.crash(name)
+        world.start(name)
+    if not world.clock.run_until(lambda: len(world.serving()) == len(world.names), 5.0):
+        raise Stuck("not all nodes serve")
+
+
+# --- once and only once ---------------------------------------------------------------------------
+
+
+def _lose_one_batch(leader: SimHost, place: int) -> None:
+    """Let the leader lose the next batch of an origin, and believe that it has it."""
+    part = leader.node.leader
+    receive = part.receive_batch
+
+    def lossy(origin: int, frame: bytes) -> None:
+        if origin != place:
+            receive(origin, frame)
+            return
+        part._expected[origin] = frames.decode_batch(frame)[2] + 1
+        vars(part).pop("receive_batch")
+
+    vars(part)["receive_batch"] = lossy
+
+
+def a_leader_loses_a_batch(_: int, repairs: Repairs) -> None:
+    """A gap in the log is seen, and what is missing is sent again."""
+    world, leader = _world(repairs)
+    host = _follower(world, leader)
+    first, second = Hand(world, host), Hand(world, host)
+    for hand in (first, second):  # so that both have their sessions
+        hand.put(b"before")
+        hand.wait(1)
+    _lose_one_batch(leader, host.node.index)
+    first.put(b"lost")
+    world.clock.run(0.1)
+    second.put(b"after")
+    for hand in (first, second):
+        if not world.clock.run_until(lambda hand=hand: len(hand.replies) == 2, 1.0):  # type: ignore[misc]
+            raise Stuck("a batch that the leader lost is not sent again")
+
+
+def a_node_acts_after_it_was_declared_down(_: int, repairs: Repairs) -> None:
+    """What a dead incarnation sends has no effect."""
+    world, leader = _world(repairs)
+    host = _follower(world, leader)
+    hand = Hand(world, host)
+    hand.put(b"before")
+    hand.wait(1)
+    other = Hand(world, host)
+    world.clock.run(0.1)
+    host.pause(4.0)
+    world.clock.run(1.0)
+    other.put(b"after")  # its session begins in this batch, so that only the incarnation is wrong
+    world.clock.run(2.9)
+    assert world.witness.downs, "it was not declared down"
+    world.clock.run(2.0)
+    if b"after" in world.witness.bodies.values():
+        raise Violation("a put was made after its node was declared down")
+
+
+# --- waits ----------------------------------------------------------------------------------------
+
+
+def a_grant_that_comes_twice(_: int, repairs: Repairs) -> None:
+    """One request gets one job, whatever the leader proposes."""
+    world, leader = _world(repairs)
+    part = leader.node.leader
+    grant: Callable[..., c.Command] = part._grant
+
+    def twice(*arguments: Any, **words: Any) -> c.Command:
+        command = grant(*arguments, **words)
+
+        def again() -> None:
+            part._commands.append(command)
+            leader.node.wake()
+
+        world.clock.after(0.05, lambda: leader.enter(again))
+        return command
+
+    vars(part)["_grant"] = twice
+    worker, producer = Hand(world, leader), Hand(world, leader)
+    worker.send(b"reserve")
+    world.clock.run(0.1)
+    producer.put(b"a")
+    producer.put(b"b")
+    worker.wait(1)
+    world.clock.run(0.5)
+    if world.witness.machine.queue.reserved != 1:
+        raise Violation("one request is granted a second job")
+
+
+def an_origin_stands_still_for_a_moment(_: int, repairs: Repairs) -> None:
+    """Its waiting clients keep their places, and are served when it is heard again."""
+    world, leader = _world(repairs)
+    host = _follower(world, leader)
+    worker, producer = Hand(world, host), Hand(world, leader)
+    worker.send(b"reserve")
+    world.clock.run(0.1)
+    host.pause(0.3)
+    world.clock.run(0.5)
+    producer.put(b"a")
+    if not world.clock.run_until(lambda: bool(worker.replies), 2.0):
+        raise Stuck(f"a client of {host.name}, which stood still for a moment, waits for ever")
+
+
+# --- lives of nodes -------------------------------------------------------------------------------
+
+
+def a_node_is_cut_off_with_its_clients(_: int, repairs: Repairs) -> None:
+    """It closes its clients before the others give their jobs away."""
+    world, leader = _world(repairs)
+    host = _follower(world, leader)
+    hand = Hand(world, host)
+    hand.put(b"a")
+    hand.wait(1)
+    assert hand.ask(b"reserve") == b"RESERVED"
+    world.network.isolate(host.name)
+    if not world.clock.run_until(lambda: bool(world.witness.downs), 5.0):
+        raise Stuck(f"{host.name} was not declared down")
+    if not hand.gone:
+        raise Violation(f"{host.name} was declared down and still has its client")
+
+
+def a_node_is_given_up_and_comes_back(_: int, repairs: Repairs) -> None:
+    """It learns that it was declared down, and serves again."""
+    world, leader = _world(repairs)
+    host = _follower(world, leader)
+    host.pause(4.0)
+    world.clock.run(6.0)
+    assert world.witness.downs, "it was not declared down"
+    hand = Hand(world, host)
+    hand.put(b"a")
+    if not world.clock.run_until(lambda: bool(hand.replies), 2.0):
+        raise Stuck(f"{host.name} was declared down and answers nobody")
+
+
+def a_node_dies_with_a_job(_: int, repairs: Repairs) -> None:
+    """Q12: its clients' jobs return, although it never does."""
+    world, leader = _world(repairs)
+    host = _follower(world, leader)
+    hand = Hand(world, host)
+    hand.put(b"a")
+    hand.wait(1)
+    assert hand.ask(b"reserve") == b"RESERVED"
+    world.crash(host.name)
+    worker = Hand(world, leader)
+    if worker.ask(b"reserve", 5.0) != b"RESERVED":
+        raise Stuck("the job of a dead node is not given to another worker")
+
+
+def a_lone_node_loses_power(_: int, repairs: Repairs) -> None:
+    """Alone, too, INSERTED means that it is on the disk."""
+    world, leader = _world(repairs, 1)
+    world.disks["n0"].latency_s = 0.2
+    hand = Hand(world, leader)
+    hand.put(b"a")
+    hand.wait(1)
+    number = _job(hand)
+    world.crash("n0")
+    host = world.start("n0")
+    world.clock.run(2.0)
+    if Hand(world, host).ask(b"peek %d" % number) != b"FOUND":
+        raise Violation(f"job {number} was answered INSERTED and is lost")
+
+
+def _power_is_lost(world: World, leader: SimHost, slow: list[str], back: list[str]) -> None:
+    """All lose power when a client has its answer, and some come back: its job is there."""
+    world.oracle.judges = False  # what the client loses is the verdict here
+    for name in slow:
+        world.disks[name].latency_s = 0.3
+    hand = Hand(world, leader)
+    hand.put(b"a")
+    hand.wait(1)
+    number = _job(hand)
+    for name in world.names:
+        world.crash(name)
+        world.disks[name].latency_s = 0.0005
+    world.network.heal()
+    for name in back:
+        world.start(name)
+    if not world.clock.run_until(lambda: len(world.serving()) == len(back), 8.0):
+        raise Stuck(f"not all that came back serve: {world.describe()}")
+    if Hand(world, world.serving()[0]).ask(b"peek %d" % number) != b"FOUND":
+        raise Violation(f"job {number} was answered INSERTED and is lost")
+
+
+def power_is_lost_and_the_leader_stays_away(_: int, repairs: Repairs) -> None:
+    """D2: of those that said that they have it, one has it on its disk."""
+    world, leader = _world(repairs)
+    followers = [name for name in world.names if name != leader.name]
+    _power_is_lost(world, leader, followers, followers)
+
+
+def power_is_lost_and_the_leader_had_a_slow_disk(_: int, repairs: Repairs) -> None:
+    """D2: the leader counts itself when its own disk has it, like everybody else."""
+    world, leader = _world(repairs)
+    away = _follower(world, leader).name
+    world.network.isolate(away)
+    world.clock.run(0.1)
+    _power_is_lost(world, leader, [leader.name], [leader.name, away])
+
+
+def a_disk_is_replaced_while_another_node_is_away(_: int, repairs: Repairs) -> None:
+    """Who was away meets the new disk when it counts already, and talks to it."""
+    world, leader = _world(repairs, 5)
+    away = _follower(world, leader)
+    lost = next(name for name in world.names if name not in (leader.name, away.name))
+    world.crash(away.name)
+    world.crash(lost)
+    world.replace_disk(lost)
+    world.start(lost)
+    if not world.clock.run_until(lambda: not world.hosts[lost].node.replica.rejoining, 5.0):
+        raise Stuck(f"{lost} is still rejoining")
+    world.start(away.name)
+    world.clock.run(1.0)
+    if away.name not in world.hosts[lost].links:
+        raise Stuck(f"{away.name} has no link to {lost}")

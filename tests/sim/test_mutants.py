@@ -1,0 +1,58 @@
+"""Every planted defect is noticed, by the verdict that belongs to it; `make mutants` is the whole.
+
+Here each mutant meets the schedule or the seed that caught it, which must pass without it. Where a
+change of the code has given that seed another life, the next seeds have their chance.
+"""
+
+from functools import cache
+
+import pytest
+
+from beanpole.replication.pysyncobj.repairs import ALL_REPAIRS, Repairs
+from tests.sim import mutations
+from tests.sim.mutant_table import MUTANTS, NAMES, SCHEDULES, WITHIN, Check, Mutant
+from tests.sim.mutants import is_right, verdict
+
+
+@cache
+def without(check: Check, seed: int) -> str:
+    """What a check says of the code as it is."""
+    return verdict(check, seed, ALL_REPAIRS)
+
+
+@pytest.mark.parametrize(
+    "mutant", MUTANTS + SCHEDULES, ids=lambda mutant: f"{mutant.name}: {mutant.way}"
+)
+def test_it_is_caught(mutant: Mutant) -> None:
+    said = []
+    for seed in range(mutant.seed, mutant.seed + WITHIN) if mutant.seed else (0,):
+        said.append(verdict(mutant.check, seed, mutant.repairs, mutant.patches))
+        if is_right(mutant, said[-1]):
+            assert not without(mutant.check, seed)
+            return
+    pytest.fail(f"{mutant.name} is not noticed: {said}")
+
+
+def test_every_repair_has_its_mutant() -> None:
+    assert set(Repairs.__slots__) <= set(NAMES)
+
+
+def test_a_defect_goes_when_its_check_is_done() -> None:
+    before = [vars(owner)[name] for owner, name, _ in mutations.early_ttr()]
+    with mutations.planted(mutations.early_ttr):
+        planted = [vars(owner)[name] for owner, name, _ in mutations.early_ttr()]
+        assert planted != before
+    assert [vars(owner)[name] for owner, name, _ in mutations.early_ttr()] == before
+
+
+@pytest.mark.parametrize(
+    ("words", "right"),
+    [
+        ("n1 applies 7, which 1 of 3 disks have", True),
+        ("n1 stopped itself: TypeError in turn at acks.py:9: which 1 of 3 disks have", False),
+        ("a crash: ZeroDivisionError('disks have')", False),
+        ("nothing", False),
+    ],
+)
+def test_only_the_right_verdict_counts(words: str, right: bool) -> None:
+    assert is_right(NAMES["clip_leader_acks"], words) is right
