@@ -441,7 +441,7 @@ SCHEDULES: Final = (
         "clip_follower_acks",
         "D2: the same, and the followers come back without the leader",
         n.power_is_lost_and_the_leader_stays_away,
-        r"or acknowledged|is lost",
+        r"differs|is lost|another entry",
     ),
     Mutant(
         "clip_leader_acks",
