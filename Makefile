@@ -10,8 +10,9 @@ READY := $(VENV)/.ready
 COMPILED := build/compiled
 COMPILED_READY := $(COMPILED)/.ready
 SOURCES := $(shell find cluster/beanpole node/beanpoled -name '*.py')
-# Which integration tests also run on compiled nodes: those that go through most of the code.
-COMPILED_TESTS := $(addprefix tests/integration/test_,clients.py differential.py failover.py disk.py)
+# Which tests also run on it: those of the modules that it compiles, and with whole nodes.
+COMPILED_UNITS := $(addprefix tests/unit/,core protocol storage replication node)
+COMPILED_NODES := $(addprefix tests/integration/test_,clients.py differential.py failover.py disk.py)
 # Which seeds `make sim` runs.
 SEEDS ?= 300
 FIRST ?= 1
@@ -53,7 +54,8 @@ check: $(READY) ## lint, format, types and unit tests, in under a minute
 
 test: check $(COMPILED_READY) ## everything: the check, simulated clusters, integration and compiled tests
 	$(BIN)/python -m pytest -q tests/sim tests/integration tests/compiled
-	PYTHONPATH=$(COMPILED) $(BIN)/python -m pytest -q $(COMPILED_TESTS)
+	PYTHONPATH=$(COMPILED) $(BIN)/python -m pytest -q -o pythonpath=. -m 'not constants' $(COMPILED_UNITS)
+	PYTHONPATH=$(COMPILED) $(BIN)/python -m pytest -q $(COMPILED_NODES)
 
 sim: $(READY) ## many simulated lives of whole clusters (make sim SEEDS=300 FIRST=1)
 	$(BIN)/python -m tests.sim.many --seeds $(SEEDS) --first $(FIRST)

@@ -106,8 +106,8 @@ SHAPES: Final[dict[int, tuple[type, ...]]] = {
 }
 
 Command = tuple[Any, ...]
-# (origin, incarnation, number, commands)
-Section = tuple[int, int, int, tuple[Command, ...]]
+# (origin, incarnation, number, commands): what the log has for commands may be anything.
+Section = tuple[int, int, int, tuple[Any, ...]]
 
 _HEADER: Final = Struct("<BBqq")  # version, flags, cluster time us, leader's wall time us
 _SECTION: Final = Struct("<BIQI")  # origin, incarnation, number, payload bytes
@@ -123,10 +123,11 @@ def pack_commands(commands: Iterable[Command]) -> bytes:
     return packed
 
 
-def unpack_commands(payload: bytes | memoryview) -> tuple[Command, ...]:
-    """Decode the commands of one section; bytes that are no list of commands give none.
+def unpack_commands(payload: bytes | memoryview) -> tuple[Any, ...]:
+    """Decode the commands of one section; bytes that are no list give none.
 
-    All nodes decode the same bytes, so even garbage has the same (empty) effect everywhere.
+    Whether each is a command is for the machine to see. All nodes decode the same bytes, so even
+    garbage has the same (empty) effect everywhere.
     """
     try:
         commands = msgpack.unpackb(payload, use_list=False, strict_map_key=False)

@@ -210,11 +210,11 @@ def _unpack(chunk: bytes) -> Any:
 def _load_head(head: list[Any]) -> tuple[Machine, list[Tube], list[Session]]:
     machine = Machine()
     queue = machine.queue
-    names = (*MACHINE_NUMBERS, *MACHINE_LIMITS)
-    for name, value in zip(names, head[2] + head[3], strict=True):
-        setattr(machine, name, value)
-    for name, value in zip(QUEUE_NUMBERS, head[4], strict=True):
-        setattr(queue, name, value)
+    fields = (*MACHINE_NUMBERS, *MACHINE_LIMITS)
+    for field, value in zip(fields, head[2] + head[3], strict=True):
+        setattr(machine, field, value)
+    for field, value in zip(QUEUE_NUMBERS, head[4], strict=True):
+        setattr(queue, field, value)
     for index, incarnation, next_number, alive in head[5]:
         origin = machine.origins[index] = Origin(index)
         origin.incarnation, origin.next_number, origin.alive = incarnation, next_number, alive

@@ -171,7 +171,7 @@ class Machine:
         index: int,
         incarnation: int,
         number: int,
-        commands: tuple[c.Command, ...],
+        commands: tuple[Any, ...],
         own: int,
         applied: Applied,
     ) -> None:
@@ -325,7 +325,7 @@ class Machine:
 
     # --- the leader's commands ------------------------------------------------------------------
 
-    def _lead(self, command: c.Command, applied: Applied) -> None:
+    def _lead(self, command: Any, applied: Applied) -> None:
         if type(command) is not tuple or not command or type(command[0]) is not int:
             return
         operation = command[0]
@@ -344,7 +344,7 @@ class Machine:
         elif operation == c.DIGEST:
             applied.digest = True
 
-    def _raise_floor(self, commands: tuple[c.Command, ...]) -> None:
+    def _raise_floor(self, commands: tuple[Any, ...]) -> None:
         """EPOCH stands first in its entry, and its floor counts before the entry's time does.
 
         That time holds the leaderless time: the jobs whose TTR ended in it are those that the

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator
 
-from beanpole.errors import StorageError
+from beanpole.errors import BeanpoleError
 from beanpole.storage.files import Files, InlineFiles
 from beanpole.storage.format import FILE_HEADER_BYTES, MAGIC_SEGMENT, decode_file_header
 from beanpole.storage.segment import (
@@ -41,7 +41,7 @@ def describe(directory: str, files: Files | None = None) -> Iterator[str]:
         yield f"{path}: {len(data)} bytes"
         try:
             header = decode_file_header(data, MAGIC_SEGMENT, path)
-        except StorageError as error:
+        except BeanpoleError as error:
             yield f"DAMAGED: {error}"
             end = -1
             continue

@@ -83,9 +83,13 @@ def decode_file_header(data: bytes, magic: bytes, path: str, hint: str = "") -> 
     if crc32c(body) != check:
         raise Damaged(f"{path}: offset 0: the checksum of the header is wrong{hint}")
     _, _, first, second, cluster_size, node_size = _FIXED.unpack_from(data)
-    cluster_end = _FIXED.size + cluster_size
-    cluster = data[_FIXED.size : cluster_end].decode()
-    node = data[cluster_end : cluster_end + node_size].decode()
+    names = data[_FIXED.size : _FIXED.size + cluster_size + node_size]
+    try:
+        cluster, node = names[:cluster_size].decode(), names[cluster_size:].decode()
+    except UnicodeDecodeError as error:
+        raise Damaged(f"{path}: offset 0: the names in the header are no text{hint}") from error
+    if not (0 < cluster_size <= IDENTITY_BYTES_MAX and 0 < node_size <= IDENTITY_BYTES_MAX):
+        raise Damaged(f"{path}: offset 0: the names in the header are too long or empty{hint}")
     return FileHeader(Identity(cluster, node), first, second)
 
 

@@ -106,6 +106,7 @@ def test_time_and_grants_keep_the_jobs_for_an_image_under_way(floor_s: int, gran
     assert image_of(cluster.machine)[1:] != expected[1:]
 
 
+@pytest.mark.constants
 def test_large_bodies_end_a_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(image_module, "CHUNK_BYTES", 100)
     cluster = Cluster()

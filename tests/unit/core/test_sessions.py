@@ -92,6 +92,7 @@ def test_a_put_after_a_refused_open_makes_no_job(cluster: Cluster) -> None:
     assert cluster.batch((c.OPEN, 2), put) == [c.OK, 1]
 
 
+@pytest.mark.constants
 def test_the_jobs_of_a_dead_session_are_not_ready_until_they_are_returned(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -110,6 +111,7 @@ def test_the_jobs_of_a_dead_session_are_not_ready_until_they_are_returned(
     assert (machine.queue.ready, machine.has_work()) == (5, False)
 
 
+@pytest.mark.constants
 def test_jobs_return_in_the_order_of_their_reservation(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -126,6 +128,7 @@ def test_jobs_return_in_the_order_of_their_reservation(
     assert (cluster.state(1), cluster.state(3)) == (b"reserved", b"ready")
 
 
+@pytest.mark.constants
 def test_a_ttr_fires_for_a_job_whose_dead_session_is_not_done(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -140,6 +143,7 @@ def test_a_ttr_fires_for_a_job_whose_dead_session_is_not_done(
     assert not cluster.machine.dying
 
 
+@pytest.mark.constants
 def test_due_jobs_are_bounded_work_and_keep_their_order(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
