@@ -60,6 +60,26 @@ def test_a_machine_that_starts_from_an_image_goes_on_alike(
             assert image_of(new) == image_of(old)
 
 
+@settings(max_examples=60, deadline=None)
+@given(LOGS, BUDGETS)
+def test_an_image_at_every_point_of_a_run_leads_to_the_same_end(
+    entries: list[Entry], transitions: int
+) -> None:
+    """The machine itself, one that starts from an image after each entry, and a chain of images."""
+    with pytest.MonkeyPatch.context() as patch:
+        budget(patch, transitions)
+        machine = chained = Machine()
+        copies: list[Machine] = []
+        for entry in entries:
+            chained = copy_of(chained)
+            copies.append(copy_of(machine))
+            for one in (machine, chained, *copies):
+                one.apply(*entry)
+        expected = machine.chain, image_of(machine)
+        for one in (chained, *copies):
+            assert (one.chain, image_of(one)) == expected
+
+
 @PROPERTY
 @given(LOGS, BUDGETS, st.integers(0, 12), st.lists(st.integers(0, 3), max_size=12))
 def test_an_image_under_way_is_the_machine_as_it_was(

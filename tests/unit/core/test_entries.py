@@ -49,6 +49,21 @@ def test_every_cut_of_an_entry_is_recognised() -> None:
             c.decode_entry(entry[:size])
 
 
+@given(st.binary(max_size=120), st.sampled_from([0, 0, 1, 2]))
+def test_any_bytes_are_an_entry_or_refused(data: bytes, sections: int) -> None:
+    """Alone, behind a right header, and behind whole sections."""
+    whole = [(0, 1, number, c.pack_commands([(c.OPEN, 1)])) for number in range(sections)]
+    for entry in (data, c.encode_entry(0, 1, 2, whole) + data):
+        try:
+            *numbers, found = c.decode_entry(entry)
+        except UnknownVersion as error:
+            assert str(error)
+        else:
+            assert all(type(number) is int for number in numbers)
+            assert all(type(section[3]) is tuple for section in found)
+            assert len(found) <= sections + len(entry) // c.SECTION_HEADER_BYTES
+
+
 @given(st.binary(max_size=200))
 def test_any_bytes_decode_to_a_tuple_or_nothing(payload: bytes) -> None:
     assert type(c.unpack_commands(payload)) is tuple

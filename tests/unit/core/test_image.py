@@ -199,3 +199,55 @@ def test_a_changed_byte_is_damage_or_another_machine(chunk: int, place: int, cha
     except (Damaged, UnknownVersion):
         return
     assert DEFAULT in machine.queue.tubes
+
+
+VALUES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.sampled_from([-(2**63), -1, 0, 1, 2, 3, 4, 5, 77, 2**32, 2**63, 2**64 - 1]),
+    st.floats(),
+    st.binary(max_size=20),
+    st.text(max_size=3),
+    st.lists(st.integers(0, 3), max_size=3),
+    st.just({}),
+)
+
+
+def put_in(value: Any, path: list[int], new: Any) -> Any:
+    """Replace what a path of places leads to; it ends where there are no more lists."""
+    if not isinstance(value, list) or not value or not path:
+        return new
+    place = path[0] % len(value)
+    value[place] = put_in(value[place], path[1:], new)
+    return value
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    st.integers(0, len(BUSY) - 1),
+    st.lists(st.integers(0, 30), min_size=1, max_size=4),
+    VALUES,
+)
+def test_any_value_in_any_place_is_damage_or_another_machine(
+    chunk: int, path: list[int], value: Any
+) -> None:
+    """Nothing but our own errors is raised, whatever a right checksum stands before."""
+    chunks = list(BUSY)
+    chunks[chunk] = pack(put_in(msgpack.unpackb(chunks[chunk]), path, value))
+    try:
+        machine = load(chunks)
+    except (Damaged, UnknownVersion) as error:
+        assert str(error)
+        return
+    assert DEFAULT in machine.queue.tubes
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.one_of(st.binary(max_size=60), st.sampled_from(BUSY)), max_size=5))
+def test_any_chunks_are_damage_or_the_whole_image(chunks: list[bytes]) -> None:
+    try:
+        machine = load(chunks)
+    except (Damaged, UnknownVersion) as error:
+        assert str(error)
+        return
+    assert image_of(machine) == chunks
