@@ -118,7 +118,7 @@ class Storm:
         config = world.config(world.names[0])
         timeout_s = config.command_timeout_ms / 1000
         # Time without a leader counts for delays, as far as wall clocks tell it.
-        estimated = self.troubles.walls_move or world.counts["cold starts"] > 0
+        estimated = world.walls_move or world.counts["cold starts"] > 0
         Judge(self.history, world.witness, timeout_s, estimated, world.drains).all()
 
     # --- after the storm --------------------------------------------------------------------------

@@ -57,7 +57,7 @@ class Troubles:
     def __init__(self, world: World, dice: random.Random, faults: Faults) -> None:
         self.world = world
         self.dice = dice
-        self.walls_move = dice.random() < 0.3
+        world.walls_move = dice.random() < 0.3
         self._rates = [(getattr(self, f"_{name}"), getattr(faults, name)) for name in NAMES]
 
     def strike(self, step_s: float) -> None:
@@ -221,7 +221,7 @@ class Troubles:
 
     def _wall(self) -> None:
         """Somebody sets a clock."""
-        if self.walls_move:
+        if self.world.walls_move:
             name = self.dice.choice(self.world.names)
             away_s = self.dice.choice((0.0, 30.0, 86_400.0, 10 * 365 * 86_400.0))
             self.world.walls_s[name] = WALL_S + away_s * self.dice.choice((-1, 1))

@@ -236,6 +236,7 @@ class Judge:
                 FOREVER_S if who.end_s is None else who.end_s,
                 self.downs.get((who.place, who.incarnation), FOREVER_S),
             ]
+            until_s += [at_s for at_s in self.witness.misled if at_s > op.at_s]
             until_s += [at_s for behind, at_s in ends[id(who), op.job] if behind > place]
             if min(until_s) > op.done_s:
                 holds[op.job].append(Hold(op.done_s, min(until_s), op))

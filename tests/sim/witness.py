@@ -75,6 +75,9 @@ class Witness:
         self._timed_out: set[int] = set()  # in the present entry
         self._epoch_s = 0.0  # when the newest EPOCH was applied
         self._epoch_stamped_s = 0.0  # ... and proposed
+        # When a new leader counted a downtime by a wall clock that somebody had set: cluster time
+        # may be as wrong as that, and only the grace still holds for reservations from before.
+        self.misled: list[float] = []
         self._time_us = 0  # the highest cluster time so far
         self._granted: set[tuple[int, int, int, int]] = set()
         self._pausing: dict[bytes, int] = {}
@@ -175,7 +178,8 @@ class Witness:
     def _check_ttr(self, job_id: int, now_s: float) -> None:
         """A TTR ended: by true time it may not be early by more than clocks are wrong (Q7)."""
         since_s, ttr_s = self._held[job_id]
-        if now_s - since_s < ttr_s * (1 - RATE_MAX) - STAMP_S:
+        early = now_s - since_s < ttr_s * (1 - RATE_MAX) - STAMP_S
+        if early and not any(since_s < misled_s for misled_s in self.misled):
             raise Violation(
                 f"the TTR of job {job_id} was {ttr_s} s and ended after {now_s - since_s:.3f} s"
             )

@@ -93,6 +93,7 @@ class World:
         self.turn_s = 0.0002
         self.rates = dict.fromkeys(self.names, 1.0)
         self.walls_s = dict.fromkeys(self.names, WALL_S)
+        self.walls_move = False  # somebody sets wall clocks
         self.free_bytes = dict.fromkeys(self.names, 2**40)
         self.drains: dict[str, list[list[float]]] = {name: [] for name in self.names}
         self.asleep_until_s = 0.0  # clients do not try to connect before
@@ -233,7 +234,10 @@ class World:
 
     def log(self, line: str) -> None:
         """Keep the newest lines for who looks at a failing seed."""
-        self.counts["cold starts"] += " counting " in line
+        if " counting " in line:
+            self.counts["cold starts"] += 1
+            if self.walls_move:
+                self.witness.misled.append(self.clock.now_s)
         self.lines.append(f"{self.clock.now_s:.4f} {line}")
         self.trace.update(self.lines[-1].encode())
         if len(self.lines) > 2 * LOG_LINES_MAX:
