@@ -7,6 +7,8 @@ done, and to whom, is in `faults`.
 """
 
 import random
+from collections import Counter
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 KILL: Final = "kill"
@@ -21,9 +23,8 @@ CUT: Final = "cut"
 CLOCK: Final = "clock"
 FILL_DISK: Final = "fill disk"
 
-# How many a minute. At 20 minutes they give more than the 60 kills of single nodes, 15 of the
-# leader, 6 of all, 6 faults of disks and 2 wiped disks that are asked for; leaders are killed more
-# often, because the distribution of the gaps is taken from those.
+# How many a minute: whatever the seed, more than what is asked for below. Leaders are killed as
+# often as others, because the distribution of the gaps is taken from those.
 BREAKING: Final = {
     KILL: 3.2,
     KILL_LEADER: 3.2,
@@ -34,6 +35,16 @@ BREAKING: Final = {
     DAMAGE: 0.25,
 }
 DISTURBING: Final = {STOP: 4.0, CUT: 4.0, CLOCK: 1.0, FILL_DISK: 0.2}
+
+# What a run of 20 minutes must have done to count, and shorter and longer ones in proportion.
+ASKED_MINUTES: Final = 20.0
+ASKED: Final = (
+    ("kills of single nodes", 60, (KILL,)),
+    ("kills of the leader", 60, (KILL_LEADER,)),
+    ("kills of all nodes at once", 6, (KILL_ALL,)),
+    ("full or failing disks", 6, (FAIL_DISK, FILL_DISK)),
+    ("wiped disks brought back with --rejoin", 2, (WIPE,)),
+)
 
 
 class Fault(NamedTuple):
@@ -58,6 +69,23 @@ def make_plan(seed: int, minutes: float) -> Plan:
     """Return the plan for a seed; each kind comes at least once, however short the time is."""
     chance = random.Random(seed)
     return Plan(*(_lane(chance, rates, minutes) for rates in (BREAKING, DISTURBING)))
+
+
+def asked_for(minutes: float) -> dict[str, int]:
+    """Return how often what must be done in a run of that length, by its words."""
+    return {words: int(count * minutes / ASKED_MINUTES) for words, count, _ in ASKED}
+
+
+def shortfalls(done: Iterable[str], minutes: float) -> list[str]:
+    """Return in words what a run did too seldom; `done` are the kinds of the finished faults."""
+    counts = Counter(done)
+    asked = asked_for(minutes)
+    found = {words: sum(counts[kind] for kind in kinds) for words, _, kinds in ASKED}
+    return [
+        f"only {found[words]} {words}, {asked[words]} are asked for in {minutes:g} minutes"
+        for words in found
+        if found[words] < asked[words]
+    ]
 
 
 def _lane(chance: random.Random, rates: dict[str, float], minutes: float) -> list[Fault]:

@@ -171,10 +171,14 @@ class Soak:
                     f"{found.unknown_puts} unknown puts"
                 )
         self.findings += found.violations()
+        if not self.findings:  # else it ended early, and says why
+            self.findings += plan.shortfalls(done, self.minutes)
         windows = [checks.Window(*window) for window in self._ground.windows]
         (self.directory / "windows.json").write_text(json.dumps(windows) + "\n")
         self.figures = summary(found, Counter(done), self._ground, seconds)
         self.figures += checks.gap_figures(checks.gaps_s(clients, windows))
+        asked = ", ".join(f"{words} {n}" for words, n in plan.asked_for(self.minutes).items())
+        self.figures.append(f"asked for in {self.minutes:g} minutes: {asked}")
 
 
 def summary(

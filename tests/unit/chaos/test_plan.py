@@ -1,5 +1,7 @@
 """The plan of a soak: decided by its seed, and dense enough to mean something."""
 
+import pytest
+
 from chaos import plan
 
 
@@ -8,14 +10,34 @@ def test_the_seed_decides() -> None:
     assert plan.make_plan(7, 3) != plan.make_plan(8, 3)
 
 
-def test_twenty_minutes_hold_what_is_asked_for() -> None:
-    made = plan.make_plan(1, 20)
-    assert made.count(plan.KILL) >= 60
-    assert made.count(plan.KILL_LEADER) >= 60
-    assert made.count(plan.KILL_ALL) >= 6
-    assert made.count(plan.FAIL_DISK) + made.count(plan.FILL_DISK) >= 6
-    assert made.count(plan.WIPE) >= 2
-    assert all(fault.at_s <= 20 * 60 for lane in made for fault in lane)
+@pytest.mark.parametrize("minutes", [0.35, 1, 2.5, 3, 20, 60])
+def test_every_seed_plans_what_is_asked_for(minutes: float) -> None:
+    for seed in range(50):
+        made = plan.make_plan(seed, minutes)
+        kinds = [fault.kind for lane in made for fault in lane]
+        assert plan.shortfalls(kinds, minutes) == []
+        assert all(fault.at_s <= minutes * 60 for lane in made for fault in lane)
+
+
+def test_what_is_asked_for_in_twenty_minutes() -> None:
+    assert list(plan.asked_for(20).values()) == [60, 60, 6, 6, 2]
+    assert list(plan.asked_for(60).values()) == [180, 180, 18, 18, 6]
+    assert list(plan.asked_for(1).values()) == [3, 3, 0, 0, 0]
+
+
+@pytest.mark.parametrize("kind", [plan.KILL, plan.KILL_LEADER, plan.KILL_ALL, plan.WIPE])
+def test_a_run_that_did_less_is_told(kind: str) -> None:
+    done = [fault.kind for lane in plan.make_plan(3, 20) for fault in lane if fault.kind != kind]
+    (told,) = plan.shortfalls(done, 20)
+    assert told.startswith("only 0 ")
+
+
+def test_full_and_failing_disks_count_together() -> None:
+    rest = [plan.KILL] * 60 + [plan.KILL_LEADER] * 60 + [plan.KILL_ALL] * 6 + [plan.WIPE] * 2
+    assert plan.shortfalls([*rest, *[plan.FAIL_DISK] * 4, *[plan.FILL_DISK] * 2], 20) == []
+    assert plan.shortfalls([*rest, *[plan.FAIL_DISK] * 5], 20) == [
+        "only 5 full or failing disks, 6 are asked for in 20 minutes"
+    ]
 
 
 def test_a_short_soak_has_one_of_each() -> None:
