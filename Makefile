@@ -12,7 +12,7 @@ COMPILED_READY := $(COMPILED)/.ready
 SOURCES := $(shell find cluster/beanpole node/beanpoled -name '*.py')
 # Which tests also run on it: those of the modules that it compiles, and with whole nodes.
 COMPILED_UNITS := $(addprefix tests/unit/,core protocol storage replication node)
-COMPILED_NODES := $(addprefix tests/integration/test_,clients.py differential.py failover.py disk.py)
+COMPILED_NODES := $(addprefix tests/integration/test_,clients.py failover.py disk.py)
 # Which seeds `make sim` runs.
 SEEDS ?= 300
 FIRST ?= 1
@@ -52,7 +52,9 @@ check: $(READY) ## lint, format, types and unit tests, in under a minute
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q tests/test_tidy.py tests/unit
 
-test: check $(COMPILED_READY) ## everything: the check, simulated clusters, integration and compiled tests
+test: $(READY) ## everything: the check, simulated clusters, integration and compiled tests
+	$(MAKE) --jobs=2 check $(COMPILED_READY)
+	$(MAKE) sim SEEDS=300 FIRST=1
 	$(BIN)/python -m pytest -q tests/sim tests/integration tests/compiled
 	PYTHONPATH=$(COMPILED) $(BIN)/python -m pytest -q -o pythonpath=. -m 'not constants' $(COMPILED_UNITS)
 	PYTHONPATH=$(COMPILED) $(BIN)/python -m pytest -q $(COMPILED_NODES)

@@ -1,7 +1,7 @@
-"""Whole nodes in simulation: every seed is another life, and the same one each time.
+"""Whole nodes in simulation: the lives that failed once, and what a seed is.
 
-SIM_SEEDS says how many, SIM_FIRST where to begin. A failure names the command that replays it.
-Whether anything would be noticed is in `test_mutants`.
+`make sim` runs many more, in `make test`, too. Whether anything would be noticed is in
+`test_mutants`.
 """
 
 import os
@@ -16,8 +16,6 @@ from tests.sim.regressions import SEEDS
 from tests.sim.storm import CALM, Storm, Stuck, replay
 
 ROOT = Path(__file__).resolve().parents[2]
-FIRST = int(os.environ.get("SIM_FIRST", "1"))
-COUNT = int(os.environ.get("SIM_SEEDS", "40"))
 
 
 def run(seed: int) -> Storm:
@@ -30,12 +28,7 @@ def run(seed: int) -> Storm:
     return storm
 
 
-@pytest.mark.parametrize("seed", range(FIRST, FIRST + COUNT))
-def test_every_promise_is_kept(seed: int) -> None:
-    assert run(seed).history
-
-
-@pytest.mark.parametrize("seed", [seed for seed in SEEDS if not FIRST <= seed < FIRST + COUNT])
+@pytest.mark.parametrize("seed", SEEDS)
 def test_what_was_broken_once_is_kept(seed: int) -> None:
     assert run(seed).history
 
