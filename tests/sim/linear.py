@@ -354,6 +354,7 @@ class Tally:
         self.commands = 0
         self.situations_max = 0
         self.failures: list[tuple[int, str]] = []
+        self.gave_up: list[int] = []
 
     def live(self, seed: int) -> None:
         """Live one life and keep what came of it."""
@@ -366,6 +367,8 @@ class Tally:
         self.counts[verdict.word] += 1
         self.commands += len(life.history)
         self.situations_max = max(self.situations_max, verdict.situations)
+        if verdict.word == GAVE_UP:
+            self.gave_up.append(seed)
         if verdict.word == REFUSED:
             self.failures.append((seed, f"not linearizable\n{verdict.story}"))
 
@@ -396,8 +399,8 @@ def main() -> int:
         sys.stdout.write("\n".join([*lines, *life.world.lines, verdict.word, life.digest()]) + "\n")
     for seed, story in tally.failures:
         sys.stdout.write(f"{seed} {story}\n    {replay(seed)}\n")
-    sys.stdout.write(f"{tally}\n")
-    gave_up_often = tally.counts[GAVE_UP] > tally.counts.total() * GAVE_UP_SHARE_MAX
+    sys.stdout.write("".join(f"gave up on {seed}\n" for seed in tally.gave_up) + f"{tally}\n")
+    gave_up_often = len(tally.gave_up) > tally.counts.total() * GAVE_UP_SHARE_MAX
     return int(bool(tally.failures) or gave_up_often)
 
 

@@ -1,12 +1,14 @@
 """Any bytes, cut in any way: the same well-formed requests, and never an exception."""
 
+from typing import Any
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beanpole.errors import ProtocolError
 from beanpole.protocol.beanstalk import replies
 from beanpole.protocol.beanstalk import requests as r
-from beanpole.protocol.beanstalk.client import ReplyParser
+from beanpole.protocol.beanstalk.client import ReplyParser, encode, encode_put
 from beanpole.protocol.beanstalk.parser import Parser
 from beanpole.protocol.beanstalk.requests import Request
 from tests.unit.protocol.ways import parse_bytewise, parse_whole, take
@@ -102,3 +104,74 @@ def test_the_reply_parser_raises_nothing_but_its_own_error(data: bytes, cut: int
                 pass
     except ProtocolError as error:
         assert str(error)
+
+
+BODIES = st.one_of(
+    st.binary(max_size=40), st.sampled_from([b"", b"\r\n", b"\r", b"DELETED\r\n", b"x\r\n" * 9])
+)
+U32S = st.one_of(st.integers(0, 30), st.sampled_from([2**31, U32]))
+JOBS = st.one_of(st.integers(0, 30), st.sampled_from([U32 + 1, 2**64 - 1]))
+NAMES = st.text("abcXYZ019-+/;.$_()", min_size=1, max_size=200).map(str.encode)
+NAMES = NAMES.filter(r.is_tube_name)  # it may not begin with a hyphen
+REQUESTS = st.one_of(
+    st.tuples(st.just("put"), U32S, U32S, st.integers(1, U32), BODIES),
+    st.tuples(st.just("release"), JOBS, U32S, U32S),
+    st.tuples(st.just("bury"), JOBS, U32S),
+    st.tuples(st.sampled_from(["delete", "touch", "peek", "kick-job", "reserve-job"]), JOBS),
+    st.tuples(st.sampled_from(["use", "watch", "ignore", "stats-tube"]), NAMES),
+    st.tuples(st.just("pause-tube"), NAMES, U32S),
+    st.tuples(st.just("kick"), U32S),
+    st.tuples(st.just("reserve-with-timeout"), st.sampled_from([0, 1, 30, 2**31 - 1])),
+    st.tuples(st.sampled_from(["reserve", "stats", "peek-ready", "list-tubes"])),
+)
+KINDS = {
+    "put": r.PUT,
+    "release": r.RELEASE,
+    "bury": r.BURY,
+    "delete": r.DELETE,
+    "touch": r.TOUCH,
+    "peek": r.PEEK,
+    "kick-job": r.KICK_JOB,
+    "reserve-job": r.RESERVE_JOB,
+    "use": r.USE,
+    "watch": r.WATCH,
+    "ignore": r.IGNORE,
+    "stats-tube": r.STATS_TUBE,
+    "pause-tube": r.PAUSE_TUBE,
+    "kick": r.KICK,
+    "reserve-with-timeout": r.RESERVE_TIMEOUT,
+    "reserve": r.RESERVE,
+    "stats": r.STATS,
+    "peek-ready": r.PEEK_READY,
+    "list-tubes": r.LIST_TUBES,
+}
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.lists(REQUESTS, max_size=8))
+def test_what_a_client_writes_is_what_the_server_reads(requests: list[tuple[Any, ...]]) -> None:
+    stream = b"".join(
+        encode_put(values[-1], *values[:-1]) if word == "put" else encode(word.encode(), *values)
+        for word, *values in requests
+    )
+    expected = [(KINDS[word], *values) for word, *values in requests]
+    assert parse_whole(stream, 100) == expected
+    assert parse_bytewise(stream, 100) == expected
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.lists(st.tuples(JOBS, BODIES, st.integers(0, 2)), max_size=8), st.integers(0, 400))
+def test_what_a_server_writes_is_what_a_client_reads(
+    items: list[tuple[int, bytes, int]], cut: int
+) -> None:
+    ways = (replies.reserved, replies.found, lambda job, body: replies.inserted(job))
+    words = (b"RESERVED", b"FOUND", b"INSERTED")
+    stream = b"".join(ways[way](job, body) for job, body, way in items)
+    expected = [(words[way], (job,), None if way == 2 else body) for job, body, way in items]
+    parser = ReplyParser()
+    found = []
+    for piece in (stream[:cut], stream[cut:]):
+        parser.feed(piece)
+        while (reply := parser.next()) is not None:
+            found.append(reply)
+    assert found == expected
