@@ -120,7 +120,7 @@ class Machine:
         self._budget = TRANSITIONS_PER_ENTRY_MAX
         applied = Applied()
         if sections and sections[0][0] == c.LEADER:
-            self._raise_floor(sections[0][3])
+            self._raise_floor(sections[0][3], queue.now_us - time_us)
         self._pass_time()
         for origin, incarnation, number, commands in sections:
             if origin == c.LEADER:
@@ -344,11 +344,13 @@ class Machine:
         elif operation == c.DIGEST:
             applied.digest = True
 
-    def _raise_floor(self, commands: tuple[Any, ...]) -> None:
+    def _raise_floor(self, commands: tuple[Any, ...], behind_us: int) -> None:
         """EPOCH stands first in its entry, and its floor counts before the entry's time does.
 
         That time holds the leaderless time: the jobs whose TTR ended in it are those that the
-        floor is there to spare.
+        floor is there to spare. A leader that knew less than the log when it was elected may be
+        `behind_us`; its floor is as far from the time that counts as it was to be from its own,
+        and what was reserved at that very time is old.
         """
         command = commands[0] if commands else ()
         if (
@@ -356,7 +358,8 @@ class Machine:
             and tuple(map(type, command)) == _SHAPES[c.EPOCH]
             and command[0] == c.EPOCH
         ):
-            self.queue.begin_epoch(self.queue.now_us, command[2])
+            epoch_us = self.queue.now_us + (behind_us > 0)
+            self.queue.begin_epoch(epoch_us, command[2] + behind_us)
 
     def _begin_epoch(self, command: c.Command, applied: Applied) -> None:
         """EPOCH: the first entry of a term. Limits follow the leader's configuration."""

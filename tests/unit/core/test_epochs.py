@@ -44,6 +44,19 @@ def test_leaderless_time_does_not_expire_a_reserved_job(cluster: Cluster) -> Non
     assert cluster.stats_job(job)["timeouts"] == 1
 
 
+def test_a_leader_that_is_behind_the_log_gives_the_whole_grace(cluster: Cluster) -> None:
+    job = cluster.put(ttr_s=2)
+    cluster.reserve()
+    known_us = cluster.time_us
+    cluster.time_us -= 1 * SECOND  # elected before it applied the newest entries
+    epoch(cluster, grace_s=5)
+    cluster.time_us = known_us
+    cluster.pass_s(4.999_999)
+    assert cluster.state(job) == b"reserved"
+    cluster.pass_s(0.000_001)
+    assert cluster.state(job) == b"ready"
+
+
 def test_a_touch_within_the_grace_counts_from_then(cluster: Cluster) -> None:
     job = cluster.put(ttr_s=20)
     cluster.reserve()
