@@ -32,7 +32,7 @@ class Beat(NamedTuple):
 
     term: int
     leading: bool
-    cluster_us: int  # cluster time, if `leading` and its EPOCH is applied; else 0
+    cluster_us: int  # cluster time, the leader's or as this node has heard it; 0 if it has not
     wall_us: int
     incarnation: int
     applied_index: int

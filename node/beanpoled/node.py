@@ -329,8 +329,11 @@ class Node:
         if self.clock.was_up():
             start_us = self.clock.estimate_us(self.now_us)
         else:
-            start_us = self.lifecycle.cold_start_us()
-        self.clock.lead(max(start_us, queue_us))
+            # This node was not up, but perhaps others were: they know when time stood.
+            told_us = self.peers.cluster_us()
+            start_us = self.lifecycle.cold_start_us() if told_us is None else told_us
+        # Later than every reservation that is known, so that the floor spares all of them.
+        self.clock.lead(max(start_us, queue_us + 1))
         return self.clock.estimate_us(self.now_us)
 
     # --- Outside: what the replica needs --------------------------------------------------------

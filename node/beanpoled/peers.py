@@ -121,7 +121,7 @@ class Peers:
         beat = Beat(
             term=node.replica.term,
             leading=leading,
-            cluster_us=node.clock.estimate_us(node.now_us) if leading else 0,
+            cluster_us=node.clock.estimate_us(node.now_us) if leading or node.clock.was_up() else 0,
             wall_us=node.host.wall_us(),
             incarnation=node.origin.incarnation,
             applied_index=node.machine.index,
@@ -143,6 +143,18 @@ class Peers:
             node.turn_begins()  # after a pause of this process the last turn is long ago
             node.clock.hear(beat.cluster_us, node.now_us)
         self._compare(name, peer)
+
+    def cluster_us(self) -> int | None:
+        """Cluster time as the others know it who were up; None if nobody was.
+
+        The lowest: what is late harms nobody, and TTRs must not end early.
+        """
+        known = [
+            peer.beat.cluster_us + peer.silence_us
+            for peer in self.peers.values()
+            if peer.beat is not None and peer.beat.cluster_us and peer.linked and not peer.silent
+        ]
+        return min(known, default=None)
 
     def machine_version(self) -> int:
         """The newest version that every member announced; the present one while some are away."""

@@ -147,6 +147,28 @@ def test_only_the_leader_of_this_term_tells_the_time() -> None:
     assert not stage.node.clock.was_up()
 
 
+def test_a_leader_that_was_down_asks_who_was_up_before_it_asks_its_wall_clock() -> None:
+    """It counted an hour in which the others were stopped, for it had saved the time before."""
+    stage = Stage()
+    stage.node.lifecycle._saved_pair = (7_000_000, stage.host.walls_us - 3_600_000_000)
+    assert stage.node.begin_epoch() == 3_607_000_000
+    stage = Stage()
+    stage.node.lifecycle._saved_pair = (7_000_000, stage.host.walls_us - 3_600_000_000)
+    for peer, cluster_us in (("n1", 9_000_000), ("n2", 8_000_000)):
+        stage.node.peers.up(peer)
+        beat(stage, peer, cluster_us=cluster_us)
+    assert stage.node.begin_epoch() == 8_000_000
+
+
+def test_who_was_up_tells_the_time_that_it_heard() -> None:
+    stage = Stage()
+    stage.follow()
+    beat(stage, "n1", cluster_us=10_000_000)
+    stage.node.peers.send_beats()
+    told = frames.decode_beat(stage.sent(frames.BEAT, "n2")[-1])
+    assert (told.leading, told.cluster_us) == (False, 10_000_000)
+
+
 def test_puts_are_refused_below_the_reserve_of_this_disk_or_of_a_majority(leader: Stage) -> None:
     peers = leader.node.peers
     beat(leader, "n1", disk_low=True)
