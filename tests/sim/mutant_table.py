@@ -231,6 +231,20 @@ RULES: Final = (
         seed=1,
     ),
     Mutant(
+        "short_grace",
+        "time: a leader that is behind the log gives less than the grace",
+        n.a_leader_knows_less_than_the_log,
+        r"after a change of leader",
+        m.short_grace,
+    ),
+    Mutant(
+        "nobody_asked",
+        "time: a leader that was down counts an hour in which the others stood",
+        n.a_node_was_down_while_the_others_slept,
+        r"the TTR of job",
+        m.nobody_asked,
+    ),
+    Mutant(
         "pauses_count",
         "time: a leader's pause counts",
         storm,

@@ -65,6 +65,21 @@ def late_floor() -> list[Patch]:
     return [(Machine, "_raise_floor", nothing)]
 
 
+def short_grace() -> list[Patch]:
+    """The floor is as old as the leader's knowledge."""
+    raise_floor = Machine._raise_floor
+
+    def wrong(machine: Machine, commands: Any, behind_us: int) -> None:
+        raise_floor(machine, commands, 0)
+
+    return [(Machine, "_raise_floor", wrong)]
+
+
+def nobody_asked() -> list[Patch]:
+    """A leader that was down believes its wall clock, whoever was up."""
+    return [(Peers, "cluster_us", nothing)]
+
+
 def pauses_count() -> list[Patch]:
     """A turn of the loop counts whole, however long it was."""
     return [(clock, "TURN_MAX_US", 10**15)]

@@ -19,7 +19,7 @@ SEEDS: Final = {
     3589: "the waiter of a dead incarnation stood in the place of the new one's: never served",
     8: "a member that was away while another one rejoined refused its new disk for good",
     114: "the same, with five nodes",
-    10241: "a node that was down counted an hour in which the others were stopped: TTRs ended early",
+    10241: "a node that was down counted an hour in which the others stood: TTRs ended early",
     10517: "a leader that was behind the log gave less than the grace, and none to the newest",
     2080: "the floor of an epoch is no touch",
 }

@@ -101,6 +101,50 @@ def a_job_runs_out_while_its_worker_waits(_: int, repairs: Repairs) -> None:
         raise Violation(f"{word.decode()} after {passed_s:.2f} s, when its TTR of 2 s ran out")
 
 
+def a_node_was_down_while_the_others_slept(_: int, repairs: Repairs) -> None:
+    """It leads, never heard the clock, and does not count an hour that nobody lived."""
+    world, leader = _world(repairs)
+    world.clock.run(2.0)
+    name = _follower(world, leader).name
+    world.crash(name)
+    for host in world.hosts.values():
+        host.pause(3600.0)
+    world.clock.run(3602.0)
+    leader, other = sorted(world.hosts.values(), key=lambda host: host is not world.leader())
+    hand = Hand(world, other)
+    hand.put(b"a", ttr_s=30)
+    hand.wait(1)
+    assert hand.ask(b"reserve") == b"RESERVED"
+
+    def no_beats_of_the_leader(sender: str, receiver: str, message: bytes) -> tuple[float, ...]:
+        beat = (sender, receiver, message[0]) == (leader.name, name, frames.BEAT)
+        return () if beat else (0.001,)
+
+    world.network.filter = no_beats_of_the_leader
+    host = world.start(name)
+    world.clock.run(0.3)
+    leader.enter(lambda: vars(leader.node)["replica"].transfer(name))
+    world.clock.run(6.0)
+    assert host.node.leader.serving, "it does not lead"
+
+
+def a_leader_knows_less_than_the_log(_: int, repairs: Repairs) -> None:
+    """Reservations have the whole grace, by the time that counts."""
+    world, leader = _world(repairs)
+    host = _follower(world, leader)
+    hand = Hand(world, host)
+    hand.put(b"a", ttr_s=1)
+    hand.wait(1)
+    assert hand.ask(b"reserve") == b"RESERVED"
+    for name in world.names:  # before any of them saved the time
+        world.crash(name)
+    for name in world.names:
+        if name != host.name:
+            world.start(name)
+    world.clock.run(4.0)
+    assert world.witness.machine.queue.timeouts == 1, "the TTR did not end"
+
+
 def a_leader_alone_for_a_moment(_: int, repairs: Repairs) -> None:
     """Cluster time stands while the leader cannot serve."""
     world, leader = _world(repairs)
