@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 # The packages with their hot path compiled: a tree of its own, used by what names it in PYTHONPATH.
-COMPILED := build/compiled
+COMPILED := $(CURDIR)/build/compiled
 COMPILED_READY := $(COMPILED)/.ready
 SOURCES := $(shell find cluster/beanpole node/beanpoled -name '*.py')
 # Which tests also run on it: those of the modules that it compiles, and with whole nodes.
@@ -43,7 +43,7 @@ $(COMPILED_READY): $(READY) deploy/compile.py $(SOURCES)
 	$(BIN)/python deploy/compile.py
 	@touch $@
 
-compiled: $(COMPILED_READY) ## compile the hot path: PYTHONPATH=build/compiled .venv/bin/beanpole up
+compiled: $(COMPILED_READY) ## compile the hot path, and say how to use it
 	@echo "PYTHONPATH=$(COMPILED) $(BIN)/beanpole up"
 
 check: $(READY) ## lint, format, types and unit tests, in under a minute

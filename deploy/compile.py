@@ -1,7 +1,7 @@
 """Builds build/compiled: the two packages with the modules of the hot path compiled by mypyc.
 
     make compiled        (or: .venv/bin/python deploy/compile.py)
-    PYTHONPATH=build/compiled .venv/bin/beanpole up
+    PYTHONPATH=$PWD/build/compiled .venv/bin/beanpole up
 
 The sources are the same, and so is what they do; only the time differs. The tree is a copy, so that
 an edited source is never hidden behind an old compiled one: nothing uses it that was not told to.
