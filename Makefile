@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 # The packages with their hot path compiled: a tree of its own, used by what names it in PYTHONPATH.
 COMPILED := $(CURDIR)/build/compiled
 COMPILED_READY := $(COMPILED)/.ready
-SOURCES := $(shell find cluster/beanpole node/beanpoled -name '*.py')
+SOURCES := $(shell find cluster/beanpole node/beanpoled -name '*.py' -o -name '*.c')
 # Which tests also run on it: those of the modules that it compiles, and with whole nodes.
 COMPILED_UNITS := $(addprefix tests/unit/,core protocol storage replication node)
 COMPILED_NODES := $(addprefix tests/integration/test_,clients.py failover.py disk.py)
