@@ -64,6 +64,7 @@ class Search:
         self.waits_s = [
             [*(call.done_s for call in session), FOREVER_S, FOREVER_S] for session in self.sessions
         ]
+        self.bodies = _seen(kept)
 
     def run(self, start: State) -> Verdict:
         """Search until an order is found, there is none, or the limit is reached."""
@@ -106,6 +107,8 @@ class Search:
         ]
         for _, number in sorted(able):
             call = self.sessions[number][places[number]]
+            if call.kind == "put" and self.bodies.get(state.next_id, call.body) != call.body:
+                continue  # somebody will see another job under this id
             for after, answer in outcomes(state, call):
                 if call.answer is None or answer == call.answer:
                     yield _moved(places, number, places[number] + 1), after
@@ -151,6 +154,20 @@ def check(
         limit: how many situations are visited before the search gives up.
     """
     return Search(calls, ended, limit).run(start or State())
+
+
+def _seen(calls: Sequence[Call]) -> dict[int, bytes]:
+    """The bodies of the jobs that anybody was told of, by id.
+
+    They tell of which unanswered put a job came, which the search would else learn much later.
+    """
+    bodies: dict[int, bytes] = {}
+    for call in calls:
+        if call.answer is not None and call.answer.word in (b"RESERVED", b"FOUND"):
+            bodies[call.answer.number] = call.answer.body
+        elif call.answer is not None and call.answer.word == b"INSERTED":
+            bodies[call.answer.number] = call.body
+    return bodies
 
 
 def _moved(places: tuple[int, ...], number: int, to: int) -> tuple[int, ...]:
