@@ -236,7 +236,7 @@ def test_a_search_that_gives_up_says_so() -> None:
     hand = Hand()
     for session in range(40):
         hand.put(session, session, word=b"")
-    hand.do(99, "peek", 1, word=b"FOUND", number=1, body=b"never put")
+    hand.do(99, "stats-tube", word=b"OK", facts=(0, 0, 0, 1))
     verdict = hand.verdict(limit=500)
     assert (verdict.word, verdict.situations) == (GAVE_UP, 501)
 
