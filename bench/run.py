@@ -1,173 +1,231 @@
-"""Measures Beanpole beside beanstalkd: op/s and latency in a closed loop, in one run.
+"""The command line of the benchmark, and the run itself: systems take turns, round by round.
 
-The systems take turns, each freshly started in an empty folder on the same disk, so that a change
-of the machine's mood meets all of them. The load generator is load.c, which runs on the same
-machine: its share of a core is printed beside the figures.
+Each system is freshly started in an empty folder on the same disk, and each round has all of them,
+so that a change of the machine's mood meets all; the order turns by one from round to round.
 """
 
 import argparse
-import json
 import shutil
-import statistics
+import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final
 
-from bench.servers import BenchError, Running, System, cpu_seconds, systems
+from bench import check, generator, report, results
+from bench.generator import BUILD, Figure, Generator
+from bench.processes import BenchError
+from bench.results import Results
+from bench.servers import System
+from bench.workloads import SETS, SYSTEMS, Set, Workload, workload
 
-FOLDER: Final = Path(__file__).resolve().parent
-BUILD: Final = FOLDER / "build"
-CONNECTIONS: Final = (1, 16, 64, 256)
-# What a figure is compared with: the only durable setting of a single beanstalkd.
-BASELINE: Final = "beanstalkd -b -f0"
-# Time beyond the measured one after which the generator is taken for stuck.
-SPARE_S: Final = 120.0
-
-
-class Figure(NamedTuple):
-    """One measurement."""
-
-    system: str
-    connections: int
-    op_s: float
-    p50_us: float
-    p99_us: float
-    max_us: float
-    client_cpu_share: float
-    server_us_per_op: float
+WARM_UP_S: Final = 1.0
+DEFAULT: Final = "quick"
+HELP: Final = """\
+Measures Beanpole beside beanstalkd and other queues, all in one run on this machine. Without a
+command it is `quick`. Debian's packages must be there (apt-get install beanstalkd rabbitmq-server
+nats-server redis-server gearman-job-server); the benchmark starts and stops the servers itself.
+"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the benchmark and print a table; return the exit status."""
-    options = parser().parse_args(arguments)
+    """Run what the command line asks for; return the exit status."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if not words or (words[0].startswith("-") and words[0] not in ("-h", "--help")):
+        words.insert(0, DEFAULT)
+    options = parser().parse_args(words)
+    # Killed or interrupted, it ends its servers all the same.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
-        generator = build()
-        chosen = [system for system in systems() if options.only in system.name]
-        figures = measure_all(generator, chosen, options)
-    except (BenchError, subprocess.SubprocessError) as error:
-        print(f"bench: {error}")
+        return int(options.run(options))
+    except (BenchError, OSError, subprocess.SubprocessError) as error:
+        print(f"bench: {error}", file=sys.stderr)
         return 1
-    print_table(figures, options)
-    if options.json:
-        Path(options.json).write_text(json.dumps([one._asdict() for one in figures], indent=1))
-    return 0
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
 
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    found = argparse.ArgumentParser(prog="bench", description=__doc__)
-    found.add_argument("--seconds", type=float, default=3.0, help="length of one measurement")
-    found.add_argument("--rounds", type=int, default=2, help="measurements of each kind")
-    found.add_argument("--body", type=int, default=100, help="bytes of a job's body")
-    found.add_argument("--workload", default="full", choices=["full", "put", "pair"])
-    found.add_argument("--only", default="", help="only systems whose name has this text")
-    found.add_argument("--dir", default=str(BUILD), help="where the data goes: a real disk")
-    found.add_argument("--json", help="also write every measurement to this file")
-    found.add_argument(
-        "--connections",
-        type=lambda text: [int(part) for part in text.split(",")],
-        default=list(CONNECTIONS),
-        help="numbers of connections, separated by commas",
-    )
+    found = argparse.ArgumentParser(prog="python -m bench", description=HELP)
+    commands = found.add_subparsers(metavar="COMMAND", required=True)
+    for one in SETS:
+        command = _add(commands, one.name, one.title)
+        _add_measuring(command, one)
+        command.set_defaults(run=run_set, set=one)
+    command = _add(commands, "run", "one workload, with systems of your choice")
+    _add_measuring(command, Set("run", "", SYSTEMS, (), (64,)))
+    command.add_argument("--workload", default="full", help="see docs/performance.md")
+    command.set_defaults(run=run_one)
+    command = _add(commands, "check", "a quick run; status 1 if a recorded ratio got worse")
+    _add_measuring(command, SETS[0])
+    command.add_argument("--recorded", type=Path, default=check.RECORDED)
+    command.set_defaults(run=run_check, set=SETS[0])
+    command = _add(commands, "record", "make the ratios of a quick run those that `check` wants")
+    command.add_argument("file", type=Path, nargs="?", default=BUILD / "quick.json")
+    command.add_argument("--recorded", type=Path, default=check.RECORDED)
+    command.set_defaults(run=run_record)
+    command = _add(commands, "report", "write files of results into docs/performance.md")
+    command.add_argument("files", type=Path, nargs="+", help="what the sets wrote")
+    command.add_argument("--page", type=Path, default=report.PAGE)
+    command.set_defaults(run=run_report)
     return found
 
 
-def build() -> Path:
-    """Compile the load generator if it is older than its source."""
-    source, program = FOLDER / "load.c", BUILD / "load"
-    if program.exists() and program.stat().st_mtime >= source.stat().st_mtime:
-        return program
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    if compiler is None:
-        raise BenchError("the load generator needs a C compiler (Debian: apt-get install gcc)")
-    BUILD.mkdir(exist_ok=True)
-    command = [compiler, "-O2", "-Wall", "-Wextra", "-Werror", "-std=gnu11"]
-    subprocess.run([*command, "-o", str(program), str(source)], check=True)
-    return program
+def _add(
+    commands: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, text: str
+) -> argparse.ArgumentParser:
+    return commands.add_parser(
+        name, help=text, description=text, formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
 
 
-def measure_all(
-    generator: Path, chosen: Sequence[System], options: argparse.Namespace
-) -> list[Figure]:
-    """Let the systems take turns, as often as there are rounds."""
+def _positive(text: str) -> float:
+    value = float(text)
+    if not value > 0:
+        raise argparse.ArgumentTypeError("must be above 0")
+    return value
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return value
+
+
+def _counts(text: str) -> tuple[int, ...]:
+    return tuple(_count(part) for part in text.split(","))
+
+
+def _add_measuring(command: argparse.ArgumentParser, one: Set) -> None:
+    add = command.add_argument
+    add("--seconds", type=_positive, default=3.0, help="length of one measurement")
+    add("--rounds", type=_count, default=2, help="measurements of each kind")
+    add("--body", type=int, default=100, help="bytes of a job's body, where the workload leaves it")
+    add("--only", action="append", help="only systems whose name has this text; may be repeated")
+    add("--workloads", default="", help="only workloads whose name has one of these texts: A,B")
+    add("--dir", type=Path, default=BUILD, help="where the data goes: a real disk")
+    add("--json", type=Path, default=None, help="where the results go (bench/build/SET.json)")
+    add(
+        "--connections",
+        type=_counts,
+        default=one.connections,
+        metavar="N,N",
+        help="numbers of connections",
+    )
+
+
+def run_set(options: argparse.Namespace) -> int:
+    """Measure one of the sets, print its tables, keep its results."""
+    found = measure(options.set, options)
+    print()
+    print(report.text(found))
+    return 0
+
+
+def run_one(options: argparse.Namespace) -> int:
+    """Measure one workload."""
+    one = workload(options.workload)
+    systems = tuple(system for system in SYSTEMS if one.fits(system))
+    options.set = Set("run", one.title, systems, (one,), options.connections)
+    return run_set(options)
+
+
+def run_check(options: argparse.Namespace) -> int:
+    """Compare a quick run with what is recorded."""
+    recorded = check.load(options.recorded)
+    slower = check.slower(recorded, check.ratios_of(measure(options.set, options)))
+    for line in slower:
+        print(f"slower: {line}")
+    print(
+        f"bench-check: {len(slower)} of {len(recorded)} ratios got worse"
+        if slower
+        else "bench-check: as fast as recorded"
+    )
+    return 1 if slower else 0
+
+
+def run_record(options: argparse.Namespace) -> int:
+    """Keep the ratios of a run as those that later ones are compared with."""
+    count = check.record(results.load(options.file), options.recorded)
+    print(f"{count} ratios recorded in {options.recorded}")
+    return 0
+
+
+def run_report(options: argparse.Namespace) -> int:
+    """Rewrite the tables and charts of the page."""
+    written = report.write([results.load(path) for path in options.files], options.page)
+    print("\n".join(map(str, written)))
+    return 0
+
+
+def measure(one: Set, options: argparse.Namespace) -> Results:
+    """Measure a set and write its results to a file."""
+    systems = chosen_systems(one.systems, options.only or [""])
+    loads = chosen_workloads(one.workloads, options.workloads)
+    options.dir.mkdir(parents=True, exist_ok=True)
+    load = Generator(generator.build(), options.seconds, WARM_UP_S, options.body)
+    machine = results.machine(options.dir, systems)
     figures: list[Figure] = []
-    for round_number in range(options.rounds):
-        for system in chosen:
-            folder = Path(tempfile.mkdtemp(prefix="data-", dir=options.dir))
-            try:
-                with system.run(folder) as running:
-                    for connections in options.connections:
-                        figure = measure(generator, system, running, connections, options)
-                        figures.append(figure)
-                        print(
-                            f"round {round_number + 1}: {system.name}, {connections} connections: "
-                            f"{figure.op_s:,.0f} op/s",
-                            flush=True,
-                        )
-            finally:
-                shutil.rmtree(folder, ignore_errors=True)
+    for number in range(options.rounds):
+        turn = number % len(systems)
+        for kind in loads:
+            for system in systems[turn:] + systems[:turn]:
+                if kind.fits(system):
+                    figures += run_system(load, number + 1, system, kind, options)
+    found = Results(
+        one.name, results.now(), machine, options.seconds, options.rounds, options.body, figures
+    )
+    path = options.json or BUILD / f"{one.name}.json"
+    results.save(found, path)
+    print(f"results: {path}")
+    return found
+
+
+def chosen_systems(systems: Sequence[System], texts: Sequence[str]) -> list[System]:
+    """Return the systems that are wanted and installed; BenchError for none."""
+    chosen = [one for one in systems if any(text in one.name for text in texts)]
+    if not chosen:
+        names = "; ".join(one.name for one in systems)
+        raise BenchError(f"--only {' '.join(texts)!r} is in none of these names: {names}")
+    missing = sorted({one.package for one in chosen if not one.installed})
+    if missing:
+        print(f"missing, and left out: apt-get install {' '.join(missing)}", file=sys.stderr)
+    return [one for one in chosen if one.installed]
+
+
+def chosen_workloads(loads: Sequence[Workload], text: str) -> list[Workload]:
+    """Return the workloads that are wanted; BenchError for none."""
+    chosen = [one for one in loads if any(part in one.name for part in text.split(","))]
+    if not chosen:
+        names = ", ".join(one.name for one in loads)
+        raise BenchError(f"--workloads {text!r} is in none of these names: {names}")
+    return chosen
+
+
+def run_system(
+    load: Generator, number: int, system: System, kind: Workload, options: argparse.Namespace
+) -> list[Figure]:
+    """Measure a system in one round, with all numbers of connections."""
+    figures: list[Figure] = []
+    together = [options.connections]
+    if kind.leaves_jobs:
+        together = [(count,) for count in options.connections]
+    for counts in together:
+        folder = Path(tempfile.mkdtemp(prefix="data-", dir=options.dir.resolve()))
+        try:
+            with system.run(folder) as running:
+                for connections in counts:
+                    figure = load.measure(number, system, running, kind, connections)
+                    figures.append(figure)
+                    print(
+                        f"round {number}: {system.name}, {kind.name}, {connections} connections: "
+                        f"{figure.op_s:,.0f} op/s",
+                        flush=True,
+                    )
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
     return figures
-
-
-def measure(
-    generator: Path,
-    system: System,
-    running: Running,
-    connections: int,
-    options: argparse.Namespace,
-) -> Figure:
-    """Run the generator once against a running system."""
-    command = [str(generator), "-a", ",".join(running.addresses), "-c", str(connections)]
-    command += ["-s", str(options.seconds), "-b", str(options.body), "-w", options.workload]
-    before = cpu_seconds(running.pids)
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=options.seconds + SPARE_S, check=False
-    )
-    if done.returncode:
-        raise BenchError(f"{system.name}, {connections} connections: {done.stderr.strip()}")
-    used_s = cpu_seconds(running.pids) - before
-    found: dict[str, Any] = json.loads(done.stdout)
-    latency = found["latency_us"]["all"]
-    return Figure(
-        system=system.name,
-        connections=connections,
-        op_s=found["op_s"],
-        p50_us=latency["p50"],
-        p99_us=latency["p99"],
-        max_us=latency["max"],
-        client_cpu_share=found["client_cpu_share"],
-        # All operations: the processor time includes the warm-up.
-        server_us_per_op=used_s / found["operations_all"] * 1e6,
-    )
-
-
-def print_table(figures: Sequence[Figure], options: argparse.Namespace) -> None:
-    """Print the medians over the rounds, and the ratio to the baseline."""
-    groups: dict[tuple[str, int], list[Figure]] = {}
-    for figure in figures:
-        groups.setdefault((figure.system, figure.connections), []).append(figure)
-    rate = {key: statistics.median(one.op_s for one in group) for key, group in groups.items()}
-    print(
-        f"\n{options.workload}, {options.body} bytes, {options.rounds} x {options.seconds:g} s, "
-        f"data in {options.dir}; medians"
-    )
-    print(
-        f"{'system':<20}{'conns':>6}{'op/s':>10}{'x -b -f0':>10}{'p50 ms':>9}{'p99 ms':>9}"
-        f"{'max ms':>9}{'server us/op':>14}{'client cpu':>12}"
-    )
-    for (system, connections), group in groups.items():
-        base = rate.get((BASELINE, connections))
-        ratio = f"{rate[system, connections] / base:.2f}" if base else "-"
-        print(
-            f"{system:<20}{connections:>6}{rate[system, connections]:>10,.0f}{ratio:>10}"
-            f"{middle(group, 'p50_us') / 1e3:>9.2f}{middle(group, 'p99_us') / 1e3:>9.2f}"
-            f"{middle(group, 'max_us') / 1e3:>9.1f}{middle(group, 'server_us_per_op'):>14.1f}"
-            f"{middle(group, 'client_cpu_share'):>12.2f}"
-        )
-
-
-def middle(group: Sequence[Figure], name: str) -> float:
-    """Return the median of one column."""
-    return float(statistics.median(getattr(one, name) for one in group))

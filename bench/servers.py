@@ -1,36 +1,33 @@
-"""The systems that the benchmark compares: how each is started, reached and stopped.
+"""The systems that the benchmark compares, and how Beanpole and beanstalkd are run.
 
-All listen on loopback only and keep their data below the folder they are given. What is measured
-with them is in `run`.
+All listen on loopback only and keep their data below the folder they are given. The systems that
+speak other protocols are in `peers`.
 """
 
 import json
 import os
 import shutil
-import signal
-import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from bench.processes import BenchError, child, wait_for, wait_for_answer
+
 START_TIMEOUT_S: Final = 30.0
-STOP_TIMEOUT_S: Final = 30.0
-POLL_S: Final = 0.02
 # What `make compiled` builds; `make bench` does it first.
 COMPILED: Final = Path(__file__).resolve().parent.parent / "build" / "compiled"
+BEANPOLE: Final = str(Path(sys.executable).with_name("beanpole"))
 # Below the range from which the kernel gives ports to clients.
 BASE_PORT: Final = 23600
-CLOCK_TICKS: Final = os.sysconf("SC_CLK_TCK")
 
-_PAUSE = threading.Event()
-
-
-class BenchError(Exception):
-    """The benchmark cannot go on; the message says why."""
+# When a change is acknowledged. Only systems with the same promise are alike.
+MAJORITY: Final = "disks of a majority"
+DISK: Final = "disk of one"
+MAJORITY_MEMORY: Final = "memory of a majority"
+MEMORY: Final = "memory of one"
 
 
 class Running(NamedTuple):
@@ -46,72 +43,36 @@ class System(NamedTuple):
     name: str
     promise: str
     run: Callable[[Path], AbstractContextManager[Running]]
+    protocol: str = "beanstalk"
+    # Debian's package and the programs that it must have brought; none for Beanpole.
+    package: str = ""
+    programs: tuple[str, ...] = ()
 
-
-def cpu_seconds(pids: list[int]) -> float:
-    """Return the processor time that processes have used so far."""
-    total = 0
-    for pid in pids:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        total += int(fields[11]) + int(fields[12])
-    return total / CLOCK_TICKS
-
-
-def wait_for(condition: Callable[[], bool], timeout_s: float, what: str) -> None:
-    """Wait until a condition holds; BenchError if it takes too long."""
-    for _ in range(int(timeout_s / POLL_S)):
-        if condition():
-            return
-        _PAUSE.wait(POLL_S)
-    raise BenchError(f"not within {timeout_s} s: {what}")
-
-
-def answers(address: str) -> bool:
-    """Whether somebody accepts connections at HOST:PORT."""
-    host, _, port = address.rpartition(":")
-    try:
-        socket.create_connection((host, int(port)), 1).close()
-    except OSError:
-        return False
-    return True
-
-
-@contextmanager
-def child(
-    command: list[str], log: Path, environment: dict[str, str] | None = None
-) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a process, and end it with SIGTERM, or SIGKILL when that takes too long."""
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            env=environment,
-        )
-    try:
-        yield process
-    finally:
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+    @property
+    def installed(self) -> bool:
+        return all(map(shutil.which, self.programs))
 
 
 def beanpole(
-    nodes: int, compiled: bool = True
+    nodes: int,
+    compiled: bool = True,
+    on_leader: bool = False,
+    settings: tuple[str, ...] = (),
 ) -> Callable[[Path], AbstractContextManager[Running]]:
-    """Return how to run a cluster of so many nodes, synced to disk."""
-    environment = dict(os.environ)
-    if compiled:
-        environment["PYTHONPATH"] = str(COMPILED)
+    """Return how to run a cluster of so many nodes."""
 
     @contextmanager
     def run(folder: Path) -> Iterator[Running]:
-        command = [str(Path(sys.executable).with_name("beanpole")), "up", "--nodes", str(nodes)]
-        command += ["--dir", str(folder / "data"), "--base-port", str(BASE_PORT)]
+        environment = dict(os.environ)
+        if compiled:
+            if not COMPILED.exists():
+                raise BenchError(f"{COMPILED} is missing: run `make compiled` first")
+            environment["PYTHONPATH"] = str(COMPILED)
+        data = folder / "data"
+        command = [BEANPOLE, "up", "--nodes", str(nodes), "--dir", str(data)]
+        command += ["--base-port", str(BASE_PORT)]
+        for setting in settings:
+            command += ["--set", setting]
         log = folder / "output.log"
         with child(command, log, environment) as process:
 
@@ -122,10 +83,22 @@ def beanpole(
                 return any(line.startswith("ready") for line in lines)
 
             wait_for(ready, START_TIMEOUT_S, "beanpole up says ready")
-            found = json.loads((folder / "data" / "cluster.json").read_text())["nodes"]
-            yield Running([node["beanstalk"] for node in found], [node["pid"] for node in found])
+            found = json.loads((data / "cluster.json").read_text())["nodes"]
+            wanted = leader(data) if on_leader else ""
+            addresses = [node["beanstalk"] for node in found if wanted in ("", node["id"])]
+            yield Running(addresses, [node["pid"] for node in found])
 
     return run
+
+
+def leader(data: Path) -> str:
+    """Return the id of the node that leads the cluster in a folder."""
+    command = [BEANPOLE, "status", "--dir", str(data), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+    found = json.loads(done.stdout)["leader"]
+    if not found:
+        raise BenchError("the cluster has no leader just now")
+    return str(found)
 
 
 def beanstalkd(durable: bool) -> Callable[[Path], AbstractContextManager[Running]]:
@@ -138,24 +111,24 @@ def beanstalkd(durable: bool) -> Callable[[Path], AbstractContextManager[Running
         if durable:
             (folder / "data").mkdir()
             command += ["-b", str(folder / "data"), "-f0"]
-        with child(command, folder / "output.log") as process:
-            wait_for(lambda: answers(address), START_TIMEOUT_S, "beanstalkd listens")
+        log = folder / "output.log"
+        with child(command, log) as process:
+            wait_for_answer(process, address, log, START_TIMEOUT_S)
             yield Running([address], [process.pid])
 
     return run
 
 
-BEANPOLE: Final = (
-    System("beanpole, 3 nodes", "disks of a majority", beanpole(3)),
-    System("same, not compiled", "disks of a majority", beanpole(3, compiled=False)),
-    System("beanpole, 1 node", "disk", beanpole(1)),
+BEANPOLE_3: Final = System("beanpole, 3 nodes", MAJORITY, beanpole(3))
+BEANPOLE_SOURCES: Final = System("same, not compiled", MAJORITY, beanpole(3, compiled=False))
+BEANPOLE_LEADER: Final = System("same, clients on leader", MAJORITY, beanpole(3, on_leader=True))
+BEANPOLE_1: Final = System("beanpole, 1 node", DISK, beanpole(1))
+BEANPOLE_MEMORY: Final = System(
+    "beanpole, 1 node, memory", MEMORY, beanpole(1, settings=("durability=memory",))
 )
-BEANSTALKD: Final = (
-    System("beanstalkd -b -f0", "disk", beanstalkd(durable=True)),
-    System("beanstalkd", "memory", beanstalkd(durable=False)),
+BEANSTALKD_DURABLE: Final = System(
+    "beanstalkd -b -f0", DISK, beanstalkd(True), package="beanstalkd", programs=("beanstalkd",)
 )
-
-
-def systems() -> tuple[System, ...]:
-    """Return what can be measured on this machine, in the order of the table."""
-    return BEANPOLE + (BEANSTALKD if shutil.which("beanstalkd") else ())
+BEANSTALKD: Final = System(
+    "beanstalkd", MEMORY, beanstalkd(False), package="beanstalkd", programs=("beanstalkd",)
+)

@@ -1,0 +1,83 @@
+"""The guard against getting slower: ratios to beanstalkd, compared with those that are recorded.
+
+A ratio to a peer that was measured in the same round says something on another day too, also when
+the machine is a little slower on that day; op/s do not. It still holds only for one machine: who
+has another one records first.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from bench.processes import BenchError
+from bench.results import BASELINE, Results, Spread, groups, ratios, spread
+
+RECORDED: Final = Path(__file__).resolve().parent / "recorded.json"
+# Less than this is never called slower: two rounds may agree by chance better than the third would.
+SPREAD_MIN: Final = 0.1
+
+Ratios = Mapping[str, Spread]
+
+
+def ratios_of(results: Results) -> dict[str, Spread]:
+    """Return the ratio of each system to the baseline, by a name for people."""
+    found: dict[str, Spread] = {}
+    for load, system, connections in groups(results.figures):
+        if system == BASELINE:
+            continue
+        values = ratios(results.figures, system, BASELINE, load, connections)
+        if values:
+            found[f"{system}, {load}, {connections} connections"] = spread(values)
+    if not found:
+        raise BenchError(f"no ratios: {BASELINE} was not measured (apt-get install beanstalkd)")
+    return found
+
+
+def slower(recorded: Ratios, measured: Ratios) -> list[str]:
+    """Name what got slower than the spread of both runs allows, and what was not measured.
+
+    Of beanstalkd itself nothing is asked.
+    """
+    found: list[str] = []
+    for name, old in recorded.items():
+        if name.startswith("beanstalkd"):
+            continue
+        new = measured.get(name)
+        if new is None:
+            found.append(f"{name}: recorded, but not measured now")
+            continue
+        allowed = max(SPREAD_MIN * old.median, (old.high - old.low) + (new.high - new.low))
+        if new.median < old.median - allowed:
+            found.append(
+                f"{name}: {new.median:.2f} times {BASELINE}, recorded {old.median:.2f}, "
+                f"allowed from {old.median - allowed:.2f}"
+            )
+    return found
+
+
+def record(results: Results, path: Path) -> int:
+    """Write the ratios of a run to a file; return how many."""
+    found = ratios_of(results)
+    kept = {
+        "set": results.set,
+        "at": results.at,
+        "machine": results.machine,
+        "baseline": BASELINE,
+        "ratios": {name: [round(part, 3) for part in one] for name, one in found.items()},
+    }
+    path.write_text(json.dumps(kept, indent=1) + "\n")
+    return len(found)
+
+
+def load(path: Path) -> dict[str, Spread]:
+    """Read recorded ratios; BenchError if there are none."""
+    try:
+        found = json.loads(path.read_text())["ratios"]
+        return {name: Spread(*values) for name, values in found.items()}
+    except FileNotFoundError:
+        raise BenchError(
+            f"nothing is recorded in {path}: `python -m bench quick`, then `python -m bench record`"
+        ) from None
+    except (ValueError, TypeError, KeyError) as error:
+        raise BenchError(f"{path} is not a file of recorded ratios: {error}") from error

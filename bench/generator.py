@@ -1,0 +1,165 @@
+"""Builds the load generator (load/*.c) and runs it once against a running system."""
+
+import json
+import shutil
+import statistics
+import subprocess
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from bench.processes import BenchError, Usage, usage
+from bench.servers import Running, System
+from bench.workloads import Workload
+
+FOLDER: Final = Path(__file__).resolve().parent
+BUILD: Final = FOLDER / "build"
+# Time beyond the measured one after which the generator is taken for stuck: it may first put a
+# million jobs and open ten thousand connections.
+SPARE_S: Final = 600.0
+
+
+class Figure(NamedTuple):
+    """One measurement. Times of clients are in microseconds."""
+
+    round: int
+    system: str
+    promise: str
+    workload: str
+    connections: int
+    rate: float  # of an open loop, 0: closed
+    op_s: float
+    latency_us: dict[str, dict[str, float]]
+    gap_us: float
+    client_cpu_share: float
+    server_us_per_op: float
+    # All processes with the generator, over jobs that went through the whole cycle.
+    cpu_s_per_1000_jobs: float
+    written_bytes_per_job: float
+    # Median of the nodes, of jobs that were put before the measurement; 0: there were none.
+    resident_bytes_per_job: float
+
+
+def build() -> Path:
+    """Compile the load generator if it is older than its sources."""
+    sources = sorted((FOLDER / "load").glob("*.c"))
+    program = BUILD / "load"
+    newest = max(path.stat().st_mtime for path in (FOLDER / "load").iterdir())
+    if program.exists() and program.stat().st_mtime >= newest:
+        return program
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        raise BenchError("the load generator needs a C compiler (Debian: apt-get install gcc)")
+    BUILD.mkdir(exist_ok=True)
+    command = [compiler, "-O2", "-Wall", "-Wextra", "-Werror", "-std=gnu11"]
+    subprocess.run([*command, "-o", str(program), *map(str, sources)], check=True)
+    return program
+
+
+class Generator(NamedTuple):
+    """The program, with what is the same for all its runs."""
+
+    program: Path
+    seconds: float
+    warm_up: float
+    body: int
+
+    def measure(
+        self, round_number: int, system: System, running: Running, load: Workload, connections: int
+    ) -> Figure:
+        """Run it once, or twice if the rate follows from what a closed loop reaches."""
+        options: dict[str, str] = {"body": str(self.body), **load.options}
+        options |= {"connections": str(connections), "protocol": system.protocol}
+        options |= {"seconds": str(self.seconds), "warm-up": str(self.warm_up)}
+        what = f"{system.name}, {load.name}, {connections} connections"
+        first = self.run(running, options, what)
+        found = first
+        if load.rate_share:
+            rate = first.result["op_s"] * load.rate_share
+            # The backlog is still there.
+            found = self.run(running, {**options, "rate": f"{rate:.0f}", "fill": "0"}, what)
+        figure = figure_of(found, round_number, system, load, connections)
+        return figure._replace(resident_bytes_per_job=resident_per_job(first, load.fill))
+
+    def run(self, running: Running, options: Mapping[str, str], what: str) -> "Measured":
+        """Run the program, and look at the servers at the moments that it marks."""
+        command = [str(self.program), "--marks", "1", "--addresses", ",".join(running.addresses)]
+        for name, value in options.items():
+            command += [f"--{name}", value]
+        seen = {"before": usage(running.pids)}
+        with _process(command, float(options["seconds"]) + SPARE_S) as process:
+            assert process.stdin and process.stdout and process.stderr
+            for line in process.stdout:
+                if line.startswith("{"):
+                    return Measured(json.loads(line), **seen)
+                seen[line.strip()] = usage(running.pids)
+                if line == "filled\n":
+                    process.stdin.write("\n")
+                    process.stdin.flush()
+            raise BenchError(
+                f"{what}: {process.stderr.read().strip() or 'the generator was stuck'}"
+            )
+
+
+class Measured(NamedTuple):
+    """What the generator said, and what the servers had used before, between and after."""
+
+    result: dict[str, Any]
+    before: Usage
+    filled: Usage
+    start: Usage
+    end: Usage
+
+
+@contextmanager
+def _process(command: list[str], most_s: float) -> Iterator[subprocess.Popen[str]]:
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+    watchdog = threading.Timer(most_s, process.kill)
+    watchdog.start()
+    try:
+        with process:
+            try:
+                yield process
+            except BaseException:
+                process.kill()
+                raise
+    finally:
+        watchdog.cancel()
+
+
+def figure_of(
+    found: Measured, round_number: int, system: System, load: Workload, connections: int
+) -> Figure:
+    """Turn one run of the generator into a figure."""
+    result = found.result
+    latency = result["latency_us"]
+    jobs = latency.get("delete", latency["put" if "put" in latency else "all"])["count"]
+    server_s = found.end.cpu_s - found.start.cpu_s
+    client_s = result["client_cpu_share"] * result["seconds"]
+    return Figure(
+        round=round_number,
+        system=system.name,
+        promise=system.promise,
+        workload=load.name,
+        connections=connections,
+        rate=result["rate"],
+        op_s=result["op_s"],
+        latency_us=latency,
+        gap_us=result["gap_us"],
+        client_cpu_share=result["client_cpu_share"],
+        server_us_per_op=server_s / result["operations"] * 1e6,
+        cpu_s_per_1000_jobs=(server_s + client_s) / max(jobs, 1) * 1000,
+        written_bytes_per_job=(found.end.written_bytes - found.start.written_bytes) / max(jobs, 1),
+        resident_bytes_per_job=0.0,
+    )
+
+
+def resident_per_job(found: Measured, jobs: int) -> float:
+    """Return by how much a node grew with each job that was put before the measurement."""
+    if not jobs:
+        return 0.0
+    pairs = zip(found.before.resident_bytes, found.filled.resident_bytes, strict=True)
+    return statistics.median(after - before for before, after in pairs) / jobs

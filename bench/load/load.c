@@ -1,0 +1,499 @@
+/* load: a load generator that costs a few microseconds a command, for several kinds of queues.
+ *
+ * One thread and one epoll set serve all connections, so that the server under test keeps the rest
+ * of a small machine. What the generator itself used is part of the result: a figure taken with
+ * `client_cpu_share` near 1 measures the generator. `load --help` lists the options.
+ *
+ * Closed loop (no --rate): every connection has one command under way, or a batch of --depth
+ * commands, and sends the next when all are answered; latency counts from the sending. Open loop
+ * (--rate): every command has a time at which it is to be sent, and its latency counts from then,
+ * whether or not a slow reply delayed the sending (no coordinated omission).
+ *
+ * Any reply that is not a success ends the run with status 1: a benchmark of errors is worth
+ * nothing. At the end each connection finishes its cycle uncounted, so that the workloads that
+ * delete what they put leave an empty queue. The result is one JSON object on stdout; with --marks
+ * the lines `filled`, `start` and `end` come before it, and the run waits for a line after `filled`.
+ */
+
+#define _GNU_SOURCE
+#include "load.h"
+
+#include "hist.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/timerfd.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { ADDRESSES_MAX = 16, CONNECTIONS_MAX = 100000, EVENTS_MAX = 512, CYCLE_MAX = 16 };
+/* A server that answers nothing for this long is taken for dead. */
+static const uint64_t SILENCE_NS_MAX = 60ull * 1000000000ull;
+/* Batches of the filling have about so many bytes. */
+enum { FILL_BATCH_BYTES = 64 * 1024, FILL_DEPTH_MAX = 256, INPUT_BYTES_MIN = 16 * 1024 };
+/* In `handoff`, a worker waits for so long before its job is put: it surely is blocked. */
+static const uint64_t HANDOFF_PAUSE_NS = 3000000;
+
+struct workload {
+    const char *name;
+    int steps;
+    enum operation cycle[CYCLE_MAX];
+};
+
+static const struct workload WORKLOADS[] = {
+    {"full", 3, {PUT, RESERVE, DELETE}},
+    {"put", 1, {PUT}},
+    {"take", 2, {RESERVE, DELETE}},
+    {"pair", 2, {PUT, DELETE}},
+    {"mixed", 9, {PUT, RESERVE, TOUCH, RELEASE, RESERVE, BURY, KICK, RESERVE, DELETE}},
+    {"handoff", 1, {PUT}},
+};
+static const enum operation WORKER_CYCLE[] = {RESERVE, DELETE};
+static const char *const OPERATION_NAMES[OPERATIONS] = {
+    "put", "reserve", "delete", "touch", "release", "bury", "kick"};
+static const struct protocol *const PROTOCOLS[] = {&BEANSTALK, &REDIS, &NATS, &GEARMAN, &AMQP};
+
+struct settings settings = {.body_bytes = 100, .connections = 1, .depth = 1};
+
+static const struct protocol *protocol = &BEANSTALK;
+static const struct workload *workload = &WORKLOADS[0];
+static char *addresses[ADDRESSES_MAX];
+static int addresses_known, idle_workers;
+static unsigned long long fill_jobs;
+static double seconds = 5, warm_up = 1, rate;
+static bool marks;
+
+static struct connection *all;
+static struct connection **later; /* a heap: who is to send at a known time, the first on top */
+static int later_count;
+static int epoll, timer;
+static bool counting, stopping, filling;
+static int running;
+/* How many jobs may still be begun, by cycles that start with a reserve or by the filling. */
+static unsigned long long budget;
+static uint64_t interval_ns, last_reply_ns, gap_ns_max;
+static struct histogram total, handoff, by_operation[OPERATIONS];
+
+static uint64_t now_ns(void) {
+    struct timespec at;
+    clock_gettime(CLOCK_MONOTONIC, &at);
+    return (uint64_t)at.tv_sec * 1000000000ull + (uint64_t)at.tv_nsec;
+}
+
+void answer(struct connection *one) {
+    uint64_t now = now_ns();
+    if (one->answered++ == one->asked) die("more answers than questions", NULL);
+    if (counting) {
+        uint64_t took = now > one->sent_ns ? now - one->sent_ns : 0;
+        record(&total, took);
+        record(&by_operation[doing(one)], took);
+        if (now - last_reply_ns > gap_ns_max) gap_ns_max = now - last_reply_ns;
+        if (one->cycle == WORKER_CYCLE && doing(one) == RESERVE)
+            record(&handoff, now - one->partner->sent_ns);
+    }
+    last_reply_ns = now;
+}
+
+/* --- who sends later --- */
+
+static void push_later(struct connection *one) {
+    int at = later_count++;
+    for (int above; at && later[above = (at - 1) / 2]->due_ns > one->due_ns; at = above)
+        later[at] = later[above];
+    later[at] = one;
+}
+
+static struct connection *pop_later(void) {
+    struct connection *first = later[0], *last = later[--later_count];
+    int at = 0;
+    for (int below; (below = 2 * at + 1) < later_count; at = below) {
+        if (below + 1 < later_count && later[below + 1]->due_ns < later[below]->due_ns) below++;
+        if (later[below]->due_ns >= last->due_ns) break;
+        later[at] = later[below];
+    }
+    later[at] = last;
+    return first;
+}
+
+/* --- the engine --- */
+
+static void flush(struct connection *one) {
+    while (one->output_at < one->output_bytes) {
+        ssize_t sent = send(one->fd, one->output + one->output_at,
+                            one->output_bytes - one->output_at, MSG_NOSIGNAL);
+        if (sent < 0) {
+            if (errno == EAGAIN) break;
+            if (errno == EINTR) continue;
+            die("send", strerror(errno));
+        }
+        one->output_at += (size_t)sent;
+    }
+    bool wanted = one->output_at < one->output_bytes;
+    if (!wanted) one->output_at = one->output_bytes = 0;
+    if (one->polls_output == wanted) return;
+    one->polls_output = wanted;
+    struct epoll_event event = {.events = EPOLLIN | (wanted ? EPOLLOUT : 0), .data.ptr = one};
+    if (epoll_ctl(epoll, EPOLL_CTL_MOD, one->fd, &event) < 0) die("epoll_ctl", strerror(errno));
+}
+
+static void finish(struct connection *one) {
+    one->step = -1;
+    running--;
+    if (filling) return;
+    /* Closed only by half: a reset because of unread input could undo what was sent last. */
+    epoll_ctl(epoll, EPOLL_CTL_DEL, one->fd, NULL);
+    shutdown(one->fd, SHUT_WR);
+}
+
+static void send_batch(struct connection *one) {
+    if (one->step == 0) {
+        one->asked = settings.depth;
+        if ((unsigned long long)one->asked > budget) one->asked = (int)budget;
+        if (budget != UINT64_MAX) budget -= (unsigned long long)one->asked;
+    }
+    one->answered = 0;
+    one->sent_ns = interval_ns ? one->due_ns : now_ns();
+    one->due_ns += interval_ns;
+    for (int slot = 0; slot < one->asked; slot++) protocol->compose(one, slot);
+    flush(one);
+    if (one->cycle == WORKER_CYCLE && doing(one) == RESERVE && one->partner->parked) {
+        one->partner->parked = false;
+        one->partner->due_ns = one->sent_ns + HANDOFF_PAUSE_NS;
+        push_later(one->partner);
+    }
+}
+
+/* Sends what is to be sent now; `due` says that a time that was waited for has come. */
+static void advance(struct connection *one, bool due) {
+    do {
+        if (one->step == 0 && (stopping || budget == 0)) {
+            finish(one);
+            return;
+        }
+        if (one->partner && one->cycle != WORKER_CYCLE && !due) {
+            /* A producer of `handoff` puts when its worker is blocked again. */
+            one->parked = true;
+            return;
+        }
+        if (interval_ns && !due && one->due_ns > now_ns()) {
+            push_later(one);
+            return;
+        }
+        due = false;
+        send_batch(one);
+        if (one->answered == one->asked) one->step = (one->step + 1) % one->cycle_steps;
+        else return;
+    } while (true);
+}
+
+static void receive(struct connection *one, size_t room) {
+    ssize_t got = recv(one->fd, one->input + one->input_bytes, room - one->input_bytes, 0);
+    if (got == 0) die("the server closed a connection", NULL);
+    if (got < 0) {
+        if (errno == EAGAIN || errno == EINTR) return;
+        die("recv", strerror(errno));
+    }
+    if (one->idle) die("a worker that was to stay idle got a reply", NULL);
+    one->input_bytes += (size_t)got;
+    size_t at = 0;
+    bool asks = one->answered < one->asked;
+    for (size_t taken; at < one->input_bytes; at += taken) {
+        taken = protocol->take(one, one->input + at, one->input_bytes - at);
+        if (!taken) break;
+    }
+    one->input_bytes -= at;
+    memmove(one->input, one->input + at, one->input_bytes);
+    if (one->input_bytes == room) die("a reply longer than any should be", NULL);
+    if (one->output_bytes) flush(one);
+    if (asks && one->answered == one->asked) {
+        one->step = (one->step + 1) % one->cycle_steps;
+        advance(one, false);
+    }
+}
+
+/* Serves the connections until that time, 0: until all are finished. */
+static void run_until(uint64_t end_ns) {
+    struct epoll_event events[EVENTS_MAX];
+    size_t room = settings.body_bytes + INPUT_BYTES_MIN;
+    while (running) {
+        uint64_t now = now_ns();
+        if (end_ns && now >= end_ns) return;
+        while (later_count && later[0]->due_ns <= now) advance(pop_later(), true);
+        if (now - last_reply_ns > SILENCE_NS_MAX && last_reply_ns < now)
+            die("the servers answer nothing", NULL);
+        uint64_t next = end_ns ? end_ns : now + 1000000000ull;
+        if (later_count && later[0]->due_ns < next) next = later[0]->due_ns;
+        /* Milliseconds are too coarse for epoll to wait: a timer wakes it. */
+        struct itimerspec at = {.it_value = {.tv_sec = (time_t)(next / 1000000000ull),
+                                             .tv_nsec = (long)(next % 1000000000ull)}};
+        if (later_count) timerfd_settime(timer, TFD_TIMER_ABSTIME, &at, NULL);
+        int wait_ms = next > now ? (int)((next - now) / 1000000) + 1 : 0;
+        int ready = epoll_wait(epoll, events, EVENTS_MAX, wait_ms > 1000 ? 1000 : wait_ms);
+        for (int number = 0; number < ready; number++) {
+            struct connection *one = events[number].data.ptr;
+            if (!one) {
+                uint64_t expirations;
+                if (read(timer, &expirations, sizeof expirations) < 0 && errno != EAGAIN)
+                    die("timer", strerror(errno));
+                continue;
+            }
+            if (one->step < 0) continue;
+            if (events[number].events & EPOLLOUT) flush(one);
+            if (events[number].events & ~(uint32_t)EPOLLOUT) receive(one, room);
+        }
+    }
+}
+
+static void open_connection(struct connection *one, int number, bool idle) {
+    one->number = number;
+    one->idle = idle;
+    one->fd = dial(addresses[number % addresses_known]);
+    one->input = need(idle ? LINE_BYTES_MAX : settings.body_bytes + INPUT_BYTES_MIN);
+    protocol->open(one);
+    fcntl(one->fd, F_SETFL, fcntl(one->fd, F_GETFL) | O_NONBLOCK);
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = one};
+    if (epoll_ctl(epoll, EPOLL_CTL_ADD, one->fd, &event) < 0) die("epoll_ctl", strerror(errno));
+}
+
+/* Lets every connection begin the cycle. */
+static void begin(const enum operation *cycle, int steps) {
+    running = settings.connections;
+    uint64_t now = last_reply_ns = now_ns();
+    for (int at = 0; at < settings.connections; at++) {
+        all[at].cycle = cycle;
+        all[at].cycle_steps = steps;
+        all[at].step = 0;
+        all[at].asked = all[at].answered = 0;
+        /* The starts are spread over the interval. */
+        all[at].due_ns = now + interval_ns * (uint64_t)at / (uint64_t)settings.connections;
+        if (settings.by_pairs) {
+            all[at].partner = &all[at ^ 1];
+            if (at & 1) {
+                all[at].cycle = WORKER_CYCLE;
+                all[at].cycle_steps = 2;
+            }
+        }
+    }
+    for (int at = 0; at < settings.connections; at++) advance(&all[at], false);
+}
+
+/* Puts jobs in large batches before anything is measured. */
+static void fill(void) {
+    static const enum operation cycle[] = {PUT};
+    int depth = settings.depth;
+    unsigned delay_s = settings.delay_s;
+    settings.depth = (int)(FILL_BATCH_BYTES / (settings.body_bytes + 32)) + 1;
+    if (settings.depth > FILL_DEPTH_MAX) settings.depth = FILL_DEPTH_MAX;
+    settings.delay_s = 0;
+    filling = true;
+    budget = fill_jobs;
+    begin(cycle, 1);
+    run_until(0);
+    filling = false;
+    settings.depth = depth;
+    settings.delay_s = delay_s;
+}
+
+static void mark(const char *name, bool waits) {
+    if (!marks) return;
+    printf("%s\n", name);
+    fflush(stdout);
+    for (int byte = waits ? 0 : '\n'; byte != '\n';)
+        if ((byte = getchar()) == EOF) die("nobody says that the run may go on", NULL);
+}
+
+static double cpu_seconds(void) {
+    struct rusage used;
+    getrusage(RUSAGE_SELF, &used);
+    return (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
+           (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1e6;
+}
+
+static void print_latency(const char *name, const struct histogram *from) {
+    static const struct {
+        const char *name;
+        double fraction;
+    } wanted[] = {{"p50", 0.5}, {"p90", 0.9}, {"p99", 0.99}, {"p99_9", 0.999}, {"p99_99", 0.9999}};
+    printf("\"%s\": {\"count\": %llu, \"mean\": %.1f", name, (unsigned long long)from->count,
+           from->count ? (double)from->sum / (double)from->count / 1e3 : 0.0);
+    for (size_t at = 0; at < sizeof wanted / sizeof *wanted; at++)
+        printf(", \"%s\": %.1f", wanted[at].name,
+               (double)percentile(from, wanted[at].fraction) / 1e3);
+    printf(", \"max\": %.1f}", (double)from->max / 1e3);
+}
+
+static void report(double elapsed, double cpu) {
+    printf("{\"protocol\": \"%s\", \"workload\": \"%s\", \"connections\": %d, \"body_bytes\": %zu, "
+           "\"depth\": %d, \"rate\": %.0f, \"filled\": %llu, \"seconds\": %.3f, "
+           "\"operations\": %llu, \"op_s\": %.1f, \"client_cpu_share\": %.3f, "
+           "\"gap_us\": %.1f, \"latency_us\": {",
+           protocol->name, workload->name, settings.connections, settings.body_bytes,
+           settings.depth, rate, fill_jobs, elapsed, (unsigned long long)total.count,
+           (double)total.count / elapsed, cpu / elapsed, (double)gap_ns_max / 1e3);
+    print_latency("all", &total);
+    for (int at = 0; at < OPERATIONS; at++) {
+        if (!by_operation[at].count) continue;
+        printf(", ");
+        print_latency(OPERATION_NAMES[at], &by_operation[at]);
+    }
+    if (handoff.count) {
+        printf(", ");
+        print_latency("handoff", &handoff);
+    }
+    printf("}}\n");
+}
+
+static void set_workload(const char *name) {
+    for (size_t at = 0; at < sizeof WORKLOADS / sizeof *WORKLOADS; at++) {
+        workload = &WORKLOADS[at];
+        if (strcmp(workload->name, name) == 0) return;
+    }
+    die("--workload must be full, put, take, pair, mixed or handoff, not", name);
+}
+
+static void set_protocol(const char *name) {
+    for (size_t at = 0; at < sizeof PROTOCOLS / sizeof *PROTOCOLS; at++) {
+        protocol = PROTOCOLS[at];
+        if (strcmp(protocol->name, name) == 0) return;
+    }
+    die("--protocol must be beanstalk, redis, nats, gearman or amqp, not", name);
+}
+
+static double number(const char *option, const char *text, double least, double most) {
+    char *end, said[LINE_BYTES_MAX];
+    double value = strtod(text, &end);
+    if (end != text && *end == 0 && value >= least && value <= most) return value;
+    snprintf(said, sizeof said, "--%s must be a number from %.15g to %.15g, not", option, least,
+             most);
+    die(said, text);
+}
+
+static const char USAGE[] =
+    "load --addresses HOST:PORT[,HOST:PORT...] [OPTION VALUE...]\n"
+    "  --protocol     beanstalk (default), redis, nats, gearman or amqp\n"
+    "  --workload     full: put, reserve, delete (default). put: the jobs stay.\n"
+    "                 take: reserve, delete, of what --fill has put. pair: put, delete.\n"
+    "                 mixed: put, reserve, touch, release, reserve, bury, kick, reserve, delete.\n"
+    "                 handoff: half of the connections put for the blocked other half\n"
+    "  --connections  spread over the addresses in turn (default 1)\n"
+    "  --seconds      of the measurement (default 5)\n"
+    "  --warm-up      seconds before it (default 1)\n"
+    "  --body         bytes of a job's body (default 100)\n"
+    "  --depth        commands that are sent in one batch (default 1)\n"
+    "  --rate         commands a second in an open loop; 0: as fast as it goes (default)\n"
+    "  --fill         jobs that are put before anything is measured (default 0)\n"
+    "  --delay        seconds for which measured puts are delayed (default 0)\n"
+    "  --tubes        that the connections use; 0: `default` alone (default)\n"
+    "  --idle         further connections that wait in `reserve` for nothing (default 0)\n"
+    "  --marks        1: say `filled`, `start` and `end` when it is so\n";
+
+static void set_option(const char *name, const char *text) {
+    const char *rest = text;
+    if (strcmp(name, "addresses") == 0) {
+        for (char *one = strtok(strdup(rest), ","); one; one = strtok(NULL, ",")) {
+            if (addresses_known == ADDRESSES_MAX) die("too many addresses", text);
+            addresses[addresses_known++] = one;
+        }
+    } else if (strcmp(name, "protocol") == 0) set_protocol(text);
+    else if (strcmp(name, "workload") == 0) set_workload(text);
+    else if (strcmp(name, "connections") == 0)
+        settings.connections = (int)number(name, text, 1, CONNECTIONS_MAX);
+    else if (strcmp(name, "seconds") == 0) seconds = number(name, text, 0.01, 86400);
+    else if (strcmp(name, "warm-up") == 0) warm_up = number(name, text, 0, 3600);
+    else if (strcmp(name, "body") == 0) settings.body_bytes = (size_t)number(name, text, 0, 130000);
+    else if (strcmp(name, "depth") == 0) settings.depth = (int)number(name, text, 1, DEPTH_MAX);
+    else if (strcmp(name, "rate") == 0) rate = number(name, text, 0, 1e8);
+    else if (strcmp(name, "fill") == 0) fill_jobs = (unsigned long long)number(name, text, 0, 1e9);
+    else if (strcmp(name, "delay") == 0) settings.delay_s = (unsigned)number(name, text, 0, 86400);
+    else if (strcmp(name, "tubes") == 0) settings.tubes = (int)number(name, text, 0, 1e6);
+    else if (strcmp(name, "idle") == 0) idle_workers = (int)number(name, text, 0, CONNECTIONS_MAX);
+    else marks = number(name, text, 0, 1) > 0;
+}
+
+static void parse(int count, char **words) {
+    static const struct option options[] = {
+        {"addresses", 1, 0, 0}, {"protocol", 1, 0, 0}, {"workload", 1, 0, 0},
+        {"connections", 1, 0, 0}, {"seconds", 1, 0, 0}, {"warm-up", 1, 0, 0}, {"body", 1, 0, 0},
+        {"depth", 1, 0, 0}, {"rate", 1, 0, 0}, {"fill", 1, 0, 0}, {"delay", 1, 0, 0},
+        {"tubes", 1, 0, 0}, {"idle", 1, 0, 0}, {"marks", 1, 0, 0}, {"help", 0, 0, 'h'},
+        {0, 0, 0, 0}};
+    int found, which = 0;
+    while ((found = getopt_long(count, words, "", options, &which)) != -1) {
+        if (found == 'h') {
+            fputs(USAGE, stdout);
+            exit(0);
+        }
+        if (found) die("no such option; these are allowed:\n", USAGE);
+        set_option(options[which].name, optarg);
+    }
+    if (!addresses_known || optind < count) die("usage", USAGE);
+    unsigned wanted = 0;
+    for (int at = 0; at < workload->steps; at++) wanted |= 1u << workload->cycle[at];
+    if (wanted & ~protocol->operations) die("not a workload of this protocol", workload->name);
+    bool pairs = strcmp(workload->name, "handoff") == 0;
+    if ((pairs || settings.tubes || idle_workers || settings.delay_s) && protocol != &BEANSTALK)
+        die("handoff, --tubes, --idle and --delay need --protocol", BEANSTALK.name);
+    if (pairs && (settings.connections % 2 || rate > 0 || settings.depth > 1 || fill_jobs))
+        die("handoff needs an even number of --connections and no --rate, --depth or --fill", NULL);
+    if (workload->cycle[0] == RESERVE && !fill_jobs) die("nothing to take: --fill is 0", NULL);
+    settings.by_pairs = pairs;
+}
+
+static void open_all(void) {
+    struct rlimit files;
+    getrlimit(RLIMIT_NOFILE, &files);
+    files.rlim_cur = files.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &files);
+    size_t count = (size_t)(settings.connections + idle_workers);
+    epoll = epoll_create1(EPOLL_CLOEXEC);
+    timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
+    if (epoll_ctl(epoll, EPOLL_CTL_ADD, timer, &event) < 0) die("epoll_ctl", strerror(errno));
+    all = need(count * sizeof *all);
+    later = need(count * sizeof *later);
+    for (int at = 0; at < settings.connections; at++) open_connection(&all[at], at, false);
+    static const enum operation waiting[] = {RESERVE};
+    for (int at = 0; at < idle_workers; at++) {
+        struct connection *one = &all[settings.connections + at];
+        open_connection(one, at, true);
+        one->cycle = waiting;
+        protocol->compose(one, 0);
+        flush(one);
+    }
+}
+
+int main(int count, char **words) {
+    parse(count, words);
+    open_all();
+    if (fill_jobs) fill();
+    mark("filled", true);
+    budget = workload->cycle[0] == RESERVE ? fill_jobs : UINT64_MAX;
+    if (rate > 0)
+        interval_ns = (uint64_t)((double)settings.connections * settings.depth / rate * 1e9);
+    begin(workload->cycle, workload->steps);
+    run_until(now_ns() + (uint64_t)(warm_up * 1e9));
+    counting = true;
+    uint64_t start = last_reply_ns = now_ns();
+    double cpu = cpu_seconds();
+    mark("start", false);
+    run_until(start + (uint64_t)(seconds * 1e9));
+    double elapsed = (double)(now_ns() - start) / 1e9;
+    mark("end", false);
+    cpu = cpu_seconds() - cpu;
+    counting = false;
+    stopping = true;
+    interval_ns = 0;
+    while (later_count && !settings.by_pairs) advance(pop_later(), true);
+    /* The blocked workers of `handoff` would wait for ever; their end is the end of the process. */
+    if (!settings.by_pairs) run_until(0);
+    if (total.count == 0) die("nothing was measured", workload->name);
+    report(elapsed, cpu);
+    return 0;
+}

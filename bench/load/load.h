@@ -1,0 +1,81 @@
+/* load.h: what the engine (load.c) and the protocols (beanstalk.c and so on) know of each other.
+ *
+ * The engine decides when which connection does what and measures it; a protocol turns operations
+ * into bytes and replies into answers. A protocol knows nothing of time.
+ */
+
+#ifndef BENCH_LOAD_H
+#define BENCH_LOAD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum operation { PUT, RESERVE, DELETE, TOUCH, RELEASE, BURY, KICK, OPERATIONS };
+
+enum { ID_BYTES = 16, LINE_BYTES_MAX = 512, DEPTH_MAX = 1024 };
+
+struct connection {
+    int fd, number;
+    bool polls_output, idle, parked;
+    const enum operation *cycle;
+    int cycle_steps, step; /* position in the cycle; -1: finished */
+    int asked, answered;   /* commands of this step */
+    uint64_t sent_ns, due_ns;
+    struct connection *partner; /* in `handoff`: who puts for whom */
+    uint64_t bodies;            /* how many it has made: no two bodies are the same */
+    char *input, *output;
+    size_t input_bytes, output_bytes, output_at, output_max;
+    void *state; /* of the protocol */
+};
+
+struct protocol {
+    const char *name;
+    unsigned operations; /* which it has, as bits */
+    /* Greets the server on a new connection that still blocks. */
+    void (*open)(struct connection *one);
+    /* Appends the command of the current step for one job of the batch. */
+    void (*compose)(struct connection *one, int slot);
+    /* Takes one message from the input and calls `answer` for each command that it answers.
+     * Returns the message's bytes; 0 while it is incomplete. */
+    size_t (*take)(struct connection *one, char *input, size_t bytes);
+};
+
+extern const struct protocol BEANSTALK, REDIS, NATS, GEARMAN, AMQP;
+
+/* What all connections have in common; set before the first is opened. */
+struct settings {
+    size_t body_bytes;
+    int connections, depth, tubes;
+    unsigned delay_s;
+    bool by_pairs; /* each two connections have a tube of their own */
+};
+extern struct settings settings;
+
+_Noreturn void die(const char *what, const char *detail);
+void *need(size_t bytes);
+
+static inline enum operation doing(const struct connection *one) {
+    return one->cycle[one->step];
+}
+
+/* One command of the current step is answered. */
+void answer(struct connection *one);
+
+void append(struct connection *one, const void *bytes, size_t count);
+void append_text(struct connection *one, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* A body that no other job has: servers that find jobs by their body must have to look. */
+void append_body(struct connection *one);
+/* A body with these first bytes. */
+void append_body_of(struct connection *one, const char id[ID_BYTES]);
+
+/* Connects to HOST:PORT. */
+int dial(char *address);
+/* For `open`: whole blocking exchanges. */
+void send_all(int fd, const void *bytes, size_t count);
+void receive_all(int fd, void *into, size_t count);
+/* Reads a line without its end, so slowly that it takes nothing of what follows. */
+void receive_line(int fd, char into[LINE_BYTES_MAX]);
+
+#endif

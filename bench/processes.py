@@ -1,0 +1,113 @@
+"""Processes of the benchmark: started, watched, ended for sure, and what they have used.
+
+Everything that a run starts ends with it, also when the run fails or is killed itself.
+"""
+
+import ctypes
+import os
+import signal
+import socket
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final, NamedTuple
+
+STOP_TIMEOUT_S: Final = 30.0
+POLL_S: Final = 0.02
+CLOCK_TICKS: Final = os.sysconf("SC_CLK_TCK")
+PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
+
+_PAUSE = threading.Event()
+_PR_SET_PDEATHSIG: Final = 1
+
+
+class BenchError(Exception):
+    """The benchmark cannot go on; the message says why."""
+
+
+class Usage(NamedTuple):
+    """What processes have used so far."""
+
+    cpu_s: float
+    written_bytes: int
+    resident_bytes: tuple[int, ...]  # of each
+
+
+def usage(pids: list[int]) -> Usage:
+    """Return what processes have used so far; all must be running."""
+    ticks = written = 0
+    resident = []
+    for pid in pids:
+        folder = Path(f"/proc/{pid}")
+        fields = (folder / "stat").read_text().rpartition(")")[2].split()
+        ticks += int(fields[11]) + int(fields[12])
+        resident.append(int((folder / "statm").read_text().split()[1]) * PAGE_BYTES)
+        lines = (folder / "io").read_text().splitlines()
+        written += next(int(line.split()[1]) for line in lines if line.startswith("write_bytes"))
+    return Usage(ticks / CLOCK_TICKS, written, tuple(resident))
+
+
+def wait_for(condition: Callable[[], bool], timeout_s: float, what: str) -> None:
+    """Wait until a condition holds; BenchError if it takes too long."""
+    for _ in range(int(timeout_s / POLL_S)):
+        if condition():
+            return
+        _PAUSE.wait(POLL_S)
+    raise BenchError(f"not within {timeout_s} s: {what}")
+
+
+def answers(address: str) -> bool:
+    """Whether somebody accepts connections at HOST:PORT."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), 1).close()
+    except OSError:
+        return False
+    return True
+
+
+def wait_for_answer(
+    process: subprocess.Popen[bytes], address: str, log: Path, most_s: float
+) -> None:
+    """Wait until a server listens; BenchError with its last words if it ended instead."""
+
+    def listens() -> bool:
+        if process.poll() is not None:
+            said = log.read_text(errors="replace").splitlines()[-20:]
+            raise BenchError(f"{process.args!r} ended:\n" + "\n".join(said))
+        return answers(address)
+
+    wait_for(listens, most_s, f"{address} answers (its log is {log})")
+
+
+@contextmanager
+def child(
+    command: list[str], log: Path, environment: dict[str, str] | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a process; end it with SIGTERM, or SIGKILL when that takes too long."""
+    prctl = ctypes.CDLL(None).prctl
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            # Ctrl-C is for the benchmark, which then ends its servers in order.
+            start_new_session=True,
+            preexec_fn=lambda: prctl(_PR_SET_PDEATHSIG, signal.SIGTERM),
+        )
+    try:
+        yield process
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        # Helpers of the server's own, should it have left any.
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)

@@ -1,0 +1,183 @@
+"""Results for people: tables in a terminal and in docs/performance.md, and charts beside them."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from bench import chart
+from bench.generator import Figure
+from bench.processes import BenchError
+from bench.results import BASELINE, Results, groups, middle, ratios, spread
+from bench.servers import BEANPOLE_3
+from bench.workloads import SERIES, SETS
+
+PAGE: Final = Path(__file__).resolve().parent.parent / "docs" / "performance.md"
+BEGIN: Final = "<!-- results: written by `python -m bench report` -->"
+END: Final = "<!-- end of the results -->"
+
+COLUMNS: Final[tuple[tuple[str, Callable[[Sequence[Figure]], str]], ...]] = (
+    ("op/s", lambda group: f"{middle(group, 'op_s'):,.0f}"),
+    ("p50 ms", lambda group: _ms(group, "p50")),
+    ("p99 ms", lambda group: _ms(group, "p99")),
+    ("p99.9 ms", lambda group: _ms(group, "p99_9")),
+    ("max ms", lambda group: _ms(group, "max")),
+    ("server us/op", lambda group: f"{middle(group, 'server_us_per_op'):.1f}"),
+    ("CPU s/1,000 jobs", lambda group: f"{middle(group, 'cpu_s_per_1000_jobs'):.3f}"),
+    ("written B/job", lambda group: f"{middle(group, 'written_bytes_per_job'):,.0f}"),
+    ("generator", lambda group: f"{middle(group, 'client_cpu_share'):.0%}"),
+)
+
+
+def _ms(group: Sequence[Figure], name: str) -> str:
+    return f"{middle(group, 'latency_us', 'all', name) / 1e3:.2f}"
+
+
+def table(results: Results) -> list[list[str]]:
+    """Return the rows of the main table, its head first."""
+    found = groups(results.figures)
+    resident = any(middle(group, "resident_bytes_per_job") for group in found.values())
+    several = len({load for load, _, _ in found}) > 1
+    names = ["workload"] if several else []
+    names += ["system", "promise", "conns", *(name for name, _ in COLUMNS)]
+    names.insert(names.index("op/s") + 1, f"x {BASELINE.removeprefix('beanstalkd ')}")
+    rows = [[*names, "RSS B/job"] if resident else names]
+    for (load, system, connections), group in found.items():
+        cells = [column(group) for _, column in COLUMNS]
+        cells.insert(1, _ratio(results, system, BASELINE, load, connections))
+        row = [load] if several else []
+        row += [system, group[0].promise, str(connections), *cells]
+        if resident:
+            row.append(f"{middle(group, 'resident_bytes_per_job'):,.0f}")
+        rows.append(row)
+    return rows
+
+
+def _ratio(results: Results, one: str, other: str, load: str, connections: int) -> str:
+    values = ratios(results.figures, one, other, load, connections)
+    if not values:
+        return "-"
+    found = spread(values)
+    return f"{found.median:.2f} ({found.low:.2f} to {found.high:.2f})"
+
+
+def against(results: Results) -> list[list[str]]:
+    """Return how many times as fast the cluster was as each other system."""
+    keys = groups(results.figures)
+    mine = BEANPOLE_3.name
+    counts = sorted({connections for _, _, connections in keys})
+    names = list(dict.fromkeys(system for _, system, _ in keys if system != mine))
+    load = next(iter(keys))[0]
+    rows = [[f"{mine}, over", "promise", *(f"{count} connections" for count in counts)]]
+    promises = {figure.system: figure.promise for figure in results.figures}
+    for name in names:
+        cells = [_ratio(results, mine, name, load, count) for count in counts]
+        rows.append([name, promises[name], *cells])
+    return rows
+
+
+def handoffs(results: Results) -> list[list[str]]:
+    """Return how long a job takes to a blocked worker, beside what the put takes."""
+    rows = [["system", "put p50 ms", "to the worker p50 ms", "ratio of the medians"]]
+    for (_, system, _), group in groups(results.figures).items():
+        if "handoff" in group[0].latency_us:
+            put = middle(group, "latency_us", "put", "p50")
+            given = middle(group, "latency_us", "handoff", "p50")
+            rows.append([system, f"{put / 1e3:.2f}", f"{given / 1e3:.2f}", f"{given / put:.2f}"])
+    return rows
+
+
+def tables(results: Results) -> list[list[list[str]]]:
+    """Return all tables of a set."""
+    found = [table(results)]
+    if results.set == "peers" and any(one.system == BEANPOLE_3.name for one in results.figures):
+        found.append(against(results))
+    if any("handoff" in one.latency_us for one in results.figures):
+        found.append(handoffs(results))
+    return found
+
+
+def head(results: Results) -> str:
+    """Say how it was measured."""
+    return (
+        f"{results.at}; {results.rounds} rounds of {results.seconds:g} s for each line, bodies of "
+        f"{results.body} bytes where the workload does not say otherwise. Medians of the rounds; "
+        "ratios within each round, with their quartiles."
+    )
+
+
+def text(results: Results) -> str:
+    """Return the tables for a terminal."""
+    parts = [head(results)]
+    for rows in tables(results):
+        widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
+        lines = [
+            "  ".join(
+                cell.rjust(width) if cell[:1].isdigit() else cell.ljust(width)
+                for cell, width in zip(row, widths, strict=True)
+            ).rstrip()
+            for row in rows
+        ]
+        parts.append("\n".join(lines))
+    return "\n\n".join(parts)
+
+
+def markdown(rows: list[list[str]]) -> str:
+    """Return a table for the page."""
+    lines = [rows[0], ["---"] * len(rows[0]), *rows[1:]]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def charts(results: Results) -> dict[str, str]:
+    """Return the charts that a set has, by the name of their file."""
+    if results.set == "charts":
+        return {
+            f"{series.name}.svg": drawn
+            for series in SERIES
+            if (drawn := _series(results, series.label, {w.name: x for x, w in series.points}))
+        }
+    lines: dict[str, list[tuple[float, float]]] = {}
+    for (load, system, connections), group in groups(results.figures).items():
+        if load == "full":
+            lines.setdefault(system, []).append((connections, middle(group, "op_s")))
+    if not any(len(line) > 1 for line in lines.values()):
+        return {}
+    title = next(one.title for one in SETS if one.name == results.set)
+    return {f"{results.set}.svg": chart.draw(title, "connections", "op/s", lines)}
+
+
+def _series(results: Results, label: str, points: dict[str, int]) -> str:
+    lines: dict[str, list[tuple[float, float]]] = {}
+    for (load, system, _), group in groups(results.figures).items():
+        if load in points:
+            lines.setdefault(system, []).append((points[load], middle(group, "op_s")))
+    return chart.draw(f"Full cycles against {label}", label, "op/s", lines) if lines else ""
+
+
+def section(results: Results, folder: str) -> str:
+    """Return the part of the page about one set."""
+    title = next((one.title for one in SETS if one.name == results.set), results.set)
+    machine = "; ".join(f"{name}: {value}" for name, value in results.machine.items())
+    parts = [f"### {title}", head(results), f"Machine: {machine}."]
+    parts += [f"![{name}]({folder}/{name})" for name in charts(results)]
+    parts += [markdown(rows) for rows in tables(results)]
+    parts.append(f"Again: `make compiled && .venv/bin/python -m bench {results.set}`.")
+    return "\n\n".join(parts)
+
+
+def write(found: Sequence[Results], page: Path) -> list[Path]:
+    """Rewrite the marked part of the page and the charts beside it; return what was written."""
+    written = page.read_text()
+    before, begin, rest = written.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise BenchError(f"{page} has no lines {BEGIN} and {END} to write between")
+    folder = page.parent / page.stem
+    files = [page]
+    for results in found:
+        for name, drawn in charts(results).items():
+            folder.mkdir(exist_ok=True)
+            (folder / name).write_text(drawn)
+            files.append(folder / name)
+    sections = "\n\n".join(section(one, page.stem) for one in found)
+    page.write_text(f"{before}{BEGIN}\n\n{sections}\n\n{END}{after}")
+    return files

@@ -1,0 +1,95 @@
+"""Results as files, ratios, tables and charts; and what the command line refuses."""
+
+import xml.etree.ElementTree
+from pathlib import Path
+
+import pytest
+
+from bench import chart, report, results
+from bench.processes import BenchError
+from bench.results import BASELINE, Spread
+from bench.run import main
+from bench.workloads import SETS, SYSTEMS, workload
+from tests.unit.bench.figures import figure, run
+
+RUN = run(("beanpole, 3 nodes", 300), (BASELINE, 100), ("beanpole, 3 nodes", 300), (BASELINE, 50))
+
+
+def test_ratios_are_taken_within_a_round() -> None:
+    assert results.ratios(RUN.figures, "beanpole, 3 nodes", BASELINE, "full", 64) == [3.0, 6.0]
+
+
+def test_spread() -> None:
+    assert results.spread([5.0]) == Spread(5.0, 5.0, 5.0)
+    assert results.spread([5.0, 1.0, 3.0, 2.0, 4.0]) == Spread(3.0, 2.0, 4.0)
+
+
+def test_results_survive_their_file(tmp_path: Path) -> None:
+    path = tmp_path / "deeper" / "quick.json"
+    results.save(RUN, path)
+    assert results.load(path) == RUN
+
+
+def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "other.json").write_text('{"a": 1}')
+    with pytest.raises(BenchError, match="not a file of results"):
+        results.load(tmp_path / "other.json")
+
+
+def test_only_the_marked_part_of_the_page_changes(tmp_path: Path) -> None:
+    page = tmp_path / "performance.md"
+    page.write_text(f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n")
+    two = RUN._replace(figures=[*RUN.figures, figure(1, "beanpole, 3 nodes", 900.0, 256)])
+    written = report.write([two], page)
+    text = page.read_text()
+    assert text.startswith("before\n")
+    assert text.endswith("after\n")
+    assert "old" not in text
+    assert "4.50 (3.75 to 5.25)" in text
+    assert "2 x fast" in text
+    assert report.write([two], page) == written
+    assert page.read_text() == text, "the same results give the same page"
+    assert written == [page, tmp_path / "performance" / "quick.svg"]
+
+
+def test_a_page_without_marks_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "page.md").write_text("nothing")
+    with pytest.raises(BenchError, match="has no lines"):
+        report.write([RUN], tmp_path / "page.md")
+
+
+def test_a_chart_is_xml_with_a_point_for_each_figure() -> None:
+    drawn = chart.draw("a < b", "jobs", "op/s", {"x & y": [(0, 10), (1000, 20)], "z": [(1, 15)]})
+    tree = xml.etree.ElementTree.fromstring(drawn)
+    assert len([item for item in tree.iter() if item.tag.endswith("circle")]) == 3
+
+
+@pytest.mark.parametrize(("value", "top"), [(1, 1), (1.1, 2), (4900, 5000), (50_001, 100_000)])
+def test_the_end_of_an_axis(value: float, top: float) -> None:
+    assert chart.top_of(value) == top
+
+
+def test_names_are_unique() -> None:
+    assert len({system.name for system in SYSTEMS}) == len(SYSTEMS)
+    assert len({one.name for one in SETS}) == len(SETS)
+    for one in SETS:
+        assert len({load.name for load in one.workloads}) == len(one.workloads)
+
+
+def test_an_unknown_workload_is_told_what_is_known() -> None:
+    with pytest.raises(BenchError, match=r"'nix'; these are known: full, put, take"):
+        workload("nix")
+
+
+def test_an_unknown_system_is_told_what_is_known(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["quick", "--only", "nix", "--dir", str(tmp_path)]) == 1
+    assert "beanpole, 3 nodes; " in capsys.readouterr().err
+
+
+def test_numbers_out_of_range_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["--seconds", "0"], ["--rounds", "0"], ["--connections", "1,0"]):
+        with pytest.raises(SystemExit):
+            main(words)
+        assert "must be" in capsys.readouterr().err
