@@ -25,10 +25,10 @@ SERVICES := proto/beanpole/pb/admin.proto proto/beanpole/pb/peer.proto
 PROTOC := $(BIN)/python -m grpc_tools.protoc -Iproto
 
 .DEFAULT_GOAL := check
-.PHONY: up compiled test sim mutants check fmt proto bench soak clean help
+.PHONY: up compiled test sim mutants check fmt proto bench bench-check soak clean help
 
 help: ## show this list
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 8
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 13
 
 $(READY): pyproject.toml
 	@test -n "$(PYTHON)" || { echo "Beanpole needs Python 3.11 or newer (Debian: apt-get install python3 python3-venv)" >&2; exit 1; }
@@ -73,8 +73,11 @@ proto: $(READY) ## generate cluster/beanpole/pb from proto/ (tests/unit/pb compa
 	$(PROTOC) --python_out=$(OUT) --pyi_out=$(OUT) $(PROTOS)
 	$(PROTOC) --grpc_python_out=$(OUT) $(SERVICES)
 
-bench: $(COMPILED_READY) ## op/s and latency beside beanstalkd (make bench ARGS=...)
+bench: $(COMPILED_READY) ## op/s and latency beside beanstalkd (make bench ARGS=--help: beside others too)
 	$(BIN)/python -m bench $(ARGS)
+
+bench-check: $(COMPILED_READY) ## name what got slower than recorded, in under four minutes
+	$(BIN)/python -m bench check $(ARGS)
 
 soak: $(READY) ## break a real cluster at random and check every reply (make soak MINUTES=20 ARGS='--seed 7')
 	$(BIN)/python -m chaos --minutes $(MINUTES) $(ARGS)
