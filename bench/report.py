@@ -17,6 +17,7 @@ END: Final = "<!-- end of the results -->"
 
 COLUMNS: Final[tuple[tuple[str, Callable[[Sequence[Figure]], str]], ...]] = (
     ("op/s", lambda group: f"{middle(group, 'op_s'):,.0f}"),
+    ("put p50 ms", lambda group: _ms(group, "p50", "put")),
     ("p50 ms", lambda group: _ms(group, "p50")),
     ("p99 ms", lambda group: _ms(group, "p99")),
     ("p99.9 ms", lambda group: _ms(group, "p99_9")),
@@ -28,8 +29,10 @@ COLUMNS: Final[tuple[tuple[str, Callable[[Sequence[Figure]], str]], ...]] = (
 )
 
 
-def _ms(group: Sequence[Figure], name: str) -> str:
-    return f"{middle(group, 'latency_us', 'all', name) / 1e3:.2f}"
+def _ms(group: Sequence[Figure], name: str, operation: str = "all") -> str:
+    if any(operation not in one.latency_us for one in group):
+        return "-"
+    return f"{middle(group, 'latency_us', operation, name) / 1e3:.2f}"
 
 
 def table(results: Results) -> list[list[str]]:

@@ -211,9 +211,10 @@ def run_system(
 ) -> list[Figure]:
     """Measure a system in one round, with all numbers of connections."""
     figures: list[Figure] = []
-    together = [options.connections]
+    wanted = (kind.connections,) if kind.connections else options.connections
+    together = [wanted]
     if kind.leaves_jobs:
-        together = [(count,) for count in options.connections]
+        together = [(count,) for count in wanted]
     for counts in together:
         folder = Path(tempfile.mkdtemp(prefix="data-", dir=options.dir.resolve()))
         try:

@@ -33,6 +33,8 @@ class Workload(NamedTuple):
     rate_share: float = 0.0
     # Whether it needs more of the protocol than put, reserve and delete in one queue.
     beanstalk_only: bool = False
+    # With how many connections it is measured whatever the set says; 0: with those of the set.
+    connections: int = 0
 
     @property
     def fill(self) -> int:
@@ -76,6 +78,7 @@ WORKLOADS: Final = (
         {"workload": "handoff"},
         leaves_jobs=True,
         beanstalk_only=True,
+        connections=2,
     ),
     Workload(
         "half",
@@ -191,7 +194,7 @@ SETS: Final = (
     Set(
         "latency",
         "Latency at half the rate, and from put to a blocked worker",
-        (BEANPOLE_3, *BOTH),
+        (BEANPOLE_3, BEANSTALKD),
         _workloads("half", "handoff"),
         (64,),
     ),
