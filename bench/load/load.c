@@ -152,6 +152,16 @@ static void finish(struct connection *one) {
     shutdown(one->fd, SHUT_WR);
 }
 
+/* Lets a producer of `handoff` put a little later, once it is idle and its worker is blocked: which
+ * of the two comes first depends on the server. */
+static void wake_producer(struct connection *one) {
+    const struct connection *worker = one->partner;
+    if (!one->parked || doing(worker) != RESERVE || worker->answered == worker->asked) return;
+    one->parked = false;
+    one->due_ns = now_ns() + HANDOFF_PAUSE_NS;
+    push_later(one);
+}
+
 static void send_batch(struct connection *one) {
     if (one->step == 0) {
         one->asked = settings.depth;
@@ -163,11 +173,7 @@ static void send_batch(struct connection *one) {
     one->due_ns += interval_ns;
     for (int slot = 0; slot < one->asked; slot++) protocol->compose(one, slot);
     flush(one);
-    if (one->cycle == WORKER_CYCLE && doing(one) == RESERVE && one->partner->parked) {
-        one->partner->parked = false;
-        one->partner->due_ns = one->sent_ns + HANDOFF_PAUSE_NS;
-        push_later(one->partner);
-    }
+    if (one->cycle == WORKER_CYCLE) wake_producer(one->partner);
 }
 
 /* Sends what is to be sent now; `due` says that a time that was waited for has come. */
@@ -178,8 +184,8 @@ static void advance(struct connection *one, bool due) {
             return;
         }
         if (one->partner && one->cycle != WORKER_CYCLE && !due) {
-            /* A producer of `handoff` puts when its worker is blocked again. */
             one->parked = true;
+            wake_producer(one);
             return;
         }
         if (interval_ns && !due && one->due_ns > now_ns()) {
@@ -188,8 +194,8 @@ static void advance(struct connection *one, bool due) {
         }
         due = false;
         send_batch(one);
-        if (one->answered == one->asked) one->step = (one->step + 1) % one->cycle_steps;
-        else return;
+        if (one->answered < one->asked) return;
+        one->step = (one->step + 1) % one->cycle_steps;
     } while (true);
 }
 
@@ -340,13 +346,9 @@ static void report(double elapsed, double cpu) {
     print_latency("all", &total);
     for (int at = 0; at < OPERATIONS; at++) {
         if (!by_operation[at].count) continue;
-        printf(", ");
-        print_latency(OPERATION_NAMES[at], &by_operation[at]);
+        printf(", "), print_latency(OPERATION_NAMES[at], &by_operation[at]);
     }
-    if (handoff.count) {
-        printf(", ");
-        print_latency("handoff", &handoff);
-    }
+    if (handoff.count) printf(", "), print_latency("handoff", &handoff);
     printf("}}\n");
 }
 
