@@ -93,7 +93,8 @@ static void expect(struct connection *one, uint32_t wanted) {
     if (code != wanted) die("an unexpected method in the greeting", NULL);
 }
 
-static void request(struct connection *one, int channel, const struct frame *frame, uint32_t reply) {
+static void request(struct connection *one, int channel, const struct frame *frame,
+                    uint32_t reply) {
     append_frame(one, METHOD, channel, frame);
     send_all(one->fd, one->output, one->output_bytes);
     one->output_bytes = 0;

@@ -12,7 +12,7 @@
  * Any reply that is not a success ends the run with status 1: a benchmark of errors is worth
  * nothing. At the end each connection finishes its cycle uncounted, so that the workloads that
  * delete what they put leave an empty queue. The result is one JSON object on stdout; with --marks
- * the lines `filled`, `start` and `end` come before it, and the run waits for a line after `filled`.
+ * `filled`, `start` and `end` come before it, and the run waits for a line after `filled`.
  */
 
 #define _GNU_SOURCE
@@ -69,7 +69,6 @@ static int addresses_known, idle_workers;
 static unsigned long long fill_jobs;
 static double seconds = 5, warm_up = 1, rate;
 static bool marks;
-
 static struct connection *all;
 static struct connection **later; /* a heap: who is to send at a known time, the first on top */
 static int later_count;
