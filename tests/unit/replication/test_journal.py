@@ -6,7 +6,13 @@ import pytest
 
 from beanpole.errors import Damaged
 from beanpole.replication.consensus import ReplicaConfig
-from beanpole.replication.pysyncobj.journal import HOLLOW, SLICE_ENTRIES_MAX, LogJournal
+from beanpole.replication.pysyncobj.journal import (
+    ADD,
+    HOLLOW,
+    SLICE_ENTRIES_MAX,
+    TRUNCATE,
+    LogJournal,
+)
 from beanpole.replication.pysyncobj.repairs import ALL_REPAIRS
 from beanpole.storage.wal import Identity
 from tests.sim.clock import Clock
@@ -119,6 +125,15 @@ def test_trimmed_segments_go_and_term_and_vote_stay(disk: Disk) -> None:
     assert again.first <= 150 and again.last == 200
     with pytest.raises(Damaged, match="without a snapshot"):
         again.check_begin()
+
+
+def test_a_log_may_begin_with_a_cut(disk: Disk) -> None:
+    """The segments before it are gone; the node that found no entry to cut did not start."""
+    journal = opened(disk)
+    journal._replay(0, TRUNCATE, 41, 0, b"")
+    for index in range(41, 91):
+        journal._replay(index, ADD, index, 9, b"y")
+    assert (journal.first, journal.last) == (41, 90)
 
 
 @pytest.mark.parametrize("index", [2, 30, 50])

@@ -321,9 +321,9 @@ class LogJournal(Journal):
 
     def _truncate(self, index: int) -> None:
         place = index - self.first
-        if place <= 0:
+        if place <= 0 or not self._terms:
             # Only while the log is read at the start: the entries that were cut stood in
-            # segments that are gone.
+            # segments that are gone. The oldest segment may also begin with the cut.
             self._forget_all()
             return
         self._memory_bytes -= sum(len(command or b"") for command in self._commands[place:])
