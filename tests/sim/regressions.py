@@ -21,5 +21,6 @@ SEEDS: Final = {
     114: "the same, with five nodes",
     10241: "a node that was down counted an hour in which the others stood: TTRs ended early",
     10517: "a leader that was behind the log gave less than the grace, and none to the newest",
+    11632: "a log whose oldest segment begins with a cut could not be read",
     2080: "the floor of an epoch is no touch",
 }

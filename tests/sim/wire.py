@@ -172,10 +172,10 @@ class Wire:
     def _arrived(self, data: bytes) -> None:
         if not self.open:
             return
-        if self._slow:
+        if self._slow or self._unread:  # what is unread when the connection ends comes first
             self._unread.append(data)
             limit = self.host.node.config.client_output_bytes_max
-            if sum(map(len, self._unread)) > limit:
+            if self._slow and sum(map(len, self._unread)) > limit:
                 self.host.enter(self._stall)
             return
         self.user.received(self, data)

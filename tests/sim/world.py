@@ -209,8 +209,8 @@ class World:
             self.crash(host.name)
             self.counts["stops"] += 1
             return
-        failing = self.disks[host.name].failing is not None
-        if not failing or not any(words in host.end for words in DISK_WORDS):
+        # The disk may be well again when the process hears that it was not.
+        if not self.disks[host.name].erred or not any(words in host.end for words in DISK_WORDS):
             raise Violation(f"{host.name} stopped itself: {host.end}")
         self.log(f"{host.name} stopped itself: {host.end}")
         self.crash(host.name)
