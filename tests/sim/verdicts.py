@@ -12,7 +12,7 @@ from beanpole.core import queue as q
 from beanpoled.clock import TURN_MAX_US
 from tests.sim.cluster import Violation
 from tests.sim.history import NOT_DONE, Op
-from tests.sim.witness import RATE_MAX, STAMP_S, Event, Witness
+from tests.sim.witness import HEARD_S, RATE_MAX, STAMP_S, Event, Witness
 
 PROBE: Final = b"probe"
 # A pause of a node counts as this much, and requests that it slept through count from before it.
@@ -334,7 +334,12 @@ class Judge:
                 continue
             ready = events[2]
             passed_s = ready.stamped_s - events[1].stamped_s
-            if ready.kind != q.MADE_READY or passed_s >= put.args[1] * (1 - RATE_MAX) - STAMP_S:
+            since_s, delay_s = events[1].stamped_s, put.args[1]
+            heard_s = HEARD_S * any(
+                since_s < at_s <= ready.stamped_s for at_s in self.witness.epochs
+            )
+            least_s = delay_s * (1 - RATE_MAX) - STAMP_S - heard_s
+            if ready.kind != q.MADE_READY or passed_s >= least_s:
                 continue
             if not any(op.at_s <= ready.at_s <= (op.done_s or FOREVER_S) for op in kicks):
                 raise Violation(f"ready after {passed_s:.3f} s: {put!r}")
