@@ -191,7 +191,7 @@ def test_a_failed_write_is_told_in_the_loop(
         path = tmp_path / "file"
         path.touch()
         handle = DiskHandle(os.open(path, os.O_RDONLY))
-        files.submit(SyncedWrite(handle, 0, b"x", lambda: None, lambda _: None), done)
+        files.submit(SyncedWrite(handle, 0, [b"x"], lambda: None, lambda _: None), done)
         await told.wait()
         assert errors[0] is not None and errors[0].errno == errno.EBADF
 

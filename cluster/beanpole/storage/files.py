@@ -36,14 +36,19 @@ class SyncedWrite:
     other works of its lane.
     """
 
-    __slots__ = ("data", "handle", "note", "offset", "run")
+    __slots__ = ("chunks", "handle", "note", "offset", "run")
 
     def __init__(
-        self, handle: "Handle", offset: int, data: bytes, run: Work, note: Callable[[int], None]
+        self,
+        handle: "Handle",
+        offset: int,
+        chunks: list[bytes],
+        run: Work,
+        note: Callable[[int], None],
     ) -> None:
         self.handle = handle
         self.offset = offset
-        self.data = data
+        self.chunks = chunks  # in pieces: who runs the work joins them there
         self.run = run
         self.note = note
 
@@ -333,7 +338,7 @@ class RealFiles(InlineFiles):
         if syncer is None or self._syncing is not None or type(handle) is not DiskHandle:
             return False
         try:
-            begun = syncer.begin(handle.descriptor, work.data, work.offset)
+            begun = syncer.begin(handle.descriptor, b"".join(work.chunks), work.offset)
         except OSError:
             return False  # it found no descriptor for its duplicate
         if begun:

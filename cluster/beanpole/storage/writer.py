@@ -95,7 +95,7 @@ class Writer:
                 self._count_sync(took_us)
 
         handle = segment.opened(self._files)
-        return SyncedWrite(handle, offset, b"".join(part.chunks), run, note)
+        return SyncedWrite(handle, offset, part.chunks, run, note)
 
     def refuse(self, error: OSError) -> None:
         """Write nothing any more: a write failed that this did not do."""

@@ -27,7 +27,7 @@ class Elsewhere(Disk):
     def finish(self, error: OSError | None = None) -> None:
         work, done = self.writes.pop(0)
         if error is None:
-            work.handle.write_synced(work.offset, work.data)
+            work.handle.write_synced(work.offset, b"".join(work.chunks))
             work.note(17)
         done(error)
 
