@@ -91,6 +91,32 @@ class Lone:
             message for to, message in sent if kind in (None, message[0]) and peer in (None, to)
         ]
 
+    def entries_to(self, peer: str) -> int:
+        """Return how many entries were sent to a peer, and forget all that was sent."""
+        return sum(len(message[7]) // 2 for message in self.take(messages.APPEND, peer))
+
+    def propose_each(self, count: int) -> list[int]:
+        """Propose entries, each in a turn of its own, and return their indexes."""
+        indexes = []
+        for _ in range(count):
+            indexes.append(self.replica.propose(b"a"))
+            self.replica.turn()
+        return indexes
+
+    def acknowledge_each(self, peer: str, indexes: list[int]) -> None:
+        """Let a peer acknowledge entries one by one, with time between them."""
+        for index in indexes:
+            self.acknowledge(peer, index)
+            self.run(0.06)
+
+    def miss(self, peer: str, count: int, answers: int) -> None:
+        """Let a peer ask for the last entries, once for each message that came behind the gap."""
+        first, round_ = self.replica.last_index - count + 1, self.round
+        self.take()
+        for _ in range(answers):
+            self.hear(peer, messages.ACK, self.replica.term, round_, first, messages.REWIND, 0)
+            self.replica.turn()
+
     def append(
         self,
         peer: str,

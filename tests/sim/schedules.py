@@ -21,10 +21,6 @@ def _require(holds: bool, words: str) -> None:
         raise Violation(words)
 
 
-def _entries_to(lone: Lone, peer: str) -> int:
-    return sum(len(message[7]) // 2 for message in lone.take(messages.APPEND, peer))
-
-
 def _stand(lone: Lone, voters: Sequence[str]) -> int:
     """Let the replica stand and return its term."""
     while not lone.take(messages.PRE_VOTE):
@@ -56,14 +52,8 @@ def acknowledgements_one_by_one(_: int, repairs: Repairs) -> None:
     """B4: V5, an entry travels once to each peer, however its acknowledgement comes."""
     lone = Lone(repairs=repairs)
     lone.elect()
-    indexes = []
-    for _place in range(8):
-        indexes.append(lone.replica.propose(b"a"))
-        lone.replica.turn()
-    for index in indexes:
-        lone.acknowledge("n1", index)
-        lone.run(0.06)
-    sent = _entries_to(lone, "n1")
+    lone.acknowledge_each("n1", lone.propose_each(8))
+    sent = lone.entries_to("n1")
     _require(sent == 8, f"8 entries were sent {sent} times")
 
 
@@ -71,15 +61,9 @@ def many_answers_behind_a_gap(_: int, repairs: Repairs) -> None:
     """B4: V5, a gap is filled once, although every message behind it asked for it."""
     lone = Lone(repairs=repairs)
     lone.elect()
-    for _place in range(8):
-        lone.replica.propose(b"a")
-        lone.replica.turn()
-    last, round_ = lone.replica.last_index, lone.round
-    lone.take()
-    for _place in range(5):
-        lone.hear("n1", messages.ACK, lone.replica.term, round_, last - 7, messages.REWIND, 0)
-        lone.replica.turn()
-    sent = _entries_to(lone, "n1")
+    lone.propose_each(8)
+    lone.miss("n1", 8, answers=5)
+    sent = lone.entries_to("n1")
     _require(sent == 8, f"8 entries were sent again {sent} times")
 
 
@@ -111,7 +95,7 @@ def a_peer_that_acknowledges_nothing(_: int, repairs: Repairs) -> None:
             lone.run(0.01)
             lone.acknowledge("n2", lone.replica.last_index)
             lone.run(0.01)
-        sent = _entries_to(lone, "n1")
+        sent = lone.entries_to("n1")
     _require(sent <= 20, f"{sent} entries of 1 kB are on their way, 10 kB are allowed")
 
 

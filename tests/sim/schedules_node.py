@@ -50,6 +50,12 @@ class Hand:
         if not self.world.clock.run_until(lambda: len(self.replies) >= count, limit_s):
             raise Stuck(f"{len(self.replies)} replies after {limit_s} s, not {count}")
 
+    def hold(self, ttr_s: int = 60) -> None:
+        """Put a job and reserve it."""
+        self.put(b"a", ttr_s)
+        self.wait(1)
+        assert self.ask(b"reserve") == b"RESERVED"
+
     def received(self, wire: Wire, data: bytes) -> None:
         """Take bytes of the node."""
         self._parser.feed(data)
@@ -91,9 +97,7 @@ def a_job_runs_out_while_its_worker_waits(_: int, repairs: Repairs) -> None:
     """DEADLINE_SOON comes a second before the TTR ends."""
     world, leader = _world(repairs)
     hand = Hand(world, leader)
-    hand.put(b"a", ttr_s=2)
-    hand.wait(1)
-    assert hand.ask(b"reserve") == b"RESERVED"
+    hand.hold(ttr_s=2)
     begun_s = world.clock.now_s
     word = hand.ask(b"reserve", 5.0)
     passed_s = world.clock.now_s - begun_s
@@ -112,9 +116,7 @@ def a_node_was_down_while_the_others_slept(_: int, repairs: Repairs) -> None:
     world.clock.run(3602.0)
     leader, other = sorted(world.hosts.values(), key=lambda host: host is not world.leader())
     hand = Hand(world, other)
-    hand.put(b"a", ttr_s=30)
-    hand.wait(1)
-    assert hand.ask(b"reserve") == b"RESERVED"
+    hand.hold(ttr_s=30)
 
     def no_beats_of_the_leader(sender: str, receiver: str, message: bytes) -> tuple[float, ...]:
         beat = (sender, receiver, message[0]) == (leader.name, name, frames.BEAT)
@@ -133,9 +135,7 @@ def a_leader_knows_less_than_the_log(_: int, repairs: Repairs) -> None:
     world, leader = _world(repairs)
     host = _follower(world, leader)
     hand = Hand(world, host)
-    hand.put(b"a", ttr_s=1)
-    hand.wait(1)
-    assert hand.ask(b"reserve") == b"RESERVED"
+    hand.hold(ttr_s=1)
     for name in world.names:  # before any of them saved the time
         world.crash(name)
     for name in world.names:
@@ -283,9 +283,7 @@ def a_node_is_cut_off_with_its_clients(_: int, repairs: Repairs) -> None:
     world, leader = _world(repairs)
     host = _follower(world, leader)
     hand = Hand(world, host)
-    hand.put(b"a")
-    hand.wait(1)
-    assert hand.ask(b"reserve") == b"RESERVED"
+    hand.hold()
     world.network.isolate(host.name)
     if not world.clock.run_until(lambda: bool(world.witness.downs), 5.0):
         raise Stuck(f"{host.name} was not declared down")
@@ -311,9 +309,7 @@ def a_node_dies_with_a_job(_: int, repairs: Repairs) -> None:
     world, leader = _world(repairs)
     host = _follower(world, leader)
     hand = Hand(world, host)
-    hand.put(b"a")
-    hand.wait(1)
-    assert hand.ask(b"reserve") == b"RESERVED"
+    hand.hold()
     world.crash(host.name)
     worker = Hand(world, leader)
     if worker.ask(b"reserve", 5.0) != b"RESERVED":

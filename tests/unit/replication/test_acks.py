@@ -10,11 +10,6 @@ from tests.sim.lone import Lone
 both = pytest.mark.parametrize("repaired", [True, False])
 
 
-def entries_to(lone: Lone, peer: str) -> int:
-    """Return how many entries were sent to a peer."""
-    return sum(len(message[7]) // 2 for message in lone.take(messages.APPEND, peer))
-
-
 def acknowledged() -> tuple[Lone, int]:
     """Return a leader that will commit an entry in its next turn, and the index of it."""
     lone = Lone()
@@ -110,15 +105,10 @@ def test_acknowledgements_do_not_send_again_what_is_under_way(repaired: bool) ->
     """B4: with 200 entries under way each was sent nine times, which made B1 common."""
     lone = Lone(repairs=ALL_REPAIRS if repaired else ALL_REPAIRS.without("acks_never_rewind"))
     lone.elect()
-    indexes = []
-    for _ in range(8):
-        indexes.append(lone.replica.propose(b"a"))
-        lone.replica.turn()
-    assert entries_to(lone, "n1") == 8
-    for index in indexes:
-        lone.acknowledge("n1", index)
-        lone.run(0.06)
-    assert (entries_to(lone, "n1") == 0) is repaired
+    indexes = lone.propose_each(8)
+    assert lone.entries_to("n1") == 8
+    lone.acknowledge_each("n1", indexes)
+    assert (lone.entries_to("n1") == 0) is repaired
 
 
 @both
@@ -126,15 +116,9 @@ def test_a_rewind_is_honoured_once_per_resend(repaired: bool) -> None:
     """B4: every message behind a gap asked again, and the whole backlog was sent for each."""
     lone = Lone(repairs=ALL_REPAIRS if repaired else ALL_REPAIRS.without("one_rewind_per_resend"))
     lone.elect()
-    for _ in range(8):
-        lone.replica.propose(b"a")
-        lone.replica.turn()
-    last, round_ = lone.replica.last_index, lone.round
-    lone.take()
-    for _ in range(5):
-        lone.hear("n1", messages.ACK, lone.replica.term, round_, last - 7, messages.REWIND, 0)
-        lone.replica.turn()
-    assert entries_to(lone, "n1") == (8 if repaired else 40)
+    lone.propose_each(8)
+    lone.miss("n1", 8, answers=5)
+    assert lone.entries_to("n1") == (8 if repaired else 40)
 
 
 def test_a_rewind_after_a_lost_resend_is_honoured() -> None:
@@ -216,13 +200,13 @@ def test_what_is_under_way_is_bounded(repaired: bool, monkeypatch: pytest.Monkey
         lone.run(0.01)
         lone.acknowledge("n2", lone.replica.last_index)  # a majority with the leader's disk
         lone.run(0.01)
-    sent = entries_to(lone, "n1")
+    sent = lone.entries_to("n1")
     assert (sent <= 20) is repaired
     for _ in range(30):
         # The peer has everything that was sent; more follows step by step.
         lone.hear("n1", messages.ACK, term, 2**30, 2 + sent + 1, messages.MATCHED, 0)
         lone.run(0.06)
-        sent += entries_to(lone, "n1")
+        sent += lone.entries_to("n1")
     assert sent >= 100
 
 
