@@ -11,6 +11,7 @@ Needs a C compiler and the headers of Python. What is compiled, and why the rest
 import os
 import shutil
 import sys
+import sysconfig
 from pathlib import Path
 from typing import Final, cast
 
@@ -79,6 +80,9 @@ def main() -> int:
         return 1
     if shutil.which(os.environ.get("CC", "cc")) is None:
         print("compile: there is no C compiler (Debian: apt-get install gcc)")
+        return 1
+    if not Path(sysconfig.get_paths()["include"], "Python.h").exists():
+        print("compile: there is no Python.h (Debian: apt-get install python3-dev)")
         return 1
     shutil.rmtree(TREE, ignore_errors=True)
     for package in PACKAGES:
