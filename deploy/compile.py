@@ -28,6 +28,7 @@ MODULES: Final = (
     "beanpole/errors.py",
     "beanpole/core/*.py",
     "beanpole/protocol/beanstalk/*.py",
+    "beanpole/storage/files.py",
     "beanpole/storage/format.py",
     "beanpole/storage/segment.py",
     "beanpole/storage/wal.py",
@@ -36,14 +37,19 @@ MODULES: Final = (
     "beanpole/replication/pysyncobj/acks.py",
     "beanpole/replication/pysyncobj/appends.py",
     "beanpole/replication/pysyncobj/backend.py",
+    "beanpole/replication/pysyncobj/core.py",
     "beanpole/replication/pysyncobj/elections.py",
     "beanpole/replication/pysyncobj/journal.py",
     "beanpole/replication/pysyncobj/messages.py",
     "beanpole/replication/pysyncobj/rejoin.py",
     "beanpole/replication/pysyncobj/repairs.py",
+    "beanpole/replication/pysyncobj/seam.py",
     "beanpole/replication/pysyncobj/shared.py",
     "beanpole/replication/pysyncobj/snapshots.py",
     "beanpole/replication/pysyncobj/transfer.py",
+    "beanpoled/aio.py",
+    "beanpoled/aio_clients.py",
+    "beanpoled/aio_peers.py",
     "beanpoled/answers.py",
     "beanpoled/beanstalk.py",
     "beanpoled/clock.py",
@@ -65,6 +71,7 @@ MYPY_CONFIG: Final = """\
 strict = True
 mypy_path = .:{typings}
 explicit_package_bases = True
+untyped_calls_exclude = beanpole.pb
 [mypy-beanpole.pb.*]
 ignore_errors = True
 """

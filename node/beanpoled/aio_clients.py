@@ -26,8 +26,11 @@ KEEPALIVE_PROBES: Final = 5
 USER_TIMEOUT_MS: Final = 120_000
 
 
-class ClientProtocol(asyncio.Protocol):
-    """One client; it is the connection's `ClientPort`."""
+class ClientProtocol:
+    """One client; it is the connection's `ClientPort`.
+
+    An `asyncio.Protocol` in all but name: a class that is compiled cannot inherit from one.
+    """
 
     def __init__(self, node: "Node") -> None:
         self._node = node
@@ -153,8 +156,8 @@ class ClientServer:
                 return
             self._servers.append(server)
 
-    def _protocol(self) -> ClientProtocol:
-        return ClientProtocol(self.node)
+    def _protocol(self) -> asyncio.Protocol:
+        return cast(asyncio.Protocol, ClientProtocol(self.node))
 
     def close(self) -> None:
         """Accept no more clients; those that are connected stay."""

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
 from beanpole.addresses import split_address
@@ -34,8 +35,11 @@ COMPLAINTS_MAX: Final = 100
 HELLO_TIMEOUT_S: Final = 5.0
 
 
-class PeerProtocol(asyncio.Protocol):
-    """One connection to or from another member."""
+class PeerProtocol:
+    """One connection to or from another member.
+
+    An `asyncio.Protocol` in all but name: a class that is compiled cannot inherit from one.
+    """
 
     def __init__(self, links: "PeerLinks", expected: str | None) -> None:
         self._links = links
@@ -159,7 +163,9 @@ class PeerLinks:
         """Listen, and dial the members that this node dials. OSError if the port is taken."""
         self.node = node
         host, port = split_address(self._config.peer_listen)
-        self._server = await self.loop.create_server(lambda: PeerProtocol(self, None), host, port)
+        self._server = await self.loop.create_server(
+            lambda: cast(asyncio.Protocol, PeerProtocol(self, None)), host, port
+        )
         for peer in self._config.peers:
             if self._config.node_id < peer:
                 self._tasks.append(self.loop.create_task(self._dial(peer)))
@@ -245,11 +251,11 @@ class PeerLinks:
         pause_s = DIAL_PAUSE_S
         while True:
             begun_s = self.loop.time()
+            protocol = PeerProtocol(self, peer)
+            factory = partial(cast, asyncio.Protocol, protocol)
             with contextlib.suppress(OSError, TimeoutError):
                 async with asyncio.timeout(DIAL_TIMEOUT_S):
-                    _, protocol = await self.loop.create_connection(
-                        lambda: PeerProtocol(self, peer), host, port
-                    )
+                    await self.loop.create_connection(factory, host, port)
                 await protocol.closed
             lasted = self.loop.time() - begun_s > DIAL_PAUSE_MAX_S
             pause_s = DIAL_PAUSE_S if lasted else min(2 * pause_s, DIAL_PAUSE_MAX_S)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from beanpole.errors import ProtocolError, ReplicationError
 from beanpole.replication.consensus import ENTRY_MAX_BYTES
 from beanpole.replication.pysyncobj import messages, pinned
-from beanpole.replication.pysyncobj.core import Member
+from beanpole.replication.pysyncobj.library import Member
 from beanpole.replication.pysyncobj.messages import NO_OP, OURS, decode, encode
 from tests.sim.clock import Clock
 from tests.sim.lone import Lone

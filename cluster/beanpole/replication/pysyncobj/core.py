@@ -1,23 +1,22 @@
 """The library's `SyncObj`, tamed: raw bytes in, no pickle, nothing of it runs by itself.
 
-This is the only file that touches private names of the library (listed in `pinned.py`); everything
-else goes through `Core`. What the library keeps: elections, log matching, the commit rule, the
-apply loop. Known defects of the rest are listed in docs/replication.md.
+This file and `library` are the only ones that touch private names of the library (listed in
+`pinned.py`); everything else goes through `Core`. What the library keeps: elections, log matching,
+the commit rule, the apply loop. Known defects of the rest are listed in docs/replication.md.
 """
 
 import logging
-import zlib
 from collections.abc import Callable
 from typing import Any, Final
 
-from pysyncobj import SyncObj, SyncObjConf
+from pysyncobj import SyncObjConf
 from pysyncobj.node import Node
-from pysyncobj.serializer import Serializer
 from pysyncobj.transport import Transport
 
 from beanpole.replication.consensus import CANDIDATE, FOLLOWER, LEADER, MIB, ReplicaConfig, Role
 from beanpole.replication.pysyncobj import pinned, seam
-from beanpole.replication.pysyncobj.journal import Entry, LogJournal
+from beanpole.replication.pysyncobj.journal import LogJournal
+from beanpole.replication.pysyncobj.library import Library, Member
 from beanpole.replication.pysyncobj.messages import OURS
 from beanpole.replication.pysyncobj.repairs import Repairs
 
@@ -39,59 +38,6 @@ _NEVER: Final = 10**12
 # The library's role number, leader, term, commit index, applied index.
 Standing = tuple[int, Node | None, int, int, int]
 Payload = dict[str, Any]
-_OURS_NUMBER: Final = OURS[0]
-
-
-class Member(Node):
-    """A member of the cluster as the library names it.
-
-    The library keeps members in a set. With the hash of a str, the order of its sends would
-    depend on PYTHONHASHSEED, and no simulated run could be repeated.
-    """
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-        self._hash = zlib.crc32(name.encode())
-
-    def __hash__(self) -> int:
-        return self._hash
-
-
-class _Library(SyncObj):
-    """The overridden parts of the library."""
-
-    def __init__(
-        self,
-        me: Member,
-        others: list[Member],
-        conf: SyncObjConf,
-        transport: Transport,
-        before_apply: Callable[[], None],
-        apply: Callable[[bytes], None],
-    ) -> None:
-        self._beanpole_before_apply = before_apply
-        self._beanpole_apply = apply
-        super().__init__(me, others, conf=conf, transport=transport)
-
-    def _SyncObj__applyLogEntries(self) -> bool:
-        # The library applies first and sends afterwards; the followers can do without that wait.
-        self._beanpole_before_apply()
-        return bool(super()._SyncObj__applyLogEntries())
-
-    def _SyncObj__doApplyCommand(self, command: bytes) -> None:
-        # H2: the library unpickles commands here. I2: an exception in `apply` would be retried
-        # for ever; it leaves the tick instead, and the replica stops the node.
-        if command[0] == _OURS_NUMBER:
-            self._beanpole_apply(command)
-
-    def _SyncObj__tryLogCompaction(self) -> None:
-        # F1, F4, F6: snapshots are made, published and trimmed by `snapshots.py`.
-        return
-
-    def _checkCommandsToApply(self) -> None:
-        # Entries are proposed by `Core.append`; the library's queue and its forwarding of
-        # commands to the leader (which loses them silently) stay empty.
-        return
 
 
 class Core:
@@ -116,7 +62,7 @@ class Core:
         self.me = members[config.node_id]
         self.others = [node for name, node in members.items() if name != config.node_id]
         self._apply = apply
-        self._library = _Library(
+        self._library = Library(
             self.me,
             self.others,
             _configuration(config, repairs),
@@ -270,28 +216,6 @@ class Core:
         term = self.journal.term_of(index)
         assert term is not None, f"entry {index} is applied but not in the log"
         self._apply(index, term, command[1:])
-
-
-class SerializerBase(Serializer):
-    """The library's serializer without any of its work: the base of `snapshots.Dump`."""
-
-    def __init__(self) -> None:
-        super().__init__(None, 1, False, None, None, None)
-
-    def deserialize(self) -> tuple[None, Entry, Entry, set[Node]]:
-        """Return what the library asks for; overridden."""
-        raise AssertionError("nothing to load")
-
-    def getTransmissionData(self, transmissionID: Node) -> None:
-        """Return None: the library then sends a message that `transport.py` swallows (F8)."""
-        return
-
-    def setTransmissionData(self, data: object) -> bool:
-        """Refuse: snapshots do not travel in appends (B2, F5)."""
-        return False
-
-    def cancelTransmisstion(self, id: Node) -> None:
-        """Do nothing: there are no transmissions."""
 
 
 def _configuration(config: ReplicaConfig, repairs: Repairs) -> SyncObjConf:

@@ -6,6 +6,7 @@ so every call into the library is made inside `enter(...)`, which names the repl
 """
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, Final, NoReturn
 
 import pysyncobj.journal
@@ -99,10 +100,6 @@ class _Path:
         return False
 
 
-class _Os:
-    path = _Path
-
-
 def install() -> None:
     """Replace the globals. Idempotent."""
     library: Any = pysyncobj.syncobj
@@ -113,7 +110,7 @@ def install() -> None:
     library.createPoller = lambda _: _Poller()
     # Without this each object of another configuration opens a pipe that is never closed.
     library.PIPE_NOTIFIER_ENABLED = False
-    library.os = _Os
+    library.os = SimpleNamespace(path=_Path)
     library.pickle = _NoPickle()
     others: tuple[Any, ...] = (pysyncobj.serializer, pysyncobj.tcp_connection)
     for module in others:

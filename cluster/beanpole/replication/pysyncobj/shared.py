@@ -4,8 +4,9 @@ No behaviour of its own beyond sending a message and stopping.
 """
 
 from beanpole.replication.consensus import Outside, ReplicaConfig
-from beanpole.replication.pysyncobj.core import Core, Member
+from beanpole.replication.pysyncobj.core import Core
 from beanpole.replication.pysyncobj.journal import LogJournal
+from beanpole.replication.pysyncobj.library import Member
 from beanpole.replication.pysyncobj.messages import Message, encode
 from beanpole.replication.pysyncobj.repairs import Repairs
 

@@ -14,8 +14,8 @@ from pysyncobj.node import Node
 
 from beanpole.errors import Damaged, ProtocolError, UnknownVersion
 from beanpole.replication.consensus import MIB, Image
-from beanpole.replication.pysyncobj.core import SerializerBase
 from beanpole.replication.pysyncobj.journal import HOLLOW, Entry
+from beanpole.replication.pysyncobj.library import SerializerBase
 from beanpole.storage.files import Files
 from beanpole.storage.snapshots import CHUNK_BYTES_MAX, SnapshotInfo, SnapshotStore, SnapshotWriter
 
