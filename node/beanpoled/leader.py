@@ -164,6 +164,14 @@ class Leader:
 
     # --- entries --------------------------------------------------------------------------------
 
+    def must_wait(self) -> bool:
+        """Whether this node leads, and what is to be proposed waits for the entry in flight."""
+        return (
+            self.serving
+            and self._node.replica.entries_in_flight > 0
+            and self._inbox_bytes < ENTRY_FULL_BYTES
+        )
+
     def propose(self) -> None:
         """Propose entries while there is something to propose and room in flight."""
         node = self._node

@@ -103,6 +103,15 @@ class Node:
         """Look at the clock; also called by timers that act between turns."""
         self.now_us = self.host.now_us()
 
+    def wake_for_entry(self) -> None:
+        """Ask for a turn because there is something for an entry, unless one comes by itself.
+
+        While this node leads and its entry is in flight, nothing can be proposed; the turn that
+        finds it committed takes along what came meanwhile. A turn costs as much as ten commands.
+        """
+        if not self.leader.must_wait():
+            self.wake()
+
     def _beat_time(self) -> None:
         """Keep turns coming when nothing else does."""
         if not self.stopped:
@@ -267,21 +276,22 @@ class Node:
             # Elected a moment ago: what origins send to the leader of this term must find it.
             self._follow_roles()
         if kind == frames.RAFT:
-            self.replica.receive(peer, payload)
+            self.replica.receive(peer, payload)  # it asks for a turn itself
         elif kind == frames.BATCH:
             self.leader.receive_batch(self.place(peer), payload)
+            self.wake_for_entry()
         elif kind == frames.WAITS:
             self.leader.receive_waits(self.place(peer), payload)
+            self.wake_for_entry()
         elif kind == frames.UNWAITS:
             self.leader.receive_unwaits(self.place(peer), payload)
+            self.wake()
         elif kind == frames.NONES:
             self.origin.nones(peer, payload)
         elif kind == frames.BEAT:
             self.peers.beat(peer, frames.decode_beat(payload))
-            return
         else:
             raise ProtocolError(f"{peer} sent a frame of the unknown kind {kind}")
-        self.wake()
 
     def leader_link(self) -> tuple[str, int, int] | None:
         """Where batches go: (leader, term, generation of the link); None if they cannot."""
@@ -373,7 +383,9 @@ class Node:
 
     def committed(self) -> None:
         """See `Outside`."""
-        self.leader.propose()
+        if self.leader.term:
+            self.origin.send()
+            self.leader.propose()
 
     def begin_image(self) -> Image:
         """See `Outside`."""

@@ -153,7 +153,7 @@ class Origin:
         self.bytes += COMMAND_BYTES
         if client is not None:
             client.batch = batch
-        self._node.wake()
+        self._node.wake_for_entry()
         if len(batch.commands) >= BATCH_COMMANDS_MAX or batch.bytes >= BATCH_MAX_BYTES // 2:
             self._full.append(batch)
             self._open = Batch()
@@ -174,7 +174,7 @@ class Origin:
         wait = Wait(client, client.number, request, client.batch)
         self._waits[wait.session] = wait
         self._new_waits.append(wait)
-        self._node.wake()
+        self._node.wake_for_entry()
         return wait
 
     def end_wait(self, wait: Wait) -> None:
