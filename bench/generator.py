@@ -5,7 +5,7 @@ import shutil
 import statistics
 import subprocess
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -83,8 +83,21 @@ class Generator(NamedTuple):
         figure = figure_of(found, round_number, system, load, connections)
         return figure._replace(resident_bytes_per_job=resident_per_job(first, load.fill))
 
-    def run(self, running: Running, options: Mapping[str, str], what: str) -> "Measured":
-        """Run the program, and look at the servers at the moments that it marks."""
+    def run(
+        self,
+        running: Running,
+        options: Mapping[str, str],
+        what: str,
+        mark: Callable[[str], None] = lambda _: None,
+    ) -> "Measured":
+        """Run the program, and look at the servers at the moments that it marks.
+
+        Args:
+            running: the system that takes its commands.
+            options: of the program, see its `--help`.
+            what: names this run in errors.
+            mark: called with `filled`, `start` and `end` at these moments.
+        """
         command = [str(self.program), "--marks", "1", "--addresses", ",".join(running.addresses)]
         for name, value in options.items():
             command += [f"--{name}", value]
@@ -95,6 +108,7 @@ class Generator(NamedTuple):
                 if line.startswith("{"):
                     return Measured(json.loads(line), **seen)
                 seen[line.strip()] = usage(running.pids)
+                mark(line.strip())
                 if line == "filled\n":
                     process.stdin.write("\n")
                     process.stdin.flush()

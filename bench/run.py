@@ -14,11 +14,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from bench import check, generator, report, results
+from bench import check, generator, profile, report, results
 from bench.generator import BUILD, Figure, Generator
 from bench.processes import BenchError
 from bench.results import Results
-from bench.servers import System
+from bench.servers import BEANPOLE_3, System
 from bench.workloads import SETS, SYSTEMS, Set, Workload, workload
 
 WARM_UP_S: Final = 1.0
@@ -59,6 +59,9 @@ def parser() -> argparse.ArgumentParser:
     _add_measuring(command, Set("run", "", SYSTEMS, (), (64,)))
     command.add_argument("--workload", default="full", help="see docs/performance.md")
     command.set_defaults(run=run_one)
+    command = _add(commands, "profile", "what each stage of a command's way costs a node")
+    _add_measuring(command, Set("profile", "", (BEANPOLE_3,), (), (64,)))
+    command.set_defaults(run=run_profile, workloads="full,put,take")
     command = _add(commands, "check", "a quick run; status 1 if a recorded ratio got worse")
     _add_measuring(command, SETS[0])
     command.add_argument("--recorded", type=Path, default=check.RECORDED)
@@ -132,6 +135,16 @@ def run_one(options: argparse.Namespace) -> int:
     systems = tuple(system for system in SYSTEMS if one.fits(system))
     options.set = Set("run", one.title, systems, (one,), options.connections)
     return run_set(options)
+
+
+def run_profile(options: argparse.Namespace) -> int:
+    """Sample nodes under load; print the table."""
+    load = Generator(generator.build(), options.seconds, WARM_UP_S, options.body)
+    loads = [workload(name) for name in options.workloads.split(",")]
+    for connections in options.connections:
+        print(f"{connections} connections\n")
+        print(report.markdown(profile.table(profile.profile(load, loads, connections))))
+    return 0
 
 
 def run_check(options: argparse.Namespace) -> int:

@@ -35,6 +35,8 @@ class Running(NamedTuple):
 
     addresses: list[str]
     pids: list[int]
+    # Of Beanpole's nodes, in the order of the process ids.
+    ids: tuple[str, ...] = ()
 
 
 class System(NamedTuple):
@@ -86,7 +88,8 @@ def beanpole(
             found = json.loads((data / "cluster.json").read_text())["nodes"]
             wanted = leader(data) if on_leader else ""
             addresses = [node["beanstalk"] for node in found if wanted in ("", node["id"])]
-            yield Running(addresses, [node["pid"] for node in found])
+            ids = tuple(node["id"] for node in found)
+            yield Running(addresses, [node["pid"] for node in found], ids)
 
     return run
 

@@ -104,6 +104,36 @@ def test_what_waited_is_proposed_before_the_commit_is_applied(stage: Stage) -> N
     assert ready(stage) == 1
 
 
+def test_what_waits_for_the_entry_in_flight_brings_no_turn(stage: Stage) -> None:
+    stage.batch("n1", 2, put())
+    third, fourth = (
+        frames.encode_batch(1, 1, number, False, b"", c.pack_commands([put()])) for number in (3, 4)
+    )
+    stage.node.peer_frame("n1", frames.BATCH, third)
+    stage.node.peer_frame("n2", frames.WAITS, frames.encode_items(1, 1, [(1, 1, 1)]))
+    assert stage.host.soon == []
+    stage.commit()
+    stage.node.peer_frame("n1", frames.BATCH, fourth)
+    assert stage.host.soon != []
+    stage.run()
+    assert ready(stage) == 1  # the other one went to the waiter
+
+
+def test_own_commands_join_one_batch_while_an_entry_is_in_flight(stage: Stage) -> None:
+    stage.come_up()
+    stage.batch("n1", 2, put())
+    (entry,) = stage.replica.proposed
+    for _ in range(3):
+        stage.client(b"put 0 0 60 1\r\nx\r\n")
+    stage.replica.proposed.clear()
+    stage.node.committed()
+    (following,) = stage.replica.proposed
+    (section,) = c.decode_entry(following)[3]
+    assert section[0] == 0
+    assert [command[0] for command in section[3]] == [c.OPEN, c.PUT] * 3
+    stage.apply(entry)
+
+
 def test_an_origin_may_not_flood_its_leader(stage: Stage) -> None:
     stage.replica.proposed = [b""] * 8  # nothing more is taken into the log
     with pytest.raises(ProtocolError, match="too many"):
