@@ -21,7 +21,7 @@ OUT := cluster
 # How long `make soak` breaks things.
 MINUTES := 20
 PROTOS := $(sort $(wildcard proto/beanpole/pb/*.proto))
-SERVICES := proto/beanpole/pb/admin.proto proto/beanpole/pb/peer.proto
+SERVICES := $(addprefix proto/beanpole/pb/,admin.proto events.proto peer.proto queue.proto)
 PROTOC := $(BIN)/python -m grpc_tools.protoc -Iproto
 
 .DEFAULT_GOAL := check
