@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Final, TypeVar
 
 from beanpole.addresses import split_address
+from beanpole.client.rpc import PATIENCE_S
 from beanpole.constants import TUBE_NAME_MAX_BYTES
 from beanpole.errors import ConfigurationError
 
@@ -20,18 +21,21 @@ LATEST: Final = "latest"
 OFFSET_MAX: Final = 2**63 - 1
 # More tasks than this only cost: each is a call to a node and a start of a task.
 PARTITIONS_MAX: Final = 10_000
+# A day: whoever waits longer wants to be told.
+PATIENCE_MAX_S: Final = 86_400
 
 _BOTH: Final = (
     "addresses",
     "columns",
     "failOnDataLoss",
     "minPartitions",
+    "patienceSeconds",
     "startingOffsets",
     "startingTimestamp",
 )
 BATCH_OPTIONS: Final = tuple(sorted((*_BOTH, "endingOffsets")))
 STREAM_OPTIONS: Final = tuple(sorted((*_BOTH, "maxRowsPerTrigger")))
-WRITE_OPTIONS: Final = ("addresses", "namespace", "tube")
+WRITE_OPTIONS: Final = ("addresses", "namespace", "patienceSeconds", "tube")
 # Spark asks for the schema before it says whether a batch or a stream is wanted, and the writer of
 # a stream is told where its checkpoint is.
 STREAM_WRITE_OPTIONS: Final = (*WRITE_OPTIONS, "checkpointLocation")
@@ -59,6 +63,8 @@ class ReadOptions:
     rows_per_trigger: int
     min_partitions: int
     fail_on_data_loss: bool
+    # How long to look for a node that answers.
+    patience_s: int
 
 
 @dataclass(frozen=True)
@@ -68,6 +74,7 @@ class WriteOptions:
     addresses: tuple[str, ...]
     tube: str
     namespace: str
+    patience_s: int
 
 
 T = TypeVar("T")
@@ -109,6 +116,9 @@ class _Options:
             )
         return found
 
+    def patience_s(self) -> int:
+        return self.take("patienceSeconds", _number(0, PATIENCE_MAX_S), PATIENCE_S)
+
 
 def columns(given: Mapping[str, str]) -> list[str]:
     """Return the columns that are asked for; none for all."""
@@ -133,6 +143,7 @@ def for_writing(given: Mapping[str, str], stream: bool) -> WriteOptions:
         options.addresses(),
         options.take("tube", _tube, "default"),
         options.take("namespace", str, ""),
+        options.patience_s(),
     )
 
 
@@ -145,6 +156,7 @@ def _for_reading(options: _Options, starting: str) -> ReadOptions:
         rows_per_trigger=options.take("maxRowsPerTrigger", _number(1, OFFSET_MAX), 0),
         min_partitions=options.take("minPartitions", _number(1, PARTITIONS_MAX), 1),
         fail_on_data_loss=options.take("failOnDataLoss", _truth, True),
+        patience_s=options.patience_s(),
     )
 
 

@@ -34,7 +34,7 @@ class EventReader(DataSourceReader):
         self._schema = checked(schema)
 
     def partitions(self) -> list[Range]:
-        with Events(self._options.addresses) as events:
+        with Events(self._options.addresses, self._options.patience_s) as events:
             _, first, end = bounds(events, self._options)
         return split(first, end, self._options)
 
@@ -56,17 +56,17 @@ class EventStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxRows(rows) if rows else ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        with Events(self._options.addresses) as events:
+        with Events(self._options.addresses, self._options.patience_s) as events:
             self._target = events.extent().end
 
     def initialOffset(self) -> dict[str, Any]:
-        with Events(self._options.addresses) as events:
+        with Events(self._options.addresses, self._options.patience_s) as events:
             cluster, first, _ = bounds(events, self._options)
         return offset_of(cluster, first)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         begun: int = start["offset"]
-        with Events(self._options.addresses) as events:
+        with Events(self._options.addresses, self._options.patience_s) as events:
             extent = events.extent_to(begun)
         check_cluster(start["cluster"], extent)
         end = extent.end if self._target is None else min(self._target, extent.end)
@@ -76,13 +76,13 @@ class EventStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return offset_of(extent.cluster, max(end, begun))
 
     def reportLatestOffset(self) -> dict[str, Any]:
-        with Events(self._options.addresses) as events:
+        with Events(self._options.addresses, self._options.patience_s) as events:
             extent = events.extent()
         return offset_of(extent.cluster, extent.end)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Range]:
         last: int = end["offset"]
-        with Events(self._options.addresses) as events:
+        with Events(self._options.addresses, self._options.patience_s) as events:
             extent = events.extent_to(last)
         check_cluster(start["cluster"], extent)
         first = kept(extent, start["offset"], last, self._options.fail_on_data_loss)
@@ -104,7 +104,7 @@ def batches(
     assert isinstance(partition, Range)
     wanted = arrow_schema(schema)
     position = partition.first
-    with Events(partition.addresses) as events:
+    with Events(partition.addresses, options.patience_s) as events:
         while position < partition.end:
             try:
                 for piece in events.read(position, partition.end):

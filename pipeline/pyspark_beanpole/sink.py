@@ -110,7 +110,8 @@ def _put(iterator: Iterator[pa.RecordBatch], options: WriteOptions) -> Written:
     context = TaskContext.get()
     # Tasks begin at different nodes.
     turn = (context.partitionId() if context else 0) % len(options.addresses)
-    with Putter(options.addresses[turn:] + options.addresses[:turn]) as putter:
+    addresses = options.addresses[turn:] + options.addresses[:turn]
+    with Putter(addresses, options.patience_s) as putter:
         for batch in iterator:
             for job in jobs(batch, options):
                 putter.put(job)

@@ -35,6 +35,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
         },
     )
+    # What fails on purpose here would fill pages.
+    found.sparkContext.setLogLevel("OFF")
     yield found
     found.stop()
 

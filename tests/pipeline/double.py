@@ -84,7 +84,7 @@ def stream(batch: pa.RecordBatch) -> bytes:
 class Double(events_pb2_grpc.EventsServicer, queue_pb2_grpc.QueueServicer):
     """One node."""
 
-    def __init__(self, log: Log, jobs: dict[bytes, queue_pb2.PutJob] | None = None) -> None:
+    def __init__(self, log: Log) -> None:
         self.log = log
         self.first = 0
         # Offsets in which this node has a gap.
@@ -96,9 +96,10 @@ class Double(events_pb2_grpc.EventsServicer, queue_pb2_grpc.QueueServicer):
         # What it sends in place of the batches of the log.
         self.send: Callable[[int, int], bytes] = log.batch
         self.reads: list[tuple[int, int]] = []
-        self.jobs = {} if jobs is None else jobs
+        self.jobs: dict[bytes, queue_pb2.PutJob] = {}
         # Answers to calls of Put that are lost on the way, and calls that find no room.
         self.lost_replies = 0
+        self.duplicates = 0
         self.full = 0
         self.kicked: list[int] = []
         self._server = grpc.server(ThreadPoolExecutor(8), options=(("grpc.so_reuseport", 0),))
@@ -143,13 +144,14 @@ class Double(events_pb2_grpc.EventsServicer, queue_pb2_grpc.QueueServicer):
             _refuse(context, GONE)
         if request.start in self.missing:
             _refuse(context, MISSING)
+        held = self.end
         if request.start < self.missing.start < end:
-            end = self.missing.start
+            end = held = self.missing.start
         begin = request.start - request.start % BATCH_ROWS
         for count, first in enumerate(range(begin, end, BATCH_ROWS)):
             if count == self.breaks_after:
                 context.abort(grpc.StatusCode.UNAVAILABLE, "broken on purpose")
-            last = min(first + BATCH_ROWS, self.end)
+            last = min(first + BATCH_ROWS, held)
             yield events_pb2.EventBatch(
                 first=first, rows=last - first, arrow=self.send(first, last)
             )
@@ -164,6 +166,7 @@ class Double(events_pb2_grpc.EventsServicer, queue_pb2_grpc.QueueServicer):
         results = []
         for job in request.jobs:
             known = job.key in self.jobs
+            self.duplicates += known
             self.jobs.setdefault(job.key, job)
             outcome = queue_pb2.PUT_OUTCOME_DUPLICATE if known else queue_pb2.PUT_OUTCOME_INSERTED
             results.append(queue_pb2.PutResult(job_id=len(self.jobs), outcome=outcome))

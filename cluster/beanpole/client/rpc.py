@@ -29,7 +29,7 @@ CHANNEL_OPTIONS: Final = (
 )
 
 # Covers an election, and the restart of a cluster that lost its power.
-PATIENCE_S: Final = 30.0
+PATIENCE_S: Final = 30
 PAUSE_MIN_S: Final = 0.05
 PAUSE_MAX_S: Final = 1.0
 
