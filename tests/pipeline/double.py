@@ -14,7 +14,6 @@ from typing import Final, NoReturn
 import grpc
 import pyarrow as pa
 
-from beanpole.client.events import GONE, MISSING
 from beanpole.client.rpc import ERROR_KEY
 from beanpole.pb import (
     errors_pb2,
@@ -117,17 +116,20 @@ class Double(events_pb2_grpc.EventsServicer, queue_pb2_grpc.QueueServicer):
     def end(self) -> int:
         return len(self.log.events) - self.behind
 
+    @property
+    def spans(self) -> list[tuple[int, int]]:
+        gap = self.missing or range(self.end, self.end)
+        spans = [(self.first, gap.start), (gap.stop, self.end)]
+        return [(first, end) for first, end in spans if first < end]
+
     def EventRange(
         self, request: events_pb2.EventRangeRequest, context: grpc.ServicerContext
     ) -> events_pb2.EventRangeReply:
-        spans = [(self.first, self.end)]
-        if self.missing:
-            spans = [(self.first, self.missing.start), (self.missing.stop, self.end)]
         walls = enumerate(self.log.events[self.first : self.end], self.first)
         wanted = datetime.fromtimestamp(request.wall_us / 1_000_000, UTC)
         return events_pb2.EventRangeReply(
             cluster=self.log.cluster,
-            spans=[events_pb2.Span(first=first, end=end) for first, end in spans if first < end],
+            spans=[events_pb2.Span(first=first, end=end) for first, end in self.spans],
             end=self.end,
             offset_at_wall=next(
                 (at for at, one in walls if _moment(one) >= wanted),
@@ -140,13 +142,11 @@ class Double(events_pb2_grpc.EventsServicer, queue_pb2_grpc.QueueServicer):
     ) -> Iterator[events_pb2.EventBatch]:
         end = min(request.end or self.end, self.end)
         self.reads.append((request.start, end))
-        if request.start < self.first:
-            _refuse(context, GONE)
-        if request.start in self.missing:
-            _refuse(context, MISSING)
-        held = self.end
-        if request.start < self.missing.start < end:
-            end = held = self.missing.start
+        if request.start >= end:
+            return
+        held = next((last for first, last in self.spans if first <= request.start < last), 0)
+        if held < end:
+            _refuse(context, "EVENTS_MISSING" if request.start >= self.first else "EVENTS_GONE")
         begin = request.start - request.start % BATCH_ROWS
         for count, first in enumerate(range(begin, end, BATCH_ROWS)):
             if count == self.breaks_after:

@@ -25,7 +25,7 @@ class Table:
         self.checkpoint = directory / "checkpoint"
         self.query: StreamingQuery | None = None
 
-    def start(self, *nodes: Double, once: bool = True, **options: object) -> StreamingQuery:
+    def start(self, *nodes: Double, once: bool = True, **options: str | int) -> StreamingQuery:
         reader = self._spark.readStream.format("beanpole").option("patienceSeconds", 1)
         reader = reader.option("addresses", ",".join(node.address for node in nodes))
         given = {"startingOffsets": "earliest", "maxRowsPerTrigger": 300, **options}
@@ -35,9 +35,9 @@ class Table:
         self.query = writer.format("parquet").start(str(self.files))
         return self.query
 
-    def run(self, *nodes: Double, **options: object) -> list[int]:
+    def run(self, *nodes: Double, **options: str | int) -> list[int]:
         """Read what is there; return how many rows each batch had."""
-        query = self.start(*nodes, **options)
+        query = self.start(*nodes, once=True, **options)
         assert query.awaitTermination(TIMEOUT_S)
         return [one["numInputRows"] for one in query.recentProgress if one["numInputRows"]]
 

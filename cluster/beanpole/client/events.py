@@ -8,9 +8,9 @@ from typing import Final, NamedTuple
 
 import grpc
 
-from beanpole.client.rpc import PATIENCE_S, Nodes, detail_of, is_refused, pauses, told, words_of
+from beanpole.client.rpc import PATIENCE_S, Nodes, is_refused, pauses, told, words_of
 from beanpole.errors import ClientError, ProtocolError
-from beanpole.pb import events_pb2, events_pb2_grpc
+from beanpole.pb import events_pb2, events_pb2_grpc, node_pb2
 
 # A node that does not answer this small question is not waited for.
 RANGE_TIMEOUT_S: Final = 2.0
@@ -18,8 +18,7 @@ RANGE_TIMEOUT_S: Final = 2.0
 # hangs in the middle of it is left for another.
 READ_TIMEOUT_S: Final = 20.0
 
-GONE: Final = "EVENTS_GONE"
-MISSING: Final = "EVENTS_MISSING"
+Replies = Mapping[str, events_pb2.EventRangeReply]
 
 
 class EventsLost(ClientError):
@@ -36,28 +35,19 @@ class EventsLost(ClientError):
 
 
 class Extent(NamedTuple):
-    """What the nodes hold together."""
+    """What the nodes that answer hold together."""
 
     cluster: str
-    # The earliest offset that any node keeps, and the offset that the next event will have.
+    # The earliest offset that a node keeps, and the offset that the next event will have.
     first: int
     end: int
     # The first offset at or after the wall time that was asked about.
     at_wall: int
-    # What each node that answered can give: first and exclusive end, ascending.
-    spans: Mapping[str, Sequence[tuple[int, int]]]
-
-    def kept_from(self, offset: int) -> int:
-        """Return the first offset, not before `offset`, that a node keeps; `end` if none."""
-        return min(
-            (
-                max(first, offset)
-                for spans in self.spans.values()
-                for first, end in spans
-                if end > offset
-            ),
-            default=self.end,
-        )
+    # How many jobs were in each state before the event `first` and before the event `end`.
+    jobs_before: Mapping[str, int]
+    jobs: Mapping[str, int]
+    # How many nodes these are.
+    nodes: int
 
 
 class Piece(NamedTuple):
@@ -108,7 +98,7 @@ class Events:
             extent = self.extent(wall_us)
             if extent.end >= offset:
                 return extent
-        if 2 * len(extent.spans) > len(self._nodes.addresses):
+        if 2 * extent.nodes > len(self._nodes.addresses):
             raise ClientError(
                 f"offset {offset} lies beyond the events of cluster {extent.cluster!r}, which end "
                 f"at {extent.end}: it is of another cluster of that name, or of an earlier life"
@@ -130,25 +120,42 @@ class Events:
 
     def _more(self, position: int, end: int) -> Iterator[Piece]:
         """Give at least one piece, from the first node that has it."""
-        failures: dict[str, grpc.RpcError | None] = {}
         for _ in pauses(self._patience_s):
-            for address in tuple(self._nodes.addresses):
+            replies, failures = self._ranges()
+            for address, stop in self._holders(replies, position):
                 found = False
                 try:
-                    for piece in self._stream(address, position, end):
+                    for piece in self._stream(address, position, min(stop, end)):
                         found = True
                         yield piece
-                    failures[address] = None
                 except grpc.RpcError as error:
-                    failures[address] = error
+                    failures[address] = words_of(error)
                 if found:
                     return
                 self._nodes.defer(address)
-            if all(_lacks(failures.get(address)) for address in self._nodes.addresses):
+            lost = all(_lacks(reply, position) for reply in replies.values())
+            if lost and len(replies) == len(self._nodes.addresses):
                 break
-        raise self._failure(position, failures)
+        if replies and lost:
+            raise EventsLost(position, _kept_from(replies, position), failures)
+        behind = {address: f"its events end at {reply.end}" for address, reply in replies.items()}
+        raise ClientError(
+            f"no node gives the events from offset {position} on: {told({**behind, **failures})}"
+        )
 
-    def _ranges(self, wall_us: int) -> tuple[dict[str, events_pb2.EventRangeReply], dict[str, str]]:
+    def _holders(self, replies: Replies, position: int) -> list[tuple[str, int]]:
+        """Return which nodes have an event, preferred ones first, and to where from it on."""
+        return [
+            (address, span.end)
+            for address in self._nodes.addresses
+            if address in replies
+            for span in replies[address].spans
+            if span.first <= position < span.end
+        ]
+
+    def _ranges(
+        self, wall_us: int = 0
+    ) -> tuple[dict[str, events_pb2.EventRangeReply], dict[str, str]]:
         request = events_pb2.EventRangeRequest(wall_us=wall_us)
         # All at once: a dead node costs its timeout only once.
         calls = {
@@ -165,6 +172,12 @@ class Events:
                 if is_refused(error):
                     raise ClientError(f"{address}: {error.details()}") from None
                 failures[address] = words_of(error)
+        clusters = {reply.cluster: address for address, reply in replies.items()}
+        if len(clusters) > 1:
+            listed = ", ".join(
+                f"{name!r} ({address})" for name, address in sorted(clusters.items())
+            )
+            raise ClientError(f"the addresses are of different clusters: {listed}")
         return replies, failures
 
     def _stream(self, address: str, first: int, end: int) -> Iterator[Piece]:
@@ -182,38 +195,42 @@ class Events:
                 yield Piece(position, last, skip, batch.arrow)
                 position = last
 
-    def _failure(self, position: int, failures: Mapping[str, grpc.RpcError | None]) -> ClientError:
-        words = {
-            address: words_of(error) if error else f"has no event {position} yet"
-            for address, error in failures.items()
-        }
-        if any(map(_lacks, failures.values())) and None not in failures.values():
-            return EventsLost(position, self.extent().kept_from(position + 1), words)
-        return ClientError(f"no node gives the events from offset {position} on: {told(words)}")
 
-
-def _lacks(error: grpc.RpcError | None) -> bool:
-    """Whether a node said that it does not have the events any more."""
-    return error is not None and detail_of(error).reason in (GONE, MISSING)
-
-
-def _joined(replies: Mapping[str, events_pb2.EventRangeReply]) -> Extent:
-    clusters = {reply.cluster: address for address, reply in replies.items()}
-    if len(clusters) > 1:
-        listed = ", ".join(f"{name!r} ({address})" for name, address in sorted(clusters.items()))
-        raise ClientError(f"the addresses are of different clusters: {listed}")
-    spans = {
-        address: [(span.first, span.end) for span in reply.spans]
-        for address, reply in replies.items()
-    }
-    end = max(reply.end for reply in replies.values())
-    return Extent(
-        cluster=next(iter(clusters)),
-        first=min((first for held in spans.values() for first, _ in held), default=end),
-        end=end,
-        # A node to which all its events are older answers its end, which may be behind.
-        at_wall=min(
-            (r.offset_at_wall for r in replies.values() if r.offset_at_wall < r.end), default=end
-        ),
-        spans=spans,
+def _lacks(reply: events_pb2.EventRangeReply, position: int) -> bool:
+    """Whether a node knows of an event and does not have it any more."""
+    return position < reply.end and not any(
+        span.first <= position < span.end for span in reply.spans
     )
+
+
+def _kept_from(replies: Replies, position: int) -> int:
+    """Return the first offset behind `position` that a node keeps; the end if none."""
+    firsts = [span.first for reply in replies.values() for span in reply.spans]
+    return min(
+        (first for first in firsts if first > position),
+        default=max(reply.end for reply in replies.values()),
+    )
+
+
+def _joined(replies: Replies) -> Extent:
+    oldest = min(replies.values(), key=_first)
+    newest = max(replies.values(), key=lambda reply: reply.end)
+    # A node to which all its events are older answers its own end, which may be behind.
+    at_wall = [r.offset_at_wall for r in replies.values() if r.offset_at_wall < r.end]
+    return Extent(
+        cluster=newest.cluster,
+        first=_first(oldest),
+        end=newest.end,
+        at_wall=min(at_wall, default=newest.end),
+        jobs_before=_counts(oldest.jobs_before),
+        jobs=_counts(newest.jobs),
+        nodes=len(replies),
+    )
+
+
+def _first(reply: events_pb2.EventRangeReply) -> int:
+    return reply.spans[0].first if reply.spans else reply.end
+
+
+def _counts(jobs: node_pb2.Jobs) -> dict[str, int]:
+    return {state: getattr(jobs, state) for state in ("ready", "reserved", "delayed", "buried")}
