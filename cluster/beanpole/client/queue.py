@@ -1,7 +1,8 @@
 """Puts and kicks many jobs at once over gRPC, at whichever node answers."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import Any, Final, TypeAlias
 
 import grpc
@@ -113,7 +114,7 @@ class Putter:
         return left
 
 
-def kick(nodes: Nodes, jobs: Sequence[int]) -> int:
+def kick(nodes: Nodes, jobs: Iterable[int]) -> int:
     """Make buried or delayed jobs ready; return how many of them were.
 
     A call that was not answered is repeated: what it had kicked does not count again then.
@@ -122,9 +123,9 @@ def kick(nodes: Nodes, jobs: Sequence[int]) -> int:
         ClientError: no node answers.
     """
     kicked = 0
-    for start in range(0, len(jobs), KICK_MAX):
-        request = queue_pb2.KickRequest(job_ids=jobs[start : start + KICK_MAX])
-        kicked += sum(_call(nodes, "Kick", request).kicked)
+    left = iter(jobs)
+    while some := list(islice(left, KICK_MAX)):
+        kicked += sum(_call(nodes, "Kick", queue_pb2.KickRequest(job_ids=some)).kicked)
     return kicked
 
 
