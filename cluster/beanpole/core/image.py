@@ -20,7 +20,7 @@ from beanpole.core.sessions import DEAD, DETACHED, Origin, Session
 from beanpole.core.tube import ID_BITS, Tube
 from beanpole.errors import Damaged, UnknownVersion
 
-IMAGE_VERSION: Final = 1
+IMAGE_VERSION: Final = 2
 # Jobs of one chunk: a slice of about a millisecond of the loop's time.
 CHUNK_JOBS: Final = 512
 # A chunk also ends here, so that large bodies do not make a chunk of hundreds of megabytes.
@@ -42,6 +42,8 @@ QUEUE_NUMBERS: Final = (
     "next_order",
     "jobs_total",
     "timeouts",
+    "events_total",
+    "tubes_total",
 )
 
 
@@ -119,6 +121,8 @@ class Image:
             job.releases,
             job.buries,
             job.kicks,
+            job.ready_us,
+            job.reserved_us,
             job.body,
         )
 
@@ -137,6 +141,8 @@ class Image:
             session.secret,
             session.grace_us,
             session.detached_until_us,
+            session.protocol,
+            session.reason,
         ]
 
     def _encode_head(self) -> bytes:
@@ -153,6 +159,7 @@ class Image:
         tubes = [
             [
                 tube.name,
+                tube.number,
                 tube.jobs_total,
                 tube.deletes,
                 tube.pauses,
@@ -213,20 +220,22 @@ def _load_head(head: list[Any]) -> tuple[Machine, list[Tube], list[Session]]:
     fields = (*MACHINE_NUMBERS, *MACHINE_LIMITS)
     for field, value in zip(fields, head[2] + head[3], strict=True):
         setattr(machine, field, value)
-    for field, value in zip(QUEUE_NUMBERS, head[4], strict=True):
-        setattr(queue, field, value)
     for index, incarnation, next_number, alive in head[5]:
         origin = machine.origins[index] = Origin(index)
         origin.incarnation, origin.next_number, origin.alive = incarnation, next_number, alive
     tubes: list[Tube] = []
-    for name, total, deletes, pauses, pause_s, until_us in head[6]:
+    for name, number, total, deletes, pauses, pause_s, until_us in head[6]:
         tube = queue.tube(name)
-        tube.jobs_total, tube.deletes, tube.pauses = total, deletes, pauses
+        tube.number, tube.jobs_total, tube.deletes, tube.pauses = number, total, deletes, pauses
         tube.pause_s, tube.paused_until_us = pause_s, until_us
         if until_us:
             queue.pauses.append((until_us, name))
         tubes.append(tube)
     heapify(queue.pauses)
+    queue.tubes_named = [(tube.number, tube.name) for tube in tubes]
+    # After the tubes, because those count themselves.
+    for field, value in zip(QUEUE_NUMBERS, head[4], strict=True):
+        setattr(queue, field, value)
     sessions = [_load_session(machine, values) for values in head[7]]
     for place in head[8]:
         session = sessions[place - 1]
@@ -246,6 +255,7 @@ def _load_session(machine: Machine, values: list[Any]) -> Session:
     session.reserved = cast(dict[int, Job], dict.fromkeys(values[7]))
     session.request_granted, session.secret = values[8], values[9]
     session.grace_us, session.detached_until_us = values[10], values[11]
+    session.protocol, session.reason = values[12], values[13]
     if session.state == DEAD:
         machine.dying.append(session)
     else:
@@ -304,6 +314,7 @@ def _load_job(tubes: list[Tube], sessions: list[Session], record: list[Any]) -> 
     job = Job(job_id, tubes[tube], priority, delay_s, ttr_s, record[-1], created_us)
     job.state, job.due_us, job.order, holder = rest[:4]
     job.reserves, job.timeouts, job.releases, job.buries, job.kicks = rest[4:9]
+    job.ready_us, job.reserved_us = rest[9:11]
     if holder:
         job.holder = sessions[holder - 1]
         if job_id not in job.holder.reserved:

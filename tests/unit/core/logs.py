@@ -3,9 +3,11 @@
 Numbers are small, so that commands meet each other's jobs, tubes and sessions.
 """
 
+import pytest
 from hypothesis import strategies as st
 
 from beanpole import commands as c
+from beanpole.core import machine as machine_module
 from beanpole.core.machine import Machine
 from tests.unit.core.cluster import DEFAULT, Entry
 
@@ -121,6 +123,8 @@ def log_of(steps: list[Step]) -> list[Entry]:
     return entries
 
 
+# How much of what time and lost sessions do happens in one entry.
+BUDGETS = st.sampled_from([1, 2, 3, 1000])
 LOGS = st.lists(STEPS, min_size=1, max_size=12).map(log_of)
 
 
@@ -129,3 +133,7 @@ def replay(entries: list[Entry], own: int = -1, machine: Machine | None = None) 
     for entry in entries:
         machine.apply(*entry, own=own)
     return machine
+
+
+def budget(patch: pytest.MonkeyPatch, transitions: int) -> None:
+    patch.setattr(machine_module, "TRANSITIONS_PER_ENTRY_MAX", transitions)

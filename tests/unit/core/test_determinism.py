@@ -6,18 +6,12 @@ from hypothesis import strategies as st
 
 from beanpole import commands as c
 from beanpole.core import image as image_module
-from beanpole.core import machine as machine_module
 from beanpole.core.image import Image, load
 from beanpole.core.machine import Machine
 from tests.unit.core.cluster import DEFAULT, Cluster, Entry, copy_of, image_of
-from tests.unit.core.logs import LOGS, replay
+from tests.unit.core.logs import BUDGETS, LOGS, budget, replay
 
-BUDGETS = st.sampled_from([1, 2, 3, 1000])
 PROPERTY = settings(max_examples=120, deadline=None)
-
-
-def budget(patch: pytest.MonkeyPatch, transitions: int) -> None:
-    patch.setattr(machine_module, "TRANSITIONS_PER_ENTRY_MAX", transitions)
 
 
 @PROPERTY
@@ -38,6 +32,7 @@ def test_the_own_origin_changes_nothing(entries: list[Entry], transitions: int) 
             ]
             assert said[0] == said[1] == said[2]
         assert image_of(machines[0]) == image_of(machines[1]) == image_of(machines[2])
+        assert len({bytes(machine.queue.events) for machine in machines}) == 1
 
 
 @PROPERTY
@@ -51,12 +46,14 @@ def test_a_machine_that_starts_from_an_image_goes_on_alike(
         old = replay(entries[:start], own=0)
         new = copy_of(old)
         assert image_of(new) == image_of(old)
+        old.queue.events.clear()
         for entry in entries[start:]:
             before = old.apply(*entry, own=0)
             after = new.apply(*entry, own=0)
             assert before.results == after.results
             assert [grant[:5] for grant in before.grants] == [grant[:5] for grant in after.grants]
             assert (old.chain, old.has_work()) == (new.chain, new.has_work())
+            assert old.queue.events == new.queue.events
             assert image_of(new) == image_of(old)
 
 

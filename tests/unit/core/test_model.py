@@ -10,6 +10,7 @@ from beanpole import commands as c
 from beanpole.core.job import BURIED, DELAYED
 from beanpole.core.machine import GRANTED
 from tests.unit.core.cluster import DEFAULT, Cluster, copy_of
+from tests.unit.core.ledger import Ledger
 from tests.unit.core.model import Model
 
 SECOND = 1_000_000
@@ -27,12 +28,16 @@ SECRETS = st.sampled_from([b"first secret....", b"second secret..."])
 
 
 class Comparison(RuleBasedStateMachine):
-    """Each rule is one entry; the results must be equal, and afterwards everything visible."""
+    """Each rule is one entry; the results must be equal, and afterwards everything visible.
+
+    The events alone must give the same jobs, too.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.cluster = Cluster()
         self.model = Model()
+        self.ledger = Ledger()
 
     @initialize(jobs=st.integers(0, 6), ttr_s=st.integers(1, 4))
     def two_nodes_and_some_jobs(self, jobs: int, ttr_s: int) -> None:
@@ -184,6 +189,7 @@ class Comparison(RuleBasedStateMachine):
                 jobs = model.jobs_in(state, tube.name)
                 queries.append((operation, session, tube.name))
                 expected.append((jobs[0].id, jobs[0].body) if jobs else c.NOT_FOUND)
+        self.ledger.follow(self.cluster.machine)
         model.begin_entry(self.cluster.time_us)
         assert self.cluster.batch(*queries, origin=origin) == expected
         assert len(self.cluster.machine.queue.jobs) == len(model.jobs)
