@@ -12,6 +12,7 @@ from beanpole.core import queue as q
 from beanpole.core.job import RESERVED
 from beanpole.core.machine import GRANTED, Machine
 from tests.sim.cluster import Violation
+from tests.sim.event_log import EventWitness
 
 # A node's clock may differ from the true one by its rate; the simulation's rates stay below this.
 RATE_MAX: Final = 0.06
@@ -66,6 +67,7 @@ class Witness:
         self.machine = Machine()
         self._transitions = Recorder()
         self.machine.queue.transitions = self._transitions
+        self.events = EventWitness()
         self.log: dict[int, tuple[int, bytes]] = {}
         self.chains: dict[int, int] = {}
         self.proposed_s: dict[bytes, float] = {}
@@ -119,6 +121,7 @@ class Witness:
             self._epoch_stamped_s = stamped_s
             self.epochs.append(stamped_s)
         applied = machine.apply(index, flags, time_us, wall_us, sections)
+        self.events.applied(machine, index, wall_us)
         if machine.queue.now_us < self._time_us:
             raise Violation(f"entry {index} takes cluster time back")
         self._time_us = machine.queue.now_us

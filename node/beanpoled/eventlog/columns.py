@@ -87,9 +87,7 @@ def schema() -> "pa.Schema":
     import pyarrow as pa
 
     kinds = {STAMP: pa.timestamp("us", tz="UTC")}
-    return pa.schema(
-        [(name, kinds.get(kind) or pa.type_for_alias(kind)) for name, kind in COLUMNS]
-    )
+    return pa.schema([(name, kinds.get(kind) or pa.type_for_alias(kind)) for name, kind in COLUMNS])
 
 
 def encode(events: Events) -> list[Batch]:

@@ -82,9 +82,7 @@ def name_of(first: int, end: int) -> str:
 def about(events: Events, jobs: JobCounts) -> About:
     """Describe events that are about to become a segment."""
     first, last = events.note(0), events.note(-1)
-    return About(
-        (first.log_index, last.log_index), (first.wall_us, last.wall_us), last.chain, jobs
-    )
+    return About((first.log_index, last.log_index), (first.wall_us, last.wall_us), last.chain, jobs)
 
 
 def write(
@@ -146,7 +144,9 @@ def inspect(files: Files, path: str, identity: Identity) -> Segment:
         version, said, places = json.loads(index)
         if version != COLUMNS_VERSION:
             known = COLUMNS_VERSION
-            raise UnknownVersion(f"{path}: columns of version {version}, this program knows {known}")
+            raise UnknownVersion(
+                f"{path}: columns of version {version}, this program knows {known}"
+            )
         found = About(tuple(said[0]), tuple(said[1]), said[2], JobCounts(*said[3]))
         kept = tuple(Place(*place) for place in places)
     except (ValueError, TypeError, IndexError) as error:

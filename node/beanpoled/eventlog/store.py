@@ -25,7 +25,7 @@ from beanpoled.view import JobCounts
 
 DIRECTORY: Final = "events"
 # Sealed and not written yet, in memory: a disk that is so far behind gets no more.
-WAITING_MAX: Final = 8
+WAITING_BYTES_MAX: Final = 128 * 1024 * 1024
 # How often it is looked at what is too old or too much.
 RETAIN_PERIOD_US: Final = 10_000_000
 # Names of tubes that are gone are forgotten when they outnumber the others by more than this.
@@ -49,7 +49,9 @@ class EventLog:
         self._segments: list[Segment] = []
         self._bytes = 0  # of the segments
         self._waiting: list[tuple[Events, About]] = []
-        self._sealed_end = 0  # what the log emits below this is here already
+        # What the log emits below this is here already; and what stands there, if a file said so.
+        self._sealed_end = 0
+        self._sealed_about: About | None = None
         self._notes = bytearray()
         self._since_us = -1  # loop time at which the open segment was first seen with events
         self._next_retain_us = 0
@@ -82,7 +84,7 @@ class EventLog:
             return
         self._segments.append(found)
         self._bytes += found.size
-        self._sealed_end = found.end
+        self._sealed_end, self._sealed_about = found.end, found.about
 
     # --- what the machine did -------------------------------------------------------------------
 
@@ -120,8 +122,7 @@ class EventLog:
         """An entry was applied. This is on the way of every command: a few steps per entry."""
         queue = self._queue
         if queue.tubes_named:
-            if self.kept:
-                self._names.update(queue.tubes_named)
+            self._names.update(queue.tubes_named)
             queue.tubes_named.clear()
         first, total = self._end, queue.events_total
         if total == first:
@@ -136,11 +137,13 @@ class EventLog:
 
     def _reach_sealed(self, index: int) -> None:
         """The log has brought again what is in files; from here on its events are new."""
-        last = self._segments[-1]
-        expected = (last.about.log_index[1], last.end, last.about.chain)
+        about = self._sealed_about
+        assert about is not None, "only files make a node drop events"
+        expected = (about.log_index[1], self._sealed_end, about.chain)
         if expected != (index, self._end, self._machine.chain):
             self._distrust()
         self._queue.events_kept = True
+        self._names = self._living_names()  # none was told meanwhile
         self._begin()
 
     def _distrust(self) -> None:
@@ -150,8 +153,8 @@ class EventLog:
         """
         wrong = [found for found in self._segments if found.end > self._first]
         self._host.log(
-            f"events {wrong[0].first} to {wrong[-1].end} are not those of the log, which has "
-            "lost its end; their files are removed"
+            f"events {self._first} to {self._sealed_end} are not those of the log, which has lost "
+            "its end; their files are removed"
         )
         self._drop(len(self._segments) - len(wrong), len(self._segments))
 
@@ -163,8 +166,9 @@ class EventLog:
         about = segments.about(events, self._jobs)
         self._sealed_end = events.end
         self._begin()
-        if len(self._waiting) >= WAITING_MAX:
-            self._lost(events, f"{WAITING_MAX} segments wait for the disk")
+        behind = sum(len(waiting.records) for waiting, _ in self._waiting)
+        if behind > WAITING_BYTES_MAX:
+            self._lost(events, f"{behind} bytes of older ones wait for the disk")
             return
         self._waiting.append((events, about))
         written: list[Segment] = []
@@ -215,7 +219,9 @@ class EventLog:
     def _retain(self) -> None:
         """Remove the oldest segments that are too much, too old, or in the way of the queue."""
         config = self._config
-        oldest_us = self._host.wall_us() - config.event_retain_age_s * 1_000_000
+        # The earlier of two clocks, so that one that is set ahead removes nothing.
+        wall_us = min(self._host.wall_us(), self._machine.wall_us)
+        oldest_us = wall_us - config.event_retain_age_s * 1_000_000
         missing = config.disk_reserve_bytes - self._host.files.free_bytes(self.directory)
         excess = self._bytes - config.event_retain_bytes
         freed = count = 0
