@@ -300,6 +300,21 @@ class EventLog:
                 return events.slice(offset, min(offset + SLICE_ROWS, events.end))
         return None
 
+    def walls(self) -> tuple[list[Segment], list[Events]]:
+        """Return the files, and behind them the notes of what is in memory, without its records."""
+        memory = [events for events, _ in self._waiting] + [self._open_events()]
+        return list(self._segments), [
+            events._replace(records=b"", notes=bytes(events.notes)) for events in memory
+        ]
+
+    def leave_out(self, damaged: Segment, reason: str) -> None:
+        """A segment cannot be read: say so once, and do not offer it any more."""
+        if damaged in self._segments:
+            self._segments.remove(damaged)
+            self._bytes -= damaged.size
+            self._spans = None
+            self._host.log(f"events left out: {reason}")
+
     def _open_events(self) -> Events:
         return Events(self._first, self._queue.events, self._notes, self._names, self._members)
 
