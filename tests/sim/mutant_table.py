@@ -433,6 +433,14 @@ RULES: Final = (
         seed=1,
     ),
     Mutant(
+        "image_forgets_time",
+        "an image forgets since when jobs are ready",
+        storm,
+        r"the events of",
+        m.image_forgets_time,
+        seed=1,
+    ),
+    Mutant(
         "failed_write_ignored",
         "disks: a failed write is nobody's business",
         storm,

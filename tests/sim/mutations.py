@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from beanpole import commands as c
+from beanpole.core import image
 from beanpole.core.machine import Machine
 from beanpole.core.queue import Queue
 from beanpole.storage import recovery
@@ -327,6 +328,18 @@ def other_machine() -> list[Patch]:
         apply(node, index, term, entry)
 
     return [(WatchedNode, "apply", wrong)]
+
+
+def image_forgets_time() -> list[Patch]:
+    """Who starts from an image does not know since when jobs are ready."""
+    load_job = image._load_job
+
+    def wrong(*arguments: Any) -> Any:
+        job = load_job(*arguments)
+        job.ready_us = 0
+        return job
+
+    return [(image, "_load_job", wrong)]
 
 
 # --- disks ----------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ from tests.sim.disk import Disk
 from tests.sim.host import SimHost
 from tests.sim.network import Network
 from tests.sim.oracle import Oracle
-from tests.sim.witness import Witness
+from tests.sim.witness import Emitted, Witness
 
 CLUSTER = "sim"
 # 2024: any wall clock far enough from zero.
@@ -51,8 +51,11 @@ class WatchedNode(Node):
         if index not in self.witness.log:
             self.world.oracle.committed(self.name, index)
         self.witness.committed(self.name, index, term, entry)
+        queue = self.machine.queue
+        emitted = Emitted.watch(queue)
         super().apply(index, term, entry)
         self.witness.check_chain(self.name, index, self.machine.chain)
+        self.witness.check_events(self.name, index, emitted.crc, queue.events_total)
 
     def fetch_snapshot(
         self, peer: str, index: int, sink: Sink, done: Callable[[str | None], None]

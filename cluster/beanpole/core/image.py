@@ -1,20 +1,22 @@
 """The machine as canonical bytes, and back.
 
 An image is the machine as it was when the image began, made in slices while the machine goes on:
-jobs are encoded in the order of their ids, and a job that is about to change before its turn is
-encoded first (copy on write; `Queue` calls `keep`). The bytes depend on the state alone, not on
-the layout of heaps or dicts, so two nodes at the same index make the same bytes: that is the
-digest that nodes compare, and the snapshot that a node starts from.
+first a head, then the deduplication keys, then the jobs in the order of their ids. A job that is
+about to change before its turn is encoded first (copy on write; `Queue` calls `keep`). The bytes
+depend on the state alone, not on the layout of heaps or dicts, so two nodes at the same index make
+the same bytes: that is the digest that nodes compare, and the snapshot that a node starts from.
 """
 
 from collections.abc import Iterable, Iterator
 from heapq import heapify, heappush
+from itertools import islice
 from typing import Any, Final, cast
 
 import msgpack
 
-from beanpole.constants import URGENT_BELOW
+from beanpole.constants import DEDUP_KEY_MAX_BYTES, URGENT_BELOW
 from beanpole.core.job import BURIED, DELAYED, READY, RESERVED, STATE_NAMES, Job
+from beanpole.core.keys import shard_of
 from beanpole.core.machine import Machine
 from beanpole.core.sessions import DEAD, DETACHED, Origin, Session
 from beanpole.core.tube import ID_BITS, Tube
@@ -60,6 +62,15 @@ class Image:
         self._last_id = self._ids[-1] if self._ids else 0
         self._done_id = 0  # jobs up to this id are encoded already
         self._kept: dict[int, tuple[Any, ...]] = {}
+        # Shards of keys only grow, so that the first so many of each are the machine as it was.
+        keys = machine.keys
+        self._shards = [
+            (age, place, shard, len(shard))
+            for age, generation in enumerate((keys.older, keys.younger))
+            for place, shard in enumerate(generation.shards)
+            if shard
+        ]
+        self._shards.reverse()
         self._head: bytes | None = self._encode_head()
         self._ended = False
         queue.images = (*queue.images, self)
@@ -75,6 +86,9 @@ class Image:
         if self._head is not None:
             head, self._head = self._head, None
             return head
+        if self._shards:
+            age, place, shard, count = self._shards.pop()
+            return pack(["keys", [age, place, list(islice(shard.items(), count))]])
         if self._next >= len(self._ids):
             if self._ended:
                 return None
@@ -102,6 +116,7 @@ class Image:
         queue = self._machine.queue
         queue.images = tuple(image for image in queue.images if image is not self)
         self._kept.clear()
+        self._shards.clear()
 
     def _encode_job(self, job: Job) -> tuple[Any, ...]:
         holder = 0 if job.holder is None else self._sessions[id(job.holder)]
@@ -179,6 +194,11 @@ class Image:
                 tubes,
                 sessions,
                 [self._sessions[id(session)] for session in machine.kept.values()],
+                [
+                    [generation.began_us, generation.count]
+                    for generation in (machine.keys.older, machine.keys.younger)
+                ],
+                len(self._shards),
             ]
         )
 
@@ -204,6 +224,7 @@ def load(chunks: Iterable[bytes]) -> Machine:
         if head[1] != IMAGE_VERSION:
             raise UnknownVersion(f"image version {head[1]}; this program knows {IMAGE_VERSION}")
         machine, tubes, sessions = _load_head(head)
+        _load_keys(machine, head, iterator)
         _load_jobs(machine, tubes, sessions, iterator)
     except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
         raise Damaged(f"the image cannot be read: {error!r}") from error
@@ -265,6 +286,28 @@ def _load_session(machine: Machine, values: list[Any]) -> Session:
         else:
             machine.origins[session.origin].sessions[session.number] = session
     return session
+
+
+def _load_keys(machine: Machine, head: list[Any], chunks: Iterator[bytes]) -> None:
+    """The shards of both generations, each in one chunk and in order."""
+    keys = machine.keys
+    generations = (keys.older, keys.younger)
+    last = (-1, -1)
+    for _ in range(head[10]):
+        kind, (age, place, items) = _unpack(next(chunks, b""))
+        if kind != "keys" or not items or not last < (age, place):
+            raise Damaged(f"keys {age}, {place} come after {last}")
+        last = (age, place)
+        for key, job_id in items:
+            if not 0 < len(key) <= DEDUP_KEY_MAX_BYTES or shard_of(key) != place or keys.find(key):
+                raise Damaged(f"the key {key!r} stands in shard {place}")
+            if type(job_id) is not int or not 0 < job_id < machine.queue.next_id:
+                raise Damaged(f"the key {key!r} has job {job_id}")
+            generations[age].add(key, job_id)
+    for generation, (began_us, count) in zip(generations, head[9], strict=True):
+        generation.began_us = began_us
+        if generation.count != count:
+            raise Damaged(f"the image holds {generation.count} keys and says {count}")
 
 
 def _load_jobs(

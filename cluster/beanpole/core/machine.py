@@ -23,6 +23,7 @@ from beanpole.constants import (
 )
 from beanpole.core import operations, reads
 from beanpole.core.job import Job
+from beanpole.core.keys import Keys
 from beanpole.core.queue import BATCH, SESSION, TRANSITION_BITS, Queue
 from beanpole.core.sessions import ATTACHED, DEAD, DETACHED, Origin, Session
 from beanpole.core.tube import STALE_SLACK
@@ -71,6 +72,7 @@ class Machine:
 
     def __init__(self) -> None:
         self.queue = Queue()
+        self.keys = Keys()
         self.index = 0
         self.wall_us = 0  # the leader's wall time of the last entry; shown, never used to decide
         self.chain = 0

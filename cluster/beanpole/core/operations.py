@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from beanpole import commands as c
 from beanpole.constants import (
+    DEDUP_KEY_MAX_BYTES,
     JOB_ID_MAX,
     JOB_SIZE_MAX_BYTES,
     KICK_MAX,
@@ -21,7 +22,7 @@ from beanpole.constants import (
 from beanpole.core.job import BURIED, DELAYED, RESERVED, Job
 from beanpole.core.sessions import DETACHED, Origin
 from beanpole.core.tube import Tube
-from beanpole.events import NOBODY_WAITING
+from beanpole.events import NOBODY_WAITING, PROTOCOL_NAMES
 
 if TYPE_CHECKING:
     from beanpole.core.machine import Machine
@@ -89,6 +90,25 @@ def put(machine: "Machine", origin: Origin, command: c.Command) -> int:
         return c.OUT_OF_MEMORY
     session = origin.sessions[command[1]]
     return queue.put(tube, priority, delay_s, ttr_s, body, session).id
+
+
+def put_keyed(machine: "Machine", origin: Origin, command: c.Command) -> tuple[int, int] | int:
+    """A put that makes no job if its key is remembered, even if the job of that key is gone.
+
+    Returns:
+        (job id, 1 if it is that of an earlier put), or what `put` says when it makes no job.
+    """
+    key = command[7]
+    if not 0 < len(key) <= DEDUP_KEY_MAX_BYTES:
+        return c.BAD_COMMAND
+    known = machine.keys.find(key)
+    if known:
+        return known, 1
+    job_id = put(machine, origin, command[:7])
+    if job_id > 0:
+        machine.keys.remember(key, job_id, machine.queue.now_us)
+        return job_id, 0
+    return job_id
 
 
 def use(machine: "Machine", origin: Origin, command: c.Command) -> int:
@@ -239,6 +259,16 @@ def pause_tube(machine: "Machine", origin: Origin, command: c.Command) -> int:
     return c.OK
 
 
+def speak(machine: "Machine", origin: Origin, command: c.Command) -> int:
+    """SPEAK: the events of what this session does name its protocol."""
+    if command[2] not in PROTOCOL_NAMES:
+        return c.BAD_COMMAND
+    session = origin.sessions[command[1]]
+    session.protocol = command[2]
+    machine.note_session(session)
+    return c.OK
+
+
 def keep_session(machine: "Machine", origin: Origin, command: c.Command) -> int:
     """KEEP: from now on a loss detaches the session for `grace_us` instead of ending it."""
     session = origin.sessions[command[1]]
@@ -288,4 +318,6 @@ HANDLERS: Final[dict[int, Handler]] = {
     c.RETURN: give_back,
     c.KEEP: keep_session,
     c.RESUME: resume_session,
+    c.PUT_KEYED: put_keyed,
+    c.SPEAK: speak,
 }

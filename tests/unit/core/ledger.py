@@ -65,8 +65,8 @@ class Ledger:
         assert self.accounts.keys() == queue.jobs.keys()
         for job_id, account in self.accounts.items():
             job = queue.jobs[job_id]
-            for name, value in vars(account).items():
-                assert getattr(job, name) == value, (job_id, name)
+            for field, value in vars(account).items():
+                assert getattr(job, field) == value, (job_id, field)
             assert self.tubes[job.tube.number] == job.tube.name
         states = [account.state for account in self.accounts.values()]
         counts = tuple(states.count(state) for state in (READY, RESERVED, DELAYED, BURIED))

@@ -9,7 +9,7 @@ from beanpole.core import image as image_module
 from beanpole.core.image import Image, load
 from beanpole.core.machine import Machine
 from tests.unit.core.cluster import DEFAULT, Cluster, Entry, copy_of, image_of
-from tests.unit.core.logs import BUDGETS, LOGS, budget, replay
+from tests.unit.core.logs import BUDGETS, LOGS, replay, tighten
 
 PROPERTY = settings(max_examples=120, deadline=None)
 
@@ -18,7 +18,7 @@ PROPERTY = settings(max_examples=120, deadline=None)
 @given(LOGS, BUDGETS)
 def test_the_own_origin_changes_nothing(entries: list[Entry], transitions: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        budget(patch, transitions)
+        tighten(patch, transitions)
         machines = [Machine() for _ in range(3)]
         for entry in entries:
             applied = [
@@ -41,7 +41,7 @@ def test_a_machine_that_starts_from_an_image_goes_on_alike(
     entries: list[Entry], transitions: int, start: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        budget(patch, transitions)
+        tighten(patch, transitions)
         start = min(start, len(entries))
         old = replay(entries[:start], own=0)
         new = copy_of(old)
@@ -64,7 +64,7 @@ def test_an_image_at_every_point_of_a_run_leads_to_the_same_end(
 ) -> None:
     """The machine itself, one that starts from an image after each entry, and a chain of images."""
     with pytest.MonkeyPatch.context() as patch:
-        budget(patch, transitions)
+        tighten(patch, transitions)
         machine = chained = Machine()
         copies: list[Machine] = []
         for entry in entries:
@@ -83,7 +83,7 @@ def test_an_image_under_way_is_the_machine_as_it_was(
     entries: list[Entry], transitions: int, start: int, pace: list[int]
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        budget(patch, transitions)
+        tighten(patch, transitions)
         patch.setattr(image_module, "CHUNK_JOBS", 1)
         start = min(start, len(entries))
         machine = replay(entries[:start])
