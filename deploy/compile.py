@@ -26,6 +26,7 @@ MODULES: Final = (
     "beanpole/commands.py",
     "beanpole/constants.py",
     "beanpole/errors.py",
+    "beanpole/events.py",
     "beanpole/core/*.py",
     "beanpole/protocol/beanstalk/*.py",
     "beanpole/storage/format.py",

@@ -38,6 +38,7 @@ KIND_NAMES: Final = {
 }
 
 # --- protocols ----------------------------------------------------------------------------------
+NO_PROTOCOL: Final = 0  # no client did it: a delay ended
 BEANSTALK: Final = 1
 GRPC: Final = 2
 PROTOCOL_NAMES: Final = {BEANSTALK: "beanstalk", GRPC: "grpc"}
@@ -63,6 +64,6 @@ NO_ORIGIN: Final = 255
 # In this order: kind, protocol, state before, state after (0 is gone: see `core.job`), reason,
 # origin, 2 bytes unused, tube number, job id, priority, delay s, TTR s, body bytes, incarnation,
 # session, reserves, timeouts, releases, buries, kicks, wait us (from ready to reserved), run us
-# (from reserved to the end of the reservation), ready at (cluster time us).
-RECORD: Final = Struct("<BBBBBBHIQIIIIIQIIIIIqqq")
+# (from reserved to the end of the reservation), ready at (cluster time us), 4 bytes unused.
+RECORD: Final = Struct("<BBBBBBHIQIIIIIQIIIIIqqq4x")
 assert RECORD.size == 96

@@ -24,6 +24,7 @@ from beanpoled.admin import RpcServer
 from beanpoled.aio import AioHost
 from beanpoled.config import NodeConfig
 from beanpoled.disks import DISK_ID_BYTES, Disks
+from beanpoled.eventlog.service import EventsServicer
 from beanpoled.http import HttpServer
 from beanpoled.node import Node
 from beanpoled.viewpoint import Viewpoint
@@ -122,7 +123,8 @@ async def run(config: NodeConfig) -> None:
     if config.durability == "memory":
         host.log("durability is memory: acknowledged jobs are lost when the power is")
     view = Viewpoint(node)
-    rpc = RpcServer(view, host.peer_client, config.peer_secret)
+    events = EventsServicer(config, host, node.events)
+    rpc = RpcServer(view, host.peer_client, config.peer_secret, [events.add_to])
     http = HttpServer(view)
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(lock.release)

@@ -21,6 +21,7 @@ from beanpoled.beanstalk import BeanstalkConnection
 from beanpoled.clock import ClusterClock, LoopTime
 from beanpoled.config import NodeConfig
 from beanpoled.connection import Connection
+from beanpoled.eventlog.store import EventLog
 from beanpoled.host import ClientPort, Host
 from beanpoled.leader import Leader
 from beanpoled.lifecycle import Lifecycle
@@ -53,6 +54,7 @@ class Node:
         self.now_us = host.now_us()
         self.loop_us = 0  # time as this loop has lived it
         self.machine = Machine()
+        self.events = EventLog(config, host, self.machine)
         self.replica: Replica  # set by `start`, because it needs this node first
         self.clock = ClusterClock()
         self.peers = Peers(self)
@@ -88,6 +90,7 @@ class Node:
     def start(self, replica: Replica) -> None:
         """Begin to work. Raises what `Replica.start` raises."""
         self.replica = replica
+        self.events.open()
         replica.start()
         self._beat_time()
 
@@ -174,6 +177,7 @@ class Node:
 
     def _keep_house(self) -> None:
         self.lifecycle.keep_house()
+        self.events.keep_house(self.loop_us)
         self.origin.expire(self.loop_us - self.config.command_timeout_ms * 1000)
         for connection, since_us in list(self.stalled.items()):
             if self.loop_us - since_us > STALL_MAX_US:
@@ -361,6 +365,8 @@ class Node:
     ) -> None:
         """See `Outside`."""
         self.host.log(f"fetching the snapshot at index {index} from {peer}")
+        # What the snapshot covers is not applied here again.
+        self.events.seal()
         self.host.fetch_snapshot(peer, index, sink, done)
 
     def send(self, peer: str, message: bytes) -> bool:
@@ -377,6 +383,7 @@ class Node:
 
     def begin_image(self) -> Image:
         """See `Outside`."""
+        self.events.seal()
         return image.Image(self.machine)
 
     def load_image(self, chunks: Iterator[bytes]) -> None:
@@ -384,6 +391,7 @@ class Node:
         self._drop_digest()
         self.machine = image.load(chunks)
         self.machine.queue.woken.clear()
+        self.events.attach(self.machine)
         self.peers.forget_digests()
         self.origin.image_loaded()
         self.lifecycle.image_loaded()
@@ -398,6 +406,7 @@ class Node:
             return
         machine = self.machine
         applied = machine.apply(index, flags, time_us, wall_us, sections, self.index)
+        self.events.applied(index, wall_us)
         self.peers.applied(index, machine.chain)
         for incarnation, number, results in applied.results:
             if incarnation == self.origin.incarnation:

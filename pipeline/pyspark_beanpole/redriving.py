@@ -20,10 +20,13 @@ def chosen(events: DataFrame, state: str, where: str) -> DataFrame:
         ConfigurationError: the expression cannot be understood.
     """
     try:
-        return latest(events).where(F.col("state") == state).where(where)
+        jobs = latest(events).where(F.col("state") == state).where(where)
+        # Over Spark Connect nothing is understood before it is asked about.
+        jobs.columns  # noqa: B018
     except (AnalysisException, ParseException) as error:
         first = str(error).strip().splitlines()[0]
         raise ConfigurationError(f"--where {where!r}: {first}") from None
+    return jobs
 
 
 def counted(jobs: DataFrame) -> DataFrame:

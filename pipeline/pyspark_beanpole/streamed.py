@@ -45,9 +45,10 @@ def _check_new(events: DataFrame, path: str) -> None:
     """
     try:
         batches = events.sparkSession.read.schema("batch_id INT").parquet(path)
+        begun = not batches.where("batch_id > 0").isEmpty()
     except AnalysisException:
         return
-    if not batches.where("batch_id > 0").isEmpty():
+    if begun:
         raise ConfigurationError(
             f"{path} has batches of another checkpoint, which this one would replace: give that "
             "checkpoint, or another directory"

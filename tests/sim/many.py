@@ -36,6 +36,8 @@ FAULTS: Final = (
     "transfers",
     "snapshots",
     "fetches",
+    "whole event logs",
+    "events read",
 )
 # Replies that say that a change was made.
 CHANGES: Final = frozenset(

@@ -65,6 +65,8 @@ class Storm:
             kept = dice.choice((2_000, 20_000))
             overrides |= {"snapshot_bytes_min": kept, "log_memory_bytes": kept}
             overrides["log_retain_bytes"] = kept
+        overrides["event_segment_bytes"] = dice.choice((4_096, 50_000, 10**7))
+        overrides["event_segment_age_s"] = dice.choice((1, 60))
         self.world = world = World(seed, dice.choice((3, 3, 3, 5)), **overrides)
         world.repairs = repairs
         world.in_flight_max = dice.choice((1, 8))
