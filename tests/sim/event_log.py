@@ -57,7 +57,7 @@ class EventWitness:
         self._names: dict[int, bytes] = {}
 
     def applied(self, machine: "Machine", index: int, wall_us: int) -> None:
-        """The witness's machine has applied an entry."""
+        """The witness's machine has applied an entry, and its queue has only those events."""
         queue = machine.queue
         self._names.update(queue.tubes_named)
         queue.tubes_named.clear()
@@ -65,7 +65,6 @@ class EventWitness:
             first = len(self.rows)
             note = NOTE.pack(index, queue.now_us, wall_us, first, machine.chain)
             self.rows += rows(Events(first, queue.events, note, self._names, ()))
-            queue.events = bytearray()
 
     def check(self, host: "SimHost", whole: bool) -> int:
         """Compare what a node can give to readers; `whole`: nothing may be missing.

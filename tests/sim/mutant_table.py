@@ -441,6 +441,22 @@ RULES: Final = (
         seed=1,
     ),
     Mutant(
+        "snapshot_before_events",
+        "events: a snapshot cuts the log before they are on the disk",
+        storm,
+        r"has only the events",
+        m.snapshot_before_events,
+        seed=2,
+    ),
+    Mutant(
+        "events_kept_again",
+        "events: what the log brings again is kept twice",
+        storm,
+        r"has only the events|says: events|has other events",
+        m.events_kept_again,
+        seed=2,
+    ),
+    Mutant(
         "failed_write_ignored",
         "disks: a failed write is nobody's business",
         storm,

@@ -19,6 +19,7 @@ from beanpoled import clock, leader
 from beanpoled.clock import ClusterClock
 from beanpoled.connection import Connection
 from beanpoled.disks import Disks
+from beanpoled.eventlog.store import EventLog
 from beanpoled.leader import Leader
 from beanpoled.lifecycle import Lifecycle
 from beanpoled.node import Node
@@ -340,6 +341,22 @@ def image_forgets_time() -> list[Patch]:
         return job
 
     return [(image, "_load_job", wrong)]
+
+
+def snapshot_before_events() -> list[Patch]:
+    """A snapshot cuts the log behind events that are only in memory."""
+    return [(Node, "begin_image", lambda self: image.Image(self.machine))]
+
+
+def events_kept_again() -> list[Patch]:
+    """What the log brings again after a restart is kept a second time."""
+    follow = vars(EventLog)["_follow"]
+
+    def wrong(self: EventLog, machine: Machine) -> None:
+        follow(self, machine)
+        machine.queue.events_kept = True
+
+    return [(EventLog, "_follow", wrong)]
 
 
 # --- disks ----------------------------------------------------------------------------------------

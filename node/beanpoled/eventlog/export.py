@@ -45,7 +45,7 @@ class Export:
     def __init__(self, directory: Path, lock: TextIO, manifest: dict[str, Any]) -> None:
         """Use `open_export`, which checks that the directory is one."""
         self.directory = directory
-        self.spans: list[Span] = [(first, end) for first, end in manifest["spans"]]
+        self.spans: list[Span] = manifest["spans"]
         self._lock = lock
         self._manifest = manifest
         self._writer: Any = None
@@ -153,18 +153,27 @@ def open_export(directory: Path, cluster: str) -> Export | None:
         return None
     lock = _locked(directory)
     try:
-        manifest = json.loads(path.read_text())
+        return Export(directory, lock, _read_manifest(path, cluster))
+    except BaseException:
+        lock.close()
+        raise
+
+
+def _read_manifest(path: Path, cluster: str) -> dict[str, Any]:
+    try:
+        manifest: dict[str, Any] = json.loads(path.read_text())
         version, owner, _ = manifest["version"], manifest["cluster"], manifest["jobs_before"]
-        spans = [(int(first), int(end)) for first, end in manifest["spans"]]
+        manifest["spans"] = [(int(first), int(end)) for first, end in manifest["spans"]]
     except (ValueError, TypeError, KeyError) as error:
         raise ConfigurationError(f"{path} cannot be read: {error!r}") from error
     if version != VERSION:
         raise ConfigurationError(f"{path} is of version {version}; this program knows {VERSION}")
     if owner != cluster:
         raise ConfigurationError(
-            f"{directory} holds events of cluster {owner}, not of {cluster}: give another directory"
+            f"{path.parent} holds events of cluster {owner}, not of {cluster}: give another "
+            "directory"
         )
-    return Export(directory, lock, manifest | {"spans": spans})
+    return manifest
 
 
 def begin_export(directory: Path, cluster: str, jobs_before: JobCounts) -> Export:
