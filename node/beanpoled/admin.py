@@ -13,9 +13,10 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_health.v1._async import HealthServicer
 from grpc_reflection.v1alpha import reflection
 
+from beanpole.client.rpc import MESSAGE_BYTES_MAX
 from beanpole.pb import admin_pb2, admin_pb2_grpc, node_pb2, peer_pb2, peer_pb2_grpc
 from beanpoled.peer import PeerClient, PeerServicer
-from beanpoled.rpc import MESSAGE_BYTES_MAX, Context, describe, fail
+from beanpoled.rpc import Context, describe, fail
 from beanpoled.view import NodeView, liveness, readiness
 
 # One dead member must not make a status slow: it is asked no longer than this.

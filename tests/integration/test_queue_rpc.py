@@ -7,8 +7,8 @@ from typing import Final
 import grpc
 import pytest
 
+from beanpole.client.rpc import ERROR_KEY
 from beanpole.pb import errors_pb2, queue_pb2, queue_pb2_grpc
-from beanpoled.rpc import ERROR_KEY
 from tests.integration.support.nodes import Cluster, Node
 from tests.integration.support.queues import Queue
 from tests.integration.support.raw import Raw

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import grpc
 
+from beanpole.client.rpc import CHANNEL_OPTIONS
 from beanpole.errors import ClientError
 from beanpole.pb import events_pb2, events_pb2_grpc
 from beanpoled.eventlog import columns
-from beanpoled.rpc import CHANNEL_OPTIONS
 from beanpoled.view import JobCounts
 
 if TYPE_CHECKING:

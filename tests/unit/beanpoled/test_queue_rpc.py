@@ -10,10 +10,10 @@ import grpc.aio
 import pytest
 
 from beanpole import commands as c
+from beanpole.client.rpc import detail_of
 from beanpole.pb import errors_pb2, queue_pb2, queue_pb2_grpc
 from beanpoled import frames
 from beanpoled.queue_rpc import JOBS_MAX, PUT_BYTES_MAX, QueueServicer, Refused, read_puts
-from beanpoled.rpc import detail_of
 from tests.unit.node.stage import Stage
 
 BODY_MAX = 100

@@ -6,11 +6,11 @@ import grpc
 import pyarrow as pa
 import pytest
 
+from beanpole.client.rpc import ERROR_KEY
 from beanpole.core.machine import Machine
 from beanpole.pb import errors_pb2, events_pb2, events_pb2_grpc
 from beanpoled.eventlog import columns, service
 from beanpoled.eventlog import segment as segments
-from beanpoled.rpc import ERROR_KEY
 from tests.unit.eventlog.made import WALL_US, Driver, naive
 from tests.unit.eventlog.served import ArrowHost, Server, life_of, serving
 from tests.unit.eventlog.test_store import Life, image_of
