@@ -28,7 +28,7 @@ from pyspark.sql.types import (
 )
 
 from beanpole.client.queue import Putter
-from beanpole.constants import TUBE_NAME_MAX_BYTES, U32_MAX
+from beanpole.constants import DEDUP_KEY_MAX_BYTES, TUBE_NAME_MAX_BYTES, U32_MAX
 from beanpole.errors import ConfigurationError
 from beanpole.pb.queue_pb2 import PutJob
 from pyspark_beanpole.logs import log
@@ -36,7 +36,6 @@ from pyspark_beanpole.options import WriteOptions
 
 # What beanstalk clients give when nothing is said.
 PRIORITY_DEFAULT: Final = 65536
-KEY_MAX_BYTES: Final = 64
 
 _TEXT: Final = (StringType, BinaryType)
 _WHOLE: Final = (ByteType, ShortType, IntegerType, LongType)
@@ -184,9 +183,9 @@ def _number(name: str, default: int) -> Callable[[int | None], int]:
 
 def _given_key(value: str | bytes) -> bytes:
     key = value.encode() if isinstance(value, str) else value
-    if not 0 < len(key) <= KEY_MAX_BYTES:
+    if not 0 < len(key) <= DEDUP_KEY_MAX_BYTES:
         raise ConfigurationError(
-            f"dedup_key = {value!r} is not a key of 1 to {KEY_MAX_BYTES} bytes"
+            f"dedup_key = {value!r} is not a key of 1 to {DEDUP_KEY_MAX_BYTES} bytes"
         )
     return key
 

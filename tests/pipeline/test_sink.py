@@ -1,13 +1,11 @@
 """The sink: rows become jobs, each once, whatever Spark or the way to the node repeats."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark import TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -15,31 +13,9 @@ from beanpole.pb.queue_pb2 import PutJob
 from pyspark_beanpole import sink
 from pyspark_beanpole.options import WriteOptions
 from pyspark_beanpole.sink import JobWriter, Written
-from pyspark_beanpole.source import BeanpoleSource
 from tests.pipeline.conftest import Start
 from tests.pipeline.double import Double, Log
-
-
-class FailingWriter(JobWriter):
-    """Fails the first attempt at every task when all its jobs are put."""
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        written = super().write(iterator)
-        context = TaskContext.get()
-        assert context is not None
-        assert context.attemptNumber() > 0, "on purpose"
-        return written
-
-
-class FailingSource(BeanpoleSource):
-    """The sink with tasks that fail after their puts."""
-
-    @classmethod
-    def name(cls) -> str:
-        return "beanpole_failing"
-
-    def writer(self, schema: object, overwrite: bool) -> FailingWriter:
-        return FailingWriter(WriteOptions(tuple(self.options["addresses"].split(",")), "t", "", 5))
+from tests.pipeline.failing import FailingSource
 
 
 def write(frame: DataFrame, *nodes: Double, mode: str = "append", **options: str) -> None:
