@@ -30,9 +30,11 @@ def _told(run: Callable[[argparse.Namespace], int], arguments: argparse.Namespac
 
 
 def gist(text: str) -> str:
-    """Return what an error of Spark is about: our own words in it, else its first line."""
+    """Return what an error of Spark is about: our own words, those of Python, or its first line."""
     own = re.search(r"^\s*beanpole\.[\w.]+: (.+)$", text, re.MULTILINE)
-    return own[1] if own else text.strip().partition("\n")[0]
+    last = re.search(r"Traceback .*\n(?:  .*\n)+(\S.*)$", text, re.MULTILINE)
+    found = own or last
+    return found[1] if found else text.strip().partition("\n")[0]
 
 
 def add_spark(parser: argparse.ArgumentParser) -> None:

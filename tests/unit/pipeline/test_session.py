@@ -62,6 +62,15 @@ def test_a_package_is_missing(
     )
 
 
+def test_a_master_is_not_given_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigurationError, match="a master or a remote, not both"):
+        session.start("name", "local[1]", "sc://127.0.0.1:1")
+    # As spark-submit does.
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    with pytest.raises(ConfigurationError, match=r"give it the master: spark-submit --master"):
+        session.start("name", "local[1]")
+
+
 def run(code: str) -> str:
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
