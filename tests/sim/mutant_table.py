@@ -250,7 +250,7 @@ RULES: Final = (
         storm,
         r"which could serve",
         m.pauses_count,
-        seed=1,
+        seed=2,
     ),
     Mutant(
         "lonely_clock",
@@ -265,7 +265,7 @@ RULES: Final = (
         storm,
         r"ready after|the TTR|could serve",
         m.growing_clock,
-        seed=6,
+        seed=47,
     ),
     Mutant(
         "time_falls",
@@ -311,7 +311,7 @@ RULES: Final = (
         storm,
         r"put twice|deleted twice",
         m.applied_twice,
-        seed=4,
+        seed=6,
     ),
     Mutant(
         "dead_incarnation",
@@ -433,6 +433,22 @@ RULES: Final = (
         seed=1,
     ),
     Mutant(
+        "no_keys",
+        "once: a repeated key makes another job",
+        storm,
+        r"the key .* made the jobs",
+        m.no_keys,
+        seed=1,
+    ),
+    Mutant(
+        "image_forgets_keys",
+        "an image forgets which keys were seen",
+        storm,
+        r"differs after",
+        m.image_forgets_keys,
+        seed=2,
+    ),
+    Mutant(
         "image_forgets_time",
         "an image forgets since when jobs are ready",
         storm,
@@ -462,7 +478,7 @@ RULES: Final = (
         storm,
         r"goes on although|or acknowledged",
         m.failed_write_ignored,
-        seed=2,
+        seed=1,
     ),
     Mutant(
         "damage_cut",
