@@ -1,4 +1,4 @@
-"""What a mutant is, and the two checks by chance that may catch one. All of them: `mutant_table`."""
+"""What a mutant is, and the two checks by chance. All of them are in `mutant_table`."""
 
 from collections.abc import Callable
 from typing import Final, NamedTuple
