@@ -47,6 +47,7 @@ MODULES: Final = (
     "beanpole/replication/pysyncobj/transfer.py",
     "beanpoled/answers.py",
     "beanpoled/beanstalk.py",
+    "beanpoled/call.py",
     "beanpoled/clock.py",
     "beanpoled/connection.py",
     "beanpoled/facts.py",

@@ -15,7 +15,7 @@ from grpc_reflection.v1alpha import reflection
 
 from beanpole.pb import admin_pb2, admin_pb2_grpc, node_pb2, peer_pb2, peer_pb2_grpc
 from beanpoled.peer import PeerClient, PeerServicer
-from beanpoled.rpc import Context, describe, fail
+from beanpoled.rpc import MESSAGE_BYTES_MAX, Context, describe, fail
 from beanpoled.view import NodeView, liveness, readiness
 
 # One dead member must not make a status slow: it is asked no longer than this.
@@ -133,7 +133,10 @@ class RpcServer:
             OSError: the port is taken or is not ours.
         """
         # Without reuseport off, two nodes could listen on one port and share its callers.
-        options = (("grpc.so_reuseport", 0),)
+        options = (
+            ("grpc.so_reuseport", 0),
+            ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
+        )
         server = grpc.aio.server(options=options, maximum_concurrent_rpcs=CALLS_MAX)
         admin_pb2_grpc.add_AdminServicer_to_server(AdminServicer(self._view, self._peers), server)
         peer_pb2_grpc.add_PeerServicer_to_server(PeerServicer(self._view, self._secret), server)

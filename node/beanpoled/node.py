@@ -18,6 +18,7 @@ from beanpole.protocol.beanstalk import requests as r
 from beanpole.replication.consensus import TURN_PERIOD_MAX_S, Image, Replica, Sink
 from beanpoled import facts, frames
 from beanpoled.beanstalk import BeanstalkConnection
+from beanpoled.call import Call
 from beanpoled.clock import ClusterClock, LoopTime
 from beanpoled.config import NodeConfig
 from beanpoled.connection import Connection
@@ -64,6 +65,7 @@ class Node:
         self.counts = [0] * r.COUNTERS
         # Dicts and not sets: closing all of them must happen in the same order in every run.
         self.connections: dict[Connection, None] = {}
+        self.calls: dict[Call, None] = {}
         self.connections_total = 0
         self.connections_refused = 0
         self.dirty: list[Connection] = []  # connections with replies to write
@@ -86,6 +88,12 @@ class Node:
     def draining(self) -> bool:
         """Whether puts are refused at this node."""
         return self.lifecycle.draining
+
+    @property
+    def serving(self) -> bool:
+        """Whether clients may come to this node."""
+        lifecycle = self.lifecycle
+        return self.origin.up and not (lifecycle.fenced or lifecycle.stopping)
 
     def start(self, replica: Replica) -> None:
         """Begin to work. Raises what `Replica.start` raises."""
@@ -207,9 +215,11 @@ class Node:
         self.stalled.pop(connection, None)
 
     def drop_clients(self) -> None:
-        """Close every client's connection, between replies."""
+        """Close every client's connection, between replies; calls fail."""
         for connection in list(self.connections):
             connection.drop()
+        for call in list(self.calls):
+            call.drop()
 
     @property
     def outbox_is_full(self) -> bool:
