@@ -11,7 +11,7 @@ COMPILED := $(CURDIR)/build/compiled
 COMPILED_READY := $(COMPILED)/.ready
 SOURCES := $(shell find cluster/beanpole node/beanpoled -name '*.py' -o -name '*.c')
 # Which tests also run on it: those of the modules that it compiles, and with whole nodes.
-COMPILED_UNITS := $(addprefix tests/unit/,core protocol storage replication node)
+COMPILED_UNITS := $(addprefix tests/unit/,core protocol storage replication node eventlog)
 COMPILED_NODES := $(addprefix tests/integration/test_,clients.py failover.py disk.py)
 # Which seeds `make sim` runs.
 SEEDS ?= 300

@@ -17,6 +17,8 @@ from tests.sim.world import World
 
 # The bodies of these jobs begin so; behind it stand the key, a space, and the attempt.
 MARK: Final = b"call "
+# Nobody watches it: clients that had these jobs in hand would do less else.
+TUBE: Final = b"calls"
 PATIENCE_S: Final = 20.0
 RETRY_S: Final = 0.2
 # A caller goes on to other keys, or repeats the last ones although they were answered.
@@ -72,7 +74,7 @@ class Caller:
     def _begin(self, host: SimHost, attempt: int) -> None:
         call = Call(host.node, lambda: self._ended(call, attempt))
         for key in self._keys:
-            call.put(b"default", 1, 0, 60, b"%b%b %d" % (MARK, key, attempt), key)
+            call.put(TUBE, 1, 0, 60, b"%b%b %d" % (MARK, key, attempt), key)
 
     def _again(self, attempt: int) -> None:
         """No answer came: the node is gone, or the caller is tired of it."""

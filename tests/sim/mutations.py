@@ -10,6 +10,7 @@ from typing import Any
 
 from beanpole import commands as c
 from beanpole.core import image
+from beanpole.core.keys import Keys
 from beanpole.core.machine import Machine
 from beanpole.core.queue import Queue
 from beanpole.storage import recovery
@@ -329,6 +330,23 @@ def other_machine() -> list[Patch]:
         apply(node, index, term, entry)
 
     return [(WatchedNode, "apply", wrong)]
+
+
+def no_keys() -> list[Patch]:
+    """No key is remembered."""
+    return [(Keys, "remember", nothing)]
+
+
+def image_forgets_keys() -> list[Patch]:
+    """Who starts from an image does not know which keys were seen."""
+    load = image.load
+
+    def wrong(chunks: Any) -> Machine:
+        machine = load(chunks)
+        machine.keys = Keys()
+        return machine
+
+    return [(image, "load", wrong)]
 
 
 def image_forgets_time() -> list[Patch]:

@@ -59,7 +59,8 @@ class EventsServicer:
     def ReadEvents(self, request, context):
         """Streams the events of [start, end) in order, then ends. OUT_OF_RANGE with reason EVENTS_GONE
         (older than what is kept) or EVENTS_MISSING (in a gap of this node: another one may have them)
-        before the first batch; a range that reaches beyond this node's end stops at its end.
+        before the first batch, also if it is in the middle; a range that reaches beyond this node's
+        end stops at its end. EVENTS_GONE and EVENTS_DAMAGED may also come later: go on elsewhere.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import grpc
 import grpc.aio
@@ -26,7 +27,7 @@ class ArrowHost(StageHost):
 
 
 def life_of(
-    entries: Iterable[tuple[object, ...]], host: StageHost | None = None, **settings: object
+    entries: Iterable[tuple[Any, ...]], host: StageHost | None = None, **settings: Any
 ) -> Life:
     """An event log that has followed some entries, and sealed what was full."""
     life = Life(host or ArrowHost(), **settings)

@@ -1,5 +1,6 @@
 """The gRPC service over real sockets: ranges, batches as stored, and every way to fail."""
 
+import threading
 from typing import Any
 
 import grpc
@@ -11,6 +12,8 @@ from beanpole.core.machine import Machine
 from beanpole.pb import errors_pb2, events_pb2, events_pb2_grpc
 from beanpoled.eventlog import columns, service
 from beanpoled.eventlog import segment as segments
+from beanpoled.eventlog.records import Batch, Events
+from tests.integration.support.waiting import wait_until
 from tests.unit.eventlog.made import WALL_US, Driver, naive
 from tests.unit.eventlog.served import ArrowHost, Server, life_of, serving
 from tests.unit.eventlog.test_store import Life, image_of
@@ -145,30 +148,60 @@ def test_wrong_requests_and_nodes_without_events_say_so() -> None:
         assert 'events = "off"' in words
 
 
-def test_a_slow_reader_holds_up_nobody_and_readers_are_bounded(
+class SlowHost(ArrowHost):
+    """Its conversions wait until they may."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun, self.may = threading.Event(), threading.Event()
+
+    def encode_events(self, events: Events) -> list[Batch]:
+        self.begun.set()
+        assert self.may.wait(TIMEOUT_S)
+        return super().encode_events(events)
+
+
+def test_a_slow_read_holds_up_nobody_and_readers_are_bounded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(service, "READERS_MAX", 2)
-    # More than gRPC takes before the reader does.
-    life = life_of(history(300, 1000), event_segment_bytes=16 * 1024 * 1024)
+    monkeypatch.setattr(service, "READERS_MAX", 1)
+    host = SlowHost()
+    life = life_of(history(), host, event_segment_bytes=1024**3)
     with serving(Server(life)) as (address,):
-        request = events_pb2.ReadEventsRequest()
-        slow = [stub(address).ReadEvents(request, timeout=TIMEOUT_S) for _ in range(2)]
-        first = [next(call) for call in slow]
-        assert first[0].first == first[1].first == 0
+        slow = stub(address).ReadEvents(events_pb2.ReadEventsRequest(), timeout=TIMEOUT_S)
+        assert host.begun.wait(TIMEOUT_S)
         reply = stub(address).EventRange(events_pb2.EventRangeRequest(), timeout=TIMEOUT_S)
-        assert reply.end == 300_000
+        assert reply.end == 360
         code, reason, _ = failure(address, 0, 0)
         assert (code, reason) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "TOO_MANY_READERS")
-        rows = first[0].rows + sum(batch.rows for batch in slow[0])
-        assert rows == 300_000
-        assert len(table(read(address, 0, 10))) >= 10
-        slow[1].cancel()
+        host.may.set()
+        assert len(table(list(slow))) == 360
+        assert len(table(read(address, 0, 0))) == 360
+
+
+def test_a_reader_that_goes_away_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "READERS_MAX", 1)
+    host = SlowHost()
+    life = life_of(history(), host, event_segment_bytes=1024**3)
+    with serving(Server(life)) as (address,):
+        slow = stub(address).ReadEvents(events_pb2.ReadEventsRequest(), timeout=TIMEOUT_S)
+        assert host.begun.wait(TIMEOUT_S)
+        slow.cancel()
+        host.may.set()
+
+        def has_room() -> bool:
+            try:
+                return len(table(read(address, 0, 0))) == 360
+            except grpc.RpcError as error:
+                assert told(error)[1] == "TOO_MANY_READERS"
+                return False
+
+        wait_until(has_room, TIMEOUT_S, "room for another reader")
 
 
 @pytest.mark.parametrize("sealed", [True, False])
 def test_the_first_offset_at_a_wall_time(sealed: bool) -> None:
-    settings = {} if sealed else {"event_segment_bytes": 1024**3}
+    settings: dict[str, Any] = {} if sealed else {"event_segment_bytes": 1024**3}
     life = life_of(history(), **settings)
     # Entry 1 opens the session at 1 s; the events of entry n are at n seconds.
     expected = {0.5: 0, 2.0: 0, 2.5: 30, 3.0: 30, 7.000001: 180, 13.0: 330, 14.0: 360}
