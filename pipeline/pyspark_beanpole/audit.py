@@ -5,9 +5,7 @@ computed again from the raw times, and the jobs that are left must be those that
 What is wrong with single events is found in `chains`; this file puts the findings together.
 """
 
-import json
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from pyspark.sql import DataFrame, Row, Window
@@ -147,7 +145,9 @@ def _put_findings(events: DataFrame) -> list[Finding]:
     low, high = puts.agg(F.min("job_id"), F.max("job_id")).collect()[0]
     if low is None:
         return []
-    missing = _gap_findings(puts.select("job_id").distinct(), "job_id", low, high + 1, "puts of jobs")
+    missing = _gap_findings(
+        puts.select("job_id").distinct(), "job_id", low, high + 1, "puts of jobs"
+    )
     return missing
 
 
@@ -177,7 +177,9 @@ def _conserved(
         f"{state}: {count:,} by the events, {jobs_before.get(state, 0):,} by the cluster"
         for state, count in more.items()
     )
-    return [*found, Finding("jobs from before the first event", len(words), words)] if words else found
+    return (
+        [*found, Finding("jobs from before the first event", len(words), words)] if words else found
+    )
 
 
 def audit(
@@ -209,7 +211,9 @@ def audit(
     counts = fault_counts(links)
     for kind, count in counts.items():
         rows = defects(links).where(F.col("kind") == kind).orderBy("offset").limit(NAMED_MAX)
-        named = tuple(f"job {row['job_id']}, offset {row['offset']}: {row['said']}" for row in rows.collect())
+        named = tuple(
+            f"job {row['job_id']}, offset {row['offset']}: {row['said']}" for row in rows.collect()
+        )
         findings.append(Finding(kind, count, named))
     if jobs_before is not None:
         findings += _conserved(totals, jobs, jobs_before)

@@ -100,7 +100,9 @@ def _counter_faults() -> list[tuple[str, Column, Column]]:
         words = F.concat(
             F.lit(f"{counter} is "), _shown(F.col(counter)), F.lit(", not "), _shown(wanted)
         )
-        faults.append((WRONG_COUNTER, wanted.isNotNull() & ~wanted.eqNullSafe(F.col(counter)), words))
+        faults.append(
+            (WRONG_COUNTER, wanted.isNotNull() & ~wanted.eqNullSafe(F.col(counter)), words)
+        )
     return faults
 
 

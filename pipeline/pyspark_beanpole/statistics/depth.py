@@ -94,8 +94,7 @@ def finish(partials: DataFrame, start: DataFrame | None = None) -> DataFrame:
     end = rows.agg((F.max("minute") + 1).alias("end"))
     by_minute = Window.partitionBy("tube").orderBy("minute")
     so_far = {
-        state: F.sum(change).over(by_minute)
-        for state, change in zip(STATES, _CHANGES, strict=True)
+        state: F.sum(change).over(by_minute) for state, change in zip(STATES, _CHANGES, strict=True)
     }
     if start is not None:
         rows = rows.join(F.broadcast(start), "tube", "left")

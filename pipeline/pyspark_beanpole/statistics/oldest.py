@@ -33,7 +33,9 @@ def _still(events: DataFrame) -> DataFrame:
     )
     jobs = (
         events.groupBy("tube", "job_id")
-        .agg(entered.alias("entered"), left.alias("left"), F.max("ready_at_us").alias("ready_at_us"))
+        .agg(
+            entered.alias("entered"), left.alias("left"), F.max("ready_at_us").alias("ready_at_us")
+        )
         .where(F.col("entered") > F.coalesce("left", F.lit(-1)))
     )
     wall_us = F.unix_micros("wall_time")
