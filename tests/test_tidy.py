@@ -36,7 +36,7 @@ ALLOWED = {
     "storage": frozenset[str](),
     "pb": frozenset[str](),
     "replication": frozenset({"core", "storage"}),
-    "client": frozenset({"protocol"}),
+    "client": frozenset({"pb", "protocol"}),
 }
 FUNCTION_LINES_MAX = 70
 FILE_LINES_MAX = 500

@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import grpc
 
+from beanpole.client.rpc import CHANNEL_OPTIONS
 from beanpole.errors import ClientError, ConfigurationError
 from beanpole.pb import admin_pb2, admin_pb2_grpc, node_pb2
 from beanpoled.cli import layout
-from beanpoled.rpc import CHANNEL_OPTIONS
 from beanpoled.settings import Address
 
 STATUS_TIMEOUT_S: Final = 2.0
