@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from pyspark.sql import DataFrame, Row, Window
 from pyspark.sql import functions as F
 
-from pyspark_beanpole.chains import chained, defects, ends, fault_counts
+from pyspark_beanpole.chains import FAULTS, chained, defects, ends
 from pyspark_beanpole.statistics.keys import STATES, divided
 
 # The exit codes of `beanpole pipeline audit`; 2 is that of a wrong command line.
@@ -86,8 +86,8 @@ def gaps(rows: DataFrame, column: str, first: int, end: int) -> DataFrame:
     """Return what keeps numbers from being exactly those from `first` to before `end`.
 
     Returns:
-        Rows (kind, first, end): `missing` or `repeated`. A missing range that is longer than a
-        chunk is told in several rows.
+        Rows (kind, first, end): `missing` or `repeated`. A missing range that reaches from one
+        chunk into the next is told in several rows.
     """
     number = F.col(column)
     chunks = rows.sparkSession.range(first // _CHUNK, -(-end // _CHUNK)).select(
@@ -115,21 +115,13 @@ def gaps(rows: DataFrame, column: str, first: int, end: int) -> DataFrame:
 
 
 def _gap_findings(rows: DataFrame, column: str, first: int, end: int, of: str) -> list[Finding]:
-    found: list[Finding] = []
     table = gaps(rows, column, first, end)
-    for kind in ("missing", "repeated"):
-        ranges = table.where(F.col("kind") == kind)
-        count = ranges.agg(F.sum(F.col("end") - F.col("first"))).collect()[0][0]
-        if count:
-            # Ranges that the edges of chunks cut are joined again.
-            joined: list[list[int]] = []
-            for row in ranges.orderBy("first").limit(NAMED_MAX * 2).collect():
-                if joined and kind == "missing" and row["first"] == joined[-1][1]:
-                    joined[-1][1] = row["end"]
-                else:
-                    joined.append([row["first"], row["end"]])
-            named = tuple(f"{low} to {high - 1}" for low, high in joined[:NAMED_MAX])
-            found.append(Finding(f"{kind} {of}", count, named))
+    totals = table.groupBy("kind").agg(F.sum(F.col("end") - F.col("first")).alias("count"))
+    found: list[Finding] = []
+    for kind, count in sorted((row["kind"], row["count"]) for row in totals.collect()):
+        ranges = table.where(F.col("kind") == kind).orderBy("first").limit(NAMED_MAX).collect()
+        named = tuple(f"{row['first']} to {row['end'] - 1}" for row in ranges)
+        found.append(Finding(f"{kind} {of}", count, named))
     return found
 
 
@@ -158,6 +150,12 @@ def _count_finding(kind: str, found: Mapping[str, int], wanted: Mapping[str, int
         for state in apart
     )
     return [Finding(kind, len(words), words)] if words else []
+
+
+def _fault_finding(links: DataFrame, kind: str, count: int) -> Finding:
+    rows = defects(links).where(F.col("kind") == kind).orderBy("offset").limit(NAMED_MAX).collect()
+    named = tuple(f"job {row['job_id']}, offset {row['offset']}: {row['said']}" for row in rows)
+    return Finding(kind, count, named)
 
 
 def _conserved(
@@ -208,13 +206,7 @@ def audit(
     totals = ends(links)
     findings = _gap_findings(events, "offset", first, end, "offsets")
     findings += _put_findings(events)
-    counts = fault_counts(links)
-    for kind, count in counts.items():
-        rows = defects(links).where(F.col("kind") == kind).orderBy("offset").limit(NAMED_MAX)
-        named = tuple(
-            f"job {row['job_id']}, offset {row['offset']}: {row['said']}" for row in rows.collect()
-        )
-        findings.append(Finding(kind, count, named))
+    findings += [_fault_finding(links, kind, totals[kind]) for kind in FAULTS if totals[kind]]
     if jobs_before is not None:
         findings += _conserved(totals, jobs, jobs_before)
     return Audit(

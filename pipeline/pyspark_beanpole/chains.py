@@ -42,6 +42,16 @@ TIME_WENT_BACK: Final = "times that went back"
 WRONG_WAIT: Final = "wrong waits"
 WRONG_RUN: Final = "wrong runs"
 WRONG_READY: Final = "wrong times of becoming ready"
+# fmt: off
+FAULTS: Final = (
+    NO_PUT, RESURRECTED, RESERVED_TWICE, BROKEN, IMPOSSIBLE, WRONG_COUNTER, TIME_WENT_BACK,
+    WRONG_WAIT, WRONG_RUN, WRONG_READY,
+)
+_NEEDED: Final = (
+    "offset", "job_id", "tube", "event", "state_before", "state", "time_us", "worker", "wait_us",
+    "run_us", "ready_at_us",
+)
+# fmt: on
 
 
 def _shown(value: Column) -> Column:
@@ -146,7 +156,8 @@ def chained(events: DataFrame, from_start: bool) -> DataFrame:
     earlier = job.rowsBetween(Window.unboundedPreceding, -1)
     became = (F.col("state") == "ready") & (F.col("state_before") != "ready")
     links = events.select(
-        "*",
+        *_NEEDED,
+        *[counter for counter, _ in _COUNTERS],
         F.lag("state").over(job).alias("last_state"),
         F.lag("time_us").over(job).alias("last_time_us"),
         *[F.lag(counter).over(job).alias(f"last_{counter}") for counter, _ in _COUNTERS],
@@ -186,17 +197,12 @@ def defects(links: DataFrame) -> DataFrame:
     )
 
 
-def fault_counts(links: DataFrame) -> dict[str, int]:
-    """Return how many faults of each kind there are; kinds without any are left out."""
-    rows = defects(links).groupBy("kind").count().orderBy("kind").collect()
-    return {row["kind"]: row["count"] for row in rows}
-
-
 def ends(links: DataFrame) -> Row:
     """Count what became of all jobs, in one row.
 
     `STATE_still` jobs are in that state at the end, `STATE_before` were in it before their first
-    event here, and `STATE_change` is by how much their number changed.
+    event here, and `STATE_change` is by how much their number changed. Each of FAULTS has its
+    count.
     """
     state, before = F.col("state"), F.col("state_before")
     deleted = F.col("event") == "deleted"
@@ -213,4 +219,9 @@ def ends(links: DataFrame) -> Row:
             (count_of(state == name) - count_of(before == name)).alias(f"{name}_change")
             for name in STATES
         ],
+        *[F.sum(_faults_of(kind)).alias(kind) for kind in FAULTS],
     ).collect()[0]
+
+
+def _faults_of(kind: str) -> Column:
+    return F.size(F.filter("faults", lambda fault: fault["kind"] == kind))

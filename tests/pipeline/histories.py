@@ -27,6 +27,9 @@ class Pace(NamedTuple):
     jumps: bool = False
 
 
+DAYS: Final = Pace()
+
+
 class Job:
     """A job of the model, with what its events tell."""
 
@@ -47,7 +50,7 @@ class Job:
 class History:
     """A queue whose every transition is written down in `events`."""
 
-    def __init__(self, seed: int, pace: Pace = Pace(), first: int = 0) -> None:
+    def __init__(self, seed: int, pace: Pace = DAYS, first: int = 0) -> None:
         self.random = Random(seed)
         self.pace = pace
         self.jobs: list[Job] = []

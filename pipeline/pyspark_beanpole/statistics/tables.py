@@ -36,7 +36,10 @@ class Limits(NamedTuple):
     run_s: float = RUN_SLO_S
 
 
-def partials(events: DataFrame, limits: Limits = Limits()) -> dict[str, DataFrame]:
+DEFAULT_LIMITS: Final = Limits()
+
+
+def partials(events: DataFrame, limits: Limits = DEFAULT_LIMITS) -> dict[str, DataFrame]:
     """Return what is kept of events, by name; rows of several logs or batches may be put together.
 
     A batch of a stream must hold each event once: partials are sums.
