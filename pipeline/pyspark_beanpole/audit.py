@@ -5,10 +5,12 @@ computed again from the raw times, and the jobs that are left must be those that
 What is wrong with single events is found in `chains`; this file puts the findings together.
 """
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from pyspark.sql import DataFrame, Row, Window
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from pyspark_beanpole.chains import FAULTS, chained, defects, ends
@@ -27,7 +29,7 @@ class Finding(NamedTuple):
     """One kind of thing that does not add up."""
 
     kind: str
-    count: int
+    total: int
     named: tuple[str, ...]  # the first NAMED_MAX of them, in words
 
 
@@ -67,10 +69,10 @@ class Audit(NamedTuple):
             f"still there: {still} ({compared})",
         ]
         for finding in self.findings:
-            found.append(f"{finding.kind}: {finding.count:,}")
+            found.append(f"{finding.kind}: {finding.total:,}")
             found += [f"  {words}" for words in finding.named]
-            if finding.count > len(finding.named):
-                found.append(f"  and {finding.count - len(finding.named):,} more")
+            if finding.total > len(finding.named):
+                found.append("  and more")
         return [*found, "does not add up" if self.findings else "everything adds up"]
 
     def as_json(self) -> dict[str, Any]:
@@ -143,41 +145,35 @@ def _put_findings(events: DataFrame) -> list[Finding]:
     return missing
 
 
-def _count_finding(kind: str, found: Mapping[str, int], wanted: Mapping[str, int]) -> list[Finding]:
-    apart = [state for state in STATES if found[state] != wanted.get(state, 0)]
-    words = tuple(
-        f"{state}: {found[state]:,} by the events, {wanted.get(state, 0):,} by the cluster"
-        for state in apart
-    )
-    return [Finding(kind, len(words), words)] if words else []
-
-
 def _fault_finding(links: DataFrame, kind: str, count: int) -> Finding:
     rows = defects(links).where(F.col("kind") == kind).orderBy("offset").limit(NAMED_MAX).collect()
     named = tuple(f"job {row['job_id']}, offset {row['offset']}: {row['said']}" for row in rows)
     return Finding(kind, count, named)
 
 
+def _compared(
+    kind: str, states: Iterable[str], by_events: Mapping[str, int], by_cluster: Mapping[str, int]
+) -> list[Finding]:
+    words = tuple(
+        f"{state}: {by_events[state]:,} by the events, {by_cluster.get(state, 0):,} by the cluster"
+        for state in states
+    )
+    return [Finding(kind, len(words), words)] if words else []
+
+
 def _conserved(
-    totals: Row, jobs: Mapping[str, int] | None, jobs_before: Mapping[str, int]
+    still: Mapping[str, int],
+    seen_before: Mapping[str, int],
+    jobs: Mapping[str, int] | None,
+    jobs_before: Mapping[str, int],
 ) -> list[Finding]:
     """Compare the counts by state with the cluster's own, at both ends of the range."""
-    found: list[Finding] = []
-    at_end = {state: jobs_before.get(state, 0) + totals[f"{state}_change"] for state in STATES}
+    more = [state for state in STATES if seen_before[state] > jobs_before.get(state, 0)]
+    found = _compared("states before the first event", more, seen_before, jobs_before)
     if jobs is not None:
-        found += _count_finding("jobs at the end", at_end, jobs)
-    more = {
-        state: totals[f"{state}_before"]
-        for state in STATES
-        if totals[f"{state}_before"] > jobs_before.get(state, 0)
-    }
-    words = tuple(
-        f"{state}: {count:,} by the events, {jobs_before.get(state, 0):,} by the cluster"
-        for state, count in more.items()
-    )
-    return (
-        [*found, Finding("jobs from before the first event", len(words), words)] if words else found
-    )
+        apart = [state for state in STATES if still[state] != jobs.get(state, 0)]
+        found += _compared("states at the end", apart, still, jobs)
+    return found
 
 
 def audit(
@@ -207,8 +203,12 @@ def audit(
     findings = _gap_findings(events, "offset", first, end, "offsets")
     findings += _put_findings(events)
     findings += [_fault_finding(links, kind, totals[kind]) for kind in FAULTS if totals[kind]]
+    still = {state: totals[f"{state}_still"] for state in STATES}
     if jobs_before is not None:
-        findings += _conserved(totals, jobs, jobs_before)
+        # With the jobs that lay there all the time without an event.
+        still = {state: jobs_before.get(state, 0) + totals[f"{state}_change"] for state in STATES}
+        seen_before = {state: totals[f"{state}_before"] for state in STATES}
+        findings += _conserved(still, seen_before, jobs, jobs_before)
     return Audit(
         first,
         end,
@@ -217,7 +217,37 @@ def audit(
         totals["began_before"],
         totals["done"],
         totals["removed"],
-        {state: totals[f"{state}_still"] for state in STATES},
+        still,
         jobs is not None and jobs_before is not None,
         tuple(findings),
     )
+
+
+def run_audit(
+    events: DataFrame,
+    directory: Path | None = None,
+    *,
+    first: int | None = None,
+    end: int | None = None,
+    jobs: Mapping[str, int] | None = None,
+    jobs_before: Mapping[str, int] | None = None,
+) -> Audit:
+    """Audit, and with a directory also write what was found into it.
+
+    `audit.json` is the result for machines. The tables `defects` and `gaps` (Parquet) name all
+    that does not add up, not only the first of each kind. Arguments are those of `audit`.
+    """
+    result = audit(events, first=first, end=end, jobs=jobs, jobs_before=jobs_before)
+    if directory is not None:
+        directory.mkdir(parents=True, exist_ok=True)
+        inside = events.where(F.col("offset").between(result.first, result.end - 1))
+        links = chained(inside, from_start=result.first == 0)
+        tables = {
+            "defects": defects(links),
+            "gaps": gaps(inside, "offset", result.first, result.end),
+        }
+        for name, table in tables.items():
+            table.write.mode("overwrite").parquet(str(directory / name))
+        text = json.dumps(result.as_json(), indent=2) + "\n"
+        (directory / "audit.json").write_text(text)
+    return result

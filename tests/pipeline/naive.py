@@ -87,7 +87,8 @@ def depths(events: Iterable[Event]) -> dict[tuple[str, datetime], dict[str, int]
 
 
 def minute_of(event: Event) -> datetime:
-    return event["wall_time"].replace(second=0, microsecond=0)
+    wall_time: datetime = event["wall_time"]
+    return wall_time.replace(second=0, microsecond=0)
 
 
 def minutes_of(events: Sequence[Event]) -> list[datetime]:

@@ -62,8 +62,8 @@ def before(events: DataFrame) -> DataFrame:
     job that lay there without any event since is not known from events.
     """
     code = F.lit(0)
-    for number, state in enumerate(STATES, 1):
-        code = F.when(F.col("state_before") == state, number).otherwise(code)
+    for number, name in enumerate(STATES, 1):
+        code = F.when(F.col("state_before") == name, number).otherwise(code)
     # The first event's state in one number, because Spark takes the smallest of numbers by hash,
     # but would sort all events to take the first of strings.
     first = F.min(F.shiftleft("offset", _STATE_BITS) + code).alias("first")

@@ -15,7 +15,12 @@ from pyspark_beanpole.statistics.keys import KEYS, SECOND_US, divided
 
 # (letter, seconds of one, the slot that would be its number 0), the widest first: slot 59 + 1 is
 # one minute, slot 118 + 1 one hour, slot 141 + 1 one day.
-UNITS: Final = (("d", 86_400, 141), ("h", 3600, 118), ("m", 60, 59), ("s", 1, 0))
+UNITS: Final[tuple[tuple[str, int, int], ...]] = (
+    ("d", 86_400, 141),
+    ("h", 3600, 118),
+    ("m", 60, 59),
+    ("s", 1, 0),
+)
 SLOTS: Final = 148
 
 
