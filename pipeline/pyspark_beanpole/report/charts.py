@@ -151,6 +151,5 @@ class Chart:
 
 
 def _text(x: float, y: float, words: str, anchor: str, kind: str) -> str:
-    return (
-        f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(words)}</text>'
-    )
+    place = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"'
+    return f'<text class="{kind}" {place}>{escape(words)}</text>'

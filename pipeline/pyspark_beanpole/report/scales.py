@@ -57,7 +57,8 @@ def from_zero(high: float) -> Scale:
 def durations_from_zero(high_s: float) -> Scale:
     """A linear axis of seconds, in the unit that fits its end."""
     unit_s, unit = next(
-        found for found in ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"), (1e-3, "ms"))
+        found
+        for found in ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"), (1e-3, "ms"))
         if high_s >= found[0] or found[1] == "ms"
     )
     scale = from_zero(high_s / unit_s)

@@ -39,10 +39,14 @@ def depth_points(depth: DataFrame, step: int) -> DataFrame:
 
 def flow_points(depth: DataFrame, step: int) -> DataFrame:
     """Return (tube, minute, puts, ends, failed), each per minute on average of its stretch."""
-    flows = {"puts": F.col("puts"), "ends": F.col("done") + F.col("removed"), "failed": F.col("failed")}
-    return depth.groupBy(
-        "tube", (divided(_number("minute"), step) * step).alias("minute")
-    ).agg(*[(F.sum(flow) / step).alias(name) for name, flow in flows.items()])
+    flows = {
+        "puts": F.col("puts"),
+        "ends": F.col("done") + F.col("removed"),
+        "failed": F.col("failed"),
+    }
+    return depth.groupBy("tube", (divided(_number("minute"), step) * step).alias("minute")).agg(
+        *[(F.sum(flow) / step).alias(name) for name, flow in flows.items()]
+    )
 
 
 def age_points(oldest: DataFrame, step: int) -> DataFrame:
