@@ -77,10 +77,11 @@ class Chart:
                 f'y1="{HEIGHT - BOTTOM}" y2="{HEIGHT - BOTTOM + 4}"/>'
             )
             half = len(words) * LETTER / 2
-            if across - half < free_from:
+            middle = min(across, WIDTH - half)
+            if middle - half < free_from:
                 continue
-            free_from = across + half + LETTER
-            self._parts.append(_text(across, HEIGHT - BOTTOM + 17, words, "middle", "tick"))
+            free_from = middle + half + LETTER
+            self._parts.append(_text(middle, HEIGHT - BOTTOM + 17, words, "middle", "tick"))
 
     def _across(self, value: float) -> float:
         return LEFT + self._x.place(value) * (WIDTH - LEFT - RIGHT)
@@ -131,7 +132,7 @@ class Chart:
                     TOP + 10 + 12 * row,
                     mark.words,
                     "start" if right else "end",
-                    "tick",
+                    "tick over",
                 )
             )
 

@@ -43,8 +43,10 @@ def _number(value: float | None) -> str:
 def _percent(value: float | None) -> str:
     if value is None:
         return NONE
-    # What is not all should not be rounded to all.
-    return f"{min(value * 100, 99.99):.2f} %" if value < 1 else "100 %"
+    # What is not nothing, or not all, is not to be rounded to it.
+    if 0 < value < 0.0001:
+        return "&lt; 0.01 %"
+    return f"{min(value * 100, 99.99):.2f} %" if value < 1 else f"{value * 100:.0f} %"
 
 
 def _seconds(row: Row | None, name: str) -> str:
@@ -194,8 +196,8 @@ def _workers(figures: Figures) -> str:
     return (
         f"<h2>Workers</h2><p class='faint'>{_of(len(rows), figures.workers_total)} by "
         f"reservations. Of all reservations {_percent(fleet)} failed. Utilisation is how many "
-        "jobs a worker held on average between its first and its last event; with several at once it is above "
-        f"100 %.</p>{table(head, rows)}"
+        "jobs a worker held on average between its first and its last event; with several at once "
+        f"it is above 100 %.</p>{table(head, rows)}"
     )
 
 

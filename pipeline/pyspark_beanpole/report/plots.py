@@ -48,7 +48,7 @@ def depth_chart(figures: Figures, tube: Tube) -> str:
         scales.times(*span),
         scales.from_zero(_most(tube.depth, STATES)),
         _TIME,
-        f"jobs, the most in each {_per(figures)}",
+        f"jobs, most in each {_per(figures)}",
     )
     for state in STATES:
         points = _filled(tube.depth, state, figures.step_min, span)
@@ -81,7 +81,7 @@ def age_chart(figures: Figures, tube: Tube) -> str:
         scales.times(*span),
         scales.durations_from_zero(_most(tube.ages, ["age_s"])),
         _TIME,
-        f"age at a full minute, the most in each {_per(figures)}",
+        f"at full minutes, most in each {_per(figures)}",
     )
     chart.line(Line("age", 0, _filled(tube.ages, "age_s", figures.step_min, span), steps=True))
     return chart.done()
@@ -119,7 +119,7 @@ def histogram_chart(tube: Tube, kind: str) -> str:
         f"{kind.capitalize()} time: histogram of {sum(row['count'] for row in rows):,} jobs",
         scales.slot_durations(max(high_s, 10)),
         scales.logarithmic(min(values) / 2, max(values)),
-        f"{kind} time, seconds to minutes to hours",
+        f"{kind} time, in slots of seconds, minutes, hours and days",
         f"jobs per second of {kind} time, logarithmic",
     )
     chart.bars(kind, COLOURS[kind], bars)

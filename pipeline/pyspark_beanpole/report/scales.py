@@ -94,7 +94,7 @@ def logarithmic(low: float, high: float) -> Scale:
     every = max(1, (top - bottom) // 6)
     powers = range(bottom, top + 1, every)
     return Scale(
-        lambda value: max(0.0, (math.log10(max(value, low)) - bottom) / (top - bottom)),
+        lambda value: (math.log10(value) - bottom) / (top - bottom),
         [(10.0**power, short(10.0**power)) for power in powers],
     )
 
