@@ -53,7 +53,17 @@ class Streamed:
         where = ["--addresses", self._addresses, "--to", str(self._directory / "tables")]
         small = ["--conf", f"spark.driver.extraJavaOptions={SMALL_JVM}", "--master", "local[2]"]
         return Process(
-            [*BEANPOLE, "pipeline", "stream", *where, "--every", "1", *small, *more],
+            [
+                *BEANPOLE,
+                "pipeline",
+                "stream",
+                *where,
+                "--every",
+                "1",
+                "--no-statistics",
+                *small,
+                *more,
+            ],
             self._directory / f"stream{self._runs}.log",
         )
 
