@@ -19,7 +19,7 @@ from beanpole.errors import UnknownVersion
 # The byte layout of entries. A node that meets another version stops.
 ENTRY_VERSION: Final = 1
 # What the machine can do. EPOCH raises it once every member announced that it knows it.
-MACHINE_VERSION: Final = 1
+MACHINE_VERSION: Final = 2
 
 # Header flag: the leader, or a majority, is below its disk reserve; puts are refused.
 FLAG_PUTS_REFUSED: Final = 1
@@ -47,6 +47,8 @@ PAUSE_TUBE: Final = 14  # (PAUSE_TUBE, session, tube, delay_s)
 RETURN: Final = 15  # (RETURN, session, job): a granted job that no client is waiting for any more
 KEEP: Final = 16  # (KEEP, session, secret, grace_us): the session may be resumed after a loss
 RESUME: Final = 17  # (RESUME, session, secret): this attachment takes over the session kept so
+PUT_KEYED: Final = 18  # (PUT_KEYED, as PUT, key): gives (job, whether the key was remembered)
+SPEAK: Final = 19  # (SPEAK, session, protocol): what its client speaks, if it is not beanstalk
 
 # --- reads of a batch: answered in place, only at their origin; they never touch state ----------
 PEEK: Final = 32  # (PEEK, session, job)
@@ -90,6 +92,8 @@ SHAPES: Final[dict[int, tuple[type, ...]]] = {
     RETURN: (int, int, int),
     KEEP: (int, int, bytes, int),
     RESUME: (int, int, bytes),
+    PUT_KEYED: (int, int, bytes, int, int, int, bytes, bytes),
+    SPEAK: (int, int, int),
     PEEK: (int, int, int),
     PEEK_READY: (int, int, bytes),
     PEEK_DELAYED: (int, int, bytes),

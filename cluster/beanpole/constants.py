@@ -36,6 +36,13 @@ WATCHED_TUBES_MAX: Final = 1024
 # A tube name's longest length in the beanstalk protocol.
 TUBE_NAME_MAX_BYTES: Final = 200
 
+# A deduplication key: room for a UUID or a digest in hexadecimal digits.
+DEDUP_KEY_MAX_BYTES: Final = 64
+# How many are remembered at most, in some 200 MB, and how long by cluster time at least: a job of
+# Spark that failed is repeated within a day.
+DEDUP_KEYS_MAX: Final = 1_000_000
+DEDUP_WINDOW_US: Final = 24 * 3600 * SECOND_US
+
 # Priorities below this are "urgent" in beanstalkd's statistics.
 URGENT_BELOW: Final = 1024
 DEFAULT_TUBE: Final = b"default"

@@ -4,6 +4,7 @@ It only reads the node through `NodeView` and is never on the way of a command.
 """
 
 import asyncio
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import grpc
@@ -12,6 +13,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_health.v1._async import HealthServicer
 from grpc_reflection.v1alpha import reflection
 
+from beanpole.client.rpc import MESSAGE_BYTES_MAX
 from beanpole.pb import admin_pb2, admin_pb2_grpc, node_pb2, peer_pb2, peer_pb2_grpc
 from beanpoled.peer import PeerClient, PeerServicer
 from beanpoled.rpc import Context, describe, fail
@@ -33,6 +35,8 @@ LEADER_HEALTH: Final = "beanpole.v1.Leader"
 
 
 _Health = health_pb2.HealthCheckResponse
+# Joins a server and says its full name.
+Service = Callable[[grpc.aio.Server], str]
 
 
 class AdminServicer(admin_pb2_grpc.AdminServicer):
@@ -112,10 +116,13 @@ class AdminServicer(admin_pb2_grpc.AdminServicer):
 class RpcServer:
     """One node's gRPC server with all its services."""
 
-    def __init__(self, view: NodeView, peers: PeerClient, secret: str) -> None:
+    def __init__(
+        self, view: NodeView, peers: PeerClient, secret: str, services: Sequence[Service] = ()
+    ) -> None:
         self._view = view
         self._peers = peers
         self._secret = secret
+        self._services = services
         self._health = HealthServicer()
         self._server: grpc.aio.Server | None = None
         self._refresher: asyncio.Task[None] | None = None
@@ -127,12 +134,16 @@ class RpcServer:
             OSError: the port is taken or is not ours.
         """
         # Without reuseport off, two nodes could listen on one port and share its callers.
-        options = (("grpc.so_reuseport", 0),)
+        options = (
+            ("grpc.so_reuseport", 0),
+            ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
+        )
         server = grpc.aio.server(options=options, maximum_concurrent_rpcs=CALLS_MAX)
         admin_pb2_grpc.add_AdminServicer_to_server(AdminServicer(self._view, self._peers), server)
         peer_pb2_grpc.add_PeerServicer_to_server(PeerServicer(self._view, self._secret), server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
-        names = (ADMIN_SERVICE, PEER_SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME)
+        names = [ADMIN_SERVICE, PEER_SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME]
+        names += [add_to(server) for add_to in self._services]
         reflection.enable_server_reflection(names, server)
         try:
             port = server.add_insecure_port(address)

@@ -21,6 +21,8 @@ from beanpoled.aio_clients import ClientServer
 from beanpoled.aio_peers import PeerLinks
 from beanpoled.config import NodeConfig
 from beanpoled.disks import Disks
+from beanpoled.eventlog import columns
+from beanpoled.eventlog.records import Batch, Events
 from beanpoled.host import ProcessFacts, Timer
 from beanpoled.peer import PeerClient
 
@@ -91,6 +93,10 @@ class AioHost:
             done(await self.peer_client.fetch_snapshot(peer, index, sink))
 
         self.spawn(fetch())
+
+    def encode_events(self, events: Events) -> list[Batch]:
+        """See `Host`."""
+        return columns.encode(events)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Run something beside the node; a failure of it is a bug and stops the node."""

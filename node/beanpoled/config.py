@@ -45,6 +45,8 @@ _SERVICE_LINK: Final = re.compile(r"BEANPOLE_([A-Z0-9_]+_)?(SERVICE_(HOST|PORT.*
 # An hour: a longer silence is not a timeout but a wish for none, which the protocol rules out.
 MILLISECONDS_MAX: Final = 3_600_000
 BYTES_MAX: Final = 1024 * GIB
+# Ten years: more is a wish for ever, which disks rule out.
+SECONDS_MAX: Final = 10 * 366 * 86_400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +83,11 @@ class NodeConfig:
     snapshot_bytes_min: int
     log_memory_bytes: int
     log_retain_bytes: int
+    events: str
+    event_segment_bytes: int
+    event_segment_age_s: int
+    event_retain_bytes: int
+    event_retain_age_s: int
     rejoin: bool = False
 
     @property
@@ -119,6 +126,7 @@ class Setting(NamedTuple):
 
 _TIME: Final = Integer(1, MILLISECONDS_MAX)
 _COUNT: Final = Integer(1, 2**40)
+_SECONDS: Final = Integer(1, SECONDS_MAX)
 
 SETTINGS: Final = (
     Setting("cluster", Name(), None, "name of the cluster, the same on all nodes"),
@@ -173,6 +181,11 @@ SETTINGS: Final = (
         256 * MIB,
         "log kept for followers that are behind",
     ),
+    Setting("events", Choice("on", "off"), "on", "whether this node keeps what happened to jobs"),
+    Setting("event_segment_bytes", Size(4 * KIB, GIB), 16 * MIB, "events in memory before a file"),
+    Setting("event_segment_age_s", _SECONDS, 60, "longest time of events in memory"),
+    Setting("event_retain_bytes", Size(0, BYTES_MAX), 4 * GIB, "files of events that are kept"),
+    Setting("event_retain_age_s", _SECONDS, 7 * 86_400, "how long events are kept"),
 )
 _BY_NAME: Final = {setting.name: setting for setting in SETTINGS}
 

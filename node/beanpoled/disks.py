@@ -48,7 +48,9 @@ class Disks:
         path = os.path.join(directory, OWN_FILE)
         found = read_checked(files, path, identity)
         self.is_fresh = found is None
-        rest = [name for name in ("log", "snapshots") if files.exists(f"{directory}/{name}")]
+        rest = [
+            name for name in ("log", "snapshots", "events") if files.exists(f"{directory}/{name}")
+        ]
         if found is None:
             if rest:
                 raise StorageError(

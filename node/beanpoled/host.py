@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol
 
 from beanpole.replication.consensus import Sink
 from beanpole.storage.files import Files
+from beanpoled.eventlog.records import Batch, Events
 
 
 class Timer(Protocol):
@@ -81,6 +82,9 @@ class Host(Protocol):
         self, peer: str, index: int, sink: Sink, done: Callable[[str | None], None]
     ) -> None:
         """Stream the peer's snapshot at `index` into `sink`, then call done (see `Outside`)."""
+
+    def encode_events(self, events: Events) -> list[Batch]:
+        """Turn events into batches as readers get them; called away from the loop."""
 
     def open_clients(self) -> None:
         """Accept clients from now on. Opening twice does no harm."""

@@ -24,8 +24,10 @@ from beanpoled.admin import RpcServer
 from beanpoled.aio import AioHost
 from beanpoled.config import NodeConfig
 from beanpoled.disks import DISK_ID_BYTES, Disks
+from beanpoled.eventlog.service import EventsServicer
 from beanpoled.http import HttpServer
 from beanpoled.node import Node
+from beanpoled.queue_rpc import QueueServicer
 from beanpoled.viewpoint import Viewpoint
 
 # A collection of the oldest generation looks at every job: half a second for a million of them.
@@ -122,7 +124,9 @@ async def run(config: NodeConfig) -> None:
     if config.durability == "memory":
         host.log("durability is memory: acknowledged jobs are lost when the power is")
     view = Viewpoint(node)
-    rpc = RpcServer(view, host.peer_client, config.peer_secret)
+    events = EventsServicer(config, host, node.events)
+    queue = QueueServicer(node)
+    rpc = RpcServer(view, host.peer_client, config.peer_secret, [events.add_to, queue.add_to])
     http = HttpServer(view)
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(lock.release)

@@ -18,9 +18,11 @@ from beanpole.protocol.beanstalk import requests as r
 from beanpole.replication.consensus import TURN_PERIOD_MAX_S, Image, Replica, Sink
 from beanpoled import facts, frames
 from beanpoled.beanstalk import BeanstalkConnection
+from beanpoled.call import Call
 from beanpoled.clock import ClusterClock, LoopTime
 from beanpoled.config import NodeConfig
 from beanpoled.connection import Connection
+from beanpoled.eventlog.store import EventLog
 from beanpoled.host import ClientPort, Host
 from beanpoled.leader import Leader
 from beanpoled.lifecycle import Lifecycle
@@ -53,6 +55,7 @@ class Node:
         self.now_us = host.now_us()
         self.loop_us = 0  # time as this loop has lived it
         self.machine = Machine()
+        self.events = EventLog(config, host, self.machine)
         self.replica: Replica  # set by `start`, because it needs this node first
         self.clock = ClusterClock()
         self.peers = Peers(self)
@@ -62,6 +65,7 @@ class Node:
         self.counts = [0] * r.COUNTERS
         # Dicts and not sets: closing all of them must happen in the same order in every run.
         self.connections: dict[Connection, None] = {}
+        self.calls: dict[Call, None] = {}
         self.connections_total = 0
         self.connections_refused = 0
         self.dirty: list[Connection] = []  # connections with replies to write
@@ -85,9 +89,16 @@ class Node:
         """Whether puts are refused at this node."""
         return self.lifecycle.draining
 
+    @property
+    def serving(self) -> bool:
+        """Whether clients may come to this node."""
+        lifecycle = self.lifecycle
+        return self.origin.up and not (lifecycle.fenced or lifecycle.stopping)
+
     def start(self, replica: Replica) -> None:
         """Begin to work. Raises what `Replica.start` raises."""
         self.replica = replica
+        self.events.open()
         replica.start()
         self._beat_time()
 
@@ -183,6 +194,7 @@ class Node:
 
     def _keep_house(self) -> None:
         self.lifecycle.keep_house()
+        self.events.keep_house(self.loop_us)
         self.origin.expire(self.loop_us - self.config.command_timeout_ms * 1000)
         for connection, since_us in list(self.stalled.items()):
             if self.loop_us - since_us > STALL_MAX_US:
@@ -212,9 +224,11 @@ class Node:
         self.stalled.pop(connection, None)
 
     def drop_clients(self) -> None:
-        """Close every client's connection, between replies."""
+        """Close every client's connection, between replies; calls fail."""
         for connection in list(self.connections):
             connection.drop()
+        for call in list(self.calls):
+            call.drop()
 
     @property
     def outbox_is_full(self) -> bool:
@@ -371,6 +385,8 @@ class Node:
     ) -> None:
         """See `Outside`."""
         self.host.log(f"fetching the snapshot at index {index} from {peer}")
+        # What the snapshot covers is not applied here again.
+        self.events.seal()
         self.host.fetch_snapshot(peer, index, sink, done)
 
     def send(self, peer: str, message: bytes) -> bool:
@@ -389,6 +405,7 @@ class Node:
 
     def begin_image(self) -> Image:
         """See `Outside`."""
+        self.events.seal()
         return image.Image(self.machine)
 
     def load_image(self, chunks: Iterator[bytes]) -> None:
@@ -396,6 +413,7 @@ class Node:
         self._drop_digest()
         self.machine = image.load(chunks)
         self.machine.queue.woken.clear()
+        self.events.attach(self.machine)
         self.peers.forget_digests()
         self.origin.image_loaded()
         self.lifecycle.image_loaded()
@@ -410,6 +428,7 @@ class Node:
             return
         machine = self.machine
         applied = machine.apply(index, flags, time_us, wall_us, sections, self.index)
+        self.events.applied(index, wall_us)
         self.peers.applied(index, machine.chain)
         for incarnation, number, results in applied.results:
             if incarnation == self.origin.incarnation:

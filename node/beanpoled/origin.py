@@ -159,7 +159,7 @@ class Origin:
             self._open = Batch()
 
     def submit_put(self, client: Client, kind: int, command: c.Command) -> None:
-        """Put a PUT into the open batch, with a hint of the tube if its job is ready at once."""
+        """Put a PUT or PUT_KEYED into the open batch, with a hint of the tube if it is ready."""
         if not command[4]:
             hint = self._open.hint
             tube = command[2]
@@ -377,7 +377,7 @@ class Origin:
                 kept.append((command, owner))
                 continue
             failed.append((client, kind))
-            if command[0] == c.PUT:
+            if command[0] in (c.PUT, c.PUT_KEYED):
                 batch.bytes -= len(command[6])
                 self.bytes -= len(command[6])
                 if not command[4]:

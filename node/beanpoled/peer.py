@@ -12,9 +12,10 @@ import grpc
 import grpc.aio
 from crc32c import crc32c
 
+from beanpole.client.rpc import CHANNEL_OPTIONS
 from beanpole.errors import Damaged
 from beanpole.pb import node_pb2, peer_pb2, peer_pb2_grpc
-from beanpoled.rpc import CHANNEL_OPTIONS, PROOF_KEY, Context, describe, fail, peer_proof
+from beanpoled.rpc import PROOF_KEY, Context, describe, fail, peer_proof
 from beanpoled.view import NodeView
 
 # One message of a snapshot that is not taken for so long has no receiver.

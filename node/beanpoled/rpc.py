@@ -11,23 +11,11 @@ from typing import Any, Final, NoReturn
 import grpc
 import grpc.aio
 
+from beanpole.client.rpc import ERROR_KEY
 from beanpole.pb import errors_pb2, node_pb2
 from beanpoled.view import NodeView
 
-ERROR_KEY: Final = "beanpole-error-bin"
 PROOF_KEY: Final = "beanpole-peer-proof"
-
-# A snapshot's chunk is at most 4 MiB; the rest is room for the message around it.
-MESSAGE_BYTES_MAX: Final = 5 * 1024 * 1024
-
-CHANNEL_OPTIONS: Final = (
-    ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
-    # A node that comes back is to be reached at once, not after gRPC's usual two minutes.
-    ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.max_reconnect_backoff_ms", 1000),
-    # Nodes are dialled directly, whatever the environment says about web proxies.
-    ("grpc.enable_http_proxy", 0),
-)
 
 _ROLES: Final = {
     "follower": node_pb2.ROLE_FOLLOWER,
@@ -45,14 +33,6 @@ async def fail(
     packed = errors_pb2.ErrorDetail(reason=reason, **detail).SerializeToString()
     await context.abort(code, message, ((ERROR_KEY, packed),))
     raise AssertionError("abort always raises")
-
-
-def detail_of(error: grpc.aio.AioRpcError) -> errors_pb2.ErrorDetail:
-    """Return what a failed call says for programs; empty if the server was not one of ours."""
-    for key, value in error.trailing_metadata() or ():
-        if key == ERROR_KEY and isinstance(value, bytes):
-            return errors_pb2.ErrorDetail.FromString(value)
-    return errors_pb2.ErrorDetail()
 
 
 def peer_proof(secret: str, cluster: str) -> str:

@@ -14,10 +14,10 @@ Role = Literal["leader", "follower", "candidate"]
 class JobCounts(NamedTuple):
     """Jobs by state, as applied at this node."""
 
-    ready: int
-    reserved: int
-    delayed: int
-    buried: int
+    ready: int = 0
+    reserved: int = 0
+    delayed: int = 0
+    buried: int = 0
 
 
 @dataclass(slots=True)

@@ -74,7 +74,7 @@ class Viewpoint:
 
     @property
     def serving(self) -> bool:
-        return self._node.origin.up and not self._node.lifecycle.fenced
+        return self._node.serving
 
     @property
     def draining(self) -> bool:

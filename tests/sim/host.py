@@ -14,12 +14,14 @@ from beanpole.errors import ProtocolError
 from beanpole.replication.consensus import Sink
 from beanpole.storage.files import LANE_LOG, Done, Handle, Work
 from beanpoled.disks import Disks
+from beanpoled.eventlog.records import Batch, Events
 from beanpoled.frames import RAFT
 from beanpoled.host import ProcessFacts
 from beanpoled.link import LINK_VERSION, NONCE_BYTES, Hello
 from beanpoled.node import Node
 from tests.sim.cluster import Violation
 from tests.sim.disk import Disk
+from tests.sim.event_log import encode
 
 if TYPE_CHECKING:
     from tests.sim.wire import Wire
@@ -297,6 +299,12 @@ class SimHost:
                     later(step)
 
         later(step)
+
+    # --- Host: events ---------------------------------------------------------------------------
+
+    def encode_events(self, events: Events) -> list[Batch]:
+        """Turn events into batches of a plain kind."""
+        return encode(events)
 
     # --- Host: the process ----------------------------------------------------------------------
 

@@ -33,9 +33,14 @@ FAULTS: Final = (
     "lost disks",
     "drains",
     "quits",
+    "keyed puts",
+    "repeated puts",
+    "calls that failed",
     "transfers",
     "snapshots",
     "fetches",
+    "whole event logs",
+    "events read",
 )
 # Replies that say that a change was made.
 CHANGES: Final = frozenset(

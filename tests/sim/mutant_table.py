@@ -4,69 +4,12 @@
 repairs switched off bear the names of their switches; the others are in `mutations`.
 """
 
-from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
 
-from beanpole.replication.pysyncobj.repairs import ALL_REPAIRS, Repairs
 from tests.sim import mutations as m
 from tests.sim import schedules as s
 from tests.sim import schedules_node as n
-from tests.sim.cluster import Cluster
-from tests.sim.faults import Plan, Run, world
-from tests.sim.storm import Storm
-
-# A check raises AssertionError (Violation, Stuck) if something is broken. A schedule has no use
-# for its seed.
-Check = Callable[[int, Repairs], None]
-# A mutant that chance has to catch is caught within so many seeds, from whichever on.
-WITHIN: Final = 60
-
-
-def storm(seed: int, repairs: Repairs) -> None:
-    """Whole nodes and their clients, for a life."""
-    Storm(seed, repairs=repairs).run()
-
-
-def replicas(seed: int, repairs: Repairs) -> None:
-    """Replicas alone on a network that also loses and reorders, with small logs."""
-    cluster = Cluster(
-        3,
-        seed,
-        repairs,
-        start=False,
-        snapshot_bytes_min=30_000,
-        log_retain_bytes=20_000,
-        log_memory_bytes=20_000,
-    )
-    world(seed, cluster)
-    for name in cluster.names:
-        cluster.start(name)
-    run = Run(cluster, seed, Plan())
-    run.play(15.0)
-    run.settle()
-
-
-class Mutant(NamedTuple):
-    """One defect, and how it is caught."""
-
-    name: str
-    breaks: str
-    check: Check
-    words: str  # of the verdict that is the right one, as a regular expression
-    patches: m.Patches = m.no_patch
-    seed: int = 0  # the first one that catches it; 0 for a schedule
-
-    @property
-    def repairs(self) -> Repairs:
-        """The repairs that are left: a mutant without a patch is named after its repair."""
-        return ALL_REPAIRS if self.patches is not m.no_patch else ALL_REPAIRS.without(self.name)
-
-    @property
-    def way(self) -> str:
-        """How it is caught, in words."""
-        name = self.check.__name__
-        return f"{name}, seed {self.seed}" if self.seed else f"schedule `{name}`"
-
+from tests.sim.mutant import Mutant, replicas, storm
 
 REPAIRS: Final = (
     Mutant(
@@ -250,7 +193,7 @@ RULES: Final = (
         storm,
         r"which could serve",
         m.pauses_count,
-        seed=1,
+        seed=2,
     ),
     Mutant(
         "lonely_clock",
@@ -265,7 +208,7 @@ RULES: Final = (
         storm,
         r"ready after|the TTR|could serve",
         m.growing_clock,
-        seed=6,
+        seed=47,
     ),
     Mutant(
         "time_falls",
@@ -311,7 +254,7 @@ RULES: Final = (
         storm,
         r"put twice|deleted twice",
         m.applied_twice,
-        seed=4,
+        seed=6,
     ),
     Mutant(
         "dead_incarnation",
@@ -433,12 +376,52 @@ RULES: Final = (
         seed=1,
     ),
     Mutant(
+        "no_keys",
+        "once: a repeated key makes another job",
+        storm,
+        r"the key .* made the jobs",
+        m.no_keys,
+        seed=1,
+    ),
+    Mutant(
+        "image_forgets_keys",
+        "an image forgets which keys were seen",
+        storm,
+        r"differs after",
+        m.image_forgets_keys,
+        seed=2,
+    ),
+    Mutant(
+        "image_forgets_time",
+        "an image forgets since when jobs are ready",
+        storm,
+        r"the events of",
+        m.image_forgets_time,
+        seed=1,
+    ),
+    Mutant(
+        "snapshot_before_events",
+        "events: a snapshot cuts the log before they are on the disk",
+        storm,
+        r"has only the events",
+        m.snapshot_before_events,
+        seed=2,
+    ),
+    Mutant(
+        "events_kept_again",
+        "events: what the log brings again is kept twice",
+        storm,
+        r"has only the events|says: events|has other events",
+        m.events_kept_again,
+        seed=2,
+    ),
+    Mutant(
         "failed_write_ignored",
         "disks: a failed write is nobody's business",
         storm,
         r"goes on although|or acknowledged",
         m.failed_write_ignored,
-        seed=2,
+        seed=1,
     ),
     Mutant(
         "damage_cut",

@@ -18,7 +18,8 @@ from typing import Final, NamedTuple
 
 from beanpole.replication.pysyncobj.repairs import ALL_REPAIRS, Repairs
 from tests.sim import mutations as m
-from tests.sim.mutant_table import MUTANTS, SCHEDULES, WITHIN, Check, Mutant
+from tests.sim.mutant import WITHIN, Check, Mutant
+from tests.sim.mutant_table import MUTANTS, SCHEDULES
 
 ALL: Final = MUTANTS + SCHEDULES
 # A slip of a mutant is no verdict; what the code's own assertions find is one.

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from beanpole import commands as c
+from beanpole.core import image
+from beanpole.core.keys import Keys
 from beanpole.core.machine import Machine
 from beanpole.core.queue import Queue
 from beanpole.storage import recovery
@@ -18,6 +20,7 @@ from beanpoled import clock, leader
 from beanpoled.clock import ClusterClock
 from beanpoled.connection import Connection
 from beanpoled.disks import Disks
+from beanpoled.eventlog.store import EventLog
 from beanpoled.leader import Leader
 from beanpoled.lifecycle import Lifecycle
 from beanpoled.node import Node
@@ -327,6 +330,51 @@ def other_machine() -> list[Patch]:
         apply(node, index, term, entry)
 
     return [(WatchedNode, "apply", wrong)]
+
+
+def no_keys() -> list[Patch]:
+    """No key is remembered."""
+    return [(Keys, "remember", nothing)]
+
+
+def image_forgets_keys() -> list[Patch]:
+    """Who starts from an image does not know which keys were seen."""
+    load = image.load
+
+    def wrong(chunks: Any) -> Machine:
+        machine = load(chunks)
+        machine.keys = Keys()
+        return machine
+
+    return [(image, "load", wrong)]
+
+
+def image_forgets_time() -> list[Patch]:
+    """Who starts from an image does not know since when jobs are ready."""
+    load_job = image._load_job
+
+    def wrong(*arguments: Any) -> Any:
+        job = load_job(*arguments)
+        job.ready_us = 0
+        return job
+
+    return [(image, "_load_job", wrong)]
+
+
+def snapshot_before_events() -> list[Patch]:
+    """A snapshot cuts the log behind events that are only in memory."""
+    return [(Node, "begin_image", lambda self: image.Image(self.machine))]
+
+
+def events_kept_again() -> list[Patch]:
+    """What the log brings again after a restart is kept a second time."""
+    follow = vars(EventLog)["_follow"]
+
+    def wrong(self: EventLog, machine: Machine) -> None:
+        follow(self, machine)
+        machine.queue.events_kept = True
+
+    return [(EventLog, "_follow", wrong)]
 
 
 # --- disks ----------------------------------------------------------------------------------------

@@ -12,6 +12,8 @@ from typing import Any, Final
 
 from beanpole.replication.pysyncobj.repairs import ALL_REPAIRS, Repairs
 from beanpoled import origin
+from tests.sim import callers
+from tests.sim.callers import Caller
 from tests.sim.clients import RETRY_S, Client
 from tests.sim.history import Op
 from tests.sim.host import SimHost
@@ -31,6 +33,7 @@ PUT_ANSWERED_S: Final = 3.0
 # ... until a node that had to start again serves, all nodes are equal, every wait has its job.
 SETTLED_S: Final = 15.0
 ROUNDS: Final = 5
+CALLERS: Final = 2
 # A pipeline of eight waits of three seconds each.
 OPEN_MAX_S: Final = 30.0
 
@@ -65,6 +68,8 @@ class Storm:
             kept = dice.choice((2_000, 20_000))
             overrides |= {"snapshot_bytes_min": kept, "log_memory_bytes": kept}
             overrides["log_retain_bytes"] = kept
+        overrides["event_segment_bytes"] = dice.choice((4_096, 50_000, 10**7))
+        overrides["event_segment_age_s"] = dice.choice((1, 60))
         self.world = world = World(seed, dice.choice((3, 3, 3, 5)), **overrides)
         world.repairs = repairs
         world.in_flight_max = dice.choice((1, 8))
@@ -83,6 +88,7 @@ class Storm:
         self.history: list[Op] = []
         self.known: list[int] = []
         self.clients: list[Client] = []
+        self.callers: list[Caller] = []
 
     def run(self) -> None:
         """Play, heal, judge.
@@ -107,6 +113,7 @@ class Storm:
             Client(world, number, self.history, self.known)
             for number in range(self.dice.choice((4, 10, 20)))
         ]
+        self.callers += [Caller(world, number) for number in range(CALLERS)]
         world.counts["lives of five nodes"] += len(world.names) == 5
         while self.steps < PLAY_S / STEP_S:
             if self.steps == self.lull_step:
@@ -120,6 +127,7 @@ class Storm:
         # Time without a leader counts for delays, as far as wall clocks tell it.
         estimated = world.walls_move or world.counts["cold starts"] > 0
         Judge(self.history, world.witness, timeout_s, estimated, world.drains).all()
+        callers.judge(self.callers, world.witness)
 
     # --- after the storm --------------------------------------------------------------------------
 
@@ -139,6 +147,8 @@ class Storm:
             raise Stuck(f"no put is answered {PUT_ANSWERED_S} s after healing")
         for client in self.clients:
             client.active = False
+        for caller in self.callers:
+            caller.active = False
         if not world.clock.run_until(self._all_serve, SETTLED_S):
             raise Stuck(f"not all nodes serve {SETTLED_S} s after healing")
         asked = [Probe(world, host) for host in world.serving()]

@@ -10,7 +10,8 @@ import pytest
 
 from beanpole.replication.pysyncobj.repairs import ALL_REPAIRS, Repairs
 from tests.sim import mutations
-from tests.sim.mutant_table import MUTANTS, NAMES, SCHEDULES, WITHIN, Check, Mutant
+from tests.sim.mutant import WITHIN, Check, Mutant
+from tests.sim.mutant_table import MUTANTS, NAMES, SCHEDULES
 from tests.sim.mutants import is_right, verdict
 
 

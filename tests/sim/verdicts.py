@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from beanpole.core import queue as q
 from beanpoled.clock import TURN_MAX_US
+from tests.sim.callers import MARK
 from tests.sim.cluster import Violation
 from tests.sim.history import NOT_DONE, Op
 from tests.sim.witness import HEARD_S, RATE_MAX, STAMP_S, Event, Witness
@@ -141,7 +142,7 @@ class Judge:
         """Q1, Q2, Q5: an answered put is one job, an unanswered at most one, a refused none."""
         made: dict[bytes, list[int]] = defaultdict(list)
         for job, body in self.witness.bodies.items():
-            if body != PROBE:
+            if body != PROBE and not body.startswith(MARK):
                 made[body].append(job)
         for body, jobs in made.items():
             op = self.puts.get(body)

@@ -5,13 +5,16 @@ timeline of each job. It knows nothing of nodes, links or clients.
 """
 
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
+
+from crc32c import crc32c
 
 from beanpole import commands as c
 from beanpole.core import queue as q
 from beanpole.core.job import RESERVED
 from beanpole.core.machine import GRANTED, Machine
 from tests.sim.cluster import Violation
+from tests.sim.event_log import EventWitness
 
 # A node's clock may differ from the true one by its rate; the simulation's rates stay below this.
 RATE_MAX: Final = 0.06
@@ -40,6 +43,28 @@ class Recorder(list[int]):
         super().clear()
 
 
+class Emitted(bytearray):
+    """The machine's events, and a CRC of those since it was last set to 0.
+
+    Whoever takes them out meanwhile, the CRC stays.
+    """
+
+    crc = 0
+
+    def __iadd__(self, records: Any, /) -> "Emitted":  # type: ignore[misc]
+        """Append records."""
+        self.crc = crc32c(records, self.crc)
+        return super().__iadd__(records)
+
+    @classmethod
+    def watch(cls, queue: q.Queue) -> "Emitted":
+        """See what the next entry emits."""
+        if not isinstance(queue.events, cls):
+            queue.events = cls(queue.events)
+        queue.events.crc = 0
+        return queue.events
+
+
 class Event:
     """One transition of one job: what, and when its entry was proposed and applied first."""
 
@@ -66,8 +91,10 @@ class Witness:
         self.machine = Machine()
         self._transitions = Recorder()
         self.machine.queue.transitions = self._transitions
+        self.events = EventWitness()
         self.log: dict[int, tuple[int, bytes]] = {}
-        self.chains: dict[int, int] = {}
+        # index -> (chain, CRC of the events of this entry, how many there were until then)
+        self.outcomes: dict[int, tuple[int, int, int]] = {}
         self.proposed_s: dict[bytes, float] = {}
         self.jobs: dict[int, list[Event]] = {}
         self.bodies: dict[int, bytes] = {}
@@ -105,8 +132,13 @@ class Witness:
 
     def check_chain(self, name: str, index: int, chain: int) -> None:
         """A node has applied an entry."""
-        if self.chains[index] != chain:
+        if self.outcomes[index][0] != chain:
             raise Violation(f"the machine of {name} differs after index {index}")
+
+    def check_events(self, name: str, index: int, crc: int, total: int) -> None:
+        """A node has applied an entry: these are its events, and how many it ever had."""
+        if self.outcomes[index][1:] != (crc, total):
+            raise Violation(f"the events of {name} differ at index {index}, before offset {total}")
 
     def _apply(self, index: int, entry: bytes) -> None:
         machine, now_s = self.machine, self._now_s()
@@ -118,7 +150,10 @@ class Witness:
         if begins:
             self._epoch_stamped_s = stamped_s
             self.epochs.append(stamped_s)
+        machine.queue.events.clear()
+        emitted = Emitted.watch(machine.queue)
         applied = machine.apply(index, flags, time_us, wall_us, sections)
+        self.events.applied(machine, index, wall_us)
         if machine.queue.now_us < self._time_us:
             raise Violation(f"entry {index} takes cluster time back")
         self._time_us = machine.queue.now_us
@@ -126,7 +161,7 @@ class Witness:
             self._epoch_s = now_s
         elif stood_us > 0 and self.proposed_s[entry] > self._epoch_s + CATCH_UP_S:
             raise Violation(f"entry {index} is {stood_us} us behind cluster time: it stands")
-        self.chains[index] = machine.chain
+        self.outcomes[index] = (machine.chain, emitted.crc, machine.queue.events_total)
         for origin, incarnation in applied.downs:
             self.downs.append((origin, incarnation, now_s))
         for origin, _ in applied.ups:

@@ -6,6 +6,7 @@ faults happen when is decided by `storm`, what clients do by `clients`.
 
 import random
 from collections import Counter
+from collections.abc import Callable
 from hashlib import sha256
 from types import MappingProxyType
 from typing import Any
@@ -14,6 +15,7 @@ from crc32c import crc32c
 
 from beanpole.core.image import Image
 from beanpole.errors import BeanpoleError
+from beanpole.replication.consensus import Sink
 from beanpole.replication.pysyncobj.backend import PySyncObjReplica
 from beanpole.replication.pysyncobj.repairs import ALL_REPAIRS
 from beanpole.storage.wal import Identity
@@ -28,7 +30,7 @@ from tests.sim.disk import Disk
 from tests.sim.host import SimHost
 from tests.sim.network import Network
 from tests.sim.oracle import Oracle
-from tests.sim.witness import Witness
+from tests.sim.witness import Emitted, Witness
 
 CLUSTER = "sim"
 # 2024: any wall clock far enough from zero.
@@ -49,8 +51,20 @@ class WatchedNode(Node):
         if index not in self.witness.log:
             self.world.oracle.committed(self.name, index)
         self.witness.committed(self.name, index, term, entry)
+        queue = self.machine.queue
+        kept = queue.events_kept  # not while the log brings again what is in files
+        emitted = Emitted.watch(queue)
         super().apply(index, term, entry)
         self.witness.check_chain(self.name, index, self.machine.chain)
+        if kept:
+            self.witness.check_events(self.name, index, emitted.crc, queue.events_total)
+
+    def fetch_snapshot(
+        self, peer: str, index: int, sink: Sink, done: Callable[[str | None], None]
+    ) -> None:
+        """See `Outside`."""
+        self.world.may_miss_events.add(self.name)
+        super().fetch_snapshot(peer, index, sink, done)
 
     def role_changed(self) -> None:
         """See `Outside`."""
@@ -89,6 +103,7 @@ class World:
         self.rejoin: set[str] = set()
         self.damaged: dict[str, str] = {}  # node that is down -> the file with a flipped bit
         self.lost_disk: str | None = None  # until that node counts again
+        self.may_miss_events: set[str] = set()
         self.in_flight_max = 1
         self.turn_s = 0.0002
         self.rates = dict.fromkeys(self.names, 1.0)
@@ -174,6 +189,7 @@ class World:
         self.disks[name].wipe()
         self.rejoin.add(name)
         self.lost_disk = name
+        self.may_miss_events.add(name)
         self.oracle.wiped(name)
         self.counts["lost disks"] += 1
 
@@ -238,10 +254,20 @@ class World:
             self.counts["cold starts"] += 1
             if self.walls_move:
                 self.witness.misled.append(self.clock.now_s)
+        name, _, words = line.partition(" ")
+        if words.startswith("events "):
+            self._about_events(name, words)
         self.lines.append(f"{self.clock.now_s:.4f} {line}")
         self.trace.update(self.lines[-1].encode())
         if len(self.lines) > 2 * LOG_LINES_MAX:
             del self.lines[:LOG_LINES_MAX]
+
+    def _about_events(self, name: str, words: str) -> None:
+        """A node says that it does not keep some events: only disks may be the reason."""
+        allowed = "below disk_reserve_bytes" in words or self.disks[name].erred
+        if not allowed or "cannot be made columns" in words:
+            raise Violation(f"{name} says: {words}")
+        self.may_miss_events.add(name)
 
     def digest(self) -> str:
         """Return the hash of everything that was sent and said."""
@@ -285,6 +311,10 @@ class World:
                 raise Violation(f"the running digest of {name} differs")
             if _image_crc(machine) != expected:
                 raise Violation(f"the image of {name} differs, but its running digest does not")
+            # A clock that is set ahead by years makes all events old.
+            whole = name not in self.may_miss_events and not self.walls_move
+            self.counts["events read"] += self.witness.events.check(host, whole)
+            self.counts["whole event logs"] += whole
 
     def describe(self) -> str:
         """Return every node's state, for failure messages."""

@@ -1,26 +1,28 @@
 """The machine as canonical bytes, and back.
 
 An image is the machine as it was when the image began, made in slices while the machine goes on:
-jobs are encoded in the order of their ids, and a job that is about to change before its turn is
-encoded first (copy on write; `Queue` calls `keep`). The bytes depend on the state alone, not on
-the layout of heaps or dicts, so two nodes at the same index make the same bytes: that is the
-digest that nodes compare, and the snapshot that a node starts from.
+first a head, then the deduplication keys, then the jobs in the order of their ids. A job that is
+about to change before its turn is encoded first (copy on write; `Queue` calls `keep`). The bytes
+depend on the state alone, not on the layout of heaps or dicts, so two nodes at the same index make
+the same bytes: that is the digest that nodes compare, and the snapshot that a node starts from.
 """
 
 from collections.abc import Iterable, Iterator
 from heapq import heapify, heappush
+from itertools import islice
 from typing import Any, Final, cast
 
 import msgpack
 
-from beanpole.constants import URGENT_BELOW
+from beanpole.constants import DEDUP_KEY_MAX_BYTES, URGENT_BELOW
 from beanpole.core.job import BURIED, DELAYED, READY, RESERVED, STATE_NAMES, Job
+from beanpole.core.keys import shard_of
 from beanpole.core.machine import Machine
 from beanpole.core.sessions import DEAD, DETACHED, Origin, Session
 from beanpole.core.tube import ID_BITS, Tube
 from beanpole.errors import Damaged, UnknownVersion
 
-IMAGE_VERSION: Final = 1
+IMAGE_VERSION: Final = 2
 # Jobs of one chunk: a slice of about a millisecond of the loop's time.
 CHUNK_JOBS: Final = 512
 # A chunk also ends here, so that large bodies do not make a chunk of hundreds of megabytes.
@@ -42,6 +44,8 @@ QUEUE_NUMBERS: Final = (
     "next_order",
     "jobs_total",
     "timeouts",
+    "events_total",
+    "tubes_total",
 )
 
 
@@ -58,6 +62,15 @@ class Image:
         self._last_id = self._ids[-1] if self._ids else 0
         self._done_id = 0  # jobs up to this id are encoded already
         self._kept: dict[int, tuple[Any, ...]] = {}
+        # Shards of keys only grow, so that the first so many of each are the machine as it was.
+        keys = machine.keys
+        self._shards = [
+            (age, place, shard, len(shard))
+            for age, generation in enumerate((keys.older, keys.younger))
+            for place, shard in enumerate(generation.shards)
+            if shard
+        ]
+        self._shards.reverse()
         self._head: bytes | None = self._encode_head()
         self._ended = False
         queue.images = (*queue.images, self)
@@ -73,6 +86,9 @@ class Image:
         if self._head is not None:
             head, self._head = self._head, None
             return head
+        if self._shards:
+            age, place, shard, count = self._shards.pop()
+            return pack(["keys", [age, place, list(islice(shard.items(), count))]])
         if self._next >= len(self._ids):
             if self._ended:
                 return None
@@ -100,6 +116,7 @@ class Image:
         queue = self._machine.queue
         queue.images = tuple(image for image in queue.images if image is not self)
         self._kept.clear()
+        self._shards.clear()
 
     def _encode_job(self, job: Job) -> tuple[Any, ...]:
         holder = 0 if job.holder is None else self._sessions[id(job.holder)]
@@ -119,6 +136,8 @@ class Image:
             job.releases,
             job.buries,
             job.kicks,
+            job.ready_us,
+            job.reserved_us,
             job.body,
         )
 
@@ -137,6 +156,8 @@ class Image:
             session.secret,
             session.grace_us,
             session.detached_until_us,
+            session.protocol,
+            session.reason,
         ]
 
     def _encode_head(self) -> bytes:
@@ -153,6 +174,7 @@ class Image:
         tubes = [
             [
                 tube.name,
+                tube.number,
                 tube.jobs_total,
                 tube.deletes,
                 tube.pauses,
@@ -172,6 +194,11 @@ class Image:
                 tubes,
                 sessions,
                 [self._sessions[id(session)] for session in machine.kept.values()],
+                [
+                    [generation.began_us, generation.count]
+                    for generation in (machine.keys.older, machine.keys.younger)
+                ],
+                len(self._shards),
             ]
         )
 
@@ -197,6 +224,7 @@ def load(chunks: Iterable[bytes]) -> Machine:
         if head[1] != IMAGE_VERSION:
             raise UnknownVersion(f"image version {head[1]}; this program knows {IMAGE_VERSION}")
         machine, tubes, sessions = _load_head(head)
+        _load_keys(machine, head, iterator)
         _load_jobs(machine, tubes, sessions, iterator)
     except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
         raise Damaged(f"the image cannot be read: {error!r}") from error
@@ -213,20 +241,22 @@ def _load_head(head: list[Any]) -> tuple[Machine, list[Tube], list[Session]]:
     fields = (*MACHINE_NUMBERS, *MACHINE_LIMITS)
     for field, value in zip(fields, head[2] + head[3], strict=True):
         setattr(machine, field, value)
-    for field, value in zip(QUEUE_NUMBERS, head[4], strict=True):
-        setattr(queue, field, value)
     for index, incarnation, next_number, alive in head[5]:
         origin = machine.origins[index] = Origin(index)
         origin.incarnation, origin.next_number, origin.alive = incarnation, next_number, alive
     tubes: list[Tube] = []
-    for name, total, deletes, pauses, pause_s, until_us in head[6]:
+    for name, number, total, deletes, pauses, pause_s, until_us in head[6]:
         tube = queue.tube(name)
-        tube.jobs_total, tube.deletes, tube.pauses = total, deletes, pauses
+        tube.number, tube.jobs_total, tube.deletes, tube.pauses = number, total, deletes, pauses
         tube.pause_s, tube.paused_until_us = pause_s, until_us
         if until_us:
             queue.pauses.append((until_us, name))
         tubes.append(tube)
     heapify(queue.pauses)
+    queue.tubes_named = [(tube.number, tube.name) for tube in tubes]
+    # After the tubes, because those count themselves.
+    for field, value in zip(QUEUE_NUMBERS, head[4], strict=True):
+        setattr(queue, field, value)
     sessions = [_load_session(machine, values) for values in head[7]]
     for place in head[8]:
         session = sessions[place - 1]
@@ -246,6 +276,7 @@ def _load_session(machine: Machine, values: list[Any]) -> Session:
     session.reserved = cast(dict[int, Job], dict.fromkeys(values[7]))
     session.request_granted, session.secret = values[8], values[9]
     session.grace_us, session.detached_until_us = values[10], values[11]
+    session.protocol, session.reason = values[12], values[13]
     if session.state == DEAD:
         machine.dying.append(session)
     else:
@@ -255,6 +286,28 @@ def _load_session(machine: Machine, values: list[Any]) -> Session:
         else:
             machine.origins[session.origin].sessions[session.number] = session
     return session
+
+
+def _load_keys(machine: Machine, head: list[Any], chunks: Iterator[bytes]) -> None:
+    """The shards of both generations, each in one chunk and in order."""
+    keys = machine.keys
+    generations = (keys.older, keys.younger)
+    last = (-1, -1)
+    for _ in range(head[10]):
+        kind, (age, place, items) = _unpack(next(chunks, b""))
+        if kind != "keys" or not items or not last < (age, place):
+            raise Damaged(f"keys {age}, {place} come after {last}")
+        last = (age, place)
+        for key, job_id in items:
+            if not 0 < len(key) <= DEDUP_KEY_MAX_BYTES or shard_of(key) != place or keys.find(key):
+                raise Damaged(f"the key {key!r} stands in shard {place}")
+            if type(job_id) is not int or not 0 < job_id < machine.queue.next_id:
+                raise Damaged(f"the key {key!r} has job {job_id}")
+            generations[age].add(key, job_id)
+    for generation, (began_us, count) in zip(generations, head[9], strict=True):
+        generation.began_us = began_us
+        if generation.count != count:
+            raise Damaged(f"the image holds {generation.count} keys and says {count}")
 
 
 def _load_jobs(
@@ -304,6 +357,7 @@ def _load_job(tubes: list[Tube], sessions: list[Session], record: list[Any]) -> 
     job = Job(job_id, tubes[tube], priority, delay_s, ttr_s, record[-1], created_us)
     job.state, job.due_us, job.order, holder = rest[:4]
     job.reserves, job.timeouts, job.releases, job.buries, job.kicks = rest[4:9]
+    job.ready_us, job.reserved_us = rest[9:11]
     if holder:
         job.holder = sessions[holder - 1]
         if job_id not in job.holder.reserved:

@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING, Final
 
+from beanpole.events import NO_TIME
+
 if TYPE_CHECKING:
     from beanpole.core.sessions import Session
     from beanpole.core.tube import Tube
@@ -25,7 +27,8 @@ class Job:
 
     `due_us` is the end of the delay or of the TTR, 0 when the job has neither. `order` is the
     place among the buried jobs; of a reserved job it is when its TTR began. `holder` is the
-    session that reserved it.
+    session that reserved it. `ready_us` and `reserved_us` are when it last became ready and was
+    last reserved, NO_TIME if never; a touch moves neither.
     """
 
     __slots__ = (
@@ -39,7 +42,9 @@ class Job:
         "kicks",
         "order",
         "priority",
+        "ready_us",
         "releases",
+        "reserved_us",
         "reserves",
         "state",
         "timeouts",
@@ -67,6 +72,8 @@ class Job:
         self.state = GONE
         self.due_us = 0
         self.order = 0
+        self.ready_us = NO_TIME
+        self.reserved_us = NO_TIME
         self.holder: Session | None = None
         self.reserves = 0
         self.timeouts = 0

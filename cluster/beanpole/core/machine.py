@@ -23,9 +23,11 @@ from beanpole.constants import (
 )
 from beanpole.core import operations, reads
 from beanpole.core.job import Job
+from beanpole.core.keys import Keys
 from beanpole.core.queue import BATCH, SESSION, TRANSITION_BITS, Queue
 from beanpole.core.sessions import ATTACHED, DEAD, DETACHED, Origin, Session
 from beanpole.core.tube import STALE_SLACK
+from beanpole.events import CONNECTION_LOST, NO_REASON, NODE_DOWN
 
 # What became of a GRANT.
 GRANTED: Final = 1
@@ -36,8 +38,8 @@ VOID: Final = -1  # the waiter is gone, or got its job already
 _CHANGES: Final = operations.HANDLERS
 _ALL: Final = {**operations.HANDLERS, **reads.HANDLERS}
 _SHAPES: Final = c.SHAPES
-# Index, time, floor, sessions alive, sessions dying, flags, the chain so far.
-_CHAIN: Final = Struct("<qqQIIII")
+# Index, time, floor, events so far, sessions alive, sessions dying, flags, the chain so far.
+_CHAIN: Final = Struct("<qqQQIIII")
 
 
 class Applied:
@@ -70,6 +72,7 @@ class Machine:
 
     def __init__(self) -> None:
         self.queue = Queue()
+        self.keys = Keys()
         self.index = 0
         self.wall_us = 0  # the leader's wall time of the last entry; shown, never used to decide
         self.chain = 0
@@ -138,6 +141,7 @@ class Machine:
                     index,
                     queue.now_us,
                     queue.floor_us,
+                    queue.events_total,
                     self.sessions,
                     len(self.dying),
                     flags,
@@ -222,7 +226,7 @@ class Machine:
         origin.alive = False
         self.queue.transitions.append(origin.incarnation << TRANSITION_BITS | SESSION)
         for session in list(origin.sessions.values()):
-            self.end_session(session, lost=True)
+            self.end_session(session, lost=True, reason=NODE_DOWN)
 
     # --- sessions -------------------------------------------------------------------------------
 
@@ -250,13 +254,15 @@ class Machine:
         session.number = number
         session.epoch += 1
         session.state = ATTACHED
+        session.reason = NO_REASON
         session.detached_until_us = 0
         session.request_granted = request_granted
         origin.sessions[number] = session
         self.note_session(session)
 
-    def end_session(self, session: Session, lost: bool) -> None:
+    def end_session(self, session: Session, lost: bool, reason: int = CONNECTION_LOST) -> None:
         """The session loses its attachment: it is detached if it may come back, else dead."""
+        session.reason = reason
         self.origins[session.origin].sessions.pop(session.number, None)
         self.note_session(session)
         if lost and session.secret:
@@ -307,9 +313,7 @@ class Machine:
             session = dying[0]
             reserved = session.reserved
             while reserved and self._budget:
-                job = next(iter(reserved.values()))
-                queue.take(job)
-                queue.make_ready(job)
+                queue.give_back(next(iter(reserved.values())), session.reason)
                 self._budget -= 1
             if reserved:
                 return

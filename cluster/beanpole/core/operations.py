@@ -1,8 +1,8 @@
 """What each command of a batch does. Who may do what follows beanstalkd 1.13.
 
 Every handler is `handler(machine, origin, command) -> result`, and total: it checks its numbers
-before it changes anything, and a command that makes no sense has an error result. Handlers that
-read are in `core.reads`.
+before it changes anything, and a command that makes no sense has an error result. The machine has
+seen to it that the command's session exists. Handlers that read are in `core.reads`.
 """
 
 from collections.abc import Callable
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from beanpole import commands as c
 from beanpole.constants import (
+    DEDUP_KEY_MAX_BYTES,
     JOB_ID_MAX,
     JOB_SIZE_MAX_BYTES,
     KICK_MAX,
@@ -18,10 +19,10 @@ from beanpole.constants import (
     U32_MAX,
     WATCHED_TUBES_MAX,
 )
-from beanpole.core import queue as q
 from beanpole.core.job import BURIED, DELAYED, RESERVED, Job
 from beanpole.core.sessions import DETACHED, Origin
 from beanpole.core.tube import Tube
+from beanpole.events import NOBODY_WAITING, PROTOCOL_NAMES
 
 if TYPE_CHECKING:
     from beanpole.core.machine import Machine
@@ -49,8 +50,7 @@ def _named(machine: "Machine", name: bytes) -> Tube | None:
 
 def _held(origin: Origin, command: c.Command) -> Job | None:
     """The job that the command names, if the command's session holds it."""
-    session = origin.sessions.get(command[1])
-    return None if session is None else session.reserved.get(command[2])
+    return origin.sessions[command[1]].reserved.get(command[2])
 
 
 def open_session(machine: "Machine", origin: Origin, command: c.Command) -> int:
@@ -64,10 +64,7 @@ def open_session(machine: "Machine", origin: Origin, command: c.Command) -> int:
 
 
 def close_session(machine: "Machine", origin: Origin, command: c.Command) -> int:
-    session = origin.sessions.get(command[1])
-    if session is None:
-        return c.BAD_COMMAND
-    machine.end_session(session, lost=command[2] != 0)
+    machine.end_session(origin.sessions[command[1]], lost=command[2] != 0)
     return c.OK
 
 
@@ -91,13 +88,31 @@ def put(machine: "Machine", origin: Origin, command: c.Command) -> int:
     tube = queue.tubes.get(name) or _named(machine, name)
     if tube is None:
         return c.OUT_OF_MEMORY
-    return queue.put(tube, priority, delay_s, ttr_s, body).id
+    session = origin.sessions[command[1]]
+    return queue.put(tube, priority, delay_s, ttr_s, body, session).id
+
+
+def put_keyed(machine: "Machine", origin: Origin, command: c.Command) -> tuple[int, int] | int:
+    """A put that makes no job if its key is remembered, even if the job of that key is gone.
+
+    Returns:
+        (job id, 1 if it is that of an earlier put), or what `put` says when it makes no job.
+    """
+    key = command[7]
+    if not 0 < len(key) <= DEDUP_KEY_MAX_BYTES:
+        return c.BAD_COMMAND
+    known = machine.keys.find(key)
+    if known:
+        return known, 1
+    job_id = put(machine, origin, command[:7])
+    if job_id > 0:
+        machine.keys.remember(key, job_id, machine.queue.now_us)
+        return job_id, 0
+    return job_id
 
 
 def use(machine: "Machine", origin: Origin, command: c.Command) -> int:
-    session = origin.sessions.get(command[1])
-    if session is None:
-        return c.BAD_COMMAND
+    session = origin.sessions[command[1]]
     tube = _named(machine, command[2])
     if tube is None:
         return c.OUT_OF_MEMORY
@@ -111,9 +126,7 @@ def use(machine: "Machine", origin: Origin, command: c.Command) -> int:
 
 
 def watch(machine: "Machine", origin: Origin, command: c.Command) -> int:
-    session = origin.sessions.get(command[1])
-    if session is None:
-        return c.BAD_COMMAND
+    session = origin.sessions[command[1]]
     name = command[2]
     if name in session.watched:
         return c.OK
@@ -129,9 +142,7 @@ def watch(machine: "Machine", origin: Origin, command: c.Command) -> int:
 
 
 def ignore(machine: "Machine", origin: Origin, command: c.Command) -> int:
-    session = origin.sessions.get(command[1])
-    if session is None:
-        return c.BAD_COMMAND
+    session = origin.sessions[command[1]]
     tube = session.watched.get(command[2])
     if tube is None:
         return c.OK
@@ -146,13 +157,10 @@ def ignore(machine: "Machine", origin: Origin, command: c.Command) -> int:
 
 def delete(machine: "Machine", origin: Origin, command: c.Command) -> int:
     job = machine.queue.jobs.get(command[2])
-    if job is None:
+    session = origin.sessions[command[1]]
+    if job is None or (job.state == RESERVED and job.holder is not session):
         return c.NOT_FOUND
-    if job.state == RESERVED:
-        holder = job.holder
-        if holder is None or origin.sessions.get(command[1]) is not holder:
-            return c.NOT_FOUND
-    machine.queue.delete(job)
+    machine.queue.delete(job, session)
     return c.OK
 
 
@@ -163,15 +171,7 @@ def release(machine: "Machine", origin: Origin, command: c.Command) -> int:
     priority, delay_s = command[3], command[4]
     if not (0 <= priority <= U32_MAX and 0 <= delay_s <= U32_MAX):
         return c.BAD_COMMAND
-    queue = machine.queue
-    queue.take(job)
-    job.priority = priority
-    job.delay_s = delay_s
-    job.releases += 1
-    if delay_s:
-        queue.make_delayed(job, delay_s)
-    else:
-        queue.make_ready(job)
+    machine.queue.release(job, priority, delay_s)
     return c.OK
 
 
@@ -180,8 +180,7 @@ def give_back(machine: "Machine", origin: Origin, command: c.Command) -> int:
     job = _held(origin, command)
     if job is None:
         return c.NOT_FOUND
-    machine.queue.take(job)
-    machine.queue.make_ready(job)
+    machine.queue.give_back(job, NOBODY_WAITING)
     return c.OK
 
 
@@ -191,9 +190,7 @@ def bury(machine: "Machine", origin: Origin, command: c.Command) -> int:
         return c.NOT_FOUND
     if not 0 <= command[3] <= U32_MAX:
         return c.BAD_COMMAND
-    machine.queue.take(job)
-    job.priority = command[3]
-    machine.queue.make_buried(job)
+    machine.queue.bury(job, command[3])
     return c.OK
 
 
@@ -203,12 +200,6 @@ def touch(machine: "Machine", origin: Origin, command: c.Command) -> int:
         return c.NOT_FOUND
     machine.queue.touch(job)
     return c.OK
-
-
-def _kick(queue: q.Queue, job: Job) -> None:
-    queue.take(job)
-    job.kicks += 1
-    queue.make_ready(job)
 
 
 def kick(machine: "Machine", origin: Origin, command: c.Command) -> tuple[int, int]:
@@ -221,6 +212,7 @@ def kick(machine: "Machine", origin: Origin, command: c.Command) -> tuple[int, i
         (how many jobs, of which state: BURIED or DELAYED)
     """
     queue = machine.queue
+    session = origin.sessions[command[1]]
     _, _, name, bound, state = command
     tube = queue.tubes.get(name)
     if tube is None:
@@ -236,7 +228,7 @@ def kick(machine: "Machine", origin: Origin, command: c.Command) -> tuple[int, i
             job = tube.first_delayed(queue.jobs)
         if job is None:
             break
-        _kick(queue, job)
+        queue.kick(job, session)
         kicked += 1
     return kicked, state
 
@@ -245,19 +237,15 @@ def kick_job(machine: "Machine", origin: Origin, command: c.Command) -> int:
     job = machine.queue.jobs.get(command[2])
     if job is None or job.state not in (BURIED, DELAYED):
         return c.NOT_FOUND
-    _kick(machine.queue, job)
+    machine.queue.kick(job, origin.sessions[command[1]])
     return c.OK
 
 
 def reserve_job(machine: "Machine", origin: Origin, command: c.Command) -> tuple[int, bytes] | int:
-    session = origin.sessions.get(command[1])
     job = machine.queue.jobs.get(command[2])
-    if session is None:
-        return c.BAD_COMMAND
     if job is None or job.state == RESERVED:
         return c.NOT_FOUND
-    machine.queue.take(job)
-    machine.queue.make_reserved(job, session)
+    machine.queue.reserve(job, origin.sessions[command[1]])
     return job.id, job.body
 
 
@@ -271,11 +259,21 @@ def pause_tube(machine: "Machine", origin: Origin, command: c.Command) -> int:
     return c.OK
 
 
+def speak(machine: "Machine", origin: Origin, command: c.Command) -> int:
+    """SPEAK: the events of what this session does name its protocol."""
+    if command[2] not in PROTOCOL_NAMES:
+        return c.BAD_COMMAND
+    session = origin.sessions[command[1]]
+    session.protocol = command[2]
+    machine.note_session(session)
+    return c.OK
+
+
 def keep_session(machine: "Machine", origin: Origin, command: c.Command) -> int:
     """KEEP: from now on a loss detaches the session for `grace_us` instead of ending it."""
-    session = origin.sessions.get(command[1])
+    session = origin.sessions[command[1]]
     _, _, secret, grace_us = command
-    if session is None or session.secret or secret in machine.kept:
+    if session.secret or secret in machine.kept:
         return c.BAD_COMMAND
     if not (0 < grace_us <= GRACE_MAX_US and SECRET_MIN_BYTES <= len(secret) <= SECRET_MAX_BYTES):
         return c.BAD_COMMAND
@@ -292,8 +290,8 @@ def resume_session(machine: "Machine", origin: Origin, command: c.Command) -> in
     Commands that still arrive from the old attachment find no session there and are refused.
     """
     session = machine.kept.get(command[2])
-    fresh = origin.sessions.get(command[1])
-    if session is None or fresh is None or fresh is session or fresh.secret:
+    fresh = origin.sessions[command[1]]
+    if session is None or fresh is session or fresh.secret:
         return c.NOT_FOUND
     machine.end_session(fresh, lost=False)
     if session.state != DETACHED:
@@ -320,4 +318,6 @@ HANDLERS: Final[dict[int, Handler]] = {
     c.RETURN: give_back,
     c.KEEP: keep_session,
     c.RESUME: resume_session,
+    c.PUT_KEYED: put_keyed,
+    c.SPEAK: speak,
 }

@@ -1,13 +1,14 @@
 """Jobs and tubes, and every transition a job can make between states.
 
-This is the only place that changes a job's state. Who may ask for a transition is decided in
-`core.operations`; when time asks for one, in `core.machine`.
+This is the only place that changes a job's state, and so the one that emits events. Who may ask
+for a transition is decided in `core.operations`; when time asks for one, in `core.machine`.
 """
 
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final
 
-from beanpole.constants import DEFAULT_TUBE, SECOND_US, URGENT_BELOW
+from beanpole import events as e
+from beanpole.constants import DEFAULT_TUBE, SECOND_US, U32_MAX, URGENT_BELOW
 from beanpole.core.job import BURIED, DELAYED, GONE, READY, RESERVED, Job
 from beanpole.core.sessions import Session
 from beanpole.core.timers import Timers
@@ -31,8 +32,16 @@ BATCH: Final = 11
 TRANSITION_BITS: Final = 4
 
 
+_pack_event: Final = e.RECORD.pack
+
+
 class Queue:
-    """All jobs and tubes. Transitions append to `transitions`, which the machine digests."""
+    """All jobs and tubes. Transitions append to `transitions`, which the machine digests.
+
+    Every event is counted in `events_total`; `events` has the records, and `tubes_named` the
+    numbers and names of new tubes, for the node to take out. One that has no use for them sets
+    `events_kept` to false. The counters of a job have 32 bits there, as beanstalkd's have.
+    """
 
     def __init__(self) -> None:
         self.jobs: dict[int, Job] = {}  # in the order of ids, because ids only grow
@@ -58,6 +67,11 @@ class Queue:
         # Tubes that may have something for a waiting client since the leader last looked.
         self.woken: dict[bytes, None] = {}
         self.images: tuple[Image, ...] = ()
+        self.events = bytearray()
+        self.events_total = 0
+        self.events_kept = True
+        self.tubes_total = 0
+        self.tubes_named: list[tuple[int, bytes]] = []
         self.default = self.tube(DEFAULT_TUBE)
 
     # --- tubes ----------------------------------------------------------------------------------
@@ -66,7 +80,11 @@ class Queue:
         """The tube of this name, created if need be."""
         tube = self.tubes.get(name)
         if tube is None:
-            tube = self.tubes[name] = Tube(name)
+            self.tubes_total += 1
+            # An event has 32 bits for it. Nobody has a tube that is four billion tubes old.
+            tube = self.tubes[name] = Tube(name, self.tubes_total & U32_MAX)
+            if self.events_kept:
+                self.tubes_named.append((tube.number, name))
         return tube
 
     def drop_if_idle(self, tube: Tube) -> None:
@@ -119,9 +137,17 @@ class Queue:
                 budget -= 1
         return budget
 
-    # --- transitions ----------------------------------------------------------------------------
+    # --- what is asked for ----------------------------------------------------------------------
 
-    def put(self, tube: Tube, priority: int, delay_s: int, ttr_s: int, body: bytes) -> Job:
+    def put(
+        self,
+        tube: Tube,
+        priority: int,
+        delay_s: int,
+        ttr_s: int,
+        body: bytes,
+        session: Session,
+    ) -> Job:
         """Create a job, ready or delayed."""
         job_id = self.next_id
         self.next_id = job_id + 1
@@ -135,56 +161,8 @@ class Queue:
             self.make_delayed(job, delay_s)
         else:
             self.make_ready(job)
+        self.emit(e.PUT, GONE, job, session)
         return job
-
-    def make_ready(self, job: Job) -> None:
-        """A job that is in no order becomes ready."""
-        tube = job.tube
-        job.state = READY
-        job.due_us = 0
-        self.ready += 1
-        tube.ready_count += 1
-        if job.priority < URGENT_BELOW:
-            self.urgent += 1
-            tube.urgent_count += 1
-        tube.push_ready(job)
-        self.woken[tube.name] = None
-        self.transitions.append(job.id << TRANSITION_BITS | MADE_READY)
-
-    def make_delayed(self, job: Job, delay_s: int) -> None:
-        """A job that is in no order becomes delayed."""
-        tube = job.tube
-        job.state = DELAYED
-        job.due_us = due_us = self.now_us + delay_s * SECOND_US
-        self.delayed += 1
-        tube.delayed_count += 1
-        heappush(tube.delayed_heap, (due_us, job.id))
-        self.timers.add(due_us, job.id)
-        self.transitions.append(job.id << TRANSITION_BITS | DELAY)
-
-    def make_buried(self, job: Job) -> None:
-        """A job that is in no order goes to the end of the buried ones."""
-        job.state = BURIED
-        job.due_us = 0
-        job.order = self.next_order
-        self.next_order += 1
-        job.buries += 1
-        self.buried += 1
-        job.tube.buried[job.id] = job
-        self.transitions.append(job.id << TRANSITION_BITS | BURY)
-
-    def make_reserved(self, job: Job, session: Session) -> None:
-        """A job that is in no order becomes reserved by `session`, for its TTR."""
-        job.state = RESERVED
-        job.holder = session
-        job.reserves += 1
-        job.order = self.now_us
-        job.due_us = due_us = self.now_us + job.ttr_s * SECOND_US
-        self.reserved += 1
-        job.tube.reserved_count += 1
-        session.reserved[job.id] = job
-        self.timers.add(due_us, job.id)
-        self.transitions.append(job.id << TRANSITION_BITS | RESERVE)
 
     def reserve_first(self, key: int, session: Session) -> Job:
         """Reserve the ready job of this key, which `first_ready` of its tube just returned."""
@@ -199,9 +177,75 @@ class Queue:
             self.urgent -= 1
             tube.urgent_count -= 1
         self.make_reserved(job, session)
+        self.emit(e.RESERVED, READY, job, session)
         return job
 
-    def take(self, job: Job) -> None:
+    def reserve(self, job: Job, session: Session) -> None:
+        """Reserve a job of any state but reserved."""
+        before = self.take(job)
+        self.make_reserved(job, session)
+        self.emit(e.RESERVED, before, job, session)
+
+    def touch(self, job: Job) -> None:
+        """Start a reserved job's TTR anew."""
+        for image in self.images:
+            image.keep(job)
+        self.timers.remove(job.due_us, job.id)
+        job.order = self.now_us
+        job.due_us = self.now_us + job.ttr_s * SECOND_US
+        self.timers.add(job.due_us, job.id)
+        self.transitions.append(job.id << TRANSITION_BITS | TOUCH)
+        self.emit(e.TOUCHED, RESERVED, job, job.holder)
+
+    def release(self, job: Job, priority: int, delay_s: int) -> None:
+        """The holder gives a job back, ready or delayed."""
+        holder = job.holder
+        self.take(job)
+        job.priority = priority
+        job.delay_s = delay_s
+        job.releases = (job.releases + 1) & U32_MAX
+        if delay_s:
+            self.make_delayed(job, delay_s)
+        else:
+            self.make_ready(job)
+        self.emit(e.RELEASED, RESERVED, job, holder)
+
+    def give_back(self, job: Job, reason: int) -> None:
+        """A reserved job becomes ready because nobody holds it any more; no counter moves."""
+        holder = job.holder
+        self.take(job)
+        self.make_ready(job)
+        self.emit(e.RETURNED, RESERVED, job, holder, reason)
+
+    def bury(self, job: Job, priority: int) -> None:
+        """The holder buries a job."""
+        holder = job.holder
+        self.take(job)
+        job.priority = priority
+        self.make_buried(job)
+        self.emit(e.BURIED, RESERVED, job, holder)
+
+    def kick(self, job: Job, session: Session) -> None:
+        """Make a buried or delayed job ready."""
+        before = self.take(job)
+        job.kicks = (job.kicks + 1) & U32_MAX
+        self.make_ready(job)
+        self.emit(e.KICKED, before, job, session)
+
+    def delete(self, job: Job, session: Session) -> None:
+        """Forget a job in whatever state it is."""
+        before = self.take(job)
+        tube = job.tube
+        del self.jobs[job.id]
+        self.body_bytes -= len(job.body)
+        tube.deletes += 1
+        self.transitions.append(job.id << TRANSITION_BITS | DELETE)
+        self.emit(e.DELETED, before, job, session)
+        self.drop_if_idle(tube)
+
+    # --- the steps of transitions ---------------------------------------------------------------
+
+    def take(self, job: Job) -> int:
         """Take a job out of the order of its state; the caller makes it something else.
 
         Every change of an existing job begins here (or in `reserve_first` and `touch`), so this is
@@ -238,26 +282,108 @@ class Queue:
             self.buried -= 1
             del tube.buried[job.id]
         job.state = GONE
+        return state
 
-    def delete(self, job: Job) -> None:
-        """Forget a job in whatever state it is."""
-        self.take(job)
+    def make_ready(self, job: Job) -> None:
+        """A job that is in no order becomes ready."""
         tube = job.tube
-        del self.jobs[job.id]
-        self.body_bytes -= len(job.body)
-        tube.deletes += 1
-        self.transitions.append(job.id << TRANSITION_BITS | DELETE)
-        self.drop_if_idle(tube)
+        job.state = READY
+        job.due_us = 0
+        job.ready_us = self.now_us
+        self.ready += 1
+        tube.ready_count += 1
+        if job.priority < URGENT_BELOW:
+            self.urgent += 1
+            tube.urgent_count += 1
+        tube.push_ready(job)
+        self.woken[tube.name] = None
+        self.transitions.append(job.id << TRANSITION_BITS | MADE_READY)
 
-    def touch(self, job: Job) -> None:
-        """Start a reserved job's TTR anew."""
-        for image in self.images:
-            image.keep(job)
-        self.timers.remove(job.due_us, job.id)
-        job.order = self.now_us
-        job.due_us = self.now_us + job.ttr_s * SECOND_US
-        self.timers.add(job.due_us, job.id)
-        self.transitions.append(job.id << TRANSITION_BITS | TOUCH)
+    def make_delayed(self, job: Job, delay_s: int) -> None:
+        """A job that is in no order becomes delayed."""
+        tube = job.tube
+        job.state = DELAYED
+        job.due_us = due_us = self.now_us + delay_s * SECOND_US
+        self.delayed += 1
+        tube.delayed_count += 1
+        heappush(tube.delayed_heap, (due_us, job.id))
+        self.timers.add(due_us, job.id)
+        self.transitions.append(job.id << TRANSITION_BITS | DELAY)
+
+    def make_buried(self, job: Job) -> None:
+        """A job that is in no order goes to the end of the buried ones."""
+        job.state = BURIED
+        job.due_us = 0
+        job.order = self.next_order
+        self.next_order += 1
+        job.buries = (job.buries + 1) & U32_MAX
+        self.buried += 1
+        job.tube.buried[job.id] = job
+        self.transitions.append(job.id << TRANSITION_BITS | BURY)
+
+    def make_reserved(self, job: Job, session: Session) -> None:
+        """A job that is in no order becomes reserved by `session`, for its TTR."""
+        job.state = RESERVED
+        job.holder = session
+        job.reserves = (job.reserves + 1) & U32_MAX
+        job.order = job.reserved_us = self.now_us
+        job.due_us = due_us = self.now_us + job.ttr_s * SECOND_US
+        self.reserved += 1
+        job.tube.reserved_count += 1
+        session.reserved[job.id] = job
+        self.timers.add(due_us, job.id)
+        self.transitions.append(job.id << TRANSITION_BITS | RESERVE)
+
+    def emit(
+        self, kind: int, before: int, job: Job, session: Session | None, reason: int = e.NO_REASON
+    ) -> None:
+        """Append the event of a transition that is complete.
+
+        Args:
+            kind: what happened (`events`).
+            before: the state that the job had.
+            job: the job as it is now.
+            session: who did it, or who lost it; None if nobody.
+            reason: why, where the kind does not say it (`events`).
+        """
+        self.events_total += 1
+        if not self.events_kept:
+            return
+        wait_us = run_us = e.NO_TIME
+        if before == RESERVED:
+            if kind != e.TOUCHED:
+                run_us = self.now_us - job.reserved_us
+        elif before == READY and kind == e.RESERVED:
+            wait_us = self.now_us - job.ready_us
+        protocol, origin, incarnation, number = e.NO_PROTOCOL, e.NO_ORIGIN, 0, 0
+        if session is not None:
+            protocol, origin = session.protocol, session.origin
+            incarnation, number = session.incarnation, session.number
+        self.events += _pack_event(
+            kind,
+            protocol,
+            before,
+            job.state,
+            reason,
+            origin,
+            0,
+            job.tube.number,
+            job.id,
+            job.priority,
+            job.delay_s,
+            job.ttr_s,
+            len(job.body),
+            incarnation,
+            number,
+            job.reserves,
+            job.timeouts,
+            job.releases,
+            job.buries,
+            job.kicks,
+            wait_us,
+            run_us,
+            job.ready_us,
+        )
 
     # --- time -----------------------------------------------------------------------------------
 
@@ -291,11 +417,15 @@ class Queue:
                 self.transitions.append(job_id << TRANSITION_BITS | TOUCH)
                 continue
             timers.add(due_us, job_id)  # `take` expects the job where its state says
-            timed_out = job.state == RESERVED
-            self.take(job)
-            if timed_out:
-                job.timeouts += 1
+            holder = job.holder
+            before = self.take(job)
+            if before == RESERVED:
+                job.timeouts = (job.timeouts + 1) & U32_MAX
                 self.timeouts += 1
                 self.transitions.append(job_id << TRANSITION_BITS | TIMEOUT)
-            self.make_ready(job)
+                self.make_ready(job)
+                self.emit(e.TIMED_OUT, before, job, holder, e.TTR)
+            else:
+                self.make_ready(job)
+                self.emit(e.DUE, before, job, None)
         return budget

@@ -5,6 +5,8 @@ What a session's commands do is in `core.operations`; when a session ends is in 
 
 from typing import TYPE_CHECKING, Final
 
+from beanpole.events import BEANSTALK, NO_REASON
+
 if TYPE_CHECKING:
     from beanpole.core.job import Job
     from beanpole.core.tube import Tube
@@ -18,7 +20,8 @@ class Session:
     """One client's session.
 
     It is addressed by its attachment (origin, incarnation of the origin, number there). RESUME
-    gives a session a new attachment; commands of the old one no longer find it.
+    gives a session a new attachment; commands of the old one no longer find it. `reason` is what
+    ended its last attachment (`events.CONNECTION_LOST`, `NODE_DOWN`), for the jobs that return.
     """
 
     __slots__ = (
@@ -28,6 +31,8 @@ class Session:
         "incarnation",
         "number",
         "origin",
+        "protocol",
+        "reason",
         "request_granted",
         "reserved",
         "secret",
@@ -40,8 +45,10 @@ class Session:
         self.origin = origin
         self.incarnation = incarnation
         self.number = number
+        self.protocol = BEANSTALK
         self.epoch = 1
         self.state = ATTACHED
+        self.reason = NO_REASON
         self.used = tube
         self.watched: dict[bytes, Tube] = {tube.name: tube}
         # In the order of reservation: the order in which a dead session's jobs return.

@@ -19,7 +19,10 @@ STALE_SLACK: Final = 64
 
 
 class Tube:
-    """A named queue. `users` and `watchers` count sessions; `waiting` lines are the leader's."""
+    """A named queue. `users` and `watchers` count sessions; `waiting` lines are the leader's.
+
+    `number` stands for the name in events. A tube that vanished and came again has another one.
+    """
 
     __slots__ = (
         "buried",
@@ -28,6 +31,7 @@ class Tube:
         "deletes",
         "jobs_total",
         "name",
+        "number",
         "pause_s",
         "paused_until_us",
         "pauses",
@@ -39,8 +43,9 @@ class Tube:
         "watchers",
     )
 
-    def __init__(self, name: bytes) -> None:
+    def __init__(self, name: bytes, number: int) -> None:
         self.name = name
+        self.number = number
         self.ready_heap: list[int] = []
         self.ready_count = 0
         self.urgent_count = 0

@@ -108,7 +108,12 @@ class Outside(Protocol):
         ...
 
     def begin_image(self) -> Image:
-        """Begin a picture of the machine with everything applied so far."""
+        """Begin a picture of the machine with everything applied so far.
+
+        The log is cut behind it once its snapshot is complete, and what is written of it stands
+        in LANE_BULK behind what the node has submitted there until now: files that must be
+        durable before the log is cut are submitted here.
+        """
         ...
 
     def load_image(self, chunks: Iterator[bytes]) -> None:

@@ -14,6 +14,7 @@ VERSION: Final = 1
 MAGIC_SEGMENT: Final = b"BeanWAL\n"
 MAGIC_SNAPSHOT: Final = b"BeanSNP\n"
 MAGIC_RECORD: Final = b"BeanREC\n"
+MAGIC_EVENTS: Final = b"BeanEVT\n"
 
 # The unit that a disk writes wholly or not at all. Larger ones (4 KiB) are multiples of it.
 SECTOR_BYTES: Final = 512

@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import grpc
 
+from beanpole.client.rpc import CHANNEL_OPTIONS
 from beanpole.errors import ClientError, ConfigurationError
 from beanpole.pb import admin_pb2, admin_pb2_grpc, node_pb2
 from beanpoled.cli import layout
-from beanpoled.rpc import CHANNEL_OPTIONS
 from beanpoled.settings import Address
 
 STATUS_TIMEOUT_S: Final = 2.0
@@ -54,8 +54,18 @@ def addresses(arguments: argparse.Namespace) -> list[str]:
             raise ConfigurationError(
                 f"--addr = {arguments.addr!r} is not allowed: it must be {error}"
             ) from None
-    listed = [str(node["grpc"]) for node in layout.read_cluster(arguments.dir)]
+    return local_addresses(arguments.dir)
+
+
+def local_addresses(directory: Path) -> list[str]:
+    """Return the gRPC addresses of the local cluster in a folder, or where one would be."""
+    listed = [str(node["grpc"]) for node in layout.read_cluster(directory)]
     return listed or [f"{layout.HOST}:{layout.BASE_PORT_DEFAULT + layout.PORTS['grpc']}"]
+
+
+def quiet_grpc() -> None:
+    """Keep gRPC's own lines about nodes that are down from standing between ours."""
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 
 def first_answer(targets: list[str]) -> admin_pb2.StatusReply:
@@ -64,8 +74,7 @@ def first_answer(targets: list[str]) -> admin_pb2.StatusReply:
     Raises:
         ClientError: none answered; the message says why for each.
     """
-    # gRPC would print its own lines about nodes that are down between ours.
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    quiet_grpc()
     reasons = []
     for target in targets:
         with grpc.insecure_channel(target, options=CHANNEL_OPTIONS) as channel:

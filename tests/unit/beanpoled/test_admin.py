@@ -9,12 +9,13 @@ import grpc.aio
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from beanpole.client.rpc import detail_of
 from beanpole.errors import Damaged
 from beanpole.pb import admin_pb2, admin_pb2_grpc, node_pb2
 from beanpoled import admin
 from beanpoled.admin import ADMIN_SERVICE, LEADER_HEALTH, RpcServer
 from beanpoled.peer import PeerClient
-from beanpoled.rpc import detail_of, peer_proof
+from beanpoled.rpc import peer_proof
 from beanpoled.view import SnapshotStream
 from tests.unit.beanpoled.fakes import FakeSink, FakeView, broken_chunks
 

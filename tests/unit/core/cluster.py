@@ -5,9 +5,10 @@ tests.
 """
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from beanpole import commands as c
+from beanpole import events as e
 from beanpole.constants import SECOND_US
 from beanpole.core.image import Image, load
 from beanpole.core.job import STATE_NAMES
@@ -16,6 +17,34 @@ from beanpole.core.machine import Applied, Machine
 DEFAULT = b"default"
 # (index, flags, time us, wall us, sections): what `Machine.apply` takes.
 Entry = tuple[int, int, int, int, list[c.Section]]
+
+
+class Event(NamedTuple):
+    """A record of the machine's events, as `beanpole.events.RECORD` has it."""
+
+    kind: int
+    protocol: int
+    before: int
+    state: int
+    reason: int
+    origin: int
+    unused: int
+    tube: int
+    job: int
+    priority: int
+    delay_s: int
+    ttr_s: int
+    body_bytes: int
+    incarnation: int
+    session: int
+    reserves: int
+    timeouts: int
+    releases: int
+    buries: int
+    kicks: int
+    wait_us: int
+    run_us: int
+    ready_us: int
 
 
 class Cluster:
@@ -111,6 +140,13 @@ class Cluster:
             "deletes pauses pause left"
         )
         return dict(zip(names.split(), self.do(c.STATS_TUBE, 1, name), strict=True))
+
+
+def events_of(machine: Machine) -> list[Event]:
+    """Take out the events that the machine has emitted."""
+    events = [Event._make(values) for values in e.RECORD.iter_unpack(machine.queue.events)]
+    machine.queue.events.clear()
+    return events
 
 
 def image_of(machine: Machine) -> list[bytes]:

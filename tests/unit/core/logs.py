@@ -3,9 +3,12 @@
 Numbers are small, so that commands meet each other's jobs, tubes and sessions.
 """
 
+import pytest
 from hypothesis import strategies as st
 
 from beanpole import commands as c
+from beanpole.core import keys
+from beanpole.core import machine as machine_module
 from beanpole.core.machine import Machine
 from tests.unit.core.cluster import DEFAULT, Entry
 
@@ -25,7 +28,11 @@ def command(operation: int, *arguments: st.SearchStrategy[object]) -> st.SearchS
     return st.tuples(st.just(operation), *arguments)
 
 
-PUTS = command(c.PUT, SESSION, TUBE, PRIORITY, SECONDS, TTR, BODY)
+KEY = st.sampled_from([b"one", b"two", b"three", b"four", b"five", b"x" * 64, b"", b"x" * 65])
+PUTS = st.one_of(
+    command(c.PUT, SESSION, TUBE, PRIORITY, SECONDS, TTR, BODY),
+    command(c.PUT_KEYED, SESSION, TUBE, PRIORITY, SECONDS, TTR, BODY, KEY),
+)
 COMMANDS = st.one_of(
     PUTS,
     PUTS,
@@ -33,6 +40,7 @@ COMMANDS = st.one_of(
     st.one_of(
         command(c.OPEN, SESSION),
         command(c.CLOSE, SESSION, st.integers(0, 1)),
+        command(c.SPEAK, SESSION, st.integers(0, 3)),
         command(c.KEEP, SESSION, SECRET, st.sampled_from([1, SECOND])),
         command(c.RESUME, SESSION, SECRET),
     ),
@@ -121,6 +129,8 @@ def log_of(steps: list[Step]) -> list[Entry]:
     return entries
 
 
+# How much of what time and lost sessions do happens in one entry.
+BUDGETS = st.sampled_from([1, 2, 3, 1000])
 LOGS = st.lists(STEPS, min_size=1, max_size=12).map(log_of)
 
 
@@ -129,3 +139,10 @@ def replay(entries: list[Entry], own: int = -1, machine: Machine | None = None) 
     for entry in entries:
         machine.apply(*entry, own=own)
     return machine
+
+
+def tighten(patch: pytest.MonkeyPatch, transitions: int) -> None:
+    """Let limits be met by short logs: how much happens in one entry, and how long keys last."""
+    patch.setattr(machine_module, "TRANSITIONS_PER_ENTRY_MAX", transitions)
+    patch.setattr(keys, "GENERATION_KEYS_MAX", 2)
+    patch.setattr(keys, "DEDUP_WINDOW_US", 4 * SECOND)

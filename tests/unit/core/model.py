@@ -69,6 +69,7 @@ class Model:
         self.tubes = [ModelTube(DEFAULT)]
         self.sessions: list[ModelSession] = []  # attached and lost ones
         self.dead: list[ModelSession] = []
+        self.keys: dict[bytes, int] = {}  # no run is so long that one is forgotten
 
     # --- looking things up ------------------------------------------------------------------------
 
@@ -187,7 +188,7 @@ class Model:
             return c.OK
         if session is None:
             return c.BAD_COMMAND
-        if operation in (c.PUT, c.DELETE, c.KICK, c.KICK_JOB, c.PAUSE_TUBE):
+        if operation in (c.PUT, c.PUT_KEYED, c.DELETE, c.KICK, c.KICK_JOB, c.PAUSE_TUBE):
             result = self.do_to_queue(session, operation, *arguments)
         elif operation in (c.RELEASE, c.BURY, c.TOUCH, c.RETURN):
             job = self.job(arguments[0])
@@ -204,6 +205,12 @@ class Model:
     def do_to_queue(self, session: ModelSession, operation: int, *arguments: Any) -> Any:
         if operation == c.PUT:
             return self.put(*arguments)
+        if operation == c.PUT_KEYED:
+            *values, key = arguments
+            known = key in self.keys
+            if not known:
+                self.keys[key] = self.put(*values)
+            return self.keys[key], int(known)
         if operation == c.KICK:
             return self.kick(*arguments)
         if operation == c.PAUSE_TUBE:

@@ -6,25 +6,19 @@ from hypothesis import strategies as st
 
 from beanpole import commands as c
 from beanpole.core import image as image_module
-from beanpole.core import machine as machine_module
 from beanpole.core.image import Image, load
 from beanpole.core.machine import Machine
 from tests.unit.core.cluster import DEFAULT, Cluster, Entry, copy_of, image_of
-from tests.unit.core.logs import LOGS, replay
+from tests.unit.core.logs import BUDGETS, LOGS, replay, tighten
 
-BUDGETS = st.sampled_from([1, 2, 3, 1000])
 PROPERTY = settings(max_examples=120, deadline=None)
-
-
-def budget(patch: pytest.MonkeyPatch, transitions: int) -> None:
-    patch.setattr(machine_module, "TRANSITIONS_PER_ENTRY_MAX", transitions)
 
 
 @PROPERTY
 @given(LOGS, BUDGETS)
 def test_the_own_origin_changes_nothing(entries: list[Entry], transitions: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        budget(patch, transitions)
+        tighten(patch, transitions)
         machines = [Machine() for _ in range(3)]
         for entry in entries:
             applied = [
@@ -38,6 +32,7 @@ def test_the_own_origin_changes_nothing(entries: list[Entry], transitions: int) 
             ]
             assert said[0] == said[1] == said[2]
         assert image_of(machines[0]) == image_of(machines[1]) == image_of(machines[2])
+        assert len({bytes(machine.queue.events) for machine in machines}) == 1
 
 
 @PROPERTY
@@ -46,17 +41,19 @@ def test_a_machine_that_starts_from_an_image_goes_on_alike(
     entries: list[Entry], transitions: int, start: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        budget(patch, transitions)
+        tighten(patch, transitions)
         start = min(start, len(entries))
         old = replay(entries[:start], own=0)
         new = copy_of(old)
         assert image_of(new) == image_of(old)
+        old.queue.events.clear()
         for entry in entries[start:]:
             before = old.apply(*entry, own=0)
             after = new.apply(*entry, own=0)
             assert before.results == after.results
             assert [grant[:5] for grant in before.grants] == [grant[:5] for grant in after.grants]
             assert (old.chain, old.has_work()) == (new.chain, new.has_work())
+            assert old.queue.events == new.queue.events
             assert image_of(new) == image_of(old)
 
 
@@ -67,7 +64,7 @@ def test_an_image_at_every_point_of_a_run_leads_to_the_same_end(
 ) -> None:
     """The machine itself, one that starts from an image after each entry, and a chain of images."""
     with pytest.MonkeyPatch.context() as patch:
-        budget(patch, transitions)
+        tighten(patch, transitions)
         machine = chained = Machine()
         copies: list[Machine] = []
         for entry in entries:
@@ -86,7 +83,7 @@ def test_an_image_under_way_is_the_machine_as_it_was(
     entries: list[Entry], transitions: int, start: int, pace: list[int]
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        budget(patch, transitions)
+        tighten(patch, transitions)
         patch.setattr(image_module, "CHUNK_JOBS", 1)
         start = min(start, len(entries))
         machine = replay(entries[:start])

@@ -1,5 +1,6 @@
 """Images that are not whole are refused with a word; what they hold is in test_determinism."""
 
+from collections.abc import Callable
 from typing import Any
 
 import msgpack
@@ -23,6 +24,8 @@ def busy() -> Cluster:
     cluster.batch((c.KEEP, 2, b"s" * 16, 9_000_000))
     for delay_s in (0, 0, 0, 5, 0):
         cluster.put(delay_s=delay_s)
+    for key in (b"some", b"keys", b"more"):
+        cluster.do(c.PUT_KEYED, 1, DEFAULT, 9, 0, 60, b"", key)
     cluster.reserve(1)
     cluster.reserve(2)
     cluster.do(c.RESERVE_JOB, 1, 5)
@@ -32,6 +35,9 @@ def busy() -> Cluster:
 
 
 BUSY = image_of(busy().machine)
+# The chunks of the head, of three shards of keys, of the jobs, and of the end.
+KEYS, JOBS = 1, 4
+assert len(BUSY) == 6
 
 
 def test_an_empty_machine_has_an_image() -> None:
@@ -134,7 +140,11 @@ def test_a_closed_image_no_longer_follows_the_machine() -> None:
         pytest.param(BUSY[:1], id="only the head"),
         pytest.param(BUSY[:-1], id="no end"),
         pytest.param(BUSY[1:], id="no head"),
-        pytest.param([BUSY[0], BUSY[-1]], id="no jobs"),
+        pytest.param([*BUSY[:JOBS], BUSY[-1]], id="no jobs"),
+        pytest.param([BUSY[0], *BUSY[JOBS:]], id="no keys"),
+        pytest.param([*BUSY[:2], *BUSY[3:]], id="too few keys"),
+        pytest.param([*BUSY[:2], *BUSY[1:2], *BUSY[3:]], id="keys twice"),
+        pytest.param([BUSY[0], BUSY[2], BUSY[1], *BUSY[3:]], id="keys in another order"),
         pytest.param([*BUSY, BUSY[-1]], id="more after the end"),
         pytest.param([BUSY[0][:-1], *BUSY[1:]], id="a cut chunk"),
         pytest.param([b"\xc1", *BUSY], id="no msgpack"),
@@ -150,7 +160,7 @@ def test_what_is_not_whole_is_damaged(chunks: list[bytes]) -> None:
 def test_another_version_is_refused() -> None:
     head = msgpack.unpackb(BUSY[0])
     head[1] = IMAGE_VERSION + 1
-    with pytest.raises(UnknownVersion, match="image version 2"):
+    with pytest.raises(UnknownVersion, match=f"image version {IMAGE_VERSION + 1}"):
         load([pack(head), *BUSY[1:]])
 
 
@@ -170,14 +180,38 @@ JOB_STATE, JOB_HOLDER = 6, 9
         pytest.param(2, 0, 77, id="out of order"),
         pytest.param(2, 1, 99, id="in no tube"),
         pytest.param(2, 2, b"", id="a priority of bytes"),
-        pytest.param(2, 15, 5, id="a body of numbers"),
+        pytest.param(2, 17, 5, id="a body of numbers"),
     ],
 )
 def test_a_job_that_cannot_be_is_damage(job: int, item: int, value: Any) -> None:
-    jobs = msgpack.unpackb(BUSY[1])
+    jobs = msgpack.unpackb(BUSY[JOBS])
     jobs[1][job][item] = value
     with pytest.raises(Damaged):
-        load([BUSY[0], pack(jobs), *BUSY[2:]])
+        load([*BUSY[:JOBS], pack(jobs), *BUSY[JOBS + 1 :]])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda keys: keys.__setitem__(0, 0), id="of another generation"),
+        pytest.param(lambda keys: keys.__setitem__(0, 2), id="of no generation"),
+        pytest.param(lambda keys: keys.__setitem__(1, keys[1] + 1), id="of another shard"),
+        pytest.param(lambda keys: keys[2].append(keys[2][0]), id="twice"),
+        pytest.param(lambda keys: keys[2].clear(), id="none"),
+        pytest.param(lambda keys: keys[2][0].__setitem__(0, b"other"), id="a key that is not its"),
+        pytest.param(lambda keys: keys[2][0].__setitem__(0, b""), id="an empty key"),
+        pytest.param(lambda keys: keys[2][0].__setitem__(0, b"x" * 65), id="a key too long"),
+        pytest.param(lambda keys: keys[2][0].__setitem__(0, 7), id="a key that is a number"),
+        pytest.param(lambda keys: keys[2][0].__setitem__(1, 0), id="of no job"),
+        pytest.param(lambda keys: keys[2][0].__setitem__(1, 9), id="of a job to come"),
+        pytest.param(lambda keys: keys[2][0].__setitem__(1, 1.5), id="of half a job"),
+    ],
+)
+def test_keys_that_cannot_be_are_damage(change: Callable[[Any], None]) -> None:
+    keys = msgpack.unpackb(BUSY[KEYS])
+    change(keys[1])
+    with pytest.raises(Damaged):
+        load([*BUSY[:KEYS], pack(keys), *BUSY[KEYS + 1 :]])
 
 
 def test_a_session_that_holds_no_such_job_is_damage() -> None:
@@ -190,7 +224,7 @@ def test_a_session_that_holds_no_such_job_is_damage() -> None:
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.integers(0, 1), st.integers(0, 10_000), st.integers(1, 255))
+@given(st.integers(0, len(BUSY) - 2), st.integers(0, 10_000), st.integers(1, 255))
 def test_a_changed_byte_is_damage_or_another_machine(chunk: int, place: int, change: int) -> None:
     chunks = [bytearray(part) for part in BUSY]
     chunks[chunk][place % len(chunks[chunk])] ^= change

@@ -67,6 +67,8 @@ def test_commands_of_no_session_are_bad_commands(cluster: Cluster) -> None:
         (c.RETURN, 9, 1),
         (c.KEEP, 9, SECRET, 1),
         (c.RESUME, 9, SECRET),
+        (c.PUT_KEYED, 9, DEFAULT, 0, 0, 1, b"", b"key"),
+        (c.SPEAK, 9, 2),
         (c.PEEK, 9, 1),
         *[(peek, 9, DEFAULT) for peek in (c.PEEK_READY, c.PEEK_DELAYED, c.PEEK_BURIED)],
         (c.STATS, 9),

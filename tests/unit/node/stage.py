@@ -14,11 +14,13 @@ from beanpole.replication.consensus import DiskFigures, Role, Sink
 from beanpoled import frames
 from beanpoled.beanstalk import BeanstalkConnection
 from beanpoled.config import SETTINGS, NodeConfig
+from beanpoled.eventlog.records import Batch, Events
 from beanpoled.host import ProcessFacts
 from beanpoled.node import Node
 from beanpoled.settings import Addresses
 from tests.sim.clock import Clock
 from tests.sim.disk import Disk
+from tests.sim.event_log import encode
 
 MEMBERS = ("n0", "n1", "n2")
 SECOND = 1_000_000
@@ -106,6 +108,9 @@ class StageHost:
         self, peer: str, index: int, sink: Sink, done: Callable[[str | None], None]
     ) -> None:
         raise AssertionError("nothing is fetched on this stage")
+
+    def encode_events(self, events: Events) -> list[Batch]:
+        return encode(events)
 
     def open_clients(self) -> None:
         self.clients_open = True

@@ -1,0 +1,137 @@
+"""What every gRPC caller of Beanpole shares: channel options, errors for programs, failover.
+
+No service is called here; servers take the key of the error detail from here, too.
+"""
+
+import os
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, TypeVar
+
+import grpc
+
+from beanpole.errors import ClientError
+from beanpole.pb import errors_pb2
+
+ERROR_KEY: Final = "beanpole-error-bin"
+
+# A snapshot's chunk is at most 4 MiB; the rest is room for the message around it.
+MESSAGE_BYTES_MAX: Final = 5 * 1024 * 1024
+
+CHANNEL_OPTIONS: Final = (
+    ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
+    # A node that comes back is to be reached at once, not after gRPC's usual two minutes.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+    # Nodes are dialled directly, whatever the environment says about web proxies.
+    ("grpc.enable_http_proxy", 0),
+)
+
+# Covers an election, and the restart of a cluster that lost its power.
+PATIENCE_S: Final = 30
+PAUSE_MIN_S: Final = 0.05
+PAUSE_MAX_S: Final = 1.0
+
+# The request itself is wrong: no other node will like it better.
+_REFUSED: Final = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.UNAUTHENTICATED)
+
+T = TypeVar("T")
+
+
+def detail_of(error: grpc.RpcError) -> errors_pb2.ErrorDetail:
+    """Return what a failed call says for programs; empty if the server was not one of ours."""
+    # The stubs have it as one pair, it is a sequence of them.
+    metadata: Any = error.trailing_metadata()
+    for key, value in metadata or ():
+        if key == ERROR_KEY and isinstance(value, bytes):
+            return errors_pb2.ErrorDetail.FromString(value)
+    return errors_pb2.ErrorDetail()
+
+
+def words_of(error: grpc.RpcError) -> str:
+    """Return a failed call in a few words for people."""
+    return f"{error.code().name}: {error.details()}"
+
+
+def is_refused(error: grpc.RpcError) -> bool:
+    """Whether the request is wrong, so that it is in vain to ask another node."""
+    return error.code() in _REFUSED
+
+
+def pauses(patience_s: float) -> Iterator[None]:
+    """Come back after ever longer pauses until `patience_s` seconds are over; at least twice."""
+    until = time.monotonic() + patience_s
+    pause_s = PAUSE_MIN_S
+    yield
+    while True:
+        # Jitter: callers that lost the same node do not come back all at once.
+        time.sleep(pause_s * (0.5 + random.random() / 2))
+        yield
+        if time.monotonic() >= until:
+            return
+        pause_s = min(2 * pause_s, PAUSE_MAX_S)
+
+
+class Nodes:
+    """Channels to the nodes of a cluster, opened when they are first needed."""
+
+    def __init__(self, addresses: Sequence[str], patience_s: float = PATIENCE_S) -> None:
+        """Remember where the nodes are.
+
+        Args:
+            addresses: gRPC addresses, "host:port"; the first is tried first.
+            patience_s: how long to look for a node that answers before giving up.
+        """
+        assert addresses, "a client needs an address"
+        # gRPC would print its own lines about nodes that are down.
+        os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+        self.addresses = list(addresses)
+        self.patience_s = patience_s
+        self._channels: dict[str, grpc.Channel] = {}
+
+    def __enter__(self) -> "Nodes":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all channels."""
+        for channel in self._channels.values():
+            channel.close()
+        self._channels.clear()
+
+    def channel(self, address: str) -> grpc.Channel:
+        """Return the channel to one node."""
+        if address not in self._channels:
+            self._channels[address] = grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
+        return self._channels[address]
+
+    def defer(self, address: str) -> None:
+        """Try this node last from now on."""
+        self.addresses.remove(address)
+        self.addresses.append(address)
+
+    def first_answer(self, ask: Callable[[Any], T]) -> T:
+        """Return what the first node answers; `ask` is called with a channel and may be repeated.
+
+        Raises:
+            ClientError: the request is wrong, or no node answered in time.
+        """
+        failures: dict[str, str] = {}
+        for _ in pauses(self.patience_s):
+            for address in tuple(self.addresses):
+                try:
+                    return ask(self.channel(address))
+                except grpc.RpcError as error:
+                    if is_refused(error):
+                        raise ClientError(f"{address}: {error.details()}") from None
+                    failures[address] = words_of(error)
+                    self.defer(address)
+        raise ClientError(f"no node answers: {told(failures)}")
+
+
+def told(failures: dict[str, str]) -> str:
+    """Join what each node said."""
+    return "; ".join(f"{address}: {words}" for address, words in sorted(failures.items()))

@@ -1,0 +1,69 @@
+"""Events: what happened to every job, one fixed record for each transition.
+
+The machine appends records in the order of the log, so they are the same on every node, and every
+one has a number of its own: its offset, counted from 0 without a gap since the cluster began. Here
+are the record's layout and the numbers in it; what they are called in columns is in
+`beanpoled.eventlog`. Nothing here decides anything.
+"""
+
+from struct import Struct
+from typing import Final
+
+# The layout of records. A reader that meets another version stops.
+EVENT_VERSION: Final = 1
+
+# --- kinds: what happened to the job ------------------------------------------------------------
+PUT: Final = 1  # it was created, ready or delayed
+DUE: Final = 2  # its delay ended: delayed to ready
+RESERVED: Final = 3  # a session got it
+TOUCHED: Final = 4  # its TTR began anew
+RELEASED: Final = 5  # its worker gave it back, ready or delayed
+RETURNED: Final = 6  # it came back because nobody holds it any more: `reason` says why
+TIMED_OUT: Final = 7  # its TTR ended: reserved to ready
+BURIED: Final = 8
+KICKED: Final = 9  # buried or delayed to ready
+DELETED: Final = 10  # from whatever state
+
+KIND_NAMES: Final = {
+    PUT: "put",
+    DUE: "due",
+    RESERVED: "reserved",
+    TOUCHED: "touched",
+    RELEASED: "released",
+    RETURNED: "returned",
+    TIMED_OUT: "timed_out",
+    BURIED: "buried",
+    KICKED: "kicked",
+    DELETED: "deleted",
+}
+
+# --- protocols ----------------------------------------------------------------------------------
+NO_PROTOCOL: Final = 0  # no client did it: a delay ended
+BEANSTALK: Final = 1
+GRPC: Final = 2
+PROTOCOL_NAMES: Final = {BEANSTALK: "beanstalk", GRPC: "grpc"}
+
+# --- reasons: why, where the kind does not say it ------------------------------------------------
+NO_REASON: Final = 0
+CONNECTION_LOST: Final = 1  # RETURNED: the session that held it ended
+NODE_DOWN: Final = 2  # RETURNED: the node of that session died or was declared down
+NOBODY_WAITING: Final = 3  # RETURNED: it was granted to a client that had gone
+TTR: Final = 4  # TIMED_OUT
+REASON_NAMES: Final = {
+    CONNECTION_LOST: "connection_lost",
+    NODE_DOWN: "node_down",
+    NOBODY_WAITING: "nobody_waiting",
+    TTR: "ttr",
+}
+
+# Where a time does not apply: a job that is put has waited for nothing.
+NO_TIME: Final = -1
+# The origin of what no client asked for.
+NO_ORIGIN: Final = 255
+
+# In this order: kind, protocol, state before, state after (0 is gone: see `core.job`), reason,
+# origin, 2 bytes unused, tube number, job id, priority, delay s, TTR s, body bytes, incarnation,
+# session, reserves, timeouts, releases, buries, kicks, wait us (from ready to reserved), run us
+# (from reserved to the end of the reservation), ready at (cluster time us), 4 bytes unused.
+RECORD: Final = Struct("<BBBBBBHIQIIIIIQIIIIIqqq4x")
+assert RECORD.size == 96

@@ -1,0 +1,238 @@
+"""`beanpole events`: what the nodes have of the event stream, and its export to Parquet files."""
+
+import argparse
+import json
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any, Final
+
+from beanpole.errors import ClientError, ConfigurationError
+from beanpoled.cli import layout, status
+from beanpoled.cli.screen import Screen
+from beanpoled.eventlog.export import Export, begin_export, open_export
+from beanpoled.eventlog.source import EventsGone, Ranges, Source
+from beanpoled.settings import Address
+
+POLL_S: Final = 1.0
+PROGRESS_PERIOD_S: Final = 0.2
+# A file each half minute is few enough for Spark, and soon enough for a report.
+EVERY_S: Final = 30.0
+
+
+def add_command(commands: Any) -> None:
+    """Add `events` to the parser."""
+    parser = commands.add_parser("events", help="what happened to every job: range and export")
+    ways = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    ranges = ways.add_parser("range", help="show which events each node has")
+    _add_addresses(ranges)
+    ranges.add_argument("--json", action="store_true", help="print JSON")
+    ranges.set_defaults(run=run_range)
+    export = ways.add_parser(
+        "export",
+        help="write events to a directory of Parquet files",
+        description="Goes on where an earlier export to DIR ended; every event is written once.",
+    )
+    _add_addresses(export)
+    export.add_argument("--to", type=Path, required=True, metavar="DIR", help="where to write")
+    export.add_argument("--follow", action="store_true", help="go on until Ctrl-C")
+    export.add_argument(
+        "--start",
+        metavar="earliest|OFFSET",
+        help="where to begin; in a directory that has events: pass over those that are gone",
+    )
+    export.add_argument(
+        "--every",
+        type=float,
+        default=EVERY_S,
+        metavar="SECONDS",
+        help=f"with --follow: finish a file at least so often (default {EVERY_S:.0f})",
+    )
+    export.set_defaults(run=run_export)
+
+
+def _add_addresses(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--addresses", metavar="HOST:GRPC,...", help="gRPC addresses of nodes; any of them may fail"
+    )
+    parser.add_argument(
+        "--dir",
+        type=Path,
+        default=Path(layout.DIRECTORY_DEFAULT),
+        help="without --addresses: folder of a local cluster (default ./.beanpole)",
+    )
+
+
+def _source(arguments: argparse.Namespace) -> Source:
+    if arguments.addresses is None:
+        return Source(status.local_addresses(arguments.dir))
+    kind = Address()
+    try:
+        return Source(str(kind.check(text.strip())) for text in arguments.addresses.split(","))
+    except ValueError as error:
+        raise ConfigurationError(
+            f"--addresses = {arguments.addresses!r} is not allowed: each must be {error}"
+        ) from None
+
+
+def run_range(arguments: argparse.Namespace) -> int:
+    """Print which events each node has."""
+    status.quiet_grpc()
+    with _source(arguments) as source:
+        ranges = source.ranges()
+    if arguments.json:
+        nodes = [
+            {
+                "id": reply.node,
+                "address": address,
+                "spans": [[span.first, span.end] for span in reply.spans],
+                "end": reply.end,
+                "applied_index": reply.applied_index,
+            }
+            for address, reply in ranges.items()
+        ]
+        print(json.dumps({"cluster": source.cluster, "nodes": nodes}))
+        return 0
+    print(f"cluster {source.cluster}, {source.end(ranges)} events so far")
+    for reply in ranges.values():
+        spans = ", ".join(f"{span.first} to {span.end}" for span in reply.spans)
+        print(f"{reply.node:<10} {spans or 'none'}")
+    return 0
+
+
+def run_export(arguments: argparse.Namespace) -> int:
+    """Write events until there are no more, or with --follow until a signal."""
+    status.quiet_grpc()
+    wanted = _start(arguments.start)
+    if not arguments.every > 0:
+        raise ConfigurationError(f"--every = {arguments.every} is not allowed: it must be above 0")
+    ended = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: ended.set())
+    with _source(arguments) as source:
+        run = _Run(source, arguments.to, wanted, arguments.every, ended)
+        try:
+            run.catch_up()
+            while arguments.follow and not ended.wait(POLL_S):
+                run.follow()
+            run.export.flush()
+        finally:
+            run.close()
+        run.end()
+    return 0
+
+
+def _start(text: str | None) -> int | None:
+    """Read --start: None is "where it ended", -1 the earliest."""
+    if text is None:
+        return None
+    if text == "earliest":
+        return -1
+    if not text.isdecimal():
+        raise ConfigurationError(
+            f"--start = {text!r} is not allowed: it must be earliest or an offset from 0"
+        )
+    return int(text)
+
+
+class _Run:
+    """One export: where it stands, and what a terminal shows of it."""
+
+    def __init__(
+        self,
+        source: Source,
+        directory: Path,
+        wanted: int | None,
+        every_s: float,
+        ended: threading.Event,
+    ) -> None:
+        self._source = source
+        self._every_s = every_s
+        self._ended = ended
+        self._screen = Screen(sys.stderr)
+        ranges = source.ranges()
+        found = open_export(directory, source.cluster)
+        begin = self._begin(found, ranges, wanted)
+        self.export: Export = found or begin_export(
+            directory, source.cluster, source.jobs_at(begin, ranges)
+        )
+        self._position = self._begun = begin
+        self._begun_s = self._shown_s = self._flushed_s = time.monotonic()
+        self._problem = ""
+
+    def _begin(self, found: Export | None, ranges: Ranges, wanted: int | None) -> int:
+        """Return the first offset to read."""
+        earliest, end = self._source.earliest(ranges), self._source.end(ranges)
+        here = found.end if found is not None else 0
+        try:
+            if here > end:
+                raise ConfigurationError(
+                    f"{found and found.directory} has events to {here}, and the cluster has only "
+                    f"{end}: it is another cluster of the same name, or not all of it answers"
+                )
+            if wanted is None:
+                return here if found is not None and found.spans else earliest
+            begin = max(here, earliest if wanted < 0 else wanted)
+            if begin > end:
+                raise ConfigurationError(
+                    f"--start = {wanted} is not allowed: the cluster has events to {end}"
+                )
+            return begin
+        except ConfigurationError:
+            if found is not None:
+                found.close()
+            raise
+
+    def catch_up(self) -> None:
+        """Write everything up to the end that the cluster has now."""
+        end = self._source.end(self._source.ranges())
+        try:
+            for batch in self._source.read(self._position, end):
+                self.export.write(batch)
+                self._position += batch.num_rows
+                self._show(end)
+                if self._ended.is_set():
+                    return
+        except EventsGone as error:
+            raise ClientError(
+                f"{error}; export with --start {error.next} to go on behind them"
+            ) from error
+
+    def follow(self) -> None:
+        """Write what has come; wait where no node answers, stop where events are gone."""
+        try:
+            self.catch_up()
+        except ClientError as error:
+            if isinstance(error.__cause__, EventsGone):
+                raise
+            if str(error) != self._problem:
+                self._problem = str(error)
+                self._screen.say(f"waiting: {error}")
+        else:
+            self._problem = ""
+        if time.monotonic() - self._flushed_s >= self._every_s:
+            self._flushed_s = time.monotonic()
+            self.export.flush()
+
+    def _show(self, end: int) -> None:
+        now_s = time.monotonic()
+        if now_s - self._shown_s >= PROGRESS_PERIOD_S:
+            self._shown_s = now_s
+            rate = (self._position - self._begun) / (now_s - self._begun_s)
+            share = 100 * self._position // end
+            self._screen.show(
+                [f"{self._position} of {end} events ({share} %), {rate:,.0f} a second"]
+            )
+
+    def close(self) -> None:
+        """Let others have the directory."""
+        self._screen.end()
+        self.export.close()
+
+    def end(self) -> None:
+        """Say what was done."""
+        count = self._position - self._begun
+        spans = ", ".join(f"{first} to {end}" for first, end in self.export.spans) or "none"
+        self._screen.say(f"{count} events written; {self.export.directory} has {spans}")

@@ -1,0 +1,11 @@
+"""`beanpole pipeline`: what the Spark side does. Its commands are in `pyspark_beanpole.cli`."""
+
+from typing import Any
+
+from pyspark_beanpole.cli import add_commands
+
+
+def add_command(commands: Any) -> None:
+    """Add `pipeline` and its commands to the parser."""
+    parser = commands.add_parser("pipeline", help="what happened to every job, by Spark")
+    add_commands(parser.add_subparsers(title="commands", metavar="COMMAND", required=True))

@@ -1,0 +1,233 @@
+"""The columns of events: what they are called and hold, and how records become them.
+
+This is the only place that defines them; docs/pipeline.md explains them. Arrow and NumPy are
+imported when they are first needed, because a node that seals nothing should not pay for them.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from beanpole import events as e
+from beanpole.core.job import GONE, RESERVED, STATE_NAMES
+from beanpoled.eventlog.records import NOTE, Batch, Events
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# Rows of a batch: enough that the cost of a batch does not show, and a message stays small.
+BATCH_ROWS: Final = 16_384
+# What gRPC clients take unless they are told otherwise is 4 MiB, the message around it included.
+BATCH_BYTES_MAX: Final = 3_500_000
+
+STAMP: Final = "timestamp"
+COLUMNS: Final = (
+    ("offset", "int64"),
+    ("log_index", "int64"),
+    ("position", "int32"),
+    ("time_us", "int64"),
+    ("wall_time", STAMP),
+    ("protocol", "string"),
+    ("event", "string"),
+    ("tube", "string"),
+    ("job_id", "int64"),
+    ("external_id", "string"),
+    ("state_before", "string"),
+    ("state", "string"),
+    ("reason", "string"),
+    ("priority", "int64"),
+    ("delay_s", "int64"),
+    ("ttr_s", "int64"),
+    ("body_bytes", "int64"),
+    ("node", "string"),
+    ("incarnation", "int64"),
+    ("session", "int64"),
+    ("worker", "string"),
+    ("attempt", "int32"),
+    ("timeouts", "int32"),
+    ("releases", "int32"),
+    ("buries", "int32"),
+    ("kicks", "int32"),
+    ("wait_us", "int64"),
+    ("run_us", "int64"),
+    ("ready_at_us", "int64"),
+)
+
+# The fields of a record, in its order.
+FIELDS: Final = (
+    "kind",
+    "protocol",
+    "state_before",
+    "state",
+    "reason",
+    "origin",
+    "unused",
+    "tube",
+    "job",
+    "priority",
+    "delay_s",
+    "ttr_s",
+    "body_bytes",
+    "incarnation",
+    "session",
+    "reserves",
+    "timeouts",
+    "releases",
+    "buries",
+    "kicks",
+    "wait_us",
+    "run_us",
+    "ready_at_us",
+)
+NOTE_FIELDS: Final = ("log_index", "time_us", "wall_us", "first", "chain")
+STATES: Final = {GONE: "gone", **{state: name.decode() for state, name in STATE_NAMES.items()}}
+
+
+def schema() -> "pa.Schema":
+    """Return the columns as Arrow knows them; all of them may be null."""
+    import pyarrow as pa
+
+    kinds = {STAMP: pa.timestamp("us", tz="UTC")}
+    return pa.schema([(name, kinds.get(kind) or pa.type_for_alias(kind)) for name, kind in COLUMNS])
+
+
+def encode(events: Events) -> list[Batch]:
+    """Turn events into batches, each a complete Arrow IPC stream compressed with LZ4."""
+    return [
+        batch
+        for start in range(events.first, events.end, BATCH_ROWS)
+        for batch in _batches(events.slice(start, min(start + BATCH_ROWS, events.end)))
+    ]
+
+
+def _batches(events: Events) -> Iterator[Batch]:
+    """Encode a slice as one batch, or in halves if that is too large (very long tube names)."""
+    payload = to_stream(to_arrow(events))
+    if len(payload) > BATCH_BYTES_MAX and events.rows > 1:
+        middle = events.first + events.rows // 2
+        yield from _batches(events.slice(events.first, middle))
+        yield from _batches(events.slice(middle, events.end))
+        return
+    wall_us_max = max(note[2] for note in NOTE.iter_unpack(events.notes))
+    yield Batch(events.first, events.rows, wall_us_max, payload)
+
+
+def to_stream(batch: "pa.RecordBatch") -> bytes:
+    """Return a complete Arrow IPC stream of one batch."""
+    import pyarrow as pa
+
+    # The threads that Arrow would compress with are those that the node's loop needs.
+    options = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
+        writer.write_batch(batch)
+    stream: bytes = sink.getvalue().to_pybytes()
+    return stream
+
+
+def from_stream(payload: bytes) -> "pa.RecordBatch":
+    """Read what `to_stream` made."""
+    import pyarrow as pa
+
+    options = pa.ipc.IpcReadOptions(use_threads=False)
+    with pa.ipc.open_stream(payload, options=options) as reader:
+        return reader.read_next_batch()
+
+
+def first_at_wall(payload: bytes, wall_us: int) -> int | None:
+    """Return the first offset of a batch at or after a wall time; None if all are older."""
+    import pyarrow as pa
+
+    batch = from_stream(payload)
+    walls = batch.column("wall_time").cast(pa.int64()).to_numpy()
+    late = (walls >= wall_us).nonzero()[0]
+    return batch.column("offset")[int(late[0])].as_py() if len(late) else None
+
+
+def to_arrow(events: Events) -> "pa.RecordBatch":
+    """Return the columns of events."""
+    import numpy as np
+    import pyarrow as pa
+
+    record = np.frombuffer(events.records, _dtype(FIELDS, e.RECORD.format, e.RECORD.size))
+    notes = np.frombuffer(events.notes, _dtype(NOTE_FIELDS, NOTE.format, NOTE.size))
+    offsets = np.arange(events.first, events.end, dtype=np.int64)
+    firsts = notes["first"].astype(np.int64)
+    entry = np.searchsorted(firsts, offsets, side="right") - 1
+    found: dict[str, Any] = {
+        "offset": offsets,
+        "log_index": notes["log_index"][entry],
+        "position": offsets - firsts[entry],
+        "time_us": notes["time_us"][entry],
+        "wall_time": notes["wall_us"][entry],
+        "protocol": _texts(record["protocol"], e.PROTOCOL_NAMES),
+        "event": _texts(record["kind"], e.KIND_NAMES),
+        "tube": _tubes(record["tube"], events),
+        "job_id": record["job"],
+        "external_id": pa.nulls(events.rows, pa.string()),
+        "state_before": _texts(record["state_before"], STATES),
+        "state": _texts(record["state"], STATES),
+        "reason": _texts(record["reason"], e.REASON_NAMES),
+        "attempt": record["reserves"],
+        **_session(record, events.members),
+    }
+    for name in ("wait_us", "run_us", "ready_at_us"):
+        found[name] = pa.array(record[name], pa.int64(), mask=record[name] == e.NO_TIME)
+    columns = []
+    for field in schema():
+        column = found.get(field.name)
+        if column is None:
+            column = record[field.name]
+        if isinstance(column, np.ndarray):
+            column = pa.array(column.astype(_number(field.type)))
+        columns.append(column.view(field.type) if column.type != field.type else column)
+    return pa.RecordBatch.from_arrays(columns, schema=schema())
+
+
+def _number(kind: "pa.DataType") -> str:
+    """Return the integer that NumPy has for a column: a timestamp is one, too."""
+    return "int32" if kind == "int32" else "int64"
+
+
+def _dtype(fields: tuple[str, ...], layout: str, size: int) -> Any:
+    """Return the record type that NumPy needs to see a struct's fields in place."""
+    import numpy as np
+
+    codes = layout.lstrip("<").rstrip("4x")
+    kinds = [(name, f"<{code}") for name, code in zip(fields, codes, strict=True)]
+    unused = size - np.dtype(kinds).itemsize
+    return np.dtype([*kinds, ("rest", f"V{unused}")] if unused else kinds)
+
+
+def _texts(codes: Any, names: "dict[int, str]") -> "pa.Array":
+    """Return the names of small numbers; null for one that has none."""
+    import pyarrow as pa
+
+    table = pa.array([names.get(code) for code in range(max(names) + 1)], pa.string())
+    return table.take(pa.array(codes))
+
+
+def _tubes(numbers: Any, events: Events) -> "pa.Array":
+    import numpy as np
+    import pyarrow as pa
+
+    known, places = np.unique(numbers, return_inverse=True)
+    names = [events.names[number].decode(errors="replace") for number in known.tolist()]
+    return pa.array(names, pa.string()).take(pa.array(places))
+
+
+def _session(record: Any, members: tuple[str, ...]) -> dict[str, "pa.Array"]:
+    """Return node, incarnation and session of who acted, and the worker of a reservation."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    nobody = record["origin"] == e.NO_ORIGIN
+    places = pa.array(record["origin"], pa.int64(), mask=nobody)
+    node = pa.array(members, pa.string()).take(places)
+    incarnation = pa.array(record["incarnation"].astype("int64"), mask=nobody)
+    session = pa.array(record["session"].astype("int64"), mask=nobody)
+    held = (record["state"] == RESERVED) | (record["state_before"] == RESERVED)
+    whole = pc.binary_join_element_wise(
+        node, incarnation.cast(pa.string()), session.cast(pa.string()), ":"
+    )
+    worker = pc.if_else(pa.array(held), whole, pa.scalar(None, pa.string()))
+    return {"node": node, "incarnation": incarnation, "session": session, "worker": worker}

@@ -1,0 +1,104 @@
+"""Events as the machine made them: records, and a note for each entry of the log that had some.
+
+This is what a node holds in memory until a segment is full. What the columns are called is in
+`columns`; the layout of a record is the library's (`beanpole.events`).
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Mapping
+from struct import Struct
+from typing import Final, NamedTuple
+
+from beanpole.events import RECORD
+
+# log index, cluster time us, leader's wall time us, offset of the entry's first event, the
+# machine's running digest after the entry.
+NOTE: Final = Struct("<qqqQI")
+_FIRST_AT: Final = 24  # where the offset stands in a note
+_FIRST: Final = Struct("<Q")
+
+Bytes = bytes | bytearray
+
+
+class Note(NamedTuple):
+    """One entry of the log that had events."""
+
+    log_index: int
+    time_us: int
+    wall_us: int
+    first: int
+    chain: int
+
+
+class Events(NamedTuple):
+    """Events in the order of their offsets, without a gap.
+
+    Attributes:
+        first: the offset of the first record.
+        records: RECORD.size bytes for each event.
+        notes: NOTE.size bytes for each entry; the first may have begun before `first`.
+        names: of the tubes, by their numbers; may hold more than is needed.
+        members: names of the nodes, by their places as origins.
+    """
+
+    first: int
+    records: Bytes
+    notes: Bytes
+    names: Mapping[int, bytes]
+    members: tuple[str, ...]
+
+    @property
+    def rows(self) -> int:
+        """How many there are."""
+        return len(self.records) // RECORD.size
+
+    @property
+    def end(self) -> int:
+        """The offset behind the last."""
+        return self.first + self.rows
+
+    def note(self, place: int) -> Note:
+        """Return the note at a place; -1 is the last."""
+        at = place * NOTE.size if place >= 0 else len(self.notes) + place * NOTE.size
+        return Note._make(NOTE.unpack_from(self.notes, at))
+
+    def slice(self, start: int, end: int) -> "Events":
+        """Copy what lies in the offsets [start, end), which must be here."""
+        low, high = start - self.first, end - self.first
+        assert 0 <= low < high <= self.rows, (start, end, self.first, self.rows)
+        begin, stop = self._entry_of(start), self._entry_of(end - 1) + 1
+        return self._replace(
+            first=start,
+            records=bytes(memoryview(self.records)[low * RECORD.size : high * RECORD.size]),
+            notes=bytes(memoryview(self.notes)[begin * NOTE.size : stop * NOTE.size]),
+        )
+
+    def _entry_of(self, offset: int) -> int:
+        """Return the place of the note of an offset's entry."""
+        notes = self.notes
+
+        def first(place: int) -> int:
+            found: int = _FIRST.unpack_from(notes, place * NOTE.size + _FIRST_AT)[0]
+            return found
+
+        return bisect_right(range(len(notes) // NOTE.size), offset, key=first) - 1
+
+    def first_at_wall(self, wall_us: int) -> int | None:
+        """Return the first offset at or after a wall time; None if all are older."""
+        for note in map(Note._make, NOTE.iter_unpack(self.notes)):
+            if note.wall_us >= wall_us:
+                return max(note.first, self.first)
+        return None
+
+
+class Batch(NamedTuple):
+    """Some events as readers get them."""
+
+    first: int
+    rows: int
+    wall_us_max: int
+    payload: bytes
+
+
+# Turns events into batches; runs away from the loop.
+Encode = Callable[[Events], list[Batch]]

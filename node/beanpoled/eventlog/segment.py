@@ -1,0 +1,178 @@
+"""One file of events: batches as readers get them, and what is known about them.
+
+Written once, complete or absent. The bytes are drawn in docs/storage.md. What a batch's bytes mean
+is the encoder's business.
+"""
+
+import json
+import os
+from contextlib import suppress
+from struct import Struct
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+from beanpole.errors import Damaged, UnknownVersion
+from beanpole.storage.files import Files, Handle
+from beanpole.storage.format import (
+    FILE_HEADER_BYTES,
+    MAGIC_EVENTS,
+    Identity,
+    check_identity,
+    decode_file_header,
+    encode_file_header,
+)
+from beanpoled.eventlog.records import Batch, Events
+from beanpoled.view import JobCounts
+
+SUFFIX: Final = ".events"
+TEMPORARY: Final = ".tmp"
+# Of the records inside; `beanpole.events.EVENT_VERSION` is theirs, this one is the columns'.
+COLUMNS_VERSION: Final = 1
+
+# bytes of the index before it, CRC32C of the index
+_FOOTER: Final = Struct("<II")
+# Far above the index of the largest segment; below what a flipped bit in its length could ask for.
+_INDEX_BYTES_MAX: Final = 64 * 1024 * 1024
+
+
+class Place(NamedTuple):
+    """Where a batch stands in a segment's file."""
+
+    at: int
+    size: int
+    check: int
+    first: int
+    rows: int
+    wall_us_max: int
+
+
+class About(NamedTuple):
+    """What a segment says about its events.
+
+    Attributes:
+        log_index: of the first and the last event.
+        wall_us: of the first and the last event.
+        chain: the machine's running digest after the last event's entry.
+        jobs: the counts before the first event.
+    """
+
+    log_index: tuple[int, int]
+    wall_us: tuple[int, int]
+    chain: int
+    jobs: JobCounts
+
+
+class Segment(NamedTuple):
+    """A file of the events first <= offset < end."""
+
+    first: int
+    end: int
+    path: str
+    size: int
+    about: About
+    places: tuple[Place, ...]
+
+
+def name_of(first: int, end: int) -> str:
+    """Return the file's name."""
+    return f"{first:020d}-{end:020d}{SUFFIX}"
+
+
+def about(events: Events, jobs: JobCounts) -> About:
+    """Describe events that are about to become a segment."""
+    first, last = events.note(0), events.note(-1)
+    return About((first.log_index, last.log_index), (first.wall_us, last.wall_us), last.chain, jobs)
+
+
+def write(
+    files: Files,
+    directory: str,
+    identity: Identity,
+    first: int,
+    end: int,
+    about: About,
+    batches: list[Batch],
+) -> Segment:
+    """Write a segment and make it durable; an OSError leaves none."""
+    path = os.path.join(directory, name_of(first, end))
+    temporary = path + TEMPORARY
+    places: list[Place] = []
+    handle = files.open(temporary, create=True)
+    try:
+        handle.write(0, encode_file_header(MAGIC_EVENTS, identity, first, end))
+        at = FILE_HEADER_BYTES
+        for batch in batches:
+            handle.write(at, batch.payload)
+            check = crc32c(batch.payload)
+            size = len(batch.payload)
+            places.append(Place(at, size, check, batch.first, batch.rows, batch.wall_us_max))
+            at += size
+        index = json.dumps([COLUMNS_VERSION, about, places]).encode()
+        handle.write(at, index + _FOOTER.pack(len(index), crc32c(index)))
+        at += len(index) + _FOOTER.size
+        handle.sync()
+    except OSError:
+        with suppress(OSError):
+            files.remove(temporary)  # the disk is full, as a rule: give back what it took
+        raise
+    finally:
+        handle.close()
+    files.rename(temporary, path)
+    files.sync_directory(directory)
+    return Segment(first, end, path, at, about, tuple(places))
+
+
+def inspect(files: Files, path: str, identity: Identity) -> Segment:
+    """Read what a segment says about itself; its batches are verified when they are read.
+
+    Raises:
+        Damaged: it is not a whole segment.
+        WrongIdentity: it is another cluster's or node's.
+        UnknownVersion: it was written by another version.
+        OSError: the disk refuses.
+    """
+    handle = files.open(path)
+    try:
+        header = decode_file_header(handle.read(0, FILE_HEADER_BYTES), MAGIC_EVENTS, path)
+        check_identity(header, identity, path)
+        size = handle.size()
+        index = _index(handle, size, path)
+    finally:
+        handle.close()
+    try:
+        version, said, places = json.loads(index)
+        if version != COLUMNS_VERSION:
+            known = COLUMNS_VERSION
+            raise UnknownVersion(
+                f"{path}: columns of version {version}, this program knows {known}"
+            )
+        found = About(tuple(said[0]), tuple(said[1]), said[2], JobCounts(*said[3]))
+        kept = tuple(Place(*place) for place in places)
+    except (ValueError, TypeError, IndexError) as error:
+        raise Damaged(f"{path}: its index cannot be read: {error!r}") from error
+    return Segment(header.first, header.second, path, size, found, kept)
+
+
+def _index(handle: Handle, size: int, path: str) -> bytes:
+    at = size - _FOOTER.size
+    if at >= FILE_HEADER_BYTES:
+        length, check = _FOOTER.unpack(handle.read(at, _FOOTER.size))
+        if length <= min(at - FILE_HEADER_BYTES, _INDEX_BYTES_MAX):
+            index = handle.read(at - length, length)
+            if crc32c(index) == check:
+                return index
+    raise Damaged(f"{path}: offset {at}: it has no end with a right checksum")
+
+
+def read(handle: Handle, segment: Segment, place: Place) -> bytes:
+    """Return a batch as it was written.
+
+    Raises:
+        Damaged: its checksum is wrong.
+        OSError: the disk refuses.
+    """
+    payload = handle.read(place.at, place.size)
+    if crc32c(payload) != place.check:
+        raise Damaged(f"{segment.path}: offset {place.at}: the checksum of a batch is wrong")
+    return payload

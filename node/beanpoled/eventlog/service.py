@@ -1,0 +1,191 @@
+"""The gRPC service `Events`: what this node has of the event stream, as stored.
+
+Batches in files are sent as they are; what is still in memory becomes batches in a thread, a slice
+at a time. A reader that is slow holds one batch and one open file, and never the loop.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final, NoReturn
+
+import grpc
+import grpc.aio
+
+from beanpole.errors import Damaged
+from beanpole.pb import events_pb2, events_pb2_grpc, node_pb2
+from beanpole.storage.files import Handle
+from beanpoled.config import NodeConfig
+from beanpoled.eventlog import columns
+from beanpoled.eventlog import segment as segments
+from beanpoled.eventlog.records import Batch, Events
+from beanpoled.eventlog.segment import Place, Segment
+from beanpoled.eventlog.store import EventLog
+from beanpoled.host import Host
+from beanpoled.rpc import Context, fail
+from beanpoled.view import JobCounts
+
+SERVICE: Final = events_pb2.DESCRIPTOR.services_by_name["Events"].full_name
+
+# Each holds a file and a batch of a few megabytes; Spark asks from as many tasks as it has cores.
+READERS_MAX: Final = 32
+# At a time: more would take processor time from the loop, and reading is not urgent.
+CONVERSIONS_MAX: Final = 1
+# A reader may stop for a while, as Spark does when it sorts; one that takes nothing for so long
+# is gone.
+TAKE_TIMEOUT_S: Final = 300.0
+
+
+class EventsServicer(events_pb2_grpc.EventsServicer):
+    """Serves one node's events."""
+
+    def __init__(self, config: NodeConfig, host: Host, log: EventLog) -> None:
+        self._config = config
+        self._host = host
+        self._log = log
+        self._readers = 0
+        self._converting = asyncio.Semaphore(CONVERSIONS_MAX)
+
+    def add_to(self, server: grpc.aio.Server) -> str:
+        """Join a server; returns the service's full name."""
+        events_pb2_grpc.add_EventsServicer_to_server(self, server)
+        return SERVICE
+
+    async def EventRange(
+        self, request: events_pb2.EventRangeRequest, context: Context
+    ) -> events_pb2.EventRangeReply:
+        await self._check_kept(context)
+        log = self._log
+        reply = events_pb2.EventRangeReply(
+            cluster=self._config.cluster,
+            node=self._config.node_id,
+            spans=[events_pb2.Span(first=first, end=end) for first, end in log.spans()],
+            end=log.end,
+            jobs=_jobs(log.jobs()),
+            applied_index=log.applied_index,
+            jobs_before=_jobs(log.jobs_before()),
+        )
+        if request.wall_us > 0:
+            found = await self._first_at_wall(request.wall_us, context)
+            reply.offset_at_wall = reply.end if found is None else min(found, reply.end)
+        return reply
+
+    async def ReadEvents(self, request: events_pb2.ReadEventsRequest, context: Context) -> None:
+        await self._check_kept(context)
+        if 0 < request.end < request.start:
+            message = f"start = {request.start} is behind end = {request.end}"
+            await fail(
+                context, grpc.StatusCode.INVALID_ARGUMENT, message, "BAD_RANGE", field="start"
+            )
+        end = min(request.end or self._log.end, self._log.end)
+        if request.start >= end:
+            return
+        await self._check_there(request.start, end, context)
+        if self._readers >= READERS_MAX:
+            message = f"{READERS_MAX} readers are at work; ask another node, or later"
+            await fail(context, grpc.StatusCode.RESOURCE_EXHAUSTED, message, "TOO_MANY_READERS")
+        self._readers += 1
+        try:
+            async for batch in self._batches(request.start, end, context):
+                await _write(context, batch)
+        finally:
+            self._readers -= 1
+
+    async def _check_kept(self, context: Context) -> None:
+        if not self._log.kept:
+            message = f'{self._config.node_id} keeps no events: it has events = "off"'
+            await fail(context, grpc.StatusCode.FAILED_PRECONDITION, message, "EVENTS_OFF")
+
+    async def _check_there(self, start: int, end: int, context: Context) -> None:
+        """Fail before anything is sent if a part of [start, end) is not here."""
+        spans = self._log.spans()
+        missing = next((stop for first, stop in spans if first <= start < stop), start)
+        if missing < end:
+            await self._fail_missing(missing, spans, context)
+
+    async def _fail_missing(
+        self, missing: int, spans: list[tuple[int, int]], context: Context
+    ) -> NoReturn:
+        gone = bool(spans) and missing < spans[0][0]
+        there = ", ".join(f"{first} to {end}" for first, end in spans) or "none"
+        await fail(
+            context,
+            grpc.StatusCode.OUT_OF_RANGE,
+            f"{self._config.node_id} has no event {missing}; it has {there}",
+            "EVENTS_GONE" if gone else "EVENTS_MISSING",
+        )
+
+    async def _batches(self, start: int, end: int, context: Context) -> AsyncIterator[Batch]:
+        position = start
+        while position < end:
+            part = self._log.part(position)
+            if part is None:  # removed since the reader began
+                await self._fail_missing(position, self._log.spans(), context)
+            elif isinstance(part, Events):
+                async with self._converting:
+                    batches = await asyncio.to_thread(self._host.encode_events, part)
+                for batch in batches:
+                    yield batch
+                position = part.end
+            else:
+                async for batch in self._stored(part, position, end, context):
+                    yield batch
+                position = part.end
+
+    async def _stored(
+        self, segment: Segment, start: int, end: int, context: Context
+    ) -> AsyncIterator[Batch]:
+        """Yield the batches of a file that reach into [start, end)."""
+        async with self._opened(segment, context) as handle:
+            for place in segment.places:
+                if place.first < end and start < place.first + place.rows:
+                    payload = await self._payload(handle, segment, place, context)
+                    yield Batch(place.first, place.rows, place.wall_us_max, payload)
+
+    async def _first_at_wall(self, wall_us: int, context: Context) -> int | None:
+        files, memory = self._log.walls()
+        for segment in files:
+            for place in segment.places:
+                if place.wall_us_max >= wall_us:
+                    async with self._opened(segment, context) as handle:
+                        payload = await self._payload(handle, segment, place, context)
+                    return await asyncio.to_thread(columns.first_at_wall, payload, wall_us)
+        for events in memory:
+            found = await asyncio.to_thread(events.first_at_wall, wall_us)
+            if found is not None:
+                return found
+        return None
+
+    @asynccontextmanager
+    async def _opened(self, segment: Segment, context: Context) -> AsyncIterator[Handle]:
+        try:
+            handle = await asyncio.to_thread(self._host.files.open, segment.path)
+        except FileNotFoundError:  # removed a moment ago
+            await self._fail_missing(segment.first, self._log.spans(), context)
+        try:
+            yield handle
+        finally:
+            handle.close()
+
+    async def _payload(
+        self, handle: Handle, segment: Segment, place: Place, context: Context
+    ) -> bytes:
+        try:
+            return await asyncio.to_thread(segments.read, handle, segment, place)
+        except (Damaged, OSError) as error:
+            self._log.leave_out(segment, str(error))
+            await fail(context, grpc.StatusCode.DATA_LOSS, str(error), "EVENTS_DAMAGED")
+
+
+def _jobs(counts: JobCounts) -> node_pb2.Jobs:
+    return node_pb2.Jobs(**counts._asdict())
+
+
+async def _write(context: Context, batch: Batch) -> None:
+    message = events_pb2.EventBatch(first=batch.first, rows=batch.rows, arrow=batch.payload)
+    try:
+        async with asyncio.timeout(TAKE_TIMEOUT_S):
+            await context.write(message)
+    except TimeoutError:
+        words = f"a batch was not taken for {TAKE_TIMEOUT_S:.0f} s"
+        await fail(context, grpc.StatusCode.DEADLINE_EXCEEDED, words)

@@ -1,0 +1,330 @@
+"""The events that this node keeps: the open segment in memory, the sealed ones in files.
+
+All of it is called in the node's loop. The machine appends records to its queue's buffer; after
+each entry `applied` adds one note. A segment is sealed by handing that buffer over: it becomes
+columns and a file in a thread. Events never stop the queue: what cannot be kept is a gap.
+
+Exactly once: what the log is cut behind is sealed before (see `Outside.begin_image`), and what a
+restart emits again is dropped up to the end of the newest file.
+"""
+
+import os
+from bisect import bisect_right
+from typing import Final
+
+from beanpole.core.machine import Machine
+from beanpole.errors import BeanpoleError
+from beanpole.storage.files import LANE_BULK
+from beanpole.storage.format import Identity
+from beanpoled.config import NodeConfig
+from beanpoled.eventlog import segment as segments
+from beanpoled.eventlog.records import NOTE, Events
+from beanpoled.eventlog.segment import About, Segment
+from beanpoled.host import Host
+from beanpoled.view import JobCounts
+
+DIRECTORY: Final = "events"
+# Sealed and not written yet, in memory: a disk that is so far behind gets no more.
+WAITING_BYTES_MAX: Final = 128 * 1024 * 1024
+# How often it is looked at what is too old or too much.
+RETAIN_PERIOD_US: Final = 10_000_000
+# Names of tubes that are gone are forgotten when they outnumber the others by more than this.
+STALE_NAMES: Final = 1024
+# One reader's slice of what is in memory: copying it takes a tenth of a millisecond.
+SLICE_ROWS: Final = 16_384
+
+Span = tuple[int, int]
+
+
+class EventLog:
+    """A node's events. `kept` is False where the configuration says that there are none."""
+
+    def __init__(self, config: NodeConfig, host: Host, machine: Machine) -> None:
+        self.kept = config.events == "on"
+        self.directory = os.path.join(config.data_dir, DIRECTORY)
+        self._config = config
+        self._host = host
+        self._identity = Identity(config.cluster, config.node_id)
+        self._members = tuple(sorted(config.members))
+        self._segments: list[Segment] = []
+        self._bytes = 0  # of the segments
+        self._waiting: list[tuple[Events, About]] = []
+        # What the log emits below this is here already; and what stands there, if a file said so.
+        self._sealed_end = 0
+        self._sealed_about: About | None = None
+        self._notes = bytearray()
+        self._since_us = -1  # loop time at which the open segment was first seen with events
+        self._next_retain_us = 0
+        self._spans: list[Span] | None = None  # of the segments, joined
+        self._machine = machine
+        self._follow(machine)
+
+    def open(self) -> None:
+        """Find the segments of an earlier life. Raises OSError if there can be no directory."""
+        if not self.kept:
+            return
+        files = self._host.files
+        files.make_directory(self.directory)
+        for name in files.list(self.directory):
+            path = os.path.join(self.directory, name)
+            if name.endswith(segments.TEMPORARY):
+                files.remove(path)
+            elif name.endswith(segments.SUFFIX):
+                self._find(path)
+        self._follow(self._machine)
+
+    def _find(self, path: str) -> None:
+        try:
+            found = segments.inspect(self._host.files, path, self._identity)
+        except (BeanpoleError, OSError) as error:
+            self._host.log(f"events left out: {error}")
+            return
+        if found.first < self._sealed_end:
+            self._host.log(f"events left out: {path} begins before {self._sealed_end}")
+            return
+        self._segments.append(found)
+        self._bytes += found.size
+        self._sealed_end, self._sealed_about = found.end, found.about
+
+    # --- what the machine did -------------------------------------------------------------------
+
+    def attach(self, machine: Machine) -> None:
+        """The node goes on with another machine: what is open belongs to the old one."""
+        self.seal()
+        self._follow(machine)
+
+    def _follow(self, machine: Machine) -> None:
+        self._machine = machine
+        queue = self._queue = machine.queue
+        self._names = self._living_names()
+        queue.tubes_named.clear()
+        self._end = queue.events_total
+        # What the log brings again is not kept a second time.
+        queue.events_kept = self.kept and self._sealed_end <= self._end
+        self._begin()
+
+    def _begin(self) -> None:
+        """Begin a segment at the machine's present offset."""
+        queue = self._queue
+        self._first = self._end
+        self._jobs = JobCounts(queue.ready, queue.reserved, queue.delayed, queue.buried)
+        self._since_us = -1
+        self._notes = bytearray()
+        queue.events = bytearray()
+        if len(self._names) > 2 * len(queue.tubes) + STALE_NAMES:
+            # A new dictionary: those that were sealed go on with the old one.
+            self._names = self._living_names()
+
+    def _living_names(self) -> dict[int, bytes]:
+        return {tube.number: name for name, tube in self._queue.tubes.items()}
+
+    def applied(self, index: int, wall_us: int) -> None:
+        """An entry was applied. This is on the way of every command: a few steps per entry."""
+        queue = self._queue
+        if queue.tubes_named:
+            self._names.update(queue.tubes_named)
+            queue.tubes_named.clear()
+        first, total = self._end, queue.events_total
+        if total == first:
+            return
+        self._end = total
+        if queue.events_kept:
+            self._notes += NOTE.pack(index, queue.now_us, wall_us, first, self._machine.chain)
+            if len(queue.events) >= self._config.event_segment_bytes:
+                self.seal()
+        elif self.kept and total >= self._sealed_end:
+            self._reach_sealed(index)
+
+    def _reach_sealed(self, index: int) -> None:
+        """The log has brought again what is in files; from here on its events are new."""
+        about = self._sealed_about
+        assert about is not None, "only files make a node drop events"
+        expected = (about.log_index[1], self._sealed_end, about.chain)
+        if expected != (index, self._end, self._machine.chain):
+            self._distrust()
+        self._queue.events_kept = True
+        self._names = self._living_names()  # none was told meanwhile
+        self._begin()
+
+    def _distrust(self) -> None:
+        """Drop files that do not belong to this log: with durability "memory" it can lose its end.
+
+        Which of them do belong is known only of what a snapshot covers.
+        """
+        wrong = [found for found in self._segments if found.end > self._first]
+        self._host.log(
+            f"events {self._first} to {self._sealed_end} are not those of the log, which has lost "
+            "its end; their files are removed"
+        )
+        self._drop(len(self._segments) - len(wrong), len(self._segments))
+
+    def seal(self) -> None:
+        """Hand what is open to the disk, and begin anew; costs the same whatever its size."""
+        if not self._notes:
+            return
+        events = self._open_events()
+        about = segments.about(events, self._jobs)
+        self._sealed_end = events.end
+        self._begin()
+        behind = sum(len(waiting.records) for waiting, _ in self._waiting)
+        if behind > WAITING_BYTES_MAX:
+            self._lost(events, f"{behind} bytes of older ones wait for the disk")
+            return
+        self._waiting.append((events, about))
+        written: list[Segment] = []
+
+        def work() -> None:
+            written.append(self._write(events, about))
+
+        def done(error: OSError | None) -> None:
+            del self._waiting[0]
+            if error is not None:
+                self._lost(events, str(error))
+                return
+            self._segments += written
+            self._bytes += written[0].size
+            self._spans = None
+
+        # The lane of snapshots: one that is begun after this is complete only after this.
+        self._host.files.submit(work, done, LANE_BULK)
+
+    def _write(self, events: Events, about: About) -> Segment:
+        """Runs in a thread."""
+        try:
+            batches = self._host.encode_events(events)
+        except Exception as error:
+            # Whatever it is, the queue goes on without these events.
+            raise OSError(f"cannot be made columns: {error!r}") from error
+        files = self._host.files
+        return segments.write(
+            files, self.directory, self._identity, events.first, events.end, about, batches
+        )
+
+    def _lost(self, events: Events, reason: str) -> None:
+        self._host.log(f"events {events.first} to {events.end} are not kept here: {reason}")
+
+    # --- time -----------------------------------------------------------------------------------
+
+    def keep_house(self, loop_us: int) -> None:
+        """Called every 100 ms of the loop's time."""
+        if self._notes:
+            if self._since_us < 0:
+                self._since_us = loop_us
+            elif loop_us - self._since_us >= self._config.event_segment_age_s * 1_000_000:
+                self.seal()
+        if self._segments and loop_us >= self._next_retain_us:
+            self._next_retain_us = loop_us + RETAIN_PERIOD_US
+            self._retain()
+
+    def _retain(self) -> None:
+        """Remove the oldest segments that are too much, too old, or in the way of the queue."""
+        config = self._config
+        # The earlier of two clocks, so that one that is set ahead removes nothing.
+        wall_us = min(self._host.wall_us(), self._machine.wall_us)
+        oldest_us = wall_us - config.event_retain_age_s * 1_000_000
+        missing = config.disk_reserve_bytes - self._host.files.free_bytes(self.directory)
+        excess = self._bytes - config.event_retain_bytes
+        freed = count = 0
+        for found in self._segments:
+            if freed >= max(excess, missing) and found.about.wall_us[1] >= oldest_us:
+                break
+            count += 1
+            freed += found.size
+        if count and missing > 0:
+            first, end = self._segments[0].first, self._segments[count - 1].end
+            self._host.log(f"events {first} to {end} are removed: below disk_reserve_bytes")
+        self._drop(0, count)
+
+    def _drop(self, start: int, end: int) -> None:
+        """Forget segments by their places, and remove their files; who reads one goes on."""
+        gone = self._segments[start:end]
+        if not gone:
+            return
+        del self._segments[start:end]
+        self._bytes -= sum(found.size for found in gone)
+        self._spans = None
+
+        def work() -> None:
+            for found in gone:
+                self._host.files.remove(found.path)
+
+        def done(error: OSError | None) -> None:
+            if error is not None:
+                self._host.log(f"cannot remove events: {error}")
+
+        self._host.files.submit(work, done, LANE_BULK)
+
+    # --- readers --------------------------------------------------------------------------------
+
+    @property
+    def end(self) -> int:
+        """The offset that the next event will have; while the log is brought again, an older."""
+        return self._end if self._queue.events_kept else self._first
+
+    def jobs(self) -> JobCounts:
+        """The counts after all events before `end`."""
+        queue = self._queue
+        if not queue.events_kept:
+            return self._jobs
+        return JobCounts(queue.ready, queue.reserved, queue.delayed, queue.buried)
+
+    @property
+    def applied_index(self) -> int:
+        """The last entry whose events are here, or could be."""
+        return self._machine.index
+
+    def jobs_before(self) -> JobCounts:
+        """The counts before the first event of the first span."""
+        if self._segments:
+            return self._segments[0].about.jobs
+        return self._waiting[0][1].jobs if self._waiting else self._jobs
+
+    def spans(self) -> list[Span]:
+        """What can be read here, as (first, end), ascending; more than one if there are gaps."""
+        if self._spans is None:
+            self._spans = _joined([(found.first, found.end) for found in self._segments])
+        memory = [events for events, _ in self._waiting] + [self._open_events()]
+        found = _joined(self._spans + [(events.first, events.end) for events in memory])
+        limit = self.end
+        return [(first, min(end, limit)) for first, end in found if first < min(end, limit)]
+
+    def part(self, offset: int) -> Segment | Events | None:
+        """Return where an offset is: a file, or a copy of at most SLICE_ROWS from memory."""
+        if offset >= self.end:
+            return None
+        place = bisect_right(self._segments, offset, key=lambda found: found.first) - 1
+        if place >= 0 and offset < self._segments[place].end:
+            return self._segments[place]
+        for events in (*(events for events, _ in self._waiting), self._open_events()):
+            if events.first <= offset < events.end:
+                return events.slice(offset, min(offset + SLICE_ROWS, events.end))
+        return None
+
+    def walls(self) -> tuple[list[Segment], list[Events]]:
+        """Return the files, and behind them the notes of what is in memory, without its records."""
+        memory = [events for events, _ in self._waiting] + [self._open_events()]
+        return list(self._segments), [
+            events._replace(records=b"", notes=bytes(events.notes)) for events in memory
+        ]
+
+    def leave_out(self, damaged: Segment, reason: str) -> None:
+        """A segment cannot be read: say so once, and do not offer it any more."""
+        if damaged in self._segments:
+            self._segments.remove(damaged)
+            self._bytes -= damaged.size
+            self._spans = None
+            self._host.log(f"events left out: {reason}")
+
+    def _open_events(self) -> Events:
+        return Events(self._first, self._queue.events, self._notes, self._names, self._members)
+
+
+def _joined(spans: list[Span]) -> list[Span]:
+    """Join what touches; empty ones vanish."""
+    found: list[Span] = []
+    for first, end in spans:
+        if found and found[-1][1] == first:
+            found[-1] = (found[-1][0], end)
+        elif first < end:
+            found.append((first, end))
+    return found

@@ -1,0 +1,227 @@
+"""What may follow what in the life of a job, checked event by event with window functions.
+
+Each event is compared with those before it of the same job: its state, its counters, and the times
+computed again from `time_us`. The verdict over a whole log is in `audit`.
+"""
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, Row, Window
+from pyspark.sql import functions as F
+
+from pyspark_beanpole.statistics.keys import STATES, count_of
+
+# What each event may do: (event, states before, states after).
+_MOVES: Final = (
+    ("put", ("gone",), ("ready", "delayed")),
+    ("due", ("delayed",), ("ready",)),
+    ("reserved", ("ready", "delayed", "buried"), ("reserved",)),
+    ("touched", ("reserved",), ("reserved",)),
+    ("released", ("reserved",), ("ready", "delayed")),
+    ("returned", ("reserved",), ("ready",)),
+    ("timed_out", ("reserved",), ("ready",)),
+    ("buried", ("reserved",), ("buried",)),
+    ("kicked", ("buried", "delayed"), ("ready",)),
+    ("deleted", STATES, ("gone",)),
+)
+# Which event moves which counter of the job, by 1.
+_COUNTERS: Final = (
+    ("attempt", "reserved"),
+    ("timeouts", "timed_out"),
+    ("releases", "released"),
+    ("buries", "buried"),
+    ("kicks", "kicked"),
+)
+NO_PUT: Final = "jobs without a put"
+RESURRECTED: Final = "jobs that came back from the dead"
+RESERVED_TWICE: Final = "reservations of a reserved job"
+BROKEN: Final = "broken chains"
+IMPOSSIBLE: Final = "impossible transitions"
+WRONG_COUNTER: Final = "wrong counters"
+TIME_WENT_BACK: Final = "times that went back"
+WRONG_WAIT: Final = "wrong waits"
+WRONG_RUN: Final = "wrong runs"
+WRONG_READY: Final = "wrong times of becoming ready"
+# fmt: off
+FAULTS: Final = (
+    NO_PUT, RESURRECTED, RESERVED_TWICE, BROKEN, IMPOSSIBLE, WRONG_COUNTER, TIME_WENT_BACK,
+    WRONG_WAIT, WRONG_RUN, WRONG_READY,
+)
+_NEEDED: Final = (
+    "offset", "job_id", "tube", "event", "state_before", "state", "time_us", "worker", "wait_us",
+    "run_us", "ready_at_us",
+)
+# fmt: on
+
+
+def _shown(value: Column) -> Column:
+    return F.coalesce(value.cast("string"), F.lit("none"))
+
+
+def _possible() -> Column:
+    """Whether the event may lead from the state before to the state after."""
+    possible = F.lit(False)
+    for event, before, after in _MOVES:
+        move = F.col("state_before").isin(*before) & F.col("state").isin(*after)
+        possible = possible | ((F.col("event") == event) & move)
+    return possible
+
+
+def _order_faults(from_start: bool) -> list[tuple[str, Column, Column]]:
+    """(kind, what is wrong, in words) of the order of a job's events."""
+    last, before = F.col("last_state"), F.col("state_before")
+    event = F.col("event")
+    dead = F.coalesce(last == "gone", F.lit(False))
+    twice = (event == "reserved") & (F.coalesce(last, before) == "reserved")
+    apart = F.coalesce(last != before, F.lit(False))
+    unborn = last.isNull() & (event != "put") & F.lit(from_start)
+    return [
+        (NO_PUT, unborn, F.concat(event, F.lit(" is its first event"))),
+        (RESURRECTED, dead, F.concat(event, F.lit(" after it was deleted"))),
+        (
+            RESERVED_TWICE,
+            twice & ~dead,
+            F.concat(F.lit("to "), _shown(F.col("worker")), F.lit(", while it was reserved")),
+        ),
+        (
+            BROKEN,
+            apart & ~dead & ~twice,
+            F.concat(event, F.lit(" from "), before, F.lit(", but it was "), last),
+        ),
+        (
+            IMPOSSIBLE,
+            ~_possible() & ~twice,
+            F.concat(event, F.lit(" from "), before, F.lit(" to "), F.col("state")),
+        ),
+        (
+            TIME_WENT_BACK,
+            F.coalesce(F.col("time_us") < F.col("last_time_us"), F.lit(False)),
+            F.concat(_shown(F.col("last_time_us")), F.lit(" us, then "), _shown(F.col("time_us"))),
+        ),
+    ]
+
+
+def _counter_faults() -> list[tuple[str, Column, Column]]:
+    """Counters move by 1 with their event, and not otherwise; all are 0 before a put."""
+    faults: list[tuple[str, Column, Column]] = []
+    for counter, event in _COUNTERS:
+        before = F.coalesce(f"last_{counter}", F.when(F.col("event") == "put", 0))
+        wanted = before + (F.col("event") == event).cast("int")
+        words = F.concat(
+            F.lit(f"{counter} is "), _shown(F.col(counter)), F.lit(", not "), _shown(wanted)
+        )
+        faults.append(
+            (WRONG_COUNTER, wanted.isNotNull() & ~wanted.eqNullSafe(F.col(counter)), words)
+        )
+    return faults
+
+
+def _time_faults(from_start: bool) -> list[tuple[str, Column, Column]]:
+    """Waits, runs and the time of becoming ready, computed from the raw times.
+
+    What began before the first event cannot be computed and is believed.
+    """
+    time_us, event = F.col("time_us"), F.col("event")
+    before, state = F.col("state_before"), F.col("state")
+    became = (state == "ready") & (before != "ready")
+    # A job is known from its put on: then no earlier time means that it never was ready.
+    known = F.col("ready_since_us").isNotNull() | (F.col("born") == 1) | F.lit(from_start)
+    ready_us = F.when(became, time_us).otherwise(F.col("ready_since_us"))
+    waited = (event == "reserved") & (before == "ready")
+    ran = (before == "reserved") & (event != "touched")
+    wait_us = F.when(waited, time_us - F.col("ready_since_us"))
+    run_us = F.when(ran, time_us - F.col("reserved_since_us"))
+    return [
+        (kind, checked & ~wanted.eqNullSafe(F.col(column)), _differs(column, wanted))
+        for kind, column, wanted, checked in (
+            (WRONG_WAIT, "wait_us", wait_us, ~waited | F.col("ready_since_us").isNotNull()),
+            (WRONG_RUN, "run_us", run_us, ~ran | F.col("reserved_since_us").isNotNull()),
+            (WRONG_READY, "ready_at_us", ready_us, became | known),
+        )
+    ]
+
+
+def _differs(column: str, wanted: Column) -> Column:
+    return F.concat(F.lit(f"{column} is "), _shown(F.col(column)), F.lit(", not "), _shown(wanted))
+
+
+def chained(events: DataFrame, from_start: bool) -> DataFrame:
+    """Return each event with `faults`, an array of (kind, said), and what `ends` needs.
+
+    Args:
+        events: of whole lives, or from some offset on.
+        from_start: whether no event is older, so that every life must begin with a put.
+    """
+    job = Window.partitionBy("job_id").orderBy("offset")
+    earlier = job.rowsBetween(Window.unboundedPreceding, -1)
+    became = (F.col("state") == "ready") & (F.col("state_before") != "ready")
+    links = events.select(
+        *_NEEDED,
+        *[counter for counter, _ in _COUNTERS],
+        F.lag("state").over(job).alias("last_state"),
+        F.lag("time_us").over(job).alias("last_time_us"),
+        *[F.lag(counter).over(job).alias(f"last_{counter}") for counter, _ in _COUNTERS],
+        F.last(F.when(became, F.col("time_us")), ignorenulls=True)
+        .over(earlier)
+        .alias("ready_since_us"),
+        F.last(F.when(F.col("event") == "reserved", F.col("time_us")), ignorenulls=True)
+        .over(earlier)
+        .alias("reserved_since_us"),
+        F.max(F.when(F.col("event") == "put", 1)).over(earlier).alias("born"),
+        F.lead("offset").over(job).isNull().alias("is_last"),
+    )
+    faults = [*_order_faults(from_start), *_counter_faults(), *_time_faults(from_start)]
+    each = F.array(
+        *[
+            F.when(wrong, F.struct(F.lit(kind).alias("kind"), said.alias("said")))
+            for kind, wrong, said in faults
+        ]
+    )
+    return links.select(
+        "offset",
+        "job_id",
+        "tube",
+        "event",
+        "state_before",
+        "state",
+        "last_state",
+        "is_last",
+        F.array_compact(each).alias("faults"),
+    )
+
+
+def defects(links: DataFrame) -> DataFrame:
+    """Return a row (kind, job_id, tube, offset, said) for each fault."""
+    return links.select("job_id", "tube", "offset", F.explode("faults").alias("fault")).select(
+        "fault.kind", "job_id", "tube", "offset", "fault.said"
+    )
+
+
+def ends(links: DataFrame) -> Row:
+    """Count what became of all jobs, in one row.
+
+    `STATE_still` jobs are in that state at the end, `STATE_before` were in it before their first
+    event here, and `STATE_change` is by how much their number changed. Each of FAULTS has its
+    count.
+    """
+    state, before = F.col("state"), F.col("state_before")
+    deleted = F.col("event") == "deleted"
+    began = F.col("last_state").isNull() & (F.col("event") != "put")
+    return links.agg(
+        F.count("*").alias("events"),
+        count_of(F.col("event") == "put").alias("puts"),
+        count_of(began).alias("began_before"),
+        count_of(deleted & (before == "reserved")).alias("done"),
+        count_of(deleted & (before != "reserved")).alias("removed"),
+        *[count_of(F.col("is_last") & (state == name)).alias(f"{name}_still") for name in STATES],
+        *[count_of(began & (before == name)).alias(f"{name}_before") for name in STATES],
+        *[
+            (count_of(state == name) - count_of(before == name)).alias(f"{name}_change")
+            for name in STATES
+        ],
+        *[F.sum(_faults_of(kind)).alias(kind) for kind in FAULTS],
+    ).collect()[0]
+
+
+def _faults_of(kind: str) -> Column:
+    return F.size(F.filter("faults", lambda fault: fault["kind"] == kind))

@@ -1,0 +1,45 @@
+"""`beanpole pipeline`: report, stream, audit, redrive. Each is in a file of its own.
+
+Only the parsers are made here; Spark is imported when a command runs.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import Any, Final
+
+from beanpole.errors import BeanpoleError, ConfigurationError
+from pyspark_beanpole.cli import audit, redrive, report, stream
+
+EXIT_REFUSED: Final = 2
+EXIT_NO_ANSWER: Final = 3
+
+
+def add_commands(commands: Any) -> None:
+    """Add the commands to a parser's subparsers."""
+    report.add_command(commands)
+    audit.add_command(commands)
+    stream.add_command(commands)
+    redrive.add_command(commands)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command, as under spark-submit; return the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="beanpole pipeline",
+        description="What happened to every job, by Spark.",
+        allow_abbrev=False,
+    )
+    add_commands(parser.add_subparsers(title="commands", metavar="COMMAND", required=True))
+    arguments = parser.parse_args(argv)
+    try:
+        status: int = arguments.run(arguments)
+    except ConfigurationError as error:
+        print(f"beanpole pipeline: {error}", file=sys.stderr)
+        return EXIT_REFUSED
+    except BeanpoleError as error:
+        print(f"beanpole pipeline: {error}", file=sys.stderr)
+        return EXIT_NO_ANSWER
+    except KeyboardInterrupt:
+        return 130
+    return status

@@ -1,0 +1,56 @@
+"""`beanpole pipeline redrive`: puts buried (or delayed) jobs back to work, chosen with SQL."""
+
+import argparse
+from typing import Any, Final
+
+from beanpole.client.queue import kick
+from beanpole.client.rpc import Nodes
+from pyspark_beanpole.cli import common
+
+EXIT_NO: Final = 1
+TUBES_SHOWN_MAX: Final = 50
+
+
+def add_command(commands: Any) -> None:
+    """Add `redrive` to the parser."""
+    parser = commands.add_parser(
+        "redrive",
+        help="put buried jobs back to work, chosen with SQL",
+        description="--where sees the columns of each job's latest event (docs/pipeline.md).",
+    )
+    common.add_addresses(parser)
+    parser.add_argument(
+        "--from",
+        dest="directory",
+        metavar="DIR",
+        help="choose by exported events, which may be older than what the nodes keep",
+    )
+    parser.add_argument(
+        "--where", default="true", metavar="SQL", help="for instance: tube = 'mail' AND buries < 3"
+    )
+    parser.add_argument(
+        "--state", choices=("buried", "delayed"), default="buried", help="default: buried"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="only show which jobs it would be")
+    common.add_spark(parser)
+    common.set_run(parser, run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Show which jobs are chosen, and kick them unless that is all that was asked for."""
+    spark = common.spark(arguments)
+    from pyspark_beanpole.redriving import chosen, counted
+
+    found = common.events(arguments, spark).events
+    jobs = chosen(found, arguments.state, arguments.where).cache()
+    total = jobs.count()
+    print(f"{total:,} {arguments.state} jobs")
+    for row in counted(jobs).limit(TUBES_SHOWN_MAX).collect():
+        print(f"{row.jobs:>12,}  {row.tube}  {row.event}  {row.reason or '-'}")
+    if arguments.dry_run or not total:
+        return 0 if total else EXIT_NO
+    with Nodes(arguments.addresses) as nodes:
+        kicked = kick(nodes, (row.job_id for row in jobs.select("job_id").toLocalIterator()))
+    print(f"{kicked:,} kicked", end="")
+    print(f", {total - kicked:,} were not {arguments.state} any more" if kicked < total else "")
+    return 0

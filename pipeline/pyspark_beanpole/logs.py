@@ -1,0 +1,15 @@
+"""The logger of the Spark side: what it says reaches standard error where nobody set logging up.
+
+In Spark's Python processes nobody does, and Python would then drop everything below a warning.
+"""
+
+import logging
+from typing import Final
+
+log: Final = logging.getLogger("pyspark_beanpole")
+
+if not logging.getLogger().handlers and not log.handlers:
+    _handler = logging.StreamHandler()
+    _handler.setFormatter(logging.Formatter("beanpole: %(message)s"))
+    log.addHandler(_handler)
+    log.setLevel(logging.INFO)

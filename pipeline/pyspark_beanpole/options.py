@@ -1,0 +1,231 @@
+"""The options of the data source and sink, checked: what is not known is refused by name.
+
+Names are those of Spark's Kafka source where there is such a thing. Does no I/O.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final, TypeVar
+
+from beanpole.addresses import split_address
+from beanpole.client.rpc import PATIENCE_S
+from beanpole.constants import TUBE_NAME_MAX_BYTES
+from beanpole.errors import ConfigurationError
+
+EARLIEST: Final = "earliest"
+LATEST: Final = "latest"
+
+# Offsets are counted in 64 bits, of which Spark's numbers have 63.
+OFFSET_MAX: Final = 2**63 - 1
+# More tasks than this only cost: each is a call to a node and a start of a task.
+PARTITIONS_MAX: Final = 10_000
+# A day: whoever waits longer wants to be told.
+PATIENCE_MAX_S: Final = 86_400
+
+_BOTH: Final = (
+    "addresses",
+    "columns",
+    "failOnDataLoss",
+    "minPartitions",
+    "patienceSeconds",
+    "startingOffsets",
+    "startingTimestamp",
+)
+BATCH_OPTIONS: Final = tuple(sorted((*_BOTH, "endingOffsets")))
+STREAM_OPTIONS: Final = tuple(sorted((*_BOTH, "maxRowsPerTrigger")))
+WRITE_OPTIONS: Final = ("addresses", "namespace", "patienceSeconds", "tube")
+# Spark asks for the schema before it says whether a batch or a stream is wanted, and the writer of
+# a stream is told where its checkpoint is.
+STREAM_WRITE_OPTIONS: Final = (*WRITE_OPTIONS, "checkpointLocation")
+
+
+@dataclass(frozen=True)
+class Position:
+    """A place in the stream of events: `offset`, or None for that end of it which `word` says."""
+
+    word: str
+    offset: int | None = None
+    # The cluster that the offset is of; empty if that was not said.
+    cluster: str = ""
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """What to read."""
+
+    addresses: tuple[str, ...]
+    starting: Position
+    ending: Position
+    # Wall time in us since 1970, 0 for none; it goes before `starting`.
+    starting_wall_us: int
+    rows_per_trigger: int
+    min_partitions: int
+    fail_on_data_loss: bool
+    # How long to look for a node that answers.
+    patience_s: int
+
+
+@dataclass(frozen=True)
+class WriteOptions:
+    """Where jobs go."""
+
+    addresses: tuple[str, ...]
+    tube: str
+    namespace: str
+    patience_s: int
+
+
+T = TypeVar("T")
+
+
+class _Options:
+    """Options by any spelling of their names, as Spark has it."""
+
+    def __init__(self, given: Mapping[str, str], allowed: tuple[str, ...]) -> None:
+        spelled = {name.lower(): name for name in allowed}
+        if unknown := sorted(name for name in given if name.lower() not in spelled):
+            raise ConfigurationError(
+                f"unknown option {', '.join(map(repr, unknown))}; allowed are {', '.join(allowed)}"
+            )
+        self._given = {spelled[name.lower()]: value for name, value in given.items()}
+
+    def take(self, name: str, read: Callable[[str], T], default: T) -> T:
+        """Return an option's value.
+
+        Raises:
+            ConfigurationError: it is not allowed; the message says what is.
+        """
+        text = self._given.get(name)
+        if text is None:
+            return default
+        try:
+            return read(text.strip())
+        except ValueError as error:
+            raise ConfigurationError(
+                f"{name} = {text!r} is not allowed: it must be {error}"
+            ) from None
+
+    def addresses(self) -> tuple[str, ...]:
+        none: tuple[str, ...] = ()
+        found = self.take("addresses", _addresses, none)
+        if not found:
+            raise ConfigurationError(
+                "the option addresses is missing: gRPC addresses of the nodes, HOST:PORT,..."
+            )
+        return found
+
+    def patience_s(self) -> int:
+        return self.take("patienceSeconds", _number(0, PATIENCE_MAX_S), PATIENCE_S)
+
+
+def columns(given: Mapping[str, str]) -> list[str]:
+    """Return the columns that are asked for; none for all."""
+    allowed = tuple(sorted({*BATCH_OPTIONS, *STREAM_OPTIONS}))
+    return _Options(given, allowed).take("columns", _names, [])
+
+
+def for_batch(given: Mapping[str, str]) -> ReadOptions:
+    """Return the options of spark.read."""
+    return _for_reading(_Options(given, BATCH_OPTIONS), EARLIEST)
+
+
+def for_stream(given: Mapping[str, str]) -> ReadOptions:
+    """Return the options of spark.readStream."""
+    return _for_reading(_Options(given, STREAM_OPTIONS), LATEST)
+
+
+def for_writing(given: Mapping[str, str], stream: bool) -> WriteOptions:
+    """Return the options of df.write and df.writeStream."""
+    options = _Options(given, STREAM_WRITE_OPTIONS if stream else WRITE_OPTIONS)
+    return WriteOptions(
+        options.addresses(),
+        options.take("tube", _tube, "default"),
+        options.take("namespace", str, ""),
+        options.patience_s(),
+    )
+
+
+def _for_reading(options: _Options, starting: str) -> ReadOptions:
+    return ReadOptions(
+        addresses=options.addresses(),
+        starting=options.take("startingOffsets", _position, Position(starting)),
+        ending=options.take("endingOffsets", _position, Position(LATEST)),
+        starting_wall_us=options.take("startingTimestamp", _wall_us, 0),
+        rows_per_trigger=options.take("maxRowsPerTrigger", _number(1, OFFSET_MAX), 0),
+        min_partitions=options.take("minPartitions", _number(1, PARTITIONS_MAX), 1),
+        fail_on_data_loss=options.take("failOnDataLoss", _truth, True),
+        patience_s=options.patience_s(),
+    )
+
+
+def _addresses(text: str) -> tuple[str, ...]:
+    found = tuple(dict.fromkeys(part.strip() for part in text.split(",")))
+    for address in found:
+        try:
+            split_address(address)
+        except ValueError as error:
+            raise ValueError(f"HOST:PORT,...; {address!r} is not {error}") from None
+    return found
+
+
+def _names(text: str) -> list[str]:
+    return list(dict.fromkeys(name.strip() for name in text.split(",")))
+
+
+def _number(smallest: int, largest: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        # The length is looked at first: Python refuses to read thousands of digits.
+        if not (text.isascii() and text.isdecimal() and len(text) <= len(str(largest))):
+            raise ValueError(f"a whole number from {smallest} to {largest}")
+        if not smallest <= int(text) <= largest:
+            raise ValueError(f"a whole number from {smallest} to {largest}")
+        return int(text)
+
+    return read
+
+
+def _truth(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError("true or false")
+    return text.lower() == "true"
+
+
+def _position(text: str) -> Position:
+    if text.lower() in (EARLIEST, LATEST):
+        return Position(text.lower())
+    try:
+        found = json.loads(text)
+        if isinstance(found, dict):
+            offset = _number(0, OFFSET_MAX)(str(found.pop("offset")))
+            cluster = found.pop("cluster")
+            if not found and isinstance(cluster, str):
+                return Position("", offset, cluster)
+        elif isinstance(found, int) and not isinstance(found, bool):
+            return Position("", _number(0, OFFSET_MAX)(text))
+    except (ValueError, KeyError):
+        pass
+    raise ValueError(
+        f'earliest, latest, a number from 0 to {OFFSET_MAX}, or {{"cluster": NAME, "offset": N}}'
+    )
+
+
+def _wall_us(text: str) -> int:
+    if text.isascii() and text.isdecimal() and len(text) <= len(str(OFFSET_MAX)) - 3:
+        return int(text) * 1000
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(
+            "milliseconds since 1970, or a time like 2026-01-31T12:00:00 (UTC without a zone)"
+        ) from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return round(moment.timestamp() * 1_000_000)
+
+
+def _tube(text: str) -> str:
+    if not 0 < len(text.encode()) <= TUBE_NAME_MAX_BYTES:
+        raise ValueError(f"a tube's name of 1 to {TUBE_NAME_MAX_BYTES} bytes")
+    return text

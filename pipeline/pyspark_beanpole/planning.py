@@ -1,0 +1,105 @@
+"""Which events to read in which task: options and what nodes hold become ranges of offsets."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.sql.datasource import InputPartition
+
+from beanpole.client.events import Events, EventsLost, Extent
+from beanpole.errors import ConfigurationError
+from pyspark_beanpole.logs import log
+from pyspark_beanpole.options import EARLIEST, Position, ReadOptions
+
+# A task reads this many in less than a second; a smaller one would cost more than it reads.
+TASK_ROWS_MAX: Final = 250_000
+
+
+@dataclass
+class Range(InputPartition):
+    """The events of one task: [first, end), and the nodes to ask, the first of them first."""
+
+    first: int
+    end: int
+    addresses: tuple[str, ...]
+
+
+def bounds(events: Events, options: ReadOptions) -> tuple[str, int, int]:
+    """Return the cluster's name, the first offset to read and the end, both pinned now.
+
+    Raises:
+        ConfigurationError: the offsets do not fit the cluster or each other.
+        EventsLost: the first is gone, and that is not allowed.
+        ClientError: no node answers, or none has the events yet.
+    """
+    extent = events.extent_to(
+        max(options.starting.offset or 0, options.ending.offset or 0), options.starting_wall_us
+    )
+    if options.starting_wall_us:
+        first = extent.at_wall
+    else:
+        first = _resolved("startingOffsets", options.starting, extent)
+    end = _resolved("endingOffsets", options.ending, extent)
+    if first > end:
+        raise ConfigurationError(
+            f"startingOffsets = {first} lies behind endingOffsets = {end} of cluster "
+            f"{extent.cluster!r}"
+        )
+    return extent.cluster, kept(extent, first, end, options.fail_on_data_loss), end
+
+
+def kept(extent: Extent, first: int, end: int, fail_on_data_loss: bool) -> int:
+    """Return where to begin: `first`, unless all nodes have dropped it and that is allowed.
+
+    Raises:
+        EventsLost: it is gone and that is not allowed.
+    """
+    if first >= min(extent.first, end):
+        return first
+    if fail_on_data_loss:
+        raise EventsLost(first, extent.first, {})
+    log.warning("events %d to %d are gone; reading from there", first, extent.first)
+    return min(extent.first, end)
+
+
+def check_cluster(name: str, extent: Extent) -> None:
+    """Refuse offsets of another cluster.
+
+    Raises:
+        ConfigurationError: they are.
+    """
+    if name != extent.cluster:
+        raise ConfigurationError(
+            f"the offset is of cluster {name!r}, the addresses are of cluster {extent.cluster!r}; "
+            "a stream goes on with the cluster that it began with"
+        )
+
+
+def split(first: int, end: int, options: ReadOptions) -> list[Range]:
+    """Split [first, end) into tasks whose reads begin at different nodes; never none at all."""
+    rows = end - first
+    count = max(1, min(rows, max(options.min_partitions, -(-rows // TASK_ROWS_MAX))))
+    addresses = options.addresses
+    ranges = []
+    for number in range(count):
+        turn = number % len(addresses)
+        ranges.append(
+            Range(
+                first + rows * number // count,
+                first + rows * (number + 1) // count,
+                addresses[turn:] + addresses[:turn],
+            )
+        )
+    return ranges
+
+
+def _resolved(name: str, position: Position, extent: Extent) -> int:
+    if position.offset is None:
+        return extent.first if position.word == EARLIEST else extent.end
+    if position.cluster:
+        check_cluster(position.cluster, extent)
+    if position.offset > extent.end:
+        raise ConfigurationError(
+            f"{name} = {position.offset} lies beyond the end, {extent.end}, of cluster "
+            f"{extent.cluster!r}"
+        )
+    return position.offset

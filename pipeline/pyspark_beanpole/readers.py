@@ -1,0 +1,125 @@
+"""The readers of events that Spark drives: one for a DataFrame, one for a stream."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from beanpole.client.events import Events, EventsLost, Piece
+from beanpole.errors import ProtocolError
+from pyspark_beanpole.logs import log
+from pyspark_beanpole.options import ReadOptions
+from pyspark_beanpole.planning import Range, bounds, check_cluster, kept, split
+from pyspark_beanpole.schema import arrow_schema, checked, conformed
+
+
+def offset_of(cluster: str, offset: int) -> dict[str, Any]:
+    """Return what a checkpoint holds; Spark compares it as text, so the keys are in this order."""
+    return {"cluster": cluster, "offset": offset}
+
+
+class EventReader(DataSourceReader):
+    """Reads the events between two offsets that are pinned when the tasks are planned."""
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = checked(schema)
+
+    def partitions(self) -> list[Range]:
+        with Events(self._options.addresses, self._options.patience_s) as events:
+            _, first, end = bounds(events, self._options)
+        return split(first, end, self._options)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return batches(partition, self._options, self._schema)
+
+
+class EventStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads events as they come. It lives in one process of the driver; `read` runs elsewhere."""
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = checked(schema)
+        # Where an availableNow query ends; None while more may always come.
+        self._target: int | None = None
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        rows = self._options.rows_per_trigger
+        return ReadMaxRows(rows) if rows else ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        with Events(self._options.addresses, self._options.patience_s) as events:
+            self._target = events.extent().end
+
+    def initialOffset(self) -> dict[str, Any]:
+        with Events(self._options.addresses, self._options.patience_s) as events:
+            cluster, first, _ = bounds(events, self._options)
+        return offset_of(cluster, first)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        begun: int = start["offset"]
+        with Events(self._options.addresses, self._options.patience_s) as events:
+            extent = events.extent_to(begun)
+        check_cluster(start["cluster"], extent)
+        end = extent.end if self._target is None else min(self._target, extent.end)
+        if isinstance(limit, ReadMaxRows):
+            end = min(end, begun + limit.max_rows)
+        # Never back: the nodes that answer now may be behind the one that answered before.
+        return offset_of(extent.cluster, max(end, begun))
+
+    def reportLatestOffset(self) -> dict[str, Any]:
+        with Events(self._options.addresses, self._options.patience_s) as events:
+            extent = events.extent()
+        return offset_of(extent.cluster, extent.end)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Range]:
+        last: int = end["offset"]
+        with Events(self._options.addresses, self._options.patience_s) as events:
+            extent = events.extent_to(last)
+        check_cluster(start["cluster"], extent)
+        first = kept(extent, start["offset"], last, self._options.fail_on_data_loss)
+        return split(first, last, self._options)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return batches(partition, self._options, self._schema)
+
+
+def batches(
+    partition: InputPartition, options: ReadOptions, schema: StructType
+) -> Iterator[pa.RecordBatch]:
+    """Read the events of one task, from whichever node has them.
+
+    Raises:
+        EventsLost: no node has some of them any more, and that is not allowed.
+        ClientError: no node that could have them answers.
+    """
+    assert isinstance(partition, Range)
+    wanted = arrow_schema(schema)
+    position = partition.first
+    with Events(partition.addresses, options.patience_s) as events:
+        while position < partition.end:
+            try:
+                for piece in events.read(position, partition.end):
+                    yield conformed(_rows(piece), wanted)
+                    position = piece.end
+            except EventsLost as lost:
+                if options.fail_on_data_loss:
+                    raise
+                position = min(lost.kept, partition.end)
+                log.warning("events %d to %d are gone: %s", lost.first, position, lost)
+
+
+def _rows(piece: Piece) -> pa.RecordBatch:
+    with pa.ipc.open_stream(piece.arrow) as stream:
+        batch = stream.read_next_batch()
+    if batch.num_rows < piece.skip + piece.end - piece.first:
+        raise ProtocolError(f"a batch of events has {batch.num_rows} rows and promised more")
+    return batch.slice(piece.skip, piece.end - piece.first)

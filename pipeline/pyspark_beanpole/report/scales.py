@@ -1,0 +1,117 @@
+"""Axes: where a value stands between 0 and 1, and which values are written beside it."""
+
+import math
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Final, NamedTuple
+
+# Durations that people know, in seconds.
+# fmt: off
+DURATIONS: Final = (
+    (1e-6, "1 µs"), (1e-5, "10 µs"), (1e-4, "100 µs"), (1e-3, "1 ms"), (0.01, "10 ms"),
+    (0.1, "100 ms"), (1, "1 s"), (10, "10 s"), (60, "1 min"), (600, "10 min"), (3600, "1 h"),
+    (21_600, "6 h"), (86_400, "1 d"), (604_800, "7 d"), (2_592_000, "30 d"),
+)
+# fmt: on
+# Steps between two times that are written, in minutes.
+_TIME_STEPS: Final = (1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440, 2880, 10_080, 43_200)
+TIMES_MAX: Final = 7
+
+
+class Scale(NamedTuple):
+    """An axis: `place` gives 0 at its beginning and 1 at its end; ticks are (value, words)."""
+
+    place: Callable[[float], float]
+    ticks: Sequence[tuple[float, str]]
+
+
+def short(value: float) -> str:
+    """Return a number in at most five characters or so."""
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= size:
+            return f"{value / size:.3g}{letter}"
+    return f"{value:.3g}"
+
+
+def duration(seconds: float) -> str:
+    """Return a duration in the unit that fits it."""
+    for size, unit in ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"), (1e-3, "ms")):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds * 1e6:.0f} µs" if seconds > 0 else "0 s"
+
+
+def _round_up(value: float) -> float:
+    power: float = 10.0 ** math.floor(math.log10(value))
+    return next(factor * power for factor in (1, 2, 4, 5, 10) if factor * power >= value * 0.999)
+
+
+def from_zero(high: float) -> Scale:
+    """A linear axis from 0 to the next round number."""
+    top = _round_up(high) if high > 0 else 1.0
+    parts = 5 if str(top).lstrip("0.")[0] in "15" else 4
+    values = [top * part / parts for part in range(parts + 1)]
+    return Scale(lambda value: value / top, [(value, short(value)) for value in values])
+
+
+def durations_from_zero(high_s: float) -> Scale:
+    """A linear axis of seconds, in the unit that fits its end."""
+    unit_s, unit = next(
+        found
+        for found in ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"), (1e-3, "ms"))
+        if high_s >= found[0] or found[1] == "ms"
+    )
+    scale = from_zero(high_s / unit_s)
+    return Scale(
+        lambda seconds: scale.place(seconds / unit_s),
+        [(value * unit_s, f"{short(value)} {unit}") for value, _ in scale.ticks],
+    )
+
+
+def percents() -> Scale:
+    """From nothing to all."""
+    return Scale(lambda value: value / 100, [(value, f"{value} %") for value in range(0, 101, 20)])
+
+
+def times(first: float, last: float) -> Scale:
+    """Minutes since 1970, in UTC."""
+    length = max(last - first, 1)
+    step = next((step for step in _TIME_STEPS if length / step <= TIMES_MAX), _TIME_STEPS[-1])
+    start = -(-first // step) * step
+    ticks = []
+    for number in range(int((last - start) // step) + 1):
+        minute = start + number * step
+        shown = datetime.fromtimestamp(minute * 60, UTC)
+        midnight = shown.hour == 0 and shown.minute == 0
+        ticks.append((minute, f"{shown:%-d %b}" if midnight else f"{shown:%H:%M}"))
+    return Scale(lambda minute: (minute - first) / length, ticks)
+
+
+def logarithmic(low: float, high: float) -> Scale:
+    """From one power of ten to another, which are at least one apart."""
+    bottom = math.floor(math.log10(low))
+    top = max(math.ceil(math.log10(high)), bottom + 1)
+    every = max(1, (top - bottom) // 6)
+    powers = range(bottom, top + 1, every)
+    return Scale(
+        lambda value: (math.log10(value) - bottom) / (top - bottom),
+        [(10.0**power, short(10.0**power)) for power in powers],
+    )
+
+
+def log_durations(low_s: float, high_s: float) -> Scale:
+    """Seconds, each ten times as far as the ones before; at least from `low_s` to `high_s`."""
+    low = max([size for size, _ in DURATIONS if size <= low_s], default=DURATIONS[0][0])
+    high = min([size for size, _ in DURATIONS if size >= high_s], default=high_s)
+    bottom, width = math.log10(low), max(math.log10(high / low), 1e-9)
+    return Scale(
+        lambda seconds: (math.log10(max(seconds, low)) - bottom) / width,
+        [(size, words) for size, words in DURATIONS if low <= size <= high],
+    )
+
+
+def slot_durations(high_s: float) -> Scale:
+    """Seconds from 0 on: linear below one second, and then each ten times as far."""
+    width = math.log10(1 + high_s)
+    ticks = [(0.0, "0"), *[(size, words) for size, words in DURATIONS if 1 <= size <= high_s]]
+    return Scale(lambda seconds: math.log10(1 + seconds) / width, ticks)

@@ -1,0 +1,240 @@
+"""Events of real clusters: whoever is killed, every node can tell everything, every event once."""
+
+import json
+import re
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import greenstalk
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from beanpole.addresses import split_address
+from beanpoled.eventlog.source import Source
+from tests.integration.support.history import DELETED, INSERTED, History
+from tests.integration.support.load import Load
+from tests.integration.support.nodes import BEANPOLE, Cluster, status
+from tests.integration.support.processes import Process
+from tests.integration.support.waiting import wait_until
+
+# Small files, so that segments are sealed and snapshots cut the log all the time.
+SMALL = {
+    "event_segment_bytes": 16 * 1024,
+    "event_segment_age_s": 1,
+    "snapshot_bytes_min": 64 * 1024,
+}
+EQUAL_TIMEOUT_S = 30.0
+JOBS = 150
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    found = Cluster(tmp_path / "cluster", settings=SMALL)
+    try:
+        found.start_all()
+        yield found
+    finally:
+        found.close()
+
+
+def read(address: str, start: int, end: int) -> pa.Table:
+    with Source([address]) as source:
+        return pa.Table.from_batches(source.read(start, end)).combine_chunks()
+
+
+def spans(cluster: Cluster, number: int) -> list[tuple[int, int]]:
+    with Source([cluster.nodes[number].grpc]) as source:
+        (reply,) = source.ranges().values()
+    return [(span.first, span.end) for span in reply.spans]
+
+
+def end_of_all(cluster: Cluster) -> int:
+    """Wait until all nodes have applied the same, and return how many events there are."""
+
+    def ends() -> int:
+        with Source([node.grpc for node in cluster.nodes]) as source:
+            replies = source.ranges().values()
+        found = {(reply.end, reply.applied_index) for reply in replies}
+        return found.pop()[0] if len(found) == 1 and len(replies) == len(cluster.nodes) else 0
+
+    return wait_until(ends, EQUAL_TIMEOUT_S, "all nodes have applied the same")
+
+
+def go_on(load: Load) -> None:
+    """Wait until some more jobs are finished, by whichever clients have a node."""
+    wanted = load.deleted() + JOBS
+    wait_until(lambda: load.deleted() >= wanted, EQUAL_TIMEOUT_S, f"{JOBS} more jobs")
+
+
+def try_every_command(cluster: Cluster) -> None:
+    """What greenstalk can do to a job."""
+    for node in cluster.nodes:
+        with greenstalk.Client(split_address(node.beanstalk), use="all", watch="all") as client:
+            client.put("delayed", delay=1)
+            client.delete(client.peek_delayed())
+            for ending in (client.release, client.bury, client.delete):
+                client.put("job")
+                job = client.reserve(timeout=10)
+                client.touch(job)
+                ending(job)
+            client.kick(10)
+            client.put("left reserved")
+            client.reserve(timeout=10)
+        with greenstalk.Client(split_address(node.beanstalk), watch="all") as client:
+            for _ in range(3):
+                client.delete(client.reserve(timeout=10))
+
+
+def check_history(table: pa.Table, history: History) -> None:
+    """The events agree with what the clients were told."""
+    happened = Counter(zip(table["event"].to_pylist(), table["job_id"].to_pylist(), strict=True))
+    for put in history.puts:
+        if put.outcome == INSERTED:
+            assert happened["put", put.job] == 1, put
+    for delete in history.deletes:
+        if delete.outcome == DELETED:
+            assert happened["deleted", delete.job] == 1, delete
+    assert all(happened["put", job] == 1 for event, job in happened if event == "deleted")
+    assert max(Counter(job for event, job in happened.elements() if event == "put").values()) == 1
+
+
+def check_dense(table: pa.Table, end: int) -> None:
+    assert table["offset"].to_pylist() == list(range(end))
+    for name in ("log_index", "time_us"):
+        steps = pc.pairwise_diff(table[name].combine_chunks())
+        assert (pc.min(steps).as_py() or 0) >= 0, name
+
+
+def test_every_node_has_every_event_whoever_was_killed(cluster: Cluster) -> None:
+    try_every_command(cluster)
+    load = Load([node.beanstalk for node in cluster.nodes], 6)
+    load.start()
+    go_on(load)
+    for victim in (cluster.leader(), cluster.followers()[0]):
+        cluster.kill(victim)
+        go_on(load)
+        cluster.start(victim)
+        cluster.wait_until_serving(victim)
+        go_on(load)
+    for number in range(3):
+        cluster.kill(number)
+    cluster.start_all()
+    go_on(load)
+    history = load.finish()
+    end = end_of_all(cluster)
+    tables = [read(node.grpc, 0, end) for node in cluster.nodes]
+    check_dense(tables[0], end)
+    check_history(tables[0], history)
+    for number, table in enumerate(tables):
+        assert table == tables[0], number
+        assert spans(cluster, number) == [(0, end)]
+        data = cluster.nodes[number].directory / "data"
+        assert list((data / "snapshots").glob("*.snapshot"))
+        assert len(list((data / "events").glob("*.events"))) > 3
+    seen = set(tables[0]["event"].to_pylist())
+    assert seen >= {"put", "reserved", "touched", "released", "returned", "buried", "kicked"}
+
+
+class Exporting:
+    """`beanpole events export --follow` as a process."""
+
+    def __init__(self, cluster: Cluster, directory: Path) -> None:
+        addresses = ",".join(node.grpc for node in cluster.nodes)
+        self.directory = directory
+        self.arguments = ["events", "export", "--addresses", addresses, "--to", str(directory)]
+
+    def follow(self, log: Path) -> Process:
+        return Process([*BEANPOLE, *self.arguments, "--follow", "--every", "0.1"], log)
+
+    def exported(self) -> int:
+        """How far the manifest goes."""
+        path = self.directory / "_manifest.json"
+        found = json.loads(path.read_text())["spans"] if path.exists() else []
+        return found[-1][1] if found else 0
+
+    def table(self) -> pa.Table:
+        """All events in the files, in the files' order."""
+        paths = sorted(self.directory.glob("date=*/events-*.parquet"), key=lambda path: path.name)
+        return pa.concat_tables(pq.ParquetFile(path).read() for path in paths).combine_chunks()
+
+
+def test_an_export_that_is_killed_again_and_again_has_every_event_once(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    load = Load([node.beanstalk for node in cluster.nodes], 4)
+    load.start()
+    export = Exporting(cluster, tmp_path / "out")
+    for life in range(6):
+        process = export.follow(tmp_path / "export.log")
+        before = export.exported()
+        wait_until(lambda: export.exported() > before, EQUAL_TIMEOUT_S, process.story())  # noqa: B023
+        if life == 2:
+            cluster.kill(victim := cluster.leader())
+            before = export.exported()
+            wait_until(lambda: export.exported() > before, EQUAL_TIMEOUT_S, process.story())  # noqa: B023
+            cluster.start(victim)
+        process.kill()
+    last = export.follow(tmp_path / "export.log")
+    load.finish()
+    end = end_of_all(cluster)
+    wait_until(lambda: export.exported() == end, EQUAL_TIMEOUT_S, last.story())
+    last.signal(signal.SIGINT)
+    assert last.wait() == 0
+    assert re.search(rf"\d+ events written; .* has 0 to {end}$", last.log.read_text().strip())
+    assert export.table() == read(cluster.nodes[0].grpc, 0, end)
+
+
+def oldest_index(cluster: Cluster, number: int) -> int:
+    """The first index in a node's log."""
+    with greenstalk.Client(split_address(cluster.nodes[number].beanstalk)) as client:
+        return int(client.stats()["binlog-oldest-index"])
+
+
+def test_a_node_that_took_a_snapshot_says_so_and_others_fill_its_gap(tmp_path: Path) -> None:
+    settings = SMALL | {"log_retain_bytes": 64 * 1024, "log_memory_bytes": 64 * 1024}
+    cluster = Cluster(tmp_path / "cluster", settings=settings)
+    try:
+        cluster.start_all()
+        load = Load([node.beanstalk for node in cluster.nodes], 4)
+        load.start()
+        go_on(load)
+        late = cluster.followers()[0]
+        cluster.kill(late)
+        others = [number for number in range(3) if number != late]
+        had = max(
+            node["last_index"]
+            for node in status(cluster.nodes[others[0]])["nodes"]
+            if node["reachable"]
+        )
+        for number in others:
+            wait_until(
+                lambda: oldest_index(cluster, number) > had,  # noqa: B023
+                EQUAL_TIMEOUT_S,
+                "the log is cut behind what the killed node has",
+            )
+        cluster.start(late)
+        cluster.wait_until_serving(late)
+        go_on(load)
+        load.finish()
+        end = end_of_all(cluster)
+        assert len(spans(cluster, late)) == 2
+        assert [spans(cluster, number) for number in others] == [[(0, end)]] * 2
+        addresses = [cluster.nodes[number].grpc for number in (late, *others)]
+        with Source(addresses) as source:
+            table = pa.Table.from_batches(source.read(0, end)).combine_chunks()
+        assert table == read(addresses[1], 0, end)
+    finally:
+        cluster.close()
+
+
+def test_a_node_that_has_sealed_nothing_has_not_loaded_arrow(shared: Cluster) -> None:
+    with greenstalk.Client(split_address(shared.nodes[0].beanstalk)) as client:
+        client.put("job")
+        client.delete(client.reserve())
+    for number in range(3):
+        maps = Path(f"/proc/{shared.pid(number)}/maps").read_text()
+        assert "grpc" in maps and "libarrow" not in maps

@@ -1,0 +1,68 @@
+"""One Spark session that all these tests share, and doubles of nodes."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pyspark_beanpole import session
+from tests.pipeline.double import Double, Log
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+# Where Spark's Python processes find what pytest finds by its own settings.
+PYTHONPATH: Final = os.pathsep.join(str(ROOT / folder) for folder in ("cluster", "pipeline", ""))
+# Without the optimizing compiler and with one thread for garbage a JVM starts in a third of the
+# time, which is what small queries consist of.
+SMALL_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+# The first query of a session compiles for a minute where other tests have the cores.
+TEST_TIMEOUT_S: Final = 600
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(pytest.mark.timeout(TEST_TIMEOUT_S), append=False)
+
+
+Start = Callable[..., Double]
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A local session of two cores that repeats failed tasks, as a cluster does."""
+    os.environ["PYTHONPATH"] = PYTHONPATH
+    # Spark's own limit for the start of a Python process is 15 s.
+    os.environ["SPARK_AUTH_SOCKET_TIMEOUT"] = str(TEST_TIMEOUT_S)
+    found = session.start(
+        "tests",
+        "local[2,3]",
+        settings={
+            "spark.driver.extraJavaOptions": SMALL_JVM,
+            "spark.driver.memory": "1g",
+            "spark.sql.shuffle.partitions": "2",
+            "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
+        },
+    )
+    # What fails on purpose here would fill pages.
+    found.sparkContext.setLogLevel("OFF")
+    yield found
+    found.stop()
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Start doubles of nodes, which end with the test."""
+    doubles: list[Double] = []
+
+    def begin(log: Log, count: int = 0) -> Double:
+        log.grow(count)
+        doubles.append(Double(log))
+        return doubles[-1]
+
+    yield begin
+    for one in doubles:
+        one.stop()

@@ -1,0 +1,199 @@
+"""A double of a node: real gRPC, with events from a list and a queue that is a dictionary.
+
+It stays although there are real nodes to test with, because no real one can be told to drop events
+between planning and reading, to die after the second batch, to send the columns of another version
+or to forget a reply.
+"""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final, NoReturn
+
+import grpc
+import pyarrow as pa
+
+from beanpole.client.rpc import ERROR_KEY
+from beanpole.pb import (
+    errors_pb2,
+    events_pb2,
+    events_pb2_grpc,
+    node_pb2,
+    queue_pb2,
+    queue_pb2_grpc,
+)
+from pyspark_beanpole.schema import EVENTS, arrow_schema
+
+BATCH_ROWS: Final = 64
+# Event n of a double happened n seconds after this.
+BEGAN: Final = datetime(2026, 1, 31, 12, tzinfo=UTC)
+
+
+def event(offset: int, **changes: object) -> dict[str, object]:
+    """Return the columns of an event; what is not given is of a put."""
+    return {
+        **dict.fromkeys(EVENTS.names),
+        "offset": offset,
+        "log_index": offset // 2 + 1,
+        "position": offset % 2,
+        "time_us": offset * 1_000_000,
+        "wall_time": datetime.fromtimestamp(BEGAN.timestamp() + offset, UTC),
+        "protocol": "beanstalk",
+        "event": "put",
+        "tube": "default",
+        "job_id": offset + 1,
+        "state_before": "gone",
+        "state": "ready",
+        "priority": 0,
+        **changes,
+    }
+
+
+@dataclass
+class Log:
+    """The events that the nodes of a cluster share."""
+
+    cluster: str = "double"
+    events: list[dict[str, object]] = field(default_factory=list)
+    # How many jobs are in each state behind the last event.
+    jobs: dict[str, int] = field(default_factory=dict)
+    batches: dict[tuple[int, int], bytes] = field(default_factory=dict)
+
+    def grow(self, count: int) -> None:
+        """Add puts."""
+        self.events += [event(len(self.events) + number) for number in range(count)]
+
+    def batch(self, first: int, end: int) -> bytes:
+        """Return these events as nodes send them."""
+        if (first, end) not in self.batches:
+            schema = arrow_schema(EVENTS)
+            self.batches[first, end] = stream(
+                pa.RecordBatch.from_pylist(self.events[first:end], schema)
+            )
+        return self.batches[first, end]
+
+
+def stream(batch: pa.RecordBatch) -> bytes:
+    """Return an Arrow IPC stream of one batch."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    sent: bytes = sink.getvalue().to_pybytes()
+    return sent
+
+
+class Double(events_pb2_grpc.EventsServicer, queue_pb2_grpc.QueueServicer):
+    """One node."""
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+        self.first = 0
+        # Offsets in which this node has a gap.
+        self.missing = range(0)
+        # How many events this node is behind.
+        self.behind = 0
+        # Batches after which each stream of this node breaks; None: it does not.
+        self.breaks_after: int | None = None
+        # What it sends in place of the batches of the log.
+        self.send: Callable[[int, int], bytes] = log.batch
+        self.reads: list[tuple[int, int]] = []
+        self.jobs: dict[bytes, queue_pb2.PutJob] = {}
+        # Answers to calls of Put that are lost on the way, and calls that find no room.
+        self.lost_replies = 0
+        self.duplicates = 0
+        self.full = 0
+        self.kicked: list[int] = []
+        self._server = grpc.server(ThreadPoolExecutor(8), options=(("grpc.so_reuseport", 0),))
+        events_pb2_grpc.add_EventsServicer_to_server(self, self._server)
+        queue_pb2_grpc.add_QueueServicer_to_server(self, self._server)
+        port = self._server.add_insecure_port("127.0.0.1:0")
+        self.address = f"127.0.0.1:{port}"
+        self._server.start()
+
+    def stop(self) -> None:
+        """Die, as a process that is killed."""
+        self._server.stop(None).wait()
+
+    @property
+    def end(self) -> int:
+        return len(self.log.events) - self.behind
+
+    @property
+    def spans(self) -> list[tuple[int, int]]:
+        gap = self.missing or range(self.end, self.end)
+        spans = [(self.first, gap.start), (gap.stop, self.end)]
+        return [(first, end) for first, end in spans if first < end]
+
+    def EventRange(
+        self, request: events_pb2.EventRangeRequest, context: grpc.ServicerContext
+    ) -> events_pb2.EventRangeReply:
+        walls = enumerate(self.log.events[self.first : self.end], self.first)
+        wanted = datetime.fromtimestamp(request.wall_us / 1_000_000, UTC)
+        return events_pb2.EventRangeReply(
+            cluster=self.log.cluster,
+            spans=[events_pb2.Span(first=first, end=end) for first, end in self.spans],
+            end=self.end,
+            jobs=node_pb2.Jobs(**self.log.jobs),
+            offset_at_wall=next(
+                (at for at, one in walls if _moment(one) >= wanted),
+                self.end,
+            ),
+        )
+
+    def ReadEvents(
+        self, request: events_pb2.ReadEventsRequest, context: grpc.ServicerContext
+    ) -> Iterator[events_pb2.EventBatch]:
+        end = min(request.end or self.end, self.end)
+        self.reads.append((request.start, end))
+        if request.start >= end:
+            return
+        held = next((last for first, last in self.spans if first <= request.start < last), 0)
+        if held < end:
+            _refuse(context, "EVENTS_MISSING" if request.start >= self.first else "EVENTS_GONE")
+        begin = request.start - request.start % BATCH_ROWS
+        for count, first in enumerate(range(begin, end, BATCH_ROWS)):
+            if count == self.breaks_after:
+                context.abort(grpc.StatusCode.UNAVAILABLE, "broken on purpose")
+            last = min(first + BATCH_ROWS, held)
+            yield events_pb2.EventBatch(
+                first=first, rows=last - first, arrow=self.send(first, last)
+            )
+
+    def Put(
+        self, request: queue_pb2.PutRequest, context: grpc.ServicerContext
+    ) -> queue_pb2.PutReply:
+        if self.full:
+            self.full -= 1
+            full = queue_pb2.PutResult(outcome=queue_pb2.PUT_OUTCOME_OUT_OF_MEMORY)
+            return queue_pb2.PutReply(results=[full] * len(request.jobs))
+        results = []
+        for job in request.jobs:
+            known = job.key in self.jobs
+            self.duplicates += known
+            self.jobs.setdefault(job.key, job)
+            outcome = queue_pb2.PUT_OUTCOME_DUPLICATE if known else queue_pb2.PUT_OUTCOME_INSERTED
+            results.append(queue_pb2.PutResult(job_id=len(self.jobs), outcome=outcome))
+        if self.lost_replies:
+            self.lost_replies -= 1
+            context.abort(grpc.StatusCode.UNAVAILABLE, "the reply is lost on purpose")
+        return queue_pb2.PutReply(results=results)
+
+    def Kick(
+        self, request: queue_pb2.KickRequest, context: grpc.ServicerContext
+    ) -> queue_pb2.KickReply:
+        self.kicked += request.job_ids
+        return queue_pb2.KickReply(kicked=[True] * len(request.job_ids))
+
+
+def _moment(one: dict[str, object]) -> datetime:
+    found = one["wall_time"]
+    assert isinstance(found, datetime)
+    return found
+
+
+def _refuse(context: grpc.ServicerContext, reason: str) -> NoReturn:
+    detail = errors_pb2.ErrorDetail(reason=reason).SerializeToString()
+    context.set_trailing_metadata(((ERROR_KEY, detail),))
+    context.abort(grpc.StatusCode.OUT_OF_RANGE, "on purpose")
+    raise AssertionError("abort always raises")

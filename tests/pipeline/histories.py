@@ -1,0 +1,216 @@
+"""Random but valid lives of jobs, as the events that a cluster would have written of them.
+
+A small model of a queue is driven by a seed; what it does is what the machine may do. Nothing here
+judges or computes statistics.
+"""
+
+from datetime import UTC, datetime, timedelta
+from random import Random
+from typing import Any, Final, NamedTuple
+
+from pyspark_beanpole.schema import EVENTS
+
+Event = dict[str, Any]
+
+START: Final = datetime(2026, 3, 1, 22, 30, tzinfo=UTC)
+TUBES: Final = ("default", "mail", "images")
+WORKERS: Final = (("n0", 1, 7), ("n1", 1, 8), ("n1", 2, 1), ("n2", 4, 90))
+SECOND_US: Final = 1_000_000
+# How far time moves between two events, in microseconds: from nothing to days.
+STEPS_US: Final = (0, 1, 900, 40_000, SECOND_US, 7 * SECOND_US, 61 * SECOND_US, 3600 * SECOND_US)
+
+
+class Pace(NamedTuple):
+    """How time goes: the largest of STEPS_US, and whether wall clocks jump."""
+
+    longest_us: int = STEPS_US[-1]
+    jumps: bool = False
+
+
+DAYS: Final = Pace()
+
+
+class Job:
+    """A job of the model, with what its events tell."""
+
+    def __init__(self, number: int, random: Random) -> None:
+        self.id = number
+        self.tube = random.choice(TUBES)
+        self.state = "gone"
+        self.priority = random.choice((0, 10, 1024, 2**32 - 1))
+        self.delay_s = 0
+        self.ttr_s = random.choice((1, 60, 120))
+        self.body_bytes = random.randrange(2000)
+        self.counts = dict.fromkeys(("attempt", "timeouts", "releases", "buries", "kicks"), 0)
+        self.ready_us: int | None = None
+        self.reserved_us = 0
+        self.holder: tuple[str, int, int] | None = None
+
+
+class History:
+    """A queue whose every transition is written down in `events`."""
+
+    def __init__(self, seed: int, pace: Pace = DAYS, first: int = 0) -> None:
+        self.random = Random(seed)
+        self.pace = pace
+        self.jobs: list[Job] = []
+        self.ended: list[Job] = []
+        self.events: list[Event] = []
+        self.time_us = self.random.randrange(10**9)
+        self.wall = START
+        self.offset = first
+        self.index = 1
+        self.position = 0
+
+    def run(self, count: int) -> "History":
+        """Let `count` transitions happen."""
+        while len(self.events) < count:
+            self._pass_time()
+            self._happen()
+        return self
+
+    def _pass_time(self) -> None:
+        passed_us = self.random.choice(STEPS_US)
+        if passed_us > self.pace.longest_us:
+            passed_us = 0
+        passed_us = self.random.randint(0, passed_us)
+        self.time_us += passed_us
+        self.wall += timedelta(microseconds=passed_us)
+        if passed_us or self.random.random() < 0.5:
+            self.index += self.random.choice((1, 1, 3))
+            self.position = 0
+        if self.pace.jumps and self.random.random() < 0.01:
+            # Another leader with another clock, or a machine that slept.
+            self.wall += timedelta(seconds=self.random.choice((-150, -3, 2, 700)))
+
+    def _happen(self) -> None:
+        random = self.random
+        if not self.jobs or random.random() < 0.22:
+            self._put()
+            return
+        job = random.choice(self.jobs)
+        match job.state:
+            case "ready":
+                self._reserve(job) if random.random() < 0.93 else self._delete(job)
+            case "reserved":
+                self._end(job)
+            case "delayed":
+                choice = random.choice(("due", "due", "due", "kick", "reserve", "delete"))
+                self._wake(job, choice)
+            case _:
+                self._wake(job, random.choice(("kick", "none", "none", "reserve", "delete")))
+
+    def _put(self) -> None:
+        job = Job(len(self.jobs) + len(self.ended) + 1, self.random)
+        self.jobs.append(job)
+        job.delay_s = self.random.choice((0, 0, 0, 5))
+        self._move(job, "put", "delayed" if job.delay_s else "ready", self._client())
+
+    def _reserve(self, job: Job) -> None:
+        job.holder = self.random.choice(WORKERS)
+        job.counts["attempt"] += 1
+        self._move(job, "reserved", "reserved", job.holder)
+
+    def _delete(self, job: Job) -> None:
+        session = job.holder if job.state == "reserved" else self._client()
+        self._move(job, "deleted", "gone", session)
+        self.jobs.remove(job)
+        self.ended.append(job)
+
+    def _wake(self, job: Job, choice: str) -> None:
+        match choice:
+            case "due":
+                self._move(job, "due", "ready", None)
+            case "kick":
+                job.counts["kicks"] += 1
+                self._move(job, "kicked", "ready", self._client())
+            case "reserve":
+                self._reserve(job)
+            case "delete":
+                self._delete(job)
+
+    def _end(self, job: Job) -> None:
+        # fmt: off
+        choice = self.random.choices(
+            ("deleted", "released", "buried", "timed_out", "returned", "touched"),
+            (10, 2, 2, 2, 2, 2),
+        )[0]
+        # fmt: on
+        match choice:
+            case "deleted":
+                self._delete(job)
+            case "released":
+                job.counts["releases"] += 1
+                job.delay_s = self.random.choice((0, 0, 30))
+                self._move(job, choice, "delayed" if job.delay_s else "ready", job.holder)
+            case "buried":
+                job.counts["buries"] += 1
+                self._move(job, choice, "buried", job.holder)
+            case "timed_out":
+                job.counts["timeouts"] += 1
+                self._move(job, choice, "ready", job.holder, "ttr")
+            case "returned":
+                reasons = ("connection_lost", "node_down", "nobody_waiting")
+                self._move(job, choice, "ready", job.holder, self.random.choice(reasons))
+            case _:
+                self._move(job, choice, "reserved", job.holder)
+
+    def _client(self) -> tuple[str, int, int]:
+        return self.random.choice((("n0", 1, 500), ("n2", 4, 501)))
+
+    def _move(
+        self,
+        job: Job,
+        event: str,
+        after: str,
+        session: tuple[str, int, int] | None,
+        reason: str | None = None,
+    ) -> None:
+        """Write one transition down."""
+        before, job.state = job.state, after
+        wait_us = run_us = None
+        if event == "reserved":
+            if before == "ready" and job.ready_us is not None:
+                wait_us = self.time_us - job.ready_us
+            job.reserved_us = self.time_us
+        elif before == "reserved" and event != "touched":
+            run_us = self.time_us - job.reserved_us
+        if after == "ready" and before != "ready":
+            job.ready_us = self.time_us
+        works = event == "reserved" or before == "reserved"
+        node, incarnation, number = session or (None, None, None)
+        values = (
+            self.offset,
+            self.index,
+            self.position,
+            self.time_us,
+            self.wall,
+            None if session is None else ("grpc" if number == 501 else "beanstalk"),
+            event,
+            job.tube,
+            job.id,
+            None,
+            before,
+            after,
+            reason,
+            job.priority,
+            job.delay_s,
+            job.ttr_s,
+            job.body_bytes,
+            node,
+            incarnation,
+            number,
+            f"{node}:{incarnation}:{number}" if works else None,
+            *job.counts.values(),
+            wait_us,
+            run_us,
+            job.ready_us,
+        )
+        self.events.append(dict(zip(EVENTS.names, values, strict=True)))
+        self.offset += 1
+        self.position += 1
+
+
+def rows(events: list[Event]) -> list[tuple[Any, ...]]:
+    """Return events as rows for `createDataFrame` with the schema EVENTS."""
+    return [tuple(event.values()) for event in events]

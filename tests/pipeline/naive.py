@@ -1,0 +1,132 @@
+"""The statistics again, in plain Python and from raw times, one event after the other.
+
+As simple as possible, so that it can be believed; it shares no code with what it judges, and
+never looks at `wait_us`, `run_us` or `ready_at_us`.
+"""
+
+import math
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+from tests.pipeline.histories import Event
+
+Key = tuple[Any, ...]
+MINUTE = timedelta(minutes=1)
+
+
+class Duration(NamedTuple):
+    """One wait or run."""
+
+    key: Key  # day, tube, protocol, worker
+    kind: str
+    seconds: float
+
+
+def key_of(event: Event) -> Key:
+    day = event["wall_time"].astimezone(UTC).date()
+    return day, event["tube"], event["protocol"], event["worker"]
+
+
+def durations(events: Iterable[Event]) -> Iterator[Duration]:
+    ready: dict[int, int] = {}
+    reserved: dict[int, int] = {}
+    for event in events:
+        job, now = event["job_id"], event["time_us"]
+        if event["event"] == "reserved":
+            if event["state_before"] == "ready":
+                yield Duration(key_of(event), "wait", (now - ready[job]) / 1e6)
+            reserved[job] = now
+        elif event["state_before"] == "reserved" and event["event"] != "touched":
+            kind = "run" if event["event"] == "deleted" else "unfinished"
+            yield Duration(key_of(event), kind, (now - reserved[job]) / 1e6)
+        if event["state"] == "ready":
+            ready[job] = now
+
+
+def grouped(found: Iterable[Duration]) -> dict[tuple[Key, str], list[float]]:
+    groups: dict[tuple[Key, str], list[float]] = defaultdict(list)
+    for key, kind, seconds in found:
+        groups[key, kind].append(seconds)
+    return groups
+
+
+def percentile(values: Sequence[float], percent: int) -> float:
+    """The smallest value that at least `percent` of all are not above."""
+    return sorted(values)[max(0, math.ceil(percent * len(values) / 100) - 1)]
+
+
+def std(values: Sequence[float]) -> float | None:
+    return statistics.stdev(values) if len(values) > 1 else None
+
+
+def qless_slot(seconds: float) -> str:
+    """The field of qless's statistics that a duration is counted in, as its Lua code decides."""
+    if seconds < 60:
+        return f"s{math.floor(seconds)}"
+    if seconds < 3600:
+        return f"m{math.floor(seconds / 60)}"
+    if seconds < 86400:
+        return f"h{math.floor(seconds / 3600)}"
+    return f"d{math.floor(seconds / 86400)}"
+
+
+def depths(events: Iterable[Event]) -> dict[tuple[str, datetime], dict[str, int]]:
+    """The depth of a tube at the end of each minute that has events of it."""
+    now: dict[str, Counter[str]] = defaultdict(Counter)
+    found: dict[tuple[str, datetime], dict[str, int]] = {}
+    for event in events:
+        tube = event["tube"]
+        now[tube][event["state_before"]] -= 1
+        now[tube][event["state"]] += 1
+        states = ("ready", "reserved", "delayed", "buried")
+        found[tube, minute_of(event)] = {state: now[tube][state] for state in states}
+    return found
+
+
+def minute_of(event: Event) -> datetime:
+    wall_time: datetime = event["wall_time"]
+    return wall_time.replace(second=0, microsecond=0)
+
+
+def minutes_of(events: Sequence[Event]) -> list[datetime]:
+    """Every minute from the first event's to the last one's."""
+    first, last = minute_of(events[0]), minute_of(events[-1])
+    return [first + number * MINUTE for number in range((last - first) // MINUTE + 1)]
+
+
+def unserved(events: Sequence[Event], tube: str) -> set[datetime]:
+    """The minutes at whose end a tube had ready jobs, and in which none was reserved."""
+    rows = depths(events)
+    reserved = {
+        minute_of(event)
+        for event in events
+        if event["tube"] == tube and event["event"] == "reserved"
+    }
+    found, ready = set(), 0
+    for minute in minutes_of(events):
+        ready = rows.get((tube, minute), {"ready": ready})["ready"]
+        if ready and minute not in reserved:
+            found.add(minute)
+    return found
+
+
+def oldest(events: Sequence[Event], tube: str) -> dict[datetime, tuple[int, datetime]]:
+    """The oldest ready job (id, ready since) at each full minute, where one was ready."""
+    found: dict[datetime, tuple[int, datetime]] = {}
+    ready: dict[int, datetime] = {}
+    coming = iter([event for event in events if event["tube"] == tube])
+    event = next(coming, None)
+    for minute in [*minutes_of(events), minute_of(events[-1]) + MINUTE]:
+        while event is not None and event["wall_time"] <= minute:
+            ready.pop(event["job_id"], None)
+            if event["state"] == "ready":
+                ready[event["job_id"]] = event["wall_time"]
+            event = next(coming, None)
+        if ready:
+            found[minute] = min(
+                ((job, since) for job, since in ready.items()), key=lambda x: (x[1], x[0])
+            )
+    return found

@@ -1,0 +1,192 @@
+"""The audit passes clean histories, and names each defect that is planted."""
+
+import json
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from pyspark_beanpole import chains
+from pyspark_beanpole.audit import BALANCED, NAMED_MAX, UNBALANCED, Audit, audit, gaps, run_audit
+from pyspark_beanpole.schema import EVENTS
+from tests.pipeline.histories import DAYS, Event, History, Pace, rows
+
+STATES = ("ready", "reserved", "delayed", "buried")
+
+
+def frame(spark: SparkSession, events: list[Event]) -> DataFrame:
+    return spark.createDataFrame(rows(events), EVENTS).cache()
+
+
+def states_after(events: list[Event]) -> Counter[str]:
+    """How many jobs are in each state after these events."""
+    last = {event["job_id"]: event["state"] for event in events}
+    return Counter(state for state in last.values() if state != "gone")
+
+
+def kinds(result: Audit) -> dict[str, int]:
+    return {finding.kind: finding.total for finding in result.findings}
+
+
+def named(result: Audit, kind: str) -> tuple[str, ...]:
+    return next(finding.named for finding in result.findings if finding.kind == kind)
+
+
+def renumbered(events: list[Event]) -> list[Event]:
+    """The same events with dense offsets."""
+    return [{**event, "offset": number} for number, event in enumerate(events)]
+
+
+def test_a_whole_history_adds_up(spark: SparkSession) -> None:
+    events = History(21, Pace(jumps=True)).run(1500).events
+    result = audit(frame(spark, events), first=0, end=1500, jobs=states_after(events))
+    assert result.findings == ()
+    assert result.exit_code == BALANCED
+    assert (result.first, result.end, result.events) == (0, 1500, 1500)
+    assert result.began_before == 0 and result.compared
+    assert result.puts == sum(event["event"] == "put" for event in events)
+    assert result.puts == result.done + result.removed + sum(result.still.values())
+    assert result.lines()[-1] == "everything adds up"
+
+
+def test_a_history_whose_beginning_is_gone_adds_up_with_the_counts_from_before(
+    spark: SparkSession,
+) -> None:
+    events = History(22, DAYS).run(900).events
+    before = states_after(events[:400])
+    rest = frame(spark, events[400:])
+    result = audit(rest, first=400, end=900, jobs=states_after(events), jobs_before=before)
+    assert result.findings == ()
+    assert result.began_before <= before.total()
+    assert result.still == {state: states_after(events)[state] for state in STATES}
+    # Without them the events say less, but nothing wrong.
+    assert audit(rest).findings == ()
+    # With wrong ones they say what is wrong.
+    fewer = dict.fromkeys(STATES, 0)
+    assert "states before the first event" in kinds(audit(rest, jobs_before=fewer))
+
+
+def test_an_empty_log_adds_up(spark: SparkSession) -> None:
+    result = audit(spark.createDataFrame([], EVENTS), first=0, end=0, jobs={})
+    assert (result.events, result.findings) == (0, ())
+
+
+def test_missing_and_repeated_offsets_are_named(spark: SparkSession) -> None:
+    events = History(23).run(600).events
+    kept = [event for event in events if not (100 <= event["offset"] < 103)]
+    result = audit(frame(spark, [*kept[:-1], kept[250]]), first=0, end=600)
+    assert named(result, "missing offsets") == ("100 to 102", "599 to 599")
+    assert kinds(result)["missing offsets"] == 4
+    assert named(result, "repeated offsets") == (f"{kept[250]['offset']} to {kept[250]['offset']}",)
+    assert result.exit_code == UNBALANCED
+    assert result.lines()[-1] == "does not add up"
+
+
+def test_gaps_are_found_across_chunks(spark: SparkSession) -> None:
+    numbers = spark.range(1_000_000).withColumnRenamed("id", "offset")
+    kept = numbers.where("offset not between 200000 and 799999 and offset != 999999")
+    found = sorted(tuple(row) for row in gaps(kept, "offset", 0, 1_000_000).collect())
+    assert sum(end - first for _, first, end in found) == 600_001
+    assert found[0][:2] == ("missing", 200_000)
+    assert [before[2] == after[1] for before, after in pairwise(found)] == (
+        [True] * (len(found) - 2) + [False]
+    )
+    assert gaps(numbers, "offset", 0, 1_000_000).collect() == []
+
+
+def test_a_job_that_is_lost_without_an_event_makes_the_counts_differ(spark: SparkSession) -> None:
+    events = History(24).run(600).events
+    jobs = states_after(events)
+    result = audit(frame(spark, events), jobs={**jobs, "ready": jobs["ready"] + 1})
+    assert kinds(result) == {"states at the end": 1}
+    ready = jobs["ready"]
+    assert named(result, "states at the end") == (
+        f"ready: {ready} by the events, {ready + 1} by the cluster",
+    )
+
+
+def test_a_job_without_any_event_is_missed_by_its_number(spark: SparkSession) -> None:
+    events = History(25).run(600).events
+    rest = renumbered([event for event in events if event["job_id"] != 40])
+    result = audit(frame(spark, rest))
+    assert kinds(result) == {"missing puts of jobs": 1}
+    assert named(result, "missing puts of jobs") == ("40 to 40",)
+
+
+def planted(events: list[Event]) -> dict[str, int]:
+    """Plant one defect of each kind, each in a job of its own; return which job has which."""
+    victims: dict[str, int] = {}
+
+    def find(kind: str, **wanted: str | None) -> int:
+        """The place of an event like that of a job that has no defect yet."""
+        for place, event in enumerate(events):
+            free = event["job_id"] not in victims.values()
+            if free and all(event[name] == value for name, value in wanted.items()):
+                victims[kind] = event["job_id"]
+                return place
+        raise AssertionError(f"the history has nothing for {kind}")
+
+    def change(kind: str, place: int, **changes: object) -> None:
+        events[place] = {**events[place], **changes}
+
+    place = find(chains.WRONG_WAIT, event="reserved", state_before="ready")
+    change(chains.WRONG_WAIT, place, wait_us=events[place]["wait_us"] + 1)
+    place = find(chains.WRONG_RUN, event="deleted", state_before="reserved")
+    change(chains.WRONG_RUN, place, run_us=None)
+    place = find(chains.WRONG_READY, event="timed_out")
+    change(chains.WRONG_READY, place, ready_at_us=events[place]["time_us"] - 1)
+    # On the last event of a job, so that the counter does not seem wrong again afterwards.
+    place = find(chains.WRONG_COUNTER, event="deleted", state_before="reserved")
+    change(chains.WRONG_COUNTER, place, attempt=events[place]["attempt"] + 1)
+    place = find(chains.BROKEN, event="kicked", state_before="buried", state="ready")
+    change(chains.BROKEN, place, state_before="delayed")
+    place = find(chains.IMPOSSIBLE, event="due")
+    change(chains.IMPOSSIBLE, place, event="released", releases=events[place]["releases"] + 1)
+    events[:] = [
+        {**event, "releases": event["releases"] + 1}
+        if number > place and event["job_id"] == victims[chains.IMPOSSIBLE]
+        else event
+        for number, event in enumerate(events)
+    ]
+    place = find(chains.NO_PUT, event="put", state="ready")
+    del events[place]
+    place = find(chains.RESERVED_TWICE, event="touched")
+    again = {"event": "reserved", "attempt": events[place]["attempt"] + 1, "worker": "n9:1:1"}
+    events[place] = {**events[place], **again}
+    place = find(chains.RESURRECTED, event="deleted", state_before="ready")
+    ghost = {"event": "put", "state_before": "gone", "state": "ready"}
+    events.append({**events[place], **ghost, "time_us": events[-1]["time_us"]})
+    place = find(chains.TIME_WENT_BACK, event="deleted", state_before="buried")
+    change(chains.TIME_WENT_BACK, place, time_us=1)
+    return victims
+
+
+def test_each_planted_defect_is_found_in_its_job(spark: SparkSession, tmp_path: Path) -> None:
+    events = History(26).run(1500).events
+    victims = planted(events)
+    result = run_audit(frame(spark, renumbered(events)), tmp_path / "audit")
+    for kind, job in victims.items():
+        words = named(result, kind)
+        assert any(f"job {job}, " in name for name in words), (kind, job, words)
+    assert named(result, "missing puts of jobs") == (
+        f"{victims[chains.NO_PUT]} to {victims[chains.NO_PUT]}",
+    )
+    assert "to n9:1:1, while it was reserved" in named(result, chains.RESERVED_TWICE)[0]
+    assert result.exit_code == UNBALANCED
+    # Everything that is named, in full and for machines.
+    table = spark.read.parquet(str(tmp_path / "audit" / "defects")).collect()
+    assert {row["job_id"] for row in table} == set(victims.values())
+    counts = Counter(row["kind"] for row in table)
+    assert all(kinds(result)[kind] == count for kind, count in counts.items())
+    said = json.loads((tmp_path / "audit" / "audit.json").read_text())
+    assert said["balanced"] is False
+    assert {finding["kind"] for finding in said["findings"]} == kinds(result).keys()
+
+
+def test_only_the_first_of_many_are_named(spark: SparkSession) -> None:
+    events = [{**event, "kicks": event["kicks"] + 7} for event in History(27).run(300).events]
+    result = audit(frame(spark, events))
+    assert kinds(result) == {chains.WRONG_COUNTER: result.puts}
+    assert len(named(result, chains.WRONG_COUNTER)) == NAMED_MAX
+    assert "  and more" in result.lines()

@@ -1,0 +1,189 @@
+"""The commands `stream` and `redrive`, in this process and against doubles of nodes."""
+
+import json
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.testing import assertDataFrameEqual as assert_equal
+
+from beanpole.errors import ConfigurationError
+from beanpoled.cli import main
+from pyspark_beanpole import progress, streamed
+from pyspark_beanpole.schema import EVENTS
+from pyspark_beanpole.statistics.tables import finished, partials
+from tests.pipeline.conftest import Start
+from tests.pipeline.double import Double, Log, event
+from tests.pipeline.histories import History, rows
+
+
+def offsets(spark: SparkSession, directory: Path) -> list[int]:
+    rows = spark.read.parquet(str(directory / "events")).select("offset").collect()
+    return sorted(row.offset for row in rows)
+
+
+def stream(node: Double, directory: Path, *more: str) -> int:
+    where = ["--addresses", node.address, "--to", str(directory), "--rows", "40"]
+    return main(["pipeline", "stream", *where, "--once", "--no-statistics", *more])
+
+
+def test_stream_writes_tables_and_goes_on(
+    spark: SparkSession, start: Start, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    node = start(log := Log(), 100)
+    assert stream(node, tmp_path) == 0
+    assert offsets(spark, tmp_path) == list(range(100))
+    assert re.search(
+        r"batch 2 \[#{24}\] 100 of 100 events, 0 behind, [\d,]+ a second", capsys.readouterr().err
+    )
+    log.grow(10)
+    assert stream(node, tmp_path) == 0
+    assert offsets(spark, tmp_path) == list(range(110))
+    dates = {path.name for path in (tmp_path / "events").glob("date=*")}
+    assert dates == {"date=2026-01-31"}
+
+
+def test_stream_says_in_one_line_why_it_ended(
+    spark: SparkSession, start: Start, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    node = start(log := Log(), 100)
+    assert stream(node, tmp_path) == 0
+    log.grow(100)
+    node.first = 150
+    assert stream(node, tmp_path) == 3
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith("beanpole: the events from offset 100 on are gone: ")
+    assert stream(node, tmp_path, "--skip-lost") == 0
+    assert offsets(spark, tmp_path) == [*range(100), *range(150, 200)]
+
+
+def test_a_batch_that_is_written_again_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    write = streamed.writer(str(tmp_path), statistics=False)
+    batches = [
+        spark.createDataFrame([event(first + n) for n in range(100)], EVENTS).repartition(parts)
+        for first, parts in ((0, 3), (100, 2), (100, 1), (0, 1))
+    ]
+    write(batches[0], 0)
+    write(batches[3], 0)
+    write(batches[1], 1)
+    write(batches[2], 1)
+    assert offsets(spark, tmp_path) == list(range(200))
+    with pytest.raises(ConfigurationError, match="has batches of another checkpoint"):
+        write(batches[0], 0)
+
+
+def test_stream_adds_statistics_up(spark: SparkSession, start: Start, tmp_path: Path) -> None:
+    log = Log(events=History(5).run(300).events)
+    where = ["--addresses", start(log).address, "--to", str(tmp_path)]
+    assert main(["pipeline", "stream", *where, "--rows", "200", "--once"]) == 0
+    whole = finished(partials(spark.createDataFrame(rows(log.events), EVENTS)))
+    for name in ("throughput", "histogram", "dead_letters"):
+        found = spark.read.parquet(str(tmp_path / "tables" / name))
+        assert_equal(found, whole[name])
+
+
+def test_progress_of_an_empty_stream() -> None:
+    told = {"batchId": 0, "sources": [{"endOffset": None, "latestOffset": None}]}
+    assert progress.words(told).endswith("0 of 0 events, 0 behind, 0 a second")
+
+
+def buried_log() -> Log:
+    """Jobs 1 to 6: 2 to 5 are buried in the end, job 4 once more after a kick."""
+    log = Log()
+    for job in range(1, 7):
+        log.events.append(event(len(log.events), job_id=job, tube="mail" if job < 5 else "sms"))
+    for job in (1, 2, 3, 4, 5):
+        log.events.append(bury(len(log.events), job))
+    kicked = {"event": "kicked", "state_before": "buried", "state": "ready"}
+    log.events.append(event(len(log.events), job_id=4, tube="mail", **kicked))
+    log.events.append(bury(len(log.events), 4))
+    log.events.append(
+        event(len(log.events), job_id=1, event="deleted", state_before="buried", state="gone")
+    )
+    return log
+
+
+def bury(offset: int, job: int) -> dict[str, object]:
+    tube = "mail" if job < 5 else "sms"
+    states = {"event": "buried", "state_before": "reserved", "state": "buried"}
+    return event(offset, job_id=job, tube=tube, buries=job, **states)
+
+
+def redrive(node: Double, *more: str) -> int:
+    return main(["pipeline", "redrive", "--addresses", node.address, *more])
+
+
+def test_redrive_kicks_what_is_chosen(
+    spark: SparkSession, start: Start, capsys: pytest.CaptureFixture[str]
+) -> None:
+    node = start(buried_log())
+    assert redrive(node, "--where", "tube = 'mail'", "--dry-run") == 0
+    assert capsys.readouterr().out == "3 buried jobs\n           3  mail  buried  -\n"
+    assert node.kicked == []
+    assert redrive(node, "--where", "tube = 'mail' AND buries < 4") == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "2 kicked"
+    assert sorted(node.kicked) == [2, 3]
+    assert redrive(node, "--state", "delayed") == 1
+    assert redrive(node) == 0
+    assert sorted(node.kicked) == [2, 2, 3, 3, 4, 5]
+
+
+def test_redrive_refuses_what_is_no_expression(
+    spark: SparkSession, start: Start, capsys: pytest.CaptureFixture[str]
+) -> None:
+    node = start(buried_log())
+    assert redrive(node, "--where", "colour = 'red'") == 2
+    assert re.search(r"--where \"colour = 'red'\": .*`?colour`?", capsys.readouterr().err)
+    assert redrive(node, "--where", "tube = = 1") == 2
+
+
+def test_redrive_reads_exported_events(
+    spark: SparkSession, start: Start, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    node = start(Log())
+    frame = spark.createDataFrame(buried_log().events, EVENTS)
+    frame.write.parquet(str(tmp_path / "date=2026-01-31"))
+    assert redrive(node, "--from", str(tmp_path)) == 2
+    assert "is not a directory that `beanpole events export` wrote" in capsys.readouterr().err
+    jobs = dict.fromkeys(("ready", "reserved", "delayed", "buried"), 0)
+    manifest = {"version": 1, "cluster": "double", "spans": [[0, 14]], "jobs_before": jobs}
+    (tmp_path / "_manifest.json").write_text(json.dumps(manifest))
+    assert redrive(node, "--from", str(tmp_path)) == 0
+    assert sorted(node.kicked) == [2, 3, 4, 5]
+    (tmp_path / "_manifest.json").write_text(json.dumps({**manifest, "version": 2}))
+    assert redrive(node, "--from", str(tmp_path)) == 3
+    assert "is of version 2, not 1" in capsys.readouterr().err
+
+
+def test_report_and_audit(
+    spark: SparkSession, start: Start, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = Log(events=History(7).run(400).events)
+    states = Counter({event["job_id"]: event["state"] for event in log.events}.values())
+    log.jobs = {state: states[state] for state in ("ready", "reserved", "delayed", "buried")}
+    node = start(log)
+    where = ["--addresses", node.address, "--to", str(tmp_path / "report")]
+    assert main(["pipeline", "report", *where, "--audit"]) == 0
+    page = tmp_path / "report" / "index.html"
+    assert capsys.readouterr().out == f"400 events of cluster double: {page}\n"
+    assert "double" in page.read_text()
+    assert main(["pipeline", "audit", "--addresses", node.address, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["balanced"]
+    log.jobs["ready"] += 1
+    assert main(["pipeline", "audit", "--addresses", node.address]) == 1
+    assert "jobs at the end" in capsys.readouterr().out
+
+
+def test_no_node_is_one_line(
+    spark: SparkSession,
+    start: Start,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    node = start(Log())
+    node.stop()
+    monkeypatch.setattr("pyspark_beanpole.inputs.PATIENCE_S", 0)
+    assert redrive(node) == 3
+    assert capsys.readouterr().err.startswith("beanpole: no node answers: 127.0.0.1:")

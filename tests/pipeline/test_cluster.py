@@ -1,0 +1,133 @@
+"""Three real nodes and a real Spark: every event once, whatever dies; every row one job."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from pyspark_beanpole import inputs
+from pyspark_beanpole.schema import EVENTS
+from tests.integration.support.load import Load
+from tests.integration.support.nodes import BEANPOLE, Cluster
+from tests.integration.support.processes import Process
+from tests.integration.support.raw import Raw
+from tests.integration.support.waiting import wait_until
+from tests.pipeline.conftest import SMALL_JVM
+from tests.pipeline.failing import FailingSource
+
+CLIENTS = 8
+JOBS_BETWEEN_FAULTS = 300
+ROWS = 100_000
+# Two JVMs and three nodes on two cores.
+TIMEOUT_S = 180.0
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    found = Cluster(tmp_path / "cluster")
+    try:
+        found.start_all()
+        yield found
+    finally:
+        found.close()
+
+
+def addresses(cluster: Cluster) -> str:
+    return ",".join(node.grpc for node in cluster.nodes)
+
+
+class Streamed:
+    """`beanpole pipeline stream` as a process, and the table that it writes."""
+
+    def __init__(self, spark: SparkSession, directory: Path, addresses: str) -> None:
+        self._spark = spark
+        self._directory = directory
+        self._addresses = addresses
+        self._runs = 0
+
+    def start(self, *more: str) -> Process:
+        self._runs += 1
+        where = ["--addresses", self._addresses, "--to", str(self._directory / "tables")]
+        often = ["--every", "1", "--no-statistics"]
+        small = ["--conf", f"spark.driver.extraJavaOptions={SMALL_JVM}", "--master", "local[2]"]
+        return Process(
+            [*BEANPOLE, "pipeline", "stream", *where, *often, *small, *more],
+            self._directory / f"stream{self._runs}.log",
+        )
+
+    def files(self) -> list[Path]:
+        return list((self._directory / "tables" / "events").glob("date=*/batch_id=*/*.parquet"))
+
+    def wait_for_batch(self, process: Process) -> None:
+        """Wait until a batch is written that was not there before."""
+        before = len(self.files())
+
+        def is_written() -> bool:
+            assert process.status() is None, process.story()
+            return len(self.files()) > before
+
+        wait_until(is_written, TIMEOUT_S, "a batch in the table")
+
+    def table(self) -> DataFrame:
+        path = str(self._directory / "tables" / "events")
+        return self._spark.read.schema(EVENTS).parquet(path).select(EVENTS.names)
+
+
+def exported(spark: SparkSession, address: str, directory: Path) -> inputs.Input:
+    """Return the events as one node exports them."""
+    command = [*BEANPOLE, "events", "export", "--addresses", address, "--to", str(directory)]
+    subprocess.run(command, check=True, timeout=TIMEOUT_S)
+    return inputs.from_directory(spark, str(directory))
+
+
+def test_every_event_once_whatever_dies(
+    spark: SparkSession, cluster: Cluster, tmp_path: Path
+) -> None:
+    streamed = Streamed(spark, tmp_path, addresses(cluster))
+    leader = cluster.leader()
+    others = [node.beanstalk for number, node in enumerate(cluster.nodes) if number != leader]
+    load = Load(others, CLIENTS)
+    load.start()
+    first = streamed.start()
+    try:
+        streamed.wait_for_batch(first)
+        cluster.kill(leader)
+        load.wait_for_progress(JOBS_BETWEEN_FAULTS)
+        streamed.wait_for_batch(first)
+    finally:
+        # Spark dies without a word, wherever its batch is.
+        first.kill()
+    cluster.start(leader)
+    cluster.wait_until_serving(leader)
+    load.wait_for_progress(JOBS_BETWEEN_FAULTS)
+    second = streamed.start("--rows", "500")
+    try:
+        streamed.wait_for_batch(second)
+        load.finish()
+        cluster.kill(leader)  # and this time for good
+        streamed.wait_for_batch(second)
+    finally:
+        second.kill()
+    assert streamed.start("--once").wait(TIMEOUT_S) == 0
+    stayed = cluster.nodes[(leader + 1) % 3]
+    wanted = exported(spark, stayed.grpc, tmp_path / "export")
+    found = streamed.table().cache()
+    assert found.count() == wanted.end - wanted.first == wanted.end > 3 * JOBS_BETWEEN_FAULTS
+    assert found.exceptAll(wanted.events).isEmpty()
+    assert wanted.events.exceptAll(found).isEmpty()
+    sys.stdout.write(f"{wanted.end} events, each once\n")
+
+
+def test_tasks_that_fail_after_their_puts_make_one_job_of_each_row(
+    spark: SparkSession, cluster: Cluster
+) -> None:
+    spark.dataSource.register(FailingSource)
+    rows = spark.range(0, ROWS, numPartitions=4).selectExpr("concat('row ', id) AS body")
+    writer = rows.write.format("beanpole_failing").mode("append").option("tube", "rows")
+    writer.option("addresses", addresses(cluster)).save()
+    with Raw(cluster.nodes[0].beanstalk) as connection:
+        stats = connection.dictionary(b"stats-tube rows")
+    assert stats["total-jobs"] == stats["current-jobs-ready"] == str(ROWS)

@@ -1,0 +1,170 @@
+"""The sink: rows become jobs, each once, whatever Spark or the way to the node repeats."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from beanpole.pb.queue_pb2 import PutJob
+from pyspark_beanpole import sink
+from pyspark_beanpole.options import WriteOptions
+from pyspark_beanpole.sink import JobWriter, Written
+from tests.pipeline.conftest import Start
+from tests.pipeline.double import Double, Log
+from tests.pipeline.failing import FailingSource
+
+
+def write(frame: DataFrame, *nodes: Double, mode: str = "append", **options: str) -> None:
+    writer = frame.write.format("beanpole").mode(mode).option("patienceSeconds", 1)
+    writer = writer.option("addresses", ",".join(node.address for node in nodes))
+    writer.options(**options).save()
+
+
+def bodies(node: Double) -> list[bytes]:
+    return sorted(job.body for job in node.jobs.values())
+
+
+def test_columns_become_fields(spark: SparkSession, start: Start) -> None:
+    node = start(Log())
+    spark.sql(
+        "SELECT 'a' AS body, 'mail' AS tube, 7 AS priority, 8S AS delay_s, 9L AS ttr_s, 'k' AS"
+        " dedup_key UNION ALL SELECT 'b', null, null, null, null, null"
+    ).createOrReplaceTempView("rows")
+    write(spark.table("rows"), node, tube="other")
+    named = node.jobs[b"k"]
+    assert named == PutJob(body=b"a", tube="mail", priority=7, delay_s=8, ttr_s=9, key=b"k")
+    (plain,) = [job for job in node.jobs.values() if job.body == b"b"]
+    assert (plain.tube, plain.priority, plain.delay_s, plain.ttr_s) == ("other", 65536, 0, 0)
+    assert len(plain.key) == 32
+
+
+def test_binary_bodies_stay_as_they_are(spark: SparkSession, start: Start) -> None:
+    node = start(Log())
+    write(spark.sql("SELECT x'00ff0d0a' AS body"), node)
+    assert bodies(node) == [b"\0\xff\r\n"]
+
+
+def test_rows_are_put_once_however_they_are_split(spark: SparkSession, start: Start) -> None:
+    first, second = start(Log()), start(Log())
+    second.jobs = first.jobs
+    rows = spark.range(5000).selectExpr("concat('job ', id) AS body")
+    write(rows.repartition(3), first, second)
+    write(rows.repartition(7), first, second)
+    assert bodies(first) == sorted(b"job %d" % number for number in range(5000))
+    write(rows, first, namespace="again")
+    assert len(first.jobs) == 10000
+
+
+def test_a_task_that_fails_after_its_puts_puts_nothing_twice(
+    spark: SparkSession, start: Start
+) -> None:
+    node = start(Log())
+    spark.dataSource.register(FailingSource)
+    rows = spark.range(3000).selectExpr("cast(id AS string) AS body").repartition(2)
+    writer = rows.write.format("beanpole_failing").mode("append")
+    writer.option("addresses", node.address).save()
+    assert len(node.jobs) == 3000
+    assert node.duplicates == 3000
+
+
+def test_lost_replies_and_dead_nodes_put_nothing_twice(spark: SparkSession, start: Start) -> None:
+    lossy, dead = start(Log()), start(Log())
+    lossy.lost_replies = 3
+    dead.stop()
+    rows = spark.range(4000).selectExpr("cast(id AS string) AS body").repartition(2)
+    write(rows, lossy, dead)
+    assert len(lossy.jobs) == 4000
+
+
+def test_a_full_cluster_is_waited_for_and_then_named(spark: SparkSession, start: Start) -> None:
+    node = start(Log())
+    node.full = 2
+    write(spark.sql("SELECT 'a' AS body"), node)
+    assert bodies(node) == [b"a"]
+    node.full = 1_000_000
+    with pytest.raises(PySparkException, match=r"is full: 1 of 1 jobs got OUT_OF_MEMORY"):
+        write(spark.sql("SELECT 'b' AS body"), node)
+
+
+def test_no_node_answers(spark: SparkSession, start: Start) -> None:
+    node = start(Log())
+    node.stop()
+    with pytest.raises(PySparkException, match=f"no node answers: {node.address}: UNAVAILABLE"):
+        write(spark.sql("SELECT 'a' AS body"), node)
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("SELECT 'a' AS body, 1 AS colour", "no column 'colour'; it has body, tube, priority, d"),
+        ("SELECT 'a' AS tube", "the column body is missing"),
+        ("SELECT 1 AS body", "column 'body' is int, not string or binary"),
+        ("SELECT 'a' AS body, 1.5D AS ttr_s", "'ttr_s' is double, not tinyint or smallint or int"),
+        ("SELECT cast(null AS string) AS body", "a row's body is null"),
+        ("SELECT 'a' AS body, -1 AS delay_s", "delay_s = -1 is not a number from 0 to 4294967295"),
+        ("SELECT 'a' AS body, repeat('t', 201) AS tube", "is not a tube's name of 1 to 200 bytes"),
+        ("SELECT 'a' AS body, '' AS dedup_key", "dedup_key = '' is not a key of 1 to 64 bytes"),
+    ],
+)
+def test_rows_that_are_no_jobs(spark: SparkSession, start: Start, query: str, words: str) -> None:
+    node = start(Log())
+    with pytest.raises(PySparkException, match=words):
+        write(spark.sql(query), node)
+    assert node.jobs == {}
+
+
+def test_jobs_are_only_ever_added(spark: SparkSession, start: Start) -> None:
+    node = start(Log())
+    with pytest.raises(PySparkException, match=r"write with .mode\('append'\)"):
+        write(spark.sql("SELECT 'a' AS body"), node, mode="overwrite")
+
+
+def test_a_stream_puts_its_rows(spark: SparkSession, start: Start, tmp_path: Path) -> None:
+    node = start(log := Log(), 500)
+    jobs = start(Log())
+
+    def run() -> None:
+        events = spark.readStream.format("beanpole").option("addresses", node.address)
+        events = events.option("startingOffsets", "earliest").option("maxRowsPerTrigger", 200)
+        rows = events.load().selectExpr("concat('event ', offset) AS body")
+        writer = rows.writeStream.format("beanpole").option("addresses", jobs.address)
+        writer = writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True)
+        assert writer.start().awaitTermination(60)
+
+    run()
+    log.grow(100)
+    run()
+    assert bodies(jobs) == sorted(b"event %d" % number for number in range(600))
+
+
+@given(
+    rows=st.lists(
+        st.tuples(st.text(max_size=3), st.sampled_from(["a", "ab", "b"]), st.integers(0, 2)),
+        max_size=20,
+    )
+)
+def test_keys_follow_from_the_row_alone(rows: list[tuple[str, str, int]]) -> None:
+    options = WriteOptions(("127.0.0.1:1",), "default", "space", 1)
+    schema = pa.schema([("body", pa.string()), ("tube", pa.string()), ("priority", pa.int32())])
+    names = schema.names
+
+    def keys(order: list[tuple[str, str, int]]) -> dict[tuple[str, str, int], bytes]:
+        batch = pa.RecordBatch.from_pylist(
+            [dict(zip(names, row, strict=True)) for row in order], schema
+        )
+        return dict(zip(order, (job.key for job in sink.jobs(batch, options)), strict=True))
+
+    found = keys(rows)
+    assert found == keys(rows[::-1])
+    assert len(set(found.values())) == len(set(rows))
+
+
+def test_a_writer_tells_what_it_put(caplog: pytest.LogCaptureFixture) -> None:
+    writer = JobWriter(WriteOptions(("127.0.0.1:1",), "default", "", 1))
+    with caplog.at_level("INFO", "pyspark_beanpole"):
+        writer.commit([Written(3, 1), None, Written(4, 0)])
+    assert caplog.messages == ["7 jobs inserted, 1 were there already"]

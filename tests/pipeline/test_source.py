@@ -1,0 +1,201 @@
+"""The data source over real gRPC and real Spark, against doubles of nodes that can be broken."""
+
+import re
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from pyspark_beanpole.schema import EVENTS, arrow_schema
+from tests.pipeline.conftest import Start
+from tests.pipeline.double import Double, Log, stream
+
+
+def load(spark: SparkSession, *nodes: Double, **options: object) -> DataFrame:
+    reader = spark.read.format("beanpole").option("patienceSeconds", 1)
+    reader = reader.option("addresses", ",".join(node.address for node in nodes))
+    return reader.options(**{name: str(value) for name, value in options.items()}).load()
+
+
+def offsets(frame: DataFrame) -> list[int]:
+    return sorted(row.offset for row in frame.select("offset").collect())
+
+
+def test_the_schema_is_what_spark_wants_of_arrow(spark: SparkSession) -> None:
+    assert arrow_schema(EVENTS) == to_arrow_schema(EVENTS, timezone="UTC")
+
+
+def test_all_events_are_read_by_several_tasks(spark: SparkSession, start: Start) -> None:
+    log = Log()
+    first, second = start(log, 1000), start(log)
+    found = load(spark, first, second, minPartitions=3)
+    assert found.schema == EVENTS
+    assert offsets(found) == list(range(1000))
+    assert sorted(first.reads) == [(0, 333), (666, 1000)]
+    assert second.reads == [(333, 666)]
+
+
+def test_values_arrive_as_they_are(spark: SparkSession, start: Start) -> None:
+    node = start(log := Log(), 2)
+    log.events[1].update(tube="münze", wait_us=2**40, attempt=3, reason=None)
+    row = load(spark, node, startingOffsets=1).collect()[0].asDict()
+    expected = {**log.events[1], "wall_time": row["wall_time"]}
+    assert row == expected
+    wall = load(spark, node).selectExpr("cast(unix_micros(wall_time) as string) us").collect()
+    assert [one.us for one in wall] == ["1769860800000000", "1769860801000000"]
+
+
+def test_an_empty_log_has_no_rows(spark: SparkSession, start: Start) -> None:
+    assert offsets(load(spark, start(Log()), minPartitions=4)) == []
+
+
+def test_the_end_is_pinned_when_the_tasks_are_planned(spark: SparkSession, start: Start) -> None:
+    node = start(log := Log(), 100)
+    found = load(spark, node)
+    assert found.count() == 100
+    log.grow(50)
+    assert found.count() == 100
+    assert load(spark, node).count() == 150
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"startingOffsets": 10, "endingOffsets": 77}, range(10, 77)),
+        ({"startingOffsets": "latest"}, range(0)),
+        ({"endingOffsets": '{"cluster": "double", "offset": 65}'}, range(65)),
+        ({"startingTimestamp": "2026-01-31T12:03:00"}, range(180, 200)),
+        ({"startingTimestamp": "2026-01-31T12:02:59.5Z", "endingOffsets": 182}, range(180, 182)),
+        ({"startingTimestamp": "2027-01-01T00:00:00"}, range(0)),
+    ],
+)
+def test_ranges(
+    spark: SparkSession, start: Start, options: dict[str, object], expected: range
+) -> None:
+    behind = start(log := Log(), 200)
+    behind.behind = 190
+    found = load(spark, behind, start(log), minPartitions=2, **options)
+    assert offsets(found) == list(expected)
+
+
+def test_columns_are_chosen_by_an_option_or_a_schema(spark: SparkSession, start: Start) -> None:
+    node = start(Log(), 10)
+    found = load(spark, node, columns="tube, offset")
+    assert found.columns == ["tube", "offset"]
+    assert found.where("tube = 'default'").count() == 10
+    reader = spark.read.format("beanpole").option("addresses", node.address)
+    assert reader.schema("job_id long").load().agg({"job_id": "max"}).collect()[0][0] == 10
+    with pytest.raises(PySparkException, match="column 'job_id' is bigint, not string"):
+        reader.schema("job_id string").load().collect()
+    with pytest.raises(PySparkException, match="no column 'colour'; there are offset, log_index"):
+        load(spark, node, columns="colour")
+
+
+def test_it_is_found_in_sql(spark: SparkSession, start: Start) -> None:
+    node = start(Log(), 10)
+    spark.sql(
+        f"CREATE OR REPLACE TEMPORARY VIEW seen USING beanpole OPTIONS (addresses '{node.address}')"
+    )
+    assert spark.sql("SELECT max(offset) AS last FROM seen").collect()[0].last == 9
+
+
+def test_a_node_that_dies_in_the_middle_is_left_for_another(
+    spark: SparkSession, start: Start
+) -> None:
+    dying, other = start(log := Log(), 1000), start(log)
+    dying.breaks_after = 2
+    assert offsets(load(spark, dying, other)) == list(range(1000))
+    assert dying.reads[0] == (0, 1000)
+
+
+def test_a_gap_is_filled_from_another_node(spark: SparkSession, start: Start) -> None:
+    gapped, full = start(log := Log(), 1000), start(log)
+    gapped.missing = range(100, 900)
+    assert offsets(load(spark, gapped, full)) == list(range(1000))
+
+
+def test_two_nodes_with_different_halves_give_the_whole(spark: SparkSession, start: Start) -> None:
+    late, gapped = start(log := Log(), 1000), start(log)
+    late.first = 500
+    gapped.missing = range(400, 1000)
+    with pytest.raises(PySparkException, match=r"(?s)from offset 400 on are gone.* kept is 500"):
+        offsets(load(spark, late, gapped))
+    lossy = load(spark, late, gapped, failOnDataLoss=False)
+    assert offsets(lossy) == [*range(400), *range(500, 1000)]
+
+
+def test_a_node_that_is_behind_is_left_for_another(spark: SparkSession, start: Start) -> None:
+    behind, other = start(log := Log(), 1000), start(log)
+    behind.behind = 600
+    assert offsets(load(spark, behind, other)) == list(range(1000))
+
+
+def test_events_that_are_gone_are_an_error_that_names_the_earliest(
+    spark: SparkSession, start: Start
+) -> None:
+    node = start(Log(), 1000)
+    node.first = 300
+    assert offsets(load(spark, node)) == list(range(300, 1000))
+    with pytest.raises(PySparkException, match=r"from offset 7 on are gone.* kept is 300"):
+        offsets(load(spark, node, startingOffsets=7))
+    lossy = load(spark, node, startingOffsets=7, failOnDataLoss=False)
+    assert offsets(lossy) == list(range(300, 1000))
+    assert offsets(load(spark, node, startingOffsets=300)) == list(range(300, 1000))
+
+
+def test_events_that_go_while_they_are_read(spark: SparkSession, start: Start) -> None:
+    node = start(log := Log(), 1000)
+
+    def send(first: int, end: int) -> bytes:
+        # Retention takes what is being read, and the connection breaks.
+        node.first, node.breaks_after = 600, 1 if node.first == 0 else None
+        return log.batch(first, end)
+
+    node.send = send
+    lossy = load(spark, node, failOnDataLoss=False)
+    assert offsets(lossy) == [*range(64), *range(600, 1000)]
+
+
+def test_what_no_node_answers(spark: SparkSession, start: Start) -> None:
+    node = start(Log(), 10)
+    node.stop()
+    with pytest.raises(PySparkException, match=f"no node answers: {node.address}: UNAVAILABLE"):
+        load(spark, node).collect()
+
+
+def test_offsets_that_do_not_fit_are_refused(spark: SparkSession, start: Start) -> None:
+    node = start(Log(), 10)
+    with pytest.raises(PySparkException, match=r"lies beyond the events .* which end at 10"):
+        load(spark, node, startingOffsets=11).collect()
+    with pytest.raises(PySparkException, match="startingOffsets = 9 lies behind endingOffsets = 3"):
+        load(spark, node, startingOffsets=9, endingOffsets=3).collect()
+    elsewhere = '{"cluster": "prod", "offset": 1}'
+    with pytest.raises(PySparkException, match=r"of cluster 'prod', .* of cluster 'double'"):
+        load(spark, node, startingOffsets=elsewhere).collect()
+    with pytest.raises(PySparkException, match=r"different clusters: 'double' .*, 'other'"):
+        load(spark, node, start(Log("other"))).collect()
+    with pytest.raises(PySparkException, match=r"unknown option .*; allowed are addresses, col"):
+        load(spark, node, colour="red")
+
+
+def test_columns_of_another_version(spark: SparkSession, start: Start) -> None:
+    node = start(log := Log(), 10)
+
+    def changed(first: int, end: int) -> bytes:
+        batch = pa.RecordBatch.from_pylist(log.events[first:end], arrow_schema(EVENTS))
+        return stream(batch.drop_columns(["kicks"]).append_column("more", batch["offset"]))
+
+    node.send = changed
+    found = load(spark, node)
+    assert found.schema == EVENTS
+    assert found.where("kicks is null and offset < 10").count() == 10
+
+    def retyped(first: int, end: int) -> bytes:
+        batch = pa.RecordBatch.from_pylist(log.events[first:end], arrow_schema(EVENTS))
+        return stream(batch.set_column(0, "offset", batch["offset"].cast(pa.int32())))
+
+    node.send = retyped
+    with pytest.raises(PySparkException, match=re.escape("sends column 'offset' as int32")):
+        load(spark, node).collect()

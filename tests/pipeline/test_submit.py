@@ -1,0 +1,175 @@
+"""The same commands where Spark is a cluster: spark-submit to a standalone master, and Connect.
+
+The packages reach the tasks of spark-submit as --py-files, and in no other way: its Python does not
+read the .pth files through which this environment finds them. The driver has them in PYTHONPATH:
+Spark's own processes beside it do not look into --py-files.
+"""
+
+import os
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import pyspark
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.integration.support.ports import free_block
+from tests.integration.support.processes import Process, answers
+from tests.integration.support.waiting import wait_until
+from tests.pipeline.conftest import ROOT, SMALL_JVM, Start
+from tests.pipeline.double import Log
+from tests.pipeline.test_cli import buried_log, offsets
+
+HOME: Final = Path(pyspark.__file__).parent
+MAIN: Final = ROOT / "pipeline" / "pyspark_beanpole" / "jobs" / "main.py"
+# JVMs on two cores that others use, too.
+TIMEOUT_S: Final = 240.0
+# Every program of Spark's that is started here stays on this machine.
+LOCAL: Final = {"SPARK_HOME": str(HOME), "SPARK_LOCAL_IP": "127.0.0.1"}
+CONFIGURATION: Final = (
+    f"spark.driver.extraJavaOptions={SMALL_JVM}",
+    f"spark.executor.extraJavaOptions={SMALL_JVM}",
+    "spark.driver.host=127.0.0.1",
+    "spark.driver.bindAddress=127.0.0.1",
+    "spark.ui.enabled=false",
+    "spark.sql.shuffle.partitions=2",
+)
+
+
+def bare_python(directory: Path) -> str:
+    """Return a Python that finds what pip installed, but no package of this repository."""
+    python = directory / "python"
+    packages = sysconfig.get_path("purelib")
+    path = f'PYTHONPATH="$PYTHONPATH:{packages}"'
+    python.write_text(f'#!/bin/sh\n{path} exec {sys.executable} -S "$@"\n')
+    python.chmod(0o755)
+    return str(python)
+
+
+def packed(directory: Path) -> str:
+    """Return the two packages in an archive, as in a wheel."""
+    path = directory / "beanpole.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        for root in ("cluster/beanpole", "pipeline/pyspark_beanpole"):
+            for file in (ROOT / root).rglob("*.py"):
+                archive.write(file, file.relative_to((ROOT / root).parent))
+    return str(path)
+
+
+def submit(*arguments: str) -> list[str]:
+    settings = [part for setting in CONFIGURATION for part in ("--conf", setting)]
+    return [str(HOME / "bin" / "spark-submit"), *settings, *arguments]
+
+
+class Servers:
+    """Spark's own server processes, each with a log."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._processes: list[Process] = []
+
+    def start(self, name: str, command: list[str], environment: Mapping[str, str]) -> Process:
+        log = self._directory / f"{name}.log"
+        self._processes.append(Process(command, log, {**LOCAL, **environment}, self._directory))
+        return self._processes[-1]
+
+    def stop(self) -> None:
+        for process in self._processes:
+            process.kill()
+
+
+@pytest.fixture
+def servers(tmp_path: Path) -> Iterator[Servers]:
+    found = Servers(tmp_path)
+    yield found
+    found.stop()
+
+
+def standalone(servers: Servers, port: int, python: str) -> str:
+    """Start a master and a worker; return the master's URL."""
+    deploy = "org.apache.spark.deploy"
+    start = [str(HOME / "bin" / "spark-class")]
+    options = {"SPARK_DAEMON_JAVA_OPTS": SMALL_JVM, "PYSPARK_PYTHON": python}
+    master = f"spark://127.0.0.1:{port}"
+    where = ["--host", "127.0.0.1", "--port", str(port), "--webui-port", str(port + 1)]
+    first = servers.start("master", [*start, f"{deploy}.master.Master", *where], options)
+    wait_until(lambda: alive(first) and answers(f"127.0.0.1:{port}"), TIMEOUT_S, "the master")
+    size = ["--cores", "2", "--memory", "1g", "--host", "127.0.0.1", "--webui-port", str(port + 2)]
+    worker = servers.start("worker", [*start, f"{deploy}.worker.Worker", *size, master], options)
+    wait_until(
+        lambda: alive(worker) and "Successfully registered with master" in worker.log.read_text(),
+        TIMEOUT_S,
+        "the worker",
+    )
+    return master
+
+
+def alive(process: Process) -> bool:
+    assert process.status() is None, process.story()
+    return True
+
+
+def test_spark_submit_to_a_standalone_master(
+    spark: SparkSession, start: Start, servers: Servers, tmp_path: Path
+) -> None:
+    node = start(Log(), 1000)
+    python = bare_python(tmp_path)
+    master = standalone(servers, free_block(), python)
+    table = tmp_path / "tables"
+    archive = packed(tmp_path)
+    environment = {"PYSPARK_PYTHON": python, "PYTHONPATH": archive}
+    command = submit("--master", master, "--py-files", archive, str(MAIN))
+    command += ["stream", "--addresses", node.address, "--to", str(table), "--once"]
+    done = run(command, environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert offsets(spark, table) == list(range(1000))
+
+
+def test_spark_connect(spark: SparkSession, start: Start, servers: Servers, tmp_path: Path) -> None:
+    events, jobs = start(Log(), 1000), start(buried_log())
+    port = free_block()
+    server = servers.start(
+        "connect",
+        submit(
+            *("--class", "org.apache.spark.sql.connect.service.SparkConnectServer"),
+            *("--master", "local[2]"),
+            *("--conf", f"spark.connect.grpc.binding.port={port}"),
+            *("--conf", "spark.connect.grpc.binding.address=127.0.0.1"),
+            "spark-internal",
+        ),
+        {"PYSPARK_PYTHON": sys.executable},
+    )
+    wait_until(lambda: alive(server) and answers(f"127.0.0.1:{port}"), TIMEOUT_S, "the server")
+    remote = ["--remote", f"sc://127.0.0.1:{port}"]
+    main = [sys.executable, str(MAIN)]
+    table = tmp_path / "tables"
+    streamed = run(
+        [*main, "stream", "--addresses", events.address, "--to", str(table), "--once", *remote], {}
+    )
+    assert streamed.returncode == 0, streamed.stderr
+    assert offsets(spark, table) == list(range(1000))
+    where = ["--addresses", jobs.address, "--where", "tube = 'sms'"]
+    redriven = run([*main, "redrive", *where, *remote], {})
+    assert redriven.stdout.splitlines()[-1] == "1 kicked", redriven.stderr
+    assert jobs.kicked == [5]
+    wrong = run([*main, "redrive", *where[:-1], "colour = 1", *remote], {})
+    assert wrong.returncode == 2
+    assert "--where 'colour = 1'" in wrong.stderr
+
+
+def run(command: list[str], environment: Mapping[str, str]) -> "subprocess.CompletedProcess[str]":
+    # What the session of these tests set for itself is not for others.
+    inherited = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    return subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+        env={**inherited, **LOCAL, **environment},
+    )

@@ -1,0 +1,62 @@
+"""What a mutant is, and the two checks by chance. All of them are in `mutant_table`."""
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from beanpole.replication.pysyncobj.repairs import ALL_REPAIRS, Repairs
+from tests.sim import mutations as m
+from tests.sim.cluster import Cluster
+from tests.sim.faults import Plan, Run, world
+from tests.sim.storm import Storm
+
+# A check raises AssertionError (Violation, Stuck) if something is broken. A schedule has no use
+# for its seed.
+Check = Callable[[int, Repairs], None]
+# A mutant that chance has to catch is caught within so many seeds, from whichever on.
+WITHIN: Final = 60
+
+
+def storm(seed: int, repairs: Repairs) -> None:
+    """Whole nodes and their clients, for a life."""
+    Storm(seed, repairs=repairs).run()
+
+
+def replicas(seed: int, repairs: Repairs) -> None:
+    """Replicas alone on a network that also loses and reorders, with small logs."""
+    cluster = Cluster(
+        3,
+        seed,
+        repairs,
+        start=False,
+        snapshot_bytes_min=30_000,
+        log_retain_bytes=20_000,
+        log_memory_bytes=20_000,
+    )
+    world(seed, cluster)
+    for name in cluster.names:
+        cluster.start(name)
+    run = Run(cluster, seed, Plan())
+    run.play(15.0)
+    run.settle()
+
+
+class Mutant(NamedTuple):
+    """One defect, and how it is caught."""
+
+    name: str
+    breaks: str
+    check: Check
+    words: str  # of the verdict that is the right one, as a regular expression
+    patches: m.Patches = m.no_patch
+    seed: int = 0  # the first one that catches it; 0 for a schedule
+
+    @property
+    def repairs(self) -> Repairs:
+        """The repairs that are left: a mutant without a patch is named after its repair."""
+        return ALL_REPAIRS if self.patches is not m.no_patch else ALL_REPAIRS.without(self.name)
+
+    @property
+    def way(self) -> str:
+        """How it is caught, in words."""
+        name = self.check.__name__
+        return f"{name}, seed {self.seed}" if self.seed else f"schedule `{name}`"

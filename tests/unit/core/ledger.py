@@ -1,0 +1,115 @@
+"""What the events alone say about the jobs: replayed naively, and held against the machine.
+
+Belongs here: the rules that events keep among themselves. Which command makes which event is in
+`test_events`.
+"""
+
+from dataclasses import dataclass
+
+from beanpole import events as e
+from beanpole.core.job import BURIED, DELAYED, GONE, READY, RESERVED
+from beanpole.core.machine import Machine
+from tests.unit.core.cluster import Event, events_of
+
+# What each kind may find, and what it may leave.
+STATES = {
+    e.PUT: ({GONE}, {READY, DELAYED}),
+    e.DUE: ({DELAYED}, {READY}),
+    e.RESERVED: ({READY, DELAYED, BURIED}, {RESERVED}),
+    e.TOUCHED: ({RESERVED}, {RESERVED}),
+    e.RELEASED: ({RESERVED}, {READY, DELAYED}),
+    e.RETURNED: ({RESERVED}, {READY}),
+    e.TIMED_OUT: ({RESERVED}, {READY}),
+    e.BURIED: ({RESERVED}, {BURIED}),
+    e.KICKED: ({BURIED, DELAYED}, {READY}),
+    e.DELETED: ({READY, RESERVED, DELAYED, BURIED}, {GONE}),
+}
+REASONS = {
+    e.RETURNED: {e.CONNECTION_LOST, e.NODE_DOWN, e.NOBODY_WAITING},
+    e.TIMED_OUT: {e.TTR},
+}
+
+
+@dataclass
+class Account:
+    """One job as its events tell it."""
+
+    state: int
+    reserved_us: int = e.NO_TIME
+    ready_us: int = e.NO_TIME
+    reserves: int = 0
+    timeouts: int = 0
+    releases: int = 0
+    buries: int = 0
+    kicks: int = 0
+
+
+class Ledger:
+    """Every job that is not gone."""
+
+    def __init__(self) -> None:
+        self.accounts: dict[int, Account] = {}
+        self.total = 0
+        self.tubes: dict[int, bytes] = {}
+
+    def follow(self, machine: Machine) -> None:
+        """Take the events of the last entry, and compare all jobs."""
+        queue = machine.queue
+        for number, name in queue.tubes_named:
+            assert self.tubes.setdefault(number, name) == name
+        queue.tubes_named.clear()
+        for event in events_of(machine):
+            self.total += 1
+            self.book(event, queue.now_us)
+        assert self.total == queue.events_total
+        assert self.accounts.keys() == queue.jobs.keys()
+        for job_id, account in self.accounts.items():
+            job = queue.jobs[job_id]
+            for field, value in vars(account).items():
+                assert getattr(job, field) == value, (job_id, field)
+            assert self.tubes[job.tube.number] == job.tube.name
+        states = [account.state for account in self.accounts.values()]
+        counts = tuple(states.count(state) for state in (READY, RESERVED, DELAYED, BURIED))
+        assert counts == (queue.ready, queue.reserved, queue.delayed, queue.buried)
+
+    def book(self, event: Event, now_us: int) -> None:
+        """Replay one event."""
+        assert event.kind in STATES, event
+        before, after = STATES[event.kind]
+        assert event.before in before, event
+        assert event.state in after, event
+        assert event.reason in REASONS.get(event.kind, {e.NO_REASON}), event
+        assert (event.origin == e.NO_ORIGIN) == (event.kind == e.DUE), event
+        assert (event.protocol == e.NO_PROTOCOL) == (event.kind == e.DUE), event
+        assert (event.session == 0) == (event.kind == e.DUE), event
+        assert event.unused == 0, event
+        assert event.tube in self.tubes, event
+        if event.kind == e.PUT:
+            assert event.job not in self.accounts, event
+            self.accounts[event.job] = Account(GONE)
+        account = self.accounts[event.job]
+        assert account.state == event.before, event
+        account.state = event.state
+        self.check_times(event, account, now_us)
+        account.reserves += event.kind == e.RESERVED
+        account.timeouts += event.kind == e.TIMED_OUT
+        account.releases += event.kind == e.RELEASED
+        account.buries += event.kind == e.BURIED
+        account.kicks += event.kind == e.KICKED
+        for name in ("reserves", "timeouts", "releases", "buries", "kicks", "ready_us"):
+            assert getattr(event, name) == getattr(account, name), (event, name)
+        if event.state == GONE:
+            del self.accounts[event.job]
+
+    def check_times(self, event: Event, account: Account, now_us: int) -> None:
+        """Recompute how long the job waited and ran, and when it became ready."""
+        wait_us = run_us = e.NO_TIME
+        if event.kind == e.RESERVED:
+            if event.before == READY:
+                wait_us = now_us - account.ready_us
+            account.reserved_us = now_us
+        elif event.before == RESERVED and event.kind != e.TOUCHED:
+            run_us = now_us - account.reserved_us
+        if event.state == READY:
+            account.ready_us = now_us
+        assert (event.wait_us, event.run_us) == (wait_us, run_us), event

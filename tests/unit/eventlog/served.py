@@ -1,0 +1,82 @@
+"""Event logs behind real gRPC servers, each in a thread: what tools talk to."""
+
+import asyncio
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from beanpoled.config import NodeConfig
+from beanpoled.eventlog import columns
+from beanpoled.eventlog.records import Batch, Events
+from beanpoled.eventlog.service import EventsServicer
+from tests.unit.eventlog.test_store import Life
+from tests.unit.node.stage import StageHost, config
+
+START_TIMEOUT_S = 20.0
+
+
+class ArrowHost(StageHost):
+    """A stage whose events become Arrow, as on a real node."""
+
+    def encode_events(self, events: Events) -> list[Batch]:
+        return columns.encode(events)
+
+
+def life_of(
+    entries: Iterable[tuple[Any, ...]], host: StageHost | None = None, **settings: Any
+) -> Life:
+    """An event log that has followed some entries, and sealed what was full."""
+    life = Life(host or ArrowHost(), **settings)
+    for entry in entries:
+        life.driver.apply(entry)
+    life.settle()
+    return life
+
+
+class Server:
+    """One node's `Events` service at a port of its own."""
+
+    def __init__(self, life: Life, node_config: NodeConfig | None = None) -> None:
+        self.life = life
+        self.address = ""
+        self._config = node_config or config()
+        self._started, self._ended = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
+
+    def start(self) -> None:
+        self._thread.start()
+        assert self._started.wait(START_TIMEOUT_S)
+
+    def stop(self) -> None:
+        """End it at once, calls included."""
+        self._ended.set()
+        self._thread.join()
+
+    def servicer(self) -> EventsServicer:
+        """What is served; a test may have another."""
+        return EventsServicer(self._config, self.life.host, self.life.log)
+
+    async def _serve(self) -> None:
+        server = grpc.aio.server()
+        self.servicer().add_to(server)
+        self.address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+        await server.start()
+        self._started.set()
+        await asyncio.to_thread(self._ended.wait)
+        await server.stop(None)
+
+
+@contextmanager
+def serving(*servers: Server) -> Iterator[list[str]]:
+    """Run servers; gives their addresses."""
+    for server in servers:
+        server.start()
+    try:
+        yield [server.address for server in servers]
+    finally:
+        for server in servers:
+            server.stop()

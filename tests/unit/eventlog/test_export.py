@@ -1,0 +1,328 @@
+"""Reading a cluster's events from whichever node has them, and exporting each of them once."""
+
+import json
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from beanpole.core.machine import Machine
+from beanpole.errors import ClientError, ConfigurationError
+from beanpoled import cli
+from beanpoled.eventlog import columns, export
+from beanpoled.eventlog.export import Export, begin_export, open_export
+from beanpoled.eventlog.records import Batch
+from beanpoled.eventlog.service import EventsServicer
+from beanpoled.eventlog.source import EventsGone, Source
+from beanpoled.rpc import Context
+from beanpoled.view import JobCounts
+from tests.unit.eventlog.made import Driver, chance
+from tests.unit.eventlog.served import Server, life_of, serving
+from tests.unit.eventlog.test_service import history
+from tests.unit.eventlog.test_store import Life, image_of
+from tests.unit.node.stage import config
+
+
+def life_from(entries: list[tuple[Any, ...]], covered: int) -> Life:
+    """A node that got a snapshot of the first `covered` entries, and applied the others."""
+    machine = Machine()
+    for entry in entries[:covered]:
+        machine.apply(*entry)
+    life = life_of([])
+    life.log.attach(image_of(machine))
+    life.driver = Driver(life.log, life.log._machine)
+    for entry in entries[covered:]:
+        life.driver.apply(entry)
+    life.settle()
+    return life
+
+
+def offsets(directory: Path) -> list[int]:
+    """All offsets in an export directory, file by file in order, as a reader of Parquet sees it."""
+    found: list[int] = []
+    for path in sorted(directory.glob("date=*/events-*.parquet"), key=lambda path: path.name):
+        rows = pq.ParquetFile(path).read()
+        assert rows.schema == columns.schema()
+        assert (
+            f"{rows['offset'][0].as_py():020d}-{rows['offset'][-1].as_py() + 1:020d}" in path.name
+        )
+        dates = {value.date().isoformat() for value in rows["wall_time"].to_pylist()}
+        assert {f"date={date}" for date in dates} == {path.parent.name}
+        found += rows["offset"].to_pylist()
+    return found
+
+
+def manifest(directory: Path) -> Any:
+    return json.loads((directory / "_manifest.json").read_text())
+
+
+# --- the source -----------------------------------------------------------------------------------
+
+
+def read(source: Source, start: int, end: int) -> list[int]:
+    batches = list(source.read(start, end))
+    return [offset for batch in batches for offset in batch.column("offset").to_pylist()]
+
+
+def test_a_gap_of_one_node_is_filled_from_another() -> None:
+    entries = history()
+    whole, late = life_of(entries[:9]), life_from(entries, 7)
+    assert (whole.log.spans(), late.log.spans()) == ([(0, 240)], [(180, 360)])
+    with serving(Server(whole), Server(late)) as addresses, Source(addresses) as source:
+        assert read(source, 0, 360) == list(range(360))
+        assert read(source, 100, 200) == list(range(100, 200))
+        ranges = source.ranges()
+        assert (source.earliest(ranges), source.end(ranges)) == (0, 360)
+        for offset in (0, 100, 180, 200, 360):
+            assert source.jobs_at(offset, ranges) == JobCounts(ready=offset)
+
+
+class Dying(Server):
+    """A node that dies after its first batch."""
+
+    def servicer(self) -> EventsServicer:
+        class Servicer(EventsServicer):
+            async def _batches(
+                self, start: int, end: int, context: Context
+            ) -> AsyncIterator[Batch]:
+                async for batch in super()._batches(start, end, context):
+                    yield batch
+                    await context.abort(grpc.StatusCode.UNAVAILABLE, "it dies")
+
+        return Servicer(config(), self.life.host, self.life.log)
+
+
+def test_a_node_that_dies_is_passed_over_where_it_stood() -> None:
+    entries = history()
+    with (
+        serving(Dying(life_of(entries)), Server(life_of(entries))) as addresses,
+        Source([*addresses, "127.0.0.1:1"]) as source,
+    ):
+        assert read(source, 10, 360) == list(range(10, 360))
+
+
+def test_events_that_nobody_has_are_named() -> None:
+    with (
+        serving(Server(life_from(history(), 7))) as addresses,
+        Source([*addresses, "127.0.0.1:1"]) as source,
+        pytest.raises(EventsGone, match="events 5 to 180 of cluster stage") as raised,
+    ):
+        read(source, 5, 360)
+    assert raised.value.next == 180
+    assert "no answer from 127.0.0.1:1" in str(raised.value)
+
+
+def test_nobody_and_strangers_are_told_apart() -> None:
+    with Source(["127.0.0.1:1"]) as source, pytest.raises(ClientError, match="no node answers"):
+        source.ranges()
+    other = Server(life_of([]), config(cluster="other"))
+    with (
+        serving(Server(life_of([])), other) as addresses,
+        Source(addresses) as source,
+        pytest.raises(ClientError, match="a node of cluster other, others are of stage"),
+    ):
+        source.ranges()
+
+
+# --- the directory --------------------------------------------------------------------------------
+
+
+def batch(first: int, rows: int, day: int = 0) -> pa.RecordBatch:
+    """Rows whose wall times lie on one day."""
+    found = columns.to_arrow(chance(first, rows, first))
+    stamps = pa.array([day * export.DAY_US + 5] * rows, pa.int64())
+    place = found.schema.get_field_index("wall_time")
+    return found.set_column(place, "wall_time", stamps.view(columns.schema().field(place).type))
+
+
+def test_files_end_with_dates_gaps_and_flushes(tmp_path: Path) -> None:
+    out = begin_export(tmp_path / "out", "c", JobCounts(ready=3))
+    for rows in (batch(10, 5), batch(15, 5), batch(20, 5, 1), batch(40, 5, 1)):
+        out.write(rows)
+    mixed = pa.concat_batches([batch(45, 2, 1), batch(47, 2, 0), batch(49, 2, 1)])
+    out.write(mixed)
+    out.flush()
+    out.flush()
+    out.close()
+    names = sorted(
+        f"{path.parent.name} {int(path.name[7:27])}-{int(path.name[28:48])}"
+        for path in (tmp_path / "out").glob("date=*/*")
+    )
+    assert names == [
+        "date=1970-01-01 10-20",
+        "date=1970-01-01 47-49",
+        "date=1970-01-02 20-25",
+        "date=1970-01-02 40-47",
+        "date=1970-01-02 49-51",
+    ]
+    assert manifest(tmp_path / "out") == {
+        "version": 1,
+        "cluster": "c",
+        "spans": [[10, 25], [40, 51]],
+        "jobs_before": {"ready": 3, "reserved": 0, "delayed": 0, "buried": 0},
+    }
+    assert offsets(tmp_path / "out") == [*range(10, 25), *range(40, 51)]
+
+
+class Killed(BaseException):
+    """SIGKILL: no handler runs."""
+
+
+def export_some(directory: Path, parts: list[pa.RecordBatch]) -> None:
+    """Go on where the directory ends, and flush after every other part."""
+    out = open_export(directory, "c") or begin_export(directory, "c", JobCounts())
+    done = out.end
+    for place, rows in enumerate(parts):
+        if rows.column("offset")[0].as_py() >= done:
+            out.write(rows)
+        if place % 2:
+            out.flush()
+    out.flush()
+    out.close()
+
+
+@pytest.mark.parametrize("steps", range(80))
+def test_killed_at_any_step_it_goes_on_without_loss_and_without_a_double(
+    steps: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every sync, rename, directory and write of rows is a moment to die at."""
+    parts = [batch(10 * place, 10, place // 3) for place in range(8)]
+    left = [steps]
+
+    def mortal(real: Any) -> Any:
+        def call(*arguments: Any, **named: Any) -> Any:
+            left[0] -= 1
+            if left[0] < 0:
+                raise Killed
+            return real(*arguments, **named)
+
+        return call
+
+    locks: list[Any] = []
+    locked = export._locked
+
+    def lock(directory: Path) -> Any:
+        locks.append(locked(directory))
+        return locks[-1]
+
+    with monkeypatch.context() as patched:
+        patched.setattr(export, "_locked", lock)
+        patched.setattr(os, "fsync", mortal(os.fsync))
+        for name in ("rename", "mkdir", "unlink"):
+            patched.setattr(Path, name, mortal(getattr(Path, name)))
+        patched.setattr(Export, "write", mortal(Export.write))
+        try:
+            export_some(tmp_path / "out", parts)
+        except Killed:
+            assert steps < 79, "there are more steps than this test tries"
+    for file in locks:
+        file.close()  # as the system does for a dead process
+    export_some(tmp_path / "out", parts)
+    assert offsets(tmp_path / "out") == list(range(80))
+    assert manifest(tmp_path / "out")["spans"] == [[0, 80]]
+    assert not list((tmp_path / "out").glob("date=*/.*"))
+
+
+def test_directories_that_are_not_ours_are_refused(tmp_path: Path) -> None:
+    assert open_export(tmp_path / "none", "c") is None
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "file").touch()
+    with pytest.raises(ConfigurationError, match=r"is not empty and has no _manifest\.json"):
+        open_export(tmp_path / "other", "c")
+    begin_export(tmp_path / "out", "c", JobCounts()).close()
+    with pytest.raises(ConfigurationError, match="holds events of cluster c, not of d"):
+        open_export(tmp_path / "out", "d")
+    held = open_export(tmp_path / "out", "c")
+    assert held is not None
+    with pytest.raises(ConfigurationError, match="another export runs in"):
+        open_export(tmp_path / "out", "c")
+    held.close()
+    for text, words in (("{", "cannot be read"), ('{"version": 2}', "cannot be read")):
+        (tmp_path / "out" / "_manifest.json").write_text(text)
+        with pytest.raises(ConfigurationError, match=words):
+            open_export(tmp_path / "out", "c")
+
+
+def test_the_same_events_in_two_files_are_noticed(tmp_path: Path) -> None:
+    export_some(tmp_path / "out", [batch(0, 10)])
+    folder = next((tmp_path / "out").glob("date=*"))
+    pq.write_table(
+        pa.Table.from_batches([batch(5, 10)]), folder / f"events-{5:020d}-{15:020d}.parquet"
+    )
+    with pytest.raises(ConfigurationError, match="holds the events 5 to 10 twice"):
+        open_export(tmp_path / "out", "c")
+
+
+# --- the command ----------------------------------------------------------------------------------
+
+
+def command(addresses: list[str], directory: Path, *more: str) -> int:
+    places = ["--addresses", ",".join(addresses), "--to", str(directory)]
+    return cli.main(["events", "export", *places, *more])
+
+
+def test_the_command_goes_on_where_it_ended(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    life = life_of(history(5))
+    with serving(Server(life)) as addresses:
+        assert command(addresses, tmp_path / "out") == 0
+        assert command(addresses, tmp_path / "out") == 0
+        assert offsets(tmp_path / "out") == list(range(150))
+        life.driver.number = len(life.driver.entries)
+        life.driver.put(25)
+        assert command(addresses, tmp_path / "out") == 0
+        assert cli.main(["events", "range", "--addresses", addresses[0], "--json"]) == 0
+    assert offsets(tmp_path / "out") == list(range(175))
+    said = capsys.readouterr()
+    assert said.err.splitlines()[0] == f"150 events written; {tmp_path / 'out'} has 0 to 150"
+    assert said.err.splitlines()[1].startswith("0 events written")
+    assert json.loads(said.out)["nodes"][0]["spans"] == [[0, 175]]
+
+
+def test_an_empty_cluster_is_an_empty_export(tmp_path: Path) -> None:
+    with serving(Server(life_of([]))) as addresses:
+        assert command(addresses, tmp_path / "out") == 0
+    assert manifest(tmp_path / "out")["spans"] == []
+
+
+def test_a_start_in_the_middle_counts_the_jobs_before_it(tmp_path: Path) -> None:
+    with serving(Server(life_of(history()))) as addresses:
+        assert command(addresses, tmp_path / "out", "--start", "77") == 0
+        assert command(addresses, tmp_path / "no", "--start", "361") == cli.EXIT_REFUSED
+        assert command(addresses, tmp_path / "no", "--start", "soon") == cli.EXIT_REFUSED
+        assert command(addresses, tmp_path / "no", "--every", "0") == cli.EXIT_REFUSED
+    assert offsets(tmp_path / "out") == list(range(77, 360))
+    assert manifest(tmp_path / "out")["jobs_before"]["ready"] == 77
+
+
+def test_events_that_are_gone_stop_it_until_it_is_told_to_go_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    entries = history()
+    with serving(Server(life_of(entries[:4]))) as addresses:
+        assert command(addresses, tmp_path / "out") == 0
+    with serving(Server(life_from(entries, 7))) as addresses:
+        assert command(addresses, tmp_path / "out") == cli.EXIT_NO_ANSWER
+        assert "events 90 to 180" in (words := capsys.readouterr().err)
+        assert "--start 180" in words
+        assert command(addresses, tmp_path / "out", "--start", "earliest") == 0
+    assert manifest(tmp_path / "out")["spans"] == [[0, 90], [180, 360]]
+    assert offsets(tmp_path / "out") == [*range(90), *range(180, 360)]
+
+
+def test_a_cluster_that_begins_anew_is_noticed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with serving(Server(life_of(history()))) as addresses:
+        assert command(addresses, tmp_path / "out") == 0
+    with serving(Server(life_of(history(2)))) as addresses:
+        assert command(addresses, tmp_path / "out") == cli.EXIT_REFUSED
+    assert "has events to 360, and the cluster has only 60" in capsys.readouterr().err
+    assert command(["127.0.0.1:1"], tmp_path / "out") == cli.EXIT_NO_ANSWER
+    assert command(["nowhere"], tmp_path / "out") == cli.EXIT_REFUSED

@@ -1,0 +1,89 @@
+"""The file of a segment: written whole, and never believed when a byte of it is another."""
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from beanpole.errors import BeanpoleError, Damaged, UnknownVersion, WrongIdentity
+from beanpole.storage.files import DiskHandle, Handle, InlineFiles
+from beanpole.storage.format import Identity
+from beanpoled.eventlog import segment as segments
+from beanpoled.eventlog.records import Batch
+from beanpoled.eventlog.segment import Segment
+from beanpoled.view import JobCounts
+from tests.unit.eventlog.made import chance
+
+IDENTITY = Identity("test", "n0")
+BATCHES = [Batch(7, 2, 50, b"two events"), Batch(9, 1, 60, b"one")]
+
+
+def written(directory: Path, files: InlineFiles | None = None) -> Segment:
+    about = segments.about(chance(1, 3, 7), JobCounts(1, 2, 3, 4))
+    return segments.write(files or InlineFiles(), str(directory), IDENTITY, 7, 10, about, BATCHES)
+
+
+def payloads(segment: Segment) -> list[bytes]:
+    handle = InlineFiles().open(segment.path)
+    try:
+        return [segments.read(handle, segment, place) for place in segment.places]
+    finally:
+        handle.close()
+
+
+def test_what_was_written_is_read(tmp_path: Path) -> None:
+    segment = written(tmp_path)
+    assert [entry.name for entry in tmp_path.iterdir()] == [segments.name_of(7, 10)]
+    assert segments.inspect(InlineFiles(), segment.path, IDENTITY) == segment
+    assert payloads(segment) == [batch.payload for batch in BATCHES]
+    notes = chance(1, 3, 7)
+    assert segment.about.log_index == (notes.note(0).log_index, notes.note(-1).log_index)
+    assert segment.about.jobs == JobCounts(1, 2, 3, 4)
+    assert segment.size == Path(segment.path).stat().st_size
+
+
+def test_no_other_byte_and_no_cut_is_believed(tmp_path: Path) -> None:
+    path = Path(written(tmp_path).path)
+    whole = path.read_bytes()
+    spoiled = [whole[:place] for place in range(len(whole))]
+    for place in range(len(whole)):
+        other = bytearray(whole)
+        other[place] ^= 1 << place % 8
+        spoiled.append(bytes(other))
+    for data in spoiled:
+        path.write_bytes(data)
+        with pytest.raises(BeanpoleError, match=r"\.events"):
+            payloads(segments.inspect(InlineFiles(), str(path), IDENTITY))
+
+
+def test_another_nodes_and_another_versions_file_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = written(tmp_path).path
+    with pytest.raises(WrongIdentity, match="node n0 of cluster test"):
+        segments.inspect(InlineFiles(), path, Identity("test", "n1"))
+    monkeypatch.setattr(segments, "COLUMNS_VERSION", 2)
+    with pytest.raises(UnknownVersion, match="columns of version 1, this program knows 2"):
+        segments.inspect(InlineFiles(), path, IDENTITY)
+    Path(path).write_bytes(b"something else")
+    with pytest.raises(Damaged, match="not the beginning"):
+        segments.inspect(InlineFiles(), path, IDENTITY)
+
+
+class FullHandle(DiskHandle):
+    """A file on a disk that finds out too late that it is full."""
+
+    def sync(self) -> None:
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+
+class FullDisk(InlineFiles):
+    def open(self, path: str, create: bool = False) -> Handle:
+        return FullHandle(os.open(path, os.O_RDWR | os.O_CREAT))
+
+
+def test_a_full_disk_gets_its_room_back(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="no space left"):
+        written(tmp_path, FullDisk())
+    assert list(tmp_path.iterdir()) == []
