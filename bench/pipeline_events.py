@@ -142,7 +142,7 @@ class _Lives:
         self._end(jobs, how == NONE, run_us, "deleted", GONE)
         self._end(jobs, how == 0, run_us, "timed_out", READY, 2, "timeouts")
         self._end(jobs, how == 1, run_us, "released", READY, NONE, "releases")
-        self._end(jobs, how == 2, run_us, "returned", READY, self.random.integers(0, 2))
+        self._end(jobs, how == 2, run_us, "returned", READY, int(self.random.integers(0, 2)))
         self._end(jobs, how == 3, run_us, "buried", BURIED, NONE, "buries")
         again = jobs[(how >= 0) & (how < 3)]
         buried = jobs[how == 3]

@@ -14,12 +14,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from bench import check, generator, profile, report, results
+from bench import check, generator, million, profile, report, results
 from bench.generator import BUILD, Figure, Generator
 from bench.processes import BenchError
 from bench.results import Results
-from bench.servers import BEANPOLE_3, System
-from bench.workloads import SETS, SYSTEMS, Set, Workload, workload
+from bench.servers import System
+from bench.workloads import BACKLOG_JOBS, SETS, SYSTEMS, Set, Workload, workload
 
 WARM_UP_S: Final = 1.0
 DEFAULT: Final = "quick"
@@ -60,8 +60,12 @@ def parser() -> argparse.ArgumentParser:
     command.add_argument("--workload", default="full", help="see docs/performance.md")
     command.set_defaults(run=run_one)
     command = _add(commands, "profile", "what each stage of a command's way costs a node")
-    _add_measuring(command, Set("profile", "", (BEANPOLE_3,), (), (64,)))
-    command.set_defaults(run=run_profile, workloads="full,put,take")
+    _add_load(command, (64,))
+    command.add_argument("--workloads", default="full,put,take", metavar="A,B", help="which ones")
+    command.set_defaults(run=run_profile)
+    command = _add(commands, "million", "memory, snapshots and restarts with a million jobs")
+    _add_load(command, (64,))
+    command.set_defaults(run=run_million)
     command = _add(commands, "check", "a quick run; status 1 if a recorded ratio got worse")
     _add_measuring(command, SETS[0])
     command.add_argument("--recorded", type=Path, default=check.RECORDED)
@@ -103,22 +107,27 @@ def _counts(text: str) -> tuple[int, ...]:
     return tuple(_count(part) for part in text.split(","))
 
 
-def _add_measuring(command: argparse.ArgumentParser, one: Set) -> None:
+def _add_load(command: argparse.ArgumentParser, connections: tuple[int, ...]) -> None:
     add = command.add_argument
     add("--seconds", type=_positive, default=3.0, help="length of one measurement")
-    add("--rounds", type=_count, default=2, help="measurements of each kind")
     add("--body", type=int, default=100, help="bytes of a job's body, where the workload leaves it")
+    add(
+        "--connections",
+        type=_counts,
+        default=connections,
+        metavar="N,N",
+        help="numbers of connections",
+    )
+
+
+def _add_measuring(command: argparse.ArgumentParser, one: Set) -> None:
+    _add_load(command, one.connections)
+    add = command.add_argument
+    add("--rounds", type=_count, default=2, help="measurements of each kind")
     add("--only", action="append", help="only systems whose name has this text; may be repeated")
     add("--workloads", default="", help="only workloads whose name has one of these texts: A,B")
     add("--dir", type=Path, default=BUILD, help="where the data goes: a real disk")
     add("--json", type=Path, default=None, help="where the results go (bench/build/SET.json)")
-    add(
-        "--connections",
-        type=_counts,
-        default=one.connections,
-        metavar="N,N",
-        help="numbers of connections",
-    )
 
 
 def run_set(options: argparse.Namespace) -> int:
@@ -144,6 +153,14 @@ def run_profile(options: argparse.Namespace) -> int:
     for connections in options.connections:
         print(f"{connections} connections\n")
         print(report.markdown(profile.table(profile.profile(load, loads, connections))))
+    return 0
+
+
+def run_million(options: argparse.Namespace) -> int:
+    """Take a cluster of a million jobs through snapshots and restarts; print the table."""
+    load = Generator(generator.build(), options.seconds, WARM_UP_S, options.body)
+    for connections in options.connections:
+        print(report.markdown(million.table(million.measure(load, BACKLOG_JOBS, connections))))
     return 0
 
 

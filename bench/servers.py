@@ -65,11 +65,7 @@ def beanpole(
 
     @contextmanager
     def run(folder: Path) -> Iterator[Running]:
-        environment = dict(os.environ)
-        if compiled:
-            if not COMPILED.exists():
-                raise BenchError(f"{COMPILED} is missing: run `make compiled` first")
-            environment["PYTHONPATH"] = str(COMPILED)
+        environment = compiled_environment() if compiled else dict(os.environ)
         data = folder / "data"
         command = [BEANPOLE, "up", "--nodes", str(nodes), "--dir", str(data)]
         command += ["--base-port", str(BASE_PORT)]
@@ -92,6 +88,13 @@ def beanpole(
             yield Running(addresses, [node["pid"] for node in found], ids)
 
     return run
+
+
+def compiled_environment() -> dict[str, str]:
+    """Return the environment in which nodes are compiled ones; BenchError if there are none."""
+    if not COMPILED.exists():
+        raise BenchError(f"{COMPILED} is missing: run `make compiled` first")
+    return {**os.environ, "PYTHONPATH": str(COMPILED)}
 
 
 def leader(data: Path) -> str:

@@ -43,6 +43,7 @@ def _raft(view: NodeView) -> list[Family]:
         _gauge("commit_index", "Last entry known to be committed.", view.commit_index),
         _gauge("applied_index", "Last entry applied to the queue.", view.applied_index),
         _gauge("last_index", "Last entry of the log.", view.last_index),
+        _gauge("snapshot_index", "What the newest snapshot covers.", view.snapshot_index),
         _counter("leader_changes", "Leaders this node has seen come.", changes),
         (
             "peer_up",

@@ -63,4 +63,5 @@ def describe(view: NodeView) -> node_pb2.Node:
         links=view.links(),
         jobs=node_pb2.Jobs(**jobs._asdict()),
         pid=os.getpid(),
+        snapshot_index=view.snapshot_index,
     )

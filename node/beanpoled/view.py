@@ -121,6 +121,13 @@ class NodeView(Protocol):
     def transfer_leader(self, to: str | None) -> bool:
         """Begin to hand leadership over; False if that is not possible at this moment."""
 
+    @property
+    def snapshot_index(self) -> int:
+        """What the newest snapshot covers; 0 without one."""
+
+    def take_snapshot(self) -> None:
+        """Begin a snapshot, if none is being made and something was applied since the last."""
+
     def snapshot_source(self) -> SnapshotStream | None:
         """Open the newest snapshot on the disk."""
 

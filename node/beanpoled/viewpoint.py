@@ -1,4 +1,4 @@
-"""A node as its operators see it: `view.NodeView` read from the node's parts. Reads only."""
+"""A node as its operators see it: `view.NodeView` read from the node's parts."""
 
 from typing import TYPE_CHECKING
 
@@ -130,6 +130,14 @@ class Viewpoint:
     def transfer_leader(self, to: str | None) -> bool:
         """See `NodeView`."""
         return self._node.replica.transfer(to)
+
+    @property
+    def snapshot_index(self) -> int:
+        return self._node.replica.snapshot_index
+
+    def take_snapshot(self) -> None:
+        """See `NodeView`."""
+        self._node.replica.compact()
 
     def snapshot_source(self) -> SnapshotStream | None:
         """See `NodeView`."""

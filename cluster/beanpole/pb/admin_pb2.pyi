@@ -36,3 +36,13 @@ class TransferLeaderReply(_message.Message):
     LEADER_FIELD_NUMBER: _ClassVar[int]
     leader: str
     def __init__(self, leader: _Optional[str] = ...) -> None: ...
+
+class TakeSnapshotRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class TakeSnapshotReply(_message.Message):
+    __slots__ = ("index",)
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    index: int
+    def __init__(self, index: _Optional[int] = ...) -> None: ...

@@ -44,6 +44,11 @@ class AdminStub:
                 request_serializer=beanpole_dot_pb_dot_admin__pb2.TransferLeaderRequest.SerializeToString,
                 response_deserializer=beanpole_dot_pb_dot_admin__pb2.TransferLeaderReply.FromString,
                 _registered_method=True)
+        self.TakeSnapshot = channel.unary_unary(
+                '/beanpole.v1.Admin/TakeSnapshot',
+                request_serializer=beanpole_dot_pb_dot_admin__pb2.TakeSnapshotRequest.SerializeToString,
+                response_deserializer=beanpole_dot_pb_dot_admin__pb2.TakeSnapshotReply.FromString,
+                _registered_method=True)
 
 
 class AdminServicer:
@@ -63,6 +68,14 @@ class AdminServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def TakeSnapshot(self, request, context):
+        """Writes a snapshot of what the answering node has applied, and cuts its log behind it. Answers
+        when it is on the disk. Nodes do this by themselves; this is for before a backup or a restart.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -75,6 +88,11 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.TransferLeader,
                     request_deserializer=beanpole_dot_pb_dot_admin__pb2.TransferLeaderRequest.FromString,
                     response_serializer=beanpole_dot_pb_dot_admin__pb2.TransferLeaderReply.SerializeToString,
+            ),
+            'TakeSnapshot': grpc.unary_unary_rpc_method_handler(
+                    servicer.TakeSnapshot,
+                    request_deserializer=beanpole_dot_pb_dot_admin__pb2.TakeSnapshotRequest.FromString,
+                    response_serializer=beanpole_dot_pb_dot_admin__pb2.TakeSnapshotReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -131,6 +149,33 @@ class Admin:
             '/beanpole.v1.Admin/TransferLeader',
             beanpole_dot_pb_dot_admin__pb2.TransferLeaderRequest.SerializeToString,
             beanpole_dot_pb_dot_admin__pb2.TransferLeaderReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def TakeSnapshot(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/beanpole.v1.Admin/TakeSnapshot',
+            beanpole_dot_pb_dot_admin__pb2.TakeSnapshotRequest.SerializeToString,
+            beanpole_dot_pb_dot_admin__pb2.TakeSnapshotReply.FromString,
             options,
             channel_credentials,
             insecure,

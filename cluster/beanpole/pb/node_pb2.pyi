@@ -31,7 +31,7 @@ class Jobs(_message.Message):
     def __init__(self, ready: _Optional[int] = ..., reserved: _Optional[int] = ..., delayed: _Optional[int] = ..., buried: _Optional[int] = ...) -> None: ...
 
 class Node(_message.Message):
-    __slots__ = ("id", "reachable", "role", "leader", "term", "commit_index", "applied_index", "last_index", "serving", "draining", "rejoining", "durability", "version", "cluster", "config_hash", "links", "jobs", "pid")
+    __slots__ = ("id", "reachable", "role", "leader", "term", "commit_index", "applied_index", "last_index", "serving", "draining", "rejoining", "durability", "version", "cluster", "config_hash", "links", "jobs", "pid", "snapshot_index")
     ID_FIELD_NUMBER: _ClassVar[int]
     REACHABLE_FIELD_NUMBER: _ClassVar[int]
     ROLE_FIELD_NUMBER: _ClassVar[int]
@@ -50,6 +50,7 @@ class Node(_message.Message):
     LINKS_FIELD_NUMBER: _ClassVar[int]
     JOBS_FIELD_NUMBER: _ClassVar[int]
     PID_FIELD_NUMBER: _ClassVar[int]
+    SNAPSHOT_INDEX_FIELD_NUMBER: _ClassVar[int]
     id: str
     reachable: bool
     role: Role
@@ -68,4 +69,5 @@ class Node(_message.Message):
     links: _containers.RepeatedScalarFieldContainer[str]
     jobs: Jobs
     pid: int
-    def __init__(self, id: _Optional[str] = ..., reachable: _Optional[bool] = ..., role: _Optional[_Union[Role, str]] = ..., leader: _Optional[str] = ..., term: _Optional[int] = ..., commit_index: _Optional[int] = ..., applied_index: _Optional[int] = ..., last_index: _Optional[int] = ..., serving: _Optional[bool] = ..., draining: _Optional[bool] = ..., rejoining: _Optional[bool] = ..., durability: _Optional[str] = ..., version: _Optional[str] = ..., cluster: _Optional[str] = ..., config_hash: _Optional[str] = ..., links: _Optional[_Iterable[str]] = ..., jobs: _Optional[_Union[Jobs, _Mapping]] = ..., pid: _Optional[int] = ...) -> None: ...
+    snapshot_index: int
+    def __init__(self, id: _Optional[str] = ..., reachable: _Optional[bool] = ..., role: _Optional[_Union[Role, str]] = ..., leader: _Optional[str] = ..., term: _Optional[int] = ..., commit_index: _Optional[int] = ..., applied_index: _Optional[int] = ..., last_index: _Optional[int] = ..., serving: _Optional[bool] = ..., draining: _Optional[bool] = ..., rejoining: _Optional[bool] = ..., durability: _Optional[str] = ..., version: _Optional[str] = ..., cluster: _Optional[str] = ..., config_hash: _Optional[str] = ..., links: _Optional[_Iterable[str]] = ..., jobs: _Optional[_Union[Jobs, _Mapping]] = ..., pid: _Optional[int] = ..., snapshot_index: _Optional[int] = ...) -> None: ...

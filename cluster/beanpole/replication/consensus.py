@@ -286,6 +286,11 @@ class Replica(Protocol):
         """
         ...
 
+    @property
+    def snapshot_index(self) -> int:
+        """What the newest snapshot covers; 0 without one."""
+        ...
+
     def compact(self) -> None:
         """Begin a snapshot now, if none is being made and something was applied since the last."""
         ...

@@ -124,6 +124,11 @@ class MemoryReplica:
         """Return False: there is nobody to hand leadership to."""
         return False
 
+    @property
+    def snapshot_index(self) -> int:
+        """Return 0: there are no snapshots."""
+        return 0
+
     def compact(self) -> None:
         """Do nothing: there is no log to shorten."""
 

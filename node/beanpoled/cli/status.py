@@ -27,6 +27,13 @@ _COLUMNS: Final = "{:<10} {:<10} {:>6} {:>10} {:>10} {:>8} {:>8} {:>8} {:>8}  {}
 def add_command(commands: Any) -> None:
     """Add `status` to the parser."""
     parser = commands.add_parser("status", help="show members, leader, term and indexes")
+    add_addresses(parser)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(run=run)
+
+
+def add_addresses(parser: argparse.ArgumentParser) -> None:
+    """Add the options by which `addresses` finds nodes."""
     parser.add_argument("--addr", metavar="HOST:GRPC", help="gRPC address of any node")
     parser.add_argument(
         "--dir",
@@ -34,8 +41,6 @@ def add_command(commands: Any) -> None:
         default=Path(layout.DIRECTORY_DEFAULT),
         help="without --addr: folder of a local cluster (default ./.beanpole)",
     )
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -110,6 +115,7 @@ def _node_as_json(node: node_pb2.Node) -> dict[str, Any]:
         "commit_index": node.commit_index,
         "applied_index": node.applied_index,
         "last_index": node.last_index,
+        "snapshot_index": node.snapshot_index,
         "serving": node.serving,
         "draining": node.draining,
         "rejoining": node.rejoining,

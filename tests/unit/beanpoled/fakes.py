@@ -33,6 +33,8 @@ class FakeView:
         self.snapshot: SnapshotStream | None = None
         self.transfers: list[str | None] = []
         self.transfer_to: str | None = None
+        self.snapshot_index = 0
+        self.snapshots_begun = 0
 
     def links(self) -> tuple[str, ...]:
         return self.live_links
@@ -51,6 +53,11 @@ class FakeView:
         self.role = "follower"
         self.leader = self.transfer_to
         return True
+
+    def take_snapshot(self) -> None:
+        """Finish one that had begun before, then one of what is applied."""
+        self.snapshots_begun += 1
+        self.snapshot_index = self.applied_index - (self.snapshots_begun < 2)
 
     def snapshot_source(self) -> SnapshotStream | None:
         return self.snapshot

@@ -159,6 +159,21 @@ def test_a_transfer_that_is_not_possible_says_why(monkeypatch: pytest.MonkeyPatc
     run(test)
 
 
+def test_a_snapshot_covers_what_was_applied_when_it_was_asked_for() -> None:
+    async def test() -> None:
+        view = FakeView()
+        async with Cluster([view]).running() as channel:
+            stub = admin_pb2_grpc.AdminStub(channel)
+            reply = await stub.TakeSnapshot(admin_pb2.TakeSnapshotRequest(), timeout=5)
+            assert (reply.index, view.snapshots_begun) == (8, 2)
+            reply = await stub.TakeSnapshot(admin_pb2.TakeSnapshotRequest(), timeout=5)
+            assert (reply.index, view.snapshots_begun) == (8, 2), "nothing came since the last"
+            status = await stub.Status(admin_pb2.StatusRequest(local=True), timeout=5)
+            assert status.nodes[0].snapshot_index == 8
+
+    run(test)
+
+
 def test_a_snapshot_comes_over_in_chunks() -> None:
     async def test() -> None:
         view = FakeView()

@@ -140,6 +140,7 @@ class ScriptedReplica:
     rejoining = False
     first_index = 1
     journal_bytes = 0
+    snapshot_index = 0
 
     def __init__(self) -> None:
         self.role: Role = "follower"

@@ -275,6 +275,12 @@ class PySyncObjReplica:
             self._outside.wake()
         return begun
 
+    @property
+    def snapshot_index(self) -> int:
+        """What the newest snapshot covers; 0 without one."""
+        offered = self._snapshots.offered()
+        return 0 if offered is None else offered[0]
+
     def compact(self) -> None:
         """Begin a snapshot now."""
         assert not self._inside, "compact() from inside a callback"

@@ -1,0 +1,145 @@
+"""A queue of a million jobs: what they take of memory, how long a restart takes, and how late
+commands are while a snapshot is written.
+
+One cluster goes through all of it: it is filled, every node writes a snapshot, a load of half of
+what it reaches runs while every node writes another one, and then each node is killed and started
+again.
+"""
+
+import json
+import shlex
+import statistics
+import subprocess
+import tempfile
+import threading
+import time
+import urllib.request
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from bench.generator import Generator
+from bench.processes import BenchError, child, usage, wait_for
+from bench.servers import BEANPOLE, Running, beanpole, compiled_environment
+
+RESTART_MAX_S: Final = 120.0
+# Into the measurement, so that the snapshot is not counted as part of its start.
+SNAPSHOT_AFTER_S: Final = 1.0
+
+
+class Million(NamedTuple):
+    """What was found. Of several nodes: in their order."""
+
+    jobs: int
+    resident_bytes_per_job: list[float]
+    closed_op_s: float
+    rate_op_s: float
+    p99_9_ms: float
+    max_ms: float
+    snapshot_s: float
+    restart_s: list[float]
+
+
+def measure(load: Generator, jobs: int, connections: int) -> Million:
+    """Fill a fresh cluster and go through it all."""
+    with tempfile.TemporaryDirectory(prefix="million-", dir=load.program.parent) as name:
+        folder = Path(name)
+        with beanpole(3)(folder) as running:
+            empty = usage(running.pids).resident_bytes
+            options = {"body": str(load.body), "connections": str(connections)}
+            options |= {"seconds": str(load.seconds), "warm-up": str(load.warm_up)}
+            closed = load.run(running, {**options, "fill": str(jobs)}, "a million jobs").result
+            _snapshot(folder)
+            full = usage(running.pids).resident_bytes
+            rate = closed["op_s"] / 2
+            took: list[float] = []
+            half = _under_snapshot(load, running, {**options, "rate": f"{rate:.0f}"}, folder, took)
+            with ExitStack() as restarted:
+                restarts = [_restart(folder, node, restarted) for node in _nodes(folder)]
+        latency = half["latency_us"]["all"]
+        return Million(
+            jobs,
+            [(after - before) / jobs for before, after in zip(empty, full, strict=True)],
+            closed["op_s"],
+            half["op_s"],
+            latency["p99_9"] / 1e3,
+            latency["max"] / 1e3,
+            took[0],
+            restarts,
+        )
+
+
+def _under_snapshot(
+    load: Generator, running: Running, options: dict[str, str], folder: Path, took: list[float]
+) -> dict[str, Any]:
+    """Run an open loop in which every node writes a snapshot; BenchError if it came too late."""
+
+    def snapshot() -> None:
+        begun = time.monotonic()
+        _snapshot(folder)
+        took.append(time.monotonic() - begun)
+
+    timer = threading.Timer(SNAPSHOT_AFTER_S, snapshot)
+
+    def mark(line: str) -> None:
+        if line == "start":
+            timer.start()
+
+    result = load.run(running, options, "half of the rate with a snapshot", mark).result
+    if not took:
+        raise BenchError("the snapshots took longer than the measurement: use more --seconds")
+    timer.join()
+    return result
+
+
+def _snapshot(folder: Path) -> None:
+    command = [BEANPOLE, "snapshot", "--dir", str(folder / "data")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    if done.returncode:
+        raise BenchError(f"beanpole snapshot: {done.stderr.strip()}")
+
+
+def _nodes(folder: Path) -> list[dict[str, str]]:
+    found: list[dict[str, str]] = json.loads((folder / "data/cluster.json").read_text())["nodes"]
+    return found
+
+
+def _restart(folder: Path, node: dict[str, str], restarted: ExitStack) -> float:
+    """Kill a node and start it again as `up` did; return the seconds until it serves.
+
+    It runs on until `restarted` is closed: the next one needs it for a majority.
+    """
+    subprocess.run(["kill", "-9", str(node["pid"])], check=True)
+    wait_for(lambda: not _serves(node), RESTART_MAX_S, f"{node['id']} is dead")
+    command = shlex.split((Path(node["dir"]) / "cmdline").read_text())
+    begun = time.monotonic()
+    restarted.enter_context(child(command, folder / f"{node['id']}.log", compiled_environment()))
+    wait_for(lambda: _serves(node), RESTART_MAX_S, f"{node['id']} serves again")
+    return time.monotonic() - begun
+
+
+def _serves(node: dict[str, str]) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://{node['http']}/readyz", timeout=2) as reply:
+            return bool(reply.status == 200)
+    except OSError:
+        return False
+
+
+def table(found: Million) -> list[list[str]]:
+    """Return the rows of a table, its head first."""
+    restarts = ", ".join(f"{seconds:.1f}" for seconds in found.restart_s)
+    return [
+        ["of a cluster of three nodes", "measured"],
+        ["jobs", f"{found.jobs:,}"],
+        [
+            "resident memory a job, median of the nodes",
+            f"{statistics.median(found.resident_bytes_per_job):,.0f} B",
+        ],
+        ["op/s in a closed loop", f"{found.closed_op_s:,.0f}"],
+        ["op/s in an open loop of half of that, with snapshots", f"{found.rate_op_s:,.0f}"],
+        ["p99.9 there", f"{found.p99_9_ms:.1f} ms"],
+        ["longest there", f"{found.max_ms:.1f} ms"],
+        ["three snapshots, one after the other", f"{found.snapshot_s:.1f} s"],
+        ["from `kill -9` and start until a node serves", f"{restarts} s"],
+    ]

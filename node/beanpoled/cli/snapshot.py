@@ -1,0 +1,42 @@
+"""`beanpole snapshot`: let nodes write a snapshot now, before a backup or a restart."""
+
+import argparse
+import os
+from typing import Any, Final
+
+import grpc
+
+from beanpole.client.rpc import CHANNEL_OPTIONS, words_of
+from beanpole.errors import ClientError
+from beanpole.pb import admin_pb2, admin_pb2_grpc
+from beanpoled.admin import SNAPSHOT_TIMEOUT_S
+from beanpoled.cli import status
+
+# The node gives up first, and says why.
+CALL_TIMEOUT_S: Final = SNAPSHOT_TIMEOUT_S + 5.0
+
+
+def add_command(commands: Any) -> None:
+    """Add `snapshot` to the parser."""
+    parser = commands.add_parser(
+        "snapshot",
+        help="write a snapshot of what is applied, and cut the log behind it",
+        description="Asks the node at --addr, or without it every node of the local cluster.",
+    )
+    status.add_addresses(parser)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Ask every node that is named; the first that fails ends it."""
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    for target in status.addresses(arguments):
+        with grpc.insecure_channel(target, options=CHANNEL_OPTIONS) as channel:
+            try:
+                reply: admin_pb2.TakeSnapshotReply = admin_pb2_grpc.AdminStub(channel).TakeSnapshot(
+                    admin_pb2.TakeSnapshotRequest(), timeout=CALL_TIMEOUT_S
+                )
+            except grpc.RpcError as error:
+                raise ClientError(f"{target}: {words_of(error)}") from None
+        print(f"{target}: snapshot at index {reply.index}")
+    return 0
