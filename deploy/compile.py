@@ -76,6 +76,8 @@ explicit_package_bases = True
 untyped_calls_exclude = beanpole.pb
 [mypy-beanpole.pb.*]
 ignore_errors = True
+[mypy-pyarrow.*]
+ignore_missing_imports = True
 """
 
 
