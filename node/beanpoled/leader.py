@@ -252,7 +252,9 @@ class Leader:
     def _digest_in_time(self, now_us: int) -> None:
         """Ask for a digest when one is due: also under load, when no entry is empty."""
         index = self._node.machine.index
-        if self.serving and now_us >= self._next_digest_us and index > self._digested_index + 1:
+        if not self.serving or self._node.is_digesting:
+            return  # another one would end the one before, and with many jobs none would be done
+        if now_us >= self._next_digest_us and index > self._digested_index + 1:
             self._next_digest_us = now_us + DIGEST_PERIOD_US
             self._digested_index = index
             self._commands.append((c.DIGEST,))

@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import contextlib
+import ctypes
 import dataclasses
 import gc
 import os
@@ -33,6 +34,12 @@ from beanpoled.viewpoint import Viewpoint
 # A collection of the oldest generation looks at every job: half a second for a million of them.
 # Jobs hold no cycles, and what ends (connections, batches) breaks its own, so it never runs.
 COLLECT_AFTER: Final = (100_000, 50, 1_000_000_000)
+# Numbers of malloc.h, and what they are set to: blocks from this size on are the system's own, and
+# the few threads beside the loop share one heap.
+M_MMAP_THRESHOLD: Final = -3
+M_ARENA_MAX: Final = -8
+MMAP_THRESHOLD_BYTES: Final = 256 * 1024
+ARENAS_MAX: Final = 2
 # Descriptors beside clients' connections: files, peers, gRPC, HTTP.
 DESCRIPTORS_SPARE: Final = 256
 
@@ -57,6 +64,19 @@ def main() -> None:
         sys.exit(f"beanpoled: {error}")
 
 
+def bound_heap() -> None:
+    """Let the C library give large blocks back to the system; must be called before threads start.
+
+    It raises its threshold to the largest block that was freed, up to 32 MiB. From then on growing
+    tables and buffers are moved about in its heap and leave holes: with a million jobs a node took
+    636 bytes for each instead of 501.
+    """
+    with contextlib.suppress(OSError, AttributeError):  # not glibc: nothing to set
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(M_MMAP_THRESHOLD, MMAP_THRESHOLD_BYTES)
+        mallopt(M_ARENA_MAX, ARENAS_MAX)
+
+
 def prepare_process(config: NodeConfig) -> NodeConfig:
     """Set limits of the process and of the interpreter.
 
@@ -67,6 +87,7 @@ def prepare_process(config: NodeConfig) -> NodeConfig:
         The configuration, with `connections_max` lowered to what the system has descriptors for.
     """
     gc.set_threshold(*COLLECT_AFTER)
+    bound_heap()
     wanted = config.connections_max + DESCRIPTORS_SPARE
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < wanted:

@@ -11,6 +11,7 @@ from typing import Final
 from crc32c import crc32c
 
 from beanpole import commands as c
+from beanpole.constants import REST_PER_SLICE
 from beanpole.core import image
 from beanpole.core.machine import Applied, Machine
 from beanpole.errors import BeanpoleError, ProtocolError
@@ -83,6 +84,7 @@ class Node:
         self._known_leader: tuple[str | None, int] = (None, 0)
         self._next_housekeeping_us = 0
         self._digest: tuple[int, int, Image] | None = None
+        self._digest_rest_us = 0
 
     @property
     def draining(self) -> bool:
@@ -471,16 +473,25 @@ class Node:
 
     # --- the canonical digest, in slices --------------------------------------------------------
 
+    @property
+    def is_digesting(self) -> bool:
+        """Whether the digest that the log asked for last is still being made."""
+        return self._digest is not None
+
     def _digest_slice(self) -> None:
         assert self._digest is not None
+        begun_us = self.host.now_us()
+        if begun_us < self._digest_rest_us:
+            return
         index, digest, picture = self._digest
         chunk = picture.next_chunk()
+        now_us = self.host.now_us()
+        self._digest_rest_us = now_us + REST_PER_SLICE * (now_us - begun_us)
         if chunk is None:
             self._drop_digest()
             self.peers.digested(index, digest)
             return
         self._digest = (index, crc32c(chunk, digest), picture)
-        self.wake()
 
     def _drop_digest(self) -> None:
         if self._digest is not None:

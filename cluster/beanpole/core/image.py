@@ -57,9 +57,11 @@ class Image:
         self._machine = machine
         self._tubes = {name: place for place, name in enumerate(queue.tubes)}
         self._sessions: dict[int, int] = {}  # id() of the session object -> place, from 1
-        self._ids = list(queue.jobs)
-        self._next = 0  # position in _ids
-        self._last_id = self._ids[-1] if self._ids else 0
+        # The last comes first, so that a slice takes its ids off the end: freeing a million of them
+        # at once would be a pause.
+        self._ids = list(reversed(queue.jobs))
+        self._count = len(self._ids)
+        self._last_id = self._ids[0] if self._ids else 0
         self._done_id = 0  # jobs up to this id are encoded already
         self._kept: dict[int, tuple[Any, ...]] = {}
         # Shards of keys only grow, so that the first so many of each are the machine as it was.
@@ -89,25 +91,21 @@ class Image:
         if self._shards:
             age, place, shard, count = self._shards.pop()
             return pack(["keys", [age, place, list(islice(shard.items(), count))]])
-        if self._next >= len(self._ids):
+        ids = self._ids
+        if not ids:
             if self._ended:
                 return None
             self._ended = True
-            return pack(["end", len(self._ids)])
+            return pack(["end", self._count])
         jobs = self._machine.queue.jobs
         kept = self._kept
         chunk: list[tuple[Any, ...]] = []
         size = 0
-        position = self._next
-        ids = self._ids[position : position + CHUNK_JOBS]
-        for job_id in ids:
+        while ids and len(chunk) < CHUNK_JOBS and size < CHUNK_BYTES:
+            job_id = ids.pop()
             record = kept.pop(job_id, None) or self._encode_job(jobs[job_id])
             chunk.append(record)
-            position += 1
             size += len(record[-1])
-            if size >= CHUNK_BYTES:
-                break
-        self._next = position
         self._done_id = chunk[-1][0]
         return pack(["jobs", chunk])
 

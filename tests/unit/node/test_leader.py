@@ -5,7 +5,7 @@ import pytest
 from beanpole import commands as c
 from beanpole.errors import ProtocolError
 from beanpoled import frames
-from beanpoled.leader import ENTRY_FULL_BYTES, INBOX_BATCHES_MAX
+from beanpoled.leader import DIGEST_PERIOD_US, ENTRY_FULL_BYTES, INBOX_BATCHES_MAX
 from tests.unit.node.stage import MEMBERS, Stage
 
 DEFAULT = b"default"
@@ -132,6 +132,21 @@ def test_own_commands_join_one_batch_while_an_entry_is_in_flight(stage: Stage) -
     assert section[0] == 0
     assert [command[0] for command in section[3]] == [c.OPEN, c.PUT] * 3
     stage.apply(entry)
+
+
+def test_a_digest_is_asked_for_when_the_one_before_is_done(stage: Stage) -> None:
+    stage.pass_us(DIGEST_PERIOD_US + 1_000_000)
+    stage.apply_sections((1, 1, 2, (put(),)), (c.LEADER, 0, 0, ((c.DIGEST,),)))
+    stage.replica.proposed.clear()
+    stage.pass_us(50_000)
+    assert not stage.node.is_digesting
+    stage.apply(c.encode_entry(0, 0, 0, [(c.LEADER, 0, 0, c.pack_commands([(c.DIGEST,)]))]))
+    stage.batch("n1", 3, put())
+    assert (c.DIGEST,) not in stage.proposed()
+    stage.commit()
+    stage.pass_us(50_000)
+    stage.batch("n1", 4, put())
+    assert (c.DIGEST,) in stage.proposed()
 
 
 def test_an_origin_may_not_flood_its_leader(stage: Stage) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgpack
 from pysyncobj.node import Node
 
+from beanpole.constants import REST_PER_SLICE
 from beanpole.errors import Damaged, ProtocolError, UnknownVersion
 from beanpole.replication.consensus import MIB, Image
 from beanpole.replication.pysyncobj.journal import HOLLOW, Entry
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 HEADING_VERSION: Final = 1
 # A turn gives this long to an image; more would delay the clients of the node.
-SLICE_S: Final = 0.002
+SLICE_S: Final = 0.001
 # Also in bytes, for a clock that stands still (a simulator's does within a turn).
 SLICE_CHUNK_BYTES: Final = 4 * MIB
 # What may wait for the disk before the image pauses.
@@ -152,6 +153,7 @@ class Snapshots:
         self._latest = self.store.latest()
         self._image: Image | None = None
         self._writer: SnapshotWriter | None = None
+        self._rest_until_s = 0.0
         self._making = 0  # the index of the snapshot that is being made
         self._fetch: FetchSink | None = None
         self._fetch_after_s = -1e9
@@ -222,7 +224,8 @@ class Snapshots:
         """Go on with what is being made; begin what is due; shorten the log."""
         shared = self._shared
         if self._image is not None:
-            self._slice(self._image)
+            if shared.now_s >= self._rest_until_s:
+                self._slice(self._image)
         elif self._writer is None and self._is_due():
             self.compact()
         if shared.now_s - self._trim_s >= TRIM_PERIOD_S:
@@ -230,11 +233,6 @@ class Snapshots:
             self._trim()
         if self._fetch is not None:
             self._watch(self._fetch)
-
-    @property
-    def busy(self) -> bool:
-        """Return whether the next turn has an image to go on with."""
-        return self._image is not None
 
     def _is_due(self) -> bool:
         covered, size = (0, 0) if self._latest is None else (self._latest.index, self._latest.bytes)
@@ -244,7 +242,7 @@ class Snapshots:
     def _slice(self, image: Image) -> None:
         shared, writer = self._shared, self._writer
         assert writer is not None
-        until_s, size = shared.outside.now_s() + SLICE_S, 0
+        begun_s, size = shared.outside.now_s(), 0
         while writer.backlog_bytes < BACKLOG_BYTES_MAX and size < SLICE_CHUNK_BYTES:
             chunk = image.next_chunk()
             if chunk is None:
@@ -254,9 +252,11 @@ class Snapshots:
                 return
             writer.write(chunk)
             size += len(chunk)
-            if shared.outside.now_s() >= until_s:
+            if shared.outside.now_s() >= begun_s + SLICE_S:
                 break
-        shared.due = True
+        # Nobody is woken for the next one: turns come often enough.
+        now_s = shared.outside.now_s()
+        self._rest_until_s = now_s + REST_PER_SLICE * (now_s - begun_s)
 
     def _made(self, error: OSError | None) -> None:
         self._writer = None
