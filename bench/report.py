@@ -92,7 +92,9 @@ def handoffs(results: Results) -> list[list[str]]:
 def tables(results: Results) -> list[list[list[str]]]:
     """Return all tables of a set."""
     found = [table(results)]
-    if results.set == "peers" and any(one.system == BEANPOLE_3.name for one in results.figures):
+    if results.set in ("peers", "events") and any(
+        one.system == BEANPOLE_3.name for one in results.figures
+    ):
         found.append(against(results))
     if any("handoff" in one.latency_us for one in results.figures):
         found.append(handoffs(results))

@@ -7,7 +7,9 @@ from bench.peers import PEERS
 from bench.processes import BenchError
 from bench.servers import (
     BEANPOLE_1,
+    BEANPOLE_1_OFF,
     BEANPOLE_3,
+    BEANPOLE_3_OFF,
     BEANPOLE_LEADER,
     BEANPOLE_MEMORY,
     BEANPOLE_SOURCES,
@@ -95,6 +97,8 @@ SYSTEMS: Final = (
     BEANPOLE_LEADER,
     BEANPOLE_1,
     BEANPOLE_MEMORY,
+    BEANPOLE_3_OFF,
+    BEANPOLE_1_OFF,
     BEANSTALKD_DURABLE,
     BEANSTALKD,
     *PEERS,
@@ -190,6 +194,13 @@ SETS: Final = (
         (BEANPOLE_3, BEANPOLE_LEADER, BEANPOLE_MEMORY, *BOTH),
         (FULL,),
         (1, 4, 16, 64, 256, 1024),
+    ),
+    Set(
+        "events",
+        "What events cost: on beside off",
+        (BEANPOLE_3, BEANPOLE_3_OFF, BEANPOLE_1, BEANPOLE_1_OFF),
+        _workloads("full", "mixed"),
+        (1, 64, 256),
     ),
     Set(
         "latency",
