@@ -27,8 +27,8 @@ SMALL = {
     "event_segment_age_s": 1,
     "snapshot_bytes_min": 64 * 1024,
 }
-EQUAL_TIMEOUT_S = 30.0
-JOBS = 150
+EQUAL_TIMEOUT_S = 60.0
+JOBS = 80
 
 
 @pytest.fixture
@@ -41,8 +41,8 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
         found.close()
 
 
-def read(address: str, start: int, end: int) -> pa.Table:
-    with Source([address]) as source:
+def read(addresses: list[str], start: int, end: int) -> pa.Table:
+    with Source(addresses) as source:
         return pa.Table.from_batches(source.read(start, end)).combine_chunks()
 
 
@@ -109,6 +109,17 @@ def check_dense(table: pa.Table, end: int) -> None:
         assert (pc.min(steps).as_py() or 0) >= 0, name
 
 
+def check_spans(cluster: Cluster, table: pa.Table) -> None:
+    """What each node has is a part of the whole; all of it, unless it needed a snapshot."""
+    for number, node in enumerate(cluster.nodes):
+        found = spans(cluster, number)
+        # Who was killed behind the others' logs got a snapshot in place of some entries.
+        if "fetching the snapshot" not in (node.directory / "output.log").read_text():
+            assert found == [(0, table.num_rows)], cluster.story()
+        for first, end in found:
+            assert read([node.grpc], first, end) == table.slice(first, end - first), number
+
+
 def test_every_node_has_every_event_whoever_was_killed(cluster: Cluster) -> None:
     try_every_command(cluster)
     load = Load([node.beanstalk for node in cluster.nodes], 6)
@@ -126,16 +137,15 @@ def test_every_node_has_every_event_whoever_was_killed(cluster: Cluster) -> None
     go_on(load)
     history = load.finish()
     end = end_of_all(cluster)
-    tables = [read(node.grpc, 0, end) for node in cluster.nodes]
-    check_dense(tables[0], end)
-    check_history(tables[0], history)
-    for number, table in enumerate(tables):
-        assert table == tables[0], number
-        assert spans(cluster, number) == [(0, end)]
-        data = cluster.nodes[number].directory / "data"
+    table = read([node.grpc for node in cluster.nodes], 0, end)
+    check_dense(table, end)
+    check_history(table, history)
+    check_spans(cluster, table)
+    for node in cluster.nodes:
+        data = node.directory / "data"
         assert list((data / "snapshots").glob("*.snapshot"))
         assert len(list((data / "events").glob("*.events"))) > 3
-    seen = set(tables[0]["event"].to_pylist())
+    seen = set(table["event"].to_pylist())
     assert seen >= {"put", "reserved", "touched", "released", "returned", "buried", "kicked"}
 
 
@@ -185,7 +195,7 @@ def test_an_export_that_is_killed_again_and_again_has_every_event_once(
     last.signal(signal.SIGINT)
     assert last.wait() == 0
     assert re.search(rf"\d+ events written; .* has 0 to {end}$", last.log.read_text().strip())
-    assert export.table() == read(cluster.nodes[0].grpc, 0, end)
+    assert export.table() == read([node.grpc for node in cluster.nodes], 0, end)
 
 
 def oldest_index(cluster: Cluster, number: int) -> int:
@@ -221,12 +231,11 @@ def test_a_node_that_took_a_snapshot_says_so_and_others_fill_its_gap(tmp_path: P
         go_on(load)
         load.finish()
         end = end_of_all(cluster)
-        assert len(spans(cluster, late)) == 2
-        assert [spans(cluster, number) for number in others] == [[(0, end)]] * 2
+        assert len(spans(cluster, late)) > 1
         addresses = [cluster.nodes[number].grpc for number in (late, *others)]
-        with Source(addresses) as source:
-            table = pa.Table.from_batches(source.read(0, end)).combine_chunks()
-        assert table == read(addresses[1], 0, end)
+        table = read(addresses, 0, end)
+        check_dense(table, end)
+        check_spans(cluster, table)
     finally:
         cluster.close()
 
