@@ -65,11 +65,13 @@ class QueueServicer(queue_pb2_grpc.QueueServicer):
             message = f"{self._node.name} is draining and takes no puts; ask another node"
             await fail(context, grpc.StatusCode.UNAVAILABLE, message, "DRAINING")
         await self._check_serving(context)
+        if not puts:
+            return queue_pb2.PutReply()
         done = asyncio.Event()
         call = Call(self._node, done.set)
         for put in puts:
             call.put(*put)
-        await self._finish(call, done, len(puts), context)
+        await self._finish(call, done, context)
         return queue_pb2.PutReply(results=map(_result, call.results))
 
     async def Kick(self, request: queue_pb2.KickRequest, context: Context) -> queue_pb2.KickReply:
@@ -78,11 +80,13 @@ class QueueServicer(queue_pb2_grpc.QueueServicer):
         except Refused as error:
             await _refuse(context, error)
         await self._check_serving(context)
+        if not request.job_ids:
+            return queue_pb2.KickReply()
         done = asyncio.Event()
         call = Call(self._node, done.set)
         for job_id in request.job_ids:
             call.kick_job(job_id)
-        await self._finish(call, done, len(request.job_ids), context)
+        await self._finish(call, done, context)
         return queue_pb2.KickReply(kicked=[result > 0 for result in call.results])
 
     async def _check_serving(self, context: Context) -> None:
@@ -95,18 +99,18 @@ class QueueServicer(queue_pb2_grpc.QueueServicer):
             message = f"the outbox of {node.name} is full; try again in a moment"
             await fail(context, grpc.StatusCode.RESOURCE_EXHAUSTED, message, "OUTBOX_FULL")
 
-    async def _finish(self, call: Call, done: asyncio.Event, count: int, context: Context) -> None:
+    async def _finish(self, call: Call, done: asyncio.Event, context: Context) -> None:
         """Wait until all commands are applied here."""
         try:
-            if count:
-                await done.wait()
+            await done.wait()
         finally:
             call.end()  # also if the caller has gone
         if call.failure == NO_SESSION:
             message = "the cluster has as many sessions as sessions_max allows; nothing was done"
             await fail(context, grpc.StatusCode.RESOURCE_EXHAUSTED, message, "TOO_MANY_SESSIONS")
-        if count and call.failure:
-            message = f"{self._node.name} got no answer from a majority; the outcome is unknown"
+        if call.failure:
+            message = f"no answer of a majority, or {self._node.name} was cut off"
+            message += "; the outcome is unknown"
             await fail(context, grpc.StatusCode.DEADLINE_EXCEEDED, message)
 
 

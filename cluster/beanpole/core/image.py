@@ -292,7 +292,7 @@ def _load_keys(machine: Machine, head: list[Any], chunks: Iterator[bytes]) -> No
     """The shards of both generations, each in one chunk and in order."""
     keys = machine.keys
     generations = (keys.older, keys.younger)
-    last = (-1, -1)
+    last = (0, -1)
     for _ in range(head[10]):
         kind, (age, place, items) = _unpack(next(chunks, b""))
         if kind != "keys" or not items or not last < (age, place):

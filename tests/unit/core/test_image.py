@@ -195,6 +195,7 @@ def test_a_job_that_cannot_be_is_damage(job: int, item: int, value: Any) -> None
     [
         pytest.param(lambda keys: keys.__setitem__(0, 0), id="of another generation"),
         pytest.param(lambda keys: keys.__setitem__(0, 2), id="of no generation"),
+        pytest.param(lambda keys: keys.__setitem__(0, -1), id="of a generation from the end"),
         pytest.param(lambda keys: keys.__setitem__(1, keys[1] + 1), id="of another shard"),
         pytest.param(lambda keys: keys[2].append(keys[2][0]), id="twice"),
         pytest.param(lambda keys: keys[2].clear(), id="none"),
