@@ -212,11 +212,11 @@ class _Run:
             ) from error
 
     def follow(self) -> None:
-        """Write what has come; wait where no node answers, stop where events are gone."""
+        """Write what has come; wait for nodes that do not answer, stop where events are gone."""
         try:
             self.catch_up()
         except ClientError as error:
-            if isinstance(error.__cause__, EventsGone):
+            if isinstance(error.__cause__, EventsGone) and error.__cause__.certain:
                 raise
             if str(error) != self._problem:
                 self._problem = str(error)

@@ -28,11 +28,17 @@ Ranges = dict[str, events_pb2.EventRangeReply]
 
 
 class EventsGone(ClientError):
-    """No node that answers has an event any more. `next` is the first later one that is there."""
+    """No node that answers has an event.
 
-    def __init__(self, message: str, next_offset: int) -> None:
+    Attributes:
+        next: the first later one that is there.
+        certain: whether all nodes were asked; else one that is down may have it.
+    """
+
+    def __init__(self, message: str, next_offset: int, certain: bool) -> None:
         super().__init__(message)
         self.next = next_offset
+        self.certain = certain
 
 
 class Source:
@@ -144,6 +150,7 @@ class Source:
                 f"events {position} to {following} of cluster {self.cluster} are on no node that "
                 f"answers{silent}",
                 following,
+                certain=not self._silent,
             )
         return sorted(found, key=lambda holder: -min(holder[1], end))
 

@@ -113,7 +113,7 @@ def test_events_that_nobody_has_are_named() -> None:
         pytest.raises(EventsGone, match="events 5 to 180 of cluster stage") as raised,
     ):
         read(source, 5, 360)
-    assert raised.value.next == 180
+    assert (raised.value.next, raised.value.certain) == (180, False)
     assert "no answer from 127.0.0.1:1" in str(raised.value)
 
 
@@ -311,6 +311,8 @@ def test_events_that_are_gone_stop_it_until_it_is_told_to_go_on(
         assert command(addresses, tmp_path / "out") == cli.EXIT_NO_ANSWER
         assert "events 90 to 180" in (words := capsys.readouterr().err)
         assert "--start 180" in words
+        # With --follow too, because every node was asked.
+        assert command(addresses, tmp_path / "out", "--follow") == cli.EXIT_NO_ANSWER
         assert command(addresses, tmp_path / "out", "--start", "earliest") == 0
     assert manifest(tmp_path / "out")["spans"] == [[0, 90], [180, 360]]
     assert offsets(tmp_path / "out") == [*range(90), *range(180, 360)]
