@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beanpole.client import events, rpc
+from beanpole.client import rpc
 from beanpole.client.events import Events, EventsLost
 from beanpole.errors import ClientError
-from beanpole.pb import events_pb2
+from beanpole.pb import events_pb2, events_pb2_grpc
 
 END = 60
 
@@ -83,8 +83,8 @@ def read() -> Iterator[Read]:
     nodes: list[Node] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rpc, "PAUSE_MIN_S", 0)
-        patch.setattr(events.Nodes, "channel", lambda _, address: nodes[int(address)])
-        patch.setattr(events.events_pb2_grpc, "EventsStub", lambda node: node)
+        patch.setattr(rpc.Nodes, "channel", lambda _, address: nodes[int(address)])
+        patch.setattr(events_pb2_grpc, "EventsStub", lambda node: node)
 
         def run(given: list[Node], first: int, end: int) -> list[int]:
             nodes[:] = given
