@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from beanpoled.cli import main
 from pyspark_beanpole import inputs
 from pyspark_beanpole.schema import EVENTS
 from tests.integration.support.load import Load
@@ -119,6 +120,8 @@ def test_every_event_once_whatever_dies(
     assert found.exceptAll(wanted.events).isEmpty()
     assert wanted.events.exceptAll(found).isEmpty()
     sys.stdout.write(f"{wanted.end} events, each once\n")
+    # And no job was lost: the audit compares with the jobs that the cluster has.
+    assert main(["pipeline", "audit", "--addresses", addresses(cluster)]) == 0
 
 
 def test_tasks_that_fail_after_their_puts_make_one_job_of_each_row(

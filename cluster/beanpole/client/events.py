@@ -184,16 +184,21 @@ class Events:
         stub = events_pb2_grpc.EventsStub(self._nodes.channel(address))
         request = events_pb2.ReadEventsRequest(start=first, end=end)
         position = first
-        for batch in stub.ReadEvents(request, timeout=READ_TIMEOUT_S):
-            if batch.first > position:
-                raise ProtocolError(
-                    f"{address} sent event {batch.first} where {position} was to come"
-                )
-            skip = position - batch.first
-            last = min(batch.first + batch.rows, end)
-            if last > position:
-                yield Piece(position, last, skip, batch.arrow)
-                position = last
+        call = stub.ReadEvents(request, timeout=READ_TIMEOUT_S)
+        try:
+            for batch in call:
+                if batch.first > position:
+                    raise ProtocolError(
+                        f"{address} sent event {batch.first} where {position} was to come"
+                    )
+                skip = position - batch.first
+                last = min(batch.first + batch.rows, end)
+                if last > position:
+                    yield Piece(position, last, skip, batch.arrow)
+                    position = last
+        finally:
+            # The node serves only so many readers: one that wants no more says so.
+            call.cancel()
 
 
 def _lacks(reply: events_pb2.EventRangeReply, position: int) -> bool:
