@@ -6,6 +6,8 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -109,19 +111,28 @@ def run_export(arguments: argparse.Namespace) -> int:
     if not arguments.every > 0:
         raise ConfigurationError(f"--every = {arguments.every} is not allowed: it must be above 0")
     ended = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: ended.set())
-    with _source(arguments) as source:
+    with _source(arguments) as source, _stopped_by_signals(ended):
         run = _Run(source, arguments.to, wanted, arguments.every, ended)
         try:
             run.catch_up()
             while arguments.follow and not ended.wait(POLL_S):
                 run.follow()
-            run.export.flush()
         finally:
             run.close()
         run.end()
     return 0
+
+
+@contextmanager
+def _stopped_by_signals(ended: threading.Event) -> Iterator[None]:
+    """Let SIGINT and SIGTERM end the work between two batches, and not in the middle of a file."""
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(number, lambda *_: ended.set()) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
 
 
 def _start(text: str | None) -> int | None:
@@ -227,9 +238,12 @@ class _Run:
             )
 
     def close(self) -> None:
-        """Let others have the directory."""
+        """Finish the file, also after an error: what was read need not be read again."""
         self._screen.end()
-        self.export.close()
+        try:
+            self.export.flush()
+        finally:
+            self.export.close()
 
     def end(self) -> None:
         """Say what was done."""
