@@ -25,10 +25,10 @@ SERVICES := $(addprefix proto/beanpole/pb/,admin.proto events.proto peer.proto q
 PROTOC := $(BIN)/python -m grpc_tools.protoc -Iproto
 
 .DEFAULT_GOAL := check
-.PHONY: up compiled test sim mutants check fmt proto bench bench-check soak clean help
+.PHONY: up compiled test sim mutants check fmt proto bench bench-check bench-pipeline soak clean help
 
 help: ## show this list
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 13
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
 $(READY): pyproject.toml
 	@test -n "$(PYTHON)" || { echo "Beanpole needs Python 3.11 or newer (Debian: apt-get install python3 python3-venv)" >&2; exit 1; }
@@ -56,6 +56,7 @@ test: $(READY) ## everything: the check, simulated clusters, integration and com
 	$(MAKE) --jobs=2 check $(COMPILED_READY)
 	$(MAKE) sim SEEDS=300 FIRST=1
 	$(BIN)/python -m pytest -q tests/sim tests/integration tests/compiled
+	$(BIN)/python -m pytest -q tests/pipeline
 	PYTHONPATH=$(COMPILED) $(BIN)/python -m pytest -q -o pythonpath=. -m 'not constants' $(COMPILED_UNITS)
 	PYTHONPATH=$(COMPILED) $(BIN)/python -m pytest -q $(COMPILED_NODES)
 
@@ -79,9 +80,12 @@ bench: $(COMPILED_READY) ## op/s and latency beside beanstalkd (make bench ARGS=
 bench-check: $(COMPILED_READY) ## name what got slower than recorded, in under four minutes
 	$(BIN)/python -m bench check $(ARGS)
 
+bench-pipeline: $(COMPILED_READY) ## rows per second of the Spark side (needs Java 17)
+	$(BIN)/python -m bench.pipeline
+
 soak: $(READY) ## break a real cluster at random and check every reply (make soak MINUTES=20 ARGS='--seed 7')
 	$(BIN)/python -m chaos --minutes $(MINUTES) $(ARGS)
 
 clean: ## remove everything that make made; the queue in .beanpole stays
 	rm -rf $(VENV) build dist bench/build .mypy_cache .ruff_cache .pytest_cache .hypothesis
-	find cluster node chaos tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	find cluster node pipeline chaos tests -name __pycache__ -type d -prune -exec rm -rf {} +

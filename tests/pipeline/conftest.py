@@ -18,6 +18,16 @@ PYTHONPATH: Final = os.pathsep.join(str(ROOT / folder) for folder in ("cluster",
 # time, which is what small queries consist of.
 SMALL_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
+# The first query of a session compiles for a minute where other tests have the cores.
+TEST_TIMEOUT_S: Final = 600
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(pytest.mark.timeout(TEST_TIMEOUT_S), append=False)
+
+
 Start = Callable[..., Double]
 
 
@@ -25,6 +35,8 @@ Start = Callable[..., Double]
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A local session of two cores that repeats failed tasks, as a cluster does."""
     os.environ["PYTHONPATH"] = PYTHONPATH
+    # Spark's own limit for the start of a Python process is 15 s.
+    os.environ["SPARK_AUTH_SOCKET_TIMEOUT"] = str(TEST_TIMEOUT_S)
     found = session.start(
         "tests",
         "local[2,3]",

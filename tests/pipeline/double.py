@@ -19,6 +19,7 @@ from beanpole.pb import (
     errors_pb2,
     events_pb2,
     events_pb2_grpc,
+    node_pb2,
     queue_pb2,
     queue_pb2_grpc,
 )
@@ -55,6 +56,8 @@ class Log:
 
     cluster: str = "double"
     events: list[dict[str, object]] = field(default_factory=list)
+    # How many jobs are in each state behind the last event.
+    jobs: dict[str, int] = field(default_factory=dict)
     batches: dict[tuple[int, int], bytes] = field(default_factory=dict)
 
     def grow(self, count: int) -> None:
@@ -131,6 +134,7 @@ class Double(events_pb2_grpc.EventsServicer, queue_pb2_grpc.QueueServicer):
             cluster=self.log.cluster,
             spans=[events_pb2.Span(first=first, end=end) for first, end in self.spans],
             end=self.end,
+            jobs=node_pb2.Jobs(**self.log.jobs),
             offset_at_wall=next(
                 (at for at, one in walls if _moment(one) >= wanted),
                 self.end,

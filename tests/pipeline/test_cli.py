@@ -2,17 +2,21 @@
 
 import json
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.testing import assertDataFrameEqual as assert_equal
 
 from beanpole.errors import ConfigurationError
 from beanpoled.cli import main
 from pyspark_beanpole import progress, streamed
 from pyspark_beanpole.schema import EVENTS
+from pyspark_beanpole.statistics.tables import finished, partials
 from tests.pipeline.conftest import Start
 from tests.pipeline.double import Double, Log, event
+from tests.pipeline.histories import History, rows
 
 
 def offsets(spark: SparkSession, directory: Path) -> list[int]:
@@ -21,8 +25,8 @@ def offsets(spark: SparkSession, directory: Path) -> list[int]:
 
 
 def stream(node: Double, directory: Path, *more: str) -> int:
-    where = ["--addresses", node.address, "--to", str(directory)]
-    return main(["pipeline", "stream", *where, "--once", "--rows", "40", *more])
+    where = ["--addresses", node.address, "--to", str(directory), "--rows", "40"]
+    return main(["pipeline", "stream", *where, "--once", "--no-statistics", *more])
 
 
 def test_stream_writes_tables_and_goes_on(
@@ -56,7 +60,7 @@ def test_stream_says_in_one_line_why_it_ended(
 
 
 def test_a_batch_that_is_written_again_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    write = streamed.writer(str(tmp_path))
+    write = streamed.writer(str(tmp_path), statistics=False)
     batches = [
         spark.createDataFrame([event(first + n) for n in range(100)], EVENTS).repartition(parts)
         for first, parts in ((0, 3), (100, 2), (100, 1), (0, 1))
@@ -68,6 +72,16 @@ def test_a_batch_that_is_written_again_changes_nothing(spark: SparkSession, tmp_
     assert offsets(spark, tmp_path) == list(range(200))
     with pytest.raises(ConfigurationError, match="has batches of another checkpoint"):
         write(batches[0], 0)
+
+
+def test_stream_adds_statistics_up(spark: SparkSession, start: Start, tmp_path: Path) -> None:
+    log = Log(events=History(5).run(300).events)
+    where = ["--addresses", start(log).address, "--to", str(tmp_path)]
+    assert main(["pipeline", "stream", *where, "--rows", "200", "--once"]) == 0
+    whole = finished(partials(spark.createDataFrame(rows(log.events), EVENTS)))
+    for name in ("throughput", "histogram", "dead_letters"):
+        found = spark.read.parquet(str(tmp_path / "tables" / name))
+        assert_equal(found, whole[name])
 
 
 def test_progress_of_an_empty_stream() -> None:
@@ -141,6 +155,25 @@ def test_redrive_reads_exported_events(
     (tmp_path / "_manifest.json").write_text(json.dumps({**manifest, "version": 2}))
     assert redrive(node, "--from", str(tmp_path)) == 3
     assert "is of version 2, not 1" in capsys.readouterr().err
+
+
+def test_report_and_audit(
+    spark: SparkSession, start: Start, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = Log(events=History(7).run(400).events)
+    states = Counter({event["job_id"]: event["state"] for event in log.events}.values())
+    log.jobs = {state: states[state] for state in ("ready", "reserved", "delayed", "buried")}
+    node = start(log)
+    where = ["--addresses", node.address, "--to", str(tmp_path / "report")]
+    assert main(["pipeline", "report", *where, "--audit"]) == 0
+    page = tmp_path / "report" / "index.html"
+    assert capsys.readouterr().out == f"400 events of cluster double: {page}\n"
+    assert "double" in page.read_text()
+    assert main(["pipeline", "audit", "--addresses", node.address, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["balanced"]
+    log.jobs["ready"] += 1
+    assert main(["pipeline", "audit", "--addresses", node.address]) == 1
+    assert "jobs at the end" in capsys.readouterr().out
 
 
 def test_no_node_is_one_line(

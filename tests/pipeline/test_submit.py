@@ -114,7 +114,6 @@ def alive(process: Process) -> bool:
     return True
 
 
-@pytest.mark.timeout(600)
 def test_spark_submit_to_a_standalone_master(
     spark: SparkSession, start: Start, servers: Servers, tmp_path: Path
 ) -> None:
@@ -131,7 +130,6 @@ def test_spark_submit_to_a_standalone_master(
     assert offsets(spark, table) == list(range(1000))
 
 
-@pytest.mark.timeout(600)
 def test_spark_connect(spark: SparkSession, start: Start, servers: Servers, tmp_path: Path) -> None:
     events, jobs = start(Log(), 1000), start(buried_log())
     port = free_block()

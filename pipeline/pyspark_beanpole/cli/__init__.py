@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from beanpole.errors import BeanpoleError, ConfigurationError
-from pyspark_beanpole.cli import redrive, stream
+from pyspark_beanpole.cli import audit, redrive, report, stream
 
 EXIT_REFUSED: Final = 2
 EXIT_NO_ANSWER: Final = 3
@@ -17,6 +17,8 @@ EXIT_NO_ANSWER: Final = 3
 
 def add_commands(commands: Any) -> None:
     """Add the commands to a parser's subparsers."""
+    report.add_command(commands)
+    audit.add_command(commands)
     stream.add_command(commands)
     redrive.add_command(commands)
 

@@ -3,6 +3,8 @@
 import argparse
 import re
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from beanpole.addresses import split_address
@@ -12,6 +14,7 @@ from pyspark_beanpole import session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from pyspark_beanpole.audit import Audit
     from pyspark_beanpole.inputs import Input
 
 
@@ -100,7 +103,23 @@ def events(arguments: argparse.Namespace, found: "SparkSession") -> "Input":
 
     if arguments.directory is not None:
         return inputs.from_directory(found, arguments.directory)
-    return inputs.from_cluster(found, arguments.addresses)
+    read = inputs.from_cluster(found, arguments.addresses)
+    # They are read several times, and from the nodes only once.
+    return replace(read, events=read.events.cache())
+
+
+def audited(found: "Input", directory: Path | None = None) -> "Audit":
+    """Audit events against what the cluster says of them, and write what is found if asked to."""
+    from pyspark_beanpole.audit import run_audit
+
+    return run_audit(
+        found.events,
+        directory,
+        first=found.first,
+        end=found.end,
+        jobs=found.jobs,
+        jobs_before=found.jobs_before,
+    )
 
 
 def addresses(text: str) -> list[str]:

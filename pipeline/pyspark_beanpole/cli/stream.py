@@ -1,9 +1,11 @@
-"""`beanpole pipeline stream`: writes events into tables as they come, each exactly once."""
+"""`beanpole pipeline stream`: keeps tables of events and statistics, each event exactly once."""
 
 import argparse
 import signal
 import sys
 import threading
+import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark_beanpole.cli import common
@@ -12,17 +14,20 @@ from pyspark_beanpole.progress import StreamLine
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-TRIGGER_S: Final = 10
+# A batch leaves some files behind; statistics are by the minute anyway.
+TRIGGER_S: Final = 60
 # A batch stays in the memory of small machines, and is soon done again after a crash.
 ROWS_PER_BATCH: Final = 1_000_000
 POLL_S: Final = 1
+# Statistics are of all batches: writing them takes longer the more there are.
+REFRESH_S: Final = 300.0
 
 
 def add_command(commands: Any) -> None:
     """Add `stream` to the parser."""
     parser = commands.add_parser(
         "stream",
-        help="write events into tables as they come",
+        help="keep tables of events and statistics as events come",
         description="Goes on where it was, from its checkpoint. Ctrl-C or SIGTERM ends it.",
     )
     common.add_addresses(parser)
@@ -54,6 +59,9 @@ def add_command(commands: Any) -> None:
     parser.add_argument(
         "--skip-lost", action="store_true", help="pass over events that no node has any more"
     )
+    parser.add_argument(
+        "--no-statistics", action="store_true", help="only the events: a batch takes less time"
+    )
     common.add_spark(parser)
     common.set_run(parser, run)
 
@@ -76,22 +84,36 @@ def run(arguments: argparse.Namespace) -> int:
         writer = writer.trigger(availableNow=True)
     else:
         writer = writer.trigger(processingTime=f"{arguments.every} seconds")
-    _follow(writer.foreachBatch(streamed.writer(arguments.to)).start())
+    statistics = not arguments.no_statistics
+    query = writer.foreachBatch(streamed.writer(arguments.to, statistics)).start()
+
+    def refresh() -> None:
+        if statistics:
+            streamed.refresh(spark, arguments.to)
+
+    _follow(query, refresh)
     return 0
 
 
-def _follow(query: "StreamingQuery") -> None:
-    """Show a query's progress until it ends or a signal tells it to."""
+def _follow(query: "StreamingQuery", refresh: Callable[[], None]) -> None:
+    """Show a query's progress, and refresh now and then, until it ends or a signal tells it to."""
     ending = threading.Event()
     before = {
         number: signal.signal(number, lambda *_: ending.set())
         for number in (signal.SIGINT, signal.SIGTERM)
     }
     line = StreamLine(sys.stderr)
+    refreshed_s = time.monotonic()
     try:
         while not ending.is_set() and not query.awaitTermination(POLL_S):
             line.show(query.lastProgress)
+            if query.lastProgress and time.monotonic() - refreshed_s >= REFRESH_S:
+                refresh()
+                refreshed_s = time.monotonic()
         line.show(query.lastProgress)
+        query.stop()
+        if query.lastProgress:
+            refresh()
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -1,0 +1,31 @@
+"""`beanpole pipeline audit`: proves from events that no job was lost and none was done twice."""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from pyspark_beanpole.cli import common
+
+
+def add_command(commands: Any) -> None:
+    """Add `audit` to the parser."""
+    parser = commands.add_parser(
+        "audit",
+        help="prove from the events that no job was lost",
+        description="Exit status 0: everything adds up; 1: it does not. What does not is named.",
+    )
+    common.add_input(parser)
+    parser.add_argument(
+        "--to", type=Path, metavar="DIR", help="also write all that does not add up into tables"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    common.add_spark(parser)
+    common.set_run(parser, run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print what was found; the exit status says whether everything adds up."""
+    found = common.audited(common.events(arguments, common.spark(arguments)), arguments.to)
+    print(json.dumps(found.as_json()) if arguments.json else "\n".join(found.lines()))
+    return found.exit_code
