@@ -19,6 +19,9 @@ LISTED_MAX: Final = 20
 # The ranks, in percent, between which the curve of a distribution is drawn.
 RANKS: Final = (0.0, 0.1, 0.5, 1, 2, *range(5, 100, 5), 98, 99, 99.5, 99.9, 100)
 
+# The tables of which rows are shown as they are; the rest is added up again, from partials.
+SHOWN: Final = ("workers", "dead_letters", "backlog", "oldest")
+
 Rows = list[Row]
 
 
@@ -173,7 +176,7 @@ def collect(
         extent: of which events.
         limits: the service level that `parts` were made with.
         parts: from `tables.partials`, better cached.
-        tables: the finished ones, and `oldest`, better cached.
+        tables: those of SHOWN, better cached.
         start: the depths before the first event, if they were not zero.
         busiest: so many tubes are shown by themselves.
     """
