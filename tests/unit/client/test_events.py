@@ -170,5 +170,5 @@ def test_a_node_that_is_behind_loses_nothing(read: Read) -> None:
 
 def test_nodes_of_different_clusters_are_refused(read: Read) -> None:
     nodes = [Node([(0, END)]), Node([(0, END)], cluster="other")]
-    with pytest.raises(ClientError, match=r"different clusters: 'double' \(0\), 'other' \(1\)"):
+    with pytest.raises(ClientError, match=r"1 is a node of cluster 'other', others are of"):
         read(nodes, 0, END)
