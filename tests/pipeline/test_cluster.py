@@ -134,3 +134,15 @@ def test_tasks_that_fail_after_their_puts_make_one_job_of_each_row(
     with Raw(cluster.nodes[0].beanstalk) as connection:
         stats = connection.dictionary(b"stats-tube rows")
     assert stats["total-jobs"] == stats["current-jobs-ready"] == str(ROWS)
+
+
+def test_buried_jobs_are_put_back_to_work(spark: SparkSession, cluster: Cluster) -> None:
+    with Raw(cluster.nodes[0].beanstalk) as connection:
+        for job in (1, 2, 3):
+            connection.command(b"put 0 0 60 1\r\nx")
+            connection.command(b"reserve-job %d" % job)
+            connection.command(b"bury %d 0" % job)
+        where = ["--addresses", addresses(cluster), "--where", "job_id <> 2"]
+        assert main(["pipeline", "redrive", *where]) == 0
+        stats = connection.dictionary(b"stats-tube default")
+    assert (stats["current-jobs-ready"], stats["current-jobs-buried"]) == ("2", "1")
