@@ -77,6 +77,8 @@ def _node(view: NodeView) -> list[Family]:
             "Client connections above the limit.",
             now.connections_refused_total,
         ),
+        _gauge("events_bytes", "Bytes of events in files.", now.events_bytes),
+        _counter("events_lost", "Events that this node could not keep.", now.events_lost_total),
         _gauge("waiting", "Clients of this node blocked in a reserve.", now.waiting),
     ]
 
@@ -91,6 +93,7 @@ def _queue(view: NodeView) -> list[Family]:
         _gauge("sessions", "Sessions of the cluster.", now.sessions),
         _gauge("queue_bytes", "Memory that the jobs are counted with.", now.queue_bytes),
         _counter("job_timeouts", "Jobs whose TTR ran out.", now.job_timeouts_total),
+        _counter("events", "Events of all jobs since the cluster began.", now.events_total),
         (
             "commands_total",
             "counter",

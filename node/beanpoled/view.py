@@ -44,6 +44,9 @@ class Metrics:
     sessions: int = 0
     queue_bytes: int = 0
     job_timeouts_total: int = 0
+    events_total: int = 0
+    events_lost_total: int = 0
+    events_bytes: int = 0
     # By kind: the protocol's own words, such as "put" and "reserve-with-timeout".
     commands_total: Mapping[str, int] = field(default_factory=dict)
 

@@ -124,6 +124,9 @@ class Viewpoint:
             sessions=node.machine.sessions,
             queue_bytes=queue.body_bytes,
             job_timeouts_total=queue.timeouts,
+            events_total=queue.events_total,
+            events_lost_total=node.events.lost,
+            events_bytes=node.events.bytes,
             commands_total=dict(zip(_COMMANDS, node.counts[1:], strict=True)),
         )
 

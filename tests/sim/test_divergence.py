@@ -110,6 +110,7 @@ def spoil(patch: pytest.MonkeyPatch, victim: str, only_image: bool) -> None:
     patch.setattr(WatchedNode, "apply", apply)
     # It would tell at once; here the nodes must see it by themselves.
     patch.setattr(Witness, "check_chain", lambda *_: None)
+    patch.setattr(Witness, "check_events", lambda *_: None)
 
 
 def put_marked(client: Listener) -> int:

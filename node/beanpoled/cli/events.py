@@ -6,14 +6,17 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from beanpole.client.events import EventsLost, Replies
 from beanpole.errors import ClientError, ConfigurationError
 from beanpoled.cli import layout, status
 from beanpoled.cli.screen import Screen
 from beanpoled.eventlog.export import Export, begin_export, open_export
-from beanpoled.eventlog.source import EventsGone, Ranges, Source
+from beanpoled.eventlog.source import Source
 from beanpoled.settings import Address
 
 POLL_S: Final = 1.0
@@ -109,19 +112,28 @@ def run_export(arguments: argparse.Namespace) -> int:
     if not arguments.every > 0:
         raise ConfigurationError(f"--every = {arguments.every} is not allowed: it must be above 0")
     ended = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: ended.set())
-    with _source(arguments) as source:
+    with _source(arguments) as source, _stopped_by_signals(ended):
         run = _Run(source, arguments.to, wanted, arguments.every, ended)
         try:
             run.catch_up()
             while arguments.follow and not ended.wait(POLL_S):
                 run.follow()
-            run.export.flush()
         finally:
             run.close()
         run.end()
     return 0
+
+
+@contextmanager
+def _stopped_by_signals(ended: threading.Event) -> Iterator[None]:
+    """Let SIGINT and SIGTERM end the work between two batches, and not in the middle of a file."""
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(number, lambda *_: ended.set()) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
 
 
 def _start(text: str | None) -> int | None:
@@ -162,7 +174,7 @@ class _Run:
         self._begun_s = self._shown_s = self._flushed_s = time.monotonic()
         self._problem = ""
 
-    def _begin(self, found: Export | None, ranges: Ranges, wanted: int | None) -> int:
+    def _begin(self, found: Export | None, ranges: Replies, wanted: int | None) -> int:
         """Return the first offset to read."""
         earliest, end = self._source.earliest(ranges), self._source.end(ranges)
         here = found.end if found is not None else 0
@@ -195,9 +207,9 @@ class _Run:
                 self._show(end)
                 if self._ended.is_set():
                     return
-        except EventsGone as error:
+        except EventsLost as error:
             raise ClientError(
-                f"{error}; export with --start {error.next} to go on behind them"
+                f"{error}; export with --start {error.kept} to go on behind them"
             ) from error
 
     def follow(self) -> None:
@@ -205,7 +217,7 @@ class _Run:
         try:
             self.catch_up()
         except ClientError as error:
-            if isinstance(error.__cause__, EventsGone):
+            if isinstance(error.__cause__, EventsLost):
                 raise
             if str(error) != self._problem:
                 self._problem = str(error)
@@ -227,9 +239,12 @@ class _Run:
             )
 
     def close(self) -> None:
-        """Let others have the directory."""
+        """Finish the file, also after an error: what was read need not be read again."""
         self._screen.end()
-        self.export.close()
+        try:
+            self.export.flush()
+        finally:
+            self.export.close()
 
     def end(self) -> None:
         """Say what was done."""

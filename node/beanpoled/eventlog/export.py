@@ -99,10 +99,7 @@ class Export:
         self._write_manifest()
 
     def close(self) -> None:
-        """Let others have the directory; what was not flushed is dropped."""
-        if self._writer is not None:
-            self._writer.close()
-            self._hidden().unlink()
+        """Let others have the directory; what was not flushed is forgotten."""
         self._lock.close()
 
     def _begin(self, day: int, first: int) -> None:

@@ -47,7 +47,8 @@ class EventLog:
         self._identity = Identity(config.cluster, config.node_id)
         self._members = tuple(sorted(config.members))
         self._segments: list[Segment] = []
-        self._bytes = 0  # of the segments
+        self.bytes = 0  # of the segments' files
+        self.lost = 0  # events that could not be kept
         self._waiting: list[tuple[Events, About]] = []
         # What the log emits below this is here already; and what stands there, if a file said so.
         self._sealed_end = 0
@@ -83,7 +84,7 @@ class EventLog:
             self._host.log(f"events left out: {path} begins before {self._sealed_end}")
             return
         self._segments.append(found)
-        self._bytes += found.size
+        self.bytes += found.size
         self._sealed_end, self._sealed_about = found.end, found.about
 
     # --- what the machine did -------------------------------------------------------------------
@@ -182,7 +183,7 @@ class EventLog:
                 self._lost(events, str(error))
                 return
             self._segments += written
-            self._bytes += written[0].size
+            self.bytes += written[0].size
             self._spans = None
 
         # The lane of snapshots: one that is begun after this is complete only after this.
@@ -201,6 +202,7 @@ class EventLog:
         )
 
     def _lost(self, events: Events, reason: str) -> None:
+        self.lost += events.rows
         self._host.log(f"events {events.first} to {events.end} are not kept here: {reason}")
 
     # --- time -----------------------------------------------------------------------------------
@@ -223,7 +225,7 @@ class EventLog:
         wall_us = min(self._host.wall_us(), self._machine.wall_us)
         oldest_us = wall_us - config.event_retain_age_s * 1_000_000
         missing = config.disk_reserve_bytes - self._host.files.free_bytes(self.directory)
-        excess = self._bytes - config.event_retain_bytes
+        excess = self.bytes - config.event_retain_bytes
         freed = count = 0
         for found in self._segments:
             if freed >= max(excess, missing) and found.about.wall_us[1] >= oldest_us:
@@ -241,7 +243,7 @@ class EventLog:
         if not gone:
             return
         del self._segments[start:end]
-        self._bytes -= sum(found.size for found in gone)
+        self.bytes -= sum(found.size for found in gone)
         self._spans = None
 
         def work() -> None:
@@ -311,7 +313,7 @@ class EventLog:
         """A segment cannot be read: say so once, and do not offer it any more."""
         if damaged in self._segments:
             self._segments.remove(damaged)
-            self._bytes -= damaged.size
+            self.bytes -= damaged.size
             self._spans = None
             self._host.log(f"events left out: {reason}")
 

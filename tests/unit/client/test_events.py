@@ -26,6 +26,19 @@ class Broken(grpc.RpcError):
         return "broken on purpose"
 
 
+class Call:
+    """A call that streams batches, until it is cancelled."""
+
+    def __init__(self, batches: Iterator[events_pb2.EventBatch]) -> None:
+        self._batches = batches
+
+    def __iter__(self) -> Iterator[events_pb2.EventBatch]:
+        return self._batches
+
+    def cancel(self) -> None:
+        self._batches = iter(())
+
+
 @dataclass
 class Node:
     """A double of a node behind gRPC's stub: which events it has, and how it breaks."""
@@ -52,9 +65,10 @@ class Node:
         spans = [events_pb2.Span(first=first, end=end) for first, end in self.spans]
         return events_pb2.EventRangeReply(cluster=self.cluster, spans=spans, end=self.end)
 
-    def ReadEvents(
-        self, request: events_pb2.ReadEventsRequest, timeout: float
-    ) -> Iterator[events_pb2.EventBatch]:
+    def ReadEvents(self, request: events_pb2.ReadEventsRequest, timeout: float) -> "Call":
+        return Call(self._batches(request))
+
+    def _batches(self, request: events_pb2.ReadEventsRequest) -> Iterator[events_pb2.EventBatch]:
         self.reads.append((request.start, request.end))
         # A node never answers a range that it has not whole.
         (held,) = [span for span in self.spans if span[0] <= request.start < span[1]]
@@ -156,5 +170,5 @@ def test_a_node_that_is_behind_loses_nothing(read: Read) -> None:
 
 def test_nodes_of_different_clusters_are_refused(read: Read) -> None:
     nodes = [Node([(0, END)]), Node([(0, END)], cluster="other")]
-    with pytest.raises(ClientError, match=r"different clusters: 'double' \(0\), 'other' \(1\)"):
+    with pytest.raises(ClientError, match=r"1 is a node of cluster 'other', others are of"):
         read(nodes, 0, END)

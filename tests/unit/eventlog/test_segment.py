@@ -7,25 +7,27 @@ from pathlib import Path
 import pytest
 
 from beanpole.errors import BeanpoleError, Damaged, UnknownVersion, WrongIdentity
-from beanpole.storage.files import DiskHandle, Handle, InlineFiles
+from beanpole.storage.files import DiskHandle, Files, Handle, InlineFiles
 from beanpole.storage.format import Identity
 from beanpoled.eventlog import segment as segments
 from beanpoled.eventlog.records import Batch
 from beanpoled.eventlog.segment import Segment
 from beanpoled.view import JobCounts
+from tests.sim.clock import Clock
+from tests.sim.disk import Disk
 from tests.unit.eventlog.made import chance
 
 IDENTITY = Identity("test", "n0")
 BATCHES = [Batch(7, 2, 50, b"two events"), Batch(9, 1, 60, b"one")]
 
 
-def written(directory: Path, files: InlineFiles | None = None) -> Segment:
+def written(directory: Path, files: Files | None = None) -> Segment:
     about = segments.about(chance(1, 3, 7), JobCounts(1, 2, 3, 4))
     return segments.write(files or InlineFiles(), str(directory), IDENTITY, 7, 10, about, BATCHES)
 
 
-def payloads(segment: Segment) -> list[bytes]:
-    handle = InlineFiles().open(segment.path)
+def payloads(segment: Segment, files: Files | None = None) -> list[bytes]:
+    handle = (files or InlineFiles()).open(segment.path)
     try:
         return [segments.read(handle, segment, place) for place in segment.places]
     finally:
@@ -43,18 +45,19 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     assert segment.size == Path(segment.path).stat().st_size
 
 
-def test_no_other_byte_and_no_cut_is_believed(tmp_path: Path) -> None:
-    path = Path(written(tmp_path).path)
-    whole = path.read_bytes()
+def test_no_other_byte_and_no_cut_is_believed() -> None:
+    disk = Disk(Clock(), 1)
+    path = written(Path("/events"), disk).path
+    whole = disk.open(path).read(0, disk.size(path))
     spoiled = [whole[:place] for place in range(len(whole))]
     for place in range(len(whole)):
         other = bytearray(whole)
         other[place] ^= 1 << place % 8
         spoiled.append(bytes(other))
     for data in spoiled:
-        path.write_bytes(data)
+        disk.open(path, create=True).write(0, data)
         with pytest.raises(BeanpoleError, match=r"\.events"):
-            payloads(segments.inspect(InlineFiles(), str(path), IDENTITY))
+            payloads(segments.inspect(disk, path, IDENTITY), disk)
 
 
 def test_another_nodes_and_another_versions_file_are_refused(

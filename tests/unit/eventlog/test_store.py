@@ -185,6 +185,8 @@ def test_a_full_disk_makes_a_gap_and_nothing_else() -> None:
     assert life.log.jobs_before() == JobCounts(ready=50)
     assert [line for line in life.host.lines if "events 0 to 50 are not kept here" in line]
     assert "no space left" in life.host.lines[0]
+    assert life.log.lost == 50
+    assert life.log.bytes == sum(life.host.files.size(path) for path in paths(life))
 
 
 def test_events_that_cannot_be_encoded_do_not_stop_the_queue(

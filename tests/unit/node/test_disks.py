@@ -39,8 +39,9 @@ def test_another_node_s_directory_is_refused(disk: Disk) -> None:
         Disks(disk, "/n0", Identity("cluster", "n9"), OWN)
 
 
-def test_a_directory_with_a_log_and_no_identity_is_refused(disk: Disk) -> None:
-    disk.make_directory("/n0/log")
+@pytest.mark.parametrize("kept", ["log", "snapshots", "events"])
+def test_a_directory_with_a_part_and_no_identity_is_refused(disk: Disk, kept: str) -> None:
+    disk.make_directory(f"/n0/{kept}")
     with pytest.raises(StorageError, match="not a whole data directory"):
         Disks(disk, "/n0", IDENTITY, OWN)
 
