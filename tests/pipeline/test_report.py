@@ -63,7 +63,7 @@ def test_the_report_of_a_history(spark: SparkSession, tmp_path: Path) -> None:
     for outside in ("http:", "https:", "src=", "href=", "url(", "@import", "<script"):
         assert outside not in page, "the page is one file"
     assert "The 2 busiest of 3 tubes are shown by themselves" in page
-    assert "(1 other tubes)" in page and "everything adds up" in page and "a&lt;b" in page
+    assert "(1 other tube)" in page and "everything adds up" in page and "a&lt;b" in page
     assert "prefers-color-scheme: dark" in page
     charts = [words_of(svg) for svg in SVG.findall(page)]
     assert len(charts) == 3 * 6

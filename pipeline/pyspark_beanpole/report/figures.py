@@ -73,11 +73,11 @@ class Figures(NamedTuple):
 
 def others_name(count: int) -> str:
     """What the tubes are called that are not shown by themselves."""
-    return f"({count} other tubes)"
+    return "(1 other tube)" if count == 1 else f"({count:,} other tubes)"
 
 
 def _busiest(cube: DataFrame, count: int) -> tuple[list[str], int]:
-    counts = throughput(cube, ("tube",)).cache()
+    counts = throughput(cube, ("tube",))
     busy = counts.orderBy((F.col("puts") + F.col("reserved")).desc(), "tube").limit(count)
     return [row["tube"] for row in busy.collect()], counts.count()
 
