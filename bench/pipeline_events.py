@@ -142,7 +142,7 @@ class _Lives:
         self._end(jobs, how == NONE, run_us, "deleted", GONE)
         self._end(jobs, how == 0, run_us, "timed_out", READY, 2, "timeouts")
         self._end(jobs, how == 1, run_us, "released", READY, NONE, "releases")
-        self._end(jobs, how == 2, run_us, "returned", READY, int(self.random.integers(0, 2)))
+        self._end(jobs, how == 2, run_us, "returned", READY, self.random.integers(0, 2, len(jobs)))
         self._end(jobs, how == 3, run_us, "buried", BURIED, NONE, "buries")
         again = jobs[(how >= 0) & (how < 3)]
         buried = jobs[how == 3]
@@ -159,13 +159,13 @@ class _Lives:
         run_us: Ints,
         event: str,
         after: int,
-        reason: int = NONE,
+        reason: Ints = NONE,  # one for all, or one for each
         counter: str = "",
     ) -> None:
         ended = jobs[chosen]
         if counter:
             self.counts[counter][ended] += 1
-        reasons = np.full(len(ended), reason, np.int64)
+        reasons = np.broadcast_to(reason, len(jobs))[chosen]
         self.emit(ended, event, RESERVED, after, run_us=run_us[chosen], reason=reasons)
 
 

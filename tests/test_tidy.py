@@ -97,6 +97,8 @@ def test_tidy(path: Path) -> None:
         check_library(parts[2], used)
     if parts[0] in ("cluster", "node", "pipeline") and parts[2:4] != ("replication", "pysyncobj"):
         assert "pysyncobj" not in tops(used), "only replication/pysyncobj knows the library"
+    if parts[0] == "pipeline":
+        assert "beanpoled" not in tops(used), "Spark's machines have no daemon"
     if tree.body:
         assert ast.get_docstring(tree), "the head of a file says what belongs there"
     lines = text.splitlines()

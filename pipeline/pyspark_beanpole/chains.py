@@ -64,7 +64,7 @@ def _possible() -> Column:
     for event, before, after in _MOVES:
         move = F.col("state_before").isin(*before) & F.col("state").isin(*after)
         possible = possible | ((F.col("event") == event) & move)
-    return possible
+    return F.coalesce(possible, F.lit(False))
 
 
 def _order_faults(from_start: bool) -> list[tuple[str, Column, Column]]:
@@ -91,7 +91,13 @@ def _order_faults(from_start: bool) -> list[tuple[str, Column, Column]]:
         (
             IMPOSSIBLE,
             ~_possible() & ~twice,
-            F.concat(event, F.lit(" from "), before, F.lit(" to "), F.col("state")),
+            F.concat(
+                _shown(event),
+                F.lit(" from "),
+                _shown(before),
+                F.lit(" to "),
+                _shown(F.col("state")),
+            ),
         ),
         (
             TIME_WENT_BACK,

@@ -66,3 +66,17 @@ def start() -> Iterator[Start]:
     yield begin
     for one in doubles:
         one.stop()
+
+
+@pytest.fixture
+def interpreted(spark: SparkSession) -> Iterator[None]:
+    """Spark compiles no query, which would take longer than running it on a few hundred rows."""
+    quick = {
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    }
+    for key, value in quick.items():
+        spark.conf.set(key, value)
+    yield
+    for key in quick:
+        spark.conf.unset(key)

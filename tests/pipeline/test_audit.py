@@ -5,6 +5,7 @@ from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 
+import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_beanpole import chains
@@ -12,6 +13,7 @@ from pyspark_beanpole.audit import BALANCED, NAMED_MAX, UNBALANCED, Audit, audit
 from pyspark_beanpole.schema import EVENTS
 from tests.pipeline.histories import DAYS, Event, History, Pace, rows
 
+pytestmark = pytest.mark.usefixtures("interpreted")
 STATES = ("ready", "reserved", "delayed", "buried")
 
 

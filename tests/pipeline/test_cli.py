@@ -74,6 +74,7 @@ def test_a_batch_that_is_written_again_changes_nothing(spark: SparkSession, tmp_
         write(batches[0], 0)
 
 
+@pytest.mark.usefixtures("interpreted")
 def test_stream_adds_statistics_up(spark: SparkSession, start: Start, tmp_path: Path) -> None:
     log = Log(events=History(5).run(300).events)
     where = ["--addresses", start(log).address, "--to", str(tmp_path)]
@@ -157,6 +158,7 @@ def test_redrive_reads_exported_events(
     assert "is of version 2, not 1" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("interpreted")
 def test_report_and_audit(
     spark: SparkSession, start: Start, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from beanpoled.cli import main
 from pyspark_beanpole import inputs
 from pyspark_beanpole.schema import EVENTS
 from tests.integration.support.load import Load
@@ -119,6 +120,8 @@ def test_every_event_once_whatever_dies(
     assert found.exceptAll(wanted.events).isEmpty()
     assert wanted.events.exceptAll(found).isEmpty()
     sys.stdout.write(f"{wanted.end} events, each once\n")
+    # And no job was lost: the audit compares with the jobs that the cluster has.
+    assert main(["pipeline", "audit", "--addresses", addresses(cluster)]) == 0
 
 
 def test_tasks_that_fail_after_their_puts_make_one_job_of_each_row(
@@ -131,3 +134,15 @@ def test_tasks_that_fail_after_their_puts_make_one_job_of_each_row(
     with Raw(cluster.nodes[0].beanstalk) as connection:
         stats = connection.dictionary(b"stats-tube rows")
     assert stats["total-jobs"] == stats["current-jobs-ready"] == str(ROWS)
+
+
+def test_buried_jobs_are_put_back_to_work(spark: SparkSession, cluster: Cluster) -> None:
+    with Raw(cluster.nodes[0].beanstalk) as connection:
+        for job in (1, 2, 3):
+            connection.command(b"put 0 0 60 1\r\nx")
+            connection.command(b"reserve-job %d" % job)
+            connection.command(b"bury %d 0" % job)
+        where = ["--addresses", addresses(cluster), "--where", "job_id <> 2"]
+        assert main(["pipeline", "redrive", *where]) == 0
+        stats = connection.dictionary(b"stats-tube default")
+    assert (stats["current-jobs-ready"], stats["current-jobs-buried"]) == ("2", "1")

@@ -8,6 +8,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from beanpoled.eventlog import columns
 from pyspark_beanpole.schema import EVENTS, arrow_schema
 from tests.pipeline.conftest import Start
 from tests.pipeline.double import Double, Log, stream
@@ -25,6 +26,8 @@ def offsets(frame: DataFrame) -> list[int]:
 
 def test_the_schema_is_what_spark_wants_of_arrow(spark: SparkSession) -> None:
     assert arrow_schema(EVENTS) == to_arrow_schema(EVENTS, timezone="UTC")
+    # And what the nodes send.
+    assert arrow_schema(EVENTS) == columns.schema()
 
 
 def test_all_events_are_read_by_several_tasks(spark: SparkSession, start: Start) -> None:
@@ -174,7 +177,7 @@ def test_offsets_that_do_not_fit_are_refused(spark: SparkSession, start: Start) 
     elsewhere = '{"cluster": "prod", "offset": 1}'
     with pytest.raises(PySparkException, match=r"of cluster 'prod', .* of cluster 'double'"):
         load(spark, node, startingOffsets=elsewhere).collect()
-    with pytest.raises(PySparkException, match=r"different clusters: 'double' .*, 'other'"):
+    with pytest.raises(PySparkException, match=r"of cluster 'other', others are of 'double'"):
         load(spark, node, start(Log("other"))).collect()
     with pytest.raises(PySparkException, match=r"unknown option .*; allowed are addresses, col"):
         load(spark, node, colour="red")

@@ -3,6 +3,7 @@
 from collections import Counter
 from datetime import datetime, timedelta
 
+import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -15,6 +16,7 @@ from pyspark_beanpole.statistics.oldest import oldest
 from tests.pipeline import naive
 from tests.pipeline.histories import SECOND_US, TUBES, Event, History, Pace, rows
 
+pytestmark = pytest.mark.usefixtures("interpreted")
 STATES = ("ready", "reserved", "delayed", "buried")
 MINUTES = Pace(longest_us=61 * SECOND_US)
 JUMPS = Pace(longest_us=61 * SECOND_US, jumps=True)

@@ -124,7 +124,8 @@ def test_spark_submit_to_a_standalone_master(
     archive = packed(tmp_path)
     environment = {"PYSPARK_PYTHON": python, "PYTHONPATH": archive}
     command = submit("--master", master, "--py-files", archive, str(MAIN))
-    command += ["stream", "--addresses", node.address, "--to", str(table), "--once"]
+    command += ["stream", "--addresses", node.address, "--to", str(table)]
+    command += ["--once", "--no-statistics"]
     done = run(command, environment)
     assert done.returncode == 0, done.stdout + done.stderr
     assert offsets(spark, table) == list(range(1000))

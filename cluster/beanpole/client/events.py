@@ -32,6 +32,8 @@ class EventsLost(ClientError):
         )
         self.first = first
         self.kept = kept
+        # Whether every node was asked: one that is down may have them.
+        self.certain = not failures
 
 
 class Extent(NamedTuple):
@@ -66,6 +68,8 @@ class Events:
         """Remember the gRPC addresses; the first is preferred."""
         self._nodes = Nodes(addresses, patience_s)
         self._patience_s = patience_s
+        # Known as soon as a node has answered.
+        self.cluster = ""
 
     def __enter__(self) -> "Events":
         return self
@@ -73,8 +77,8 @@ class Events:
     def __exit__(self, *_: object) -> None:
         self._nodes.close()
 
-    def extent(self, wall_us: int = 0) -> Extent:
-        """Ask every node what it holds.
+    def ranges(self, wall_us: int = 0) -> Replies:
+        """Ask every node what it holds; return what those say that answer, by address.
 
         Args:
             wall_us: also find the first offset at or after this wall time (us since 1970).
@@ -85,8 +89,12 @@ class Events:
         for _ in pauses(self._patience_s):
             replies, failures = self._ranges(wall_us)
             if replies:
-                return _joined(replies)
+                return replies
         raise ClientError(f"no node answers: {told(failures)}")
+
+    def extent(self, wall_us: int = 0) -> Extent:
+        """Ask every node what it holds, and put it together. As `ranges`."""
+        return _joined(self.ranges(wall_us))
 
     def extent_to(self, offset: int, wall_us: int = 0) -> Extent:
         """Ask until the nodes have all events before `offset`: one that was down catches up.
@@ -172,28 +180,38 @@ class Events:
                 if is_refused(error):
                     raise ClientError(f"{address}: {error.details()}") from None
                 failures[address] = words_of(error)
-        clusters = {reply.cluster: address for address, reply in replies.items()}
-        if len(clusters) > 1:
-            listed = ", ".join(
-                f"{name!r} ({address})" for name, address in sorted(clusters.items())
-            )
-            raise ClientError(f"the addresses are of different clusters: {listed}")
+        self._check_cluster(replies)
         return replies, failures
+
+    def _check_cluster(self, replies: Replies) -> None:
+        """Refuse nodes of another cluster than the others, or than before."""
+        for address, reply in replies.items():
+            self.cluster = self.cluster or reply.cluster
+            if reply.cluster != self.cluster:
+                raise ClientError(
+                    f"{address} is a node of cluster {reply.cluster!r}, others are of "
+                    f"{self.cluster!r}"
+                )
 
     def _stream(self, address: str, first: int, end: int) -> Iterator[Piece]:
         stub = events_pb2_grpc.EventsStub(self._nodes.channel(address))
         request = events_pb2.ReadEventsRequest(start=first, end=end)
         position = first
-        for batch in stub.ReadEvents(request, timeout=READ_TIMEOUT_S):
-            if batch.first > position:
-                raise ProtocolError(
-                    f"{address} sent event {batch.first} where {position} was to come"
-                )
-            skip = position - batch.first
-            last = min(batch.first + batch.rows, end)
-            if last > position:
-                yield Piece(position, last, skip, batch.arrow)
-                position = last
+        call = stub.ReadEvents(request, timeout=READ_TIMEOUT_S)
+        try:
+            for batch in call:
+                if batch.first > position:
+                    raise ProtocolError(
+                        f"{address} sent event {batch.first} where {position} was to come"
+                    )
+                skip = position - batch.first
+                last = min(batch.first + batch.rows, end)
+                if last > position:
+                    yield Piece(position, last, skip, batch.arrow)
+                    position = last
+        finally:
+            # The node serves only so many readers: one that wants no more says so.
+            call.cancel()
 
 
 def _lacks(reply: events_pb2.EventRangeReply, position: int) -> bool:

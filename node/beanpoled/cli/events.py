@@ -11,11 +11,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from beanpole.client.events import EventsLost, Replies
 from beanpole.errors import ClientError, ConfigurationError
 from beanpoled.cli import layout, status
 from beanpoled.cli.screen import Screen
 from beanpoled.eventlog.export import Export, begin_export, open_export
-from beanpoled.eventlog.source import EventsGone, Ranges, Source
+from beanpoled.eventlog.source import Source
 from beanpoled.settings import Address
 
 POLL_S: Final = 1.0
@@ -173,7 +174,7 @@ class _Run:
         self._begun_s = self._shown_s = self._flushed_s = time.monotonic()
         self._problem = ""
 
-    def _begin(self, found: Export | None, ranges: Ranges, wanted: int | None) -> int:
+    def _begin(self, found: Export | None, ranges: Replies, wanted: int | None) -> int:
         """Return the first offset to read."""
         earliest, end = self._source.earliest(ranges), self._source.end(ranges)
         here = found.end if found is not None else 0
@@ -206,17 +207,17 @@ class _Run:
                 self._show(end)
                 if self._ended.is_set():
                     return
-        except EventsGone as error:
+        except EventsLost as error:
             raise ClientError(
-                f"{error}; export with --start {error.next} to go on behind them"
+                f"{error}; export with --start {error.kept} to go on behind them"
             ) from error
 
     def follow(self) -> None:
-        """Write what has come; wait for nodes that do not answer, stop where events are gone."""
+        """Write what has come; wait where no node answers, stop where events are gone."""
         try:
             self.catch_up()
         except ClientError as error:
-            if isinstance(error.__cause__, EventsGone) and error.__cause__.certain:
+            if isinstance(error.__cause__, EventsLost) and error.__cause__.certain:
                 raise
             if str(error) != self._problem:
                 self._problem = str(error)

@@ -19,6 +19,9 @@ LISTED_MAX: Final = 20
 # The ranks, in percent, between which the curve of a distribution is drawn.
 RANKS: Final = (0.0, 0.1, 0.5, 1, 2, *range(5, 100, 5), 98, 99, 99.5, 99.9, 100)
 
+# The tables of which rows are shown as they are; the rest is added up again, from partials.
+SHOWN: Final = ("workers", "dead_letters", "backlog", "oldest")
+
 Rows = list[Row]
 
 
@@ -70,11 +73,11 @@ class Figures(NamedTuple):
 
 def others_name(count: int) -> str:
     """What the tubes are called that are not shown by themselves."""
-    return f"({count} other tubes)"
+    return "(1 other tube)" if count == 1 else f"({count:,} other tubes)"
 
 
 def _busiest(cube: DataFrame, count: int) -> tuple[list[str], int]:
-    counts = throughput(cube, ("tube",)).cache()
+    counts = throughput(cube, ("tube",))
     busy = counts.orderBy((F.col("puts") + F.col("reserved")).desc(), "tube").limit(count)
     return [row["tube"] for row in busy.collect()], counts.count()
 
@@ -173,7 +176,7 @@ def collect(
         extent: of which events.
         limits: the service level that `parts` were made with.
         parts: from `tables.partials`, better cached.
-        tables: the finished ones, and `oldest`, better cached.
+        tables: those of SHOWN, better cached.
         start: the depths before the first event, if they were not zero.
         busiest: so many tubes are shown by themselves.
     """

@@ -170,9 +170,9 @@ def _tube_section(figures: Figures, tube: Tube) -> str:
         f"<h2>Tube {escape(tube.name)}</h2>"
         f'<div class="charts">{drawn}'
         '<div class="card"><h3>Reservations that did not end the job</h3>'
-        f"{table(('event', 'reason', 'times', 'of all reservations'), failures, names=2)}</div>"
+        f"{table(('event', 'reason', 'times', 'of reservations'), failures, names=2)}</div>"
         '<div class="card"><h3>Reservations that jobs needed until their end</h3>'
-        f"{table(('attempts', 'outcome', 'jobs', 'of all ended jobs'), attempts, names=2)}</div>"
+        f"{table(('attempts', 'outcome', 'jobs', 'of ended jobs'), attempts, names=2)}</div>"
         "</div>"
     )
 

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from pyspark_beanpole.audit import Audit
-from pyspark_beanpole.report.figures import Extent, Figures, collect
+from pyspark_beanpole.report.figures import SHOWN, Extent, Figures, collect
 from pyspark_beanpole.report.page import empty_page, page
 from pyspark_beanpole.report.summary import summary
 from pyspark_beanpole.statistics import depth
@@ -76,13 +76,15 @@ def run_report(
     tables = {**finished(parts, start), "oldest": oldest(events)}
     for name in tables:
         progress(name)
-        tables[name] = tables[name].cache()
+        if name in SHOWN:
+            tables[name] = tables[name].cache()
         tables[name].write.mode("overwrite").parquet(str(directory / TABLES / name))
     figures = None
     if extent is not None:
         progress("page")
         figures = collect(extent, limits, parts, tables, start, busiest)
-    for cached in (*parts.values(), *tables.values(), *([start] if start is not None else [])):
+    shown = [tables[name] for name in SHOWN]
+    for cached in (*parts.values(), *shown, *([start] if start is not None else [])):
         cached.unpersist()
     text = empty_page(cluster) if figures is None else page(figures, audited)
     (directory / PAGE).write_text(text)

@@ -21,11 +21,8 @@ STATES: Final = ("ready", "reserved", "delayed", "buried")
 
 
 def divided(amount: Column, by: int) -> Column:
-    """Return the whole part of a division of integers that are not negative.
-
-    A plain division would go through floating point.
-    """
-    return ((amount - amount % F.lit(by)) / F.lit(by)).cast("long")
+    """Return the whole part of a division of integers; `/` would go through floating point."""
+    return F.call_function("div", amount, F.lit(by))
 
 
 def rounded_up(amount: Column, by: int) -> Column:

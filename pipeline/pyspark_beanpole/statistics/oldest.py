@@ -70,8 +70,10 @@ def oldest(events: DataFrame) -> DataFrame:
         "job_id",
     ).where(F.col("first") < F.col("end"))
     # Of jobs that came and left in the same minutes only the oldest counts: few rows remain.
-    rows = jobs.groupBy("tube", "first", "end").agg(
-        F.min("since_us").alias("since_us"), F.min_by("job_id", "since_us").alias("job_id")
+    rows = (
+        jobs.groupBy("tube", "first", "end")
+        .agg(F.min(F.struct("since_us", "job_id")).alias("oldest"))
+        .select("tube", "first", "end", "oldest.*")
     )
     elder = (
         Window.partitionBy("tube")

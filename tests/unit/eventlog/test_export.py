@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from beanpole.client.events import EventsLost
 from beanpole.core.machine import Machine
 from beanpole.errors import ClientError, ConfigurationError
 from beanpoled import cli
@@ -18,7 +19,7 @@ from beanpoled.eventlog import columns, export
 from beanpoled.eventlog.export import Export, begin_export, open_export
 from beanpoled.eventlog.records import Batch
 from beanpoled.eventlog.service import EventsServicer
-from beanpoled.eventlog.source import EventsGone, Source
+from beanpoled.eventlog.source import Source
 from beanpoled.rpc import Context
 from beanpoled.view import JobCounts
 from tests.unit.eventlog.made import Driver, chance
@@ -110,11 +111,11 @@ def test_events_that_nobody_has_are_named() -> None:
     with (
         serving(Server(life_from(history(), 7))) as addresses,
         Source([*addresses, "127.0.0.1:1"]) as source,
-        pytest.raises(EventsGone, match="events 5 to 180 of cluster stage") as raised,
+        pytest.raises(EventsLost, match="events from offset 5 on are gone") as raised,
     ):
         read(source, 5, 360)
-    assert (raised.value.next, raised.value.certain) == (180, False)
-    assert "no answer from 127.0.0.1:1" in str(raised.value)
+    assert (raised.value.kept, raised.value.certain) == (180, False)
+    assert "127.0.0.1:1: UNAVAILABLE" in str(raised.value)
 
 
 def test_nobody_and_strangers_are_told_apart() -> None:
@@ -124,7 +125,7 @@ def test_nobody_and_strangers_are_told_apart() -> None:
     with (
         serving(Server(life_of([])), other) as addresses,
         Source(addresses) as source,
-        pytest.raises(ClientError, match="a node of cluster other, others are of stage"),
+        pytest.raises(ClientError, match="a node of cluster 'other', others are of 'stage'"),
     ):
         source.ranges()
 
@@ -309,7 +310,7 @@ def test_events_that_are_gone_stop_it_until_it_is_told_to_go_on(
         assert command(addresses, tmp_path / "out") == 0
     with serving(Server(life_from(entries, 7))) as addresses:
         assert command(addresses, tmp_path / "out") == cli.EXIT_NO_ANSWER
-        assert "events 90 to 180" in (words := capsys.readouterr().err)
+        assert "from offset 90 on are gone" in (words := capsys.readouterr().err)
         assert "--start 180" in words
         # With --follow too, because every node was asked.
         assert command(addresses, tmp_path / "out", "--follow") == cli.EXIT_NO_ANSWER

@@ -1,0 +1,174 @@
+"""Reading the event stream from nodes that have different parts of it, and that break."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import grpc
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from beanpole.client import rpc
+from beanpole.client.events import Events, EventsLost
+from beanpole.errors import ClientError
+from beanpole.pb import events_pb2, events_pb2_grpc
+
+END = 60
+
+
+class Broken(grpc.RpcError):
+    """A call that failed."""
+
+    def code(self) -> grpc.StatusCode:
+        return grpc.StatusCode.UNAVAILABLE
+
+    def details(self) -> str:
+        return "broken on purpose"
+
+
+class Call:
+    """A call that streams batches, until it is cancelled."""
+
+    def __init__(self, batches: Iterator[events_pb2.EventBatch]) -> None:
+        self._batches = batches
+
+    def __iter__(self) -> Iterator[events_pb2.EventBatch]:
+        return self._batches
+
+    def cancel(self) -> None:
+        self._batches = iter(())
+
+
+@dataclass
+class Node:
+    """A double of a node behind gRPC's stub: which events it has, and how it breaks."""
+
+    spans: list[tuple[int, int]]
+    end: int = END
+    rows: int = 8
+    # Batches after which each of its streams breaks, at least one; None: it does not.
+    breaks_after: int | None = None
+    dead: bool = False
+    cluster: str = "double"
+    reads: list[tuple[int, int]] = field(default_factory=list)
+
+    @property
+    def EventRange(self) -> "Node":
+        return self
+
+    def future(self, request: events_pb2.EventRangeRequest, timeout: float) -> "Node":
+        return self
+
+    def result(self) -> events_pb2.EventRangeReply:
+        if self.dead:
+            raise Broken
+        spans = [events_pb2.Span(first=first, end=end) for first, end in self.spans]
+        return events_pb2.EventRangeReply(cluster=self.cluster, spans=spans, end=self.end)
+
+    def ReadEvents(self, request: events_pb2.ReadEventsRequest, timeout: float) -> "Call":
+        return Call(self._batches(request))
+
+    def _batches(self, request: events_pb2.ReadEventsRequest) -> Iterator[events_pb2.EventBatch]:
+        self.reads.append((request.start, request.end))
+        # A node never answers a range that it has not whole.
+        (held,) = [span for span in self.spans if span[0] <= request.start < span[1]]
+        assert request.end <= held[1]
+        begin = max(held[0], request.start - request.start % self.rows)
+        for count, first in enumerate(range(begin, request.end, self.rows)):
+            if count == self.breaks_after:
+                raise Broken
+            rows = min(self.rows, held[1] - first)
+            yield events_pb2.EventBatch(first=first, rows=rows, arrow=b"%d" % first)
+
+
+def spans_of(numbers: set[int]) -> list[tuple[int, int]]:
+    """Return sets of numbers as ranges."""
+    firsts = sorted(number for number in numbers if number - 1 not in numbers)
+    ends = sorted(number + 1 for number in numbers if number + 1 not in numbers)
+    return list(zip(firsts, ends, strict=True))
+
+
+Read = Callable[[list[Node], int, int], list[int]]
+
+
+@pytest.fixture(scope="module")
+def read() -> Iterator[Read]:
+    """Read a range from nodes; the offsets that came are returned, also with an error."""
+    nodes: list[Node] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rpc, "PAUSE_MIN_S", 0)
+        patch.setattr(rpc.Nodes, "channel", lambda _, address: nodes[int(address)])
+        patch.setattr(events_pb2_grpc, "EventsStub", lambda node: node)
+
+        def run(given: list[Node], first: int, end: int) -> list[int]:
+            nodes[:] = given
+            found: list[int] = []
+            with Events([str(number) for number in range(len(nodes))], patience_s=0) as client:
+                try:
+                    for piece in client.read(first, end):
+                        # The rows that are skipped are those before the piece.
+                        assert int(piece.arrow) + piece.skip == piece.first
+                        found += range(piece.first, piece.end)
+                except ClientError as error:
+                    error.args = (*error.args, found)
+                    raise
+            return found
+
+        yield run
+
+
+def cut(spans: list[set[int]], breaks: list[int | None], rows: int, dead: list[bool]) -> list[Node]:
+    return [
+        Node(spans_of(numbers), rows=rows, breaks_after=after, dead=is_dead)
+        for numbers, after, is_dead in zip(spans, breaks, dead, strict=True)
+    ]
+
+
+PARTS = st.lists(st.integers(0, END), max_size=6, unique=True).map(
+    lambda cuts: {number for number in range(END) if sum(cut <= number for cut in cuts) % 2 == 0}
+)
+
+
+@given(
+    spans=st.lists(PARTS, min_size=3, max_size=3),
+    breaks=st.lists(st.none() | st.integers(1, 3), min_size=3, max_size=3),
+    rows=st.integers(1, 20),
+    dead=st.lists(st.booleans(), min_size=3, max_size=3).filter(lambda each: not all(each)),
+    bounds=st.tuples(st.integers(0, END), st.integers(0, END)).map(sorted),
+)
+def test_what_any_node_has_is_read_once_and_in_order(
+    read: Read,
+    spans: list[set[int]],
+    breaks: list[int | None],
+    rows: int,
+    dead: list[bool],
+    bounds: list[int],
+) -> None:
+    first, end = bounds
+    held: set[int] = set()
+    for numbers, is_dead in zip(spans, dead, strict=True):
+        held |= set() if is_dead else numbers
+    lost = next((number for number in range(first, end) if number not in held), end)
+    nodes = cut(spans, breaks, rows, dead)
+    if lost == end:
+        assert read(nodes, first, end) == list(range(first, end))
+        return
+    with pytest.raises(EventsLost) as raised:
+        read(nodes, first, end)
+    assert raised.value.args[1] == list(range(first, lost))
+    assert raised.value.first == lost
+    assert raised.value.kept == min((one for one in held if one > lost), default=END)
+
+
+def test_a_node_that_is_behind_loses_nothing(read: Read) -> None:
+    behind = Node([(0, 20)], end=20)
+    assert read([behind, Node([(0, END)])], 0, END) == list(range(END))
+    with pytest.raises(ClientError, match=r"from offset 20 on: 0: its events end at 20") as raised:
+        read([behind, Node([], dead=True)], 0, END)
+    assert not isinstance(raised.value, EventsLost)
+
+
+def test_nodes_of_different_clusters_are_refused(read: Read) -> None:
+    nodes = [Node([(0, END)]), Node([(0, END)], cluster="other")]
+    with pytest.raises(ClientError, match=r"1 is a node of cluster 'other', others are of"):
+        read(nodes, 0, END)
