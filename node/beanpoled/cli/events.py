@@ -213,7 +213,7 @@ class _Run:
             ) from error
 
     def follow(self) -> None:
-        """Write what has come; wait where no node answers, stop where events are gone."""
+        """Write what has come; wait for nodes that do not answer, stop where events are gone."""
         try:
             self.catch_up()
         except ClientError as error:
