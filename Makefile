@@ -5,6 +5,8 @@ PYTHON ?= $(shell for name in python3 python3.11 python3.12 python3.13; do \
 	$$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$name && break; done)
 VENV := .venv
 BIN := $(VENV)/bin
+# What running nodes takes, and what developing takes: Spark alone is half a gigabyte.
+NODES := $(VENV)/.nodes
 READY := $(VENV)/.ready
 # The packages with their hot path compiled: a tree of its own, used by what names it in PYTHONPATH.
 COMPILED := $(CURDIR)/build/compiled
@@ -30,13 +32,17 @@ PROTOC := $(BIN)/python -m grpc_tools.protoc -Iproto
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
-$(READY): pyproject.toml
+$(NODES): pyproject.toml
 	@test -n "$(PYTHON)" || { echo "Beanpole needs Python 3.11 or newer (Debian: apt-get install python3 python3-venv)" >&2; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[try]'
+	@touch $@
+
+$(READY): $(NODES)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
-up: $(READY) ## run a local cluster of three nodes (make up ARGS='--nodes 1')
+up: $(NODES) ## run a local cluster of three nodes (make up ARGS='--nodes 1')
 	@exec $(BIN)/beanpole up $(ARGS)
 
 $(COMPILED_READY): $(READY) deploy/compile.py $(SOURCES)
