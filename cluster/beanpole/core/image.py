@@ -25,6 +25,10 @@ from beanpole.errors import Damaged, UnknownVersion
 IMAGE_VERSION: Final = 2
 # Jobs of one chunk: a slice of about a millisecond of the loop's time.
 CHUNK_JOBS: Final = 512
+# A chunk also ends after so many ids, with or without jobs: half a millisecond.
+CHUNK_IDS: Final = 8192
+# Ids are counted through if there are at most so many for each job.
+GAPS_MAX: Final = 4
 # A chunk also ends here, so that large bodies do not make a chunk of hundreds of megabytes.
 CHUNK_BYTES: Final = 1024 * 1024
 # What the head has of the machine and of the queue, in this order.
@@ -57,11 +61,9 @@ class Image:
         self._machine = machine
         self._tubes = {name: place for place, name in enumerate(queue.tubes)}
         self._sessions: dict[int, int] = {}  # id() of the session object -> place, from 1
-        # The last comes first, so that a slice takes its ids off the end: freeing a million of them
-        # at once would be a pause.
-        self._ids = list(reversed(queue.jobs))
-        self._count = len(self._ids)
-        self._last_id = self._ids[0] if self._ids else 0
+        self._count = len(queue.jobs)
+        self._last_id = next(reversed(queue.jobs), 0)
+        self._ids = _ids_of(queue.jobs)
         self._done_id = 0  # jobs up to this id are encoded already
         self._kept: dict[int, tuple[Any, ...]] = {}
         # Shards of keys only grow, so that the first so many of each are the machine as it was.
@@ -91,23 +93,32 @@ class Image:
         if self._shards:
             age, place, shard, count = self._shards.pop()
             return pack(["keys", [age, place, list(islice(shard.items(), count))]])
-        ids = self._ids
-        if not ids:
-            if self._ended:
-                return None
-            self._ended = True
-            return pack(["end", self._count])
+        if self._done_id < self._last_id:
+            return pack(["jobs", self._next_jobs()])
+        if self._ended:
+            return None
+        self._ended = True
+        return pack(["end", self._count])
+
+    def _next_jobs(self) -> list[tuple[Any, ...]]:
+        """The next jobs; none where many ids in a row are of jobs that are gone."""
         jobs = self._machine.queue.jobs
         kept = self._kept
         chunk: list[tuple[Any, ...]] = []
         size = 0
-        while ids and len(chunk) < CHUNK_JOBS and size < CHUNK_BYTES:
-            job_id = ids.pop()
-            record = kept.pop(job_id, None) or self._encode_job(jobs[job_id])
+        for job_id in islice(self._ids, CHUNK_IDS):
+            self._done_id = job_id
+            record = kept.pop(job_id, None)
+            if record is None:
+                job = jobs.get(job_id)
+                if job is None:
+                    continue
+                record = self._encode_job(job)
             chunk.append(record)
             size += len(record[-1])
-        self._done_id = chunk[-1][0]
-        return pack(["jobs", chunk])
+            if len(chunk) >= CHUNK_JOBS or size >= CHUNK_BYTES:
+                break
+        return chunk
 
     def close(self) -> None:
         """Stop following the machine. Closing twice does no harm."""
@@ -199,6 +210,24 @@ class Image:
                 len(self._shards),
             ]
         )
+
+
+def _ids_of(jobs: dict[int, Job]) -> Iterator[int]:
+    """The ids of all jobs in their order, and perhaps some that are gone already.
+
+    Copying a million ids is a pause of ten milliseconds and more, and freeing the copy is another.
+    So they are counted through where most of them are in use.
+    """
+    first, last = next(iter(jobs), 1), next(reversed(jobs), 0)
+    if last - first < GAPS_MAX * len(jobs):
+        return iter(range(first, last + 1))
+    return _popped(list(reversed(jobs)))
+
+
+def _popped(ids: list[int]) -> Iterator[int]:
+    """The items from the end of a list, which is freed on the way."""
+    while ids:
+        yield ids.pop()
 
 
 def pack(value: Any) -> bytes:

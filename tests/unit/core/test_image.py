@@ -45,6 +45,30 @@ def test_an_empty_machine_has_an_image() -> None:
     assert image_of(load(chunks)) == chunks
 
 
+@pytest.mark.parametrize("kept", [(1, 5), (1, 60), (50, 60), (7,), ()])
+@pytest.mark.constants
+def test_ids_that_are_gone_leave_no_trace(
+    kept: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether ids are counted through or copied, and where chunks end, follows from the state."""
+    monkeypatch.setattr(image_module, "CHUNK_IDS", 3)
+    monkeypatch.setattr(image_module, "CHUNK_JOBS", 2)
+    cluster = Cluster()
+    cluster.open(1)
+    for _ in range(60):
+        cluster.put()
+    cluster.batch(*((c.DELETE, 1, job) for job in range(1, 61) if job not in kept))
+    begun = Image(cluster.machine)
+    chunks = image_of(cluster.machine)
+    cluster.batch(*((c.DELETE, 1, job) for job in kept))
+    cluster.put()
+    assert list(iter(begun.next_chunk, None)) == chunks
+    begun.close()
+    machine = load(chunks)
+    assert tuple(machine.queue.jobs) == kept
+    assert image_of(machine) == chunks
+
+
 def test_what_has_an_order_comes_back_in_it() -> None:
     cluster = Cluster()
     for session in (3, 1, 2):
