@@ -45,11 +45,11 @@ class ClusterClock:
         self.leading = False
 
     def hear(self, cluster_us: int, now_us: int) -> None:
-        """The present leader told its time in a beat.
+        """The present leader told its time, in a beat or in an entry.
 
         It counts even if it is behind our estimate: the leader's clock stands while the leader
         cannot serve, and ours may be the faster one. An estimate that only ever grew would carry
-        all of that into the next EPOCH, and TTRs would end early by it. Only a beat older than
+        all of that into the next EPOCH, and TTRs would end early by it. Only what is older than
         what was told before is no news.
         """
         if not self.leading and cluster_us >= self._base_us:

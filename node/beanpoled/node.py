@@ -428,6 +428,9 @@ class Node:
         except BeanpoleError as error:
             self.fatal(f"entry {index} cannot be applied: {error}")
             return
+        if term == self.replica.term and self.clock.was_up():
+            # A leader that falls soon after its election may never have sent a beat.
+            self.clock.hear(time_us, self.now_us)
         machine = self.machine
         applied = machine.apply(index, flags, time_us, wall_us, sections, self.index)
         self.events.applied(index, wall_us)

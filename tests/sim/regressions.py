@@ -13,6 +13,7 @@ SEEDS: Final = {
     42: "a batch right behind the election was dropped, and its origin stood still",
     45: "the same clock, seen in a TTR",
     94: "a beat read after a pause was heard at the time before it: TTRs ended early",
+    180: "a leader fell before its first beat, and its time was forgotten: TTRs ended early",
     322: "a batch right behind the election was dropped: no put was answered",
     459: "the same: a wait was never served",
     1013: "a clock that was never heard was saved: cluster time stood after the next start",

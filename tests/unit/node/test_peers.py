@@ -5,7 +5,7 @@ import pytest
 from beanpole import commands as c
 from beanpoled import frames
 from beanpoled.frames import Beat
-from tests.unit.node.stage import MEMBERS, Stage, Stopped
+from tests.unit.node.stage import MEMBERS, SECOND, Stage, Stopped
 
 
 def beat(stage: Stage, peer: str, **changes: object) -> None:
@@ -145,6 +145,22 @@ def test_only_the_leader_of_this_term_tells_the_time() -> None:
     beat(stage, "n1", term=7, cluster_us=10_000_000)
     beat(stage, "n1", leading=False, cluster_us=10_000_000)
     assert not stage.node.clock.was_up()
+
+
+def test_entries_of_this_term_tell_the_time_too() -> None:
+    """Seed 180: n0 led for 40 ms, sent no beat, and its clock was 1.2 s behind what n2 knew."""
+    stage = Stage()
+    stage.follow("n1", term=1)
+    now_us = stage.node.clock.estimate_us
+    stage.apply(c.encode_entry(0, 50 * SECOND, 0, []))
+    assert not stage.node.clock.was_up(), "what the log repeats after a start is not news"
+    stage.node.clock.hear(100 * SECOND, stage.host.us)
+    stage.pass_us(3 * SECOND)
+    stage.apply(c.encode_entry(0, 101 * SECOND, 0, []))
+    assert now_us(stage.host.us) == 101 * SECOND
+    stage.replica.term = 2
+    stage.node.apply(4, 1, c.encode_entry(0, 105 * SECOND, 0, []))
+    assert now_us(stage.host.us) == 101 * SECOND, "an entry of an earlier term"
 
 
 def test_a_leader_that_was_down_asks_who_was_up_before_it_asks_its_wall_clock() -> None:
