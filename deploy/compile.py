@@ -56,6 +56,7 @@ MODULES: Final = (
     "beanpoled/call.py",
     "beanpoled/clock.py",
     "beanpoled/connection.py",
+    "beanpoled/digest.py",
     "beanpoled/facts.py",
     "beanpoled/frames.py",
     "beanpoled/host.py",

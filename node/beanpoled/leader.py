@@ -252,7 +252,7 @@ class Leader:
     def _digest_in_time(self, now_us: int) -> None:
         """Ask for a digest when one is due: also under load, when no entry is empty."""
         index = self._node.machine.index
-        if not self.serving or self._node.is_digesting:
+        if not self.serving or self._node.digest.under_way:
             return  # another one would end the one before, and with many jobs none would be done
         if now_us >= self._next_digest_us and index > self._digested_index + 1:
             self._next_digest_us = now_us + DIGEST_PERIOD_US

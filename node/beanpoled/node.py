@@ -8,10 +8,7 @@ commands), `leader` (what it does while it leads), `peers` (the other members), 
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from crc32c import crc32c
-
 from beanpole import commands as c
-from beanpole.constants import REST_PER_SLICE
 from beanpole.core import image
 from beanpole.core.machine import Applied, Machine
 from beanpole.errors import BeanpoleError, ProtocolError
@@ -23,6 +20,7 @@ from beanpoled.call import Call
 from beanpoled.clock import ClusterClock, LoopTime
 from beanpoled.config import NodeConfig
 from beanpoled.connection import Connection
+from beanpoled.digest import Digest
 from beanpoled.eventlog.store import EventLog
 from beanpoled.host import ClientPort, Host
 from beanpoled.leader import Leader
@@ -60,6 +58,7 @@ class Node:
         self.replica: Replica  # set by `start`, because it needs this node first
         self.clock = ClusterClock()
         self.peers = Peers(self)
+        self.digest = Digest(host.now_us, self.peers.digested)
         self.origin = Origin(self)
         self.leader = Leader(self)
         self.lifecycle = Lifecycle(self)
@@ -83,8 +82,6 @@ class Node:
         self._roles_changed = True
         self._known_leader: tuple[str | None, int] = (None, 0)
         self._next_housekeeping_us = 0
-        self._digest: tuple[int, int, Image] | None = None
-        self._digest_rest_us = 0
 
     @property
     def draining(self) -> bool:
@@ -150,8 +147,8 @@ class Node:
         if self.loop_us >= self._next_housekeeping_us:
             self._next_housekeeping_us = self.loop_us + HOUSEKEEPING_PERIOD_US
             self._keep_house()
-        if self._digest is not None:
-            self._digest_slice()
+        if self.digest.under_way:
+            self.digest.slice()
         if self.dirty:
             dirty, self.dirty = self.dirty, []
             for connection in dirty:
@@ -412,7 +409,7 @@ class Node:
 
     def load_image(self, chunks: Iterator[bytes]) -> None:
         """See `Outside`."""
-        self._drop_digest()
+        self.digest.drop()
         self.machine = image.load(chunks)
         self.machine.queue.woken.clear()
         self.events.attach(self.machine)
@@ -471,32 +468,4 @@ class Node:
         if self.index in applied.gaps:
             self.origin.resend()
         if applied.digest:
-            self._drop_digest()
-            self._digest = (index, 0, image.Image(self.machine))
-
-    # --- the canonical digest, in slices --------------------------------------------------------
-
-    @property
-    def is_digesting(self) -> bool:
-        """Whether the digest that the log asked for last is still being made."""
-        return self._digest is not None
-
-    def _digest_slice(self) -> None:
-        assert self._digest is not None
-        begun_us = self.host.now_us()
-        if begun_us < self._digest_rest_us:
-            return
-        index, digest, picture = self._digest
-        chunk = picture.next_chunk()
-        now_us = self.host.now_us()
-        self._digest_rest_us = now_us + REST_PER_SLICE * (now_us - begun_us)
-        if chunk is None:
-            self._drop_digest()
-            self.peers.digested(index, digest)
-            return
-        self._digest = (index, crc32c(chunk, digest), picture)
-
-    def _drop_digest(self) -> None:
-        if self._digest is not None:
-            self._digest[2].close()
-            self._digest = None
+            self.digest.begin(self.machine)

@@ -139,7 +139,7 @@ def test_a_digest_is_asked_for_when_the_one_before_is_done(stage: Stage) -> None
     stage.apply_sections((1, 1, 2, (put(),)), (c.LEADER, 0, 0, ((c.DIGEST,),)))
     stage.replica.proposed.clear()
     stage.pass_us(50_000)
-    assert not stage.node.is_digesting
+    assert not stage.node.digest.under_way
     stage.apply(c.encode_entry(0, 0, 0, [(c.LEADER, 0, 0, c.pack_commands([(c.DIGEST,)]))]))
     stage.batch("n1", 3, put())
     assert (c.DIGEST,) not in stage.proposed()
