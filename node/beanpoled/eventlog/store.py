@@ -112,7 +112,11 @@ class EventLog:
         self._since_us = -1
         self._notes = bytearray()
         queue.events = bytearray()
-        if len(self._names) > 2 * len(queue.tubes) + STALE_NAMES:
+        self._forget_names()
+
+    def _forget_names(self) -> None:
+        """Called while the open segment is empty, and so needs none of the names."""
+        if len(self._names) > 2 * len(self._queue.tubes) + STALE_NAMES:
             # A new dictionary: those that were sealed go on with the old one.
             self._names = self._living_names()
 
@@ -214,6 +218,8 @@ class EventLog:
                 self._since_us = loop_us
             elif loop_us - self._since_us >= self._config.event_segment_age_s * 1_000_000:
                 self.seal()
+        else:
+            self._forget_names()  # tubes come and go without events, too
         if self._segments and loop_us >= self._next_retain_us:
             self._next_retain_us = loop_us + RETAIN_PERIOD_US
             self._retain()

@@ -10,6 +10,7 @@ from typing import Any
 import msgpack
 import pytest
 
+from beanpole import commands as c
 from beanpole.core.image import Image, load
 from beanpole.core.machine import Machine
 from beanpole.events import RECORD
@@ -331,6 +332,19 @@ def test_names_of_tubes_that_are_gone_are_forgotten(monkeypatch: pytest.MonkeyPa
         life.driver.put(1, b"tube-%d" % number)
     assert life.read() == reference(life.driver.entries)
     assert {row[5] for row in life.read()} == {b"tube-%d" % number for number in range(100)}
+
+
+def test_names_of_tubes_without_events_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("beanpoled.eventlog.store.STALE_NAMES", 10)
+    life = Life()
+    life.driver.do((c.OPEN, 1))
+    for number in range(100):
+        tube = b"tube-%d" % number
+        life.driver.do((c.WATCH, 1, tube), (c.IGNORE, 1, tube))
+        life.log.keep_house(number * 100_000)
+    assert len(life.log._names) <= 12
+    life.driver.put(1)
+    assert life.read() == reference(life.driver.entries)
 
 
 def test_a_node_that_seals_nothing_does_not_import_arrow() -> None:
