@@ -274,7 +274,7 @@ class EventLog:
             freed += found.size
         if count and missing > 0:
             first, end = self._segments[0].first, self._segments[count - 1].end
-            self._host.log(f"events {first} to {end} are removed: the disk is nearly full")
+            self._host.log(f"events {first} to {end} are removed: below twice disk_reserve_bytes")
         self._drop(0, count)
 
     def _drop(self, start: int, end: int) -> None:

@@ -264,7 +264,7 @@ def test_the_oldest_go_before_the_queue_has_no_room(monkeypatch: pytest.MonkeyPa
     life.log.keep_house(2 * DISK_PERIOD_US)  # the first are not gone yet
     life.settle()
     assert life.log.spans() == [(50, 500)]
-    assert "events 0 to 50 are removed: the disk is nearly full" in life.host.lines[-1]
+    assert "events 0 to 50 are removed: below twice disk_reserve_bytes" in life.host.lines[-1]
     life.log.keep_house(3 * DISK_PERIOD_US)
     assert life.log.spans() == [(100, 500)]
 
