@@ -28,7 +28,7 @@ from beanpoled.view import JobCounts
 DIRECTORY: Final = "events"
 # Sealed and not written yet, in memory: a disk that is so far behind gets no more.
 WAITING_BYTES_MAX: Final = 128 * 1024 * 1024
-# Events are removed from so many times `disk_reserve_bytes` on: at once it, puts are refused.
+# Events go from so many times `disk_reserve_bytes` on, which is before puts are refused for it.
 EVENT_RESERVES: Final = 2
 # Names of tubes that are gone are forgotten when they outnumber the others by more than this.
 STALE_NAMES: Final = 1024
