@@ -18,7 +18,9 @@ from beanpole.errors import UnknownVersion
 
 # The byte layout of entries. A node that meets another version stops.
 ENTRY_VERSION: Final = 1
-# What the machine can do. EPOCH raises it once every member announced that it knows it.
+# What the machine can do. EPOCH says the newest version that every member announced, and a node
+# that knows only an older one stops. No command asks for it: PUT_KEYED and SPEAK are sent whatever
+# it is, so members of different versions do not work together yet.
 MACHINE_VERSION: Final = 2
 
 # Header flag: the leader, or a majority, is below its disk reserve; puts are refused.

@@ -9,9 +9,6 @@ are the record's layout and the numbers in it; what they are called in columns i
 from struct import Struct
 from typing import Final
 
-# The layout of records. A reader that meets another version stops.
-EVENT_VERSION: Final = 1
-
 # --- kinds: what happened to the job ------------------------------------------------------------
 PUT: Final = 1  # it was created, ready or delayed
 DUE: Final = 2  # its delay ended: delayed to ready

@@ -28,8 +28,10 @@ TRANSFER_POLL_S: Final = 0.02
 SNAPSHOT_TIMEOUT_S: Final = 60.0
 SNAPSHOT_POLL_S: Final = 0.05
 HEALTH_PERIOD_S: Final = 0.2
-# These calls are rare; more at once are somebody's mistake.
-CALLS_MAX: Final = 128
+# Above the sum of what can be open for long: READERS_MAX readers of events (32), CALLS_MAX calls of
+# `Queue` (64), a snapshot for each other member (63). The rest is for health and for operators, so
+# that none of those keeps them out.
+CALLS_MAX: Final = 256
 
 ADMIN_SERVICE: Final = admin_pb2.DESCRIPTOR.services_by_name["Admin"].full_name
 PEER_SERVICE: Final = peer_pb2.DESCRIPTOR.services_by_name["Peer"].full_name

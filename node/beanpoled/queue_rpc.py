@@ -29,6 +29,8 @@ SERVICE: Final = queue_pb2.DESCRIPTOR.services_by_name["Queue"].full_name
 # Both bound the time for which one call holds up the loop, and are what one batch takes.
 JOBS_MAX: Final = BATCH_COMMANDS_MAX
 PUT_BYTES_MAX: Final = BATCH_MAX_BYTES
+# So many wait for the cluster at once, each with up to 4 MiB of jobs and a session.
+CALLS_MAX: Final = 64
 # What clients of beanstalkd usually ask for.
 TTR_DEFAULT_S: Final = 60
 
@@ -50,6 +52,7 @@ class QueueServicer(queue_pb2_grpc.QueueServicer):
 
     def __init__(self, node: "Node") -> None:
         self._node = node
+        self._calls = 0  # that wait for the cluster
 
     def add_to(self, server: grpc.aio.Server) -> str:
         """Join a server; returns the service's full name."""
@@ -98,12 +101,17 @@ class QueueServicer(queue_pb2_grpc.QueueServicer):
         if node.outbox_is_full:
             message = f"the outbox of {node.name} is full; try again in a moment"
             await fail(context, grpc.StatusCode.RESOURCE_EXHAUSTED, message, "OUTBOX_FULL")
+        if self._calls >= CALLS_MAX:
+            message = f"{CALLS_MAX} calls are under way at {node.name}; ask another node, or later"
+            await fail(context, grpc.StatusCode.RESOURCE_EXHAUSTED, message, "TOO_MANY_CALLS")
 
     async def _finish(self, call: Call, done: asyncio.Event, context: Context) -> None:
         """Wait until all commands are applied here."""
+        self._calls += 1
         try:
             await done.wait()
         finally:
+            self._calls -= 1
             call.end()  # also if the caller has gone
         if call.failure == NO_SESSION:
             message = "the cluster has as many sessions as sessions_max allows; nothing was done"

@@ -264,7 +264,7 @@ class World:
 
     def _about_events(self, name: str, words: str) -> None:
         """A node says that it does not keep some events: only disks may be the reason."""
-        allowed = "below disk_reserve_bytes" in words or self.disks[name].erred
+        allowed = "below twice disk_reserve_bytes" in words or self.disks[name].erred
         if not allowed or "cannot be made columns" in words:
             raise Violation(f"{name} says: {words}")
         self.may_miss_events.add(name)

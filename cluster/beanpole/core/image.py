@@ -27,6 +27,9 @@ IMAGE_VERSION: Final = 2
 CHUNK_JOBS: Final = 512
 # A chunk also ends after so many ids, with or without jobs: half a millisecond.
 CHUNK_IDS: Final = 8192
+# Keys of one chunk, which is more than a shard has, as a rule: 600 KB of the longest keys. But who
+# chooses keys can make them all fall into one shard, and no chunk may be larger than a snapshot's.
+KEYS_PER_CHUNK: Final = 8192
 # Ids are counted through if there are at most so many for each job.
 GAPS_MAX: Final = 4
 # A chunk also ends here, so that large bodies do not make a chunk of hundreds of megabytes.
@@ -67,14 +70,15 @@ class Image:
         self._done_id = 0  # jobs up to this id are encoded already
         self._kept: dict[int, tuple[Any, ...]] = {}
         # Shards of keys only grow, so that the first so many of each are the machine as it was.
+        # A slice skips those before it: 10 ms at the end of a shard that has all 500,000.
         keys = machine.keys
-        self._shards = [
-            (age, place, shard, len(shard))
+        self._slices = [
+            (age, place, shard, start, min(start + KEYS_PER_CHUNK, len(shard)))
             for age, generation in enumerate((keys.older, keys.younger))
             for place, shard in enumerate(generation.shards)
-            if shard
+            for start in range(0, len(shard), KEYS_PER_CHUNK)
         ]
-        self._shards.reverse()
+        self._slices.reverse()
         self._head: bytes | None = self._encode_head()
         self._ended = False
         queue.images = (*queue.images, self)
@@ -90,9 +94,9 @@ class Image:
         if self._head is not None:
             head, self._head = self._head, None
             return head
-        if self._shards:
-            age, place, shard, count = self._shards.pop()
-            return pack(["keys", [age, place, list(islice(shard.items(), count))]])
+        if self._slices:
+            age, place, shard, start, stop = self._slices.pop()
+            return pack(["keys", [age, place, list(islice(shard.items(), start, stop))]])
         if self._done_id < self._last_id:
             return pack(["jobs", self._next_jobs()])
         if self._ended:
@@ -125,7 +129,7 @@ class Image:
         queue = self._machine.queue
         queue.images = tuple(image for image in queue.images if image is not self)
         self._kept.clear()
-        self._shards.clear()
+        self._slices.clear()
 
     def _encode_job(self, job: Job) -> tuple[Any, ...]:
         holder = 0 if job.holder is None else self._sessions[id(job.holder)]
@@ -207,7 +211,7 @@ class Image:
                     [generation.began_us, generation.count]
                     for generation in (machine.keys.older, machine.keys.younger)
                 ],
-                len(self._shards),
+                len(self._slices),
             ]
         )
 
@@ -316,14 +320,19 @@ def _load_session(machine: Machine, values: list[Any]) -> Session:
 
 
 def _load_keys(machine: Machine, head: list[Any], chunks: Iterator[bytes]) -> None:
-    """The shards of both generations, each in one chunk and in order."""
+    """The shards of both generations, in order; a large one in several chunks."""
     keys = machine.keys
     generations = (keys.older, keys.younger)
-    last = (0, -1)
+    last, size = (0, -1), 0
     for _ in range(head[10]):
         kind, (age, place, items) = _unpack(next(chunks, b""))
-        if kind != "keys" or not items or not last < (age, place):
+        # Only a full chunk has more of its shard behind it.
+        after = last <= (age, place) if size == KEYS_PER_CHUNK else last < (age, place)
+        if kind != "keys" or not after:
             raise Damaged(f"keys {age}, {place} come after {last}")
+        size = len(items)
+        if not 0 < size <= KEYS_PER_CHUNK:
+            raise Damaged(f"{size} keys {age}, {place} in one chunk")
         last = (age, place)
         for key, job_id in items:
             if not 0 < len(key) <= DEDUP_KEY_MAX_BYTES or shard_of(key) != place or keys.find(key):

@@ -27,7 +27,7 @@ from beanpoled.view import JobCounts
 
 SUFFIX: Final = ".events"
 TEMPORARY: Final = ".tmp"
-# Of the records inside; `beanpole.events.EVENT_VERSION` is theirs, this one is the columns'.
+# Of the columns inside. Records are only in memory, and need none.
 COLUMNS_VERSION: Final = 1
 
 # bytes of the index before it, CRC32C of the index

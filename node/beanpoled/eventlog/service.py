@@ -162,6 +162,8 @@ class EventsServicer(events_pb2_grpc.EventsServicer):
             handle = await asyncio.to_thread(self._host.files.open, segment.path)
         except FileNotFoundError:  # removed a moment ago
             await self._fail_missing(segment.first, self._log.spans(), context)
+        except OSError as error:
+            await self._fail_unread(segment, error, context)
         try:
             yield handle
         finally:
@@ -172,9 +174,16 @@ class EventsServicer(events_pb2_grpc.EventsServicer):
     ) -> bytes:
         try:
             return await asyncio.to_thread(segments.read, handle, segment, place)
-        except (Damaged, OSError) as error:
+        except Damaged as error:
             self._log.leave_out(segment, str(error))
             await fail(context, grpc.StatusCode.DATA_LOSS, str(error), "EVENTS_DAMAGED")
+        except OSError as error:
+            await self._fail_unread(segment, error, context)
+
+    async def _fail_unread(self, segment: Segment, error: OSError, context: Context) -> NoReturn:
+        """The disk refused this once, or the process has too many files open: it stays offered."""
+        message = f"{segment.path} cannot be read now: {error.strerror or error}"
+        await fail(context, grpc.StatusCode.UNAVAILABLE, message, "EVENTS_UNREADABLE")
 
 
 def _jobs(counts: JobCounts) -> node_pb2.Jobs:

@@ -10,10 +10,11 @@ restart emits again is dropped up to the end of the newest file.
 
 import os
 from bisect import bisect_right
+from contextlib import closing, suppress
 from typing import Final
 
 from beanpole.core.machine import Machine
-from beanpole.errors import BeanpoleError
+from beanpole.errors import BeanpoleError, WrongIdentity
 from beanpole.storage.files import LANE_BULK
 from beanpole.storage.format import Identity
 from beanpoled.config import NodeConfig
@@ -21,13 +22,14 @@ from beanpoled.eventlog import segment as segments
 from beanpoled.eventlog.records import NOTE, Events
 from beanpoled.eventlog.segment import About, Segment
 from beanpoled.host import Host
+from beanpoled.lifecycle import DISK_PERIOD_US
 from beanpoled.view import JobCounts
 
 DIRECTORY: Final = "events"
 # Sealed and not written yet, in memory: a disk that is so far behind gets no more.
 WAITING_BYTES_MAX: Final = 128 * 1024 * 1024
-# How often it is looked at what is too old or too much.
-RETAIN_PERIOD_US: Final = 10_000_000
+# Events go from so many times `disk_reserve_bytes` on, which is before puts are refused for it.
+EVENT_RESERVES: Final = 2
 # Names of tubes that are gone are forgotten when they outnumber the others by more than this.
 STALE_NAMES: Final = 1024
 # One reader's slice of what is in memory: copying it takes a tenth of a millisecond.
@@ -48,6 +50,8 @@ class EventLog:
         self._members = tuple(sorted(config.members))
         self._segments: list[Segment] = []
         self.bytes = 0  # of the segments' files
+        # Files that are not offered, and their bytes: they are the first to go.
+        self._left_out: dict[str, int] = {}
         self.lost = 0  # events that could not be kept
         self._waiting: list[tuple[Events, About]] = []
         # What the log emits below this is here already; and what stands there, if a file said so.
@@ -56,6 +60,7 @@ class EventLog:
         self._notes = bytearray()
         self._since_us = -1  # loop time at which the open segment was first seen with events
         self._next_retain_us = 0
+        self._removing = 0  # works that are under way
         self._spans: list[Span] | None = None  # of the segments, joined
         self._machine = machine
         self._follow(machine)
@@ -77,15 +82,29 @@ class EventLog:
     def _find(self, path: str) -> None:
         try:
             found = segments.inspect(self._host.files, path, self._identity)
-        except (BeanpoleError, OSError) as error:
+        except (WrongIdentity, OSError) as error:
+            # Another's, or perhaps good: what becomes of it is for people to say.
             self._host.log(f"events left out: {error}")
             return
+        except BeanpoleError as error:
+            self._leave_out(path, self._size(path), str(error))
+            return
         if found.first < self._sealed_end:
-            self._host.log(f"events left out: {path} begins before {self._sealed_end}")
+            self._leave_out(path, found.size, f"{path} begins before {self._sealed_end}")
             return
         self._segments.append(found)
         self.bytes += found.size
         self._sealed_end, self._sealed_about = found.end, found.about
+
+    def _leave_out(self, path: str, size: int, reason: str) -> None:
+        """Do not offer a file, and remove it when its room is needed."""
+        self._left_out[path] = size
+        self._host.log(f"events left out: {reason}")
+
+    def _size(self, path: str) -> int:
+        with suppress(OSError), closing(self._host.files.open(path)) as handle:
+            return handle.size()
+        return 0
 
     # --- what the machine did -------------------------------------------------------------------
 
@@ -112,7 +131,11 @@ class EventLog:
         self._since_us = -1
         self._notes = bytearray()
         queue.events = bytearray()
-        if len(self._names) > 2 * len(queue.tubes) + STALE_NAMES:
+        self._forget_names()
+
+    def _forget_names(self) -> None:
+        """Called while the open segment is empty, and so needs none of the names."""
+        if len(self._names) > 2 * len(self._queue.tubes) + STALE_NAMES:
             # A new dictionary: those that were sealed go on with the old one.
             self._names = self._living_names()
 
@@ -172,6 +195,9 @@ class EventLog:
             self._lost(events, f"{behind} bytes of older ones wait for the disk")
             return
         self._waiting.append((events, about))
+        # After a damaged file, the log may bring its events again: the name is a good one's now.
+        name = segments.name_of(events.first, events.end)
+        self._left_out.pop(os.path.join(self.directory, name), None)
         written: list[Segment] = []
 
         def work() -> None:
@@ -214,9 +240,12 @@ class EventLog:
                 self._since_us = loop_us
             elif loop_us - self._since_us >= self._config.event_segment_age_s * 1_000_000:
                 self.seal()
-        if self._segments and loop_us >= self._next_retain_us:
-            self._next_retain_us = loop_us + RETAIN_PERIOD_US
-            self._retain()
+        else:
+            self._forget_names()  # tubes come and go without events, too
+        if (self._segments or self._left_out) and loop_us >= self._next_retain_us:
+            self._next_retain_us = loop_us + DISK_PERIOD_US
+            if not self._removing:  # else the room that this makes would be counted twice
+                self._retain()
 
     def _retain(self) -> None:
         """Remove the oldest segments that are too much, too old, or in the way of the queue."""
@@ -224,17 +253,28 @@ class EventLog:
         # The earlier of two clocks, so that one that is set ahead removes nothing.
         wall_us = min(self._host.wall_us(), self._machine.wall_us)
         oldest_us = wall_us - config.event_retain_age_s * 1_000_000
-        missing = config.disk_reserve_bytes - self._host.files.free_bytes(self.directory)
-        excess = self.bytes - config.event_retain_bytes
+        # From twice the reserve on, so that events go before puts are refused.
+        wanted = EVENT_RESERVES * config.disk_reserve_bytes
+        missing = wanted - self._host.files.free_bytes(self.directory)
+        kept = self.bytes + sum(self._left_out.values())
+        short = max(kept - config.event_retain_bytes, missing)
         freed = count = 0
+        useless: list[str] = []
+        while self._left_out and freed < short:
+            path = next(iter(self._left_out))
+            freed += self._left_out.pop(path)
+            useless.append(path)
+        if useless:
+            self._host.log(f"left out before, and removed: {', '.join(useless)}")
+            self._remove(useless)
         for found in self._segments:
-            if freed >= max(excess, missing) and found.about.wall_us[1] >= oldest_us:
+            if freed >= short and found.about.wall_us[1] >= oldest_us:
                 break
             count += 1
             freed += found.size
         if count and missing > 0:
             first, end = self._segments[0].first, self._segments[count - 1].end
-            self._host.log(f"events {first} to {end} are removed: below disk_reserve_bytes")
+            self._host.log(f"events {first} to {end} are removed: below twice disk_reserve_bytes")
         self._drop(0, count)
 
     def _drop(self, start: int, end: int) -> None:
@@ -245,12 +285,17 @@ class EventLog:
         del self._segments[start:end]
         self.bytes -= sum(found.size for found in gone)
         self._spans = None
+        self._remove([found.path for found in gone])
+
+    def _remove(self, paths: list[str]) -> None:
+        self._removing += 1
 
         def work() -> None:
-            for found in gone:
-                self._host.files.remove(found.path)
+            for path in paths:
+                self._host.files.remove(path)
 
         def done(error: OSError | None) -> None:
+            self._removing -= 1
             if error is not None:
                 self._host.log(f"cannot remove events: {error}")
 
@@ -315,7 +360,7 @@ class EventLog:
             self._segments.remove(damaged)
             self.bytes -= damaged.size
             self._spans = None
-            self._host.log(f"events left out: {reason}")
+            self._leave_out(damaged.path, damaged.size, reason)
 
     def _open_events(self) -> Events:
         return Events(self._first, self._queue.events, self._notes, self._names, self._members)

@@ -10,10 +10,12 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from beanpole.client.rpc import detail_of
+from beanpole.commands import ORIGINS_MAX
 from beanpole.errors import Damaged
 from beanpole.pb import admin_pb2, admin_pb2_grpc, node_pb2
-from beanpoled import admin
+from beanpoled import admin, queue_rpc
 from beanpoled.admin import ADMIN_SERVICE, LEADER_HEALTH, RpcServer
+from beanpoled.eventlog.service import READERS_MAX
 from beanpoled.peer import PeerClient
 from beanpoled.rpc import peer_proof
 from beanpoled.view import SnapshotStream
@@ -253,3 +255,7 @@ def test_a_taken_port_is_an_error_and_not_shared() -> None:
                 await second.start(cluster.addresses["n0"])
 
     run(test)
+
+
+def test_no_service_can_take_all_calls() -> None:
+    assert READERS_MAX + queue_rpc.CALLS_MAX + ORIGINS_MAX < admin.CALLS_MAX

@@ -13,7 +13,14 @@ from beanpole import commands as c
 from beanpole.client.rpc import detail_of
 from beanpole.pb import errors_pb2, queue_pb2, queue_pb2_grpc
 from beanpoled import frames
-from beanpoled.queue_rpc import JOBS_MAX, PUT_BYTES_MAX, QueueServicer, Refused, read_puts
+from beanpoled.queue_rpc import (
+    CALLS_MAX,
+    JOBS_MAX,
+    PUT_BYTES_MAX,
+    QueueServicer,
+    Refused,
+    read_puts,
+)
 from tests.unit.node.stage import Stage
 
 BODY_MAX = 100
@@ -146,6 +153,28 @@ def test_a_node_that_cannot_do_it_now_says_why_and_does_nothing() -> None:
         call = asyncio.ensure_future(reason(stub.Put(put_request(b""))))
         await service.apply_next()
         assert await call == "RESOURCE_EXHAUSTED TOO_MANY_SESSIONS"
+
+    run(test)
+
+
+def test_calls_are_bounded_and_one_that_ends_makes_room() -> None:
+    async def test(service: Service) -> None:
+        stub, calls = service.stub, service.stage.node.calls
+        waiting = [stub.Put(put_request(b"")) for _ in range(CALLS_MAX)]
+        await service.until(lambda: len(calls) == CALLS_MAX)
+        for more in (stub.Put(put_request(b"")), stub.Kick(queue_pb2.KickRequest(job_ids=[1]))):
+            code, detail = await service.refusal(more)
+            assert (code, detail.reason) == ("RESOURCE_EXHAUSTED", "TOO_MANY_CALLS")
+        waiting.pop().cancel()
+        await service.until(lambda: len(calls) == CALLS_MAX - 1)
+        waiting.append(stub.Put(put_request(b"")))
+        await service.until(lambda: len(calls) == CALLS_MAX)
+        await service.apply_next()
+        for call in waiting:
+            assert len((await call).results) == 1
+        again = asyncio.ensure_future(stub.Put(put_request(b"")))
+        await service.apply_next()
+        assert len((await again).results) == 1
 
     run(test)
 

@@ -1,6 +1,8 @@
 """Deduplication keys: what a repeated put does, and for how long a key is remembered."""
 
+import msgpack
 import pytest
+from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -8,8 +10,10 @@ from beanpole import commands as c
 from beanpole import events as e
 from beanpole.constants import DEDUP_KEY_MAX_BYTES, DEDUP_WINDOW_US, SECOND_US
 from beanpole.core import keys as keys_module
-from beanpole.core.image import Image
+from beanpole.core.image import Image, load, pack
 from beanpole.core.keys import SHARDS, Generation, Keys, shard_of
+from beanpole.errors import Damaged
+from beanpole.storage.snapshots import CHUNK_BYTES_MAX
 from tests.unit.core.cluster import DEFAULT, Cluster, chunks_of, copy_of, events_of, image_of
 
 KEY = b"order 66"
@@ -159,6 +163,49 @@ def test_an_image_under_way_holds_the_keys_that_are_forgotten_meanwhile(
         put(cluster, b"%d" % number)
     assert chunks_of(image) == expected
     image.close()
+
+
+def crafted(count: int) -> list[bytes]:
+    """The longest keys, all of shard 0: a checksum's bits follow from those of the last byte."""
+    zero = bytes(DEDUP_KEY_MAX_BYTES - 1)
+    last = {(crc32c(zero + bytes([b])) ^ crc32c(zero + b"\0")) % SHARDS: b for b in range(256)}
+    found = []
+    for number in range(count):
+        key = number.to_bytes(DEDUP_KEY_MAX_BYTES - 1, "big")
+        found.append(key + bytes([last[shard_of(key + b"\0")]]))
+    return found
+
+
+def test_keys_that_all_fall_into_one_shard_fit_into_a_snapshot() -> None:
+    """A client chooses its keys; an image of them must not stop the nodes."""
+    cluster = Cluster()
+    machine = cluster.machine
+    keys = crafted(70_001)
+    more = keys.pop()
+    for job, key in enumerate(keys, 1):
+        machine.keys.remember(key, job, 0)
+    machine.queue.next_id = 100_000
+    assert len(machine.keys.younger.shards[0]) == 70_000
+    image = Image(machine)
+    chunks = [image.next_chunk() or b"" for _ in range(5)]
+    machine.keys.remember(more, 70_001, 0)
+    chunks += chunks_of(image)
+    image.close()
+    assert sum(map(len, chunks)) > CHUNK_BYTES_MAX > 4 * max(map(len, chunks))
+    copy = load(chunks)
+    assert list(copy.keys.younger.shards[0]) == keys
+    assert image_of(copy) == chunks
+
+    def of(place: int, items: list[object]) -> bytes:
+        return pack(["keys", [1, place, items]])
+
+    first = msgpack.unpackb(chunks[1])[1][2]
+    with pytest.raises(Damaged, match="8193 keys"):
+        load([chunks[0], of(0, [*first, [more, 1]]), *chunks[2:]])
+    with pytest.raises(Damaged, match="keys 1, 0 come after"):
+        load([chunks[0], of(0, first[:-1]), *chunks[2:]])
+    with pytest.raises(Damaged, match="stands in shard"):
+        load([*chunks[:2], chunks[1], *chunks[3:]])
 
 
 def test_keys_spread_over_the_shards() -> None:

@@ -1,5 +1,6 @@
 """The gRPC service over real sockets: ranges, batches as stored, and every way to fail."""
 
+import errno
 import threading
 from typing import Any
 
@@ -135,6 +136,32 @@ def test_a_damaged_batch_is_told_and_its_file_is_not_offered_again() -> None:
         assert failure(address, part.first, part.end)[1] == "EVENTS_MISSING"
     assert (part.first, part.end) not in life.log.spans()
     assert len(life.host.lines) == 1
+
+
+@pytest.mark.parametrize("where", ["open", "read"])
+def test_a_disk_that_refuses_once_hides_nothing(
+    where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    life = life_of(history())
+    part = life.log.part(100)
+    assert isinstance(part, segments.Segment)
+
+    def refuse(*_: Any) -> None:
+        raise OSError(errno.EIO, "input/output error")
+
+    with serving(Server(life)) as (address,), monkeypatch.context() as patch:
+        target: Any = life.host.files if where == "open" else segments
+        patch.setattr(target, where, refuse)
+        code, reason, words = failure(address, part.first, part.end)
+        assert (code, reason) == (grpc.StatusCode.UNAVAILABLE, "EVENTS_UNREADABLE")
+        assert words == f"{part.path} cannot be read now: input/output error"
+        request = events_pb2.EventRangeRequest(wall_us=WALL_US)
+        with pytest.raises(grpc.RpcError) as raised:
+            stub(address).EventRange(request, timeout=TIMEOUT_S)
+        assert told(raised.value)[0] == grpc.StatusCode.UNAVAILABLE
+        patch.undo()
+        assert len(table(read(address, 0, 0))) == 360
+    assert not life.host.lines
 
 
 def test_wrong_requests_and_nodes_without_events_say_so() -> None:

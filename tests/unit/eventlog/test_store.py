@@ -10,12 +10,15 @@ from typing import Any
 import msgpack
 import pytest
 
+from beanpole import commands as c
 from beanpole.core.image import Image, load
 from beanpole.core.machine import Machine
 from beanpole.events import RECORD
+from beanpole.storage.format import MAGIC_EVENTS, Identity, encode_file_header
 from beanpoled.eventlog import segment as segments
 from beanpoled.eventlog.records import Events
 from beanpoled.eventlog.store import EventLog
+from beanpoled.lifecycle import DISK_PERIOD_US
 from beanpoled.view import JobCounts
 from tests.sim.event_log import Row, rows
 from tests.unit.eventlog.made import WALL_US, Driver
@@ -251,15 +254,19 @@ def test_the_oldest_go_when_they_are_too_old_by_both_clocks() -> None:
 
 
 def test_the_oldest_go_before_the_queue_has_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Puts are refused below 1000 bytes."""
     life = filled(disk_reserve_bytes=1000)
-    monkeypatch.setattr(life.host.files, "free_bytes", lambda path: 1000)
+    monkeypatch.setattr(life.host.files, "free_bytes", lambda path: 2000)
     life.log.keep_house(0)
     assert life.log.spans() == [(0, 500)]
-    monkeypatch.setattr(life.host.files, "free_bytes", lambda path: 999)
-    life.log.keep_house(10_000_000)
+    monkeypatch.setattr(life.host.files, "free_bytes", lambda path: 1999)
+    life.log.keep_house(DISK_PERIOD_US)
+    life.log.keep_house(2 * DISK_PERIOD_US)  # the first are not gone yet
     life.settle()
     assert life.log.spans() == [(50, 500)]
-    assert "events 0 to 50 are removed: below disk_reserve_bytes" in life.host.lines[-1]
+    assert "events 0 to 50 are removed: below twice disk_reserve_bytes" in life.host.lines[-1]
+    life.log.keep_house(3 * DISK_PERIOD_US)
+    assert life.log.spans() == [(100, 500)]
 
 
 def test_files_that_cannot_be_used_are_named_and_left_out() -> None:
@@ -274,6 +281,73 @@ def test_files_that_cannot_be_used_are_named_and_left_out() -> None:
     assert [line for line in again.host.lines if "left out" in line and foreign in line]
     assert foreign in paths(again) and damaged in paths(again)
     assert f"{life.log.directory}/x.tmp" not in paths(again)
+
+
+def spoiled() -> tuple[Life, list[str], str]:
+    """Ten segments, of which three are of no use; and one that is another node's."""
+    life = filled()
+    useless = [paths(life)[3], paths(life)[5], f"{life.log.directory}/{'9' * 20}.events"]
+    life.host.files.flip(useless[0], 20)
+    life.host.files.flip(useless[1], life.host.files.size(useless[1]) - 1)
+    life.host.files.open(useless[2], create=True).write(0, b"whatever")
+    foreign = f"{life.log.directory}/foreign.events"
+    header = encode_file_header(MAGIC_EVENTS, Identity("stage", "n7"), 0, 50)
+    life.host.files.open(foreign, create=True).write(0, header)
+    return life, useless, foreign
+
+
+def test_files_that_cannot_be_used_go_first_when_the_disk_is_short(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    life, useless, foreign = spoiled()
+    again = Life(life.host, life.driver.machine, disk_reserve_bytes=1000)
+    spans = [(0, 150), (200, 250), (300, 500)]
+    found = again.log.part(120)
+    assert isinstance(found, segments.Segment)
+    again.log.leave_out(found, "damaged")
+    spans = [(0, 100), (200, 250), (300, 500)]
+    again.log.keep_house(0)
+    again.settle()
+    assert again.log.spans() == spans and set(useless) < set(paths(again))
+    sizes = sum(map(again.host.files.size, [*useless, found.path]))
+    monkeypatch.setattr(again.host.files, "free_bytes", lambda path: 2000 - sizes)
+    again.log.keep_house(DISK_PERIOD_US)
+    again.settle()
+    assert again.log.spans() == spans
+    assert not {*useless, found.path} & set(paths(again))
+    again.log.keep_house(2 * DISK_PERIOD_US)
+    again.settle()
+    assert again.log.spans() == [(350, 500)]
+    assert foreign in paths(again)
+
+
+def test_files_that_cannot_be_used_count_among_those_that_are_kept() -> None:
+    life, useless, foreign = spoiled()
+    total = sum(map(life.host.files.size, paths(life))) - life.host.files.size(foreign)
+    again = Life(life.host, life.driver.machine, event_retain_bytes=total)
+    again.log.keep_house(0)
+    again.settle()
+    assert set(useless) < set(paths(again))
+    again = Life(life.host, life.driver.machine, event_retain_bytes=total - 1)
+    again.log.keep_house(0)
+    again.settle()
+    gone = set(useless) - set(paths(again))
+    assert len(gone) == 1 and foreign in paths(again)
+    assert again.log.spans() == [(0, 150), (200, 250), (300, 500)]
+
+
+def test_a_file_that_is_written_anew_is_of_use_again() -> None:
+    life = filled()
+    newest = paths(life)[-1]
+    life.host.files.flip(newest, 20)
+    again = life.crash(event_retain_bytes=1)
+    assert again.log._left_out
+    for entry in life.driver.entries:
+        again.driver.apply(entry)
+    assert not again.log._left_out
+    again.settle()
+    assert again.log.spans() == [(0, 500)]
+    assert paths(again)[-1] == newest
 
 
 def test_a_batch_that_is_damaged_takes_its_segment_out() -> None:
@@ -331,6 +405,19 @@ def test_names_of_tubes_that_are_gone_are_forgotten(monkeypatch: pytest.MonkeyPa
         life.driver.put(1, b"tube-%d" % number)
     assert life.read() == reference(life.driver.entries)
     assert {row[5] for row in life.read()} == {b"tube-%d" % number for number in range(100)}
+
+
+def test_names_of_tubes_without_events_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("beanpoled.eventlog.store.STALE_NAMES", 10)
+    life = Life()
+    life.driver.do((c.OPEN, 1))
+    for number in range(100):
+        tube = b"tube-%d" % number
+        life.driver.do((c.WATCH, 1, tube), (c.IGNORE, 1, tube))
+        life.log.keep_house(number * 100_000)
+    assert len(life.log._names) <= 12
+    life.driver.put(1)
+    assert life.read() == reference(life.driver.entries)
 
 
 def test_a_node_that_seals_nothing_does_not_import_arrow() -> None:
