@@ -79,7 +79,7 @@ class Image:
             for start in range(0, len(shard), KEYS_PER_CHUNK)
         ]
         self._slices.reverse()
-        self._head: bytes | None = self._encode_head()
+        self._head = self._encode_head()
         self._ended = False
         queue.images = (*queue.images, self)
 
@@ -91,9 +91,8 @@ class Image:
 
     def next_chunk(self) -> bytes | None:
         """The next slice of the image; None when it is complete."""
-        if self._head is not None:
-            head, self._head = self._head, None
-            return head
+        if self._head:
+            return self._head.pop()
         if self._slices:
             age, place, shard, start, stop = self._slices.pop()
             return pack(["keys", [age, place, list(islice(shard.items(), start, stop))]])
@@ -173,7 +172,8 @@ class Image:
             session.reason,
         ]
 
-    def _encode_head(self) -> bytes:
+    def _encode_head(self) -> list[bytes]:
+        """The chunks of the head, the last one first."""
         machine = self._machine
         queue = machine.queue
         origins = sorted(machine.origins.items())
@@ -196,10 +196,8 @@ class Image:
             ]
             for tube in queue.tubes.values()
         ]
-        return pack(
+        head = pack(
             [
-                "head",
-                IMAGE_VERSION,
                 [getattr(machine, name) for name in MACHINE_NUMBERS],
                 [getattr(machine, name) for name in MACHINE_LIMITS],
                 [getattr(queue, name) for name in QUEUE_NUMBERS],
@@ -214,6 +212,10 @@ class Image:
                 len(self._slices),
             ]
         )
+        # Many tubes or sessions with long names are more than a chunk may be.
+        starts = range(0, len(head), CHUNK_BYTES)
+        parts = [pack(["part", head[start : start + CHUNK_BYTES]]) for start in starts]
+        return [*reversed(parts), pack(["head", IMAGE_VERSION, len(parts)])]
 
 
 def _ids_of(jobs: dict[int, Job]) -> Iterator[int]:
@@ -249,11 +251,12 @@ def load(chunks: Iterable[bytes]) -> Machine:
     """
     iterator = iter(chunks)
     try:
-        head = _unpack(next(iterator, b""))
-        if head[0] != "head":
+        kind, version, parts = _unpack(next(iterator, b""))
+        if kind != "head":
             raise Damaged("the image does not begin with its head")
-        if head[1] != IMAGE_VERSION:
-            raise UnknownVersion(f"image version {head[1]}; this program knows {IMAGE_VERSION}")
+        if version != IMAGE_VERSION:
+            raise UnknownVersion(f"image version {version}; this program knows {IMAGE_VERSION}")
+        head = _join_head([_unpack(next(iterator, b"")) for _ in range(parts)])
         machine, tubes, sessions = _load_head(head)
         _load_keys(machine, head, iterator)
         _load_jobs(machine, tubes, sessions, iterator)
@@ -266,17 +269,25 @@ def _unpack(chunk: bytes) -> Any:
     return msgpack.unpackb(chunk, use_list=True, strict_map_key=False)
 
 
+def _join_head(parts: list[list[Any]]) -> list[Any]:
+    """The head that `_encode_head` cut."""
+    if any(kind != "part" for kind, _ in parts):
+        raise Damaged("the head of the image is not whole")
+    head: list[Any] = _unpack(b"".join(part for _, part in parts))
+    return head
+
+
 def _load_head(head: list[Any]) -> tuple[Machine, list[Tube], list[Session]]:
     machine = Machine()
     queue = machine.queue
     fields = (*MACHINE_NUMBERS, *MACHINE_LIMITS)
-    for field, value in zip(fields, head[2] + head[3], strict=True):
+    for field, value in zip(fields, head[0] + head[1], strict=True):
         setattr(machine, field, value)
-    for index, incarnation, next_number, alive in head[5]:
+    for index, incarnation, next_number, alive in head[3]:
         origin = machine.origins[index] = Origin(index)
         origin.incarnation, origin.next_number, origin.alive = incarnation, next_number, alive
     tubes: list[Tube] = []
-    for name, number, total, deletes, pauses, pause_s, until_us in head[6]:
+    for name, number, total, deletes, pauses, pause_s, until_us in head[4]:
         tube = queue.tube(name)
         tube.number, tube.jobs_total, tube.deletes, tube.pauses = number, total, deletes, pauses
         tube.pause_s, tube.paused_until_us = pause_s, until_us
@@ -286,10 +297,10 @@ def _load_head(head: list[Any]) -> tuple[Machine, list[Tube], list[Session]]:
     heapify(queue.pauses)
     queue.tubes_named = [(tube.number, tube.name) for tube in tubes]
     # After the tubes, because those count themselves.
-    for field, value in zip(QUEUE_NUMBERS, head[4], strict=True):
+    for field, value in zip(QUEUE_NUMBERS, head[2], strict=True):
         setattr(queue, field, value)
-    sessions = [_load_session(machine, values) for values in head[7]]
-    for place in head[8]:
+    sessions = [_load_session(machine, values) for values in head[5]]
+    for place in head[6]:
         session = sessions[place - 1]
         machine.kept[session.secret] = session
     return machine, tubes, sessions
@@ -324,7 +335,7 @@ def _load_keys(machine: Machine, head: list[Any], chunks: Iterator[bytes]) -> No
     keys = machine.keys
     generations = (keys.older, keys.younger)
     last, size = (0, -1), 0
-    for _ in range(head[10]):
+    for _ in range(head[8]):
         kind, (age, place, items) = _unpack(next(chunks, b""))
         # Only a full chunk has more of its shard behind it.
         after = last <= (age, place) if size == KEYS_PER_CHUNK else last < (age, place)
@@ -340,7 +351,7 @@ def _load_keys(machine: Machine, head: list[Any], chunks: Iterator[bytes]) -> No
             if type(job_id) is not int or not 0 < job_id < machine.queue.next_id:
                 raise Damaged(f"the key {key!r} has job {job_id}")
             generations[age].add(key, job_id)
-    for generation, (began_us, count) in zip(generations, head[9], strict=True):
+    for generation, (began_us, count) in zip(generations, head[7], strict=True):
         generation.began_us = began_us
         if generation.count != count:
             raise Damaged(f"the image holds {generation.count} keys and says {count}")

@@ -193,7 +193,7 @@ def test_an_image_of_two_at_once() -> None:
     second, expected_second = Image(cluster.machine), image_of(cluster.machine)
     cluster.reserve()
     for image, expected in [(first, expected_first), (second, expected_second)]:
-        assert [image.next_chunk() for _ in range(4)] == [*expected, None]
+        assert [image.next_chunk() for _ in range(5)] == [*expected, None]
         image.close()
         image.close()
     assert load(expected_first).queue.jobs[4].body == b"body"

@@ -12,6 +12,7 @@ from beanpole import commands as c
 from beanpole.core import image as image_module
 from beanpole.core.image import IMAGE_VERSION, Image, load, pack
 from beanpole.errors import Damaged, UnknownVersion
+from beanpole.storage.snapshots import CHUNK_BYTES_MAX
 from tests.unit.core.cluster import DEFAULT, Cluster, image_of
 
 
@@ -35,9 +36,9 @@ def busy() -> Cluster:
 
 
 BUSY = image_of(busy().machine)
-# The chunks of the head, of three shards of keys, of the jobs, and of the end.
-KEYS, JOBS = 1, 4
-assert len(BUSY) == 6
+# What the head is, the head, three shards of keys, the jobs, and the end.
+HEAD, KEYS, JOBS = 1, 2, 5
+assert len(BUSY) == 7
 
 
 def test_an_empty_machine_has_an_image() -> None:
@@ -144,7 +145,7 @@ def test_large_bodies_end_a_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(5):
         cluster.put(b"x" * 60)
     chunks = image_of(cluster.machine)
-    assert len(chunks) == 5  # head, three of jobs, end
+    assert [msgpack.unpackb(chunk)[0] for chunk in chunks[-4:]] == [*["jobs"] * 3, "end"]
     assert image_of(load(chunks)) == chunks
 
 
@@ -161,14 +162,16 @@ def test_a_closed_image_no_longer_follows_the_machine() -> None:
     "chunks",
     [
         pytest.param([], id="nothing"),
-        pytest.param(BUSY[:1], id="only the head"),
+        pytest.param(BUSY[:HEAD], id="only what the head is"),
+        pytest.param(BUSY[:KEYS], id="only the head"),
+        pytest.param([BUSY[0], *BUSY[KEYS:]], id="no part of the head"),
         pytest.param(BUSY[:-1], id="no end"),
         pytest.param(BUSY[1:], id="no head"),
         pytest.param([*BUSY[:JOBS], BUSY[-1]], id="no jobs"),
-        pytest.param([BUSY[0], *BUSY[JOBS:]], id="no keys"),
-        pytest.param([*BUSY[:2], *BUSY[3:]], id="too few keys"),
-        pytest.param([*BUSY[:2], *BUSY[1:2], *BUSY[3:]], id="keys twice"),
-        pytest.param([BUSY[0], BUSY[2], BUSY[1], *BUSY[3:]], id="keys in another order"),
+        pytest.param([*BUSY[:KEYS], *BUSY[JOBS:]], id="no keys"),
+        pytest.param([*BUSY[:3], *BUSY[4:]], id="too few keys"),
+        pytest.param([*BUSY[:3], *BUSY[2:3], *BUSY[4:]], id="keys twice"),
+        pytest.param([*BUSY[:2], BUSY[3], BUSY[2], *BUSY[4:]], id="keys in another order"),
         pytest.param([*BUSY, BUSY[-1]], id="more after the end"),
         pytest.param([BUSY[0][:-1], *BUSY[1:]], id="a cut chunk"),
         pytest.param([b"\xc1", *BUSY], id="no msgpack"),
@@ -240,12 +243,23 @@ def test_keys_that_cannot_be_are_damage(change: Callable[[Any], None]) -> None:
 
 
 def test_a_session_that_holds_no_such_job_is_damage() -> None:
-    head = msgpack.unpackb(BUSY[0])
-    reserved = head[7][0][7]
+    head = msgpack.unpackb(msgpack.unpackb(BUSY[HEAD])[1])
+    reserved = head[5][0][7]
     assert reserved == [1]
     reserved.append(4)
     with pytest.raises(Damaged, match="holds a job"):
-        load([pack(head), *BUSY[1:]])
+        load([BUSY[0], pack(["part", pack(head)]), *BUSY[KEYS:]])
+
+
+def test_a_head_of_many_long_names_is_cut() -> None:
+    """A snapshot's chunk is at most 4 MiB: one client that watches long names stopped all nodes."""
+    cluster = Cluster()
+    cluster.open(1)
+    for number in range(30_000):
+        cluster.machine.queue.tube(b"%0200d" % number)
+    chunks = image_of(cluster.machine)
+    assert max(map(len, chunks)) <= CHUNK_BYTES_MAX
+    assert image_of(load(chunks)) == chunks
 
 
 @settings(max_examples=300, deadline=None)

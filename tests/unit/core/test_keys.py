@@ -199,13 +199,13 @@ def test_keys_that_all_fall_into_one_shard_fit_into_a_snapshot() -> None:
     def of(place: int, items: list[object]) -> bytes:
         return pack(["keys", [1, place, items]])
 
-    first = msgpack.unpackb(chunks[1])[1][2]
+    head, first, later = chunks[:2], msgpack.unpackb(chunks[2])[1][2], chunks[3:]
     with pytest.raises(Damaged, match="8193 keys"):
-        load([chunks[0], of(0, [*first, [more, 1]]), *chunks[2:]])
+        load([*head, of(0, [*first, [more, 1]]), *later])
     with pytest.raises(Damaged, match="keys 1, 0 come after"):
-        load([chunks[0], of(0, first[:-1]), *chunks[2:]])
+        load([*head, of(0, first[:-1]), *later])
     with pytest.raises(Damaged, match="stands in shard"):
-        load([*chunks[:2], chunks[1], *chunks[3:]])
+        load([*chunks[:3], chunks[2], *later[1:]])
 
 
 def test_keys_spread_over_the_shards() -> None:
