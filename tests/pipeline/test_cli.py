@@ -153,6 +153,10 @@ def test_redrive_reads_exported_events(
     (tmp_path / "_manifest.json").write_text(json.dumps(manifest))
     assert redrive(node, "--from", str(tmp_path)) == 0
     assert sorted(node.kicked) == [2, 3, 4, 5]
+    (tmp_path / "_manifest.json").write_text(json.dumps({**manifest, "cluster": "other"}))
+    assert redrive(node, "--from", str(tmp_path)) == 2
+    assert "of cluster 'other', --addresses are of cluster 'double'" in capsys.readouterr().err
+    assert len(node.kicked) == 4
     (tmp_path / "_manifest.json").write_text(json.dumps({**manifest, "version": 2}))
     assert redrive(node, "--from", str(tmp_path)) == 3
     assert "is of version 2, not 1" in capsys.readouterr().err
