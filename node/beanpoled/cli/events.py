@@ -166,6 +166,10 @@ class _Run:
         self._screen = Screen(sys.stderr)
         ranges = source.ranges()
         found = open_export(directory, source.cluster)
+        if found is not None and not found.spans:
+            # It is begun anew: what its manifest counts is before another first event.
+            found.close()
+            found = None
         begin = self._begin(found, ranges, wanted)
         self.export: Export = found or begin_export(
             directory, source.cluster, source.jobs_at(begin, ranges)
@@ -185,7 +189,7 @@ class _Run:
                     f"{end}: it is another cluster of the same name, or not all of it answers"
                 )
             if wanted is None:
-                return here if found is not None and found.spans else earliest
+                return here if found is not None else earliest
             begin = max(here, earliest if wanted < 0 else wanted)
             if begin > end:
                 raise ConfigurationError(

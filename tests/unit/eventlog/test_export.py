@@ -302,6 +302,15 @@ def test_a_start_in_the_middle_counts_the_jobs_before_it(tmp_path: Path) -> None
     assert manifest(tmp_path / "out")["jobs_before"]["ready"] == 77
 
 
+def test_an_export_that_is_still_empty_counts_the_jobs_before_its_new_start(tmp_path: Path) -> None:
+    with serving(Server(life_of(history()))) as addresses:
+        assert command(addresses, tmp_path / "out", "--start", "360") == 0
+        assert manifest(tmp_path / "out")["jobs_before"]["ready"] == 360
+        assert command(addresses, tmp_path / "out", "--start", "77") == 0
+    assert offsets(tmp_path / "out") == list(range(77, 360))
+    assert manifest(tmp_path / "out")["jobs_before"]["ready"] == 77
+
+
 def test_events_that_are_gone_stop_it_until_it_is_told_to_go_on(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
