@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from beanpole.client.events import Events
 from beanpole.client.rpc import PATIENCE_S
 from beanpole.errors import ConfigurationError, UnknownVersion
+from pyspark_beanpole.planning import warn_of_silent
 from pyspark_beanpole.schema import EVENTS
 
 MANIFEST: Final = "_manifest.json"
@@ -42,7 +43,9 @@ def from_cluster(spark: SparkSession, addresses: Sequence[str]) -> Input:
         ClientError: no node answers.
     """
     with Events(addresses, PATIENCE_S) as nodes:
-        extent = nodes.extent()
+        extent = nodes.extent_to(0, first=0)
+    if extent.first:
+        warn_of_silent(extent)
     reader = spark.read.format("beanpole").option("addresses", ",".join(addresses))
     events = reader.option("startingOffsets", extent.first).option("endingOffsets", extent.end)
     return Input(

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from beanpole.client.events import EventsLost, Replies
+from beanpole.client.rpc import told
 from beanpole.errors import ClientError, ConfigurationError
 from beanpoled.cli import layout, status
 from beanpoled.cli.screen import Screen
@@ -23,6 +24,8 @@ POLL_S: Final = 1.0
 PROGRESS_PERIOD_S: Final = 0.2
 # A file each half minute is few enough for Spark, and soon enough for a report.
 EVERY_S: Final = 30.0
+# Stands for --start earliest among offsets.
+EARLIEST: Final = -1
 
 
 def add_command(commands: Any) -> None:
@@ -137,11 +140,11 @@ def _stopped_by_signals(ended: threading.Event) -> Iterator[None]:
 
 
 def _start(text: str | None) -> int | None:
-    """Read --start: None is "where it ended", -1 the earliest."""
+    """Read --start: None is "where it ended"."""
     if text is None:
         return None
     if text == "earliest":
-        return -1
+        return EARLIEST
     if not text.isdecimal():
         raise ConfigurationError(
             f"--start = {text!r} is not allowed: it must be earliest or an offset from 0"
@@ -171,6 +174,12 @@ class _Run:
             found.close()
             found = None
         begin = self._begin(found, ranges, wanted)
+        is_earliest = wanted == EARLIEST or (wanted is None and found is None)
+        if begin and is_earliest and source.failures:
+            self._screen.say(
+                f"begins at offset {begin}; nodes that did not answer may have earlier events: "
+                f"{told(source.failures)}"
+            )
         self.export: Export = found or begin_export(
             directory, source.cluster, source.jobs_at(begin, ranges)
         )
@@ -190,7 +199,7 @@ class _Run:
                 )
             if wanted is None:
                 return here if found is not None else earliest
-            begin = max(here, earliest if wanted < 0 else wanted)
+            begin = max(here, earliest if wanted == EARLIEST else wanted)
             if begin > end:
                 raise ConfigurationError(
                     f"--start = {wanted} is not allowed: the cluster has events to {end}"

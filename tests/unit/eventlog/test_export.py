@@ -311,6 +311,18 @@ def test_an_export_that_is_still_empty_counts_the_jobs_before_its_new_start(tmp_
     assert manifest(tmp_path / "out")["jobs_before"]["ready"] == 77
 
 
+def test_a_node_that_may_have_earlier_events_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with serving(Server(life_from(history(), 7))) as addresses:
+        assert command([*addresses, "127.0.0.1:1"], tmp_path / "out") == 0
+        words = "begins at offset 180; nodes that did not answer may have earlier events: 127.0.0.1"
+        assert words in capsys.readouterr().err
+        assert command([*addresses, "127.0.0.1:1"], tmp_path / "out") == 0
+        assert words not in capsys.readouterr().err
+    assert offsets(tmp_path / "out") == list(range(180, 360))
+
+
 def test_events_that_are_gone_stop_it_until_it_is_told_to_go_on(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
