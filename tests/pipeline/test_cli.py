@@ -6,7 +6,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.testing import assertDataFrameEqual as assert_equal
 
 from beanpole.errors import ConfigurationError
@@ -72,6 +73,36 @@ def test_a_batch_that_is_written_again_changes_nothing(spark: SparkSession, tmp_
     assert offsets(spark, tmp_path) == list(range(200))
     with pytest.raises(ConfigurationError, match="has batches of another checkpoint"):
         write(batches[0], 0)
+
+
+def test_a_first_batch_of_another_checkpoint_is_refused(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    write = streamed.writer(str(tmp_path), statistics=False)
+
+    def batch(*numbers: int) -> DataFrame:
+        return spark.createDataFrame([event(number) for number in range(*numbers)], EVENTS)
+
+    # A try that was killed leaves some of its events.
+    write(batch(5, 8), 0)
+    write(batch(0, 10), 0)
+    for other in (batch(5, 10), batch(0, 9)):
+        with pytest.raises(ConfigurationError, match="has batches of another checkpoint"):
+            write(other, 0)
+    assert offsets(spark, tmp_path) == list(range(10))
+
+
+@pytest.mark.usefixtures("interpreted")
+def test_statistics_of_some_batches_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    frame = spark.createDataFrame([event(number) for number in range(10)], EVENTS)
+    for batch_id, statistics in enumerate((True, False)):
+        streamed.writer(str(tmp_path), statistics)(
+            frame.withColumn("offset", F.col("offset") + 10 * batch_id), batch_id
+        )
+        if statistics:
+            streamed.refresh(spark, str(tmp_path))
+    with pytest.raises(ConfigurationError, match="no statistics of 1 batches, 1 to 1, which were"):
+        streamed.refresh(spark, str(tmp_path))
 
 
 @pytest.mark.usefixtures("interpreted")
