@@ -191,6 +191,11 @@ def test_redrive_reads_exported_events(
     (tmp_path / "_manifest.json").write_text(json.dumps({**manifest, "version": 2}))
     assert redrive(node, "--from", str(tmp_path)) == 3
     assert "is of version 2, not 1" in capsys.readouterr().err
+    for wrong in ("[]", '{"version": 1}', json.dumps({**manifest, "spans": [7]})):
+        (tmp_path / "_manifest.json").write_text(wrong)
+        assert redrive(node, "--from", str(tmp_path)) == 2
+        words = f"{tmp_path}/_manifest.json is not what `beanpole events export` wrote: "
+        assert words in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("interpreted")
@@ -211,6 +216,25 @@ def test_report_and_audit(
     log.jobs["ready"] += 1
     assert main(["pipeline", "audit", "--addresses", node.address]) == 1
     assert "jobs at the end" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("interpreted")
+def test_report_names_events_that_are_missing(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    events = [event(number) for number in (*range(5), *range(8, 14))]
+    spark.createDataFrame(events, EVENTS).write.parquet(str(tmp_path / "in" / "date=2026-01-31"))
+    jobs = dict.fromkeys(("ready", "reserved", "delayed", "buried"), 0)
+    spans = [[0, 5], [8, 14]]
+    manifest = {"version": 1, "cluster": "double", "spans": spans, "jobs_before": jobs}
+    (tmp_path / "in" / "_manifest.json").write_text(json.dumps(manifest))
+    out = tmp_path / "out"
+    assert main(["pipeline", "report", "--from", str(tmp_path / "in"), "--to", str(out)]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("11 events of cluster double")
+    words = "The events of offsets 5 to 7 are missing: depths behind them are only relative"
+    assert words in said and words in (out / "index.html").read_text()
+    assert json.loads((out / "summary.json").read_text())["missing"] == [[5, 8]]
 
 
 def test_no_node_is_one_line(
