@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from beanpole.addresses import listed
 from beanpole.client.events import EventsLost, Replies
 from beanpole.client.rpc import told
 from beanpole.errors import ClientError, ConfigurationError
@@ -18,7 +19,6 @@ from beanpoled.cli import layout, status
 from beanpoled.cli.screen import Screen
 from beanpoled.eventlog.export import Export, begin_export, open_export
 from beanpoled.eventlog.source import Source
-from beanpoled.settings import Address
 
 POLL_S: Final = 1.0
 PROGRESS_PERIOD_S: Final = 0.2
@@ -74,12 +74,11 @@ def _add_addresses(parser: argparse.ArgumentParser) -> None:
 def _source(arguments: argparse.Namespace) -> Source:
     if arguments.addresses is None:
         return Source(status.local_addresses(arguments.dir))
-    kind = Address()
     try:
-        return Source(str(kind.check(text.strip())) for text in arguments.addresses.split(","))
+        return Source(listed(arguments.addresses))
     except ValueError as error:
         raise ConfigurationError(
-            f"--addresses = {arguments.addresses!r} is not allowed: each must be {error}"
+            f"--addresses = {arguments.addresses!r} is not allowed: it must be {error}"
         ) from None
 
 

@@ -1,6 +1,7 @@
 """`beanpole pipeline redrive`: puts buried (or delayed) jobs back to work, chosen with SQL."""
 
 import argparse
+from collections.abc import Sequence
 from typing import Any, Final
 
 from beanpole.client.events import Events
@@ -60,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _check_cluster(cluster: str, addresses: list[str]) -> None:
+def _check_cluster(cluster: str, addresses: Sequence[str]) -> None:
     """Refuse to kick jobs of one cluster that were chosen by the events of another.
 
     Raises:

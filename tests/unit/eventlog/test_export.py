@@ -350,3 +350,4 @@ def test_a_cluster_that_begins_anew_is_noticed(
     assert "has events to 360, and the cluster has only 60" in capsys.readouterr().err
     assert command(["127.0.0.1:1"], tmp_path / "out") == cli.EXIT_NO_ANSWER
     assert command(["nowhere"], tmp_path / "out") == cli.EXIT_REFUSED
+    assert "it must be HOST:PORT,...; 'nowhere' is not HOST:PORT" in capsys.readouterr().err
