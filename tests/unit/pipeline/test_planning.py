@@ -4,9 +4,11 @@ import logging
 
 import pytest
 
-from beanpole.client.events import EventsLost, Extent
+from beanpole.client.events import Events, EventsLost, Extent
 from pyspark_beanpole.logs import log
-from pyspark_beanpole.planning import kept
+from pyspark_beanpole.options import for_batch
+from pyspark_beanpole.planning import bounds, kept
+from tests.pipeline.double import Double, Log
 
 SILENT = {"n1:1": "UNAVAILABLE: down"}
 
@@ -31,3 +33,37 @@ def test_passing_over_them_names_who_may_have_them(caplog: pytest.LogCaptureFixt
         "events 39 to 40 are gone; reading from there",
         "nodes that did not answer may have earlier events: n1:1: UNAVAILABLE: down",
     ]
+
+
+@pytest.mark.parametrize(
+    ("first", "options", "expected", "warns"),
+    [
+        (40, {}, 40, True),
+        (0, {}, 0, False),
+        (40, {"startingTimestamp": "2026-01-31T12:00:50"}, 50, True),
+        (40, {"startingOffsets": "50"}, 50, False),
+        (40, {"startingOffsets": "latest"}, 60, False),
+    ],
+)
+def test_the_earliest_of_some_nodes_is_doubted(
+    first: int,
+    options: dict[str, str],
+    expected: int,
+    warns: bool,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    log_of_events = Log()
+    log_of_events.grow(60)
+    node = Double(log_of_events)
+    node.first = first
+    addresses = f"{node.address},127.0.0.1:1"
+    read = for_batch({"addresses": addresses, **options})
+    try:
+        with Events(read.addresses, patience_s=0) as events:
+            cluster, begin, end = bounds(events, read)
+    finally:
+        node.stop()
+    assert (cluster, end) == ("double", 60)
+    assert begin == expected
+    said = [record.getMessage() for record in caplog.records]
+    assert [words.split(": ")[1] for words in said] == ["127.0.0.1:1"] * warns
