@@ -27,6 +27,23 @@ def split_address(text: str) -> tuple[str, int]:
     return host, int(port)
 
 
+def listed(text: str) -> tuple[str, ...]:
+    """Split "HOST:PORT,...", addresses of servers to connect to; each is returned once.
+
+    Raises:
+        ValueError: the text is something else; the message says what is allowed.
+    """
+    found = tuple(dict.fromkeys(part.strip() for part in text.split(",")))
+    for address in found:
+        try:
+            _, port = split_address(address)
+        except ValueError as error:
+            raise ValueError(f"HOST:PORT,...; {address!r} is not {error}") from None
+        if not port:
+            raise ValueError(f"HOST:PORT,...; the port of {address!r} is not from 1 to 65535")
+    return found
+
+
 def is_loopback(address: str) -> bool:
     """Whether "host:port" can be reached from this machine only."""
     host, _ = split_address(address)

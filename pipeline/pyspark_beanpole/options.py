@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, TypeVar
 
-from beanpole.addresses import split_address
+from beanpole.addresses import listed
 from beanpole.client.rpc import PATIENCE_S
 from beanpole.constants import TUBE_NAME_MAX_BYTES
 from beanpole.errors import ConfigurationError
@@ -109,7 +109,7 @@ class _Options:
 
     def addresses(self) -> tuple[str, ...]:
         none: tuple[str, ...] = ()
-        found = self.take("addresses", _addresses, none)
+        found = self.take("addresses", listed, none)
         if not found:
             raise ConfigurationError(
                 "the option addresses is missing: gRPC addresses of the nodes, HOST:PORT,..."
@@ -158,16 +158,6 @@ def _for_reading(options: _Options, starting: str) -> ReadOptions:
         fail_on_data_loss=options.take("failOnDataLoss", _truth, True),
         patience_s=options.patience_s(),
     )
-
-
-def _addresses(text: str) -> tuple[str, ...]:
-    found = tuple(dict.fromkeys(part.strip() for part in text.split(",")))
-    for address in found:
-        try:
-            split_address(address)
-        except ValueError as error:
-            raise ValueError(f"HOST:PORT,...; {address!r} is not {error}") from None
-    return found
 
 
 def _names(text: str) -> list[str]:

@@ -6,6 +6,7 @@ from typing import Final
 from pyspark.sql.datasource import InputPartition
 
 from beanpole.client.events import Events, EventsLost, Extent
+from beanpole.client.rpc import told
 from beanpole.errors import ConfigurationError
 from pyspark_beanpole.logs import log
 from pyspark_beanpole.options import EARLIEST, Position, ReadOptions
@@ -31,9 +32,14 @@ def bounds(events: Events, options: ReadOptions) -> tuple[str, int, int]:
         EventsLost: the first is gone, and that is not allowed.
         ClientError: no node answers, or none has the events yet.
     """
+    is_earliest = EARLIEST in (options.starting.word, options.ending.word)
     extent = events.extent_to(
-        max(options.starting.offset or 0, options.ending.offset or 0), options.starting_wall_us
+        max(options.starting.offset or 0, options.ending.offset or 0),
+        options.starting_wall_us,
+        0 if is_earliest else options.starting.offset,
     )
+    if options.starting_wall_us or (is_earliest and extent.first):
+        warn_of_silent(extent)
     if options.starting_wall_us:
         first = extent.at_wall
     else:
@@ -47,6 +53,12 @@ def bounds(events: Events, options: ReadOptions) -> tuple[str, int, int]:
     return extent.cluster, kept(extent, first, end, options.fail_on_data_loss), end
 
 
+def warn_of_silent(extent: Extent) -> None:
+    """Say which nodes may have earlier events than those that answered."""
+    if extent.failures:
+        log.warning("nodes that did not answer may have earlier events: %s", told(extent.failures))
+
+
 def kept(extent: Extent, first: int, end: int, fail_on_data_loss: bool) -> int:
     """Return where to begin: `first`, unless all nodes have dropped it and that is allowed.
 
@@ -56,8 +68,9 @@ def kept(extent: Extent, first: int, end: int, fail_on_data_loss: bool) -> int:
     if first >= min(extent.first, end):
         return first
     if fail_on_data_loss:
-        raise EventsLost(first, extent.first, {})
+        raise EventsLost(first, extent.first, extent.failures)
     log.warning("events %d to %d are gone; reading from there", first, extent.first)
+    warn_of_silent(extent)
     return min(extent.first, end)
 
 

@@ -83,7 +83,7 @@ class EventStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Range]:
         last: int = end["offset"]
         with Events(self._options.addresses, self._options.patience_s) as events:
-            extent = events.extent_to(last)
+            extent = events.extent_to(last, first=start["offset"])
         check_cluster(start["cluster"], extent)
         first = kept(extent, start["offset"], last, self._options.fail_on_data_loss)
         return split(first, last, self._options)

@@ -8,16 +8,23 @@ A batch of a stream is the same range of offsets however often Spark tries it, a
 what the one before wrote. No event is in two batches, so every one is in the table once.
 """
 
+import re
 from collections.abc import Callable
+from typing import Final
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import IntegerType, StructType
+from pyspark.sql.types import IntegerType, LongType, StructType
 
 from beanpole.errors import ConfigurationError
 from pyspark_beanpole.schema import EVENTS
 from pyspark_beanpole.statistics.tables import finished, partials
+
+# The partials that have rows of every batch, for every event counts in some minute.
+EACH_BATCH: Final = "minutes"
+
+_BATCH: Final = re.compile(r"/batch_id=([0-9]+)/")
 
 
 def writer(directory: str, statistics: bool) -> Callable[[DataFrame, int], None]:
@@ -30,14 +37,15 @@ def writer(directory: str, statistics: bool) -> Callable[[DataFrame, int], None]
     root = directory.rstrip("/")
 
     def write(events: DataFrame, batch_id: int) -> None:
-        if batch_id == 0:
-            _check_new(events.sparkSession, f"{root}/events")
         events = events.persist()
         try:
-            dated = events.withColumn("date", F.to_date("wall_time"))
-            _replace(dated, batch_id, f"{root}/events", "date")
+            if batch_id == 0:
+                _check_new(events, f"{root}/events")
+            # Before the events, so that only a run without statistics leaves events without them.
             for name, part in partials(events).items() if statistics else ():
                 _replace(part, batch_id, f"{root}/partials/{name}")
+            dated = events.withColumn("date", F.to_date("wall_time"))
+            _replace(dated, batch_id, f"{root}/events", "date")
         finally:
             events.unpersist()
 
@@ -48,8 +56,12 @@ def refresh(spark: SparkSession, directory: str) -> None:
     """Write the tables of statistics anew, from the partials of all batches.
 
     A reader that comes at that moment may find a table missing.
+
+    Raises:
+        ConfigurationError: some batches have no partials.
     """
     root = directory.rstrip("/")
+    _check_whole(spark, root)
     kept = {}
     for name, empty in partials(spark.createDataFrame([], EVENTS)).items():
         found = _read(spark, empty.schema, f"{root}/partials/{name}")
@@ -70,18 +82,53 @@ def _replace(rows: DataFrame, batch_id: int, path: str, *keys: str) -> None:
     )
 
 
-def _check_new(spark: SparkSession, path: str) -> None:
-    """Refuse to begin in a table that has batches of another checkpoint.
+def _check_new(events: DataFrame, path: str) -> None:
+    """Refuse a first batch in a table that has batches of another checkpoint.
+
+    An earlier try of the same batch may have left all of its events there, or some.
 
     Raises:
         ConfigurationError: it has.
     """
-    batches = _read(spark, StructType().add("batch_id", IntegerType()), path)
-    if batches is not None and not batches.where("batch_id > 0").isEmpty():
+    schema = StructType().add("batch_id", IntegerType()).add("offset", LongType())
+    there = _read(events.sparkSession, schema, path)
+    if there is None:
+        return
+    first, last = F.min("offset").alias("first"), F.max("offset").alias("last")
+    new = events.agg(first, last).collect()[0]
+    old = there.where("batch_id = 0").agg(first, last).collect()[0]
+    replaces = old.first is not None and (
+        new.first is None or old.first < new.first or old.last > new.last
+    )
+    if replaces or not there.where("batch_id > 0").isEmpty():
         raise ConfigurationError(
             f"{path} has batches of another checkpoint, which this one would replace: give that "
             "checkpoint, or another directory"
         )
+
+
+def _check_whole(spark: SparkSession, root: str) -> None:
+    """Refuse statistics of only some batches.
+
+    Raises:
+        ConfigurationError: there are events of batches without partials.
+    """
+    if missing := sorted(
+        _batch_ids(spark, f"{root}/events") - _batch_ids(spark, f"{root}/partials/{EACH_BATCH}")
+    ):
+        raise ConfigurationError(
+            f"{root} has no statistics of {len(missing)} batches, {missing[0]} to {missing[-1]}, "
+            "which were written with --no-statistics: go on with --no-statistics, or begin in "
+            "another directory"
+        )
+
+
+def _batch_ids(spark: SparkSession, path: str) -> set[int]:
+    found = _read(spark, StructType().add("batch_id", IntegerType()), path)
+    if found is None:
+        return set()
+    ids = (_BATCH.search(file) for file in found.inputFiles())
+    return {int(match[1]) for match in ids if match}
 
 
 def _read(spark: SparkSession, schema: StructType, path: str) -> DataFrame | None:

@@ -6,7 +6,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.testing import assertDataFrameEqual as assert_equal
 
 from beanpole.errors import ConfigurationError
@@ -72,6 +73,36 @@ def test_a_batch_that_is_written_again_changes_nothing(spark: SparkSession, tmp_
     assert offsets(spark, tmp_path) == list(range(200))
     with pytest.raises(ConfigurationError, match="has batches of another checkpoint"):
         write(batches[0], 0)
+
+
+def test_a_first_batch_of_another_checkpoint_is_refused(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    write = streamed.writer(str(tmp_path), statistics=False)
+
+    def batch(*numbers: int) -> DataFrame:
+        return spark.createDataFrame([event(number) for number in range(*numbers)], EVENTS)
+
+    # A try that was killed leaves some of its events.
+    write(batch(5, 8), 0)
+    write(batch(0, 10), 0)
+    for other in (batch(5, 10), batch(0, 9)):
+        with pytest.raises(ConfigurationError, match="has batches of another checkpoint"):
+            write(other, 0)
+    assert offsets(spark, tmp_path) == list(range(10))
+
+
+@pytest.mark.usefixtures("interpreted")
+def test_statistics_of_some_batches_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    frame = spark.createDataFrame([event(number) for number in range(10)], EVENTS)
+    for batch_id, statistics in enumerate((True, False)):
+        streamed.writer(str(tmp_path), statistics)(
+            frame.withColumn("offset", F.col("offset") + 10 * batch_id), batch_id
+        )
+        if statistics:
+            streamed.refresh(spark, str(tmp_path))
+    with pytest.raises(ConfigurationError, match="no statistics of 1 batches, 1 to 1, which were"):
+        streamed.refresh(spark, str(tmp_path))
 
 
 @pytest.mark.usefixtures("interpreted")
@@ -153,9 +184,18 @@ def test_redrive_reads_exported_events(
     (tmp_path / "_manifest.json").write_text(json.dumps(manifest))
     assert redrive(node, "--from", str(tmp_path)) == 0
     assert sorted(node.kicked) == [2, 3, 4, 5]
+    (tmp_path / "_manifest.json").write_text(json.dumps({**manifest, "cluster": "other"}))
+    assert redrive(node, "--from", str(tmp_path)) == 2
+    assert "of cluster 'other', --addresses are of cluster 'double'" in capsys.readouterr().err
+    assert len(node.kicked) == 4
     (tmp_path / "_manifest.json").write_text(json.dumps({**manifest, "version": 2}))
     assert redrive(node, "--from", str(tmp_path)) == 3
     assert "is of version 2, not 1" in capsys.readouterr().err
+    for wrong in ("[]", '{"version": 1}', json.dumps({**manifest, "spans": [7]})):
+        (tmp_path / "_manifest.json").write_text(wrong)
+        assert redrive(node, "--from", str(tmp_path)) == 2
+        words = f"{tmp_path}/_manifest.json is not what `beanpole events export` wrote: "
+        assert words in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("interpreted")
@@ -176,6 +216,25 @@ def test_report_and_audit(
     log.jobs["ready"] += 1
     assert main(["pipeline", "audit", "--addresses", node.address]) == 1
     assert "jobs at the end" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("interpreted")
+def test_report_names_events_that_are_missing(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    events = [event(number) for number in (*range(5), *range(8, 14))]
+    spark.createDataFrame(events, EVENTS).write.parquet(str(tmp_path / "in" / "date=2026-01-31"))
+    jobs = dict.fromkeys(("ready", "reserved", "delayed", "buried"), 0)
+    spans = [[0, 5], [8, 14]]
+    manifest = {"version": 1, "cluster": "double", "spans": spans, "jobs_before": jobs}
+    (tmp_path / "in" / "_manifest.json").write_text(json.dumps(manifest))
+    out = tmp_path / "out"
+    assert main(["pipeline", "report", "--from", str(tmp_path / "in"), "--to", str(out)]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("11 events of cluster double")
+    words = "The events of offsets 5 to 7 are missing: depths behind them are only relative"
+    assert words in said and words in (out / "index.html").read_text()
+    assert json.loads((out / "summary.json").read_text())["missing"] == [[5, 8]]
 
 
 def test_no_node_is_one_line(

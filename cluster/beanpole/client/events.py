@@ -25,7 +25,7 @@ class EventsLost(ClientError):
     """No node has the events from `first` on any more; `kept` is the next offset that one has."""
 
     def __init__(self, first: int, kept: int, failures: Mapping[str, str]) -> None:
-        words = f"; {told(dict(failures))}" if failures else ""
+        words = f"; {told(failures)}" if failures else ""
         super().__init__(
             f"the events from offset {first} on are gone: the earliest after it that is kept is "
             f"{kept}{words}"
@@ -48,8 +48,8 @@ class Extent(NamedTuple):
     # How many jobs were in each state before the event `first` and before the event `end`.
     jobs_before: Mapping[str, int]
     jobs: Mapping[str, int]
-    # How many nodes these are.
-    nodes: int
+    # What was wrong with the nodes that did not answer, by address: they may have earlier events.
+    failures: Mapping[str, str]
 
 
 class Piece(NamedTuple):
@@ -70,6 +70,8 @@ class Events:
         self._patience_s = patience_s
         # Known as soon as a node has answered.
         self.cluster = ""
+        # What was wrong with the nodes that did not answer the last question about ranges.
+        self.failures: dict[str, str] = {}
 
     def __enter__(self) -> "Events":
         return self
@@ -87,26 +89,36 @@ class Events:
             ClientError: no node answers, or they are of different clusters.
         """
         for _ in pauses(self._patience_s):
-            replies, failures = self._ranges(wall_us)
+            replies, self.failures = self._ranges(wall_us)
             if replies:
                 return replies
-        raise ClientError(f"no node answers: {told(failures)}")
+        raise ClientError(f"no node answers: {told(self.failures)}")
 
     def extent(self, wall_us: int = 0) -> Extent:
         """Ask every node what it holds, and put it together. As `ranges`."""
-        return _joined(self.ranges(wall_us))
+        return _joined(self.ranges(wall_us), self.failures)
 
-    def extent_to(self, offset: int, wall_us: int = 0) -> Extent:
+    def extent_to(self, offset: int, wall_us: int = 0, first: int | None = None) -> Extent:
         """Ask until the nodes have all events before `offset`: one that was down catches up.
+
+        Args:
+            offset: where they must end.
+            wall_us: as for `ranges`; waits for all nodes, for each may know of an earlier event.
+            first: where reading begins, 0 for the earliest. While no node that answers has it, the
+                others are waited for. None: it does not matter.
+
+        Returns:
+            What those nodes hold that answered before patience ended.
 
         Raises:
             ClientError: as `extent`; or a majority of the addresses knows of fewer events.
         """
         for _ in pauses(self._patience_s):
             extent = self.extent(wall_us)
-            if extent.end >= offset:
+            is_early = not wall_us and (first is None or extent.first <= first)
+            if extent.end >= offset and (is_early or not extent.failures):
                 return extent
-        if 2 * extent.nodes > len(self._nodes.addresses):
+        if extent.end < offset and 2 * len(extent.failures) < len(self._nodes.addresses):
             raise ClientError(
                 f"offset {offset} lies beyond the events of cluster {extent.cluster!r}, which end "
                 f"at {extent.end}: it is of another cluster of that name, or of an earlier life"
@@ -230,7 +242,7 @@ def _kept_from(replies: Replies, position: int) -> int:
     )
 
 
-def _joined(replies: Replies) -> Extent:
+def _joined(replies: Replies, failures: Mapping[str, str]) -> Extent:
     oldest = min(replies.values(), key=_first)
     newest = max(replies.values(), key=lambda reply: reply.end)
     # A node to which all its events are older answers its own end, which may be behind.
@@ -242,7 +254,7 @@ def _joined(replies: Replies) -> Extent:
         at_wall=min(at_wall, default=newest.end),
         jobs_before=_counts(oldest.jobs_before),
         jobs=_counts(newest.jobs),
-        nodes=len(replies),
+        failures=failures,
     )
 
 

@@ -6,7 +6,7 @@ No service is called here; servers take the key of the error detail from here, t
 import os
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import grpc
@@ -132,6 +132,6 @@ class Nodes:
         raise ClientError(f"no node answers: {told(failures)}")
 
 
-def told(failures: dict[str, str]) -> str:
+def told(failures: Mapping[str, str]) -> str:
     """Join what each node said."""
     return "; ".join(f"{address}: {words}" for address, words in sorted(failures.items()))

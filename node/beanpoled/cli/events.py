@@ -11,18 +11,21 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from beanpole.addresses import listed
 from beanpole.client.events import EventsLost, Replies
+from beanpole.client.rpc import told
 from beanpole.errors import ClientError, ConfigurationError
 from beanpoled.cli import layout, status
 from beanpoled.cli.screen import Screen
 from beanpoled.eventlog.export import Export, begin_export, open_export
 from beanpoled.eventlog.source import Source
-from beanpoled.settings import Address
 
 POLL_S: Final = 1.0
 PROGRESS_PERIOD_S: Final = 0.2
 # A file each half minute is few enough for Spark, and soon enough for a report.
 EVERY_S: Final = 30.0
+# Stands for --start earliest among offsets.
+EARLIEST: Final = -1
 
 
 def add_command(commands: Any) -> None:
@@ -71,12 +74,11 @@ def _add_addresses(parser: argparse.ArgumentParser) -> None:
 def _source(arguments: argparse.Namespace) -> Source:
     if arguments.addresses is None:
         return Source(status.local_addresses(arguments.dir))
-    kind = Address()
     try:
-        return Source(str(kind.check(text.strip())) for text in arguments.addresses.split(","))
+        return Source(listed(arguments.addresses))
     except ValueError as error:
         raise ConfigurationError(
-            f"--addresses = {arguments.addresses!r} is not allowed: each must be {error}"
+            f"--addresses = {arguments.addresses!r} is not allowed: it must be {error}"
         ) from None
 
 
@@ -137,11 +139,11 @@ def _stopped_by_signals(ended: threading.Event) -> Iterator[None]:
 
 
 def _start(text: str | None) -> int | None:
-    """Read --start: None is "where it ended", -1 the earliest."""
+    """Read --start: None is "where it ended"."""
     if text is None:
         return None
     if text == "earliest":
-        return -1
+        return EARLIEST
     if not text.isdecimal():
         raise ConfigurationError(
             f"--start = {text!r} is not allowed: it must be earliest or an offset from 0"
@@ -166,7 +168,17 @@ class _Run:
         self._screen = Screen(sys.stderr)
         ranges = source.ranges()
         found = open_export(directory, source.cluster)
+        if found is not None and not found.spans:
+            # It is begun anew: what its manifest counts is before another first event.
+            found.close()
+            found = None
         begin = self._begin(found, ranges, wanted)
+        is_earliest = wanted == EARLIEST or (wanted is None and found is None)
+        if begin and is_earliest and source.failures:
+            self._screen.say(
+                f"begins at offset {begin}; nodes that did not answer may have earlier events: "
+                f"{told(source.failures)}"
+            )
         self.export: Export = found or begin_export(
             directory, source.cluster, source.jobs_at(begin, ranges)
         )
@@ -185,8 +197,8 @@ class _Run:
                     f"{end}: it is another cluster of the same name, or not all of it answers"
                 )
             if wanted is None:
-                return here if found is not None and found.spans else earliest
-            begin = max(here, earliest if wanted < 0 else wanted)
+                return here if found is not None else earliest
+            begin = max(here, earliest if wanted == EARLIEST else wanted)
             if begin > end:
                 raise ConfigurationError(
                     f"--start = {wanted} is not allowed: the cluster has events to {end}"

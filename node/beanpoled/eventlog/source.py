@@ -3,7 +3,7 @@
 Which node is asked, and what happens when it dies, is in `beanpole.client.events`.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from beanpole.client.events import Events, Replies
@@ -33,6 +33,11 @@ class Source:
     def cluster(self) -> str:
         """The cluster's name; empty before the first answer."""
         return self._events.cluster
+
+    @property
+    def failures(self) -> Mapping[str, str]:
+        """What was wrong with the nodes that did not answer `ranges`, by address."""
+        return self._events.failures
 
     def ranges(self) -> Replies:
         """Ask every node what it has.

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from beanpole.addresses import split_address
+from beanpole.addresses import listed
 from beanpole.errors import ClientError
 from pyspark_beanpole import session
 
@@ -122,15 +122,12 @@ def audited(found: "Input", directory: Path | None = None) -> "Audit":
     )
 
 
-def addresses(text: str) -> list[str]:
+def addresses(text: str) -> tuple[str, ...]:
     """Read HOST:PORT,..."""
-    listed = [part.strip() for part in text.split(",")]
-    for address in listed:
-        try:
-            split_address(address)
-        except ValueError as error:
-            raise argparse.ArgumentTypeError(f"{address!r} is not {error}") from None
-    return listed
+    try:
+        return listed(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is not allowed: it must be {error}") from None
 
 
 def _setting(text: str) -> tuple[str, str]:

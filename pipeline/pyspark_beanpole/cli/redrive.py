@@ -1,10 +1,13 @@
 """`beanpole pipeline redrive`: puts buried (or delayed) jobs back to work, chosen with SQL."""
 
 import argparse
+from collections.abc import Sequence
 from typing import Any, Final
 
+from beanpole.client.events import Events
 from beanpole.client.queue import kick
 from beanpole.client.rpc import Nodes
+from beanpole.errors import ConfigurationError
 from pyspark_beanpole.cli import common
 
 EXIT_NO: Final = 1
@@ -41,8 +44,10 @@ def run(arguments: argparse.Namespace) -> int:
     spark = common.spark(arguments)
     from pyspark_beanpole.redriving import chosen, counted
 
-    found = common.events(arguments, spark).events
-    jobs = chosen(found, arguments.state, arguments.where).cache()
+    found = common.events(arguments, spark)
+    if arguments.directory is not None:
+        _check_cluster(found.cluster, arguments.addresses)
+    jobs = chosen(found.events, arguments.state, arguments.where).cache()
     total = jobs.count()
     print(f"{total:,} {arguments.state} jobs")
     for row in counted(jobs).limit(TUBES_SHOWN_MAX).collect():
@@ -54,3 +59,18 @@ def run(arguments: argparse.Namespace) -> int:
     print(f"{kicked:,} kicked", end="")
     print(f", {total - kicked:,} were not {arguments.state} any more" if kicked < total else "")
     return 0
+
+
+def _check_cluster(cluster: str, addresses: Sequence[str]) -> None:
+    """Refuse to kick jobs of one cluster that were chosen by the events of another.
+
+    Raises:
+        ConfigurationError: the addresses are of another cluster.
+    """
+    with Events(addresses) as nodes:
+        kicked = nodes.extent().cluster
+    if kicked != cluster:
+        raise ConfigurationError(
+            f"--from has events of cluster {cluster!r}, --addresses are of cluster {kicked!r}: "
+            "ids of jobs mean nothing in another cluster"
+        )

@@ -49,14 +49,17 @@ def run(arguments: argparse.Namespace) -> int:
         found.events,
         arguments.to,
         cluster=found.cluster,
+        missing=found.missing,
         limits=Limits(arguments.wait_slo, arguments.run_slo),
         audited=audited,
         progress=show,
     )
     if terminal:
         sys.stderr.write("\r\x1b[2K")
-    events = f"{found.end - found.first:,} events" if figures is not None else "no events"
+    events = f"{figures.covered.events:,} events" if figures is not None else "no events"
     print(f"{events} of cluster {found.cluster}: {arguments.to / PAGE}")
+    for words in figures.covered.warnings() if figures is not None else ():
+        print(words)
     return audited.exit_code if audited is not None else 0
 
 

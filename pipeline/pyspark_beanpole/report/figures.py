@@ -25,7 +25,7 @@ SHOWN: Final = ("workers", "dead_letters", "backlog", "oldest")
 Rows = list[Row]
 
 
-class Extent(NamedTuple):
+class Covered(NamedTuple):
     """Which events a report is about; times are in UTC."""
 
     cluster: str
@@ -34,6 +34,18 @@ class Extent(NamedTuple):
     events: int
     begin: datetime
     until: datetime
+    # Ranges of offsets that are not among them, each first <= offset < end.
+    missing: Sequence[tuple[int, int]]
+
+    def warnings(self) -> list[str]:
+        """Say what is not to be believed of numbers that need every event."""
+        if not self.missing:
+            return []
+        gaps = ", ".join(f"{first:,} to {end - 1:,}" for first, end in self.missing)
+        return [
+            f"The events of offsets {gaps} are missing: depths behind them are only relative, and "
+            "times and counts lack what happened there."
+        ]
 
 
 class Tube(NamedTuple):
@@ -55,7 +67,7 @@ class Tube(NamedTuple):
 class Figures(NamedTuple):
     """All that the page shows."""
 
-    extent: Extent
+    covered: Covered
     limits: Limits
     step_min: int
     tubes: Sequence[Tube]
@@ -163,7 +175,7 @@ def _tubes(
 
 
 def collect(
-    extent: Extent,
+    covered: Covered,
     limits: Limits,
     parts: Mapping[str, DataFrame],
     tables: Mapping[str, DataFrame],
@@ -173,7 +185,7 @@ def collect(
     """Collect what the page shows.
 
     Args:
-        extent: of which events.
+        covered: of which events.
         limits: the service level that `parts` were made with.
         parts: from `tables.partials`, better cached.
         tables: those of SHOWN, better cached.
@@ -187,7 +199,7 @@ def collect(
         known = F.when(F.col("tube").isin(names), F.col("tube"))
         return table.withColumn("tube", known.otherwise(F.lit(others)))
 
-    step = series.step_of(extent.begin, extent.until)
+    step = series.step_of(covered.begin, covered.until)
     tubes = _tubes(parts, start, tables["oldest"], step, shown)
     order = {name: place for place, name in enumerate([*names, others])}
     cube, workers, buried = parts["transitions"], tables["workers"], tables["dead_letters"]
@@ -195,7 +207,7 @@ def collect(
     for row in times.finish(parts["times"], ("day",)).collect():
         day_times[row["day"]][row["kind"]] = row
     return Figures(
-        extent,
+        covered,
         limits,
         step,
         sorted(tubes, key=lambda tube: order[tube.name]),

@@ -252,8 +252,8 @@ def empty_page(cluster: str) -> str:
 
 def page(figures: Figures, audited: Audit | None) -> str:
     """Return the page."""
-    extent = figures.extent
-    title = f"Beanpole {extent.cluster}: what happened to the jobs".replace(" :", ":")
+    covered = figures.covered
+    title = f"Beanpole {covered.cluster}: what happened to the jobs".replace(" :", ":")
     shown = [tube for tube in figures.tubes if not tube.name.startswith("(")]
     some = (
         ""
@@ -264,10 +264,11 @@ def page(figures: Figures, audited: Audit | None) -> str:
         )
     )
     head = (
-        f"<h1>{escape(title)}</h1><p class='faint'>{extent.events:,} events, offsets "
-        f"{extent.first:,} to {extent.end - 1:,}, from {_clock(extent.begin.timestamp())} to "
-        f"{_clock(extent.until.timestamp())} UTC.{some}</p>"
+        f"<h1>{escape(title)}</h1><p class='faint'>{covered.events:,} events, offsets "
+        f"{covered.first:,} to {covered.end - 1:,}, from {_clock(covered.begin.timestamp())} to "
+        f"{_clock(covered.until.timestamp())} UTC.{some}</p>"
     )
+    head += "".join(f"<p class='bad'>{escape(words)}</p>" for words in covered.warnings())
     sections: list[Any] = [
         head,
         _tiles(figures, audited),

@@ -18,8 +18,8 @@ _TIME: Final = "time (UTC)"
 
 def _span(figures: Figures) -> tuple[int, int]:
     """The first and the last minute of the time axis."""
-    first = int(figures.extent.begin.timestamp() // 60)
-    return first, max(int(figures.extent.until.timestamp() // 60) + 1, first + 1)
+    first = int(figures.covered.begin.timestamp() // 60)
+    return first, max(int(figures.covered.until.timestamp() // 60) + 1, first + 1)
 
 
 def _per(figures: Figures) -> str:

@@ -6,7 +6,7 @@ DIR/tables/NAME/       each table as Parquet: docs/pipeline-statistics.md says w
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from pyspark_beanpole.audit import Audit
-from pyspark_beanpole.report.figures import SHOWN, Extent, Figures, collect
+from pyspark_beanpole.report.figures import SHOWN, Covered, Figures, collect
 from pyspark_beanpole.report.page import empty_page, page
 from pyspark_beanpole.report.summary import summary
 from pyspark_beanpole.statistics import depth
@@ -29,7 +29,7 @@ TABLES: Final = "tables"
 BUSIEST: Final = 6
 
 
-def _extent(events: DataFrame, cluster: str) -> Extent | None:
+def _covered(events: DataFrame, cluster: str, missing: Sequence[tuple[int, int]]) -> Covered | None:
     wall_us = F.unix_micros("wall_time")
     row = events.agg(
         F.min("offset").alias("first"),
@@ -41,7 +41,7 @@ def _extent(events: DataFrame, cluster: str) -> Extent | None:
     if not row["events"]:
         return None
     begin, until = (datetime.fromtimestamp(row[name], UTC) for name in ("begin", "until"))
-    return Extent(cluster, row["first"], row["last"] + 1, row["events"], begin, until)
+    return Covered(cluster, row["first"], row["last"] + 1, row["events"], begin, until, missing)
 
 
 def run_report(
@@ -49,6 +49,7 @@ def run_report(
     directory: Path,
     *,
     cluster: str = "",
+    missing: Sequence[tuple[int, int]] = (),
     limits: Limits = DEFAULT_LIMITS,
     busiest: int = BUSIEST,
     audited: Audit | None = None,
@@ -61,6 +62,7 @@ def run_report(
             not come from Parquet.
         directory: on a disk that Spark's executors see too.
         cluster: what the page calls the cluster.
+        missing: ranges of offsets that are not in the log, each first <= offset < end.
         limits: the service level.
         busiest: so many tubes have charts of their own, the others have them together.
         audited: the result of an audit of the same events, to be shown with them.
@@ -70,8 +72,8 @@ def run_report(
         What the page shows; None if there are no events.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    extent = _extent(events, cluster)
-    start = depth.before(events).cache() if extent is not None and extent.first else None
+    covered = _covered(events, cluster, missing)
+    start = depth.before(events).cache() if covered is not None and covered.first else None
     parts = {name: part.cache() for name, part in partials(events, limits).items()}
     tables = {**finished(parts, start), "oldest": oldest(events)}
     for name in tables:
@@ -80,9 +82,9 @@ def run_report(
             tables[name] = tables[name].cache()
         tables[name].write.mode("overwrite").parquet(str(directory / TABLES / name))
     figures = None
-    if extent is not None:
+    if covered is not None:
         progress("page")
-        figures = collect(extent, limits, parts, tables, start, busiest)
+        figures = collect(covered, limits, parts, tables, start, busiest)
     shown = [tables[name] for name in SHOWN]
     for cached in (*parts.values(), *shown, *([start] if start is not None else [])):
         cached.unpersist()

@@ -14,11 +14,11 @@ def summary(figures: Figures | None, audited: Audit | None) -> dict[str, Any]:
     found: dict[str, Any] = {"audit": None if audited is None else audited.as_json()}
     if figures is None:
         return {"events": 0, **found}
-    extent = figures.extent
+    covered = figures.covered
     return {
-        **extent._asdict(),
-        "begin": extent.begin.isoformat(),
-        "until": extent.until.isoformat(),
+        **covered._asdict(),
+        "begin": covered.begin.isoformat(),
+        "until": covered.until.isoformat(),
         "limits": figures.limits._asdict(),
         "counts": figures.whole.asDict(),
         "times": _times(figures.whole_times),

@@ -50,6 +50,9 @@ class Node:
     breaks_after: int | None = None
     dead: bool = False
     cluster: str = "double"
+    # So many questions about its ranges it leaves without an answer.
+    late: int = 0
+    asked: int = 0
     reads: list[tuple[int, int]] = field(default_factory=list)
 
     @property
@@ -60,7 +63,8 @@ class Node:
         return self
 
     def result(self) -> events_pb2.EventRangeReply:
-        if self.dead:
+        self.asked += 1
+        if self.dead or self.asked <= self.late:
             raise Broken
         spans = [events_pb2.Span(first=first, end=end) for first, end in self.spans]
         return events_pb2.EventRangeReply(cluster=self.cluster, spans=spans, end=self.end)
@@ -88,33 +92,44 @@ def spans_of(numbers: set[int]) -> list[tuple[int, int]]:
     return list(zip(firsts, ends, strict=True))
 
 
+Dial = Callable[[list[Node]], Events]
 Read = Callable[[list[Node], int, int], list[int]]
 
 
 @pytest.fixture(scope="module")
-def read() -> Iterator[Read]:
-    """Read a range from nodes; the offsets that came are returned, also with an error."""
+def dial() -> Iterator[Dial]:
+    """Return a client of nodes, without patience: it asks twice."""
     nodes: list[Node] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rpc, "PAUSE_MIN_S", 0)
         patch.setattr(rpc.Nodes, "channel", lambda _, address: nodes[int(address)])
         patch.setattr(events_pb2_grpc, "EventsStub", lambda node: node)
 
-        def run(given: list[Node], first: int, end: int) -> list[int]:
+        def run(given: list[Node]) -> Events:
             nodes[:] = given
-            found: list[int] = []
-            with Events([str(number) for number in range(len(nodes))], patience_s=0) as client:
-                try:
-                    for piece in client.read(first, end):
-                        # The rows that are skipped are those before the piece.
-                        assert int(piece.arrow) + piece.skip == piece.first
-                        found += range(piece.first, piece.end)
-                except ClientError as error:
-                    error.args = (*error.args, found)
-                    raise
-            return found
+            return Events([str(number) for number in range(len(nodes))], patience_s=0)
 
         yield run
+
+
+@pytest.fixture(scope="module")
+def read(dial: Dial) -> Read:
+    """Read a range from nodes; the offsets that came are returned, also with an error."""
+
+    def run(given: list[Node], first: int, end: int) -> list[int]:
+        found: list[int] = []
+        with dial(given) as client:
+            try:
+                for piece in client.read(first, end):
+                    # The rows that are skipped are those before the piece.
+                    assert int(piece.arrow) + piece.skip == piece.first
+                    found += range(piece.first, piece.end)
+            except ClientError as error:
+                error.args = (*error.args, found)
+                raise
+        return found
+
+    return run
 
 
 def cut(spans: list[set[int]], breaks: list[int | None], rows: int, dead: list[bool]) -> list[Node]:
@@ -166,6 +181,21 @@ def test_a_node_that_is_behind_loses_nothing(read: Read) -> None:
     with pytest.raises(ClientError, match=r"from offset 20 on: 0: its events end at 20") as raised:
         read([behind, Node([], dead=True)], 0, END)
     assert not isinstance(raised.value, EventsLost)
+
+
+def test_the_earliest_event_is_that_of_all_nodes(dial: Dial) -> None:
+    recent = [(40, END)]
+    for wall_us, first in ((0, 0), (0, 39), (7, None)):
+        with dial([Node(recent), Node([(5, END)], late=1)]) as client:
+            extent = client.extent_to(END, wall_us, first)
+        assert (extent.first, extent.failures) == (5, {})
+    with dial([Node(recent), Node([(5, END)], dead=True)]) as client:
+        extent = client.extent_to(END, first=39)
+    assert (extent.first, list(extent.failures)) == (40, ["1"])
+    for known in (None, 40, 50):
+        with dial([node := Node(recent), Node([(5, END)], dead=True)]) as client:
+            client.extent_to(END, first=known)
+        assert node.asked == 1, "it does not matter what the other one has"
 
 
 def test_nodes_of_different_clusters_are_refused(read: Read) -> None:

@@ -302,6 +302,27 @@ def test_a_start_in_the_middle_counts_the_jobs_before_it(tmp_path: Path) -> None
     assert manifest(tmp_path / "out")["jobs_before"]["ready"] == 77
 
 
+def test_an_export_that_is_still_empty_counts_the_jobs_before_its_new_start(tmp_path: Path) -> None:
+    with serving(Server(life_of(history()))) as addresses:
+        assert command(addresses, tmp_path / "out", "--start", "360") == 0
+        assert manifest(tmp_path / "out")["jobs_before"]["ready"] == 360
+        assert command(addresses, tmp_path / "out", "--start", "77") == 0
+    assert offsets(tmp_path / "out") == list(range(77, 360))
+    assert manifest(tmp_path / "out")["jobs_before"]["ready"] == 77
+
+
+def test_a_node_that_may_have_earlier_events_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with serving(Server(life_from(history(), 7))) as addresses:
+        assert command([*addresses, "127.0.0.1:1"], tmp_path / "out") == 0
+        words = "begins at offset 180; nodes that did not answer may have earlier events: 127.0.0.1"
+        assert words in capsys.readouterr().err
+        assert command([*addresses, "127.0.0.1:1"], tmp_path / "out") == 0
+        assert words not in capsys.readouterr().err
+    assert offsets(tmp_path / "out") == list(range(180, 360))
+
+
 def test_events_that_are_gone_stop_it_until_it_is_told_to_go_on(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -329,3 +350,4 @@ def test_a_cluster_that_begins_anew_is_noticed(
     assert "has events to 360, and the cluster has only 60" in capsys.readouterr().err
     assert command(["127.0.0.1:1"], tmp_path / "out") == cli.EXIT_NO_ANSWER
     assert command(["nowhere"], tmp_path / "out") == cli.EXIT_REFUSED
+    assert "it must be HOST:PORT,...; 'nowhere' is not HOST:PORT" in capsys.readouterr().err

@@ -62,6 +62,7 @@ def test_times(text: str, wall_us: int) -> None:
     [
         ("addresses", "nowhere", "HOST:PORT"),
         ("addresses", "a:1,,b:2", "HOST:PORT"),
+        ("addresses", "a:0", "HOST:PORT"),
         ("startingOffsets", "first", "earliest, latest, a number"),
         ("startingOffsets", "-1", "earliest, latest, a number"),
         ("startingOffsets", "9" * 5000, "earliest, latest, a number"),
