@@ -213,6 +213,11 @@ def test_a_node_that_took_a_snapshot_says_so_and_others_fill_its_gap(tmp_path: P
         load.start()
         go_on(load)
         late = cluster.followers()[0]
+        wait_until(
+            lambda: any(cluster.nodes[late].directory.rglob("*.events")),
+            EQUAL_TIMEOUT_S,
+            "the node that will be late has sealed events",
+        )
         cluster.kill(late)
         others = [number for number in range(3) if number != late]
         had = max(

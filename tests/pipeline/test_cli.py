@@ -215,7 +215,7 @@ def test_report_and_audit(
     assert json.loads(capsys.readouterr().out)["balanced"]
     log.jobs["ready"] += 1
     assert main(["pipeline", "audit", "--addresses", node.address]) == 1
-    assert "jobs at the end" in capsys.readouterr().out
+    assert "states at the end" in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("interpreted")
