@@ -157,6 +157,8 @@ class Supervisor:
             while not self._stop.is_set():
                 await self._look()
                 if not any(watched.runs or watched.seen for watched in self._watched):
+                    for watched in self._watched:
+                        self._tell(watched)  # some ended since the look
                     self._screen.say("no node is left")
                     return 1
                 if not self._ready and loop.time() - waiting_since > PATIENCE_S:
