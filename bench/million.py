@@ -22,8 +22,6 @@ from bench.generator import Generator
 from bench.processes import BenchError, child, usage, wait_for
 from bench.servers import BEANPOLE, Running, beanpole, compiled_environment
 
-# Nodes import Arrow five seconds after their start, which is not what jobs cost.
-SETTLE_S: Final = 8.0
 RESTART_MAX_S: Final = 120.0
 SNAPSHOT_MAX_S: Final = 120.0
 # Into the measurement, so that the snapshot is not counted as part of its start.
@@ -48,7 +46,6 @@ def measure(load: Generator, jobs: int, connections: int) -> Million:
     with tempfile.TemporaryDirectory(prefix="million-", dir=load.program.parent) as name:
         folder = Path(name)
         with beanpole(3)(folder) as running:
-            time.sleep(SETTLE_S)
             empty = usage(running.pids).resident_bytes
             options = {"body": str(load.body), "connections": str(connections)}
             options |= {"seconds": str(load.seconds), "warm-up": str(load.warm_up)}
