@@ -35,10 +35,11 @@ from beanpoled.viewpoint import Viewpoint
 # Jobs hold no cycles, and what ends (connections, batches) breaks its own, so it never runs.
 COLLECT_AFTER: Final = (100_000, 50, 1_000_000_000)
 # Numbers of malloc.h, and what they are set to: blocks from this size on are the system's own, and
-# the few threads beside the loop share one heap.
+# the few threads beside the loop share one heap. msgpack takes 256 KiB for each message, which must
+# not be a call of the system.
 M_MMAP_THRESHOLD: Final = -3
 M_ARENA_MAX: Final = -8
-MMAP_THRESHOLD_BYTES: Final = 256 * 1024
+MMAP_THRESHOLD_BYTES: Final = 1024 * 1024
 ARENAS_MAX: Final = 2
 # Descriptors beside clients' connections: files, peers, gRPC, HTTP.
 DESCRIPTORS_SPARE: Final = 256
