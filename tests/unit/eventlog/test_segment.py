@@ -86,6 +86,7 @@ class FullDisk(InlineFiles):
         return FullHandle(os.open(path, os.O_RDWR | os.O_CREAT))
 
 
+@pytest.mark.constants
 def test_a_full_disk_gets_its_room_back(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="no space left"):
         written(tmp_path, FullDisk())
