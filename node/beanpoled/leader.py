@@ -167,7 +167,7 @@ class Leader:
     def must_wait(self) -> bool:
         """Whether this node leads, and what is to be proposed waits for the entry in flight."""
         return (
-            self.serving
+            self.term != 0
             and self._node.replica.entries_in_flight > 0
             and self._inbox_bytes < ENTRY_FULL_BYTES
         )
@@ -182,7 +182,7 @@ class Leader:
             self._register_waits()
             self._end_waits()
         while replica.can_propose() and self.term:
-            if replica.entries_in_flight and self._inbox_bytes < ENTRY_FULL_BYTES:
+            if self.must_wait():
                 return  # what comes until that one is committed travels as one entry
             entry = self._next_entry()
             if entry is None:
