@@ -15,7 +15,7 @@ from crc32c import crc32c
 from beanpole.client.rpc import CHANNEL_OPTIONS
 from beanpole.errors import Damaged
 from beanpole.pb import node_pb2, peer_pb2, peer_pb2_grpc
-from beanpoled.rpc import PROOF_KEY, Context, describe, fail, peer_proof
+from beanpoled.rpc import PROOF_KEY, Context, describe, fail, peer_proof, write
 from beanpoled.view import NodeView
 
 # One message of a snapshot that is not taken for so long has no receiver.
@@ -55,7 +55,8 @@ class PeerServicer(peer_pb2_grpc.PeerServicer):
                 f"no snapshot at index {request.index}; {there}",
                 "NO_SNAPSHOT",
             )
-        await _write(context, peer_pb2.SnapshotChunk(index=source.index, term=source.term))
+        heading = peer_pb2.SnapshotChunk(index=source.index, term=source.term)
+        await write(context, heading, CHUNK_TIMEOUT_S)
         while True:
             try:
                 chunk = await asyncio.to_thread(next, source.chunks, None)
@@ -63,7 +64,8 @@ class PeerServicer(peer_pb2_grpc.PeerServicer):
                 await fail(context, grpc.StatusCode.DATA_LOSS, str(error), "SNAPSHOT_DAMAGED")
             if chunk is None:
                 return
-            await _write(context, peer_pb2.SnapshotChunk(data=chunk, crc32c=crc32c(chunk)))
+            message = peer_pb2.SnapshotChunk(data=chunk, crc32c=crc32c(chunk))
+            await write(context, message, CHUNK_TIMEOUT_S)
 
     async def _authenticate(self, context: Context) -> None:
         if not self._proof:
@@ -77,15 +79,6 @@ class PeerServicer(peer_pb2_grpc.PeerServicer):
             "this cluster has a peer_secret, and the call does not prove that it knows it",
             "PROOF_REQUIRED",
         )
-
-
-async def _write(context: Context, message: peer_pb2.SnapshotChunk) -> None:
-    try:
-        async with asyncio.timeout(CHUNK_TIMEOUT_S):
-            await context.write(message)
-    except TimeoutError:
-        words = f"a message was not taken for {CHUNK_TIMEOUT_S:.0f} s"
-        await fail(context, grpc.StatusCode.DEADLINE_EXCEEDED, words)
 
 
 class PeerClient:

@@ -3,6 +3,7 @@
 The words are in proto/README.md. No service is implemented here.
 """
 
+import asyncio
 import hashlib
 import hmac
 import os
@@ -33,6 +34,16 @@ async def fail(
     packed = errors_pb2.ErrorDetail(reason=reason, **detail).SerializeToString()
     await context.abort(code, message, ((ERROR_KEY, packed),))
     raise AssertionError("abort always raises")
+
+
+async def write(context: Context, message: Any, timeout_s: float) -> None:
+    """Send a message of a stream; end the call if it is not taken in time."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            await context.write(message)
+    except TimeoutError:
+        words = f"a message was not taken for {timeout_s:.0f} s"
+        await fail(context, grpc.StatusCode.DEADLINE_EXCEEDED, words)
 
 
 def peer_proof(secret: str, cluster: str) -> str:

@@ -22,7 +22,7 @@ from beanpoled.eventlog.records import Batch, Events
 from beanpoled.eventlog.segment import Place, Segment
 from beanpoled.eventlog.store import EventLog
 from beanpoled.host import Host
-from beanpoled.rpc import Context, fail
+from beanpoled.rpc import Context, fail, write
 from beanpoled.view import JobCounts
 
 SERVICE: Final = events_pb2.DESCRIPTOR.services_by_name["Events"].full_name
@@ -87,7 +87,10 @@ class EventsServicer(events_pb2_grpc.EventsServicer):
         self._readers += 1
         try:
             async for batch in self._batches(request.start, end, context):
-                await _write(context, batch)
+                part = events_pb2.EventBatch(
+                    first=batch.first, rows=batch.rows, arrow=batch.payload
+                )
+                await write(context, part, TAKE_TIMEOUT_S)
         finally:
             self._readers -= 1
 
@@ -188,13 +191,3 @@ class EventsServicer(events_pb2_grpc.EventsServicer):
 
 def _jobs(counts: JobCounts) -> node_pb2.Jobs:
     return node_pb2.Jobs(**counts._asdict())
-
-
-async def _write(context: Context, batch: Batch) -> None:
-    message = events_pb2.EventBatch(first=batch.first, rows=batch.rows, arrow=batch.payload)
-    try:
-        async with asyncio.timeout(TAKE_TIMEOUT_S):
-            await context.write(message)
-    except TimeoutError:
-        words = f"a batch was not taken for {TAKE_TIMEOUT_S:.0f} s"
-        await fail(context, grpc.StatusCode.DEADLINE_EXCEEDED, words)
