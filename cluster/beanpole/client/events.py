@@ -96,7 +96,7 @@ class Events:
 
     def extent(self, wall_us: int = 0) -> Extent:
         """Ask every node what it holds, and put it together. As `ranges`."""
-        return _joined(self.ranges(wall_us), self.failures)
+        return joined(self.ranges(wall_us), self.failures)
 
     def extent_to(self, offset: int, wall_us: int = 0, first: int | None = None) -> Extent:
         """Ask until the nodes have all events before `offset`: one that was down catches up.
@@ -242,9 +242,12 @@ def _kept_from(replies: Replies, position: int) -> int:
     )
 
 
-def _joined(replies: Replies, failures: Mapping[str, str]) -> Extent:
-    oldest = min(replies.values(), key=_first)
+def joined(replies: Replies, failures: Mapping[str, str]) -> Extent:
+    """Put together what `Events.ranges` returned."""
     newest = max(replies.values(), key=lambda reply: reply.end)
+    # Where a node without events ends says nothing about what the others have.
+    keeping = [reply for reply in replies.values() if reply.spans]
+    oldest = min(keeping, key=_first, default=newest)
     # A node to which all its events are older answers its own end, which may be behind.
     at_wall = [r.offset_at_wall for r in replies.values() if r.offset_at_wall < r.end]
     return Extent(

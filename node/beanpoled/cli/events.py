@@ -15,7 +15,7 @@ from beanpole.addresses import listed
 from beanpole.client.events import EventsLost, Replies
 from beanpole.client.rpc import told
 from beanpole.errors import ClientError, ConfigurationError
-from beanpoled.cli import layout, status
+from beanpoled.cli import status
 from beanpoled.cli.screen import Screen
 from beanpoled.eventlog.export import Export, begin_export, open_export
 from beanpoled.eventlog.source import Source
@@ -63,12 +63,7 @@ def _add_addresses(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--addresses", metavar="HOST:GRPC,...", help="gRPC addresses of nodes; any of them may fail"
     )
-    parser.add_argument(
-        "--dir",
-        type=Path,
-        default=Path(layout.DIRECTORY_DEFAULT),
-        help="without --addresses: folder of a local cluster (default ./.beanpole)",
-    )
+    status.add_directory(parser, "--addresses")
 
 
 def _source(arguments: argparse.Namespace) -> Source:
@@ -84,7 +79,6 @@ def _source(arguments: argparse.Namespace) -> Source:
 
 def run_range(arguments: argparse.Namespace) -> int:
     """Print which events each node has."""
-    status.quiet_grpc()
     with _source(arguments) as source:
         ranges = source.ranges()
     if arguments.json:
@@ -100,7 +94,7 @@ def run_range(arguments: argparse.Namespace) -> int:
         ]
         print(json.dumps({"cluster": source.cluster, "nodes": nodes}))
         return 0
-    print(f"cluster {source.cluster}, {source.end(ranges)} events so far")
+    print(f"cluster {source.cluster}, {source.extent(ranges).end} events so far")
     for reply in ranges.values():
         spans = ", ".join(f"{span.first} to {span.end}" for span in reply.spans)
         print(f"{reply.node:<10} {spans or 'none'}")
@@ -109,7 +103,6 @@ def run_range(arguments: argparse.Namespace) -> int:
 
 def run_export(arguments: argparse.Namespace) -> int:
     """Write events until there are no more, or with --follow until a signal."""
-    status.quiet_grpc()
     wanted = _start(arguments.start)
     if not arguments.every > 0:
         raise ConfigurationError(f"--every = {arguments.every} is not allowed: it must be above 0")
@@ -188,7 +181,8 @@ class _Run:
 
     def _begin(self, found: Export | None, ranges: Replies, wanted: int | None) -> int:
         """Return the first offset to read."""
-        earliest, end = self._source.earliest(ranges), self._source.end(ranges)
+        extent = self._source.extent(ranges)
+        earliest, end = extent.first, extent.end
         here = found.end if found is not None else 0
         try:
             if here > end:
@@ -211,7 +205,7 @@ class _Run:
 
     def catch_up(self) -> None:
         """Write everything up to the end that the cluster has now."""
-        end = self._source.end(self._source.ranges())
+        end = self._source.extent(self._source.ranges()).end
         try:
             for batch in self._source.read(self._position, end):
                 self.export.write(batch)

@@ -1,12 +1,11 @@
 """`beanpole snapshot`: let nodes write a snapshot now, before a backup or a restart."""
 
 import argparse
-import os
 from typing import Any, Final
 
 import grpc
 
-from beanpole.client.rpc import CHANNEL_OPTIONS, words_of
+from beanpole.client.rpc import Nodes, words_of
 from beanpole.errors import ClientError
 from beanpole.pb import admin_pb2, admin_pb2_grpc
 from beanpoled.admin import SNAPSHOT_TIMEOUT_S
@@ -29,14 +28,12 @@ def add_command(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Ask every node that is named; the first that fails ends it."""
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    for target in status.addresses(arguments):
-        with grpc.insecure_channel(target, options=CHANNEL_OPTIONS) as channel:
+    with Nodes(status.addresses(arguments)) as nodes:
+        for target in nodes.addresses:
+            stub = admin_pb2_grpc.AdminStub(nodes.channel(target))
             try:
-                reply: admin_pb2.TakeSnapshotReply = admin_pb2_grpc.AdminStub(channel).TakeSnapshot(
-                    admin_pb2.TakeSnapshotRequest(), timeout=CALL_TIMEOUT_S
-                )
+                reply = stub.TakeSnapshot(admin_pb2.TakeSnapshotRequest(), timeout=CALL_TIMEOUT_S)
             except grpc.RpcError as error:
                 raise ClientError(f"{target}: {words_of(error)}") from None
-        print(f"{target}: snapshot at index {reply.index}")
+            print(f"{target}: snapshot at index {reply.index}")
     return 0

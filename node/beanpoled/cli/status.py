@@ -2,13 +2,12 @@
 
 import argparse
 import json
-import os
 from pathlib import Path
 from typing import Any, Final
 
 import grpc
 
-from beanpole.client.rpc import CHANNEL_OPTIONS
+from beanpole.client.rpc import Nodes
 from beanpole.errors import ClientError, ConfigurationError
 from beanpole.pb import admin_pb2, admin_pb2_grpc, node_pb2
 from beanpoled.cli import layout
@@ -35,11 +34,16 @@ def add_command(commands: Any) -> None:
 def add_addresses(parser: argparse.ArgumentParser) -> None:
     """Add the options by which `addresses` finds nodes."""
     parser.add_argument("--addr", metavar="HOST:GRPC", help="gRPC address of any node")
+    add_directory(parser, "--addr")
+
+
+def add_directory(parser: argparse.ArgumentParser, instead_of: str) -> None:
+    """Add the folder of a local cluster, for when the option for addresses is not given."""
     parser.add_argument(
         "--dir",
         type=Path,
         default=Path(layout.DIRECTORY_DEFAULT),
-        help="without --addr: folder of a local cluster (default ./.beanpole)",
+        help=f"without {instead_of}: folder of a local cluster (default ./.beanpole)",
     )
 
 
@@ -68,23 +72,18 @@ def local_addresses(directory: Path) -> list[str]:
     return listed or [f"{layout.HOST}:{layout.BASE_PORT_DEFAULT + layout.PORTS['grpc']}"]
 
 
-def quiet_grpc() -> None:
-    """Keep gRPC's own lines about nodes that are down from standing between ours."""
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-
-
 def first_answer(targets: list[str]) -> admin_pb2.StatusReply:
     """Ask one node after the other.
 
     Raises:
         ClientError: none answered; the message says why for each.
     """
-    quiet_grpc()
     reasons = []
-    for target in targets:
-        with grpc.insecure_channel(target, options=CHANNEL_OPTIONS) as channel:
+    with Nodes(targets) as nodes:
+        for target in targets:
             try:
-                reply: admin_pb2.StatusReply = admin_pb2_grpc.AdminStub(channel).Status(
+                stub = admin_pb2_grpc.AdminStub(nodes.channel(target))
+                reply: admin_pb2.StatusReply = stub.Status(
                     admin_pb2.StatusRequest(), timeout=STATUS_TIMEOUT_S
                 )
                 return reply

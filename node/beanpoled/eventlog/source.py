@@ -6,7 +6,7 @@ Which node is asked, and what happens when it dies, is in `beanpole.client.event
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from beanpole.client.events import Events, Replies
+from beanpole.client.events import Events, Extent, Replies, joined
 from beanpole.errors import ClientError
 from beanpoled.eventlog import columns
 from beanpoled.view import JobCounts
@@ -47,14 +47,9 @@ class Source:
         """
         return self._events.ranges()
 
-    def earliest(self, ranges: Replies) -> int:
-        """Return the first offset that any node has; the end if there is none."""
-        firsts = [reply.spans[0].first for reply in ranges.values() if reply.spans]
-        return min(firsts, default=self.end(ranges))
-
-    def end(self, ranges: Replies) -> int:
-        """Return the offset that the next event will have, as far as the nodes know."""
-        return max(reply.end for reply in ranges.values())
+    def extent(self, ranges: Replies) -> Extent:
+        """Return what those nodes hold together."""
+        return joined(ranges, self.failures)
 
     def jobs_at(self, offset: int, ranges: Replies) -> JobCounts:
         """Return the job counts after all events before an offset.

@@ -198,6 +198,13 @@ def test_the_earliest_event_is_that_of_all_nodes(dial: Dial) -> None:
         assert node.asked == 1, "it does not matter what the other one has"
 
 
+def test_a_node_without_events_does_not_say_where_they_begin(dial: Dial) -> None:
+    with dial([Node([(40, END)]), Node([], end=20)]) as client:
+        assert client.extent().first == 40
+    with dial([Node([], end=20), Node([], end=30)]) as client:
+        assert client.extent().first == 30
+
+
 def test_nodes_of_different_clusters_are_refused(read: Read) -> None:
     nodes = [Node([(0, END)]), Node([(0, END)], cluster="other")]
     with pytest.raises(ClientError, match=r"1 is a node of cluster 'other', others are of"):

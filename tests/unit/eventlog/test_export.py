@@ -78,7 +78,8 @@ def test_a_gap_of_one_node_is_filled_from_another() -> None:
         assert read(source, 0, 360) == list(range(360))
         assert read(source, 100, 200) == list(range(100, 200))
         ranges = source.ranges()
-        assert (source.earliest(ranges), source.end(ranges)) == (0, 360)
+        extent = source.extent(ranges)
+        assert (extent.first, extent.end) == (0, 360)
         for offset in (0, 100, 180, 200, 360):
             assert source.jobs_at(offset, ranges) == JobCounts(ready=offset)
 
