@@ -14,7 +14,7 @@ COMPILED_READY := $(COMPILED)/.ready
 SOURCES := $(shell find cluster/beanpole node/beanpoled -name '*.py' -o -name '*.c')
 # Which tests also run on it: those of the modules that it compiles, and with whole nodes.
 COMPILED_UNITS := $(addprefix tests/unit/,core protocol storage replication node eventlog)
-COMPILED_NODES := $(addprefix tests/integration/test_,clients.py failover.py disk.py)
+COMPILED_NODES := $(addprefix tests/integration/test_,clients.py failover.py disk.py peer_port.py)
 # Which seeds `make sim` runs.
 SEEDS ?= 300
 FIRST ?= 1
@@ -27,7 +27,7 @@ SERVICES := $(addprefix proto/beanpole/pb/,admin.proto events.proto peer.proto q
 PROTOC := $(BIN)/python -m grpc_tools.protoc -Iproto
 
 .DEFAULT_GOAL := check
-.PHONY: up compiled test sim mutants check fmt proto bench bench-check bench-pipeline soak clean help
+.PHONY: up compiled test test-nodes test-spark sim mutants check fmt proto bench bench-check bench-pipeline soak clean help
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -58,13 +58,18 @@ check: $(READY) ## lint, format, types and unit tests, in under a minute
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q tests/test_tidy.py tests/unit
 
-test: $(READY) ## everything: the check, simulated clusters, integration and compiled tests
+test: $(READY) ## everything: the check, simulated clusters, real ones, Spark, all on two cores
 	$(MAKE) --jobs=2 check $(COMPILED_READY)
 	$(MAKE) sim SEEDS=300 FIRST=1
+	$(MAKE) --jobs=2 --output-sync=target test-nodes test-spark
+
+test-nodes: $(READY) $(COMPILED_READY) ## simulated faults, integration and compiled tests
 	$(BIN)/python -m pytest -q tests/sim tests/integration tests/compiled
+	PYTHONPATH=$(COMPILED) $(BIN)/python -m pytest -q $(COMPILED_NODES)
+
+test-spark: $(READY) $(COMPILED_READY) ## the pipeline on a real Spark (needs Java 17)
 	$(BIN)/python -m pytest -q tests/pipeline
 	PYTHONPATH=$(COMPILED) $(BIN)/python -m pytest -q -o pythonpath=. -m 'not constants' $(COMPILED_UNITS)
-	PYTHONPATH=$(COMPILED) $(BIN)/python -m pytest -q $(COMPILED_NODES)
 
 sim: $(READY) ## many simulated lives of whole clusters (make sim SEEDS=300 FIRST=1)
 	$(BIN)/python -m tests.sim.many --seeds $(SEEDS) --first $(FIRST)

@@ -7,9 +7,12 @@ What ruff and mypy already say does not belong here.
 
 import ast
 import re
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
+
+from deploy.compile import MODULES
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("cluster", "node", "pipeline", "chaos", "bench", "tests")
@@ -87,6 +90,20 @@ def check_library(package: str, used: set[str]) -> None:
     assert siblings <= allowed, f"{package} may not import {sorted(siblings - allowed)}"
 
 
+def check_error_names(function: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+    """Check that no name stands for two types of errors in what is compiled.
+
+    There it has the type of the first, and the second is a TypeError in its handler:
+    one bad frame of a peer stopped a node so.
+    """
+    types: dict[str, str] = {}
+    for item in ast.walk(function):
+        if isinstance(item, ast.ExceptHandler) and item.name and item.type:
+            kind = ast.unparse(item.type)
+            known = types.setdefault(item.name, kind)
+            assert known == kind, f"{function.name}: {item.name} is {known} and {kind}"
+
+
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_tidy(path: Path) -> None:
     text = path.read_text()
@@ -107,6 +124,8 @@ def test_tidy(path: Path) -> None:
         if isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef):
             length = (item.end_lineno or item.lineno) - item.lineno + 1
             assert length <= FUNCTION_LINES_MAX, f"{item.name}: {length} lines"
+            if any(fnmatch("/".join(path.parts[-len(parts) + 1 :]), one) for one in MODULES):
+                check_error_names(item)
     for number, line in enumerate(lines, 1):
         assert not UNFINISHED.search(line), f"line {number}: unfinished: {line.strip()}"
         if parts[0] == "tests":

@@ -59,9 +59,10 @@ class PeerProtocol:
         self._timer = self._links.loop.call_later(HELLO_TIMEOUT_S, self.close)
 
     def data_received(self, data: bytes) -> None:
+        reader = self._reader
+        reader.feed(data)
         try:
-            frames = self._reader.feed(data)
-            for frame in frames:
+            while not self._is_closing() and (frame := reader.next()) is not None:
                 if frame.kind == link.REFUSE:
                     # Perhaps we believe the link to be up already: the other side decides later.
                     self._links.refused(self._handshake.refusal(frame))
@@ -71,14 +72,17 @@ class PeerProtocol:
                     self._links.node.peer_frame(self.peer, frame.kind, frame.payload)
                 else:
                     self._introduce(frame)
-        except link.Refused as error:
-            self._links.refused(str(error))
-            self.close(str(error))
+        except link.Refused as refused:  # one name for both would have one type when compiled
+            self._links.refused(str(refused))
+            self.close(str(refused))
         except ProtocolError as error:
             self._links.complain(f"link to {self.peer or 'an unknown node'} closed: {error}")
             self.close()
         else:
             self.heard_at_s = self._links.loop.time()
+
+    def _is_closing(self) -> bool:
+        return self._transport is None or self._transport.is_closing()
 
     def _introduce(self, frame: link.Frame) -> None:
         assert self._transport is not None

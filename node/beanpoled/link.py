@@ -68,37 +68,44 @@ def encode_frame(kind: int, payload: bytes) -> bytes:
 
 
 class FrameReader:
-    """Cuts a stream of bytes into frames."""
+    """Cuts a stream of bytes into frames. `feed` it, then call `next` until there is none.
+
+    One at a time: the frame that introduces a peer is followed by others at once, and it decides
+    how long those may be (`size_max`).
+    """
 
     def __init__(self) -> None:
         self._buffer = bytearray()
+        self._position = 0  # what lies before it was returned
         self.size_max = HELLO_MAX_BYTES
 
-    def feed(self, data: bytes) -> list[Frame]:
-        """Take bytes; returns the frames that are complete now.
+    def feed(self, data: bytes) -> None:
+        """Take bytes."""
+        self._buffer += data
+
+    def next(self) -> Frame | None:
+        """Return the next frame that is complete; None if there is none yet.
 
         Raises:
             ProtocolError: too long, or the CRC does not match. The link must end.
         """
-        frames: list[Frame] = []
         buffer = self._buffer
-        buffer += data
-        position = 0
-        available = len(buffer)
-        while available - position >= _HEAD.size:
+        position = self._position
+        begin = position + _HEAD.size
+        if begin <= len(buffer):
             size, crc, kind = _HEAD.unpack_from(buffer, position)
             if size > self.size_max:
                 raise ProtocolError(f"a frame of {size} bytes; {self.size_max} are allowed")
-            end = position + _HEAD.size + size
-            if end > available:
-                break
-            payload = bytes(buffer[position + _HEAD.size : end])
-            if crc32c(payload, crc32c(bytes((kind,)))) != crc:
-                raise ProtocolError(f"a frame of kind {kind} with a wrong checksum")
-            frames.append(Frame(kind, payload))
-            position = end
+            end = begin + size
+            if end <= len(buffer):
+                payload = bytes(buffer[begin:end])
+                if crc32c(payload, crc32c(bytes((kind,)))) != crc:
+                    raise ProtocolError(f"a frame of kind {kind} with a wrong checksum")
+                self._position = end
+                return Frame(kind, payload)
         del buffer[:position]
-        return frames
+        self._position = 0
+        return None
 
 
 class Refused(ProtocolError):

@@ -132,7 +132,10 @@ def test_links_cut(proxied: Cluster, links: Links) -> None:
         wait_for_time(chance.uniform(0.1, CUT_SECONDS_MAX))
         links.restore(one, other)
         wait_for_time(chance.uniform(0.1, CUT_SECONDS_MAX))
-    load.wait_for_progress(JOBS_BETWEEN_FAULTS)
+    try:
+        load.wait_for_progress(JOBS_BETWEEN_FAULTS)
+    except AssertionError as error:
+        raise AssertionError(f"seed {seed}: {str(error)[:1000]}\n{proxied.story()}") from None
     again = {pair for pair in pairs if links.joined(*pair) > before[pair]}
     assert again >= reset, "a link that was reset was never dialled again"
     history = load.finish()

@@ -374,8 +374,8 @@ class RealFiles(InlineFiles):
                 work()
             except OSError as error:
                 self._answer(partial(done, error))
-            except BaseException as error:  # the loop must see a bug of ours, not this thread
-                self._answer(partial(_raise, error))
+            except BaseException as bug:  # the loop must see a bug of ours, not this thread
+                self._answer(partial(_raise, bug))
             else:
                 self._answer(partial(done, None))
 

@@ -30,6 +30,12 @@ def hello(node: str, **changes: Any) -> Hello:
     return values._replace(**changes)
 
 
+def fed(reader: FrameReader, data: bytes) -> list[Frame]:
+    """What a reader finds once it has these bytes, too."""
+    reader.feed(data)
+    return list(iter(reader.next, None))
+
+
 def meet(
     dialer: Hello,
     answerer: Hello,
@@ -42,7 +48,7 @@ def meet(
     mail = [(1, sides[0].start()), (0, sides[1].start())]
     while mail:
         to, data = mail.pop(0)
-        for frame in readers[to].feed(data):
+        for frame in fed(readers[to], data):
             answer = sides[to].receive(frame)
             if answer:
                 mail.append((1 - to, answer))
@@ -144,7 +150,7 @@ def test_frames_come_whole_however_they_are_cut() -> None:
         found = [
             frame
             for start in range(0, len(stream), size)
-            for frame in reader.feed(stream[start : start + size])
+            for frame in fed(reader, stream[start : start + size])
         ]
         assert found == [Frame(1, b"one"), Frame(2, b""), Frame(3, b"three")]
 
@@ -156,22 +162,33 @@ def test_every_flipped_bit_is_noticed() -> None:
         damaged[bit // 8] ^= 1 << bit % 8
         reader = FrameReader()
         try:
-            assert reader.feed(bytes(damaged)) == []  # it waits for more bytes than there are
+            assert fed(reader, bytes(damaged)) == []  # it waits for more bytes than there are
         except ProtocolError:
             continue
 
 
 def test_a_stranger_may_not_send_much() -> None:
     reader = FrameReader()
-    assert reader.feed(encode_frame(HELLO, bytes(HELLO_MAX_BYTES)))
+    assert fed(reader, encode_frame(HELLO, bytes(HELLO_MAX_BYTES)))
     with pytest.raises(ProtocolError, match="are allowed"):
-        reader.feed(encode_frame(HELLO, bytes(HELLO_MAX_BYTES + 1))[:HEAD_BYTES])
+        fed(reader, encode_frame(HELLO, bytes(HELLO_MAX_BYTES + 1))[:HEAD_BYTES])
     reader = FrameReader()
     reader.size_max = FRAME_MAX_BYTES
     with pytest.raises(ProtocolError, match="are allowed"):
-        reader.feed(b"\xff" * HEAD_BYTES)
+        fed(reader, b"\xff" * HEAD_BYTES)
+
+
+def test_a_member_may_send_much_right_behind_its_introduction() -> None:
+    large = encode_frame(1, bytes(2 * HELLO_MAX_BYTES))
+    reader = FrameReader()
+    reader.feed(encode_frame(AUTH, b"me") + large + large[:-1])
+    assert reader.next() == Frame(AUTH, b"me")
+    reader.size_max = FRAME_MAX_BYTES
+    assert reader.next() == Frame(1, bytes(2 * HELLO_MAX_BYTES))
+    assert reader.next() is None
+    assert fed(reader, b"\0") == [Frame(1, bytes(2 * HELLO_MAX_BYTES))]
 
 
 def _one(data: bytes) -> Frame:
-    (frame,) = FrameReader().feed(data)
+    (frame,) = fed(FrameReader(), data)
     return frame
