@@ -18,9 +18,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import grpc
+
+from beanpole.client.rpc import Nodes, words_of
+from beanpole.pb import admin_pb2, admin_pb2_grpc
 from bench.generator import Generator
 from bench.processes import BenchError, child, usage, wait_for
-from bench.servers import BEANPOLE, Running, beanpole, compiled_environment
+from bench.servers import Running, beanpole, compiled_environment
 
 RESTART_MAX_S: Final = 120.0
 SNAPSHOT_MAX_S: Final = 120.0
@@ -45,16 +49,17 @@ def measure(load: Generator, jobs: int, connections: int) -> Million:
     """Fill a fresh cluster and go through it all."""
     with tempfile.TemporaryDirectory(prefix="million-", dir=load.program.parent) as name:
         folder = Path(name)
-        with beanpole(3)(folder) as running:
+        with ExitStack() as stack, beanpole(3)(folder) as running:
             empty = usage(running.pids).resident_bytes
             options = {"body": str(load.body), "connections": str(connections)}
             options |= {"seconds": str(load.seconds), "warm-up": str(load.warm_up)}
             closed = load.run(running, {**options, "fill": str(jobs)}, "a million jobs").result
-            _snapshot(folder)
+            nodes = stack.enter_context(Nodes([node["grpc"] for node in _nodes(folder)]))
+            _snapshots(nodes)
             full = usage(running.pids).resident_bytes
             rate = closed["op_s"] / 2
             took: list[float] = []
-            half = _under_snapshot(load, running, {**options, "rate": f"{rate:.0f}"}, folder, took)
+            half = _under_snapshot(load, running, {**options, "rate": f"{rate:.0f}"}, nodes, took)
             with ExitStack() as restarted:
                 restarts = [_restart(folder, node, restarted) for node in _nodes(folder)]
         latency = half["latency_us"]["all"]
@@ -71,13 +76,13 @@ def measure(load: Generator, jobs: int, connections: int) -> Million:
 
 
 def _under_snapshot(
-    load: Generator, running: Running, options: dict[str, str], folder: Path, took: list[float]
+    load: Generator, running: Running, options: dict[str, str], nodes: Nodes, took: list[float]
 ) -> dict[str, Any]:
     """Run an open loop in which every node writes a snapshot; BenchError if it came too late."""
 
     def snapshot() -> None:
         begun = time.monotonic()
-        _snapshot(folder)
+        _snapshots(nodes)
         took.append(time.monotonic() - begun)
 
     timer = threading.Timer(SNAPSHOT_AFTER_S, snapshot)
@@ -93,17 +98,20 @@ def _under_snapshot(
     return result
 
 
-def _snapshot(folder: Path) -> None:
-    """Let all nodes write a snapshot at the same time, as they do when their logs have grown."""
-    commands = [[BEANPOLE, "snapshot", "--addr", node["grpc"]] for node in _nodes(folder)]
-    asked = [
-        subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        for command in commands
-    ]
-    for process in asked:
-        _, said = process.communicate(timeout=SNAPSHOT_MAX_S)
-        if process.returncode:
-            raise BenchError(f"beanpole snapshot: {said.decode().strip()}")
+def _snapshots(nodes: Nodes) -> None:
+    """Let all nodes write a snapshot at the same time.
+
+    From here, and not by `beanpole snapshot`: three interpreters that start are half a second of
+    both cores, which a measurement would see.
+    """
+    request = admin_pb2.TakeSnapshotRequest()
+    stubs = [admin_pb2_grpc.AdminStub(nodes.channel(target)) for target in nodes.addresses]
+    asked = [stub.TakeSnapshot.future(request, timeout=SNAPSHOT_MAX_S) for stub in stubs]
+    for call in asked:
+        try:
+            call.result()
+        except grpc.RpcError as error:
+            raise BenchError(f"TakeSnapshot: {words_of(error)}") from None
 
 
 def _nodes(folder: Path) -> list[dict[str, str]]:

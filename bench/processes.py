@@ -39,14 +39,21 @@ class Usage(NamedTuple):
 
 def usage(pids: list[int]) -> Usage:
     """Return what processes have used so far; all must be running."""
-    ticks = 0
-    resident = []
-    for pid in pids:
-        folder = Path(f"/proc/{pid}")
-        fields = (folder / "stat").read_text().rpartition(")")[2].split()
-        ticks += int(fields[11]) + int(fields[12])
-        resident.append(int((folder / "statm").read_text().split()[1]) * PAGE_BYTES)
-    return Usage(ticks / CLOCK_TICKS, disk_bytes(), tuple(resident))
+    resident = [int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE_BYTES for pid in pids]
+    return Usage(_family_ticks(pids) / CLOCK_TICKS, disk_bytes(), tuple(resident))
+
+
+def _family_ticks(pids: list[int]) -> int:
+    """Return the processor time of processes and all their descendants, also of ended ones."""
+    stats: dict[int, list[str]] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it ended a moment ago
+            stats[int(path.parent.name)] = path.read_text().rpartition(")")[2].split()
+    family = set(pids)
+    while more := {pid for pid, fields in stats.items() if int(fields[1]) in family} - family:
+        family |= more
+    # utime and stime, and those of children that were waited for
+    return sum(int(ticks) for pid in family for ticks in stats[pid][11:15])
 
 
 def disk_bytes() -> int:

@@ -13,22 +13,19 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Coroutine
-from functools import partial
 from typing import Any, Final
 
 from beanpole.replication.consensus import Sink
-from beanpole.storage.files import LANE_BULK, RealFiles
+from beanpole.storage.files import RealFiles
 from beanpoled.aio_clients import ClientServer
 from beanpoled.aio_peers import PeerLinks
 from beanpoled.config import NodeConfig
 from beanpoled.disks import Disks
-from beanpoled.eventlog import columns
+from beanpoled.eventlog.converter import Converter
 from beanpoled.eventlog.records import Batch, Events
 from beanpoled.host import ProcessFacts, Timer
 from beanpoled.peer import PeerClient
 
-# A node has caught up by then, or is about to.
-WARM_UP_AFTER_S: Final = 5.0
 # After this the operating system takes back what a stop could not close in order.
 EXIT_PATIENCE_S: Final = 2.0
 
@@ -44,6 +41,7 @@ class AioHost:
         self._random = random.Random()
         self.files = RealFiles(loop.call_soon_threadsafe)
         self.compiled = self.files.watch(loop.add_reader)
+        self.converter = Converter()
         self.clients = ClientServer(config, loop, self.fatal)
         self.links: PeerLinks
         addresses = {peer: config.grpc_address(peer) for peer in config.peers}
@@ -99,12 +97,11 @@ class AioHost:
 
     def encode_events(self, events: Events) -> list[Batch]:
         """See `Host`."""
-        return columns.encode(events)
+        return self.converter.encode(events)
 
-    def warm_up(self) -> None:
-        """Soon after the start, and before the first events are sealed under load: 0.3 s of CPU."""
-        work = partial(self.files.submit, columns.warm_up, lambda _: None, LANE_BULK)
-        self._loop.call_later(WARM_UP_AFTER_S, work)
+    def first_at_wall(self, payload: bytes, wall_us: int) -> int | None:
+        """See `Host`."""
+        return self.converter.first_at_wall(payload, wall_us)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Run something beside the node; a failure of it is a bug and stops the node."""

@@ -86,6 +86,9 @@ class Host(Protocol):
     def encode_events(self, events: Events) -> list[Batch]:
         """Turn events into batches as readers get them; called away from the loop."""
 
+    def first_at_wall(self, payload: bytes, wall_us: int) -> int | None:
+        """Return the first offset of a batch at or after a wall time; away from the loop, too."""
+
     def open_clients(self) -> None:
         """Accept clients from now on. Opening twice does no harm."""
 

@@ -152,6 +152,7 @@ async def run(config: NodeConfig) -> None:
     http = HttpServer(view)
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(lock.release)
+        stack.callback(host.converter.close)
         stack.callback(host.files.close)
         stack.push_async_callback(host.peer_client.close)
         node.start(PySyncObjReplica(replica_config(config, identity), node, host.files))
@@ -162,8 +163,6 @@ async def run(config: NodeConfig) -> None:
         await host.links.start(node)
         stack.push_async_callback(host.links.stop)
         host.handle_signals(node.lifecycle.stop, node.lifecycle.drain)
-        if config.events == "on":
-            host.warm_up()
         gc.freeze()
         await host.wait_for_exit()
 

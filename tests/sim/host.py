@@ -306,6 +306,10 @@ class SimHost:
         """Turn events into batches of a plain kind."""
         return encode(events)
 
+    def first_at_wall(self, payload: bytes, wall_us: int) -> int | None:
+        """Nothing in the simulation reads events by their time."""
+        raise AssertionError("nobody reads events by their time here")
+
     # --- Host: the process ----------------------------------------------------------------------
 
     def open_clients(self) -> None:

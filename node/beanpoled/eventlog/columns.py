@@ -1,10 +1,9 @@
 """The columns of events: what they are called and hold, and how records become them.
 
 This is the only place that defines them; docs/pipeline.md explains them. Arrow and NumPy are
-imported late, in a thread, because a node must not wait for them (`warm_up`).
+imported late, because a node never needs them itself: `converter` runs this beside it.
 """
 
-import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
@@ -98,12 +97,6 @@ def encode(events: Events) -> list[Batch]:
         for start in range(events.first, events.end, BATCH_ROWS)
         for batch in _batches(events.slice(start, min(start + BATCH_ROWS, events.end)))
     ]
-
-
-def warm_up() -> None:
-    """Encode one event for nothing: imports Arrow and NumPy, and their first use costs the most."""
-    with contextlib.suppress(Exception):  # sealing will say what is wrong
-        encode(Events(0, bytes(e.RECORD.size), bytes(NOTE.size), {0: b""}, ("",)))
 
 
 def _batches(events: Events) -> Iterator[Batch]:

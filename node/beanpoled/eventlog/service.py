@@ -16,7 +16,6 @@ from beanpole.errors import Damaged
 from beanpole.pb import events_pb2, events_pb2_grpc, node_pb2
 from beanpole.storage.files import Handle
 from beanpoled.config import NodeConfig
-from beanpoled.eventlog import columns
 from beanpoled.eventlog import segment as segments
 from beanpoled.eventlog.records import Batch, Events
 from beanpoled.eventlog.segment import Place, Segment
@@ -152,7 +151,7 @@ class EventsServicer(events_pb2_grpc.EventsServicer):
                 if place.wall_us_max >= wall_us:
                     async with self._opened(segment, context) as handle:
                         payload = await self._payload(handle, segment, place, context)
-                    return await asyncio.to_thread(columns.first_at_wall, payload, wall_us)
+                    return await asyncio.to_thread(self._host.first_at_wall, payload, wall_us)
         for events in memory:
             found = await asyncio.to_thread(events.first_at_wall, wall_us)
             if found is not None:

@@ -25,6 +25,9 @@ class ArrowHost(StageHost):
     def encode_events(self, events: Events) -> list[Batch]:
         return columns.encode(events)
 
+    def first_at_wall(self, payload: bytes, wall_us: int) -> int | None:
+        return columns.first_at_wall(payload, wall_us)
+
 
 def life_of(
     entries: Iterable[tuple[Any, ...]], host: StageHost | None = None, **settings: Any

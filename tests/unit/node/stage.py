@@ -112,6 +112,9 @@ class StageHost:
     def encode_events(self, events: Events) -> list[Batch]:
         return encode(events)
 
+    def first_at_wall(self, payload: bytes, wall_us: int) -> int | None:
+        raise AssertionError("nobody reads events by their time on this stage")
+
     def open_clients(self) -> None:
         self.clients_open = True
 

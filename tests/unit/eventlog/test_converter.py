@@ -1,0 +1,113 @@
+"""The process that makes columns: as good as doing it here, ended and begun again unnoticed."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from beanpoled.eventlog import columns
+from beanpoled.eventlog.converter import NICENESS, Converter
+from beanpoled.eventlog.records import Events
+from tests.integration.support.waiting import wait_until
+from tests.unit.eventlog.made import chance
+
+
+@pytest.fixture
+def converter() -> Iterator[Converter]:
+    found = Converter()
+    try:
+        yield found
+    finally:
+        found.close()
+
+
+def children() -> list[int]:
+    """The processes that this one started and that run."""
+    tasks = Path(f"/proc/{os.getpid()}/task").glob("*/children")
+    return [int(pid) for path in tasks for pid in path.read_text().split()]
+
+
+def test_it_makes_what_would_be_made_here(converter: Converter) -> None:
+    events = chance(3, columns.BATCH_ROWS + 10, 7)
+    batches = columns.encode(events)
+    assert converter.encode(events) == batches
+    # What the node has in hand are growing buffers.
+    growing = events._replace(records=bytearray(events.records), notes=bytearray(events.notes))
+    assert converter.encode(growing) == batches
+    middle = batches[1].wall_us_max
+    payload = batches[1].payload
+    assert converter.first_at_wall(payload, middle) == columns.first_at_wall(payload, middle)
+    assert converter.first_at_wall(payload, middle + 1) is None
+
+
+def test_one_that_was_killed_is_started_again(converter: Converter) -> None:
+    events = chance(4, 10, 0)
+    expected = converter.encode(events)
+    for _ in range(3):
+        (pid,) = children()
+        assert os.getpriority(os.PRIO_PROCESS, pid) >= NICENESS
+        os.kill(pid, signal.SIGKILL)
+        assert converter.encode(events) == expected
+    converter.close()
+    assert children() == []
+    assert converter.encode(events) == expected
+
+
+def test_what_cannot_be_converted_is_said_and_harms_nothing_else(converter: Converter) -> None:
+    events = chance(5, 10, 0)
+    with pytest.raises(ValueError, match="KeyError"):
+        converter.encode(events._replace(names={}))
+    with pytest.raises(ValueError, match="Arrow"):
+        converter.first_at_wall(b"no stream", 0)
+    (pid,) = children()
+    assert converter.encode(events) == columns.encode(events)
+    assert children() == [pid]
+
+
+def test_signals_to_the_whole_group_leave_it_to_the_node(converter: Converter) -> None:
+    events = chance(6, 10, 0)
+    converter.encode(events)
+    (pid,) = children()
+    os.kill(pid, signal.SIGINT)
+    os.kill(pid, signal.SIGTERM)
+    converter.encode(events)
+    assert children() == [pid]
+
+
+LIFE = """
+import os, sys
+from beanpoled.eventlog.converter import Converter
+from beanpoled.eventlog.records import NOTE, Events
+from beanpole.events import RECORD
+converter = Converter()
+converter.encode(Events(0, bytes(RECORD.size), bytes(NOTE.size), {0: b""}, ("",)))
+print(converter._process.pid, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_it_ends_with_its_node_however_that_ends() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", LIFE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None and process.stdin is not None
+    converter = Path(f"/proc/{int(process.stdout.readline())}")
+    assert converter.exists()
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    process.stdin.close()
+    wait_until(lambda: not converter.exists(), 30, "the converter of a killed node ends")
+
+
+def test_an_empty_answer_is_an_error_of_the_disk(
+    converter: Converter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Events that cannot be converted are lost, and the node goes on: see `EventLog`."""
+    monkeypatch.setattr(sys, "executable", "/bin/true")
+    with pytest.raises(OSError):
+        converter.encode(Events(0, b"", b"", {}, ()))
