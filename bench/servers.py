@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -20,6 +21,8 @@ START_TIMEOUT_S: Final = 30.0
 # What `make compiled` builds; `make bench` does it first.
 COMPILED: Final = Path(__file__).resolve().parent.parent / "build" / "compiled"
 BEANPOLE: Final = str(Path(sys.executable).with_name("beanpole"))
+# Five seconds after its start a node starts the process that seals its events, once in its life.
+SETTLE_S: Final = 8.0
 # Below the range from which the kernel gives ports to clients.
 BASE_PORT: Final = 23600
 
@@ -81,6 +84,7 @@ def beanpole(
                 return any(line.startswith("ready") for line in lines)
 
             wait_for(ready, START_TIMEOUT_S, "beanpole up says ready")
+            time.sleep(SETTLE_S)
             found = json.loads((data / "cluster.json").read_text())["nodes"]
             wanted = leader(data) if on_leader else ""
             addresses = [node["beanstalk"] for node in found if wanted in ("", node["id"])]

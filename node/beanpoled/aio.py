@@ -13,10 +13,11 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, Final
 
 from beanpole.replication.consensus import Sink
-from beanpole.storage.files import RealFiles
+from beanpole.storage.files import LANE_BULK, RealFiles
 from beanpoled.aio_clients import ClientServer
 from beanpoled.aio_peers import PeerLinks
 from beanpoled.config import NodeConfig
@@ -26,6 +27,8 @@ from beanpoled.eventlog.records import Batch, Events
 from beanpoled.host import ProcessFacts, Timer
 from beanpoled.peer import PeerClient
 
+# A node has caught up by then, or is about to.
+WARM_UP_AFTER_S: Final = 5.0
 # After this the operating system takes back what a stop could not close in order.
 EXIT_PATIENCE_S: Final = 2.0
 
@@ -102,6 +105,11 @@ class AioHost:
     def first_at_wall(self, payload: bytes, wall_us: int) -> int | None:
         """See `Host`."""
         return self.converter.first_at_wall(payload, wall_us)
+
+    def warm_up(self) -> None:
+        """Soon after the start, so that the first events under load are sealed like all others."""
+        work = partial(self.files.submit, self.converter.warm_up, lambda _: None, LANE_BULK)
+        self._loop.call_later(WARM_UP_AFTER_S, work)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Run something beside the node; a failure of it is a bug and stops the node."""

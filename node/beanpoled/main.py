@@ -163,6 +163,8 @@ async def run(config: NodeConfig) -> None:
         await host.links.start(node)
         stack.push_async_callback(host.links.stop)
         host.handle_signals(node.lifecycle.stop, node.lifecycle.drain)
+        if config.events == "on":
+            host.warm_up()
         gc.freeze()
         await host.wait_for_exit()
 

@@ -22,12 +22,14 @@ from typing import IO, Any, Final
 import msgpack
 
 import beanpoled
-from beanpoled.eventlog.records import Batch, Bytes, Events
+from beanpole.events import RECORD
+from beanpoled.eventlog.records import NOTE, Batch, Bytes, Events
 
 # To be scheduled behind the node, and early enough that segments do not pile up.
 NICENESS: Final = 10
-# It holds a hundred megabytes, and starting it anew takes half a second.
-IDLE_MAX_S: Final = 60.0
+# It holds a hundred megabytes. Starting it anew takes a third of a second of a core, so it stays
+# where a few events a minute are sealed.
+IDLE_MAX_S: Final = 300.0
 ENCODE: Final = 0
 FIRST_AT_WALL: Final = 1
 
@@ -53,6 +55,11 @@ class Converter:
         about = (events.first, dict(events.names), events.members)
         found, payloads = self._ask((ENCODE, about), events.records, events.notes)
         return [Batch._make((*one, payload)) for one, payload in zip(found, payloads, strict=True)]
+
+    def warm_up(self) -> None:
+        """Start the process and convert one event for nothing: the first one costs the most."""
+        with suppress(OSError, ValueError):  # sealing will say what is wrong
+            self.encode(Events(0, bytes(RECORD.size), bytes(NOTE.size), {0: b""}, ("",)))
 
     def first_at_wall(self, payload: bytes, wall_us: int) -> int | None:
         """Return the first offset of a batch at or after a wall time; None if all are older.

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from beanpoled.eventlog import columns
+from beanpoled.eventlog import converter as converter_module
 from beanpoled.eventlog.converter import NICENESS, Converter
 from beanpoled.eventlog.records import Events
 from tests.integration.support.waiting import wait_until
@@ -111,3 +112,10 @@ def test_an_empty_answer_is_an_error_of_the_disk(
     monkeypatch.setattr(sys, "executable", "/bin/true")
     with pytest.raises(OSError):
         converter.encode(Events(0, b"", b"", {}, ()))
+
+
+def test_it_ends_when_there_is_nothing_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(converter_module, "IDLE_MAX_S", 0.01)
+    one, other = os.pipe()
+    with open(one, "rb") as requests, open(other, "wb"), open(os.devnull, "wb") as replies:
+        converter_module.serve(requests, replies)  # and not for ever
