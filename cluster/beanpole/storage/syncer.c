@@ -72,7 +72,10 @@ static void *serve(void *argument) {
         self->error = error;
         self->took_us = took_us;
         self->state = DONE;
+        /* Who is woken must not find the lock taken: that is two more switches of context. */
+        pthread_mutex_unlock(&self->lock);
         eventfd_write(self->event_fd, 1);
+        pthread_mutex_lock(&self->lock);
         pthread_cond_broadcast(&self->changed);
     }
     pthread_mutex_unlock(&self->lock);
@@ -123,8 +126,8 @@ static PyObject *syncer_begin(Syncer *self, PyObject *args) {
     self->size = PyBytes_GET_SIZE(data);
     self->offset = (off_t)offset;
     self->state = ASKED;
-    pthread_cond_broadcast(&self->changed);
     pthread_mutex_unlock(&self->lock);
+    pthread_cond_broadcast(&self->changed);
     Py_RETURN_TRUE;
 }
 
