@@ -27,7 +27,8 @@ SERVICES := $(addprefix proto/beanpole/pb/,admin.proto events.proto peer.proto q
 PROTOC := $(BIN)/python -m grpc_tools.protoc -Iproto
 
 .DEFAULT_GOAL := check
-.PHONY: up compiled test test-nodes test-spark sim mutants check fmt proto bench bench-check bench-pipeline soak clean help
+.PHONY: up compiled test test-nodes test-spark test-sim test-compiled test-spark-cluster \
+	sim mutants check fmt proto bench bench-check bench-pipeline soak clean help
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -58,18 +59,26 @@ check: $(READY) ## lint, format, types and unit tests, in under a minute
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q tests/test_tidy.py tests/unit
 
-test: $(READY) ## everything: the check, simulated clusters, real ones, Spark, all on two cores
+test: $(READY) ## everything, in parts that share the cores
 	$(MAKE) --jobs=2 check $(COMPILED_READY)
-	$(MAKE) sim SEEDS=300 FIRST=1
-	$(MAKE) --jobs=2 --output-sync=target test-nodes test-spark
+	$(MAKE) --jobs=3 --output-sync=target test-nodes test-spark test-sim test-compiled test-spark-cluster
 
-test-nodes: $(READY) $(COMPILED_READY) ## simulated faults, integration and compiled tests
+test-nodes: $(READY) $(COMPILED_READY) # simulated faults one by one, real nodes
 	$(BIN)/python -m pytest -q tests/sim tests/integration tests/compiled
+
+test-spark: $(READY) # the pipeline, on one machine
+	$(BIN)/python -m pytest -q tests/pipeline --ignore=tests/pipeline/test_submit.py
+
+# Takes what the other parts leave of the cores, because they have clocks that run.
+test-sim: $(READY) # many simulated lives
+	nice -n 15 $(BIN)/python -m tests.sim.many --seeds 300 --first 1
+
+test-compiled: $(READY) $(COMPILED_READY) # what is compiled, again
+	PYTHONPATH=$(COMPILED) $(BIN)/python -m pytest -q -o pythonpath=. -m 'not constants' $(COMPILED_UNITS)
 	PYTHONPATH=$(COMPILED) $(BIN)/python -m pytest -q $(COMPILED_NODES)
 
-test-spark: $(READY) $(COMPILED_READY) ## the pipeline on a real Spark (needs Java 17)
-	$(BIN)/python -m pytest -q tests/pipeline
-	PYTHONPATH=$(COMPILED) $(BIN)/python -m pytest -q -o pythonpath=. -m 'not constants' $(COMPILED_UNITS)
+test-spark-cluster: $(READY) # the pipeline by spark-submit and Spark Connect
+	$(BIN)/python -m pytest -q tests/pipeline/test_submit.py
 
 sim: $(READY) ## many simulated lives of whole clusters (make sim SEEDS=300 FIRST=1)
 	$(BIN)/python -m tests.sim.many --seeds $(SEEDS) --first $(FIRST)
