@@ -4,9 +4,12 @@ import asyncio
 import errno
 import importlib.util
 import os
+import random
 import select
+import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,8 @@ from beanpole.storage.wal import Identity, Wal
 BUILT = Path(__file__).resolve().parents[2] / "build" / "compiled" / "beanpole" / "storage"
 OURS = Identity("dev", "n0")
 WAIT_S = 20.0
+# Zeros that a file has before it is written.
+ROOM = 2 * 1024 * 1024
 
 
 @pytest.fixture(scope="module")
@@ -54,35 +59,105 @@ class Alone:
         os.close(self.event)
 
 
-def test_it_writes_where_it_is_told(kind: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("room", [0, ROOM], ids=["cached", "direct"])
+def test_it_writes_where_it_is_told(kind: Any, tmp_path: Path, room: int) -> None:
     alone = Alone(kind, tmp_path / "file")
+    os.truncate(alone.path, room)
     expected = bytearray()
     for number in range(50):
         piece = bytes([number]) * (number * 997 + 1)
-        assert alone.syncer.begin(alone.fd, piece, len(expected))
+        assert alone.syncer.begin(alone.fd, piece, len(expected), room)
         expected += piece
         error, took_us = alone.take()
         assert error == 0 and 0 <= took_us < WAIT_S * 1e6
     alone.close()
-    assert alone.path.read_bytes() == expected
+    assert alone.path.read_bytes() == bytes(expected).ljust(room, b"\0")
+
+
+def test_direct_writes_change_nothing_but_what_they_are_told(kind: Any, tmp_path: Path) -> None:
+    """Two files, writes of others in between, all sizes and offsets, up to the end of the room."""
+    seed = random.SystemRandom().randrange(2**32)
+    dice = random.Random(seed)
+    sys.stdout.write(f"seed {seed}\n")
+    alone = Alone(kind, tmp_path / "file")
+    files = [alone.fd, os.open(tmp_path / "other", os.O_RDWR | os.O_CREAT)]
+    room = ROOM - 1000  # its last block is not whole
+    for file in files:
+        os.ftruncate(file, room)
+    models = [bytearray(room), bytearray(room)]
+    ends = [0, 0]
+    for _ in range(400):
+        place = dice.choice((0, 0, 0, 1))
+        size = dice.choice((1, 100, 4095, 4096, 4097, dice.randrange(1, 20_000), 300_000))
+        piece = dice.randbytes(min(size, room - ends[place]))
+        if not piece:
+            break
+        if dice.random() < 0.2:
+            os.pwrite(files[place], piece, ends[place])
+        else:
+            assert alone.syncer.begin(files[place], piece, ends[place], room)
+            assert alone.take()[0] == 0
+        models[place][ends[place] : ends[place] + len(piece)] = piece
+        ends[place] += len(piece)
+    alone.close()
+    assert (tmp_path / "file").read_bytes() == models[0]
+    assert (tmp_path / "other").read_bytes() == models[1]
+
+
+def test_it_goes_past_the_cache_where_the_file_system_lets_it(kind: Any, tmp_path: Path) -> None:
+    alone = Alone(kind, tmp_path / "file")
+    os.truncate(alone.path, ROOM)
+    try:
+        os.close(os.open(alone.path, os.O_RDWR | os.O_DIRECT))
+        possible = True
+    except OSError:
+        possible = False
+    assert alone.syncer.begin(alone.fd, b"x", 0, ROOM)
+    assert alone.take()[0] == 0
+    assert direct_descriptors(alone.path) == possible
+    os.close(alone.fd)
+    alone.close()
+    assert direct_descriptors(alone.path) == 0
+
+
+def direct_descriptors(path: Path) -> int:
+    """How many descriptors this process has for direct writes to a file."""
+    found = 0
+    for number in os.listdir("/proc/self/fd"):
+        with suppress(FileNotFoundError):
+            if os.readlink(f"/proc/self/fd/{number}") == str(path):
+                flags = Path(f"/proc/self/fdinfo/{number}").read_text().split()[3]
+                found += bool(int(flags, 8) & os.O_DIRECT)
+    return found
+
+
+def test_settling_is_waiting_and_not_taking(kind: Any, tmp_path: Path) -> None:
+    alone = Alone(kind, tmp_path / "file")
+    alone.syncer.settle()
+    large = os.urandom(1 << 20) * 8
+    assert alone.syncer.begin(alone.fd, large, 0, 0)
+    alone.syncer.settle()
+    assert alone.path.read_bytes() == large
+    assert alone.take()[0] == 0
+    alone.close()
 
 
 def test_one_write_at_a_time_and_each_is_taken_once(kind: Any, tmp_path: Path) -> None:
     alone = Alone(kind, tmp_path / "file")
     assert alone.syncer.take() is None
-    assert alone.syncer.begin(alone.fd, b"first", 0)
-    assert not alone.syncer.begin(alone.fd, b"second", 0)
+    assert alone.syncer.begin(alone.fd, b"first", 0, 0)
+    assert not alone.syncer.begin(alone.fd, b"second", 0, 0)
     assert alone.take()[0] == 0
     assert alone.syncer.take() is None
     alone.close()
     assert alone.path.read_bytes() == b"first"
-    assert not alone.syncer.begin(alone.fd, b"too late", 0)
+    assert not alone.syncer.begin(alone.fd, b"too late", 0, 0)
 
 
 def test_the_owner_may_close_its_file_while_it_is_written(kind: Any, tmp_path: Path) -> None:
     alone = Alone(kind, tmp_path / "file")
     for number in range(100):
-        assert alone.syncer.begin(alone.fd, b"%03d" % number, 0)
+        assert alone.syncer.begin(alone.fd, b"%03d" % number, 0, 0)
         os.close(alone.fd)
         alone.fd = os.open(alone.path, os.O_RDWR)
         assert alone.take()[0] == 0
@@ -93,20 +168,20 @@ def test_the_owner_may_close_its_file_while_it_is_written(kind: Any, tmp_path: P
 def test_errors_are_numbers(kind: Any, tmp_path: Path) -> None:
     alone = Alone(kind, tmp_path / "file")
     with pytest.raises(OSError, match="Bad file descriptor"):
-        alone.syncer.begin(-1, b"x", 0)
-    assert alone.syncer.begin(os.open("/dev/full", os.O_RDWR), b"x", 0)
+        alone.syncer.begin(-1, b"x", 0, 0)
+    assert alone.syncer.begin(os.open("/dev/full", os.O_RDWR), b"x", 0, 0)
     assert alone.take()[0] in (errno.ENOSPC, errno.EINVAL, errno.EOPNOTSUPP)
-    assert alone.syncer.begin(os.open(alone.path, os.O_RDONLY), b"x", 0)
+    assert alone.syncer.begin(os.open(alone.path, os.O_RDONLY), b"x", 0, 0)
     assert alone.take()[0] == errno.EBADF
     with pytest.raises(TypeError):
-        alone.syncer.begin(alone.fd, "text", 0)
+        alone.syncer.begin(alone.fd, "text", 0, 0)
     alone.close()
 
 
 def test_the_end_waits_for_what_is_under_way(kind: Any, tmp_path: Path) -> None:
     alone = Alone(kind, tmp_path / "file")
     large = os.urandom(1 << 20) * 8
-    assert alone.syncer.begin(alone.fd, large, 0)
+    assert alone.syncer.begin(alone.fd, large, 0, 0)
     alone.syncer.end()
     alone.syncer.end()
     assert alone.path.read_bytes() == large
@@ -191,7 +266,7 @@ def test_a_failed_write_is_told_in_the_loop(
         path = tmp_path / "file"
         path.touch()
         handle = DiskHandle(os.open(path, os.O_RDONLY))
-        files.submit(SyncedWrite(handle, 0, [b"x"], lambda: None, lambda _: None), done)
+        files.submit(SyncedWrite(handle, 0, [b"x"], 0, lambda: None, lambda _: None), done)
         await told.wait()
         assert errors[0] is not None and errors[0].errno == errno.EBADF
 

@@ -33,22 +33,25 @@ class SyncedWrite:
 
     Whoever takes works may run it like any other, or write by other means and call `note` in the
     loop, with the microseconds that it took, in place of `run`. In the second way it may overtake
-    other works of its lane.
+    other works of its lane, and zeros may be written again behind the range, up to `room`: nothing
+    may be written there before it is `settled`.
     """
 
-    __slots__ = ("chunks", "handle", "note", "offset", "run")
+    __slots__ = ("chunks", "handle", "note", "offset", "room", "run")
 
     def __init__(
         self,
         handle: "Handle",
         offset: int,
         chunks: list[bytes],
+        room: int,
         run: Work,
         note: Callable[[int], None],
     ) -> None:
         self.handle = handle
         self.offset = offset
         self.chunks = chunks  # in pieces: who runs the work joins them there
+        self.room = room
         self.run = run
         self.note = note
 
@@ -137,6 +140,10 @@ class Files(Protocol):
         Works of one lane run one at a time in the order submitted. `done` gets None or the OSError
         that `work` raised; any other exception of `work` is a bug and is raised in the loop.
         """
+        ...
+
+    def settle(self) -> None:
+        """Wait until no `SyncedWrite` is under way in the second of its ways."""
         ...
 
 
@@ -268,6 +275,9 @@ class InlineFiles:
         else:
             done(None)
 
+    def settle(self) -> None:
+        """Nothing is under way when `submit` returns."""
+
     def hold(self, directory: str) -> "DirectoryLock":
         """Take a directory for this process until the lock is released or the process ends.
 
@@ -322,6 +332,11 @@ class RealFiles(InlineFiles):
             self._start(lane)
         self._queues[lane].put((work, done))
 
+    def settle(self) -> None:
+        """See `Files`."""
+        if self._syncer is not None:
+            self._syncer.settle()
+
     def close(self) -> None:
         """Finish what was submitted, then end the threads. Results still go to `post`."""
         self.closed = True
@@ -338,9 +353,9 @@ class RealFiles(InlineFiles):
         if syncer is None or self._syncing is not None or type(handle) is not DiskHandle:
             return False
         try:
-            begun = syncer.begin(handle.descriptor, b"".join(work.chunks), work.offset)
+            begun = syncer.begin(handle.descriptor, b"".join(work.chunks), work.offset, work.room)
         except OSError:
-            return False  # it found no descriptor for its duplicate
+            return False  # it found no descriptor for the file
         if begun:
             self._syncing = (work, done)
         return begun

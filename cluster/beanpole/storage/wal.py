@@ -205,6 +205,8 @@ class Wal:
         batches = [self._running] if self._running is not None else []
         if self.end > self._buffer_start:
             batches.append(self._take())
+        # Behind the batch that is under way there may still come zeros.
+        self._files.settle()
         try:
             for batch in batches:
                 self._write(batch)

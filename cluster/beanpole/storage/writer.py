@@ -76,7 +76,7 @@ class Writer:
         """Return a batch as the one write that it is; None if it is more than that.
 
         It stays where zeros were written before, so it may be under way together with `fill`. If
-        `Wal.sync` does the same batch meanwhile, the same bytes come to the same place twice.
+        `Wal.sync` does the same batch afterwards, the same bytes come to the same place twice.
         """
         if len(batch.parts) != 1 or self._failure is not None:
             return None
@@ -95,7 +95,7 @@ class Writer:
                 self._count_sync(took_us)
 
         handle = segment.opened(self._files)
-        return SyncedWrite(handle, offset, part.chunks, run, note)
+        return SyncedWrite(handle, offset, part.chunks, segment.filled, run, note)
 
     def refuse(self, error: OSError) -> None:
         """Write nothing any more: a write failed that this did not do."""

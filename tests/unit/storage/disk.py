@@ -115,6 +115,9 @@ class Disk:
         del self.names[path]
         self._changes.append((path, None))
 
+    def settle(self) -> None:
+        """Nothing is written beside the lanes here."""
+
     def sync_directory(self, path: str) -> None:
         self.note("sync_directory", path)
         self._durable_names = dict(self.names)
