@@ -33,12 +33,15 @@ TTR_S: Final = 3600
 class Worker(threading.Thread):
     """One client: put, reserve, delete, again and again until told to stop."""
 
-    def __init__(self, number: int, address: Address, stop: threading.Event) -> None:
+    def __init__(
+        self, number: int, address: Address, stop: threading.Event, pause_s: float = 0
+    ) -> None:
         super().__init__(name=f"client {number}", daemon=True)
         self.history = History()
         self._number = number
         self._address = address
         self._ending = stop
+        self._pause_s = pause_s
 
     def run(self) -> None:
         bodies = (b"%d/%d" % (self._number, count) for count in itertools.count())
@@ -48,6 +51,8 @@ class Worker(threading.Thread):
                     while not self._ending.is_set():
                         self._put(connection, next(bodies))
                         self._finish_one(connection, b"reserve-with-timeout 1")
+                        if self._pause_s:
+                            self._ending.wait(self._pause_s)
             except (OSError, AssertionError, ValueError) as error:
                 self.history.errors.append(f"{self._address}: {type(error).__name__}: {error}")
                 # Not to hammer a node that is down; the test decides how long it all goes on.
@@ -104,13 +109,13 @@ class Worker(threading.Thread):
 
 
 class Load:
-    """Some clients at some addresses."""
+    """Some clients at some addresses, each as fast as it can or with a pause behind each job."""
 
-    def __init__(self, addresses: Sequence[Address], count: int) -> None:
+    def __init__(self, addresses: Sequence[Address], count: int, pause_s: float = 0) -> None:
         self._ending = threading.Event()
         self._addresses = addresses
         self.workers = [
-            Worker(number, addresses[number % len(addresses)], self._ending)
+            Worker(number, addresses[number % len(addresses)], self._ending, pause_s)
             for number in range(count)
         ]
 
