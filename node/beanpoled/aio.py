@@ -13,7 +13,6 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Coroutine
-from functools import partial
 from typing import Any, Final
 
 from beanpole.replication.consensus import Sink
@@ -29,8 +28,6 @@ from beanpoled.peer import PeerClient
 
 # A node has caught up by then, or is about to.
 WARM_UP_AFTER_S: Final = 5.0
-# After this the operating system takes back what a stop could not close in order.
-EXIT_PATIENCE_S: Final = 2.0
 
 
 class AioHost:
@@ -108,8 +105,12 @@ class AioHost:
 
     def warm_up(self) -> None:
         """Soon after the start, so that the first events under load are sealed like all others."""
-        work = partial(self.files.submit, self.converter.warm_up, lambda _: None, LANE_BULK)
-        self._loop.call_later(WARM_UP_AFTER_S, work)
+
+        def begin() -> None:
+            if not self.files.closed:  # the node may have stopped meanwhile
+                self.files.submit(self.converter.warm_up, lambda _: None, LANE_BULK)
+
+        self._loop.call_later(WARM_UP_AFTER_S, begin)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Run something beside the node; a failure of it is a bug and stops the node."""

@@ -12,7 +12,8 @@ from beanpoled import link
 from tests.integration.support.nodes import Cluster
 from tests.integration.support.raw import Raw
 
-TIMEOUT_S = 10.0
+# Below the 5 s after which a node sends everybody away who has not introduced himself.
+TIMEOUT_S = 3.0
 STRANGE = {
     "no frame": b"GET / HTTP/1.1\r\n\r\n",
     "a long frame": link.encode_frame(link.HELLO, bytes(link.HELLO_MAX_BYTES + 1)),

@@ -123,7 +123,7 @@ static int write_asked(Syncer *self) {
     int error;
     if (self->cached_fd < 0) {
         error = write_direct(self);
-        if (error != EINVAL)
+        if (error != EINVAL && error != EOPNOTSUPP)
             return error;
         /* It is open for direct writes and takes none, or wants other blocks. */
         self->refused = 1;

@@ -1,10 +1,10 @@
 """A process beside the node that turns events into columns.
 
 Arrow's work takes neither the node's interpreter nor its memory, and the system runs it when nobody
-who serves clients wants the processor. It is started when it is first needed and ends when it is
-not needed for a while, or when its node is gone. `python -m beanpoled.eventlog.converter` is its
-side. A message is a head of msgpack behind its length, and then large bytes as they are: copying
-sixteen megabytes would hold the interpreter for as long as a turn may take.
+who serves clients wants the processor. It is started when it is first needed and ends with its
+node, however that ends. `python -m beanpoled.eventlog.converter` is its side. A message is a head
+of msgpack behind its length, and then large bytes as they are: copying sixteen megabytes would hold
+the interpreter for as long as a turn may take.
 """
 
 import os
@@ -15,7 +15,6 @@ import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from select import select
 from struct import Struct
 from typing import IO, Any, Final
 
@@ -27,9 +26,9 @@ from beanpoled.eventlog.records import NOTE, Batch, Bytes, Events
 
 # To be scheduled behind the node, and early enough that segments do not pile up.
 NICENESS: Final = 10
-# It holds a hundred megabytes. Starting it anew takes a third of a second of a core, so it stays
-# where a few events a minute are sealed.
-IDLE_MAX_S: Final = 300.0
+# A segment takes a tenth of a second, where nobody else wants the processor. What takes so long has
+# been stopped by somebody, and snapshots wait behind it.
+EXCHANGE_MAX_S: Final = 60.0
 ENCODE: Final = 0
 FIRST_AT_WALL: Final = 1
 
@@ -45,20 +44,27 @@ class Converter:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
+        self._closed = False
 
     def encode(self, events: Events) -> list[Batch]:
         """Turn events into batches.
 
         Raises:
-            OSError: the process cannot be started, or died twice.
+            OSError: they cannot be converted; or the process does not start, or died twice.
         """
         about = (events.first, dict(events.names), events.members)
         found, payloads = self._ask((ENCODE, about), events.records, events.notes)
-        return [Batch._make((*one, payload)) for one, payload in zip(found, payloads, strict=True)]
+        batches = [
+            Batch._make((*one, payload)) for one, payload in zip(found, payloads, strict=True)
+        ]
+        rows = sum(batch.rows for batch in batches)
+        if not batches or (batches[0].first, rows) != (events.first, events.rows):
+            raise OSError(f"{rows} of {events.rows} events were converted")
+        return batches
 
     def warm_up(self) -> None:
         """Start the process and convert one event for nothing: the first one costs the most."""
-        with suppress(OSError, ValueError):  # sealing will say what is wrong
+        with suppress(OSError):  # sealing will say what is wrong
             self.encode(Events(0, bytes(RECORD.size), bytes(NOTE.size), {0: b""}, ("",)))
 
     def first_at_wall(self, payload: bytes, wall_us: int) -> int | None:
@@ -71,45 +77,64 @@ class Converter:
         return found
 
     def close(self) -> None:
-        """End the process if there is one."""
-        process, self._process = self._process, None
+        """End the process for good; what it is asked from now on fails."""
+        self._closed = True
+        process = self._process
         if process is not None:
-            process.kill()
-            process.wait()
-            for pipe in (process.stdin, process.stdout):
-                if pipe is not None:
-                    with suppress(OSError):
-                        pipe.close()
+            process.kill()  # who waits for it takes care of the rest
+        with self._lock:
+            self._end()
+
+    def _end(self) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                with suppress(OSError):  # there may be bytes that nobody will read
+                    pipe.close()
 
     def _ask(self, head: tuple[int, Any], *blobs: Bytes) -> Message:
         with self._lock:
             try:
-                return self._exchange(head, blobs)
+                (result, error), payloads = self._exchange(head, blobs)
             except (BrokenPipeError, EOFError):
-                self.close()  # it had nothing to do for a while, or the system killed it
-            try:
-                return self._exchange(head, blobs)
-            except EOFError:
-                self.close()
-                raise OSError("the process that makes columns died") from None
+                # The system killed it, for want of memory say. A second time it is for a reason.
+                try:
+                    (result, error), payloads = self._exchange(head, blobs)
+                except (BrokenPipeError, EOFError):
+                    raise OSError("the process that makes columns died") from None
+        if error is not None:
+            raise OSError(error)
+        return result, payloads
 
     def _exchange(self, head: tuple[int, Any], blobs: tuple[Bytes, ...]) -> Message:
+        if self._closed:
+            raise OSError("the node stops")
         process = self._process
         if process is None:
             process = self._process = _start()
         assert process.stdin is not None and process.stdout is not None
-        _send(process.stdin, head, blobs)
-        (result, error), payloads = _receive(process.stdout)
-        if error is not None:
-            raise ValueError(error)
-        return result, payloads
+        deadline = threading.Timer(EXCHANGE_MAX_S, process.kill)
+        deadline.daemon = True
+        deadline.start()
+        try:
+            _send(process.stdin, head, blobs)
+            return _receive(process.stdout)
+        except BaseException:
+            self._end()  # the next one would read what is left of this answer
+            raise
+        finally:
+            deadline.cancel()
 
 
 def _start() -> subprocess.Popen[bytes]:
     # The same packages as the node, wherever the node found them.
     paths = [str(Path(beanpoled.__file__).parent.parent), *filter(None, sys.path)]
     return subprocess.Popen(
-        [sys.executable, "-m", "beanpoled.eventlog.converter"],
+        [sys.executable, "-P", "-m", "beanpoled.eventlog.converter"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
@@ -138,27 +163,31 @@ def _read(pipe: IO[bytes], size: int) -> bytes:
 
 
 def serve(requests: IO[bytes], replies: IO[bytes]) -> None:
-    """Answer requests until there are none for a while, or the node is gone."""
+    """Answer requests until the node is gone."""
+    with suppress(EOFError, BrokenPipeError):
+        while True:
+            _answer(requests, replies)
+
+
+def _answer(requests: IO[bytes], replies: IO[bytes]) -> None:
     from beanpoled.eventlog import columns
 
-    # Nothing of a request is left in a buffer when it is answered: the next one comes after that.
-    while select([requests], [], [], IDLE_MAX_S)[0]:
-        (kind, about), blobs = _receive(requests)
-        result: Any = None
-        payloads: list[bytes] = []
-        error: str | None = None
-        try:
-            if kind == ENCODE:
-                first, names, members = about
-                records, notes = blobs
-                batches = columns.encode(Events(first, records, notes, names, members))
-                result = [batch[:-1] for batch in batches]
-                payloads = [batch.payload for batch in batches]
-            else:
-                result = columns.first_at_wall(blobs[0], about)
-        except Exception as problem:
-            error = repr(problem)  # the node decides what becomes of it
-        _send(replies, (result, error), payloads)
+    (kind, about), blobs = _receive(requests)
+    result: Any = None
+    payloads: list[bytes] = []
+    error: str | None = None
+    try:
+        if kind == ENCODE:
+            first, names, members = about
+            records, notes = blobs
+            batches = columns.encode(Events(first, records, notes, names, members))
+            result = [batch[:-1] for batch in batches]
+            payloads = [batch.payload for batch in batches]
+        else:
+            result = columns.first_at_wall(blobs[0], about)
+    except Exception as problem:
+        error = repr(problem)  # the node decides what becomes of it
+    _send(replies, (result, error), payloads)
 
 
 def main() -> None:
@@ -168,8 +197,9 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     os.nice(NICENESS)
-    with suppress(EOFError, BrokenPipeError):
-        serve(sys.stdin.buffer, sys.stdout.buffer)
+    replies = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what a library prints is no answer
+    serve(sys.stdin.buffer, replies)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,13 @@
 """The gRPC service `Events`: what this node has of the event stream, as stored.
 
-Batches in files are sent as they are; what is still in memory becomes batches in a thread, a slice
-at a time. A reader that is slow holds one batch and one open file, and never the loop.
+Batches in files are sent as they are; what is still in memory becomes batches beside the node, a
+slice at a time. A reader that is slow holds one batch and one open file, and never the loop.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Final, NoReturn
+from typing import Final, NoReturn, TypeVar
 
 import grpc
 import grpc.aio
@@ -24,11 +24,13 @@ from beanpoled.host import Host
 from beanpoled.rpc import Context, fail, write
 from beanpoled.view import JobCounts
 
+T = TypeVar("T")
+
 SERVICE: Final = events_pb2.DESCRIPTOR.services_by_name["Events"].full_name
 
 # Each holds a file and a batch of a few megabytes; Spark asks from as many tasks as it has cores.
 READERS_MAX: Final = 32
-# At a time: more would take processor time from the loop, and reading is not urgent.
+# At a time: more would only wait for one another, in threads that others need.
 CONVERSIONS_MAX: Final = 1
 # A reader may stop for a while, as Spark does when it sorts; one that takes nothing for so long
 # is gone.
@@ -124,9 +126,7 @@ class EventsServicer(events_pb2_grpc.EventsServicer):
             if part is None:  # removed since the reader began
                 await self._fail_missing(position, self._log.spans(), context)
             elif isinstance(part, Events):
-                async with self._converting:
-                    batches = await asyncio.to_thread(self._host.encode_events, part)
-                for batch in batches:
+                for batch in await self._convert(self._host.encode_events, part, context=context):
                     yield batch
                 position = part.end
             else:
@@ -151,12 +151,22 @@ class EventsServicer(events_pb2_grpc.EventsServicer):
                 if place.wall_us_max >= wall_us:
                     async with self._opened(segment, context) as handle:
                         payload = await self._payload(handle, segment, place, context)
-                    return await asyncio.to_thread(self._host.first_at_wall, payload, wall_us)
+                    first = self._host.first_at_wall
+                    return await self._convert(first, payload, wall_us, context=context)
         for events in memory:
             found = await asyncio.to_thread(events.first_at_wall, wall_us)
             if found is not None:
                 return found
         return None
+
+    async def _convert(self, work: Callable[..., T], *arguments: object, context: Context) -> T:
+        """Have the host convert something, one at a time: threads are there for others, too."""
+        async with self._converting:
+            try:
+                return await asyncio.to_thread(work, *arguments)
+            except OSError as error:
+                message = f"events cannot be converted now: {error}"
+                await fail(context, grpc.StatusCode.UNAVAILABLE, message, "EVENTS_UNREADABLE")
 
     @asynccontextmanager
     async def _opened(self, segment: Segment, context: Context) -> AsyncIterator[Handle]:

@@ -6,6 +6,7 @@ which the kernel gives ports to outgoing connections, so that no client can take
 
 import fcntl
 import itertools
+import os
 import socket
 import tempfile
 from collections.abc import Iterator
@@ -28,12 +29,14 @@ def _take_share() -> Iterator[int]:
     """Return the blocks of the first share that no other process has, again and again."""
     global _lock
     for first in range(FIRST, END, SHARE):
-        _lock = (Path(tempfile.gettempdir()) / f"beanpole-test-ports-{first}").open("ab")
+        path = Path(tempfile.gettempdir()) / f"beanpole-test-ports-{os.getuid()}-{first}"
+        lock = path.open("ab")
         try:
-            fcntl.flock(_lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            _lock.close()
+            lock.close()
         else:
+            _lock = lock
             return itertools.cycle(range(first, first + SHARE - BLOCK + 1, BLOCK))
     raise AssertionError(f"{(END - FIRST) // SHARE} processes of tests run already")
 

@@ -12,7 +12,6 @@ import pytest
 from beanpoled.eventlog import columns
 from beanpoled.eventlog import converter as converter_module
 from beanpoled.eventlog.converter import NICENESS, Converter
-from beanpoled.eventlog.records import Events
 from tests.integration.support.waiting import wait_until
 from tests.unit.eventlog.made import chance
 
@@ -53,16 +52,13 @@ def test_one_that_was_killed_is_started_again(converter: Converter) -> None:
         assert os.getpriority(os.PRIO_PROCESS, pid) >= NICENESS
         os.kill(pid, signal.SIGKILL)
         assert converter.encode(events) == expected
-    converter.close()
-    assert children() == []
-    assert converter.encode(events) == expected
 
 
 def test_what_cannot_be_converted_is_said_and_harms_nothing_else(converter: Converter) -> None:
     events = chance(5, 10, 0)
-    with pytest.raises(ValueError, match="KeyError"):
+    with pytest.raises(OSError, match="KeyError"):
         converter.encode(events._replace(names={}))
-    with pytest.raises(ValueError, match="Arrow"):
+    with pytest.raises(OSError, match="Arrow"):
         converter.first_at_wall(b"no stream", 0)
     (pid,) = children()
     assert converter.encode(events) == columns.encode(events)
@@ -102,20 +98,43 @@ def test_it_ends_with_its_node_however_that_ends() -> None:
     process.wait()
     process.stdout.close()
     process.stdin.close()
-    wait_until(lambda: not converter.exists(), 30, "the converter of a killed node ends")
+    wait_until(lambda: has_ended(converter), 30, "the converter of a killed node ends")
 
 
-def test_an_empty_answer_is_an_error_of_the_disk(
+def has_ended(process: Path) -> bool:
+    """Whether it is gone, or waits to be buried by whoever inherited it."""
+    try:
+        return (process / "stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+def test_one_that_does_not_answer_is_killed(
+    converter: Converter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events = chance(7, 10, 0)
+    expected = converter.encode(events)
+    (pid,) = children()
+    os.kill(pid, signal.SIGSTOP)
+    monkeypatch.setattr(converter_module, "EXCHANGE_MAX_S", 5.0)
+    assert converter.encode(events) == expected
+    assert children() != [pid]
+
+
+def test_after_its_end_it_does_nothing(converter: Converter) -> None:
+    events = chance(8, 10, 0)
+    converter.encode(events)
+    converter.close()
+    with pytest.raises(OSError, match="the node stops"):
+        converter.encode(events)
+    assert children() == []
+
+
+def test_one_that_cannot_start_is_an_error_of_the_disk(
     converter: Converter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Events that cannot be converted are lost, and the node goes on: see `EventLog`."""
-    monkeypatch.setattr(sys, "executable", "/bin/true")
-    with pytest.raises(OSError):
-        converter.encode(Events(0, b"", b"", {}, ()))
-
-
-def test_it_ends_when_there_is_nothing_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(converter_module, "IDLE_MAX_S", 0.01)
-    one, other = os.pipe()
-    with open(one, "rb") as requests, open(other, "wb"), open(os.devnull, "wb") as replies:
-        converter_module.serve(requests, replies)  # and not for ever
+    for program in ("/bin/false", "/nonexistent"):
+        monkeypatch.setattr(sys, "executable", program)
+        with pytest.raises(OSError, match=r"died|No such file"):
+            converter.encode(chance(9, 10, 0))

@@ -66,6 +66,7 @@ class Disk:
     Attributes:
         fail: called before each operation with its name and path; may raise OSError.
         log: every operation, as "name base-of-path".
+        settled: how long the log was each time that `settle` was called.
         inline: run submitted works at once instead of in `step`.
     """
 
@@ -73,6 +74,7 @@ class Disk:
         self.inline = inline
         self.fail: Callable[[str, str], None] = lambda operation, path: None
         self.log: list[str] = []
+        self.settled: list[int] = []
         self.names: dict[str, Node] = {}
         self.works: list[deque[tuple[Work, Done]]] = [deque() for _ in range(LANES)]
         self._durable_names: dict[str, Node] = {}
@@ -117,6 +119,7 @@ class Disk:
 
     def settle(self) -> None:
         """Nothing is written beside the lanes here."""
+        self.settled.append(len(self.log))
 
     def sync_directory(self, path: str) -> None:
         self.note("sync_directory", path)

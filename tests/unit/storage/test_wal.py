@@ -128,6 +128,18 @@ def test_sync_waits_for_a_write_that_runs_in_the_thread() -> None:
     assert wal.read(records[0][0]) == records[0][1:]
 
 
+def test_sync_lets_the_disk_settle_before_it_writes() -> None:
+    """A write that is under way without the interpreter may still put zeros behind its bytes."""
+    disk = Disk(inline=False)
+    wal = opened(disk)
+    fill(wal, 1)
+    wal.flush()
+    fill(wal, 1)
+    before = len(disk.log)
+    wal.sync()
+    assert disk.settled == [before] and len(disk.log) > before
+
+
 def test_records_are_read_from_the_buffer_from_the_running_batch_and_from_disk() -> None:
     disk = Disk(inline=False)
     wal = opened(disk, segment_bytes=2048)
