@@ -338,7 +338,10 @@ class RealFiles(InlineFiles):
             self._syncer.settle()
 
     def close(self) -> None:
-        """Finish what was submitted, then end the threads. Results still go to `post`."""
+        """Finish what was submitted, then end the threads; nobody is told of results any more.
+
+        Who was told that his file is complete would want the next work done.
+        """
         self.closed = True
         if self._syncer is not None:
             self._syncer.end()
@@ -363,10 +366,11 @@ class RealFiles(InlineFiles):
     def _synced(self) -> None:
         """The thread says that it has finished."""
         os.eventfd_read(self._event)
+        if self.closed:
+            return
         assert self._syncer is not None and self._syncing is not None
         result = self._syncer.take()
-        if result is None:
-            return  # it was closed meanwhile
+        assert result is not None, "the thread has not finished"
         (work, done), self._syncing = self._syncing, None
         error, took_us = result
         if error:
@@ -388,11 +392,15 @@ class RealFiles(InlineFiles):
             try:
                 work()
             except OSError as error:
-                self._answer(partial(done, error))
+                self._answer(partial(self._tell, done, error))
             except BaseException as bug:  # the loop must see a bug of ours, not this thread
                 self._answer(partial(_raise, bug))
             else:
-                self._answer(partial(done, None))
+                self._answer(partial(self._tell, done, None))
+
+    def _tell(self, done: Done, error: OSError | None) -> None:
+        if not self.closed:
+            done(error)
 
     def _answer(self, answer: Callable[[], None]) -> None:
         try:

@@ -153,6 +153,18 @@ def test_close_finishes_what_was_submitted_even_when_the_loop_is_gone() -> None:
     assert done == [1]
 
 
+def test_after_its_close_nobody_is_told_of_results() -> None:
+    """A snapshot that was complete in the moment of a stop wanted the one before removed."""
+    loop = Loop()
+    files = RealFiles(loop.post)
+    told: list[OSError | None] = []
+    ran: list[int] = []
+    files.submit(lambda: ran.append(1), told.append)
+    files.close()
+    loop.turn()  # the result was on its way
+    assert ran == [1] and told == []
+
+
 def test_the_log_with_a_real_thread(tmp_path: Path) -> None:
     """Appends, group commits and inline syncs; everything is there after the restart."""
     loop = Loop()
