@@ -71,7 +71,7 @@ test-spark: $(READY) # the pipeline, on one machine
 
 # Takes what the other parts leave of the cores, because they have clocks that run.
 test-sim: $(READY) # many simulated lives
-	nice -n 15 $(BIN)/python -m tests.sim.many --seeds 300 --first 1
+	nice -n 15 $(MAKE) sim SEEDS=300 FIRST=1
 
 test-compiled: $(READY) $(COMPILED_READY) # what is compiled, again
 	PYTHONPATH=$(COMPILED) $(BIN)/python -m pytest -q -o pythonpath=. -m 'not constants' $(COMPILED_UNITS)

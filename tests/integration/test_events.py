@@ -19,7 +19,7 @@ from beanpoled.eventlog.source import Source
 from tests.integration.support.history import DELETED, INSERTED, History
 from tests.integration.support.load import Load
 from tests.integration.support.nodes import BEANPOLE, Cluster, status
-from tests.integration.support.processes import Process
+from tests.integration.support.processes import Process, children
 from tests.integration.support.waiting import wait_until
 
 # Small files, so that segments are sealed and snapshots cut the log all the time.
@@ -255,12 +255,6 @@ def test_arrow_is_ready_beside_each_node_before_anything_is_sealed(shared: Clust
         "a child of each node has loaded Arrow",
     )
     assert not any("libarrow" in maps(pid) for pid in nodes)
-
-
-def children(pid: int) -> list[int]:
-    """The processes that a node started and that run."""
-    tasks = Path(f"/proc/{pid}/task").glob("*/children")
-    return [int(child) for path in tasks for child in path.read_text().split()]
 
 
 def maps(pid: int) -> str:

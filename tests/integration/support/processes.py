@@ -117,6 +117,12 @@ def is_running(pid: int) -> bool:
     return state not in "ZX"
 
 
+def children(pid: int) -> list[int]:
+    """Return the processes that a process started and did not wait for yet."""
+    tasks = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(child) for path in tasks for child in path.read_text().split()]
+
+
 def kill_and_wait(pid: int) -> None:
     """End somebody else's child with SIGKILL and wait until it is gone."""
     with contextlib.suppress(ProcessLookupError):

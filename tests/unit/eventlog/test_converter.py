@@ -5,30 +5,22 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
+from contextlib import closing
 
 import pytest
 
 from beanpoled.eventlog import columns
 from beanpoled.eventlog import converter as converter_module
 from beanpoled.eventlog.converter import NICENESS, Converter
+from tests.integration.support.processes import children, is_running
 from tests.integration.support.waiting import wait_until
 from tests.unit.eventlog.made import chance
 
 
 @pytest.fixture
 def converter() -> Iterator[Converter]:
-    found = Converter()
-    try:
+    with closing(Converter()) as found:
         yield found
-    finally:
-        found.close()
-
-
-def children() -> list[int]:
-    """The processes that this one started and that run."""
-    tasks = Path(f"/proc/{os.getpid()}/task").glob("*/children")
-    return [int(pid) for path in tasks for pid in path.read_text().split()]
 
 
 def test_it_makes_what_would_be_made_here(converter: Converter) -> None:
@@ -48,7 +40,7 @@ def test_one_that_was_killed_is_started_again(converter: Converter) -> None:
     events = chance(4, 10, 0)
     expected = converter.encode(events)
     for _ in range(3):
-        (pid,) = children()
+        (pid,) = children(os.getpid())
         assert os.getpriority(os.PRIO_PROCESS, pid) >= NICENESS
         os.kill(pid, signal.SIGKILL)
         assert converter.encode(events) == expected
@@ -60,28 +52,26 @@ def test_what_cannot_be_converted_is_said_and_harms_nothing_else(converter: Conv
         converter.encode(events._replace(names={}))
     with pytest.raises(OSError, match="Arrow"):
         converter.first_at_wall(b"no stream", 0)
-    (pid,) = children()
+    (pid,) = children(os.getpid())
     assert converter.encode(events) == columns.encode(events)
-    assert children() == [pid]
+    assert children(os.getpid()) == [pid]
 
 
 def test_signals_to_the_whole_group_leave_it_to_the_node(converter: Converter) -> None:
     events = chance(6, 10, 0)
     converter.encode(events)
-    (pid,) = children()
+    (pid,) = children(os.getpid())
     os.kill(pid, signal.SIGINT)
     os.kill(pid, signal.SIGTERM)
     converter.encode(events)
-    assert children() == [pid]
+    assert children(os.getpid()) == [pid]
 
 
 LIFE = """
-import os, sys
+import sys
 from beanpoled.eventlog.converter import Converter
-from beanpoled.eventlog.records import NOTE, Events
-from beanpole.events import RECORD
 converter = Converter()
-converter.encode(Events(0, bytes(RECORD.size), bytes(NOTE.size), {0: b""}, ("",)))
+converter.warm_up()
 print(converter._process.pid, flush=True)
 sys.stdin.read()
 """
@@ -92,21 +82,13 @@ def test_it_ends_with_its_node_however_that_ends() -> None:
         [sys.executable, "-c", LIFE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     assert process.stdout is not None and process.stdin is not None
-    converter = Path(f"/proc/{int(process.stdout.readline())}")
-    assert converter.exists()
+    pid = int(process.stdout.readline())
+    assert is_running(pid)
     process.kill()
     process.wait()
     process.stdout.close()
     process.stdin.close()
-    wait_until(lambda: has_ended(converter), 30, "the converter of a killed node ends")
-
-
-def has_ended(process: Path) -> bool:
-    """Whether it is gone, or waits to be buried by whoever inherited it."""
-    try:
-        return (process / "stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except FileNotFoundError:
-        return True
+    wait_until(lambda: not is_running(pid), 30, "the converter of a killed node ends")
 
 
 def test_one_that_does_not_answer_is_killed(
@@ -114,11 +96,11 @@ def test_one_that_does_not_answer_is_killed(
 ) -> None:
     events = chance(7, 10, 0)
     expected = converter.encode(events)
-    (pid,) = children()
+    (pid,) = children(os.getpid())
     os.kill(pid, signal.SIGSTOP)
     monkeypatch.setattr(converter_module, "EXCHANGE_MAX_S", 5.0)
     assert converter.encode(events) == expected
-    assert children() != [pid]
+    assert children(os.getpid()) != [pid]
 
 
 def test_after_its_end_it_does_nothing(converter: Converter) -> None:
@@ -127,7 +109,7 @@ def test_after_its_end_it_does_nothing(converter: Converter) -> None:
     converter.close()
     with pytest.raises(OSError, match="the node stops"):
         converter.encode(events)
-    assert children() == []
+    assert children(os.getpid()) == []
 
 
 def test_one_that_cannot_start_is_an_error_of_the_disk(
