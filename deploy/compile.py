@@ -59,6 +59,7 @@ MODULES: Final = (
     "beanpoled/digest.py",
     "beanpoled/facts.py",
     "beanpoled/frames.py",
+    "beanpoled/gathering.py",
     "beanpoled/host.py",
     "beanpoled/leader.py",
     "beanpoled/lifecycle.py",

@@ -18,7 +18,8 @@ UNWAITS: Final = 4  # origin -> leader: waits that should end
 NONES: Final = 5  # leader -> origin: these waits ended without a job
 BEAT: Final = 6  # everybody to everybody, each heartbeat
 
-_BATCH: Final = Struct("<QIQBI")  # term, incarnation, number, first of a (re)sending, hint bytes
+# Term, incarnation, number, first of a (re)sending, how many commands, hint bytes.
+_BATCH: Final = Struct("<QIQBII")
 
 Hint = dict[bytes, int]
 # (session, request, behind)
@@ -45,22 +46,29 @@ class Beat(NamedTuple):
 
 
 def encode_batch(
-    term: int, incarnation: int, number: int, first: bool, hint: bytes, payload: bytes
+    term: int,
+    incarnation: int,
+    number: int,
+    first: bool,
+    commands: int,
+    hint: bytes,
+    payload: bytes,
 ) -> bytes:
     """Encode a BATCH. `hint` are the packed tubes into which it puts ready jobs, with counts."""
-    return _BATCH.pack(term, incarnation, number, first, len(hint)) + hint + payload
+    return _BATCH.pack(term, incarnation, number, first, commands, len(hint)) + hint + payload
 
 
-def decode_batch(frame: bytes) -> tuple[int, int, int, bool, bytes, bytes]:
-    """Decode a BATCH: (term, incarnation, number, first, hint, payload)."""
+def decode_batch(frame: bytes) -> tuple[int, int, int, bool, int, bytes, bytes]:
+    """Decode a BATCH: (term, incarnation, number, first, commands, hint, payload)."""
     try:
-        term, incarnation, number, first, size = _BATCH.unpack_from(frame)
+        term, incarnation, number, first, commands, size = _BATCH.unpack_from(frame)
     except StructError as error:
         raise ProtocolError(f"a batch of {len(frame)} bytes") from error
     begin = _BATCH.size + size
     if begin > len(frame):
         raise ProtocolError("a batch ends inside its hint")
-    return term, incarnation, number, bool(first), frame[_BATCH.size : begin], frame[begin:]
+    hint = frame[_BATCH.size : begin]
+    return term, incarnation, number, bool(first), commands, hint, frame[begin:]
 
 
 def pack(value: Any) -> bytes:

@@ -14,6 +14,8 @@ from beanpole.core.machine import NONE_READY
 from beanpole.core.tube import Tube
 from beanpole.errors import ProtocolError
 from beanpoled import frames
+from beanpoled.gathering import Gathering
+from beanpoled.host import Timer
 from beanpoled.waiting import Key, Waiter, WaitingLine
 
 if TYPE_CHECKING:
@@ -31,8 +33,8 @@ INBOX_BATCHES_MAX: Final = 64
 # How often the canonical digests are compared, in cluster time, if anything was written.
 DIGEST_PERIOD_US: Final = 60 * SECOND_US
 
-# (origin, incarnation, number, hint, payload)
-Batch = tuple[int, int, int, bytes, bytes]
+# (origin, incarnation, number, how many commands, hint, payload)
+Batch = tuple[int, int, int, int, bytes, bytes]
 
 
 class Leader:
@@ -47,6 +49,7 @@ class Leader:
         self._epoch_proposed = False
         self._inbox: deque[Batch] = deque()
         self._inbox_bytes = 0
+        self._inbox_commands = 0
         self._expected: dict[int, int] = {}  # origin -> the next number of its link
         self._early: list[tuple[int, int, list[tuple[int, ...]]]] = []  # waits behind a batch
         self._early_ends: list[tuple[int, int, list[tuple[int, ...]]]] = []
@@ -60,6 +63,8 @@ class Leader:
         self._confirming = False
         self._next_digest_us = 0
         self._digested_index = 0
+        self._gathering = Gathering()
+        self._alarm: Timer | None = None  # ends a gathering that takes too long
 
     # --- terms ----------------------------------------------------------------------------------
 
@@ -87,7 +92,12 @@ class Leader:
         ):
             volatile.clear()
         self._inbox_bytes = 0
+        self._inbox_commands = 0
         self._confirming = False
+        self._gathering.forget()
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
 
     def epoch_applied(self, term: int) -> None:
         """Our own EPOCH is applied: everything of earlier terms is, too."""
@@ -103,7 +113,7 @@ class Leader:
 
     def receive_batch(self, origin: int, frame: bytes) -> None:
         """Take a batch if it is the next of its link; the origin sends again what is missing."""
-        term, incarnation, number, first, hint, payload = frames.decode_batch(frame)
+        term, incarnation, number, first, commands, hint, payload = frames.decode_batch(frame)
         if term != self.term:
             return
         if first:
@@ -113,8 +123,9 @@ class Leader:
         if len(self._inbox) >= INBOX_BATCHES_MAX * len(self._node.members):
             raise ProtocolError(f"origin {origin} has too many batches in flight")
         self._expected[origin] = number + 1
-        self._inbox.append((origin, incarnation, number, hint, payload))
+        self._inbox.append((origin, incarnation, number, commands, hint, payload))
         self._inbox_bytes += len(payload)
+        self._inbox_commands += commands
 
     def receive_waits(self, origin: int, frame: bytes) -> None:
         """Take WAITs; each is registered once the batch that it stands behind is applied."""
@@ -165,12 +176,36 @@ class Leader:
     # --- entries --------------------------------------------------------------------------------
 
     def must_wait(self) -> bool:
-        """Whether this node leads, and what is to be proposed waits for the entry in flight."""
-        return (
-            self.term != 0
-            and self._node.replica.entries_in_flight > 0
-            and self._inbox_bytes < ENTRY_FULL_BYTES
-        )
+        """Whether this node leads, and what is to be proposed waits for something else to come."""
+        if not self.term or self._inbox_bytes >= ENTRY_FULL_BYTES:
+            return False
+        return self._node.replica.entries_in_flight > 0 or self._waiting() < self._gathering.target
+
+    def committed(self) -> None:
+        """The commit index grew; when nothing is in flight any more, more may be worth a wait."""
+        if not self._node.replica.entries_in_flight:
+            self._gathering.committed(self._waiting(), self._node.now_us)
+
+    def _waiting(self) -> int:
+        """How many commands and waits would be in the next entry if it left now."""
+        waits = sum(len(items) for _, _, items in self._early)
+        return waits + self._inbox_commands + len(self._commands) + self._node.origin.unsent
+
+    def _may_leave(self) -> bool:
+        """Whether what waits travels as an entry now, and not together with what comes."""
+        if self._inbox_bytes >= ENTRY_FULL_BYTES:
+            return True
+        node = self._node
+        if node.replica.entries_in_flight:
+            return False
+        left_us = self._gathering.left_us(self._waiting(), node.now_us)
+        if left_us and self._alarm is None:
+            self._alarm = node.host.call_later(left_us, self._alarmed)
+        return not left_us
+
+    def _alarmed(self) -> None:
+        self._alarm = None
+        self._node.wake()
 
     def propose(self) -> None:
         """Propose entries while there is something to propose and room in flight."""
@@ -181,9 +216,7 @@ class Leader:
         if self.serving:
             self._register_waits()
             self._end_waits()
-        while replica.can_propose() and self.term:
-            if self.must_wait():
-                return  # what comes until that one is committed travels as one entry
+        while replica.can_propose() and self.term and self._may_leave():
             entry = self._next_entry()
             if entry is None:
                 return
@@ -199,15 +232,18 @@ class Leader:
             commands.append(self._epoch(now_us))
         sections: list[tuple[int, int, int, bytes]] = []
         size = 0
+        count = 0
         inbox = self._inbox
         grants: list[c.Command] = []
         while inbox:
-            origin, incarnation, number, hint, payload = inbox[0]
+            origin, incarnation, number, batched, hint, payload = inbox[0]
             if sections and size + len(payload) > ENTRY_JOIN_BYTES:
                 break
             inbox.popleft()
             size += len(payload)
+            count += batched
             self._inbox_bytes -= len(payload)
+            self._inbox_commands -= batched
             sections.append((origin, incarnation, number, payload))
             if hint and self.line.waiters:
                 self._grant_puts(hint, grants)
@@ -223,6 +259,7 @@ class Leader:
             sections.append((c.LEADER, 0, 0, c.pack_commands(grants)))
         if not sections and not self._time_is_due(now_us):
             return None
+        self._gathering.proposed(count + len(own) + len(grants), node.now_us)
         flags = c.FLAG_PUTS_REFUSED if node.peers.disk_is_low() else 0
         return c.encode_entry(flags, now_us, node.host.wall_us(), sections)
 

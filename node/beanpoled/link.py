@@ -22,7 +22,7 @@ from beanpole.constants import BATCH_MAX_BYTES
 from beanpole.errors import ProtocolError
 
 # Raised with every change of frames that an older node cannot read.
-LINK_VERSION: Final = 1
+LINK_VERSION: Final = 2
 
 HELLO: Final = 128
 AUTH: Final = 129

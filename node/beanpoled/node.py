@@ -399,6 +399,7 @@ class Node:
     def committed(self) -> None:
         """See `Outside`."""
         if self.leader.term:
+            self.leader.committed()
             self.origin.send()
             self.leader.propose()
 

@@ -132,6 +132,11 @@ class Origin:
         self._new_ends.clear()
         self.bytes = self._bytes_numbered = 0
 
+    @property
+    def unsent(self) -> int:
+        """Commands and waits that the next `send` takes along, but for those of full batches."""
+        return len(self._open.commands) + len(self._new_waits)
+
     def is_idle(self) -> bool:
         """Whether nothing is on its way."""
         return not (self._numbered or self._full or self._open.commands)
@@ -247,6 +252,7 @@ class Origin:
             self.incarnation,
             batch.number,
             self._first,
+            len(batch.commands),
             batch.packed_hint,
             batch.payload,
         )

@@ -62,7 +62,7 @@ class Service:
         self.stage.run()
         for frame in self.stage.sent(frames.BATCH, "n1"):
             self.number += 1
-            commands = c.unpack_commands(frames.decode_batch(frame)[5])
+            commands = c.unpack_commands(frames.decode_batch(frame)[6])
             self.stage.apply_sections((0, 1, self.number, commands))
 
     async def refusal(self, call: Coroutine[Any, Any, Any]) -> tuple[str, errors_pb2.ErrorDetail]:
@@ -198,7 +198,7 @@ def test_a_caller_that_goes_leaves_nothing_behind() -> None:
         await service.until(lambda: not service.stage.node.calls)
         service.stage.run()
         frame = service.stage.sent(frames.BATCH, "n1")[-1]
-        assert c.unpack_commands(frames.decode_batch(frame)[5])[-1] == (c.CLOSE, 1, 0)
+        assert c.unpack_commands(frames.decode_batch(frame)[6])[-1] == (c.CLOSE, 1, 0)
 
     run(test)
 

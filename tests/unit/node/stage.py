@@ -354,6 +354,7 @@ class Stage:
             incarnation,
             number,
             first,
+            len(commands),
             frames.pack(hint) if hint else b"",
             c.pack_commands(commands),
         )

@@ -41,7 +41,7 @@ class Listener:
 def sent(stage: Stage) -> tuple[c.Command, ...]:
     """The commands of the one batch that was sent since the last look."""
     (frame,) = stage.sent(frames.BATCH, "n1")
-    return c.unpack_commands(frames.decode_batch(frame)[5])
+    return c.unpack_commands(frames.decode_batch(frame)[6])
 
 
 def putting(stage: Stage) -> tuple[Listener, tuple[c.Command, ...]]:
@@ -77,7 +77,7 @@ def test_waiting_clients_hear_of_the_jobs_of_a_call(stage: Stage) -> None:
     listener.call.put(b"later", 0, 9, 60, b"", b"")
     stage.run()
     (frame,) = stage.sent(frames.BATCH, "n1")
-    assert frames.unpack_hint(frames.decode_batch(frame)[4]) == {b"rows": 1}
+    assert frames.unpack_hint(frames.decode_batch(frame)[5]) == {b"rows": 1}
 
 
 def test_jobs_are_kicked(stage: Stage) -> None:

@@ -14,8 +14,8 @@ BEAT = Beat(3, True, 10, 20, 4, 50, 2**32 - 1, 1, False, True, 7, 9)
 
 def test_a_batch_comes_back() -> None:
     hint = frames.pack({b"tube": 2})
-    frame = frames.encode_batch(3, 2, 2**40, True, hint, b"payload")
-    assert frames.decode_batch(frame) == (3, 2, 2**40, True, hint, b"payload")
+    frame = frames.encode_batch(3, 2, 2**40, True, 9, hint, b"payload")
+    assert frames.decode_batch(frame) == (3, 2, 2**40, True, 9, hint, b"payload")
     assert frames.unpack_hint(hint) == {b"tube": 2}
     assert frames.unpack_hint(b"") == {}
 
@@ -30,7 +30,7 @@ def test_a_beat_comes_back() -> None:
 
 
 def test_a_batch_that_is_cut_is_refused() -> None:
-    frame = frames.encode_batch(3, 2, 1, False, b"hint", b"")
+    frame = frames.encode_batch(3, 2, 1, False, 0, b"hint", b"")
     for size in range(len(frame)):
         with pytest.raises(ProtocolError):
             frames.decode_batch(frame[:size])

@@ -67,7 +67,7 @@ def test_a_new_link_begins_anew(stage: Stage) -> None:
 
 
 def test_a_batch_of_another_term_is_not_taken(stage: Stage) -> None:
-    frame = frames.encode_batch(7, 1, 2, True, b"", c.pack_commands([put()]))
+    frame = frames.encode_batch(7, 1, 2, True, 1, b"", c.pack_commands([put()]))
     stage.node.peer_frame("n1", frames.BATCH, frame)
     stage.run()
     assert stage.replica.proposed == []
@@ -107,7 +107,8 @@ def test_what_waited_is_proposed_before_the_commit_is_applied(stage: Stage) -> N
 def test_what_waits_for_the_entry_in_flight_brings_no_turn(stage: Stage) -> None:
     stage.batch("n1", 2, put())
     third, fourth = (
-        frames.encode_batch(1, 1, number, False, b"", c.pack_commands([put()])) for number in (3, 4)
+        frames.encode_batch(1, 1, number, False, 1, b"", c.pack_commands([put()]))
+        for number in (3, 4)
     )
     stage.node.peer_frame("n1", frames.BATCH, third)
     stage.node.peer_frame("n2", frames.WAITS, frames.encode_items(1, 1, [(1, 1, 1)]))
@@ -132,6 +133,57 @@ def test_own_commands_join_one_batch_while_an_entry_is_in_flight(stage: Stage) -
     assert section[0] == 0
     assert [command[0] for command in section[3]] == [c.OPEN, c.PUT] * 3
     stage.apply(entry)
+
+
+def answered(stage: Stage) -> None:
+    """Two entries of six commands of two nodes; the second is committed."""
+    for number, peer in enumerate(MEMBERS[1:] * 2):
+        stage.batch(peer, 2 + number // 2, *[put()] * 3)
+    stage.commit(1)
+    (entry,) = stage.replica.proposed
+    stage.replica.proposed.clear()
+    stage.host.us += 400
+    stage.node.turn_begins()
+    stage.node.committed()
+    stage.apply(entry)
+    stage.run()
+
+
+def test_who_was_answered_is_waited_for(stage: Stage) -> None:
+    answered(stage)
+    stage.batch("n1", 4, *[put()] * 4)
+    assert stage.replica.proposed == []
+    stage.batch("n2", 4, *[put()] * 4)
+    (entry,) = stage.replica.proposed
+    assert [section[:3] for section in c.decode_entry(entry)[3]] == [(1, 1, 4), (2, 1, 4)]
+    stage.commit()
+    assert ready(stage) == 20
+
+
+def test_who_does_not_come_back_holds_nobody_up(stage: Stage) -> None:
+    answered(stage)
+    stage.batch("n1", 4, put())
+    stage.pass_us(900, step_us=100)
+    assert stage.replica.proposed == []
+    stage.pass_us(100, step_us=100)
+    assert len(stage.replica.proposed) == 1
+
+
+def test_large_bodies_wait_for_nobody(stage: Stage) -> None:
+    answered(stage)
+    stage.batch("n1", 4, put(body=bytes(ENTRY_FULL_BYTES)))
+    assert len(stage.replica.proposed) == 1
+
+
+def test_a_lost_term_leaves_no_alarm(stage: Stage) -> None:
+    answered(stage)
+    stage.batch("n1", 4, put())
+    stage.become("follower", "n1", 2)
+    assert all(
+        timer.cancelled for timer in stage.host.timers if timer.due_us == stage.host.us + 1000
+    )
+    stage.pass_us(2000, step_us=100)
+    assert stage.replica.proposed == []
 
 
 def test_a_digest_is_asked_for_when_the_one_before_is_done(stage: Stage) -> None:
@@ -167,7 +219,7 @@ def test_a_batch_right_behind_the_election_is_taken() -> None:
 
     stage.replica.on_receive = elected
     stage.node.peer_frame("n1", frames.RAFT, b"a vote")
-    frame = frames.encode_batch(2, 1, 1, True, b"", c.pack_commands([(c.OPEN, 1)]))
+    frame = frames.encode_batch(2, 1, 1, True, 1, b"", c.pack_commands([(c.OPEN, 1)]))
     stage.node.peer_frame("n1", frames.BATCH, frame)
     stage.run()
     stage.commit()

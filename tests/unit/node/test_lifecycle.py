@@ -81,7 +81,7 @@ def test_who_is_declared_down_closes_its_clients_and_comes_again() -> None:
     stage.apply_sections((c.LEADER, 0, 0, ((c.NODE_DOWN, 0, 1),)))
     assert (connection.closed, port.output) == (True, b"")
     frames_sent = [frames.decode_batch(frame) for frame in stage.sent(frames.BATCH, "n1")]
-    assert [(batch[1], batch[2], batch[5]) for batch in frames_sent] == [
+    assert [(batch[1], batch[2], batch[6]) for batch in frames_sent] == [
         (2, 1, c.pack_commands(())),
     ]
     stage.apply_sections((0, 2, 1, ()))

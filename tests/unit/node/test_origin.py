@@ -37,7 +37,7 @@ def numbers(stage: Stage) -> list[tuple[int, bool]]:
 def test_a_command_is_answered_when_its_batch_is_applied_here(stage: Stage) -> None:
     _, port = stage.client(PUT)
     (frame,) = stage.sent(frames.BATCH, "n1")
-    term, incarnation, number, _, hint, payload = frames.decode_batch(frame)
+    term, incarnation, number, _, _, hint, payload = frames.decode_batch(frame)
     assert (term, incarnation, number) == (1, 1, 2)
     assert frames.unpack_hint(hint) == {b"default": 1}
     commands = c.unpack_commands(payload)
@@ -105,7 +105,7 @@ def test_a_job_for_nobody_is_returned(stage: Stage) -> None:
         (c.LEADER, 0, 0, ((c.GRANT, 0, 1, 1, 1, 0),)),
         (0, 1, 3, ((c.CLOSE, 1, 1),)),
     )
-    commands = c.unpack_commands(frames.decode_batch(stage.sent(frames.BATCH, "n1")[0])[5])
+    commands = c.unpack_commands(frames.decode_batch(stage.sent(frames.BATCH, "n1")[0])[6])
     assert commands == ((c.RETURN, 1, 1),)
 
 
@@ -141,9 +141,9 @@ def test_without_a_quorum_a_put_is_refused_as_certainly_not_done(stage: Stage) -
     assert not connection.closed
     stage.become("follower", "n1", 2)
     sent = [frames.decode_batch(frame) for frame in stage.sent(frames.BATCH, "n1")]
-    assert [c.unpack_commands(batch[5]) for batch in sent] == [((c.OPEN, 1),)]
-    assert all(frames.unpack_hint(batch[4]).get(b"default", 0) == 0 for batch in sent)
-    assert stage.node.origin.bytes == sum(len(c.unpack_commands(batch[5])) for batch in sent) * 24
+    assert [c.unpack_commands(batch[6]) for batch in sent] == [((c.OPEN, 1),)]
+    assert all(frames.unpack_hint(batch[5]).get(b"default", 0) == 0 for batch in sent)
+    assert stage.node.origin.bytes == sum(len(c.unpack_commands(batch[6])) for batch in sent) * 24
 
 
 def test_what_was_numbered_is_unknown_and_closed_between_replies(stage: Stage) -> None:
@@ -177,7 +177,7 @@ def test_later_commands_outlive_the_expiry_of_earlier_ones(stage: Stage) -> None
     stage.become("follower", "n1", 2)
     commands = ((c.OPEN, 1), (c.PUT, 1, b"default", 0, 0, 60, b"y"))
     (frame,) = stage.sent(frames.BATCH, "n1")
-    assert c.unpack_commands(frames.decode_batch(frame)[5]) == commands
+    assert c.unpack_commands(frames.decode_batch(frame)[6]) == commands
     stage.apply_sections((0, 1, 2, commands))
     assert port.take() == b"INSERTED 1\r\n"
 
@@ -219,7 +219,7 @@ def test_a_snapshot_over_unanswered_batches_closes_their_clients(stage: Stage) -
     assert (covered.closed, port.output) == (True, b"")
     assert not idle.closed
     (frame,) = stage.sent(frames.BATCH, "n1")[-1:]
-    assert c.unpack_commands(frames.decode_batch(frame)[5]) == ((c.CLOSE, 1, 1),)
+    assert c.unpack_commands(frames.decode_batch(frame)[6]) == ((c.CLOSE, 1, 1),)
 
 
 def test_a_snapshot_before_unanswered_batches_changes_nothing(stage: Stage) -> None:

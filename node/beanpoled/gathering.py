@@ -1,0 +1,96 @@
+"""When the leader's next entry leaves: it waits a moment for clients that were just answered.
+
+Here is only how long, and for how much; what is proposed is in `leader`. No I/O, no clock.
+An entry has costs of its own, whatever is in it (ADR 0013). Most clients send their next command
+as soon as they have an answer, so right after a commit a little patience makes one entry of what
+would be two. Whether it is so is seen from each try: clients that come when they like, and not
+when they are answered, are hardly ever waited for.
+"""
+
+from typing import Final
+
+# So much of what was answered or is there already is waited for: not for the last few, who may
+# have gone to work on their jobs.
+EXPECTED_SIXTEENTHS: Final = 15
+# An entry waits at most so many times as long as the one before was in flight.
+PATIENCE_HALVES: Final = 5
+# ... and at most this, however slow a disk is: deadlines and idle clients have to go on.
+PATIENCE_MAX_US: Final = 10_000
+# If more than one in so many of an entry's commands wait when it is committed, those who send them
+# did not wait for an answer: gathering was no use.
+LATE_SHARE: Final = 4
+# After tries that were no use, so many entries leave at once before the next try: 1, 3, 7, ...
+SKIPPED_MAX: Final = 127
+
+
+class Gathering:
+    """What the leader knows of how its clients come back. All times are of one clock."""
+
+    __slots__ = (
+        "_gathered",
+        "_last",
+        "_left_at_us",
+        "_pause",
+        "_skipped",
+        "_target",
+        "_until_us",
+    )
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin anew: leadership is lost, or not yet won."""
+        self._target = 0  # gathering until so many commands are there; 0: not gathering
+        self._until_us = 0
+        self._last = 0  # commands in the last entry
+        self._left_at_us = 0
+        self._gathered = False  # whether the last entry was waited for, with success
+        self._skipped = 0  # entries that leave at once before the next try
+        self._pause = 0  # how many those were the last time
+
+    @property
+    def target(self) -> int:
+        """How many commands are waited for; 0 if the next entry may leave with what is there."""
+        return self._target
+
+    def proposed(self, commands: int, now_us: int) -> None:
+        """An entry of so many commands leaves."""
+        self._last = commands
+        self._left_at_us = now_us
+        self._target = 0
+
+    def committed(self, waiting: int, now_us: int) -> None:
+        """Nothing is in flight any more, and so many commands wait for the next entry."""
+        if self._gathered:
+            self._gathered = False
+            if waiting * LATE_SHARE > self._last:
+                self._was_no_use()
+            else:
+                self._pause = 0
+        if self._skipped:
+            self._skipped -= 1
+            return
+        target = (self._last + waiting) * EXPECTED_SIXTEENTHS // 16
+        if waiting < target:
+            self._target = target
+            flight_us = now_us - self._left_at_us
+            self._until_us = now_us + min(flight_us * PATIENCE_HALVES // 2, PATIENCE_MAX_US)
+
+    def left_us(self, waiting: int, now_us: int) -> int:
+        """For how long the next entry may still wait, in microseconds; 0 if it is to leave now."""
+        if not self._target:
+            return 0
+        if waiting >= self._target:
+            self._target = 0
+            self._gathered = True
+            return 0
+        if now_us < self._until_us:
+            return self._until_us - now_us
+        self._target = 0
+        self._was_no_use()
+        return 0
+
+    def _was_no_use(self) -> None:
+        self._pause = min(SKIPPED_MAX, 2 * self._pause + 1)
+        self._skipped = self._pause

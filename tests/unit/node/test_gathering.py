@@ -1,0 +1,118 @@
+"""When the next entry leaves: who comes back when answered is waited for, others hardly ever."""
+
+import pytest
+
+from beanpoled.gathering import LATE_SHARE, PATIENCE_MAX_US, SKIPPED_MAX, Gathering
+
+FLIGHT_US = 400
+PATIENCE_US = FLIGHT_US * 5 // 2
+
+
+class Clients:
+    """Entries of a leader, with a clock."""
+
+    def __init__(self) -> None:
+        self.gathering = Gathering()
+        self.now_us = 1_000_000
+
+    def entry(self, commands: int, late: int = 0, flight_us: int = FLIGHT_US) -> None:
+        """An entry of so many commands comes and goes; meanwhile, `late` others arrive."""
+        self.gathering.proposed(commands, self.now_us)
+        self.now_us += flight_us
+        self.gathering.committed(late, self.now_us)
+
+    def left_us(self, waiting: int, after_us: int = 0) -> int:
+        self.now_us += after_us
+        return self.gathering.left_us(waiting, self.now_us)
+
+    def pauses(self) -> int:
+        """How many entries leave at once until one is waited with again."""
+        count = 0
+        while not self.left_us(0):
+            count += 1
+            assert count <= SKIPPED_MAX + 1
+            self.entry(16)
+        return count
+
+    def fail(self) -> None:
+        assert self.left_us(0) > 0
+        assert self.left_us(0, after_us=PATIENCE_US) == 0
+
+
+@pytest.fixture
+def clients() -> Clients:
+    return Clients()
+
+
+def test_those_who_were_answered_are_waited_for(clients: Clients) -> None:
+    assert clients.left_us(1) == 0
+    clients.entry(28, late=4)
+    assert clients.gathering.target == 30
+    assert clients.left_us(4) == PATIENCE_US
+    assert clients.left_us(29, after_us=100) == PATIENCE_US - 100
+    assert clients.left_us(30) == 0
+    assert clients.gathering.target == 0
+
+
+def test_two_groups_become_one(clients: Clients) -> None:
+    clients.entry(32, late=32)
+    assert clients.left_us(32) > 0
+    assert clients.left_us(60) == 0
+
+
+def test_one_client_is_never_waited_with(clients: Clients) -> None:
+    for _ in range(10):
+        clients.entry(1)
+        assert clients.left_us(1) == 0
+    clients.entry(2, late=2)
+    assert clients.left_us(2) > 0  # they would be four
+    assert clients.left_us(3) == 0
+
+
+@pytest.mark.parametrize("flight_us", [FLIGHT_US, 60_000])
+def test_patience_has_an_end(clients: Clients, flight_us: int) -> None:
+    patience_us = min(flight_us * 5 // 2, PATIENCE_MAX_US)
+    clients.entry(16, flight_us=flight_us)
+    assert clients.left_us(3) == patience_us
+    assert clients.left_us(3, after_us=patience_us - 1) == 1
+    assert clients.left_us(3, after_us=1) == 0
+    assert clients.left_us(3) == 0
+
+
+def test_what_does_not_come_back_is_tried_ever_less(clients: Clients) -> None:
+    pauses = []
+    for _ in range(9):
+        clients.entry(16)
+        pauses.append(clients.pauses())
+        clients.fail()
+    assert pauses == [0, 1, 3, 7, 15, 31, 63, SKIPPED_MAX, SKIPPED_MAX]
+
+
+def test_commands_that_nobody_waited_for_are_no_sign(clients: Clients) -> None:
+    """They reach the number that is waited for, and come in the next flight as well."""
+    clients.entry(16)
+    assert clients.left_us(15) == 0
+    clients.entry(16, late=16 // LATE_SHARE + 1)
+    assert clients.pauses() == 1
+
+
+def test_a_try_of_use_ends_the_pauses(clients: Clients) -> None:
+    for _ in range(4):
+        clients.entry(16)
+        clients.pauses()
+        clients.fail()
+    clients.entry(16)
+    clients.pauses()
+    assert clients.left_us(15) == 0
+    clients.entry(16, late=16 // LATE_SHARE)
+    assert clients.left_us(5) > 0
+    clients.fail()
+    clients.entry(16)
+    assert clients.pauses() == 1
+
+
+def test_a_new_term_expects_nobody(clients: Clients) -> None:
+    clients.entry(16)
+    clients.gathering.forget()
+    assert clients.left_us(0) == 0
+    assert clients.gathering.target == 0
