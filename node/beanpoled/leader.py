@@ -384,11 +384,24 @@ class Leader:
         waiter = Waiter(key, request, behind, self.line.next_place())
         # After a new link the same wait comes again, perhaps while its GRANT is in flight.
         waiter.granting = (key, request) in self._pledges
+        name = None if waiter.granting else self._unpledged(watched)
+        if name is not None and self.line.first(name) is None:
+            # It need not stand in the lines of all its tubes, which may be many.
+            self._commands.append(self._grant(waiter, name, is_ready=True))
         self.line.add(waiter, watched)
-        for name, tube in watched.items():
-            if tube.ready_count > self._pledged.get(name, 0) and not tube.paused_until_us:
-                self.match(name)
-                return
+        if name is not None:
+            self.match(name)
+
+    def _unpledged(self, tubes: dict[bytes, Tube]) -> bytes | None:
+        """The first of these tubes that has a ready job which is not pledged yet."""
+        for name, tube in tubes.items():
+            if (
+                tube.ready_count
+                and not tube.paused_until_us
+                and tube.ready_count > self._pledged.get(name, 0)
+            ):
+                return name
+        return None
 
     # --- ending waits ---------------------------------------------------------------------------
 

@@ -57,10 +57,13 @@ class WaitingLine:
         return self._next_place - 1
 
     def add(self, waiter: Waiter, tubes: Iterable[bytes]) -> None:
-        """Put a waiter at its place into the lines of its tubes."""
+        """Take a waiter, and put it at its place into the lines of its tubes.
+
+        One that is being granted something already stands in no line: see `put_back`.
+        """
         waiter.tubes = tuple(tubes)
         self.waiters[waiter.key] = waiter
-        self._enter(waiter)
+        self.put_back(waiter)
 
     def put_back(self, waiter: Waiter) -> None:
         """A waiter that was granted nothing, or whose origin is heard again, has its place."""

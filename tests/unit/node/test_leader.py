@@ -273,6 +273,31 @@ def test_a_grant_for_a_put_in_flight_hides_no_ready_job(stage: Stage) -> None:
     assert grants(stage) == [(1, 2, 1)]
 
 
+def test_who_found_a_ready_job_and_does_not_get_it_stands_in_line(stage: Stage) -> None:
+    stage.batch("n2", 2, put())
+    stage.commit()
+    stage.batch("n2", 3, (c.DELETE, 1, 1))
+    stage.items("n1", frames.WAITS, (1, 1, 1))  # the job is still there
+    stage.items("n1", frames.WAITS, (2, 1, 1))
+    stage.commit()
+    assert (grants(stage), len(stage.node.leader.line)) == ([], 2)
+    stage.batch("n2", 4, put())
+    stage.commit(1)
+    assert grants(stage) == [(1, 1, 1)]
+
+
+def test_who_waits_already_comes_before_who_finds_a_ready_job(stage: Stage) -> None:
+    stage.items("n1", frames.WAITS, (1, 1, 1))
+    stage.node.leader.park(1)
+    stage.batch("n2", 2, put())
+    stage.commit()
+    waiter = stage.node.leader.line.waiters[1, 1, 1]
+    waiter.parked = False
+    stage.node.leader.line.put_back(waiter)
+    stage.items("n2", frames.WAITS, (1, 1, 1))
+    assert grants(stage) == [(1, 1, 1)]
+
+
 def test_a_waiter_of_two_tubes_that_took_the_other_s_job_leaves_one(stage: Stage) -> None:
     stage.batch("n1", 2, (c.WATCH, 1, b"other"), (c.WATCH, 2, b"other"), (c.IGNORE, 2, DEFAULT))
     stage.commit()

@@ -28,6 +28,18 @@ def test_who_is_being_granted_something_is_passed_over_and_keeps_the_place() -> 
     assert line.first(b"a") is first
 
 
+def test_who_is_granted_something_at_once_stands_in_no_line() -> None:
+    line = WaitingLine()
+    first = Waiter((0, 1, 1), 1, 0, line.next_place())
+    first.granting = True
+    line.add(first, (b"a", b"b"))
+    second = add(line, 2, b"b")
+    assert (line.first(b"a"), line.first(b"b"), len(line)) == (None, second, 2)
+    first.granting = False
+    line.put_back(first)
+    assert (line.first(b"a"), line.first(b"b")) == (first, first)
+
+
 def test_who_is_parked_is_passed_over_and_keeps_the_place() -> None:
     line = WaitingLine()
     first, second = add(line, 1, b"a"), add(line, 2, b"a")
