@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from bench.processes import BenchError, Usage, usage
+from bench.processes import BenchError, Usage, usage, wait_until_quiet
 from bench.servers import Running, System
 from bench.workloads import Workload
 
@@ -19,6 +19,8 @@ BUILD: Final = FOLDER / "build"
 # Time beyond the measured one after which the generator is taken for stuck: it may first put a
 # million jobs and open ten thousand connections.
 SPARE_S: Final = 600.0
+# Snapshots and events of a fill are not what is measured after it; a disk may be slow with them.
+QUIET_MAX_S: Final = 120.0
 
 
 class Figure(NamedTuple):
@@ -110,6 +112,8 @@ class Generator(NamedTuple):
                 seen[line.strip()] = usage(running.pids)
                 mark(line.strip())
                 if line == "filled\n":
+                    if int(options.get("fill", "0")):
+                        wait_until_quiet(running.pids, QUIET_MAX_S)
                     process.stdin.write("\n")
                     process.stdin.flush()
             raise BenchError(

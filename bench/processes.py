@@ -19,6 +19,9 @@ POLL_S: Final = 0.02
 CLOCK_TICKS: Final = os.sysconf("SC_CLK_TCK")
 # The unit of /sys/block/*/stat, whatever the disk's own is.
 SECTOR_BYTES: Final = 512
+# Processes that use less than this share of a core for so long are quiet.
+QUIET_SHARE: Final = 0.1
+QUIET_S: Final = 0.5
 PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 
 _PAUSE = threading.Event()
@@ -41,6 +44,18 @@ def usage(pids: list[int]) -> Usage:
     """Return what processes have used so far; all must be running."""
     resident = [int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE_BYTES for pid in pids]
     return Usage(_family_ticks(pids) / CLOCK_TICKS, disk_bytes(), tuple(resident))
+
+
+def wait_until_quiet(pids: list[int], most_s: float) -> None:
+    """Wait until processes have done what they put off; BenchError if that takes too long."""
+    before = _family_ticks(pids)
+    for _ in range(int(most_s / QUIET_S)):
+        _PAUSE.wait(QUIET_S)
+        now = _family_ticks(pids)
+        if (now - before) / CLOCK_TICKS < QUIET_SHARE * QUIET_S:
+            return
+        before = now
+    raise BenchError(f"the servers were still busy after {most_s} s in which nobody used them")
 
 
 def _family_ticks(pids: list[int]) -> int:
