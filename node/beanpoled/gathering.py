@@ -9,9 +9,9 @@ when they are answered, are hardly ever waited for.
 
 from typing import Final
 
-# So much of what was answered or is there already is waited for: not for the last few, who may
-# have gone to work on their jobs.
-EXPECTED_SIXTEENTHS: Final = 15
+# Of what was answered or is there already, all but one in so many are waited for: among many, a
+# few will have gone to work on their jobs.
+EXPECTED_BUT: Final = 16
 # An entry waits at most so many times as long as the one before was in flight.
 PATIENCE_HALVES: Final = 5
 # ... and at most this, however slow a disk is: deadlines and idle clients have to go on.
@@ -71,7 +71,8 @@ class Gathering:
         if self._skipped:
             self._skipped -= 1
             return
-        target = (self._last + waiting) * EXPECTED_SIXTEENTHS // 16
+        expected = self._last + waiting
+        target = expected - expected // EXPECTED_BUT
         if waiting < target:
             self._target = target
             flight_us = now_us - self._left_at_us

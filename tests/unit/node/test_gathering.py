@@ -57,6 +57,7 @@ def test_those_who_were_answered_are_waited_for(clients: Clients) -> None:
 def test_two_groups_become_one(clients: Clients) -> None:
     clients.entry(32, late=32)
     assert clients.left_us(32) > 0
+    assert clients.left_us(59) > 0
     assert clients.left_us(60) == 0
 
 
@@ -64,9 +65,15 @@ def test_one_client_is_never_waited_with(clients: Clients) -> None:
     for _ in range(10):
         clients.entry(1)
         assert clients.left_us(1) == 0
+
+
+def test_few_clients_are_all_waited_for(clients: Clients) -> None:
     clients.entry(2, late=2)
-    assert clients.left_us(2) > 0  # they would be four
-    assert clients.left_us(3) == 0
+    assert clients.left_us(3) > 0
+    assert clients.left_us(4) == 0
+    clients.entry(4)
+    assert clients.left_us(3) > 0
+    assert clients.left_us(4) == 0
 
 
 @pytest.mark.parametrize("flight_us", [FLIGHT_US, 60_000])

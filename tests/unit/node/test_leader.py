@@ -136,7 +136,7 @@ def test_own_commands_join_one_batch_while_an_entry_is_in_flight(stage: Stage) -
 
 
 def answered(stage: Stage) -> None:
-    """Two entries of six commands of two nodes; the second is committed."""
+    """An entry of nine commands of two nodes is committed."""
     for number, peer in enumerate(MEMBERS[1:] * 2):
         stage.batch(peer, 2 + number // 2, *[put()] * 3)
     stage.commit(1)
@@ -153,11 +153,11 @@ def test_who_was_answered_is_waited_for(stage: Stage) -> None:
     answered(stage)
     stage.batch("n1", 4, *[put()] * 4)
     assert stage.replica.proposed == []
-    stage.batch("n2", 4, *[put()] * 4)
+    stage.batch("n2", 4, *[put()] * 5)
     (entry,) = stage.replica.proposed
     assert [section[:3] for section in c.decode_entry(entry)[3]] == [(1, 1, 4), (2, 1, 4)]
     stage.commit()
-    assert ready(stage) == 20
+    assert ready(stage) == 21
 
 
 def test_who_does_not_come_back_holds_nobody_up(stage: Stage) -> None:
