@@ -64,3 +64,7 @@ NO_ORIGIN: Final = 255
 # (from reserved to the end of the reservation), ready at (cluster time us), 4 bytes unused.
 RECORD: Final = Struct("<BBBBBBHIQIIIIIQIIIIIqqq4x")
 assert RECORD.size == 96
+# The same bytes, with neighbours joined to one number (the first in its low bits): the machine
+# makes a record of every transition, and each number that it hands over has its price.
+JOINED: Final = Struct("<QIQQQIQQQIqqq4x")
+assert JOINED.size == RECORD.size

@@ -63,13 +63,14 @@ class PeerProtocol:
         reader.feed(data)
         try:
             while not self._is_closing() and (frame := reader.next()) is not None:
-                if frame.kind == link.REFUSE:
+                kind, payload = frame
+                if kind == link.REFUSE:
                     # Perhaps we believe the link to be up already: the other side decides later.
                     self._links.refused(self._handshake.refusal(frame))
                     self.close()
                     return
                 if self.peer is not None:
-                    self._links.node.peer_frame(self.peer, frame.kind, frame.payload)
+                    self._links.node.peer_frame(self.peer, kind, payload)
                 else:
                     self._introduce(frame)
         except link.Refused as refused:  # one name for both would have one type when compiled

@@ -21,6 +21,8 @@ BEAT: Final = 6  # everybody to everybody, each heartbeat
 # Term, incarnation, number, first of a (re)sending, how many commands, hint bytes.
 _BATCH: Final = Struct("<QIQBII")
 
+_pack = msgpack.Packer(use_bin_type=True, autoreset=True).pack
+
 Hint = dict[bytes, int]
 # (session, request, behind)
 WaitItem = tuple[int, int, int]
@@ -73,7 +75,7 @@ def decode_batch(frame: bytes) -> tuple[int, int, int, bool, int, bytes, bytes]:
 
 def pack(value: Any) -> bytes:
     """Encode a hint."""
-    packed: bytes = msgpack.packb(value, use_bin_type=True)
+    packed: bytes = _pack(value)
     return packed
 
 
@@ -96,10 +98,12 @@ def decode_items(frame: bytes, width: int) -> tuple[int, int, list[tuple[int, ..
     if type(value) is not tuple or len(value) != 3 or type(value[2]) is not tuple:
         raise ProtocolError("a list of waits has another layout")
     term, incarnation, items = value
-    shape = (int,) * width
     for item in items:
-        if type(item) is not tuple or tuple(map(type, item)) != shape:
+        if type(item) is not tuple or len(item) != width:
             raise ProtocolError("a wait has another layout")
+        for number in item:
+            if type(number) is not int:
+                raise ProtocolError("a wait holds something that is no number")
     return term, incarnation, list(items)
 
 

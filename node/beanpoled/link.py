@@ -38,7 +38,12 @@ NONCE_BYTES: Final = 16
 # Longer than every reason that a node gives; the text goes into the other's log.
 REASON_MAX: Final = 500
 
-_HEAD: Final = Struct("<IIB")
+_HEAD: Final = Struct("<IIB")  # payload bytes, CRC-32C of kind and payload, kind
+_HEAD_BYTES: Final = 9
+assert _HEAD.size == _HEAD_BYTES
+_pack_head: Final = _HEAD.pack
+_unpack_head: Final = _HEAD.unpack_from
+_CRC_OF_KIND: Final = tuple(crc32c(bytes((kind,))) for kind in range(256))
 _HELLO_SHAPE: Final = (int, str, str, str, bytes, bool, bytes)
 
 
@@ -54,17 +59,13 @@ class Hello(NamedTuple):
     nonce: bytes
 
 
-class Frame(NamedTuple):
-    """A frame that was received whole."""
-
-    kind: int
-    payload: bytes
+# A frame that was received whole: its kind and its payload. No class: there are several in a turn.
+Frame = tuple[int, bytes]
 
 
 def encode_frame(kind: int, payload: bytes) -> bytes:
     """Give a payload its head."""
-    crc = crc32c(payload, crc32c(bytes((kind,))))
-    return _HEAD.pack(len(payload), crc, kind) + payload
+    return _pack_head(len(payload), crc32c(payload, _CRC_OF_KIND[kind]), kind) + payload
 
 
 class FrameReader:
@@ -91,18 +92,18 @@ class FrameReader:
         """
         buffer = self._buffer
         position = self._position
-        begin = position + _HEAD.size
+        begin = position + _HEAD_BYTES
         if begin <= len(buffer):
-            size, crc, kind = _HEAD.unpack_from(buffer, position)
+            size, crc, kind = _unpack_head(buffer, position)
             if size > self.size_max:
                 raise ProtocolError(f"a frame of {size} bytes; {self.size_max} are allowed")
             end = begin + size
             if end <= len(buffer):
                 payload = bytes(buffer[begin:end])
-                if crc32c(payload, crc32c(bytes((kind,)))) != crc:
+                if crc32c(payload, _CRC_OF_KIND[kind]) != crc:
                     raise ProtocolError(f"a frame of kind {kind} with a wrong checksum")
                 self._position = end
-                return Frame(kind, payload)
+                return kind, payload
         del buffer[:position]
         self._position = 0
         return None
@@ -134,15 +135,16 @@ class Handshake:
             Refused: the peer is authentic, but we do not belong together.
             ProtocolError: the peer is nobody that we talk to.
         """
+        kind, payload = frame
         if not self._other_bytes:
-            if frame.kind != HELLO:
+            if kind != HELLO:
                 raise ProtocolError("the first frame is no hello")
-            self._other_bytes = frame.payload
-            return encode_frame(AUTH, self._proof(self._own_bytes, frame.payload))
-        if frame.kind != AUTH:
+            self._other_bytes = payload
+            return encode_frame(AUTH, self._proof(self._own_bytes, payload))
+        if kind != AUTH:
             raise ProtocolError("the second frame is no authentication")
         other = _decode_hello(self._other_bytes)
-        if not hmac.compare_digest(frame.payload, self._proof(self._other_bytes, self._own_bytes)):
+        if not hmac.compare_digest(payload, self._proof(self._other_bytes, self._own_bytes)):
             raise ProtocolError(f"{other.node} has another peer_secret")
         self._compare(other)
         self.done = other
@@ -156,7 +158,7 @@ class Handshake:
         """
         if self.done is None:
             raise ProtocolError("a refusal of one that has not proved who it is")
-        text = frame.payload[:REASON_MAX].decode(errors="replace")
+        text = frame[1][:REASON_MAX].decode(errors="replace")
         return "".join(letter if letter.isprintable() else "?" for letter in text)
 
     def _proof(self, prover: bytes, other: bytes) -> bytes:

@@ -37,7 +37,6 @@ VOID: Final = -1  # the waiter is gone, or got its job already
 # Reads are answered at their origin only; the other nodes skip them.
 _CHANGES: Final = operations.HANDLERS
 _ALL: Final = {**operations.HANDLERS, **reads.HANDLERS}
-_SHAPES: Final = c.SHAPES
 # Index, time, floor, events so far, sessions alive, sessions dying, flags, the chain so far.
 _CHAIN: Final = Struct("<qqQQIIII")
 
@@ -200,17 +199,15 @@ class Machine:
             handlers = _ALL
             results = []
             applied.results.append((incarnation, number, results))
-        shapes = _SHAPES
         sessions = origin.sessions
         for command in commands:
             result: Any = c.BAD_COMMAND
-            if type(command) is tuple and command:
+            if c.is_command(command):
                 operation = command[0]
-                if type(operation) is int and tuple(map(type, command)) == shapes.get(operation):
-                    handler = handlers.get(operation)
-                    # An attachment that was refused, closed or resumed elsewhere does nothing.
-                    if handler is not None and (operation == c.OPEN or command[1] in sessions):
-                        result = handler(self, origin, command)
+                handler = handlers.get(operation)
+                # An attachment that was refused, closed or resumed elsewhere does nothing.
+                if handler is not None and (operation == c.OPEN or command[1] in sessions):
+                    result = handler(self, origin, command)
             if results is not None:
                 results.append(result)
 
@@ -330,11 +327,9 @@ class Machine:
     # --- the leader's commands ------------------------------------------------------------------
 
     def _lead(self, command: Any, applied: Applied) -> None:
-        if type(command) is not tuple or not command or type(command[0]) is not int:
+        if not c.is_command(command):
             return
         operation = command[0]
-        if tuple(map(type, command)) != _SHAPES.get(operation):
-            return
         if operation == c.GRANT:
             self._grant(command, applied)
         elif operation == c.EPOCH:
@@ -356,12 +351,8 @@ class Machine:
         `behind_us`; its floor is as far from the time that counts as it was to be from its own,
         and what was reserved at that very time is old.
         """
-        command = commands[0] if commands else ()
-        if (
-            type(command) is tuple
-            and tuple(map(type, command)) == _SHAPES[c.EPOCH]
-            and command[0] == c.EPOCH
-        ):
+        command: Any = commands[0] if commands else ()
+        if c.is_command(command) and command[0] == c.EPOCH:
             epoch_us = self.queue.now_us + (behind_us > 0)
             self.queue.begin_epoch(epoch_us, command[2] + behind_us)
 

@@ -32,7 +32,7 @@ BATCH: Final = 11
 TRANSITION_BITS: Final = 4
 
 
-_pack_event: Final = e.RECORD.pack
+_pack_event: Final = e.JOINED.pack
 
 
 class Queue:
@@ -360,25 +360,15 @@ class Queue:
             protocol, origin = session.protocol, session.origin
             incarnation, number = session.incarnation, session.number
         self.events += _pack_event(
-            kind,
-            protocol,
-            before,
-            job.state,
-            reason,
-            origin,
-            0,
+            kind | protocol << 8 | before << 16 | job.state << 24 | reason << 32 | origin << 40,
             job.tube.number,
             job.id,
-            job.priority,
-            job.delay_s,
-            job.ttr_s,
-            len(job.body),
+            job.priority | job.delay_s << 32,
+            job.ttr_s | len(job.body) << 32,
             incarnation,
             number,
-            job.reserves,
-            job.timeouts,
-            job.releases,
-            job.buries,
+            job.reserves | job.timeouts << 32,
+            job.releases | job.buries << 32,
             job.kicks,
             wait_us,
             run_us,

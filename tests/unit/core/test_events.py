@@ -352,6 +352,18 @@ def test_numbers_that_do_not_fit_begin_again(cluster: Cluster) -> None:
     assert (0, b"new") in queue.tubes_named
 
 
+def test_the_largest_numbers_stay_in_their_fields(cluster: Cluster) -> None:
+    number = put(cluster)
+    job = cluster.machine.queue.jobs[number]
+    counters = ("priority", "delay_s", "ttr_s", "reserves", "timeouts", "releases", "buries")
+    largest = {name: 2**32 - 1 - place for place, name in enumerate((*counters, "kicks"))}
+    for name, value in largest.items():
+        setattr(job, name, value)
+    cluster.do(c.DELETE, 7, number, origin=0)
+    expected = event(e.DELETED, READY, GONE, (0, 7), **largest)
+    assert events_of(cluster.machine)[-1] == expected
+
+
 @settings(max_examples=120, deadline=None)
 @given(LOGS, BUDGETS)
 def test_the_events_of_any_run_add_up(entries: list[Entry], transitions: int) -> None:
