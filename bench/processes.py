@@ -68,6 +68,8 @@ def _family_ticks(pids: list[int]) -> int:
     while more := {pid for pid, fields in stats.items() if int(fields[1]) in family} - family:
         family |= more
     # utime and stime, and those of children that were waited for
+    if not family <= stats.keys():
+        raise BenchError("a server ended while it was measured")
     return sum(int(ticks) for pid in family for ticks in stats[pid][11:15])
 
 

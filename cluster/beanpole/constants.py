@@ -7,6 +7,8 @@ from typing import Final
 
 SECOND_US: Final = 1_000_000
 
+# An event has a byte for a protocol and for a reason.
+U8_MAX: Final = 2**8 - 1
 # The beanstalk protocol's integers for priority, delay and TTR are unsigned 32 bit.
 U32_MAX: Final = 2**32 - 1
 # Job ids share one integer with the priority in the ready heap (see `core.tube`), and JavaScript

@@ -18,7 +18,7 @@ UNWAITS: Final = 4  # origin -> leader: waits that should end
 NONES: Final = 5  # leader -> origin: these waits ended without a job
 BEAT: Final = 6  # everybody to everybody, each heartbeat
 
-# Term, incarnation, number, first of a (re)sending, how many commands, hint bytes.
+# Term, incarnation, number, first of a (re)sending, clients who wait for answers, hint bytes.
 _BATCH: Final = Struct("<QIQBII")
 
 _pack = msgpack.Packer(use_bin_type=True, autoreset=True).pack
@@ -52,25 +52,29 @@ def encode_batch(
     incarnation: int,
     number: int,
     first: bool,
-    commands: int,
+    clients: int,
     hint: bytes,
     payload: bytes,
 ) -> bytes:
-    """Encode a BATCH. `hint` are the packed tubes into which it puts ready jobs, with counts."""
-    return _BATCH.pack(term, incarnation, number, first, commands, len(hint)) + hint + payload
+    """Encode a BATCH.
+
+    `clients` is how many of its commands have somebody who waits for the answer. `hint` are the
+    packed tubes into which it puts ready jobs, with counts.
+    """
+    return _BATCH.pack(term, incarnation, number, first, clients, len(hint)) + hint + payload
 
 
 def decode_batch(frame: bytes) -> tuple[int, int, int, bool, int, bytes, bytes]:
-    """Decode a BATCH: (term, incarnation, number, first, commands, hint, payload)."""
+    """Decode a BATCH: (term, incarnation, number, first, clients, hint, payload)."""
     try:
-        term, incarnation, number, first, commands, size = _BATCH.unpack_from(frame)
+        term, incarnation, number, first, clients, size = _BATCH.unpack_from(frame)
     except StructError as error:
         raise ProtocolError(f"a batch of {len(frame)} bytes") from error
     begin = _BATCH.size + size
     if begin > len(frame):
         raise ProtocolError("a batch ends inside its hint")
     hint = frame[_BATCH.size : begin]
-    return term, incarnation, number, bool(first), commands, hint, frame[begin:]
+    return term, incarnation, number, bool(first), clients, hint, frame[begin:]
 
 
 def pack(value: Any) -> bytes:

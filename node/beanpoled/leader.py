@@ -28,12 +28,14 @@ ENTRY_FULL_BYTES: Final = 64 * 1024
 TICK_GRAIN_US: Final = 10_000
 # After a change of leader no reservation ends before this, so that workers can touch again.
 FLOOR_GRACE_US: Final = 2 * SECOND_US
+# The loop's timers count milliseconds; what rounds to none would be the loop's next step.
+ALARM_MIN_US: Final = 1000
 # Origins keep at most this much unapplied at the leader; one that sends more is broken.
 INBOX_BATCHES_MAX: Final = 64
 # How often the canonical digests are compared, in cluster time, if anything was written.
 DIGEST_PERIOD_US: Final = 60 * SECOND_US
 
-# (origin, incarnation, number, how many commands, hint, payload)
+# (origin, incarnation, number, how many clients wait for its answers, hint, payload)
 Batch = tuple[int, int, int, int, bytes, bytes]
 
 
@@ -49,7 +51,8 @@ class Leader:
         self._epoch_proposed = False
         self._inbox: deque[Batch] = deque()
         self._inbox_bytes = 0
-        self._inbox_commands = 0
+        self._inbox_clients = 0
+        self._placed = 0  # waits that found no job since the last commit, and stand in line
         self._expected: dict[int, int] = {}  # origin -> the next number of its link
         self._early: list[tuple[int, int, list[tuple[int, ...]]]] = []  # waits behind a batch
         self._early_ends: list[tuple[int, int, list[tuple[int, ...]]]] = []
@@ -92,12 +95,11 @@ class Leader:
         ):
             volatile.clear()
         self._inbox_bytes = 0
-        self._inbox_commands = 0
+        self._inbox_clients = 0
+        self._placed = 0
         self._confirming = False
         self._gathering.forget()
-        if self._alarm is not None:
-            self._alarm.cancel()
-            self._alarm = None
+        self._silence()
 
     def epoch_applied(self, term: int) -> None:
         """Our own EPOCH is applied: everything of earlier terms is, too."""
@@ -113,7 +115,7 @@ class Leader:
 
     def receive_batch(self, origin: int, frame: bytes) -> None:
         """Take a batch if it is the next of its link; the origin sends again what is missing."""
-        term, incarnation, number, first, commands, hint, payload = frames.decode_batch(frame)
+        term, incarnation, number, first, clients, hint, payload = frames.decode_batch(frame)
         if term != self.term:
             return
         if first:
@@ -123,9 +125,9 @@ class Leader:
         if len(self._inbox) >= INBOX_BATCHES_MAX * len(self._node.members):
             raise ProtocolError(f"origin {origin} has too many batches in flight")
         self._expected[origin] = number + 1
-        self._inbox.append((origin, incarnation, number, commands, hint, payload))
+        self._inbox.append((origin, incarnation, number, clients, hint, payload))
         self._inbox_bytes += len(payload)
-        self._inbox_commands += commands
+        self._inbox_clients += clients
 
     def receive_waits(self, origin: int, frame: bytes) -> None:
         """Take WAITs; each is registered once the batch that it stands behind is applied."""
@@ -177,35 +179,58 @@ class Leader:
 
     def must_wait(self) -> bool:
         """Whether this node leads, and what is to be proposed waits for something else to come."""
-        if not self.term or self._inbox_bytes >= ENTRY_FULL_BYTES:
+        node = self._node
+        if not self.term or self._inbox_bytes + node.origin.unsent_bytes >= ENTRY_FULL_BYTES:
             return False
-        return self._node.replica.entries_in_flight > 0 or self._waiting() < self._gathering.target
+        return node.replica.entries_in_flight > 0 or self._waiting() < self._gathering.target
 
     def committed(self) -> None:
-        """The commit index grew; when nothing is in flight any more, more may be worth a wait."""
+        """More is committed; when nothing is in flight any more, more may be worth a wait."""
         if not self._node.replica.entries_in_flight:
-            self._gathering.committed(self._waiting(), self._node.now_us)
+            self._placed = 0
+            waiting = self._waiting()
+            self._gathering.committed(waiting, waiting - self._behind(), self._node.now_us)
 
     def _waiting(self) -> int:
-        """How many commands and waits would be in the next entry if it left now."""
-        waits = sum(len(items) for _, _, items in self._early)
-        return waits + self._inbox_commands + len(self._commands) + self._node.origin.unsent
+        """How many clients have sent something since the last commit, or before and in vain."""
+        waits = self._placed
+        for _, _, items in self._early:
+            waits += len(items)
+        return waits + self._inbox_clients + len(self._commands) + self._node.origin.unsent_clients
+
+    def _behind(self) -> int:
+        """How many waits stand behind batches that are not applied, and came along with them."""
+        origins = self._node.machine.origins
+        count = 0
+        for index, _, items in self._early:
+            origin = origins.get(index)
+            for item in items:
+                count += origin is None or item[2] >= origin.next_number
+        return count
 
     def _may_leave(self) -> bool:
         """Whether what waits travels as an entry now, and not together with what comes."""
         if self._inbox_bytes >= ENTRY_FULL_BYTES:
+            self._silence()
             return True
         node = self._node
         if node.replica.entries_in_flight:
             return False
         left_us = self._gathering.left_us(self._waiting(), node.now_us)
-        if left_us and self._alarm is None:
-            self._alarm = node.host.call_later(left_us, self._alarmed)
+        if not left_us:
+            self._silence()  # it would hide the alarm of a shorter wait
+        elif self._alarm is None:
+            self._alarm = node.host.call_later(max(left_us, ALARM_MIN_US), self._alarmed)
         return not left_us
 
     def _alarmed(self) -> None:
         self._alarm = None
         self._node.wake()
+
+    def _silence(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
 
     def propose(self) -> None:
         """Propose entries while there is something to propose and room in flight."""
@@ -232,18 +257,18 @@ class Leader:
             commands.append(self._epoch(now_us))
         sections: list[tuple[int, int, int, bytes]] = []
         size = 0
-        count = 0
+        clients = 0
         inbox = self._inbox
         grants: list[c.Command] = []
         while inbox:
-            origin, incarnation, number, batched, hint, payload = inbox[0]
+            origin, incarnation, number, asking, hint, payload = inbox[0]
             if sections and size + len(payload) > ENTRY_JOIN_BYTES:
                 break
             inbox.popleft()
             size += len(payload)
-            count += batched
+            clients += asking
             self._inbox_bytes -= len(payload)
-            self._inbox_commands -= batched
+            self._inbox_clients -= asking
             sections.append((origin, incarnation, number, payload))
             if hint and self.line.waiters:
                 self._grant_puts(hint, grants)
@@ -259,7 +284,7 @@ class Leader:
             sections.append((c.LEADER, 0, 0, c.pack_commands(grants)))
         if not sections and not self._time_is_due(now_us):
             return None
-        self._gathering.proposed(count + len(own) + len(grants), node.now_us)
+        self._gathering.proposed(clients + len(own) + len(grants), node.now_us)
         flags = c.FLAG_PUTS_REFUSED if node.peers.disk_is_low() else 0
         return c.encode_entry(flags, now_us, node.host.wall_us(), sections)
 
@@ -389,17 +414,18 @@ class Leader:
             # It need not stand in the lines of all its tubes, which may be many.
             self._commands.append(self._grant(waiter, name, is_ready=True))
         self.line.add(waiter, watched)
-        if name is not None:
-            self.match(name)
+        if not waiter.granting:
+            self._placed += 1
+            if name is not None:
+                self.match(name)
 
     def _unpledged(self, tubes: dict[bytes, Tube]) -> bytes | None:
         """The first of these tubes that has a ready job which is not pledged yet."""
         for name, tube in tubes.items():
-            if (
-                tube.ready_count
-                and not tube.paused_until_us
-                and tube.ready_count > self._pledged.get(name, 0)
-            ):
+            # Most tubes have none; asking them first is what makes this cheap.
+            if not tube.ready_count or tube.paused_until_us:
+                continue
+            if tube.ready_count > self._pledged.get(name, 0):
                 return name
         return None
 

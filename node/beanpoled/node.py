@@ -117,7 +117,8 @@ class Node:
         """Ask for a turn because there is something for an entry, unless one comes by itself.
 
         While this node leads and its entry is in flight, nothing can be proposed; the turn that
-        finds it committed takes along what came meanwhile. A turn costs as much as ten commands.
+        finds it committed takes along what came meanwhile. So does the one that ends the wait for
+        clients who were just answered. A turn costs as much as ten commands.
         """
         if not self.leader.must_wait():
             self.wake()

@@ -60,9 +60,19 @@ Owner = tuple[Client | None, int, int]
 class Batch:
     """Commands that travel together, and who waits for their results."""
 
-    __slots__ = ("bytes", "commands", "hint", "number", "owners", "packed_hint", "payload")
+    __slots__ = (
+        "bytes",
+        "clients",
+        "commands",
+        "hint",
+        "number",
+        "owners",
+        "packed_hint",
+        "payload",
+    )
 
     def __init__(self) -> None:
+        self.clients = 0  # how many commands have somebody who waits for the answer
         self.commands: list[c.Command] = []
         self.owners: list[Owner] = []
         self.hint: frames.Hint = {}
@@ -133,9 +143,17 @@ class Origin:
         self.bytes = self._bytes_numbered = 0
 
     @property
-    def unsent(self) -> int:
-        """Commands and waits that the next `send` takes along, but for those of full batches."""
-        return len(self._open.commands) + len(self._new_waits)
+    def unsent_clients(self) -> int:
+        """How many clients wait for what is in no numbered batch, or for a wait to be sent."""
+        full = 0
+        for batch in self._full:
+            full += batch.clients
+        return full + self._open.clients + len(self._new_waits)
+
+    @property
+    def unsent_bytes(self) -> int:
+        """What is in no numbered batch."""
+        return self.bytes - self._bytes_numbered
 
     def is_idle(self) -> bool:
         """Whether nothing is on its way."""
@@ -154,6 +172,7 @@ class Origin:
         batch = self._open
         batch.commands.append(command)
         batch.owners.append((client, kind, self._node.loop_us))
+        batch.clients += kind >= 0
         batch.bytes += COMMAND_BYTES
         self.bytes += COMMAND_BYTES
         if client is not None:
@@ -252,7 +271,7 @@ class Origin:
             self.incarnation,
             batch.number,
             self._first,
-            len(batch.commands),
+            batch.clients,
             batch.packed_hint,
             batch.payload,
         )
@@ -388,6 +407,7 @@ class Origin:
                 self.bytes -= len(command[6])
                 if not command[4]:
                     batch.hint[command[2]] -= 1
+            batch.clients -= 1
             batch.bytes -= COMMAND_BYTES
             self.bytes -= COMMAND_BYTES
         batch.commands = [command for command, _ in kept]

@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 
 import msgpack
 
-from beanpole.constants import DEDUP_KEY_MAX_BYTES, URGENT_BELOW
+from beanpole.constants import DEDUP_KEY_MAX_BYTES, U8_MAX, U32_MAX, URGENT_BELOW
 from beanpole.core.job import BURIED, DELAYED, READY, RESERVED, STATE_NAMES, Job
 from beanpole.core.keys import shard_of
 from beanpole.core.machine import Machine
@@ -319,6 +319,8 @@ def _load_session(machine: Machine, values: list[Any]) -> Session:
     session.request_granted, session.secret = values[8], values[9]
     session.grace_us, session.detached_until_us = values[10], values[11]
     session.protocol, session.reason = values[12], values[13]
+    if not (0 <= session.protocol <= U8_MAX and 0 <= session.reason <= U8_MAX):
+        raise Damaged(f"session {session.number} has the protocol {session.protocol}")
     if session.state == DEAD:
         machine.dying.append(session)
     else:
@@ -405,6 +407,10 @@ def _load_job(tubes: list[Tube], sessions: list[Session], record: list[Any]) -> 
     job.state, job.due_us, job.order, holder = rest[:4]
     job.reserves, job.timeouts, job.releases, job.buries, job.kicks = rest[4:9]
     job.ready_us, job.reserved_us = rest[9:11]
+    # What stands in 32 bits of an event would spill over into its neighbour there.
+    narrow = (priority, delay_s, ttr_s, *rest[4:9])
+    if min(narrow) < 0 or max(narrow) > U32_MAX:
+        raise Damaged(f"job {job_id} has a number beyond 32 bits")
     if holder:
         job.holder = sessions[holder - 1]
         if job_id not in job.holder.reserved:

@@ -207,6 +207,8 @@ JOB_STATE, JOB_HOLDER = 6, 9
         pytest.param(2, 0, 77, id="out of order"),
         pytest.param(2, 1, 99, id="in no tube"),
         pytest.param(2, 2, b"", id="a priority of bytes"),
+        pytest.param(2, 2, 2**32, id="a priority of 33 bits"),
+        pytest.param(2, 10, -1, id="a negative counter"),
         pytest.param(2, 17, 5, id="a body of numbers"),
     ],
 )

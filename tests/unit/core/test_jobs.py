@@ -253,6 +253,7 @@ def test_only_the_holder_may_touch_release_bury_return_or_delete(cluster: Cluste
     ]:
         assert cluster.do(*command) == c.NOT_FOUND
         assert cluster.do(command[0], 3, *command[2:]) == c.BAD_COMMAND
+        assert cluster.do(*command[:2], True, *command[3:]) == c.BAD_COMMAND
     assert cluster.state(job) == b"reserved"
     assert cluster.do(c.DELETE, 1, job) == c.OK
 

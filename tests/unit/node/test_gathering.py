@@ -16,10 +16,10 @@ class Clients:
         self.now_us = 1_000_000
 
     def entry(self, commands: int, late: int = 0, flight_us: int = FLIGHT_US) -> None:
-        """An entry of so many commands comes and goes; meanwhile, `late` others arrive."""
+        """An entry for so many clients comes and goes; meanwhile, `late` others arrive."""
         self.gathering.proposed(commands, self.now_us)
         self.now_us += flight_us
-        self.gathering.committed(late, self.now_us)
+        self.gathering.committed(late, late, self.now_us)
 
     def left_us(self, waiting: int, after_us: int = 0) -> int:
         self.now_us += after_us
@@ -101,6 +101,24 @@ def test_commands_that_nobody_waited_for_are_no_sign(clients: Clients) -> None:
     assert clients.left_us(15) == 0
     clients.entry(16, late=16 // LATE_SHARE + 1)
     assert clients.pauses() == 1
+
+
+def test_waits_that_came_along_with_their_batch_are_not_late(clients: Clients) -> None:
+    clients.entry(16)
+    assert clients.left_us(15) == 0
+    clients.gathering.proposed(16, clients.now_us)
+    clients.now_us += FLIGHT_US
+    clients.gathering.committed(12, 0, clients.now_us)
+    assert clients.left_us(12) > 0
+
+
+def test_patience_is_not_renewed_without_another_entry(clients: Clients) -> None:
+    """What one commit covers may be applied in many turns."""
+    clients.entry(16)
+    assert clients.left_us(3, after_us=300) == PATIENCE_US - 300
+    clients.gathering.committed(9, 9, clients.now_us)
+    assert clients.left_us(9) == PATIENCE_US - 300
+    assert clients.gathering.target == 15
 
 
 def test_a_try_of_use_ends_the_pauses(clients: Clients) -> None:
