@@ -69,6 +69,7 @@ class Node:
         self.connections_total = 0
         self.connections_refused = 0
         self.dirty: list[Connection] = []  # connections with replies to write
+        self._outbox_bytes_max = config.outbox_bytes_max
         self.paused: dict[Connection, None] = {}  # connections that are not read
         self.stalled: dict[Connection, int] = {}  # connections whose clients do not read
         self.leader_changes = 0
@@ -233,7 +234,7 @@ class Node:
     @property
     def outbox_is_full(self) -> bool:
         """Whether clients must not be read until something is applied."""
-        return self.origin.bytes > self.config.outbox_bytes_max
+        return self.origin.bytes > self._outbox_bytes_max
 
     def refuses_tube(self, tube: bytes) -> bool:
         """Whether a tube that does not exist may not be created."""

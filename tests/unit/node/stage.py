@@ -23,6 +23,7 @@ from tests.sim.disk import Disk
 from tests.sim.event_log import encode
 
 MEMBERS = ("n0", "n1", "n2")
+DEFAULT = b"default"
 SECOND = 1_000_000
 # A node that was told to stop goes no further; the real host does not return at all.
 Sent = tuple[str, int, bytes]
@@ -389,3 +390,26 @@ class Stage:
 def _chunks(image: Image) -> Iterator[bytes]:
     while (chunk := image.next_chunk()) is not None:
         yield chunk
+
+
+def leading() -> Stage:
+    """A leader; n1 and n2 are up with sessions 1 to 3 each, whose next batch is 2."""
+    stage = Stage()
+    stage.lead()
+    for peer in MEMBERS[1:]:
+        stage.batch(peer, 1, *((c.OPEN, session) for session in (1, 2, 3)), first=True)
+    stage.commit()
+    return stage
+
+
+def put(
+    session: int = 1, tube: bytes = DEFAULT, priority: int = 0, body: bytes = b"x"
+) -> c.Command:
+    """A PUT of a ready job."""
+    return (c.PUT, session, tube, priority, 0, 60, body)
+
+
+def ready(stage: Stage, tube: bytes = DEFAULT) -> int:
+    """How many jobs of a tube are ready."""
+    found = stage.node.machine.queue.tubes.get(tube)
+    return 0 if found is None else found.ready_count

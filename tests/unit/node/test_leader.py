@@ -6,26 +6,12 @@ from beanpole import commands as c
 from beanpole.errors import ProtocolError
 from beanpoled import frames
 from beanpoled.leader import DIGEST_PERIOD_US, ENTRY_FULL_BYTES, INBOX_BATCHES_MAX
-from tests.unit.node.stage import MEMBERS, Stage
-
-DEFAULT = b"default"
-
-
-def put(
-    session: int = 1, tube: bytes = DEFAULT, priority: int = 0, body: bytes = b"x"
-) -> c.Command:
-    return (c.PUT, session, tube, priority, 0, 60, body)
+from tests.unit.node.stage import DEFAULT, MEMBERS, Stage, leading, put, ready
 
 
 @pytest.fixture
 def stage() -> Stage:
-    """A leader; n1 and n2 are up with sessions 1 to 3 each, whose next batch is 2."""
-    stage = Stage()
-    stage.lead()
-    for peer in MEMBERS[1:]:
-        stage.batch(peer, 1, *((c.OPEN, session) for session in (1, 2, 3)), first=True)
-    stage.commit()
-    return stage
+    return leading()
 
 
 def grants(stage: Stage) -> list[tuple[int, int, int]]:
@@ -35,11 +21,6 @@ def grants(stage: Stage) -> list[tuple[int, int, int]]:
         for command in stage.proposed()
         if command[0] == c.GRANT
     ]
-
-
-def ready(stage: Stage, tube: bytes = DEFAULT) -> int:
-    found = stage.node.machine.queue.tubes.get(tube)
-    return 0 if found is None else found.ready_count
 
 
 # --- batches --------------------------------------------------------------------------------------
@@ -133,136 +114,6 @@ def test_own_commands_join_one_batch_while_an_entry_is_in_flight(stage: Stage) -
     assert section[0] == 0
     assert [command[0] for command in section[3]] == [c.OPEN, c.PUT] * 3
     stage.apply(entry)
-
-
-def answered(stage: Stage, flight_us: int = 400) -> None:
-    """An entry of nine commands of two nodes is committed."""
-    for number, peer in enumerate(MEMBERS[1:] * 2):
-        stage.batch(peer, 2 + number // 2, *[put()] * 3)
-    stage.commit(1)
-    commit(stage, flight_us)
-
-
-def commit(stage: Stage, flight_us: int = 400) -> None:
-    """The entry in flight is known to be committed after so long, and is then applied."""
-    (entry,) = stage.replica.proposed
-    stage.replica.proposed.clear()
-    stage.host.us += flight_us
-    stage.node.turn_begins()
-    stage.node.committed()
-    stage.apply(entry)
-    stage.run()
-
-
-def test_who_was_answered_is_waited_for(stage: Stage) -> None:
-    answered(stage)
-    stage.batch("n1", 4, *[put()] * 4)
-    assert stage.replica.proposed == []
-    stage.batch("n2", 4, *[put()] * 5)
-    (entry,) = stage.replica.proposed
-    assert [section[:3] for section in c.decode_entry(entry)[3]] == [(1, 1, 4), (2, 1, 4)]
-    stage.commit()
-    assert ready(stage) == 21
-
-
-def test_clients_of_the_leader_are_waited_for_as_well(stage: Stage) -> None:
-    stage.come_up()
-    answered(stage)
-    stage.batch("n1", 4, *[put()] * 6)
-    for count in (7, 8, 9):
-        assert stage.replica.proposed == [], count
-        stage.client(b"put 0 0 60 1\r\nx\r\n")
-        stage.run()
-    assert len(stage.replica.proposed) == 1
-
-
-def test_what_comes_while_others_are_waited_for_brings_no_turn(stage: Stage) -> None:
-    answered(stage)
-    payload = c.pack_commands([put()])
-    stage.node.peer_frame("n1", frames.BATCH, frames.encode_batch(1, 1, 4, False, 1, b"", payload))
-    assert stage.host.soon == []
-    stage.node.peer_frame("n1", frames.BATCH, frames.encode_batch(1, 1, 5, False, 8, b"", payload))
-    assert stage.host.soon != []
-
-
-def test_who_comes_back_with_a_wait_has_come_back(stage: Stage) -> None:
-    """Nothing is ready for it, so it is in no entry; the producer is not held up for it."""
-    stage.items("n2", frames.WAITS, (1, 1, 1))
-    stage.batch("n1", 2, put(), hint={DEFAULT: 1})
-    commit(stage)
-    assert ready(stage) == 0
-    stage.items("n2", frames.WAITS, (1, 2, 1))
-    assert stage.replica.proposed == []
-    stage.batch("n1", 3, put(), hint={DEFAULT: 1})
-    assert len(stage.replica.proposed) == 1
-
-
-def test_a_session_that_opens_is_nobody_who_comes_back(stage: Stage) -> None:
-    stage.come_up()
-    connection, port = stage.client(b"put 0 0 60 1\r\nx\r\n")
-    commit(stage)
-    assert port.take().startswith(b"INSERTED")
-    connection.received(b"put 0 0 60 1\r\nx\r\n")
-    stage.run()
-    assert len(stage.replica.proposed) == 1
-
-
-def test_who_does_not_come_back_holds_nobody_up(stage: Stage) -> None:
-    answered(stage)
-    stage.batch("n1", 4, put())
-    stage.pass_us(900, step_us=100)
-    assert stage.replica.proposed == []
-    stage.pass_us(100, step_us=100)
-    assert len(stage.replica.proposed) == 1
-
-
-def test_a_long_wait_that_ended_well_hides_no_shorter_one(stage: Stage) -> None:
-    answered(stage, flight_us=4000)
-    stage.batch("n1", 4, *[put()] * 9)
-    commit(stage)
-    stage.batch("n1", 5, put())
-    stage.pass_us(900, step_us=100)
-    assert stage.replica.proposed == []
-    stage.pass_us(100, step_us=100)
-    assert len(stage.replica.proposed) == 1
-
-
-def test_a_short_wait_lasts_as_long_as_a_timer_can(stage: Stage) -> None:
-    answered(stage, flight_us=80)
-    stage.batch("n1", 4, put())
-    stage.pass_us(900, step_us=100)
-    assert stage.replica.proposed == []
-    stage.pass_us(100, step_us=100)
-    assert len(stage.replica.proposed) == 1
-
-
-@pytest.mark.parametrize("place", ["a member", "the leader"])
-def test_large_bodies_wait_for_nobody(stage: Stage, place: str) -> None:
-    stage.come_up()
-    answered(stage)
-    if place == "a member":
-        stage.batch("n1", 4, put(body=bytes(ENTRY_FULL_BYTES)))
-    else:
-        head = b"put 0 0 60 %d\r\n" % (ENTRY_FULL_BYTES - 1)
-        stage.client(head + bytes(ENTRY_FULL_BYTES - 1) + b"\r\n")
-    assert len(stage.replica.proposed) == 1
-
-
-def test_a_lost_term_leaves_nothing_that_waits(stage: Stage) -> None:
-    answered(stage)
-    stage.batch("n1", 4, *[put()] * 3)
-    alarms = [timer for timer in stage.host.timers if timer.due_us == stage.host.us + 1000]
-    assert [alarm.cancelled for alarm in alarms] == [False]
-    stage.become("follower", "n1", 2)
-    assert [alarm.cancelled for alarm in alarms] == [True]
-    stage.become("leader", "n0", 3)
-    stage.commit()
-    stage.batch("n1", 4, *[put()] * 9, first=True)
-    commit(stage)
-    stage.batch("n1", 5, *[put()] * 8)
-    assert stage.replica.proposed == []
-    stage.batch("n1", 6, put())
-    assert len(stage.replica.proposed) == 1
 
 
 def test_a_digest_is_asked_for_when_the_one_before_is_done(stage: Stage) -> None:
