@@ -80,10 +80,16 @@ def _under_snapshot(
 ) -> dict[str, Any]:
     """Run an open loop in which every node writes a snapshot; BenchError if it came too late."""
 
+    failed: list[BenchError] = []
+
     def snapshot() -> None:
         begun = time.monotonic()
-        _snapshots(nodes)
-        took.append(time.monotonic() - begun)
+        try:
+            _snapshots(nodes)
+        except BenchError as error:
+            failed.append(error)
+        else:
+            took.append(time.monotonic() - begun)
 
     timer = threading.Timer(SNAPSHOT_AFTER_S, snapshot)
 
@@ -92,6 +98,8 @@ def _under_snapshot(
             timer.start()
 
     result = load.run(running, options, "half of the rate with a snapshot", mark).result
+    if failed:
+        raise failed[0]
     if not took:
         raise BenchError("the snapshots took longer than the measurement: use more --seconds")
     timer.join()
