@@ -19,10 +19,10 @@ POLL_S: Final = 0.02
 CLOCK_TICKS: Final = os.sysconf("SC_CLK_TCK")
 # The unit of /sys/block/*/stat, whatever the disk's own is.
 SECTOR_BYTES: Final = 512
+PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 # Processes that use less than this share of a core for so long are quiet.
 QUIET_SHARE: Final = 0.1
 QUIET_S: Final = 0.5
-PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 
 _PAUSE = threading.Event()
 _PR_SET_PDEATHSIG: Final = 1
@@ -67,9 +67,9 @@ def _family_ticks(pids: list[int]) -> int:
     family = set(pids)
     while more := {pid for pid, fields in stats.items() if int(fields[1]) in family} - family:
         family |= more
-    # utime and stime, and those of children that were waited for
     if not family <= stats.keys():
         raise BenchError("a server ended while it was measured")
+    # utime and stime, and those of children that were waited for
     return sum(int(ticks) for pid in family for ticks in stats[pid][11:15])
 
 

@@ -112,6 +112,15 @@ SHAPES: Final[dict[int, tuple[type, ...]]] = {
 }
 
 Command = tuple[Any, ...]
+# (origin, incarnation, number, commands): what the log has for commands may be anything.
+Section = tuple[int, int, int, tuple[Any, ...]]
+
+_HEADER: Final = Struct("<BBqq")  # version, flags, cluster time us, leader's wall time us
+_SECTION: Final = Struct("<BIQI")  # origin, incarnation, number, payload bytes
+ENTRY_HEADER_BYTES: Final = _HEADER.size
+SECTION_HEADER_BYTES: Final = _SECTION.size
+
+_pack = msgpack.Packer(use_bin_type=True, autoreset=True).pack
 
 
 def is_command(value: Any) -> bool:
@@ -125,17 +134,6 @@ def is_command(value: Any) -> bool:
         if type(value[place]) is not shape[place]:
             return False
     return True
-
-
-# (origin, incarnation, number, commands): what the log has for commands may be anything.
-Section = tuple[int, int, int, tuple[Any, ...]]
-
-_HEADER: Final = Struct("<BBqq")  # version, flags, cluster time us, leader's wall time us
-_SECTION: Final = Struct("<BIQI")  # origin, incarnation, number, payload bytes
-ENTRY_HEADER_BYTES: Final = _HEADER.size
-SECTION_HEADER_BYTES: Final = _SECTION.size
-
-_pack = msgpack.Packer(use_bin_type=True, autoreset=True).pack
 
 
 def pack_commands(commands: Iterable[Command]) -> bytes:

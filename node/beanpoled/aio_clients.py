@@ -39,7 +39,7 @@ class ClientProtocol:
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._transport.set_write_buffer_limits(high=self._node.config.client_output_bytes_max)
+        self._transport.set_write_buffer_limits(high=self._node.client_output_bytes_max)
         _keep_alive(self._transport)
         self._connection = self._node.client_connected(self)
         if self._connection is None:

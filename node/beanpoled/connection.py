@@ -189,16 +189,11 @@ class Connection:
         if self.closed:
             return
         node = self._node
-        buffered_bytes = self._parser.buffered_bytes
         full = (
             self.stalled
             or self._owes_enough
             or node.outbox_is_full
-            # Most have nothing buffered, and looking into the configuration has its price.
-            or (
-                buffered_bytes > INPUT_BYTES_MAX
-                and buffered_bytes > INPUT_BYTES_MAX + node.config.max_job_size
-            )
+            or self._parser.buffered_bytes > node.input_bytes_max
         )
         if full == self._reading:
             self._reading = not full
@@ -212,10 +207,10 @@ class Connection:
     @property
     def _owes_enough(self) -> bool:
         """Whether the replies that are under way are as many, or as large, as they may be."""
-        if len(self._pending) >= PENDING_MAX:
-            return True
-        large_bytes = self._large_bytes
-        return large_bytes > 0 and large_bytes >= self._node.config.client_output_bytes_max
+        return (
+            len(self._pending) >= PENDING_MAX
+            or self._large_bytes >= self._node.client_output_bytes_max
+        )
 
     def _owe(self, size_max: int) -> None:
         """A reply of up to so many bytes will be written: a few short lines can ask for gigabytes.

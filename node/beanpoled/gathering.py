@@ -62,16 +62,19 @@ class Gathering:
         self._left_at_us = now_us
         self.target = 0
 
-    def committed(self, waiting: int, late: int, now_us: int) -> None:
-        """Nothing is in flight any more; without a new entry since the last call, do nothing.
+    def committed(self, waiting: int, late: int, now_us: int) -> bool:
+        """Nothing is in flight any more.
 
         Args:
             waiting: how many wait for the next entry.
             late: how many of them came by themselves while the last one was in flight.
             now_us: the time.
+
+        Returns:
+            Whether that is news: False if no entry was proposed since the last call.
         """
         if not self._away:
-            return
+            return False
         self._away = False
         if self._gathered:
             self._gathered = False
@@ -81,13 +84,14 @@ class Gathering:
                 self._pause = 0
         if self._skipped:
             self._skipped -= 1
-            return
+            return True
         expected = self._last + waiting
         target = expected - expected // EXPECTED_BUT
         if waiting < target:
             self.target = target
             flight_us = now_us - self._left_at_us
             self._until_us = now_us + min(flight_us * PATIENCE_HALVES // 2, PATIENCE_MAX_US)
+        return True
 
     def left_us(self, waiting: int, now_us: int) -> int:
         """For how long the next entry may still wait, in microseconds; 0 if it is to leave now."""

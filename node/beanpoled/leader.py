@@ -182,20 +182,20 @@ class Leader:
         node = self._node
         if not self.term or self._inbox_bytes + node.origin.unsent_bytes >= ENTRY_FULL_BYTES:
             return False
-        return node.replica.entries_in_flight > 0 or self._waiting() < self._gathering.target
+        if node.replica.entries_in_flight:
+            return True
+        return self._waiting() + self._placed < self._gathering.target
 
     def committed(self) -> None:
         """More is committed; when nothing is in flight any more, more may be worth a wait."""
         if not self._node.replica.entries_in_flight:
-            self._placed = 0
             waiting = self._waiting()
-            self._gathering.committed(waiting, waiting - self._behind(), self._node.now_us)
+            if self._gathering.committed(waiting, waiting - self._behind(), self._node.now_us):
+                self._placed = 0
 
     def _waiting(self) -> int:
-        """How many clients have sent something since the last commit, or before and in vain."""
-        waits = self._placed
-        for _, _, items in self._early:
-            waits += len(items)
+        """How many clients have sent what is in no entry yet."""
+        waits = sum(len(items) for _, _, items in self._early)
         return waits + self._inbox_clients + len(self._commands) + self._node.origin.unsent_clients
 
     def _behind(self) -> int:
@@ -210,18 +210,17 @@ class Leader:
 
     def _may_leave(self) -> bool:
         """Whether what waits travels as an entry now, and not together with what comes."""
-        if self._inbox_bytes >= ENTRY_FULL_BYTES:
-            self._silence()
-            return True
         node = self._node
-        if node.replica.entries_in_flight:
-            return False
-        left_us = self._gathering.left_us(self._waiting(), node.now_us)
-        if not left_us:
-            self._silence()  # it would hide the alarm of a shorter wait
-        elif self._alarm is None:
-            self._alarm = node.host.call_later(max(left_us, ALARM_MIN_US), self._alarmed)
-        return not left_us
+        if self._inbox_bytes < ENTRY_FULL_BYTES:
+            if node.replica.entries_in_flight:
+                return False
+            left_us = self._gathering.left_us(self._waiting() + self._placed, node.now_us)
+            if left_us:
+                if self._alarm is None:
+                    self._alarm = node.host.call_later(max(left_us, ALARM_MIN_US), self._alarmed)
+                return False
+        self._silence()  # it would hide the alarm of a shorter wait
+        return True
 
     def _alarmed(self) -> None:
         self._alarm = None
@@ -273,10 +272,8 @@ class Leader:
             if hint and self.line.waiters:
                 self._grant_puts(hint, grants)
         self._digest_in_time(now_us)
-        own, self._commands = (
-            self._commands[:BATCH_COMMANDS_MAX],
-            self._commands[BATCH_COMMANDS_MAX:],
-        )
+        own = self._commands[:BATCH_COMMANDS_MAX]
+        del self._commands[:BATCH_COMMANDS_MAX]
         commands += own
         if commands:
             sections.insert(0, (c.LEADER, 0, 0, c.pack_commands(commands)))
@@ -342,9 +339,9 @@ class Leader:
     def match(self, name: bytes) -> None:
         """Propose GRANTs for the ready jobs of a tube that nothing is pledged for yet."""
         tube = self._node.machine.queue.tubes.get(name)
-        if not self.serving or tube is None or tube.paused_until_us:
+        if not self.serving or tube is None:
             return
-        while tube.ready_count > self._pledged.get(name, 0):
+        while self._is_unpledged(tube):
             waiter = self.line.first(name)
             if waiter is None:
                 return
@@ -422,12 +419,15 @@ class Leader:
     def _unpledged(self, tubes: dict[bytes, Tube]) -> bytes | None:
         """The first of these tubes that has a ready job which is not pledged yet."""
         for name, tube in tubes.items():
-            # Most tubes have none; asking them first is what makes this cheap.
-            if not tube.ready_count or tube.paused_until_us:
-                continue
-            if tube.ready_count > self._pledged.get(name, 0):
+            if self._is_unpledged(tube):
                 return name
         return None
+
+    def _is_unpledged(self, tube: Tube) -> bool:
+        # Most tubes have none; asking that first is what makes it cheap.
+        if not tube.ready_count or tube.paused_until_us:
+            return False
+        return tube.ready_count > self._pledged.get(tube.name, 0)
 
     # --- ending waits ---------------------------------------------------------------------------
 

@@ -39,8 +39,7 @@ NONCE_BYTES: Final = 16
 REASON_MAX: Final = 500
 
 _HEAD: Final = Struct("<IIB")  # payload bytes, CRC-32C of kind and payload, kind
-_HEAD_BYTES: Final = 9
-assert _HEAD.size == _HEAD_BYTES
+_HEAD_BYTES: Final = _HEAD.size
 _pack_head: Final = _HEAD.pack
 _unpack_head: Final = _HEAD.unpack_from
 _CRC_OF_KIND: Final = tuple(crc32c(bytes((kind,))) for kind in range(256))

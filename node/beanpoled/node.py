@@ -19,7 +19,7 @@ from beanpoled.beanstalk import BeanstalkConnection
 from beanpoled.call import Call
 from beanpoled.clock import ClusterClock, LoopTime
 from beanpoled.config import NodeConfig
-from beanpoled.connection import Connection
+from beanpoled.connection import INPUT_BYTES_MAX, Connection
 from beanpoled.digest import Digest
 from beanpoled.eventlog.store import EventLog
 from beanpoled.host import ClientPort, Host
@@ -69,7 +69,10 @@ class Node:
         self.connections_total = 0
         self.connections_refused = 0
         self.dirty: list[Connection] = []  # connections with replies to write
-        self._outbox_bytes_max = config.outbox_bytes_max
+        # With every request somebody looks at these, and looking into `config` has its price.
+        self.outbox_bytes_max = config.outbox_bytes_max
+        self.input_bytes_max = INPUT_BYTES_MAX + config.max_job_size
+        self.client_output_bytes_max = config.client_output_bytes_max
         self.paused: dict[Connection, None] = {}  # connections that are not read
         self.stalled: dict[Connection, int] = {}  # connections whose clients do not read
         self.leader_changes = 0
@@ -234,7 +237,7 @@ class Node:
     @property
     def outbox_is_full(self) -> bool:
         """Whether clients must not be read until something is applied."""
-        return self.origin.bytes > self._outbox_bytes_max
+        return self.origin.bytes > self.outbox_bytes_max
 
     def refuses_tube(self, tube: bytes) -> bool:
         """Whether a tube that does not exist may not be created."""

@@ -320,7 +320,10 @@ def _load_session(machine: Machine, values: list[Any]) -> Session:
     session.grace_us, session.detached_until_us = values[10], values[11]
     session.protocol, session.reason = values[12], values[13]
     if not (0 <= session.protocol <= U8_MAX and 0 <= session.reason <= U8_MAX):
-        raise Damaged(f"session {session.number} has the protocol {session.protocol}")
+        raise Damaged(
+            f"session {session.number} has the protocol {session.protocol}"
+            f" and the reason {session.reason}; a byte is allowed for each"
+        )
     if session.state == DEAD:
         machine.dying.append(session)
     else:

@@ -253,6 +253,15 @@ def test_a_session_that_holds_no_such_job_is_damage() -> None:
         load([BUSY[0], pack(["part", pack(head)]), *BUSY[KEYS:]])
 
 
+@pytest.mark.parametrize("place", [12, 13])
+@pytest.mark.parametrize("value", [-1, 256])
+def test_a_session_of_no_known_kind_is_damage(place: int, value: int) -> None:
+    head = msgpack.unpackb(msgpack.unpackb(BUSY[HEAD])[1])
+    head[5][0][place] = value
+    with pytest.raises(Damaged, match=str(value)):
+        load([BUSY[0], pack(["part", pack(head)]), *BUSY[KEYS:]])
+
+
 def test_a_head_of_many_long_names_is_cut() -> None:
     """A snapshot's chunk is at most 4 MiB: one client that watches long names stopped all nodes."""
     cluster = Cluster()

@@ -32,6 +32,14 @@ def commit(stage: Stage, flight_us: int = 400) -> None:
     stage.run()
 
 
+def leaves_after_a_millisecond(stage: Stage) -> None:
+    """What waits is proposed then, and not before."""
+    stage.pass_us(900, step_us=100)
+    assert stage.replica.proposed == []
+    stage.pass_us(100, step_us=100)
+    assert len(stage.replica.proposed) == 1
+
+
 def test_who_was_answered_is_waited_for(stage: Stage) -> None:
     answered(stage)
     stage.batch("n1", 4, *[put()] * 4)
@@ -75,6 +83,21 @@ def test_who_comes_back_with_a_wait_has_come_back(stage: Stage) -> None:
     assert len(stage.replica.proposed) == 1
 
 
+def test_a_commit_that_is_applied_in_steps_forgets_nobody_who_came_back(stage: Stage) -> None:
+    other = put(tube=b"other")
+    stage.batch("n1", 2, *[other] * 3)
+    commit(stage)
+    stage.items("n2", frames.WAITS, (1, 1, 1))  # nothing is ready for it
+    stage.node.wake()
+    stage.run()
+    assert len(stage.node.leader.line) == 1
+    stage.node.committed()  # the next step of the same commit
+    stage.batch("n1", 3, other)
+    assert stage.replica.proposed == []
+    stage.batch("n1", 4, other)
+    assert len(stage.replica.proposed) == 1
+
+
 def test_a_session_that_opens_is_nobody_who_comes_back(stage: Stage) -> None:
     stage.come_up()
     connection, port = stage.client(b"put 0 0 60 1\r\nx\r\n")
@@ -88,10 +111,7 @@ def test_a_session_that_opens_is_nobody_who_comes_back(stage: Stage) -> None:
 def test_who_does_not_come_back_holds_nobody_up(stage: Stage) -> None:
     answered(stage)
     stage.batch("n1", 4, put())
-    stage.pass_us(900, step_us=100)
-    assert stage.replica.proposed == []
-    stage.pass_us(100, step_us=100)
-    assert len(stage.replica.proposed) == 1
+    leaves_after_a_millisecond(stage)
 
 
 def test_a_long_wait_that_ended_well_hides_no_shorter_one(stage: Stage) -> None:
@@ -99,19 +119,13 @@ def test_a_long_wait_that_ended_well_hides_no_shorter_one(stage: Stage) -> None:
     stage.batch("n1", 4, *[put()] * 9)
     commit(stage)
     stage.batch("n1", 5, put())
-    stage.pass_us(900, step_us=100)
-    assert stage.replica.proposed == []
-    stage.pass_us(100, step_us=100)
-    assert len(stage.replica.proposed) == 1
+    leaves_after_a_millisecond(stage)
 
 
 def test_a_short_wait_lasts_as_long_as_a_timer_can(stage: Stage) -> None:
     answered(stage, flight_us=80)
     stage.batch("n1", 4, put())
-    stage.pass_us(900, step_us=100)
-    assert stage.replica.proposed == []
-    stage.pass_us(100, step_us=100)
-    assert len(stage.replica.proposed) == 1
+    leaves_after_a_millisecond(stage)
 
 
 @pytest.mark.parametrize("place", ["a member", "the leader"])
