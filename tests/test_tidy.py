@@ -31,7 +31,7 @@ IMPURE = frozenset({
 })
 # fmt: on
 PURE_PACKAGES = ("core", "protocol")
-LEAVES = frozenset({"addresses", "commands", "constants", "errors", "events"})
+LEAVES = frozenset({"addresses", "commands", "constants", "errors", "events", "pace"})
 # What a package of the library may import from the library, beside itself and the leaves.
 ALLOWED = {
     "core": frozenset[str](),

@@ -31,9 +31,6 @@ BATCH_COMMANDS_MAX: Final = 4096
 # Timers, dead sessions and the like: transitions of one entry beyond its commands. At 2 us each
 # this is 2 ms, far below the shortest election timeout.
 TRANSITIONS_PER_ENTRY_MAX: Final = 1000
-# Images are made in slices of the loop's time; after each one everything else has so many times as
-# long. Without a rest, a million jobs held up a node for the two seconds that their image takes.
-REST_PER_SLICE: Final = 8
 # A kick moves this many jobs per command; the origin repeats it up to the client's bound.
 KICK_MAX: Final = 1000
 # Watched tubes are looked at one by one at each grant.

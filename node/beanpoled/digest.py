@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 from crc32c import crc32c
 
-from beanpole.constants import REST_PER_SLICE
 from beanpole.core.image import Image
 from beanpole.core.machine import Machine
+from beanpole.pace import Pace
 
 
 class Digest:
@@ -23,7 +23,7 @@ class Digest:
         self._image: Image | None = None
         self._index = 0
         self._digest = 0
-        self._rest_until_us = 0
+        self._pace = Pace()
 
     @property
     def under_way(self) -> bool:
@@ -36,18 +36,19 @@ class Digest:
         self._index, self._digest, self._image = machine.index, 0, Image(machine)
 
     def slice(self) -> None:
-        """Go on, if the rest after the last slice is over. Nobody is woken: turns come anyway."""
-        image, begun_us = self._image, self._now_us()
-        if image is None or begun_us < self._rest_until_us:
+        """Go on, if there is one and it is time."""
+        image = self._image
+        if image is None or not self._pace.begins(self._now_us()):
             return
-        chunk = image.next_chunk()
-        now_us = self._now_us()
-        self._rest_until_us = now_us + REST_PER_SLICE * (now_us - begun_us)
-        if chunk is None:
-            self.drop()
-            self._done(self._index, self._digest)
-        else:
+        while True:
+            chunk = image.next_chunk()
+            if chunk is None:
+                self.drop()
+                self._done(self._index, self._digest)
+                return
             self._digest = crc32c(chunk, self._digest)
+            if not self._pace.goes_on(self._now_us()):
+                return
 
     def drop(self) -> None:
         """Give it up; dropping nothing does no harm."""

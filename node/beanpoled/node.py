@@ -152,12 +152,19 @@ class Node:
         if self.loop_us >= self._next_housekeeping_us:
             self._next_housekeeping_us = self.loop_us + HOUSEKEEPING_PERIOD_US
             self._keep_house()
-        if self.digest.under_way:
-            self.digest.slice()
         if self.dirty:
             dirty, self.dirty = self.dirty, []
             for connection in dirty:
                 connection.flush()
+        if self.replica.imaging or self.digest.under_way:
+            # In a step of the loop of its own: what this turn wrote leaves before it.
+            self.host.call_soon(self._make_images)
+
+    def _make_images(self) -> None:
+        """Do what can wait, at its pace."""
+        if not self.stopped:
+            self.digest.slice()
+            self.replica.slice_image()
 
     def _pass_time(self, step_us: int) -> None:
         """Time goes on in every turn, but silence is looked at only once a millisecond."""

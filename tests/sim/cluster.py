@@ -192,6 +192,7 @@ class Node:
         """Let the replica turn."""
         self.turns += 1
         self.replica.turn()
+        self.replica.slice_image()
         self.cluster.check()
 
     def pause(self, seconds: float) -> None:

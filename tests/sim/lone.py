@@ -75,6 +75,7 @@ class Lone:
         while self.clock.now_s < end_s - 1e-9:
             self.clock.run(step_s)
             self.replica.turn()
+            self.replica.slice_image()
 
     def hear(self, peer: str, *message: Any) -> None:
         """Let the peer say something."""

@@ -237,6 +237,19 @@ class Replica(Protocol):
         """
         ...
 
+    @property
+    def imaging(self) -> bool:
+        """Return whether an image is being made for a snapshot."""
+        ...
+
+    def slice_image(self) -> None:
+        """Go on with the image, if it is time.
+
+        Call it after each turn while there is one, when what the turn said has left: it may take
+        a millisecond.
+        """
+        ...
+
     def receive(self, peer: str, message: bytes) -> None:
         """Take one message of the link to `peer`.
 

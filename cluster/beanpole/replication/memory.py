@@ -86,6 +86,14 @@ class MemoryReplica:
         for done in confirmations:
             done()
 
+    @property
+    def imaging(self) -> bool:
+        """Nothing is kept, so there are no snapshots."""
+        return False
+
+    def slice_image(self) -> None:
+        """Do nothing: there is no image."""
+
     def receive(self, peer: str, message: bytes) -> None:
         """Refuse: there is no peer."""
         raise AssertionError(f"a member that is alone received {len(message)} bytes from {peer}")

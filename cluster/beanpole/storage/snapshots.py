@@ -27,9 +27,9 @@ TEMPORARY: Final = ".tmp"
 
 # What one disk write may take, and what a reader holds in memory at once.
 CHUNK_BYTES_MAX: Final = 4 * 1024 * 1024
-# Dirty pages are pushed out as they come: one sync of everything at the end would stall the log,
-# which shares the disk.
-SYNC_STEP_BYTES: Final = 8 * 1024 * 1024
+# Dirty pages are pushed out as they come: the log shares the disk, and each of its syncs would wait
+# behind all of them.
+SYNC_STEP_BYTES: Final = 1024 * 1024
 
 # length of the chunk, checksum over all chunks up to and with this one
 _CHUNK: Final = Struct("<II")

@@ -145,6 +145,7 @@ class ScriptedReplica:
     first_index = 1
     journal_bytes = 0
     snapshot_index = 0
+    imaging = False
 
     def __init__(self) -> None:
         self.role: Role = "follower"
@@ -167,6 +168,9 @@ class ScriptedReplica:
         return
 
     def turn(self) -> None:
+        return
+
+    def slice_image(self) -> None:
         return
 
     def receive(self, peer: str, message: bytes) -> None:

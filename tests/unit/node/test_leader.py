@@ -3,6 +3,7 @@
 import pytest
 
 from beanpole import commands as c
+from beanpole import pace
 from beanpole.errors import ProtocolError
 from beanpoled import frames
 from beanpoled.leader import DIGEST_PERIOD_US, ENTRY_FULL_BYTES, INBOX_BATCHES_MAX
@@ -116,7 +117,11 @@ def test_own_commands_join_one_batch_while_an_entry_is_in_flight(stage: Stage) -
     stage.apply(entry)
 
 
-def test_a_digest_is_asked_for_when_the_one_before_is_done(stage: Stage) -> None:
+@pytest.mark.constants
+def test_a_digest_is_asked_for_when_the_one_before_is_done(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pace, "STEPS_PER_SLICE_MAX", 1)
     stage.pass_us(DIGEST_PERIOD_US + 1_000_000)
     stage.apply_sections((1, 1, 2, (put(),)), (c.LEADER, 0, 0, ((c.DIGEST,),)))
     stage.replica.proposed.clear()

@@ -10,7 +10,6 @@ from beanpole.errors import Damaged, WrongIdentity
 from beanpole.storage.files import LANE_BULK
 from beanpole.storage.format import FILE_HEADER_BYTES, Identity
 from beanpole.storage.snapshots import (
-    CHUNK_BYTES_MAX,
     SYNC_STEP_BYTES,
     SnapshotInfo,
     SnapshotStore,
@@ -116,9 +115,9 @@ def test_a_large_snapshot_is_synced_as_it_grows() -> None:
     disk = Disk()
     store = opened(disk)
     disk.log.clear()
-    finished(disk, store, 1, [bytes(CHUNK_BYTES_MAX)] * 5)
+    finished(disk, store, 1, [bytes(SYNC_STEP_BYTES // 4)] * 20)
     syncs = sum(line.startswith("sync 0") for line in disk.log)
-    assert syncs == 1 + 5 * CHUNK_BYTES_MAX // SYNC_STEP_BYTES
+    assert syncs == 1 + 20 // 4
 
 
 def test_a_reader_that_has_begun_survives_the_next_snapshot() -> None:

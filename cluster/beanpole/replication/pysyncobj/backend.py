@@ -171,6 +171,21 @@ class PySyncObjReplica:
         if shared.due:
             self._outside.wake()
 
+    @property
+    def imaging(self) -> bool:
+        """Whether an image is being made."""
+        return self._snapshots.imaging
+
+    def slice_image(self) -> None:
+        """Go on with the image."""
+        if not self._enter(self._outside.now_s()):
+            return
+        try:
+            self._snapshots.slice()
+        except Exception as error:
+            self._crash("an image", error)
+        self._leave()
+
     # --- input -----------------------------------------------------------------------------------
 
     def receive(self, peer: str, message: bytes) -> None:

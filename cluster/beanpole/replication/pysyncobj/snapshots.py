@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgpack
 from pysyncobj.node import Node
 
-from beanpole.constants import REST_PER_SLICE
 from beanpole.errors import Damaged, ProtocolError, UnknownVersion
+from beanpole.pace import Pace
 from beanpole.replication.consensus import MIB, Image
 from beanpole.replication.pysyncobj.journal import HOLLOW, Entry
 from beanpole.replication.pysyncobj.library import SerializerBase
@@ -26,10 +26,6 @@ if TYPE_CHECKING:
     from beanpole.replication.pysyncobj.transport import LibraryTransport
 
 HEADING_VERSION: Final = 1
-# A turn gives this long to an image; more would delay the clients of the node.
-SLICE_S: Final = 0.001
-# Also in bytes, for a clock that stands still (a simulator's does within a turn).
-SLICE_CHUNK_BYTES: Final = 4 * MIB
 # What may wait for the disk before the image pauses.
 BACKLOG_BYTES_MAX: Final = 16 * MIB
 # Kept before every snapshot, also on followers: whoever is a few entries behind when leadership
@@ -153,7 +149,7 @@ class Snapshots:
         self._latest = self.store.latest()
         self._image: Image | None = None
         self._writer: SnapshotWriter | None = None
-        self._rest_until_s = 0.0
+        self._pace = Pace()
         self._making = 0  # the index of the snapshot that is being made
         self._fetch: FetchSink | None = None
         self._fetch_after_s = -1e9
@@ -221,12 +217,9 @@ class Snapshots:
         shared.outside.wake()
 
     def turn(self) -> None:
-        """Go on with what is being made; begin what is due; shorten the log."""
+        """Begin what is due; shorten the log; see whether a fetch goes on."""
         shared = self._shared
-        if self._image is not None:
-            if shared.now_s >= self._rest_until_s:
-                self._slice(self._image)
-        elif self._writer is None and self._is_due():
+        if self._writer is None and self._is_due():
             self.compact()
         if shared.now_s - self._trim_s >= TRIM_PERIOD_S:
             self._trim_s = shared.now_s
@@ -239,11 +232,18 @@ class Snapshots:
         limit = max(self._shared.config.snapshot_bytes_min, size)
         return self._shared.journal.bytes_after(covered) > limit
 
-    def _slice(self, image: Image) -> None:
-        shared, writer = self._shared, self._writer
+    @property
+    def imaging(self) -> bool:
+        """Whether an image is being made."""
+        return self._image is not None
+
+    def slice(self) -> None:
+        """Go on with the image, if it is time and the disk follows."""
+        image, writer = self._image, self._writer
+        if image is None or not self._pace.begins(self._now_us()):
+            return
         assert writer is not None
-        begun_s, size = shared.outside.now_s(), 0
-        while writer.backlog_bytes < BACKLOG_BYTES_MAX and size < SLICE_CHUNK_BYTES:
+        while writer.backlog_bytes < BACKLOG_BYTES_MAX:
             chunk = image.next_chunk()
             if chunk is None:
                 self._image = None
@@ -251,12 +251,11 @@ class Snapshots:
                 writer.finish(self._made)
                 return
             writer.write(chunk)
-            size += len(chunk)
-            if shared.outside.now_s() >= begun_s + SLICE_S:
-                break
-        # Nobody is woken for the next one: turns come often enough.
-        now_s = shared.outside.now_s()
-        self._rest_until_s = now_s + REST_PER_SLICE * (now_s - begun_s)
+            if not self._pace.goes_on(self._now_us()):
+                return
+
+    def _now_us(self) -> int:
+        return round(self._shared.outside.now_s() * 1_000_000)
 
     def _made(self, error: OSError | None) -> None:
         self._writer = None

@@ -1,0 +1,50 @@
+"""In which order a node does what is due."""
+
+import pytest
+
+from tests.unit.node.stage import Stage, Stopped, leading
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return leading()
+
+
+def test_what_a_turn_wrote_leaves_before_an_image_goes_on(stage: Stage) -> None:
+    """The loop writes to sockets at the end of a step; an image may take all of the next one."""
+    slices: list[bytes] = []
+    connection, port = stage.client()
+    stage.replica.imaging = True
+    stage.replica.slice_image = lambda: slices.append(port.output)  # type: ignore[method-assign]
+    connection.received(b"list-tube-used\r\n")
+    step, stage.host.soon = stage.host.soon, []
+    for callback in step:
+        callback()
+    assert port.output == b"USING default\r\n" and slices == []
+    stage.replica.imaging = False
+    stage.run()
+    assert slices == [b"USING default\r\n"]
+
+
+def test_an_image_goes_on_after_every_turn_until_it_is_made(stage: Stage) -> None:
+    slices: list[int] = []
+    stage.replica.imaging = True
+    stage.replica.slice_image = lambda: slices.append(stage.host.us)  # type: ignore[method-assign]
+    stage.pass_us(50_000)
+    assert len(slices) == 5
+    stage.replica.imaging = False
+    stage.pass_us(50_000)
+    assert len(slices) == 5
+
+
+def test_a_stopped_node_makes_no_image(stage: Stage) -> None:
+    slices: list[int] = []
+    stage.replica.imaging = True
+    stage.replica.slice_image = lambda: slices.append(stage.host.us)  # type: ignore[method-assign]
+    stage.node.wake()
+    (turn,), stage.host.soon = stage.host.soon, []
+    turn()
+    with pytest.raises(Stopped):
+        stage.node.fatal("the test says so")
+    stage.run()
+    assert slices == []
