@@ -57,7 +57,7 @@ check: $(READY) ## lint, format, types and unit tests, in under a minute
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -q tests/test_tidy.py tests/unit
+	$(BIN)/python -m pytest -q --numprocesses=auto tests/test_tidy.py tests/unit
 
 test: $(READY) ## everything, in parts that share the cores
 	$(MAKE) --jobs=2 check $(COMPILED_READY)
