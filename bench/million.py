@@ -22,6 +22,7 @@ import grpc
 
 from beanpole.client.rpc import Nodes, words_of
 from beanpole.pb import admin_pb2, admin_pb2_grpc
+from bench.disk import DiskProbe, Lateness
 from bench.generator import Generator
 from bench.processes import BenchError, child, usage, wait_for
 from bench.servers import Running, beanpole, compiled_environment
@@ -41,6 +42,7 @@ class Million(NamedTuple):
     rate_op_s: float
     p99_9_ms: float
     max_ms: float
+    disk: Lateness  # of the disk alone in that time
     snapshot_s: float  # of all nodes at the same time, under that load
     restart_s: list[float]
 
@@ -59,7 +61,10 @@ def measure(load: Generator, jobs: int, connections: int) -> Million:
             full = usage(running.pids).resident_bytes
             rate = closed["op_s"] / 2
             took: list[float] = []
-            half = _under_snapshot(load, running, {**options, "rate": f"{rate:.0f}"}, nodes, took)
+            with DiskProbe(folder) as disk:
+                half = _under_snapshot(
+                    load, running, {**options, "rate": f"{rate:.0f}"}, nodes, disk, took
+                )
             with ExitStack() as restarted:
                 restarts = [_restart(folder, node, restarted) for node in _nodes(folder)]
         latency = half["latency_us"]["all"]
@@ -70,13 +75,19 @@ def measure(load: Generator, jobs: int, connections: int) -> Million:
             half["op_s"],
             latency["p99_9"] / 1e3,
             latency["max"] / 1e3,
+            disk.lateness(),
             took[0],
             restarts,
         )
 
 
 def _under_snapshot(
-    load: Generator, running: Running, options: dict[str, str], nodes: Nodes, took: list[float]
+    load: Generator,
+    running: Running,
+    options: dict[str, str],
+    nodes: Nodes,
+    disk: DiskProbe,
+    took: list[float],
 ) -> dict[str, Any]:
     """Run an open loop in which every node writes a snapshot; BenchError if it came too late."""
 
@@ -95,6 +106,7 @@ def _under_snapshot(
 
     def mark(line: str) -> None:
         if line == "start":
+            disk.begin()
             timer.start()
 
     result = load.run(running, options, "half of the rate with a snapshot", mark).result
@@ -163,6 +175,11 @@ def table(found: Million) -> list[list[str]]:
         ["op/s in an open loop of half of that, with snapshots", f"{found.rate_op_s:,.0f}"],
         ["p99.9 there", f"{found.p99_9_ms:.1f} ms"],
         ["longest there", f"{found.max_ms:.1f} ms"],
+        [
+            "p99.9 of 4 KiB synced to the same disk every 2 ms in that time",
+            f"{found.disk.p99_9_ms:.1f} ms",
+        ],
+        ["longest of those", f"{found.disk.max_ms:.1f} ms"],
         ["the snapshots of all nodes, at the same time", f"{found.snapshot_s:.1f} s"],
         ["from `kill -9` and start until a node serves", f"{restarts} s"],
     ]

@@ -1,0 +1,90 @@
+"""How late the disk alone is: synced writes at regular times, beside what is measured.
+
+A queue that syncs before it acknowledges cannot be faster than that, so a latency is told together
+with this one.
+"""
+
+import mmap
+import os
+import threading
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Final, NamedTuple
+
+PERIOD_S: Final = 0.002
+WRITE_BYTES: Final = 4096
+# Overwritten again and again, as a log's segment is: its blocks are allocated before.
+FILE_BYTES: Final = 1024 * 1024
+assert FILE_BYTES % WRITE_BYTES == 0
+
+
+class Lateness(NamedTuple):
+    """Of the writes, each counted from the time at which it was to begin."""
+
+    writes: int
+    p50_ms: float
+    p99_9_ms: float
+    max_ms: float
+
+
+class DiskProbe:
+    """Writes while it is entered, from `begin` on.
+
+    A thread of this process: another interpreter that starts would be measured by everybody else.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Make the file."""
+        path = folder / "probe"
+        path.write_bytes(bytes(FILE_BYTES))
+        try:
+            self._file = os.open(path, os.O_RDWR | os.O_DIRECT | os.O_CLOEXEC)
+        except OSError:  # this file system has no way past the system's cache; nor has the log
+            self._file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        os.fsync(self._file)
+        self._took_s: list[float] = []
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._write, name="disk probe")
+
+    def begin(self) -> None:
+        """Write from now on."""
+        self._thread.start()
+
+    def __enter__(self) -> "DiskProbe":
+        """Nothing is written before `begin`."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Write no more."""
+        self._ended.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+        os.close(self._file)
+
+    def lateness(self) -> Lateness:
+        """Return what was found; only after the end, and if it began."""
+        assert self._ended.is_set() and self._took_s, "nothing was measured"
+        took = sorted(self._took_s)
+        return Lateness(
+            len(took),
+            1e3 * took[len(took) // 2],
+            1e3 * took[int(len(took) * 0.999)],
+            1e3 * took[-1],
+        )
+
+    def _write(self) -> None:
+        block = mmap.mmap(-1, WRITE_BYTES)  # begins on a page, as O_DIRECT wants it
+        block.write(b"x" * WRITE_BYTES)
+        offset = 0
+        due_s = time.monotonic()
+        while not self._ended.wait(max(0.0, due_s - time.monotonic())):
+            os.pwritev(self._file, (block,), offset, os.RWF_DSYNC)
+            self._took_s.append(time.monotonic() - due_s)
+            due_s += PERIOD_S
+            offset = (offset + WRITE_BYTES) % FILE_BYTES
