@@ -61,6 +61,7 @@ class HostFiles:
         self.make_directory = disk.make_directory
         self.rename = disk.rename
         self.remove = disk.remove
+        self.remove_slowly = disk.remove_slowly
         self.sync_directory = disk.sync_directory
 
     def settle(self) -> None:

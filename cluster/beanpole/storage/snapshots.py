@@ -5,6 +5,7 @@ chunk means is its owner's business.
 """
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator
 from struct import Struct
 from typing import Final, NamedTuple
@@ -67,6 +68,7 @@ class SnapshotStore:
         self._identity = identity
         self._newest: SnapshotInfo | None = None
         self._writing = 0
+        self._readers: Counter[str] = Counter()  # of files by their path
         files.make_directory(directory)
         for name in files.list(directory):
             path = os.path.join(directory, name)
@@ -90,13 +92,19 @@ class SnapshotStore:
             Damaged: a wrong checksum, or the end is missing.
             OSError: the disk refuses.
         """
-        handle = self._files.open(info.path)
+        # Counted before it is opened: see `_remove`.
+        self._readers[info.path] += 1
         try:
-            header = decode_file_header(
-                handle.read(0, FILE_HEADER_BYTES), MAGIC_SNAPSHOT, info.path
-            )
-            check_identity(header, self._identity, info.path)
-            yield from _chunks(handle, info.path)
+            yield from self._read(info.path)
+        finally:
+            self._readers[info.path] -= 1
+
+    def _read(self, path: str) -> Iterator[bytes]:
+        handle = self._files.open(path)
+        try:
+            header = decode_file_header(handle.read(0, FILE_HEADER_BYTES), MAGIC_SNAPSHOT, path)
+            check_identity(header, self._identity, path)
+            yield from _chunks(handle, path)
         finally:
             handle.close()
 
@@ -119,10 +127,23 @@ class SnapshotStore:
         def remove_older() -> None:
             for name in self._files.list(self._directory):
                 if name.endswith(SUFFIX) and name < keep:
-                    self._files.remove(os.path.join(self._directory, name))
+                    self._remove(os.path.join(self._directory, name))
 
         # A leftover only takes space, and the next snapshot tries again.
         self._files.submit(remove_older, lambda _: None, LANE_BULK)
+
+    def _remove(self, path: str) -> None:
+        """Remove a snapshot that was replaced. Readers may be in other threads, and may begin now.
+
+        Who counted itself before the file lost its name reads on, of a file that only loses its
+        name; who comes later finds none.
+        """
+        nameless = f"{path}{TEMPORARY}"
+        self._files.rename(path, nameless)
+        if self._readers[path]:
+            self._files.remove(nameless)
+        else:
+            self._files.remove_slowly(nameless)
 
 
 class SnapshotWriter:

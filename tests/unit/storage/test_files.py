@@ -1,7 +1,9 @@
 """The real disk: what its methods promise, and that works run in order and answer in the loop."""
 
 import errno
+import os
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from queue import SimpleQueue
@@ -9,7 +11,13 @@ from queue import SimpleQueue
 import pytest
 
 from beanpole.errors import StorageError
-from beanpole.storage.files import LANE_BULK, LANE_LOG, InlineFiles, RealFiles
+from beanpole.storage.files import (
+    LANE_BULK,
+    LANE_LOG,
+    REMOVE_STEP_BYTES,
+    InlineFiles,
+    RealFiles,
+)
 from beanpole.storage.wal import Identity, Wal
 
 WAIT_S = 30
@@ -40,6 +48,26 @@ def test_a_file_is_written_read_cut_and_renamed(tmp_path: Path) -> None:
     handle.close()
     assert files.open(path, create=True).size() == 0
     assert files.free_bytes(directory) > 0
+
+
+@pytest.mark.parametrize(
+    ("size", "steps"),
+    [
+        (0, []),
+        (REMOVE_STEP_BYTES, []),
+        (3 * REMOVE_STEP_BYTES + 1, [2 * REMOVE_STEP_BYTES + 1, REMOVE_STEP_BYTES + 1, 1]),
+    ],
+)
+def test_a_large_file_is_removed_in_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, steps: list[int]
+) -> None:
+    path = tmp_path / "large"
+    path.touch()
+    os.truncate(path, size)
+    sizes: list[int] = []
+    monkeypatch.setattr(time, "sleep", lambda pause_s: sizes.append(path.stat().st_size))
+    InlineFiles().remove_slowly(str(path))
+    assert sizes == steps and not path.exists()
 
 
 def test_create_empties_what_was_there(tmp_path: Path) -> None:

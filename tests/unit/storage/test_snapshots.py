@@ -106,7 +106,8 @@ def test_it_is_renamed_only_after_its_sync_and_before_the_older_one_goes() -> No
     disk.log.clear()
     finished(disk, store, 2, [b"x"])
     assert [line.split()[0] for line in disk.log] == [
-        *("open", "write", "write", "write", "sync", "rename", "sync_directory", "remove")
+        *("open", "write", "write", "write", "sync", "rename", "sync_directory"),
+        *("rename", "remove_slowly"),
     ]
     assert old not in disk.list("snap") and len(disk.list("snap")) == 1
 
@@ -126,8 +127,34 @@ def test_a_reader_that_has_begun_survives_the_next_snapshot() -> None:
     finished(disk, store, 1, CHUNKS)
     chunks: Iterator[bytes] = store.read(newest(store))
     assert next(chunks) == CHUNKS[0]
+    disk.log.clear()
     finished(disk, store, 2, [b"new"])
+    assert disk.log[-1].startswith("remove "), "and not in steps, which would shorten it"
     assert list(chunks) == CHUNKS[1:]
+    disk.log.clear()
+    finished(disk, store, 3, [b"newer"])
+    assert disk.log[-1].startswith("remove_slowly ")
+
+
+def test_a_reader_that_comes_too_late_finds_no_file_and_not_a_piece_of_one() -> None:
+    disk = Disk(inline=False)
+    store = opened(disk)
+    finished(disk, store, 1, CHUNKS)
+    late = store.read(newest(store))
+    write(store, 2, [b"new"]).finish(lambda error: None)
+    disk.run()
+    with pytest.raises(FileNotFoundError):
+        next(late)
+
+
+def test_what_is_left_of_one_that_was_being_removed_is_removed_at_the_start() -> None:
+    disk = Disk()
+    store = opened(disk)
+    finished(disk, store, 1, CHUNKS)
+    info = newest(store)
+    disk.rename(info.path, f"{info.path}.tmp")
+    disk.names[f"{info.path}.tmp"].data.clear()
+    assert opened(disk).latest() is None and disk.list("snap") == []
 
 
 def test_an_older_snapshot_does_not_replace_a_newer_one() -> None:
