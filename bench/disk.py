@@ -12,7 +12,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, NamedTuple
 
+from bench.processes import BenchError
+
 PERIOD_S: Final = 0.002
+# Writes that are in the middle so late wait for each other, and not for anything else.
+QUEUE_S: Final = 0.1
 WRITE_BYTES: Final = 4096
 # Overwritten again and again, as a log's segment is: its blocks are allocated before.
 FILE_BYTES: Final = 1024 * 1024
@@ -44,6 +48,7 @@ class DiskProbe:
             self._file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         os.fsync(self._file)
         self._took_s: list[float] = []
+        self._error: OSError | None = None
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._write, name="disk probe")
 
@@ -68,9 +73,17 @@ class DiskProbe:
         os.close(self._file)
 
     def lateness(self) -> Lateness:
-        """Return what was found; only after the end, and if it began."""
+        """Return what was found; only after the end, and if it began.
+
+        Raises:
+            BenchError: a write failed, or the disk cannot write as often as this wanted.
+        """
+        if self._error is not None:
+            raise BenchError(f"the disk's own lateness: {self._error}")
         assert self._ended.is_set() and self._took_s, "nothing was measured"
         took = sorted(self._took_s)
+        if took[len(took) // 2] > QUEUE_S:
+            raise BenchError(f"4 KiB every {PERIOD_S * 1e3:.0f} ms are more than the disk can sync")
         return Lateness(
             len(took),
             1e3 * took[len(took) // 2],
@@ -84,7 +97,11 @@ class DiskProbe:
         offset = 0
         due_s = time.monotonic()
         while not self._ended.wait(max(0.0, due_s - time.monotonic())):
-            os.pwritev(self._file, (block,), offset, os.RWF_DSYNC)
+            try:
+                os.pwritev(self._file, (block,), offset, os.RWF_DSYNC)
+            except OSError as error:
+                self._error = error
+                return
             self._took_s.append(time.monotonic() - due_s)
             due_s += PERIOD_S
             offset = (offset + WRITE_BYTES) % FILE_BYTES

@@ -19,13 +19,14 @@ class Pace:
     """When a slice begins and when it ends. It is made of steps, and takes at least one.
 
     A node that is busy has a turn every millisecond and gets slices of one step, one that is idle
-    has few turns and gets long ones.
+    has few turns and gets long ones. Each work has a pace of its own: two take twice the share.
     """
 
     def __init__(self) -> None:
         """Begin at once."""
-        self._rested_us = 0  # by then every slice has had its rest
+        self._rested_us = 0  # by then every step has had its rest
         self._begun_us = 0
+        self._step_us = 0  # when the step began that is under way
         self._steps = 0
 
     def begins(self, now_us: int) -> bool:
@@ -34,15 +35,13 @@ class Pace:
             return False
         earliest_us = now_us - (1 + REST_PER_SLICE) * SLICE_US_MAX
         self._rested_us = max(self._rested_us, earliest_us)
-        self._begun_us = now_us
+        self._begun_us = self._step_us = now_us
         self._steps = 0
         return True
 
     def goes_on(self, now_us: int) -> bool:
-        """After a step: whether the slice has another one. If not it has ended."""
+        """After every step: whether the slice has another one. The owner may end it earlier."""
         self._steps += 1
-        rested_us = self._rested_us + (1 + REST_PER_SLICE) * (now_us - self._begun_us)
-        if rested_us < self._begun_us and self._steps < STEPS_PER_SLICE_MAX:
-            return True
-        self._rested_us = rested_us
-        return False
+        self._rested_us += (1 + REST_PER_SLICE) * (now_us - self._step_us)
+        self._step_us = now_us
+        return self._rested_us < self._begun_us and self._steps < STEPS_PER_SLICE_MAX

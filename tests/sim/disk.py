@@ -280,7 +280,8 @@ class Disk:
         del self._names[path]
 
     def remove_slowly(self, path: str) -> None:
-        """Remove a file: nothing is slow here, and whoever crashes before has all of it."""
+        """Remove a file after it was cut: who still reads it finds that out."""
+        self._names[path].truncate(0)
         self.remove(path)
 
     def settle(self) -> None:

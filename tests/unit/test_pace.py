@@ -46,3 +46,15 @@ def test_a_slice_ends_although_the_clock_stands() -> None:
         steps += 1
     assert steps == STEPS_PER_SLICE_MAX
     assert pace.begins(DAY_US), "no time went by, so there is nothing to rest from"
+
+
+def test_an_owner_that_ends_its_slices_early_has_no_more_than_its_share() -> None:
+    """An image does while the disk does not follow: it ran on without any rest."""
+    pace, now_us, took_us = Pace(), DAY_US, 0
+    while now_us < DAY_US + 1_000_000:
+        if pace.begins(now_us):
+            now_us += 100
+            took_us += 100
+            pace.goes_on(now_us)
+        now_us += 200
+    assert took_us == pytest.approx(SLICE_US_MAX + 1_000_000 / SHARE, rel=0.01)

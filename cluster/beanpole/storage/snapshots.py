@@ -92,7 +92,8 @@ class SnapshotStore:
             Damaged: a wrong checksum, or the end is missing.
             OSError: the disk refuses.
         """
-        # Counted before it is opened: see `_remove`.
+        # Counted before it is opened: see `_remove`. Readers end in other threads, but begin in the
+        # loop's; with the interpreter's lock no count is lost.
         self._readers[info.path] += 1
         try:
             yield from self._read(info.path)
@@ -126,8 +127,11 @@ class SnapshotStore:
 
         def remove_older() -> None:
             for name in self._files.list(self._directory):
-                if name.endswith(SUFFIX) and name < keep:
-                    self._remove(os.path.join(self._directory, name))
+                path = os.path.join(self._directory, name)
+                if name.endswith(SUFFIX + TEMPORARY):
+                    self._files.remove_slowly(path)  # it could not be removed the last time
+                elif name.endswith(SUFFIX) and name < keep:
+                    self._remove(path)
 
         # A leftover only takes space, and the next snapshot tries again.
         self._files.submit(remove_older, lambda _: None, LANE_BULK)
@@ -138,12 +142,18 @@ class SnapshotStore:
         Who counted itself before the file lost its name reads on, of a file that only loses its
         name; who comes later finds none.
         """
-        nameless = f"{path}{TEMPORARY}"
-        self._files.rename(path, nameless)
+        doomed = f"{path}{TEMPORARY}"
+        try:
+            self._files.rename(path, doomed)
+        except OSError:  # a disk that is full may have no room for a longer name
+            self._files.remove(path)
+            return
         if self._readers[path]:
-            self._files.remove(nameless)
-        else:
-            self._files.remove_slowly(nameless)
+            self._files.remove(doomed)
+            return
+        # A start after a power failure must not find the old name on what was shortened.
+        self._files.sync_directory(self._directory)
+        self._files.remove_slowly(doomed)
 
 
 class SnapshotWriter:
@@ -258,7 +268,7 @@ class SnapshotWriter:
         if self._handle is not None:
             self._handle.close()
         if self._files.exists(self._temporary):
-            self._files.remove(self._temporary)
+            self._files.remove_slowly(self._temporary)
 
 
 def _inspect(files: Files, path: str, identity: Identity) -> SnapshotInfo:

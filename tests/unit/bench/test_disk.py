@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from bench.disk import DiskProbe
+from bench.processes import BenchError
 
 
 def test_a_write_counts_from_the_time_at_which_it_was_to_begin(
@@ -45,3 +46,21 @@ def test_it_writes_to_the_disk(tmp_path: Path) -> None:
         while b"x" not in (tmp_path / "probe").read_bytes():
             assert time.monotonic() < deadline_s, "nothing is written"
     assert 0 < probe.lateness().p50_ms <= probe.lateness().max_ms
+
+
+def test_a_disk_that_cannot_follow_is_an_error(tmp_path: Path) -> None:
+    with DiskProbe(tmp_path) as probe:
+        probe._took_s = [0.2] * 3
+    with pytest.raises(BenchError, match="more than the disk can sync"):
+        probe.lateness()
+
+
+def test_a_write_that_fails_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> int:
+        raise OSError(5, "input/output error")
+
+    monkeypatch.setattr("os.pwritev", refuse)
+    with DiskProbe(tmp_path) as probe:
+        probe._write()
+    with pytest.raises(BenchError, match="input/output error"):
+        probe.lateness()

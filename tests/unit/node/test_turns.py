@@ -11,7 +11,7 @@ def stage() -> Stage:
 
 
 def test_what_a_turn_wrote_leaves_before_an_image_goes_on(stage: Stage) -> None:
-    """The loop writes to sockets at the end of a step; an image may take all of the next one."""
+    """Replies, and frames to members, which the host writes at the end of a step of the loop."""
     slices: list[bytes] = []
     connection, port = stage.client()
     stage.replica.imaging = True

@@ -119,7 +119,9 @@ class Disk:
 
     def remove_slowly(self, path: str) -> None:
         self.note("remove_slowly", path)
-        self.names[path].data.clear()  # whoever reads it finds that out
+        node = self.names[path]  # whoever reads it finds out that it was cut
+        node.data.clear()
+        node.pending.append((0, None))
         del self.names[path]
         self._changes.append((path, None))
 

@@ -1,6 +1,7 @@
 """Snapshots: complete or absent, verified when read, and never in the way of the log."""
 
 import errno
+import os
 from collections.abc import Callable, Iterator
 from random import Random
 
@@ -107,7 +108,7 @@ def test_it_is_renamed_only_after_its_sync_and_before_the_older_one_goes() -> No
     finished(disk, store, 2, [b"x"])
     assert [line.split()[0] for line in disk.log] == [
         *("open", "write", "write", "write", "sync", "rename", "sync_directory"),
-        *("rename", "remove_slowly"),
+        *("rename", "sync_directory", "remove_slowly"),
     ]
     assert old not in disk.list("snap") and len(disk.list("snap")) == 1
 
@@ -134,6 +135,23 @@ def test_a_reader_that_has_begun_survives_the_next_snapshot() -> None:
     disk.log.clear()
     finished(disk, store, 3, [b"newer"])
     assert disk.log[-1].startswith("remove_slowly ")
+
+
+@pytest.mark.parametrize("operation", ["rename", "remove_slowly"])
+def test_one_that_could_not_be_removed_is_removed_after_the_next(operation: str) -> None:
+    disk = Disk()
+    store = opened(disk)
+    finished(disk, store, 1, CHUNKS)
+
+    def refuse(tried: str, path: str) -> None:
+        if tried == operation and "1-0" in path and not path.endswith("1.tmp"):
+            raise OSError(errno.EIO, "input/output error")
+
+    disk.fail = refuse
+    finished(disk, store, 2, [b"new"])
+    disk.fail = lambda tried, path: None
+    finished(disk, store, 3, [b"newer"])
+    assert disk.list("snap") == [os.path.basename(newest(store).path)]
 
 
 def test_a_reader_that_comes_too_late_finds_no_file_and_not_a_piece_of_one() -> None:
