@@ -205,9 +205,11 @@ class Judge:
     def a_reservation_is_one_client_s(self) -> None:
         """Q2, Q4: every job handed out was granted to this session, and no grant serves twice."""
         used: set[int] = set()
-        for op in self.history:
-            if op.word != b"RESERVED" or op.reply is None:
-                continue
+        given = [op for op in self.history if op.word == b"RESERVED" and op.reply is not None]
+        # Those that ended first choose first: of two `reserve-job` under way at the same time, the
+        # one that began first may be answered by the later grant (seed 71076).
+        for op in sorted(given, key=lambda op: op.done_s or 0.0):
+            assert op.reply is not None
             if op.reply[2] != self.witness.bodies.get(op.job):
                 raise Violation(f"another body: {op!r}")
             who = op.connected
