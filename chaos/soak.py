@@ -134,28 +134,20 @@ class Soak:
 
     def _compare(self, when: str) -> int:
         """Wait until all nodes tell the same of the queue; return how many jobs it has had."""
-        told: list[dict[str, str]] = []
+        told: list[dict[str, str] | None] = []
 
         def equal() -> bool:
-            told[:] = [self._stats(node.beanstalk) for node in self._ground.cluster.nodes]
-            return all(one == told[0] for one in told)
+            told.clear()
+            for node in self._ground.cluster.nodes:
+                with Raw(node.beanstalk) as client:
+                    told.append(shared_stats(client))
+            return told[0] is not None and all(one == told[0] for one in told)
 
         try:
             wait_until(equal, EQUAL_TIMEOUT_S)
-        except AssertionError:
-            self.findings.append(f"{when}, the nodes differ: {told}")
-        return int(told[0]["total-jobs"]) if told else 0
-
-    def _stats(self, address: str) -> dict[str, str]:
-        with Raw(address) as client:
-            stats = client.dictionary(b"stats")
-            found = {name: stats[name] for name in SHARED_STATS}
-            for tube in sorted(client.names(b"list-tubes")):
-                for name, value in client.dictionary(b"stats-tube " + tube.encode()).items():
-                    # Who is connected where changes by our own asking.
-                    if not name.startswith("current-") or name.startswith("current-jobs"):
-                        found[f"{tube} {name}"] = value
-        return found
+        except AssertionError as error:
+            self.findings.append(f"{when}, the nodes differ: {told} ({error})")
+        return int(told[0]["total-jobs"]) if told and told[0] else 0
 
     def _judge(self, done: list[str], seconds: float) -> None:
         clients = list(record.read(self._history))
@@ -179,6 +171,26 @@ class Soak:
         self.figures += checks.gap_figures(checks.gaps_s(clients, windows))
         asked = ", ".join(f"{words} {n}" for words, n in plan.asked_for(self.minutes).items())
         self.figures.append(f"asked for in {self.minutes:g} minutes: {asked}")
+
+
+def shared_stats(client: Raw) -> dict[str, str] | None:
+    """Ask a node for what all nodes must tell alike.
+
+    Returns:
+        Values by name, those of a tube with the tube before the name; None if a tube ended between
+        two questions, as an empty one does when its last client has left.
+    """
+    stats = client.dictionary(b"stats")
+    found = {name: stats[name] for name in SHARED_STATS}
+    for tube in sorted(client.names(b"list-tubes")):
+        tube_stats = client.find(b"stats-tube " + tube.encode())
+        if tube_stats is None:
+            return None
+        for name, value in tube_stats.items():
+            # Who is connected where changes by our own asking.
+            if not name.startswith("current-") or name.startswith("current-jobs"):
+                found[f"{tube} {name}"] = value
+    return found
 
 
 def summary(

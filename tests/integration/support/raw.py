@@ -103,8 +103,19 @@ class Raw:
         return int(number)
 
     def dictionary(self, command: bytes) -> dict[str, str]:
-        """Ask for statistics and return them as text by key; checks the frame of the YAML."""
+        """Ask for statistics that must be there, as `find` does."""
+        found = self.find(command)
+        assert found is not None, f"{command!r}: NOT_FOUND"
+        return found
+
+    def find(self, command: bytes) -> dict[str, str] | None:
+        """Ask for statistics and return them as text by key, None for NOT_FOUND.
+
+        Checks the frame of the YAML.
+        """
         line, body = self.command(command)
+        if line == b"NOT_FOUND":
+            return None
         assert body is not None, f"{command!r}: {line!r}"
         head, *lines, end = body.decode("ascii").split("\n")
         assert (head, end) == ("---", ""), body
