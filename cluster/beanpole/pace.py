@@ -1,8 +1,9 @@
 """How much of the loop's time work gets that can wait, and in what pieces: images and digests.
 
-Time comes in as arguments. What is done in that time is the caller's business.
+The clock comes in as a function. What is done in that time is the owner's business.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 # After each slice everything else has so many times as long. Without a rest, a million jobs held
@@ -22,26 +23,26 @@ class Pace:
     has few turns and gets long ones. Each work has a pace of its own: two take twice the share.
     """
 
-    def __init__(self) -> None:
-        """Begin at once."""
+    def __init__(self, now_us: Callable[[], int]) -> None:
+        """Begin at once, by that clock."""
+        self._now_us = now_us
         self._rested_us = 0  # by then every step has had its rest
-        self._begun_us = 0
-        self._step_us = 0  # when the step began that is under way
-        self._steps = 0
 
-    def begins(self, now_us: int) -> bool:
-        """Whether a slice begins now."""
-        if now_us < self._rested_us:
-            return False
-        earliest_us = now_us - (1 + REST_PER_SLICE) * SLICE_US_MAX
+    def slice(self, step: Callable[[], bool]) -> None:
+        """Take the steps of a slice, if it is time for one.
+
+        Args:
+            step: does some of the work; whether there may be another step in this slice.
+        """
+        begun_us = step_us = self._now_us()
+        if begun_us < self._rested_us:
+            return
+        earliest_us = begun_us - (1 + REST_PER_SLICE) * SLICE_US_MAX
         self._rested_us = max(self._rested_us, earliest_us)
-        self._begun_us = self._step_us = now_us
-        self._steps = 0
-        return True
-
-    def goes_on(self, now_us: int) -> bool:
-        """After every step: whether the slice has another one. The owner may end it earlier."""
-        self._steps += 1
-        self._rested_us += (1 + REST_PER_SLICE) * (now_us - self._step_us)
-        self._step_us = now_us
-        return self._rested_us < self._begun_us and self._steps < STEPS_PER_SLICE_MAX
+        for _ in range(STEPS_PER_SLICE_MAX):
+            goes_on = step()
+            ended_us = self._now_us()
+            self._rested_us += (1 + REST_PER_SLICE) * (ended_us - step_us)
+            step_us = ended_us
+            if not goes_on or self._rested_us >= begun_us:
+                return

@@ -18,12 +18,11 @@ class Digest:
 
     def __init__(self, now_us: Callable[[], int], done: Callable[[int, int], None]) -> None:
         """Make none yet; `done` will be called with the index and the digest of each."""
-        self._now_us = now_us
         self._done = done
         self._image: Image | None = None
         self._index = 0
         self._digest = 0
-        self._pace = Pace()
+        self._pace = Pace(now_us)
 
     @property
     def under_way(self) -> bool:
@@ -37,18 +36,20 @@ class Digest:
 
     def slice(self) -> None:
         """Go on, if there is one and it is time."""
+        if self._image is not None:
+            self._pace.slice(self._add_chunk)
+
+    def _add_chunk(self) -> bool:
+        """Add one chunk of the image; whether there is another."""
         image = self._image
-        if image is None or not self._pace.begins(self._now_us()):
-            return
-        while True:
-            chunk = image.next_chunk()
-            if chunk is None:
-                self.drop()
-                self._done(self._index, self._digest)
-                return
-            self._digest = crc32c(chunk, self._digest)
-            if not self._pace.goes_on(self._now_us()):
-                return
+        assert image is not None
+        chunk = image.next_chunk()
+        if chunk is None:
+            self.drop()
+            self._done(self._index, self._digest)
+            return False
+        self._digest = crc32c(chunk, self._digest)
+        return True
 
     def drop(self) -> None:
         """Give it up; dropping nothing does no harm."""

@@ -149,7 +149,7 @@ class Snapshots:
         self._latest = self.store.latest()
         self._image: Image | None = None
         self._writer: SnapshotWriter | None = None
-        self._pace = Pace()
+        self._pace = Pace(lambda: round(shared.outside.now_s() * 1_000_000))
         self._making = 0  # the index of the snapshot that is being made
         self._fetch: FetchSink | None = None
         self._fetch_after_s = -1e9
@@ -238,24 +238,24 @@ class Snapshots:
         return self._image is not None
 
     def slice(self) -> None:
-        """Go on with the image, if it is time and the disk follows."""
-        image, writer = self._image, self._writer
-        if image is None or not self._pace.begins(self._now_us()):
-            return
-        assert writer is not None
-        while writer.backlog_bytes < BACKLOG_BYTES_MAX:
-            chunk = image.next_chunk()
-            if chunk is None:
-                self._image = None
-                image.close()
-                writer.finish(self._made)
-                return
-            writer.write(chunk)
-            if not self._pace.goes_on(self._now_us()):
-                return
+        """Go on with the image, if it is time."""
+        if self._image is not None:
+            self._pace.slice(self._write_chunk)
 
-    def _now_us(self) -> int:
-        return round(self._shared.outside.now_s() * 1_000_000)
+    def _write_chunk(self) -> bool:
+        """Make one chunk of the image, if the disk follows; whether another may be made."""
+        image, writer = self._image, self._writer
+        assert image is not None and writer is not None
+        if writer.backlog_bytes >= BACKLOG_BYTES_MAX:
+            return False
+        chunk = image.next_chunk()
+        if chunk is None:
+            self._image = None
+            image.close()
+            writer.finish(self._made)
+            return False
+        writer.write(chunk)
+        return True
 
     def _made(self, error: OSError | None) -> None:
         self._writer = None
