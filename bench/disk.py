@@ -9,8 +9,7 @@ import os
 import threading
 import time
 from pathlib import Path
-from types import TracebackType
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 from bench.processes import BenchError
 
@@ -56,16 +55,11 @@ class DiskProbe:
         """Write from now on."""
         self._thread.start()
 
-    def __enter__(self) -> "DiskProbe":
+    def __enter__(self) -> Self:
         """Nothing is written before `begin`."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Write no more."""
         self._ended.set()
         if self._thread.ident is not None:

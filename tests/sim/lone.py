@@ -23,6 +23,19 @@ IN_FLIGHT_MAX = 8
 Fetched = Callable[[str | None], None]
 
 
+class SlowImage(ListImage):
+    """An image whose chunks take time."""
+
+    def __init__(self, lone: "Lone") -> None:
+        super().__init__(list(lone.applied))
+        self._lone = lone
+
+    def next_chunk(self) -> bytes | None:
+        """Return the next chunk, later."""
+        self._lone.clock.now_s += self._lone.chunk_s
+        return super().next_chunk()
+
+
 class Lone:
     """The replica `n0`, its outside, and what it sent."""
 
@@ -41,7 +54,7 @@ class Lone:
         self.woken = 0
         self.reason: str | None = None
         self.fetches: list[tuple[str, int, Sink, Fetched]] = []
-        self.slow_clock_s = 0.0
+        self.chunk_s = 0.0
         self.dice = random.Random(3)
         self.start()
 
@@ -167,8 +180,7 @@ class Lone:
     # --- Outside ---------------------------------------------------------------------------------
 
     def now_s(self) -> float:
-        """Return virtual time; with `slow_clock_s` every look takes that long."""
-        self.clock.now_s += self.slow_clock_s
+        """Return virtual time."""
         return self.clock.now_s
 
     def random(self) -> float:
@@ -194,8 +206,8 @@ class Lone:
         self.applied.append((index, entry))
 
     def begin_image(self) -> Image:
-        """Copy what was applied."""
-        return ListImage(list(self.applied))
+        """Copy what was applied; each chunk will take `chunk_s`."""
+        return SlowImage(self)
 
     def load_image(self, chunks: Iterator[bytes]) -> None:
         """Count the chunks."""

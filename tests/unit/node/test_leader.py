@@ -117,7 +117,6 @@ def test_own_commands_join_one_batch_while_an_entry_is_in_flight(stage: Stage) -
     stage.apply(entry)
 
 
-@pytest.mark.constants
 def test_a_digest_is_asked_for_when_the_one_before_is_done(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:

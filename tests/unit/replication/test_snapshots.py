@@ -203,7 +203,7 @@ def test_an_image_is_produced_in_slices() -> None:
         lone.run(0.02)
     image = lone.begin_image()
     assert image.next_chunk() is not None
-    lone.slow_clock_s = 0.001
+    lone.chunk_s = 0.010
     lone.replica.compact()
     turns = 0
     while lone.replica.snapshot_source() is None:
@@ -211,7 +211,7 @@ def test_an_image_is_produced_in_slices() -> None:
         lone.replica.turn()
         lone.replica.slice_image()
         turns += 1
-    assert turns >= 2 * 6, "one chunk, which takes a millisecond, and then a rest of some turns"
+    assert turns > 6 * 70, "one chunk, which takes ten milliseconds, and then a rest of eighty"
     source = lone.replica.snapshot_source()
     assert source is not None and len(list(source[1])) == 1 + 6
 
