@@ -47,9 +47,9 @@ class Million(NamedTuple):
     restart_s: list[float]
 
 
-def measure(load: Generator, jobs: int, connections: int) -> Million:
-    """Fill a fresh cluster and go through it all."""
-    with tempfile.TemporaryDirectory(prefix="million-", dir=load.program.parent) as name:
+def measure(load: Generator, jobs: int, connections: int, directory: Path) -> Million:
+    """Fill a fresh cluster, with its data in a folder of that directory, and go through it all."""
+    with tempfile.TemporaryDirectory(prefix="million-", dir=directory) as name:
         folder = Path(name)
         with ExitStack() as stack, beanpole(3)(folder) as running:
             empty = usage(running.pids).resident_bytes

@@ -7,6 +7,7 @@ import platform
 import shutil
 import statistics
 import subprocess
+import sys
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -99,7 +100,8 @@ def machine(folder: Path, systems: Sequence[System]) -> dict[str, str]:
         "processor": f"{cores} x {_processor()}",
         "memory": f"{memory:.0f} GiB",
         "system": f"{_name_of_system()}, Linux {platform.release()}",
-        "python": platform.python_version(),
+        # The same version from another place may be slower by a tenth: see docs/performance.md.
+        "python": f"{platform.python_version()} of {os.path.realpath(sys.executable)}",
         "disk": f"{_file_system(folder)}, 4 KiB written and synced in {_sync_us(folder):.0f} us",
         "load before": " ".join(f"{part:.2f}" for part in os.getloadavg()),
     }

@@ -65,6 +65,7 @@ def parser() -> argparse.ArgumentParser:
     command.set_defaults(run=run_profile)
     command = _add(commands, "million", "memory, snapshots and restarts with a million jobs")
     _add_load(command, (64,))
+    _add_dir(command)
     command.set_defaults(run=run_million)
     command = _add(commands, "check", "a quick run; status 1 if a recorded ratio got worse")
     _add_measuring(command, SETS[0])
@@ -120,13 +121,17 @@ def _add_load(command: argparse.ArgumentParser, connections: tuple[int, ...]) ->
     )
 
 
+def _add_dir(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--dir", type=Path, default=BUILD, help="where the data goes: a real disk")
+
+
 def _add_measuring(command: argparse.ArgumentParser, one: Set) -> None:
     _add_load(command, one.connections)
     add = command.add_argument
     add("--rounds", type=_count, default=2, help="measurements of each kind")
     add("--only", action="append", help="only systems whose name has this text; may be repeated")
     add("--workloads", default="", help="only workloads whose name has one of these texts: A,B")
-    add("--dir", type=Path, default=BUILD, help="where the data goes: a real disk")
+    _add_dir(command)
     add("--json", type=Path, default=None, help="where the results go (bench/build/SET.json)")
 
 
@@ -159,8 +164,10 @@ def run_profile(options: argparse.Namespace) -> int:
 def run_million(options: argparse.Namespace) -> int:
     """Take a cluster of a million jobs through snapshots and restarts; print the table."""
     load = Generator(generator.build(), options.seconds, WARM_UP_S, options.body)
+    options.dir.mkdir(parents=True, exist_ok=True)
     for connections in options.connections:
-        print(report.markdown(million.table(million.measure(load, BACKLOG_JOBS, connections))))
+        found = million.measure(load, BACKLOG_JOBS, connections, options.dir.resolve())
+        print(report.markdown(million.table(found)))
     return 0
 
 

@@ -20,7 +20,7 @@ class Pace:
     """When a slice begins and when it ends. It is made of steps, and takes at least one.
 
     A node that is busy has a turn every millisecond and gets slices of one step, one that is idle
-    has few turns and gets long ones. Each work has a pace of its own: two take twice the share.
+    has few turns and gets long ones.
     """
 
     def __init__(self, now_us: Callable[[], int]) -> None:

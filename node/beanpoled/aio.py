@@ -95,9 +95,9 @@ class AioHost:
 
         self.spawn(fetch())
 
-    def encode_events(self, events: Events) -> list[Batch]:
+    def encode_events(self, events: Events, within_us: int = 0) -> list[Batch]:
         """See `Host`."""
-        return self.converter.encode(events)
+        return self.converter.encode(events, within_us / 1_000_000)
 
     def first_at_wall(self, payload: bytes, wall_us: int) -> int | None:
         """See `Host`."""

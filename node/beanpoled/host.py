@@ -83,8 +83,11 @@ class Host(Protocol):
     ) -> None:
         """Stream the peer's snapshot at `index` into `sink`, then call done (see `Outside`)."""
 
-    def encode_events(self, events: Events) -> list[Batch]:
-        """Turn events into batches as readers get them; called away from the loop."""
+    def encode_events(self, events: Events, within_us: int = 0) -> list[Batch]:
+        """Turn events into batches as readers get them; called away from the loop.
+
+        It may spread the work over `within_us`.
+        """
 
     def first_at_wall(self, payload: bytes, wall_us: int) -> int | None:
         """Return the first offset of a batch at or after a wall time; away from the loop, too."""

@@ -154,6 +154,7 @@ async def run(config: NodeConfig) -> None:
         stack.callback(lock.release)
         stack.callback(host.converter.close)
         stack.callback(host.files.close)
+        stack.callback(host.converter.hurry)
         stack.push_async_callback(host.peer_client.close)
         node.start(PySyncObjReplica(replica_config(config, identity), node, host.files))
         await http.start(config.http_listen)

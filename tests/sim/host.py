@@ -306,7 +306,7 @@ class SimHost:
 
     # --- Host: events ---------------------------------------------------------------------------
 
-    def encode_events(self, events: Events) -> list[Batch]:
+    def encode_events(self, events: Events, within_us: int = 0) -> list[Batch]:
         """Turn events into batches of a plain kind."""
         return encode(events)
 

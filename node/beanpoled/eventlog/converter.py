@@ -3,8 +3,8 @@
 Arrow's work takes neither the node's interpreter nor its memory, and the system runs it when nobody
 who serves clients wants the processor. It is started when it is first needed and ends with its
 node, however that ends. `python -m beanpoled.eventlog.converter` is its side. A message is a head
-of msgpack behind its length, and then large bytes as they are: copying sixteen megabytes would hold
-the interpreter for as long as a turn may take.
+of msgpack behind its length, and then large bytes as they are, which are sent without holding the
+interpreter.
 """
 
 import os
@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -22,12 +23,13 @@ import msgpack
 
 import beanpoled
 from beanpole.events import RECORD
+from beanpoled.eventlog import columns
 from beanpoled.eventlog.records import NOTE, Batch, Bytes, Events
 
 # To be scheduled behind the node, and early enough that segments do not pile up.
 NICENESS: Final = 10
-# A segment takes a tenth of a second, where nobody else wants the processor. What takes so long has
-# been stopped by somebody, and snapshots wait behind it.
+# A batch takes ten milliseconds, where nobody else wants the processor. What takes so long has been
+# stopped by somebody, and snapshots wait behind it.
 EXCHANGE_MAX_S: Final = 60.0
 ENCODE: Final = 0
 FIRST_AT_WALL: Final = 1
@@ -44,15 +46,35 @@ class Converter:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
+        self._hurried = threading.Event()
         self._closed = False
 
-    def encode(self, events: Events) -> list[Batch]:
+    def encode(self, events: Events, within_s: float = 0.0) -> list[Batch]:
         """Turn events into batches.
+
+        Args:
+            events: as many as there are.
+            within_s: over how long the work is spread, in pieces of one batch. Nodes that share
+                processors seal at the same entry of the log: all at once, their columns held up
+                the clients for a tenth of a second.
 
         Raises:
             OSError: they cannot be converted; or the process does not start, or died twice.
         """
-        about = (events.first, dict(events.names), events.members)
+        begun_s = time.monotonic()
+        starts = range(events.first, events.end, columns.BATCH_ROWS)
+        batches: list[Batch] = []
+        for place, start in enumerate(starts):
+            due_s = begun_s + within_s * place / len(starts)
+            self._hurried.wait(max(0.0, due_s - time.monotonic()))
+            end = min(start + columns.BATCH_ROWS, events.end)
+            batches += self._encode(events.slice(start, end))
+        return batches
+
+    def _encode(self, events: Events) -> list[Batch]:
+        names = events.names
+        known = {number: names[number] for number in events.tubes() if number in names}
+        about = (events.first, known, events.members)
         found, payloads = self._ask((ENCODE, about), events.records, events.notes)
         batches = [
             Batch._make((*one, payload)) for one, payload in zip(found, payloads, strict=True)
@@ -76,9 +98,14 @@ class Converter:
         found: int | None = self._ask((FIRST_AT_WALL, wall_us), payload)[0]
         return found
 
+    def hurry(self) -> None:
+        """Spread nothing from now on: the node stops."""
+        self._hurried.set()
+
     def close(self) -> None:
         """End the process for good; what it is asked from now on fails."""
         self._closed = True
+        self.hurry()
         process = self._process
         if process is not None:
             process.kill()  # who waits for it takes care of the rest
@@ -170,8 +197,6 @@ def serve(requests: IO[bytes], replies: IO[bytes]) -> None:
 
 
 def _answer(requests: IO[bytes], replies: IO[bytes]) -> None:
-    from beanpoled.eventlog import columns
-
     (kind, about), blobs = _receive(requests)
     result: Any = None
     payloads: list[bytes] = []

@@ -5,7 +5,7 @@ This is what a node holds in memory until a segment is full. What the columns ar
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -16,6 +16,8 @@ from beanpole.events import RECORD
 NOTE: Final = Struct("<qqqQI")
 _FIRST_AT: Final = 24  # where the offset stands in a note
 _FIRST: Final = Struct("<Q")
+# Where the tube's number stands among a record's numbers of four bytes.
+_TUBE_AT: Final = 2
 
 Bytes = bytes | bytearray
 
@@ -73,6 +75,10 @@ class Events(NamedTuple):
             notes=bytes(memoryview(self.notes)[begin * NOTE.size : stop * NOTE.size]),
         )
 
+    def tubes(self) -> set[int]:
+        """Return the numbers of the tubes that are named in the records."""
+        return set(memoryview(self.records).cast("I")[_TUBE_AT :: RECORD.size // 4].tolist())
+
     def _entry_of(self, offset: int) -> int:
         """Return the place of the note of an offset's entry."""
         notes = self.notes
@@ -98,7 +104,3 @@ class Batch(NamedTuple):
     rows: int
     wall_us_max: int
     payload: bytes
-
-
-# Turns events into batches; runs away from the loop.
-Encode = Callable[[Events], list[Batch]]

@@ -28,6 +28,10 @@ from beanpoled.view import JobCounts
 DIRECTORY: Final = "events"
 # Sealed and not written yet, in memory: a disk that is so far behind gets no more.
 WAITING_BYTES_MAX: Final = 128 * 1024 * 1024
+# Making columns of a segment is spread over a fourth of the time in which its events came, so that
+# it neither holds up the clients nor falls behind; and over no more than this: snapshots wait.
+SPREAD_DIVISOR: Final = 4
+SPREAD_US_MAX: Final = 5_000_000
 # Events go from so many times `disk_reserve_bytes` on, which is before puts are refused for it.
 EVENT_RESERVES: Final = 2
 # Names of tubes that are gone are forgotten when they outnumber the others by more than this.
@@ -58,6 +62,7 @@ class EventLog:
         self._sealed_end = 0
         self._sealed_about: About | None = None
         self._notes = bytearray()
+        self._loop_us = 0  # when the house was kept last
         self._since_us = -1  # loop time at which the open segment was first seen with events
         self._next_retain_us = 0
         self._removing = 0  # works that are under way
@@ -189,6 +194,7 @@ class EventLog:
         events = self._open_events()
         about = segments.about(events, self._jobs)
         self._sealed_end = events.end
+        within_us = self._spread_us()
         self._begin()
         behind = sum(len(waiting.records) for waiting, _ in self._waiting)
         if behind > WAITING_BYTES_MAX:
@@ -201,7 +207,7 @@ class EventLog:
         written: list[Segment] = []
 
         def work() -> None:
-            written.append(self._write(events, about))
+            written.append(self._write(events, about, within_us))
 
         def done(error: OSError | None) -> None:
             del self._waiting[0]
@@ -215,10 +221,16 @@ class EventLog:
         # The lane of snapshots: one that is begun after this is complete only after this.
         self._host.files.submit(work, done, LANE_BULK)
 
-    def _write(self, events: Events, about: About) -> Segment:
+    def _spread_us(self) -> int:
+        """Return over how long to make columns of the open segment."""
+        if self._waiting or self._since_us < 0:
+            return 0  # it is behind already, or came in a moment
+        return min((self._loop_us - self._since_us) // SPREAD_DIVISOR, SPREAD_US_MAX)
+
+    def _write(self, events: Events, about: About, within_us: int) -> Segment:
         """Runs in a thread."""
         try:
-            batches = self._host.encode_events(events)
+            batches = self._host.encode_events(events, within_us)
         except Exception as error:
             # Whatever it is, the queue goes on without these events.
             raise OSError(f"cannot be made columns: {error!r}") from error
@@ -235,6 +247,7 @@ class EventLog:
 
     def keep_house(self, loop_us: int) -> None:
         """Called every 100 ms of the loop's time."""
+        self._loop_us = loop_us
         if self._notes:
             if self._since_us < 0:
                 self._since_us = loop_us

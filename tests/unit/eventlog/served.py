@@ -22,7 +22,7 @@ START_TIMEOUT_S = 20.0
 class ArrowHost(StageHost):
     """A stage whose events become Arrow, as on a real node."""
 
-    def encode_events(self, events: Events) -> list[Batch]:
+    def encode_events(self, events: Events, within_us: int = 0) -> list[Batch]:
         return columns.encode(events)
 
     def first_at_wall(self, payload: bytes, wall_us: int) -> int | None:

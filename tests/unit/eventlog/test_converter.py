@@ -4,14 +4,17 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
 from contextlib import closing
+from typing import IO, Any
 
 import pytest
 
 from beanpoled.eventlog import columns
 from beanpoled.eventlog import converter as converter_module
 from beanpoled.eventlog.converter import NICENESS, Converter
+from beanpoled.eventlog.records import Batch
 from tests.integration.support.processes import children, is_running
 from tests.integration.support.waiting import wait_until
 from tests.unit.eventlog.made import chance
@@ -101,6 +104,41 @@ def test_one_that_does_not_answer_is_killed(
     monkeypatch.setattr(converter_module, "EXCHANGE_MAX_S", 5.0)
     assert converter.encode(events) == expected
     assert children(os.getpid()) != [pid]
+
+
+def test_what_is_spread_keeps_nobody_waiting_and_is_hurried_by_the_end(
+    converter: Converter,
+) -> None:
+    events = chance(10, 2 * columns.BATCH_ROWS, 0)
+    found: list[Batch] = []
+    sealing = threading.Thread(
+        target=lambda: found.extend(converter.encode(events, 3600.0)), daemon=True
+    )
+    sealing.start()
+    reader = chance(11, 10, 0)
+    assert converter.encode(reader) == columns.encode(reader)
+    assert sealing.is_alive()
+    converter.hurry()
+    sealing.join()
+    assert found == columns.encode(events)
+
+
+def test_only_the_names_that_are_needed_travel(
+    converter: Converter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events = chance(12, 10, 0)
+    sent: list[dict[int, bytes]] = []
+    send = vars(converter_module)["_send"]
+
+    def note(pipe: IO[bytes], head: Any, blobs: Sequence[bytes]) -> None:
+        sent.append(head[1][1])
+        send(pipe, head, blobs)
+
+    monkeypatch.setattr(converter_module, "_send", note)
+    many = {**dict.fromkeys(range(10000), b"other"), **events.names}
+    assert converter.encode(events._replace(names=many)) == columns.encode(events)
+    assert sent == [{number: events.names[number] for number in events.tubes()}]
+    assert set().union(*sent) <= set(events.names)
 
 
 def test_after_its_end_it_does_nothing(converter: Converter) -> None:

@@ -182,10 +182,10 @@ class SlowHost(ArrowHost):
         super().__init__()
         self.begun, self.may = threading.Event(), threading.Event()
 
-    def encode_events(self, events: Events) -> list[Batch]:
+    def encode_events(self, events: Events, within_us: int = 0) -> list[Batch]:
         self.begun.set()
         assert self.may.wait(TIMEOUT_S)
-        return super().encode_events(events)
+        return super().encode_events(events, within_us)
 
 
 def test_a_slow_read_holds_up_nobody_and_readers_are_bounded(

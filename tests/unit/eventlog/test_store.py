@@ -16,8 +16,8 @@ from beanpole.core.machine import Machine
 from beanpole.events import RECORD
 from beanpole.storage.format import MAGIC_EVENTS, Identity, encode_file_header
 from beanpoled.eventlog import segment as segments
-from beanpoled.eventlog.records import Events
-from beanpoled.eventlog.store import EventLog
+from beanpoled.eventlog.records import Batch, Events
+from beanpoled.eventlog.store import SPREAD_US_MAX, EventLog
 from beanpoled.lifecycle import DISK_PERIOD_US
 from beanpoled.view import JobCounts
 from tests.sim.event_log import Row, rows
@@ -114,6 +114,46 @@ def test_a_segment_is_sealed_when_it_is_old() -> None:
     life.log.keep_house(50_000_000)
     life.settle()
     assert len(life.host.files.list(life.log.directory)) == 1
+
+
+class Timed(StageHost):
+    """Notes over how long segments were to be made columns, in microseconds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.within_us: list[int] = []
+
+    def encode_events(self, events: Events, within_us: int = 0) -> list[Batch]:
+        self.within_us.append(within_us)
+        return super().encode_events(events, within_us)
+
+
+def test_columns_are_made_over_a_part_of_the_time_in_which_the_events_came() -> None:
+    host = Timed()
+    life = Life(host, event_segment_age_s=3600)
+    for seconds in (0, 8, 3600):
+        life.driver.put(1)
+        life.log.keep_house(0)
+        life.log.keep_house(seconds * 1_000_000)
+        life.log.seal()
+        life.settle()
+    assert host.within_us == [0, 2_000_000, SPREAD_US_MAX]
+
+
+def test_columns_are_made_at_once_of_what_came_at_once_or_waited_for_others() -> None:
+    host = Timed()
+    life = Life(host, event_segment_age_s=3600)
+    for _ in range(3):
+        life.driver.put(1)
+        life.log.keep_house(0)
+        life.log.keep_house(8_000_000)
+        life.log.seal()
+    life.settle()
+    life.log.keep_house(100_000_000)
+    life.driver.put(1)
+    life.log.seal()
+    life.settle()
+    assert host.within_us == [2_000_000, 0, 0, 0]
 
 
 @pytest.mark.parametrize("seed", range(20))

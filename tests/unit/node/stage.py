@@ -110,7 +110,7 @@ class StageHost:
     ) -> None:
         raise AssertionError("nothing is fetched on this stage")
 
-    def encode_events(self, events: Events) -> list[Batch]:
+    def encode_events(self, events: Events, within_us: int = 0) -> list[Batch]:
         return encode(events)
 
     def first_at_wall(self, payload: bytes, wall_us: int) -> int | None:

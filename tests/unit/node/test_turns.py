@@ -14,14 +14,18 @@ def test_what_a_turn_wrote_leaves_before_an_image_goes_on(stage: Stage) -> None:
     """Replies, and frames to members, which the host writes at the end of a step of the loop."""
     slices: list[bytes] = []
     connection, port = stage.client()
+
+    def slice_image() -> None:
+        slices.append(port.output)
+        stage.replica.imaging = False
+
     stage.replica.imaging = True
-    stage.replica.slice_image = lambda: slices.append(port.output)  # type: ignore[method-assign]
+    stage.replica.slice_image = slice_image  # type: ignore[method-assign]
     connection.received(b"list-tube-used\r\n")
     step, stage.host.soon = stage.host.soon, []
     for callback in step:
         callback()
     assert port.output == b"USING default\r\n" and slices == []
-    stage.replica.imaging = False
     stage.run()
     assert slices == [b"USING default\r\n"]
 
@@ -35,6 +39,17 @@ def test_an_image_goes_on_after_every_turn_until_it_is_made(stage: Stage) -> Non
     stage.replica.imaging = False
     stage.pass_us(50_000)
     assert len(slices) == 5
+
+
+def test_a_digest_waits_for_a_snapshot(stage: Stage) -> None:
+    """Together they took twice the processor, and held the clients up for it."""
+    stage.replica.imaging = True
+    stage.node.digest.begin(stage.node.machine)
+    stage.pass_us(1_000_000)
+    assert stage.node.digest.under_way
+    stage.replica.imaging = False
+    stage.pass_us(1_000_000)
+    assert not stage.node.digest.under_way
 
 
 def test_a_stopped_node_makes_no_image(stage: Stage) -> None:
