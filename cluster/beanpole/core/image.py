@@ -30,8 +30,6 @@ CHUNK_IDS: Final = 8192
 # Keys of one chunk, which is more than a shard has, as a rule: 600 KB of the longest keys. But who
 # chooses keys can make them all fall into one shard, and no chunk may be larger than a snapshot's.
 KEYS_PER_CHUNK: Final = 8192
-# Ids are counted through if there are at most so many for each job.
-GAPS_MAX: Final = 4
 # A chunk also ends here, so that large bodies do not make a chunk of hundreds of megabytes.
 CHUNK_BYTES: Final = 1024 * 1024
 # What the head has of the machine and of the queue, in this order.
@@ -65,8 +63,8 @@ class Image:
         self._tubes = {name: place for place, name in enumerate(queue.tubes)}
         self._sessions: dict[int, int] = {}  # id() of the session object -> place, from 1
         self._count = len(queue.jobs)
-        self._last_id = next(reversed(queue.jobs), 0)
-        self._ids = _ids_of(queue.jobs)
+        self._last_id = queue.jobs.last_id()
+        self._ids = queue.jobs.ids_and_gaps()
         self._done_id = 0  # jobs up to this id are encoded already
         self._kept: dict[int, tuple[Any, ...]] = {}
         # Shards of keys only grow, so that the first so many of each are the machine as it was.
@@ -218,24 +216,6 @@ class Image:
         return [*reversed(parts), pack(["head", IMAGE_VERSION, len(parts)])]
 
 
-def _ids_of(jobs: dict[int, Job]) -> Iterator[int]:
-    """The ids of all jobs in their order, and perhaps some that are gone already.
-
-    Copying a million ids is a pause of ten milliseconds and more, and freeing the copy is another.
-    So they are counted through where most of them are in use.
-    """
-    first, last = next(iter(jobs), 1), next(reversed(jobs), 0)
-    if last - first < GAPS_MAX * len(jobs):
-        return iter(range(first, last + 1))
-    return _popped(list(reversed(jobs)))
-
-
-def _popped(ids: list[int]) -> Iterator[int]:
-    """The items from the end of a list, which is freed on the way."""
-    while ids:
-        yield ids.pop()
-
-
 def pack(value: Any) -> bytes:
     """Encode plain lists, numbers and bytes."""
     packed: bytes = msgpack.packb(value, use_bin_type=True)
@@ -381,7 +361,7 @@ def _load_jobs(
             if not last_id < job.id < queue.next_id:
                 raise Damaged(f"job {job.id} comes after job {last_id}")
             last_id = job.id
-            queue.jobs[job.id] = job
+            queue.jobs.add(job)
             queue.body_bytes += len(job.body)
             if job.state == BURIED:
                 buried.append(job)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from beanpole import events as e
 from beanpole.constants import DEFAULT_TUBE, SECOND_US, U32_MAX, URGENT_BELOW
 from beanpole.core.job import BURIED, DELAYED, GONE, READY, RESERVED, Job
+from beanpole.core.jobs import Jobs
 from beanpole.core.sessions import Session
 from beanpole.core.timers import Timers
 from beanpole.core.tube import ID_MASK, STALE_SLACK, Tube
@@ -44,7 +45,7 @@ class Queue:
     """
 
     def __init__(self) -> None:
-        self.jobs: dict[int, Job] = {}  # in the order of ids, because ids only grow
+        self.jobs = Jobs()
         self.tubes: dict[bytes, Tube] = {}  # in the order of creation
         self.timers = Timers()
         self.pauses: list[tuple[int, bytes]] = []  # heap of (until, tube); stale ones are skipped
@@ -152,7 +153,7 @@ class Queue:
         job_id = self.next_id
         self.next_id = job_id + 1
         job = Job(job_id, tube, priority, delay_s, ttr_s, body, self.now_us)
-        self.jobs[job_id] = job
+        self.jobs.add(job)
         self.body_bytes += len(body)
         self.jobs_total += 1
         tube.jobs_total += 1
@@ -236,7 +237,7 @@ class Queue:
         """Forget a job in whatever state it is."""
         before = self.take(job)
         tube = job.tube
-        del self.jobs[job.id]
+        self.jobs.remove(job.id)
         self.body_bytes -= len(job.body)
         tube.deletes += 1
         self.transitions.append(job.id << TRANSITION_BITS | DELETE)

@@ -9,6 +9,7 @@ from heapq import heapify, heappop, heappush
 from typing import Final
 
 from beanpole.core.job import DELAYED, READY, Job
+from beanpole.core.jobs import Jobs
 
 # Ready order is (priority, id). One integer holds both, because comparing two integers is several
 # times cheaper than comparing two tuples, and it takes less memory: id < 2**53 < 2**56.
@@ -77,7 +78,7 @@ class Tube:
         """Put a job, whose state is READY already, into the ready order."""
         heappush(self.ready_heap, job.priority << ID_BITS | job.id)
 
-    def first_ready(self, jobs: dict[int, Job]) -> int:
+    def first_ready(self, jobs: Jobs) -> int:
         """The key (priority, id) of the first ready job; 0 if there is none."""
         heap = self.ready_heap
         while heap:
@@ -93,7 +94,7 @@ class Tube:
             heappop(heap)
         return 0
 
-    def drop_ready(self, gone: Job, jobs: dict[int, Job]) -> None:
+    def drop_ready(self, gone: Job, jobs: Jobs) -> None:
         """Forget a job that was in the ready order; its state is another already.
 
         Most jobs leave from the front, which is cheap to tidy at once. Entries elsewhere go stale,
@@ -112,7 +113,7 @@ class Tube:
             self.ready_heap = list(live)
             heapify(self.ready_heap)
 
-    def first_delayed(self, jobs: dict[int, Job]) -> Job | None:
+    def first_delayed(self, jobs: Jobs) -> Job | None:
         """The delayed job that is due first, by (due time, id)."""
         heap = self.delayed_heap
         while heap:
@@ -123,7 +124,7 @@ class Tube:
             heappop(heap)
         return None
 
-    def drop_delayed(self, gone: Job, jobs: dict[int, Job]) -> None:
+    def drop_delayed(self, gone: Job, jobs: Jobs) -> None:
         """Forget a job that was in the delayed order, as `drop_ready` does."""
         if self.delayed_heap[0] == (gone.due_us, gone.id):
             heappop(self.delayed_heap)

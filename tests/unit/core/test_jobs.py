@@ -273,7 +273,7 @@ def test_anybody_may_delete_what_is_not_reserved(cluster: Cluster) -> None:
     bury(cluster, 3)
     cluster.open(2)
     assert [cluster.do(c.DELETE, 2, job) for job in (1, 2, 3, 3)] == [1, 1, 1, c.NOT_FOUND]
-    assert cluster.machine.queue.jobs == {}
+    assert not cluster.machine.queue.jobs
     assert cluster.machine.queue.body_bytes == 0
     assert cluster.stats_tube()["deletes"] == 3
 
