@@ -25,7 +25,7 @@ from beanpole.errors import Damaged, UnknownVersion
 IMAGE_VERSION: Final = 2
 # Jobs of one chunk: a slice of about a millisecond of the loop's time.
 CHUNK_JOBS: Final = 512
-# A chunk also ends after so many ids, with or without jobs: half a millisecond.
+# A chunk also ends after so many ids, for queues with few jobs among many ids: half a millisecond.
 CHUNK_IDS: Final = 8192
 # Keys of one chunk, which is more than a shard has, as a rule: 600 KB of the longest keys. But who
 # chooses keys can make them all fall into one shard, and no chunk may be larger than a snapshot's.
@@ -102,7 +102,7 @@ class Image:
         return pack(["end", self._count])
 
     def _next_jobs(self) -> list[tuple[Any, ...]]:
-        """The next jobs; none where many ids in a row are of jobs that are gone."""
+        """The next jobs."""
         jobs = self._machine.queue.jobs
         kept = self._kept
         chunk: list[tuple[Any, ...]] = []

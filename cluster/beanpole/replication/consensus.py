@@ -239,7 +239,7 @@ class Replica(Protocol):
 
     @property
     def imaging(self) -> bool:
-        """Return whether an image is being made for a snapshot."""
+        """Return whether an image is being made for a snapshot, and does not wait for the disk."""
         ...
 
     def slice_image(self) -> None:

@@ -225,6 +225,8 @@ class EventLog:
         """Return over how long to make columns of the open segment."""
         if self._waiting or self._since_us < 0:
             return 0  # it is behind already, or came in a moment
+        if len(self._queue.events) > WAITING_BYTES_MAX // 4:
+            return 0  # what comes next may find no room behind it
         return min((self._loop_us - self._since_us) // SPREAD_DIVISOR, SPREAD_US_MAX)
 
     def _write(self, events: Events, about: About, within_us: int) -> Segment:

@@ -62,7 +62,7 @@ class Ledger:
             self.total += 1
             self.book(event, queue.now_us)
         assert self.total == queue.events_total
-        assert self.accounts.keys() == set(queue.jobs)
+        assert self.accounts.keys() == {job.id for job in queue.jobs.values()}
         for job_id, account in self.accounts.items():
             job = queue.jobs[job_id]
             for field, value in vars(account).items():

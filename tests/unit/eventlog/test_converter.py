@@ -119,7 +119,8 @@ def test_what_is_spread_keeps_nobody_waiting_and_is_hurried_by_the_end(
     assert converter.encode(reader) == columns.encode(reader)
     assert sealing.is_alive()
     converter.hurry()
-    sealing.join()
+    sealing.join(60)
+    assert not sealing.is_alive()
     assert found == columns.encode(events)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from beanpole.errors import Damaged
-from beanpole.replication.pysyncobj import messages
+from beanpole.replication.pysyncobj import messages, snapshots
 from beanpole.replication.pysyncobj.repairs import ALL_REPAIRS
 from beanpole.replication.pysyncobj.snapshots import Heading
 from tests.sim.cluster import Cluster, Violation
@@ -214,6 +214,21 @@ def test_an_image_is_produced_in_slices() -> None:
     assert turns > 6 * 70, "one chunk, which takes ten milliseconds, and then a rest of eighty"
     source = lone.replica.snapshot_source()
     assert source is not None and len(list(source[1])) == 1 + 6
+
+
+@pytest.mark.constants
+def test_an_image_that_waits_for_the_disk_lets_others_go_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(snapshots, "BACKLOG_BYTES_MAX", 1)
+    lone = Lone(1)
+    lone.run(0.1)
+    lone.replica.propose(b"a")
+    lone.run(0.1)
+    lone.replica.compact()
+    assert not lone.replica.imaging, "its heading is not on the disk yet"
+    lone.clock.run(0.1)
+    assert lone.replica.imaging
 
 
 def test_a_snapshot_that_cannot_be_written_stops_the_node() -> None:

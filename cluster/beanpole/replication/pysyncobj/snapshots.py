@@ -234,8 +234,13 @@ class Snapshots:
 
     @property
     def imaging(self) -> bool:
-        """Whether an image is being made."""
-        return self._image is not None
+        """Whether an image is being made, and the disk follows."""
+        writer = self._writer
+        return (
+            self._image is not None
+            and writer is not None
+            and writer.backlog_bytes < BACKLOG_BYTES_MAX
+        )
 
     def slice(self) -> None:
         """Go on with the image, if it is time."""
