@@ -71,8 +71,8 @@ def bound_heap() -> None:
     """Let the C library give large blocks back to the system; must be called before threads start.
 
     It raises its threshold to the largest block that was freed, up to 32 MiB. From then on growing
-    tables and buffers are moved about in its heap and leave holes: with a million jobs in one dict a
-    node took 636 bytes for each instead of 565.
+    tables and buffers are moved about in its heap and leave holes: with a million jobs in one dict
+    a node took 636 bytes for each instead of 565.
     """
     with contextlib.suppress(OSError, AttributeError):  # not glibc: nothing to set
         mallopt = ctypes.CDLL(None).mallopt
