@@ -42,10 +42,10 @@ def rows(events: Events) -> Iterator[Row]:
 def encode(events: Events) -> list[Batch]:
     """What `columns.encode` is on real nodes."""
     batches = []
-    for start in range(events.first, events.end, BATCH_ROWS):
-        some = list(rows(events.slice(start, min(start + BATCH_ROWS, events.end))))
+    for part in events.parts(BATCH_ROWS):
+        some = list(rows(part))
         payload = msgpack.packb(some)
-        batches.append(Batch(start, len(some), max(row[4] for row in some), payload))
+        batches.append(Batch(part.first, len(some), max(row[4] for row in some), payload))
     return batches
 
 

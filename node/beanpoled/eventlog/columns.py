@@ -92,11 +92,7 @@ def schema() -> "pa.Schema":
 
 def encode(events: Events) -> list[Batch]:
     """Turn events into batches, each a complete Arrow IPC stream compressed with LZ4."""
-    return [
-        batch
-        for start in range(events.first, events.end, BATCH_ROWS)
-        for batch in _batches(events.slice(start, min(start + BATCH_ROWS, events.end)))
-    ]
+    return [batch for part in events.parts(BATCH_ROWS) for batch in _batches(part)]
 
 
 def _batches(events: Events) -> Iterator[Batch]:

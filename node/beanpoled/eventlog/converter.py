@@ -62,13 +62,11 @@ class Converter:
             OSError: they cannot be converted; or the process does not start, or died twice.
         """
         begun_s = time.monotonic()
-        starts = range(events.first, events.end, columns.BATCH_ROWS)
         batches: list[Batch] = []
-        for place, start in enumerate(starts):
-            due_s = begun_s + within_s * place / len(starts)
+        for part in events.parts(columns.BATCH_ROWS):
+            due_s = begun_s + within_s * (part.first - events.first) / events.rows
             self._hurried.wait(max(0.0, due_s - time.monotonic()))
-            end = min(start + columns.BATCH_ROWS, events.end)
-            batches += self._encode(events.slice(start, end))
+            batches += self._encode(part)
         return batches
 
     def _encode(self, events: Events) -> list[Batch]:

@@ -5,7 +5,7 @@ This is what a node holds in memory until a segment is full. What the columns ar
 """
 
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -74,6 +74,11 @@ class Events(NamedTuple):
             records=bytes(memoryview(self.records)[low * RECORD.size : high * RECORD.size]),
             notes=bytes(memoryview(self.notes)[begin * NOTE.size : stop * NOTE.size]),
         )
+
+    def parts(self, rows_max: int) -> Iterator["Events"]:
+        """Copy them in order, at most so many at a time."""
+        for start in range(self.first, self.end, rows_max):
+            yield self.slice(start, min(start + rows_max, self.end))
 
     def tubes(self) -> set[int]:
         """Return the numbers of the tubes that are named in the records."""

@@ -235,12 +235,8 @@ class Snapshots:
     @property
     def imaging(self) -> bool:
         """Whether an image is being made, and the disk follows."""
-        writer = self._writer
-        return (
-            self._image is not None
-            and writer is not None
-            and writer.backlog_bytes < BACKLOG_BYTES_MAX
-        )
+        image, writer = self._image, self._writer
+        return image is not None and writer is not None and writer.backlog_bytes < BACKLOG_BYTES_MAX
 
     def slice(self) -> None:
         """Go on with the image, if it is time."""
@@ -251,7 +247,7 @@ class Snapshots:
         """Make one chunk of the image, if the disk follows; whether another may be made."""
         image, writer = self._image, self._writer
         assert image is not None and writer is not None
-        if writer.backlog_bytes >= BACKLOG_BYTES_MAX:
+        if not self.imaging:
             return False
         chunk = image.next_chunk()
         if chunk is None:
