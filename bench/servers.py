@@ -136,6 +136,9 @@ BEANPOLE_1: Final = System("beanpole, 1 node", DISK, beanpole(1))
 BEANPOLE_MEMORY: Final = System(
     "beanpole, 1 node, memory", MEMORY, beanpole(1, settings=("durability=memory",))
 )
+BEANPOLE_3_MEMORY: Final = System(
+    "same, memory", MAJORITY_MEMORY, beanpole(3, settings=("durability=memory",))
+)
 BEANPOLE_3_OFF: Final = System("same, events off", MAJORITY, beanpole(3, settings=("events=off",)))
 BEANPOLE_1_OFF: Final = System("1 node, events off", DISK, beanpole(1, settings=("events=off",)))
 BEANSTALKD_DURABLE: Final = System(
