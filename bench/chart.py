@@ -6,21 +6,28 @@ from typing import Final
 from xml.sax.saxutils import escape
 
 WIDTH: Final = 640
-HEIGHT: Final = 320
+PLOT_HEIGHT: Final = 220
 LEFT: Final = 70
 RIGHT: Final = 16
-TOP: Final = 56
 BOTTOM: Final = 44
-# Told apart also by people who do not see all colours (Okabe and Ito).
+# Where names begin, so many in a row, and the label of the upright axis below them.
+LEGEND: Final = 34
+LEGEND_COLUMNS: Final = 3
+LEGEND_ROW: Final = 14
+LABEL: Final = 22
+# Told apart also by people who do not see all colours (Okabe and Ito). Lines beyond these have the
+# same colours again, and are dashed.
 COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#555555")
+
+FACTORS: Final = (1, 1.5, 2, 3, 4, 5, 6, 8, 10)
 
 Lines = Mapping[str, Sequence[tuple[float, float]]]
 
 
 def top_of(value: float) -> float:
-    """Return the next of 1, 2, 5 times a power of ten, for the end of an axis."""
+    """Return the next small number times a power of ten, for the end of an axis of five parts."""
     power = 10.0 ** math.floor(math.log10(value))
-    return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= value)
+    return next(factor * power for factor in FACTORS if factor * power >= value)
 
 
 def draw(title: str, x_label: str, y_label: str, lines: Lines) -> str:
@@ -32,35 +39,40 @@ def draw(title: str, x_label: str, y_label: str, lines: Lines) -> str:
     ticks = sorted({x for x, _ in points})
     shown = [_step(x) for x in ticks]
     first, width = shown[0], max(shown[-1] - shown[0], 1e-9)
+    plot = LEGEND + math.ceil(len(lines) / LEGEND_COLUMNS) * LEGEND_ROW + LABEL
+    floor = plot + PLOT_HEIGHT
+    height = floor + BOTTOM
 
     def across(x: float) -> float:
         return LEFT + (_step(x) - first) / width * (WIDTH - LEFT - RIGHT)
 
     def up(y: float) -> float:
-        return HEIGHT - BOTTOM - y / top * (HEIGHT - TOP - BOTTOM)
+        return floor - y / top * PLOT_HEIGHT
 
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" '
         f'font-family="sans-serif" font-size="12" role="img">',
         f"<title>{escape(title)}</title>",
-        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
+        f'<rect width="{WIDTH}" height="{height}" fill="white"/>',
         _text(LEFT, 18, title, "start", 'font-weight="bold"'),
-        _text(WIDTH / 2, HEIGHT - 8, x_label, "middle"),
-        _text(LEFT, TOP - 8, y_label, "start", 'fill="#555"'),
+        _text(WIDTH / 2, height - 8, x_label, "middle"),
+        _text(LEFT, plot - 8, y_label, "start", 'fill="#555"'),
     ]
     for part in range(6):
         y = top * part / 5
         parts.append(_line([(LEFT, up(y)), (WIDTH - RIGHT, up(y))], "#ddd", 1))
         parts.append(_text(LEFT - 6, up(y) + 4, _short(y), "end"))
-    parts += [_text(across(x), HEIGHT - BOTTOM + 16, _short(x), "middle") for x in ticks]
+    parts += [_text(across(x), floor + 16, _short(x), "middle") for x in ticks]
     for number, (name, line) in enumerate(lines.items()):
-        colour = COLOURS[number % len(COLOURS)]
+        again, tint = divmod(number, len(COLOURS))
+        colour = COLOURS[tint]
         places = [(across(x), up(y)) for x, y in sorted(line)]
-        parts.append(_line(places, colour, 2))
+        parts.append(_line(places, colour, 2, 'stroke-dasharray="6 4"' if again else ""))
         parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>' for x, y in places]
-        left = LEFT + number % 3 * 190
-        row = 34 + number // 3 * 14
-        parts.append(_text(left, row, f"\u25cf {name}", "start", f'fill="{colour}"'))
+        row, column = divmod(number, LEGEND_COLUMNS)
+        mark = "\u25cb" if again else "\u25cf"
+        at = (LEFT + column * 190, LEGEND + row * LEGEND_ROW)
+        parts.append(_text(*at, f"{mark} {name}", "start", f'fill="{colour}"'))
     return "\n".join([*parts, "</svg>", ""])
 
 
@@ -69,6 +81,8 @@ def _step(x: float) -> float:
 
 
 def _short(value: float) -> str:
+    if value % 100 and value >= 1e3:
+        return f"{value:,g}"
     for size, letter in ((1e6, "M"), (1e3, "k")):
         if value >= size:
             return f"{value / size:g}{letter}"
@@ -79,6 +93,8 @@ def _text(x: float, y: float, text: str, anchor: str, more: str = "") -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" {more}>{escape(text)}</text>'
 
 
-def _line(points: Sequence[tuple[float, float]], colour: str, width: int) -> str:
+def _line(points: Sequence[tuple[float, float]], colour: str, width: int, more: str = "") -> str:
     places = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-    return f'<polyline points="{places}" fill="none" stroke="{colour}" stroke-width="{width}"/>'
+    return (
+        f'<polyline points="{places}" fill="none" stroke="{colour}" stroke-width="{width}" {more}/>'
+    )

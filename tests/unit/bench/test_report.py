@@ -64,7 +64,19 @@ def test_a_chart_is_xml_with_a_point_for_each_figure() -> None:
     assert len([item for item in tree.iter() if item.tag.endswith("circle")]) == 3
 
 
-@pytest.mark.parametrize(("value", "top"), [(1, 1), (1.1, 2), (4900, 5000), (50_001, 100_000)])
+def test_many_lines_can_be_told_apart() -> None:
+    lines = {f"line {number}": [(1, 1.0), (1024, 2.0)] for number in range(len(chart.COLOURS) + 1)}
+    tree = xml.etree.ElementTree.fromstring(chart.draw("many", "jobs", "op/s", lines))
+    drawn = [item for item in tree.iter() if item.get("points") and item.get("stroke") != "#ddd"]
+    looks = {(item.get("stroke"), item.get("stroke-dasharray")) for item in drawn}
+    assert len(looks) == len(lines)
+    heights = {item.text: float(item.get("y", "nan")) for item in tree.iter() if item.text}
+    names = [y for text, y in heights.items() if "line" in text]
+    assert max(names) < heights["op/s"] < min(float(item.get("cy", "inf")) for item in tree.iter())
+    assert "1,024" in heights
+
+
+@pytest.mark.parametrize(("value", "top"), [(1, 1), (1.1, 1.5), (4900, 5000), (50_001, 60_000)])
 def test_the_end_of_an_axis(value: float, top: float) -> None:
     assert chart.top_of(value) == top
 
