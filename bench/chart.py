@@ -18,14 +18,14 @@ LABEL: Final = 22
 # Told apart also by people who do not see all colours (Okabe and Ito). Lines beyond these have the
 # same colours again, and are dashed.
 COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#555555")
-
+# An axis ends at one of these times a power of ten: a fifth of it is a short number, too.
 FACTORS: Final = (1, 1.5, 2, 3, 4, 5, 6, 8, 10)
 
 Lines = Mapping[str, Sequence[tuple[float, float]]]
 
 
 def top_of(value: float) -> float:
-    """Return the next small number times a power of ten, for the end of an axis of five parts."""
+    """Return the next of FACTORS times a power of ten, for the end of an axis."""
     power = 10.0 ** math.floor(math.log10(value))
     return next(factor * power for factor in FACTORS if factor * power >= value)
 
@@ -82,7 +82,7 @@ def _step(x: float) -> float:
 
 def _short(value: float) -> str:
     if value % 100 and value >= 1e3:
-        return f"{value:,g}"
+        return f"{value:,.0f}"
     for size, letter in ((1e6, "M"), (1e3, "k")):
         if value >= size:
             return f"{value / size:g}{letter}"

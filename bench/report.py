@@ -165,7 +165,8 @@ def section(results: Results, folder: str) -> str:
     parts = [f"### {title}", head(results), f"Machine: {machine}."]
     parts += [f"![{name}]({folder}/{name})" for name in charts(results)]
     parts += [markdown(rows) for rows in tables(results)]
-    parts.append(f"Again: `make compiled && .venv/bin/python -m bench {results.set}`.")
+    again = f"bench {results.set} --rounds {results.rounds} --seconds {results.seconds:g}"
+    parts.append(f"Again: `make compiled && .venv/bin/python -m {again}`.")
     return "\n\n".join(parts)
 
 

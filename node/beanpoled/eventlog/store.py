@@ -32,6 +32,8 @@ WAITING_BYTES_MAX: Final = 128 * 1024 * 1024
 # it neither holds up the clients nor falls behind; and over no more than this: snapshots wait.
 SPREAD_DIVISOR: Final = 4
 SPREAD_US_MAX: Final = 5_000_000
+# A larger segment is not spread: what is sealed behind it may find no room in the meantime.
+SPREAD_BYTES_MAX: Final = WAITING_BYTES_MAX // 4
 # Events go from so many times `disk_reserve_bytes` on, which is before puts are refused for it.
 EVENT_RESERVES: Final = 2
 # Names of tubes that are gone are forgotten when they outnumber the others by more than this.
@@ -225,8 +227,8 @@ class EventLog:
         """Return over how long to make columns of the open segment."""
         if self._waiting or self._since_us < 0:
             return 0  # it is behind already, or came in a moment
-        if len(self._queue.events) > WAITING_BYTES_MAX // 4:
-            return 0  # what comes next may find no room behind it
+        if len(self._queue.events) > SPREAD_BYTES_MAX:
+            return 0
         return min((self._loop_us - self._since_us) // SPREAD_DIVISOR, SPREAD_US_MAX)
 
     def _write(self, events: Events, about: About, within_us: int) -> Segment:

@@ -47,6 +47,7 @@ def test_only_the_marked_part_of_the_page_changes(tmp_path: Path) -> None:
     assert "old" not in text
     assert "4.50 (3.75 to 5.25)" in text
     assert "2 x fast" in text
+    assert f"-m bench quick --rounds {two.rounds} --seconds {two.seconds:g}`." in text
     assert report.write([two], page) == written
     assert page.read_text() == text, "the same results give the same page"
     assert written == [page, tmp_path / "performance" / "quick.svg"]

@@ -16,7 +16,6 @@ from beanpole.core.machine import Machine
 from beanpole.events import RECORD
 from beanpole.storage.format import MAGIC_EVENTS, Identity, encode_file_header
 from beanpoled.eventlog import segment as segments
-from beanpoled.eventlog import store
 from beanpoled.eventlog.records import Batch, Events
 from beanpoled.eventlog.store import SPREAD_US_MAX, EventLog
 from beanpoled.lifecycle import DISK_PERIOD_US
@@ -159,7 +158,7 @@ def test_columns_are_made_at_once_of_what_came_at_once_or_waited_for_others() ->
 
 def test_columns_of_a_large_segment_are_made_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is sealed behind it would be lost for want of room."""
-    monkeypatch.setattr(store, "WAITING_BYTES_MAX", 8 * RECORD.size)
+    monkeypatch.setattr("beanpoled.eventlog.store.SPREAD_BYTES_MAX", 2 * RECORD.size)
     host = Timed()
     life = Life(host, event_segment_age_s=3600)
     for count in (2, 3):

@@ -173,7 +173,7 @@ class PySyncObjReplica:
 
     @property
     def imaging(self) -> bool:
-        """Whether an image is being made."""
+        """Whether an image is being made, and the disk follows."""
         return self._snapshots.imaging
 
     def slice_image(self) -> None:
