@@ -16,12 +16,17 @@ import msgpack
 
 from beanpole.errors import UnknownVersion
 
-# The byte layout of entries. A node that meets another version stops.
-ENTRY_VERSION: Final = 1
-# What the machine can do. EPOCH says the newest version that every member announced, and a node
-# that knows only an older one stops. No command asks for it: PUT_KEYED and SPEAK are sent whatever
-# it is, so members of different versions do not work together yet.
+# The byte layout of entries; 1 was before release 0.2.0. A node that meets another version stops.
+ENTRY_VERSION: Final = 2
+# What `apply` does, and how an image is written. Every machine begins at the first of these, in
+# every program, and only RAISE in the log takes it further: a newer program that replays an older
+# log must do what the older one did.
+BASE_VERSION: Final = 2
+# The newest machine version that this program knows. Each change of what `apply` does, a mended bug
+# or a changed constant included, needs one more and a condition on the active version.
 MACHINE_VERSION: Final = 2
+# Versions travel in one byte of the handshake and in 60 bits of the running chain.
+VERSION_MAX: Final = 255
 
 # Header flag: the leader, or a majority, is below its disk reserve; puts are refused.
 FLAG_PUTS_REFUSED: Final = 1
@@ -63,11 +68,12 @@ STATS_TUBE: Final = 38  # (STATS_TUBE, session, tube)
 LIST_TUBES: Final = 39  # (LIST_TUBES, session)
 
 # --- the leader's own commands -------------------------------------------------------------------
-EPOCH: Final = 64  # (EPOCH, term, floor_us, machine_version, jobs, tubes, sessions, bytes): maxima
+EPOCH: Final = 64  # (EPOCH, term, floor_us, jobs, tubes, sessions, bytes): maxima
 TICK: Final = 65  # (TICK,)
 NODE_DOWN: Final = 66  # (NODE_DOWN, origin, incarnation)
 GRANT: Final = 67  # (GRANT, origin, incarnation, session, request, behind)
 DIGEST: Final = 68  # (DIGEST,): every node takes the canonical digest at this index
+RAISE: Final = 69  # (RAISE, machine version): from here on; a node that does not know it stops
 
 # --- results -------------------------------------------------------------------------------------
 OK: Final = 1
@@ -104,12 +110,19 @@ SHAPES: Final[dict[int, tuple[type, ...]]] = {
     STATS_JOB: (int, int, int),
     STATS_TUBE: (int, int, bytes),
     LIST_TUBES: (int, int),
-    EPOCH: (int, int, int, int, int, int, int, int),
+    EPOCH: (int, int, int, int, int, int, int),
     TICK: (int,),
     NODE_DOWN: (int, int, int),
     GRANT: (int, int, int, int, int, int),
     DIGEST: (int,),
+    RAISE: (int, int),
 }
+
+# The machine version that brought an operation, for those that BASE_VERSION lacks. Below it the
+# operation is BAD_COMMAND on every node, as it is where the program does not know it at all.
+SINCE: Final[dict[int, int]] = {}
+# In place of a command that the active version lacks: BAD_COMMAND in every version.
+NO_COMMAND: Final = (0,)
 
 Command = tuple[Any, ...]
 # (origin, incarnation, number, commands): what the log has for commands may be anything.
@@ -117,8 +130,8 @@ Section = tuple[int, int, int, tuple[Any, ...]]
 
 _HEADER: Final = Struct("<BBqq")  # version, flags, cluster time us, leader's wall time us
 _SECTION: Final = Struct("<BIQI")  # origin, incarnation, number, payload bytes
-ENTRY_HEADER_BYTES: Final = _HEADER.size
-SECTION_HEADER_BYTES: Final = _SECTION.size
+ENTRY_HEADER_BYTES: Final[int] = _HEADER.size
+SECTION_HEADER_BYTES: Final[int] = _SECTION.size
 
 _pack = msgpack.Packer(use_bin_type=True, autoreset=True).pack
 
@@ -140,6 +153,15 @@ def pack_commands(commands: Iterable[Command]) -> bytes:
     """Encode the commands of one section."""
     packed: bytes = _pack(tuple(commands))
     return packed
+
+
+def count_of(payload: bytes) -> int:
+    """How many commands a packed section says it has; 0 if it is no list."""
+    first = payload[0] if payload else 0
+    if first & 0xF0 == 0x90:
+        return first & 0x0F
+    width = {0xDC: 2, 0xDD: 4}.get(first, 0)
+    return int.from_bytes(payload[1 : 1 + width], "big")
 
 
 def unpack_commands(payload: bytes | memoryview) -> tuple[Any, ...]:
@@ -179,7 +201,12 @@ def decode_entry(entry: bytes) -> tuple[int, int, int, list[Section]]:
     except StructError as error:
         raise UnknownVersion(f"an entry of {len(entry)} bytes has no header") from error
     if version != ENTRY_VERSION:
-        raise UnknownVersion(f"entry version {version}; this program knows {ENTRY_VERSION}")
+        words = "upgrade beanpoled on this node to the release that the other nodes run"
+        if version < ENTRY_VERSION:
+            words = "it was written before release 0.2.0"
+        raise UnknownVersion(
+            f"entry version {version}, this program knows {ENTRY_VERSION}: {words}"
+        )
     sections: list[Section] = []
     view = memoryview(entry)
     position = ENTRY_HEADER_BYTES

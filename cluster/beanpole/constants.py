@@ -31,8 +31,15 @@ BATCH_COMMANDS_MAX: Final = 4096
 # Timers, dead sessions and the like: transitions of one entry beyond its commands. At 2 us each
 # this is 2 ms, far below the shortest election timeout.
 TRANSITIONS_PER_ENTRY_MAX: Final = 1000
-# A kick moves this many jobs per command; the origin repeats it up to the client's bound.
+# A kick moves at most this many jobs per command; the origin repeats it up to the client's bound.
 KICK_MAX: Final = 1000
+# All kicks of one entry: 7 ms. Each takes at most half of what is left of it, so that one alone has
+# its KICK_MAX, and nobody who kicks behind others is passed over.
+KICKS_PER_ENTRY_MAX: Final = 2 * KICK_MAX
+# Watched tubes that the GRANTs of one entry look at: 2 ms, and 64 GRANTs of the longest lists.
+LOOKS_PER_ENTRY_MAX: Final = 65_536
+# The leader stops joining batches at so many commands: 20 ms of apply on every node.
+ENTRY_COMMANDS_MAX: Final = 8192
 # Watched tubes are looked at one by one at each grant.
 WATCHED_TUBES_MAX: Final = 1024
 # A tube name's longest length in the beanstalk protocol.
@@ -49,7 +56,8 @@ DEDUP_WINDOW_US: Final = 24 * 3600 * SECOND_US
 URGENT_BELOW: Final = 1024
 DEFAULT_TUBE: Final = b"default"
 
-# Cluster-wide defaults of what the machine holds (the leader's configuration sets them).
+# Cluster-wide defaults of what the machine holds (the leader's configuration sets them; a leader's
+# bytes follow its memory).
 JOBS_MAX_DEFAULT: Final = 50_000_000
 TUBES_MAX_DEFAULT: Final = 100_000
 SESSIONS_MAX_DEFAULT: Final = 200_000

@@ -7,7 +7,6 @@ in `core.operations`; the jobs are in `core.queue`; bytes are in `core.image`.
 
 from collections import deque
 from collections.abc import Sequence
-from heapq import heappop, heappush
 from struct import Struct, pack
 from typing import Any, Final
 
@@ -16,29 +15,40 @@ from crc32c import crc32c
 from beanpole import commands as c
 from beanpole.constants import (
     JOBS_MAX_DEFAULT,
+    KICKS_PER_ENTRY_MAX,
+    LOOKS_PER_ENTRY_MAX,
     QUEUE_BYTES_MAX_DEFAULT,
     SESSIONS_MAX_DEFAULT,
     TRANSITIONS_PER_ENTRY_MAX,
     TUBES_MAX_DEFAULT,
 )
 from beanpole.core import operations, reads
+from beanpole.core.accounts import beside_jobs_bytes
 from beanpole.core.job import Job
 from beanpole.core.keys import Keys
-from beanpole.core.queue import BATCH, SESSION, TRANSITION_BITS, Queue
+from beanpole.core.order import Order
+from beanpole.core.queue import BATCH, RAISED, SESSION, TRANSITION_BITS, Queue
 from beanpole.core.sessions import ATTACHED, DEAD, DETACHED, Origin, Session
-from beanpole.core.tube import STALE_SLACK
 from beanpole.events import CONNECTION_LOST, NO_REASON, NODE_DOWN
 
 # What became of a GRANT.
+LATER: Final = 2  # this entry has looked at as many tubes as it may; the leader asks again
 GRANTED: Final = 1
 NONE_READY: Final = 0  # the leader keeps the waiter
 VOID: Final = -1  # the waiter is gone, or got its job already
 
-# Reads are answered at their origin only; the other nodes skip them.
-_CHANGES: Final = operations.HANDLERS
-_ALL: Final = {**operations.HANDLERS, **reads.HANDLERS}
 # Index, time, floor, events so far, sessions alive, sessions dying, flags, the chain so far.
 _CHAIN: Final = Struct("<qqQQIIII")
+
+
+def _active(handlers: dict[int, operations.Handler], version: int) -> dict[int, operations.Handler]:
+    """The handlers of the operations that a machine of this version has."""
+    since = c.SINCE
+    return {
+        operation: handler
+        for operation, handler in handlers.items()
+        if since.get(operation, c.BASE_VERSION) <= version
+    }
 
 
 class Applied:
@@ -52,9 +62,10 @@ class Applied:
         ups: (origin, incarnation) of each incarnation that began.
         epoch: the term of the EPOCH in this entry, or 0.
         digest: whether a DIGEST stands in this entry.
+        raised: whether the machine's version rose in this entry.
     """
 
-    __slots__ = ("digest", "downs", "epoch", "gaps", "grants", "results", "ups")
+    __slots__ = ("digest", "downs", "epoch", "gaps", "grants", "raised", "results", "ups")
 
     def __init__(self) -> None:
         self.results: list[tuple[int, int, list[Any]]] = []
@@ -64,6 +75,7 @@ class Applied:
         self.ups: list[tuple[int, int]] = []
         self.epoch = 0
         self.digest = False
+        self.raised = False
 
 
 class Machine:
@@ -76,20 +88,37 @@ class Machine:
         self.wall_us = 0  # the leader's wall time of the last entry; shown, never used to decide
         self.chain = 0
         self.term = 0
-        self.version = c.MACHINE_VERSION
+        self.activate(c.BASE_VERSION)
         self.origins: dict[int, Origin] = {}
         self.sessions = 0  # attached and detached ones
+        self.sessions_total = 0
+        self.watches = 0  # tubes that sessions watch, those that are dying included
         self.kept: dict[bytes, Session] = {}
-        # Heap of (detached until, secret); entries of resumed sessions are skipped.
-        self.detached: list[tuple[int, bytes]] = []
-        # Sessions whose jobs are to be returned, oldest first; part of the bounded work.
+        # Detached sessions by their serial numbers, and in the order (detached until, serial).
+        self.detached: dict[int, Session] = {}
+        self.returning = Order()
+        # Bounded work that is left over: the sessions of dead incarnations, which no command finds
+        # any more, and sessions whose jobs are to be returned, oldest first.
+        self.lost: deque[dict[int, Session]] = deque()
         self.dying: deque[Session] = deque()
         self.puts_refused = False
         self.jobs_max = JOBS_MAX_DEFAULT
         self.tubes_max = TUBES_MAX_DEFAULT
         self.sessions_max = SESSIONS_MAX_DEFAULT
         self.queue_bytes_max = QUEUE_BYTES_MAX_DEFAULT
+        self.beside_jobs_bytes = 0  # memory of all but jobs when the present entry began
+        # What this entry may still do: transitions of time and of lost sessions, kicked jobs, and
+        # watched tubes that GRANTs look at.
         self._budget = 0
+        self.kicks_left = 0
+        self._looks_left = 0
+
+    def activate(self, version: int) -> None:
+        """Work at a version from here on. Only RAISE and an image may ask for that."""
+        self.version = version
+        # Reads are answered at their origin only; the other nodes skip them.
+        self._changes = _active(operations.HANDLERS, version)
+        self._all = self._changes | _active(reads.HANDLERS, version)
 
     # --- the one entrance -----------------------------------------------------------------------
 
@@ -119,7 +148,10 @@ class Machine:
         if time_us > queue.now_us:
             queue.now_us = time_us
         self.puts_refused = bool(flags & c.FLAG_PUTS_REFUSED)
+        self.beside_jobs_bytes = beside_jobs_bytes(self)
         self._budget = TRANSITIONS_PER_ENTRY_MAX
+        self.kicks_left = KICKS_PER_ENTRY_MAX
+        self._looks_left = LOOKS_PER_ENTRY_MAX
         applied = Applied()
         if sections and sections[0][0] == c.LEADER:
             self._raise_floor(sections[0][3], queue.now_us - time_us)
@@ -130,6 +162,8 @@ class Machine:
                     self._lead(command, applied)
             else:
                 self._batch(origin, incarnation, number, commands, own, applied)
+        if self.lost:
+            self._end_the_lost()
         if self.dying:
             self._bury_the_dead()
         transitions = queue.transitions
@@ -142,7 +176,8 @@ class Machine:
                     queue.floor_us,
                     queue.events_total,
                     self.sessions,
-                    len(self.dying),
+                    # Not how many incarnations: an empty one is not in an image.
+                    len(self.dying) + sum(map(len, self.lost)),
                     flags,
                     self.chain,
                 )
@@ -153,7 +188,7 @@ class Machine:
 
     def has_work(self) -> bool:
         """Whether bounded work is left over, so that the leader must propose another entry."""
-        return bool(self.dying)
+        return bool(self.dying or self.lost)
 
     def next_due_us(self, now_us: int) -> int | None:
         """When the next entry must come at the latest for time to have its effect."""
@@ -162,9 +197,9 @@ class Machine:
         pause_us = queue.next_pause_end_us()
         if pause_us is not None and (due_us is None or pause_us < due_us):
             due_us = pause_us
-        detached = self.detached
-        if detached and (due_us is None or detached[0][0] < due_us):
-            due_us = detached[0][0]
+        first = self.returning.first()
+        if first is not None and (due_us is None or first[0] < due_us):
+            due_us = first[0]
         return due_us
 
     # --- batches --------------------------------------------------------------------------------
@@ -193,10 +228,10 @@ class Machine:
             return
         origin.next_number = number + 1
         self.queue.transitions.append((number << 8 | index) << TRANSITION_BITS | BATCH)
-        handlers = _CHANGES
+        handlers = self._changes
         results: list[Any] | None = None
         if index == own:
-            handlers = _ALL
+            handlers = self._all
             results = []
             applied.results.append((incarnation, number, results))
         sessions = origin.sessions
@@ -222,8 +257,9 @@ class Machine:
     def _end_incarnation(self, origin: Origin) -> None:
         origin.alive = False
         self.queue.transitions.append(origin.incarnation << TRANSITION_BITS | SESSION)
-        for session in list(origin.sessions.values()):
-            self.end_session(session, lost=True, reason=NODE_DOWN)
+        if origin.sessions:
+            self.lost.append(origin.sessions)
+            origin.sessions = {}
 
     # --- sessions -------------------------------------------------------------------------------
 
@@ -233,9 +269,11 @@ class Machine:
 
     def open_session(self, origin: Origin, number: int) -> None:
         tube = self.queue.default
-        session = Session(origin.index, origin.incarnation, number, tube)
+        self.sessions_total += 1
+        session = Session(self.sessions_total, origin.index, origin.incarnation, number, tube)
         tube.users += 1
         tube.watchers += 1
+        self.watches += 1
         origin.sessions[number] = session
         self.sessions += 1
         self.note_session(session)
@@ -246,6 +284,11 @@ class Machine:
         Requests are numbered by the attachment, so its last granted one comes along with it: a
         late second GRANT of the session that stood here before stays void.
         """
+        self.queue.keep_session(session)
+        if session.state == DETACHED:
+            self._forget_detached(session)
+        else:
+            self._forget_attachment(session)
         session.origin = origin.index
         session.incarnation = origin.incarnation
         session.number = number
@@ -259,24 +302,31 @@ class Machine:
 
     def end_session(self, session: Session, lost: bool, reason: int = CONNECTION_LOST) -> None:
         """The session loses its attachment: it is detached if it may come back, else dead."""
+        self.queue.keep_session(session)
         session.reason = reason
-        self.origins[session.origin].sessions.pop(session.number, None)
+        self._forget_attachment(session)
         self.note_session(session)
         if lost and session.secret:
             session.state = DETACHED
             session.detached_until_us = self.queue.now_us + session.grace_us
-            heappush(self.detached, (session.detached_until_us, session.secret))
-            if len(self.detached) > 2 * len(self.kept) + STALE_SLACK:
-                # A sorted list is a heap.
-                self.detached = sorted(
-                    (item.detached_until_us, item.secret)
-                    for item in self.kept.values()
-                    if item.state == DETACHED
-                )
+            self.detached[session.serial] = session
+            self.returning.add((session.detached_until_us, session.serial))
             return
         self._kill(session)
 
+    def _forget_attachment(self, session: Session) -> None:
+        """No command finds the session under its number any more."""
+        for sessions in (self.origins[session.origin].sessions, *self.lost):
+            if sessions.get(session.number) is session:
+                del sessions[session.number]
+                return
+
+    def _forget_detached(self, session: Session) -> None:
+        del self.detached[session.serial]
+        self.returning.remove((session.detached_until_us, session.serial))
+
     def _kill(self, session: Session) -> None:
+        self.queue.keep_session(session)
         session.state = DEAD
         self.sessions -= 1
         if session.secret:
@@ -289,18 +339,27 @@ class Machine:
         """What is due by the entry's time: pauses, detached sessions, then jobs."""
         queue = self.queue
         self._budget = queue.end_pauses(self._budget)
-        detached = self.detached
-        while self._budget and detached and detached[0][0] <= queue.now_us:
-            until_us, secret = heappop(detached)
-            session = self.kept.get(secret)
-            if (
-                session is not None
-                and session.state == DETACHED
-                and session.detached_until_us == until_us
-            ):
-                self._kill(session)
-                self._budget -= 1
+        while self._budget:
+            first = self.returning.first()
+            if first is None or first[0] > queue.now_us:
+                break
+            session = self.detached[first[1]]
+            self._forget_detached(session)
+            self._kill(session)
+            self._budget -= 1
         self._budget = queue.expire(self._budget)
+
+    def _end_the_lost(self) -> None:
+        """End the sessions of dead incarnations, as far as this entry's budget goes."""
+        while self.lost and self._budget:
+            sessions = self.lost[0]
+            while sessions and self._budget:
+                # The newest first: taking the first of a dict is O(n) after many removals.
+                _, session = sessions.popitem()
+                self.end_session(session, lost=True, reason=NODE_DOWN)
+                self._budget -= 1
+            if not sessions:
+                self.lost.popleft()
 
     def _bury_the_dead(self) -> None:
         """Return the jobs of dead sessions, as far as this entry's budget goes."""
@@ -310,12 +369,16 @@ class Machine:
             session = dying[0]
             reserved = session.reserved
             while reserved and self._budget:
-                queue.give_back(next(iter(reserved.values())), session.reason)
+                # The newest first, as above. It is put back because giving it back takes it out.
+                job_id, job = reserved.popitem()
+                reserved[job_id] = job
+                queue.give_back(job, session.reason)
                 self._budget -= 1
             if reserved:
                 return
             # A session of a thousand watched tubes is as much work as a thousand sessions.
             self._budget = max(0, self._budget - len(session.watched))
+            self.watches -= len(session.watched)
             dying.popleft()
             session.used.users -= 1
             queue.drop_if_idle(session.used)
@@ -332,6 +395,8 @@ class Machine:
         operation = command[0]
         if operation == c.GRANT:
             self._grant(command, applied)
+        elif operation in c.SINCE and c.SINCE[operation] > self.version:
+            return  # of a later version, as to a program that does not know it
         elif operation == c.EPOCH:
             self._begin_epoch(command, applied)
         elif operation == c.NODE_DOWN:
@@ -342,6 +407,10 @@ class Machine:
                 applied.downs.append((index, incarnation))
         elif operation == c.DIGEST:
             applied.digest = True
+        elif operation == c.RAISE and self.version < command[1] <= c.VERSION_MAX:
+            self.activate(command[1])
+            self.queue.transitions.append(self.version << TRANSITION_BITS | RAISED)
+            applied.raised = True
 
     def _raise_floor(self, commands: tuple[Any, ...], behind_us: int) -> None:
         """EPOCH stands first in its entry, and its floor counts before the entry's time does.
@@ -358,9 +427,8 @@ class Machine:
 
     def _begin_epoch(self, command: c.Command, applied: Applied) -> None:
         """EPOCH: the first entry of a term. Limits follow the leader's configuration."""
-        _, term, floor_us, version, jobs, tubes, sessions, body_bytes = command
+        _, term, floor_us, jobs, tubes, sessions, body_bytes = command
         self.term = term
-        self.version = max(self.version, version)
         self.jobs_max = jobs
         self.tubes_max = tubes
         self.sessions_max = sessions
@@ -382,16 +450,18 @@ class Machine:
         ):
             session = origin.sessions.get(number)
             if session is not None and request > session.request_granted:
-                outcome = NONE_READY
+                self._looks_left -= len(session.watched)
+                outcome = NONE_READY if self._looks_left >= 0 else LATER
+            if session is not None and outcome == NONE_READY:
                 queue = self.queue
                 best = 0
                 for tube in session.watched.values():
                     if tube.ready_count and not tube.paused_until_us:
-                        key = tube.first_ready(queue.jobs)
+                        key = tube.first_ready()
                         if key and (not best or key < best):
                             best = key
                 if best:
-                    session.request_granted = request
                     job = queue.reserve_first(best, session)
+                    session.request_granted = request
                     outcome = GRANTED
         applied.grants.append((index, incarnation, number, request, outcome, job))

@@ -19,8 +19,9 @@ from beanpole.constants import (
     U32_MAX,
     WATCHED_TUBES_MAX,
 )
+from beanpole.core.accounts import JOB_BYTES
 from beanpole.core.job import BURIED, DELAYED, RESERVED, Job
-from beanpole.core.sessions import DETACHED, Origin
+from beanpole.core.sessions import Origin
 from beanpole.core.tube import Tube
 from beanpole.events import NOBODY_WAITING, PROTOCOL_NAMES
 
@@ -79,10 +80,12 @@ def put(machine: "Machine", origin: Origin, command: c.Command) -> int:
         and queue.next_id <= JOB_ID_MAX
     ):
         return c.BAD_COMMAND
+    jobs = len(queue.jobs)
     if (
         machine.puts_refused
-        or len(queue.jobs) >= machine.jobs_max
-        or queue.body_bytes + len(body) > machine.queue_bytes_max
+        or jobs >= machine.jobs_max
+        or queue.body_bytes + len(body) + (jobs + 1) * JOB_BYTES + machine.beside_jobs_bytes
+        > machine.queue_bytes_max
     ):
         return c.OUT_OF_MEMORY
     tube = queue.tubes.get(name) or _named(machine, name)
@@ -116,6 +119,7 @@ def use(machine: "Machine", origin: Origin, command: c.Command) -> int:
     tube = _named(machine, command[2])
     if tube is None:
         return c.OUT_OF_MEMORY
+    machine.queue.keep_session(session)
     previous = session.used
     tube.users += 1
     previous.users -= 1
@@ -135,8 +139,10 @@ def watch(machine: "Machine", origin: Origin, command: c.Command) -> int:
     tube = _named(machine, name)
     if tube is None:
         return c.OUT_OF_MEMORY
+    machine.queue.keep_session(session)
     tube.watchers += 1
     session.watched[name] = tube
+    machine.watches += 1
     machine.note_session(session)
     return c.OK
 
@@ -148,7 +154,9 @@ def ignore(machine: "Machine", origin: Origin, command: c.Command) -> int:
         return c.OK
     if len(session.watched) == 1:
         return c.NOT_FOUND
+    machine.queue.keep_session(session)
     del session.watched[command[2]]
+    machine.watches -= 1
     tube.watchers -= 1
     machine.queue.drop_if_idle(tube)
     machine.note_session(session)
@@ -202,35 +210,38 @@ def touch(machine: "Machine", origin: Origin, command: c.Command) -> int:
     return c.OK
 
 
-def kick(machine: "Machine", origin: Origin, command: c.Command) -> tuple[int, int]:
-    """Kick buried jobs, or delayed ones if none is buried; at most KICK_MAX of them.
+def kick(machine: "Machine", origin: Origin, command: c.Command) -> tuple[int, int, int]:
+    """Kick buried jobs, or delayed ones if none is buried, as far as this entry's share goes.
 
-    A command with a state kicks only jobs of that state: the origin repeats a command that moved
-    KICK_MAX jobs, and one client's kick never mixes the two.
+    A command with a state kicks only jobs of that state: the origin repeats a command that has
+    more to do, and one client's kick never mixes the two.
 
     Returns:
-        (how many jobs, of which state: BURIED or DELAYED)
+        (how many jobs, of which state: BURIED or DELAYED, 1 if more may be kicked)
     """
     queue = machine.queue
     session = origin.sessions[command[1]]
     _, _, name, bound, state = command
     tube = queue.tubes.get(name)
     if tube is None:
-        return 0, state
+        return 0, state, 0
+    share = min(bound, KICK_MAX, machine.kicks_left - machine.kicks_left // 2)
+    if share == 0 < bound:
+        return 0, state, 1  # which jobs it means is decided when it moves the first
     if state not in (BURIED, DELAYED):
         state = BURIED if tube.buried else DELAYED
-    bound = min(bound, KICK_MAX)
     kicked = 0
-    while kicked < bound:
+    while kicked < share:
         if state == BURIED:
             job = next(iter(tube.buried.values())) if tube.buried else None
         else:
-            job = tube.first_delayed(queue.jobs)
+            job = queue.jobs.get(tube.first_delayed())
         if job is None:
-            break
+            return kicked, state, 0
         queue.kick(job, session)
+        machine.kicks_left -= 1
         kicked += 1
-    return kicked, state
+    return kicked, state, int(kicked < bound)
 
 
 def kick_job(machine: "Machine", origin: Origin, command: c.Command) -> int:
@@ -264,6 +275,7 @@ def speak(machine: "Machine", origin: Origin, command: c.Command) -> int:
     if command[2] not in PROTOCOL_NAMES:
         return c.BAD_COMMAND
     session = origin.sessions[command[1]]
+    machine.queue.keep_session(session)
     session.protocol = command[2]
     machine.note_session(session)
     return c.OK
@@ -277,6 +289,7 @@ def keep_session(machine: "Machine", origin: Origin, command: c.Command) -> int:
         return c.BAD_COMMAND
     if not (0 < grace_us <= GRACE_MAX_US and SECRET_MIN_BYTES <= len(secret) <= SECRET_MAX_BYTES):
         return c.BAD_COMMAND
+    machine.queue.keep_session(session)
     session.secret = secret
     session.grace_us = grace_us
     machine.kept[secret] = session
@@ -294,8 +307,6 @@ def resume_session(machine: "Machine", origin: Origin, command: c.Command) -> in
     if session is None or fresh is session or fresh.secret:
         return c.NOT_FOUND
     machine.end_session(fresh, lost=False)
-    if session.state != DETACHED:
-        del machine.origins[session.origin].sessions[session.number]
     machine.attach(session, origin, command[1], fresh.request_granted)
     return c.OK
 

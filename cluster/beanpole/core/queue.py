@@ -4,16 +4,16 @@ This is the only place that changes a job's state, and so the one that emits eve
 for a transition is decided in `core.operations`; when time asks for one, in `core.machine`.
 """
 
-from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final
 
 from beanpole import events as e
 from beanpole.constants import DEFAULT_TUBE, SECOND_US, U32_MAX, URGENT_BELOW
 from beanpole.core.job import BURIED, DELAYED, GONE, READY, RESERVED, Job
 from beanpole.core.jobs import Jobs
+from beanpole.core.order import Order
 from beanpole.core.sessions import Session
 from beanpole.core.timers import Timers
-from beanpole.core.tube import ID_MASK, STALE_SLACK, Tube
+from beanpole.core.tube import ID_MASK, Tube
 
 if TYPE_CHECKING:
     from beanpole.core.image import Image
@@ -30,6 +30,7 @@ TIMEOUT: Final = 8
 SESSION: Final = 9
 TUBE: Final = 10
 BATCH: Final = 11
+RAISED: Final = 12
 TRANSITION_BITS: Final = 4
 
 
@@ -48,7 +49,7 @@ class Queue:
         self.jobs = Jobs()
         self.tubes: dict[bytes, Tube] = {}  # in the order of creation
         self.timers = Timers()
-        self.pauses: list[tuple[int, bytes]] = []  # heap of (until, tube); stale ones are skipped
+        self.pauses = Order()  # (until, tube)
         self.next_id = 1
         self.next_order = 1
         self.body_bytes = 0
@@ -82,8 +83,7 @@ class Queue:
         tube = self.tubes.get(name)
         if tube is None:
             self.tubes_total += 1
-            # An event has 32 bits for it. Nobody has a tube that is four billion tubes old.
-            tube = self.tubes[name] = Tube(name, self.tubes_total & U32_MAX)
+            tube = self.tubes[name] = Tube(name, self.tubes_total)
             if self.events_kept:
                 self.tubes_named.append((tube.number, name))
         return tube
@@ -91,51 +91,48 @@ class Queue:
     def drop_if_idle(self, tube: Tube) -> None:
         """Remove a tube that nothing refers to; `default` always exists."""
         if tube is not self.default and tube.is_idle():
+            if tube.paused_until_us:
+                self.pauses.remove((tube.paused_until_us, tube.name))
             del self.tubes[tube.name]
             self.woken.pop(tube.name, None)  # or it would grow forever where nobody looks
 
     def pause(self, tube: Tube, delay_s: int) -> None:
         """Pause a tube from now on; 0 ends a pause."""
+        for image in self.images:
+            image.keep_tube(tube)
         tube.pauses += 1
         tube.pause_s = delay_s
         self.transitions.append(delay_s << TRANSITION_BITS | TUBE)
+        if tube.paused_until_us:
+            self.pauses.remove((tube.paused_until_us, tube.name))
         if delay_s == 0:
             tube.paused_until_us = 0
             self.woken[tube.name] = None
             return
         tube.paused_until_us = self.now_us + delay_s * SECOND_US
-        heappush(self.pauses, (tube.paused_until_us, tube.name))
-        if len(self.pauses) > 2 * len(self.tubes) + STALE_SLACK:
-            # Replaced pauses would stay until they are due. A sorted list is a heap.
-            self.pauses = sorted(
-                (other.paused_until_us, name)
-                for name, other in self.tubes.items()
-                if other.paused_until_us
-            )
+        self.pauses.add((tube.paused_until_us, tube.name))
 
     def next_pause_end_us(self) -> int | None:
         """When the first pause ends; None if no tube is paused."""
-        pauses = self.pauses
-        while pauses:
-            until_us, name = pauses[0]
-            tube = self.tubes.get(name)
-            if tube is not None and tube.paused_until_us == until_us:
-                return until_us
-            heappop(pauses)  # it was replaced or ended, or its tube is gone
-        return None
+        first = self.pauses.first()
+        return None if first is None else first[0]
 
     def end_pauses(self, budget: int) -> int:
         """End the pauses that are due; returns what is left of the budget."""
         pauses = self.pauses
-        while budget and pauses and pauses[0][0] <= self.now_us:
-            until_us, name = heappop(pauses)
-            tube = self.tubes.get(name)
-            if tube is not None and tube.paused_until_us == until_us:
-                tube.paused_until_us = 0
-                tube.pause_s = 0
-                self.woken[name] = None
-                self.transitions.append(TUBE)
-                budget -= 1
+        while budget:
+            first = pauses.first()
+            if first is None or first[0] > self.now_us:
+                break
+            pauses.pop_first()
+            tube = self.tubes[first[1]]
+            for image in self.images:
+                image.keep_tube(tube)
+            tube.paused_until_us = 0
+            tube.pause_s = 0
+            self.woken[tube.name] = None
+            self.transitions.append(TUBE)
+            budget -= 1
         return budget
 
     # --- what is asked for ----------------------------------------------------------------------
@@ -156,6 +153,8 @@ class Queue:
         self.jobs.add(job)
         self.body_bytes += len(body)
         self.jobs_total += 1
+        for image in self.images:
+            image.keep_tube(tube)
         tube.jobs_total += 1
         self.transitions.append(job_id << TRANSITION_BITS | PUT)
         if delay_s:
@@ -171,7 +170,8 @@ class Queue:
         tube = job.tube
         for image in self.images:
             image.keep(job)
-        heappop(tube.ready_heap)
+            image.keep_session(session)
+        tube.ready.pop_first()
         self.ready -= 1
         tube.ready_count -= 1
         if job.priority < URGENT_BELOW:
@@ -183,6 +183,7 @@ class Queue:
 
     def reserve(self, job: Job, session: Session) -> None:
         """Reserve a job of any state but reserved."""
+        self.keep_session(session)
         before = self.take(job)
         self.make_reserved(job, session)
         self.emit(e.RESERVED, before, job, session)
@@ -237,6 +238,8 @@ class Queue:
         """Forget a job in whatever state it is."""
         before = self.take(job)
         tube = job.tube
+        for image in self.images:
+            image.keep_tube(tube)
         self.jobs.remove(job.id)
         self.body_bytes -= len(job.body)
         tube.deletes += 1
@@ -245,6 +248,11 @@ class Queue:
         self.drop_if_idle(tube)
 
     # --- the steps of transitions ---------------------------------------------------------------
+
+    def keep_session(self, session: Session) -> None:
+        """Keep a session as it is for images under way: it is about to change."""
+        for image in self.images:
+            image.keep_session(session)
 
     def take(self, job: Job) -> int:
         """Take a job out of the order of its state; the caller makes it something else.
@@ -270,14 +278,12 @@ class Queue:
             if job.priority < URGENT_BELOW:
                 self.urgent -= 1
                 tube.urgent_count -= 1
-            job.state = GONE
-            tube.drop_ready(job, self.jobs)
+            tube.drop_ready(job)
         elif state == DELAYED:
             self.delayed -= 1
             tube.delayed_count -= 1
             self.timers.remove(job.due_us, job.id)
-            job.state = GONE
-            tube.drop_delayed(job, self.jobs)
+            tube.drop_delayed(job)
         else:
             assert state == BURIED, state
             self.buried -= 1
@@ -307,7 +313,7 @@ class Queue:
         job.due_us = due_us = self.now_us + delay_s * SECOND_US
         self.delayed += 1
         tube.delayed_count += 1
-        heappush(tube.delayed_heap, (due_us, job.id))
+        tube.push_delayed(job)
         self.timers.add(due_us, job.id)
         self.transitions.append(job.id << TRANSITION_BITS | DELAY)
 

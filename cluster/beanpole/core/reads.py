@@ -31,13 +31,14 @@ def peek(machine: "Machine", origin: Origin, command: c.Command) -> Found:
 def peek_ready(machine: "Machine", origin: Origin, command: c.Command) -> Found:
     queue = machine.queue
     tube = queue.tubes.get(command[2])
-    key = 0 if tube is None else tube.first_ready(queue.jobs)
+    key = 0 if tube is None else tube.first_ready()
     return _found(queue.jobs[key & ID_MASK] if key else None)
 
 
 def peek_delayed(machine: "Machine", origin: Origin, command: c.Command) -> Found:
     tube = machine.queue.tubes.get(command[2])
-    return _found(None if tube is None else tube.first_delayed(machine.queue.jobs))
+    first = 0 if tube is None else tube.first_delayed()
+    return _found(machine.queue.jobs.get(first))
 
 
 def peek_buried(machine: "Machine", origin: Origin, command: c.Command) -> Found:

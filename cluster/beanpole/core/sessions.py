@@ -20,7 +20,8 @@ class Session:
     """One client's session.
 
     It is addressed by its attachment (origin, incarnation of the origin, number there). RESUME
-    gives a session a new attachment; commands of the old one no longer find it. `reason` is what
+    gives a session a new attachment; commands of the old one no longer find it. `serial` is its own
+    for as long as it lives, whoever holds it. `reason` is what
     ended its last attachment (`events.CONNECTION_LOST`, `NODE_DOWN`), for the jobs that return.
     """
 
@@ -36,12 +37,16 @@ class Session:
         "request_granted",
         "reserved",
         "secret",
+        "serial",
         "state",
         "used",
         "watched",
     )
 
-    def __init__(self, origin: int, incarnation: int, number: int, tube: "Tube") -> None:
+    def __init__(
+        self, serial: int, origin: int, incarnation: int, number: int, tube: "Tube"
+    ) -> None:
+        self.serial = serial
         self.origin = origin
         self.incarnation = incarnation
         self.number = number
@@ -51,7 +56,7 @@ class Session:
         self.reason = NO_REASON
         self.used = tube
         self.watched: dict[bytes, Tube] = {tube.name: tube}
-        # In the order of reservation: the order in which a dead session's jobs return.
+        # In the order of reservation: a dead session's jobs return from the end.
         self.reserved: dict[int, Job] = {}
         self.request_granted = 0
         self.secret = b""

@@ -5,30 +5,30 @@ A tube keeps order and counts only. Which transition happens when, and what else
 """
 
 from collections import OrderedDict
-from heapq import heapify, heappop, heappush
 from typing import Final
 
-from beanpole.core.job import DELAYED, READY, Job
-from beanpole.core.jobs import Jobs
+from beanpole.constants import U32_MAX
+from beanpole.core.job import Job
+from beanpole.core.order import Order
 
-# Ready order is (priority, id). One integer holds both, because comparing two integers is several
-# times cheaper than comparing two tuples, and it takes less memory: id < 2**53 < 2**56.
+# Ready order is (priority, id), delayed order (due time, id). One integer holds both, because
+# comparing two integers is several times cheaper than comparing two tuples, and it takes less
+# memory: id < 2**53 < 2**56.
 ID_BITS: Final = 56
 ID_MASK: Final = (1 << ID_BITS) - 1
-# Lazily deleted entries are swept when they outnumber the live ones by more than this.
-STALE_SLACK: Final = 64
 
 
 class Tube:
     """A named queue. `users` and `watchers` count sessions; `waiting` lines are the leader's.
 
-    `number` stands for the name in events. A tube that vanished and came again has another one.
+    `serial` counts the tubes that there were: one that vanished and came again has another. What
+    events have room for is `number`. Nobody has a tube that is four billion tubes old.
     """
 
     __slots__ = (
         "buried",
+        "delayed",
         "delayed_count",
-        "delayed_heap",
         "deletes",
         "jobs_total",
         "name",
@@ -36,22 +36,24 @@ class Tube:
         "pause_s",
         "paused_until_us",
         "pauses",
+        "ready",
         "ready_count",
-        "ready_heap",
         "reserved_count",
+        "serial",
         "urgent_count",
         "users",
         "watchers",
     )
 
-    def __init__(self, name: bytes, number: int) -> None:
+    def __init__(self, name: bytes, serial: int) -> None:
         self.name = name
-        self.number = number
-        self.ready_heap: list[int] = []
+        self.serial = serial
+        self.number = serial & U32_MAX
+        self.ready = Order()
         self.ready_count = 0
         self.urgent_count = 0
         self.reserved_count = 0
-        self.delayed_heap: list[tuple[int, int]] = []
+        self.delayed = Order()
         self.delayed_count = 0
         # A linked order: taking from the front of a plain dict is O(n) after many removals.
         self.buried: OrderedDict[int, Job] = OrderedDict()
@@ -75,66 +77,25 @@ class Tube:
         )
 
     def push_ready(self, job: Job) -> None:
-        """Put a job, whose state is READY already, into the ready order."""
-        heappush(self.ready_heap, job.priority << ID_BITS | job.id)
+        """Put a job into the ready order."""
+        self.ready.add(job.priority << ID_BITS | job.id)
 
-    def first_ready(self, jobs: Jobs) -> int:
+    def first_ready(self) -> int:
         """The key (priority, id) of the first ready job; 0 if there is none."""
-        heap = self.ready_heap
-        while heap:
-            key = heap[0]
-            job = jobs.get(key & ID_MASK)
-            if (
-                job is not None
-                and job.state == READY
-                and job.priority == key >> ID_BITS
-                and job.tube is self
-            ):
-                return key
-            heappop(heap)
-        return 0
+        return self.ready.first() or 0
 
-    def drop_ready(self, gone: Job, jobs: Jobs) -> None:
-        """Forget a job that was in the ready order; its state is another already.
+    def drop_ready(self, job: Job) -> None:
+        """Take a job out of the ready order."""
+        self.ready.remove(job.priority << ID_BITS | job.id)
 
-        Most jobs leave from the front, which is cheap to tidy at once. Entries elsewhere go stale,
-        and the order is rebuilt once most are (amortized O(1)).
-        """
-        if self.ready_heap[0] == gone.priority << ID_BITS | gone.id:
-            heappop(self.ready_heap)
-        if len(self.ready_heap) > 2 * self.ready_count + STALE_SLACK:
-            live = {
-                key
-                for key in self.ready_heap
-                if (job := jobs.get(key & ID_MASK)) is not None
-                and job.state == READY
-                and job.priority == key >> ID_BITS
-            }
-            self.ready_heap = list(live)
-            heapify(self.ready_heap)
+    def push_delayed(self, job: Job) -> None:
+        """Put a job into the delayed order."""
+        self.delayed.add(job.due_us << ID_BITS | job.id)
 
-    def first_delayed(self, jobs: Jobs) -> Job | None:
-        """The delayed job that is due first, by (due time, id)."""
-        heap = self.delayed_heap
-        while heap:
-            due_us, job_id = heap[0]
-            job = jobs.get(job_id)
-            if job is not None and job.state == DELAYED and job.due_us == due_us:
-                return job
-            heappop(heap)
-        return None
+    def first_delayed(self) -> int:
+        """The id of the delayed job that is due first, by (due time, id); 0 if there is none."""
+        return (self.delayed.first() or 0) & ID_MASK
 
-    def drop_delayed(self, gone: Job, jobs: Jobs) -> None:
-        """Forget a job that was in the delayed order, as `drop_ready` does."""
-        if self.delayed_heap[0] == (gone.due_us, gone.id):
-            heappop(self.delayed_heap)
-        if len(self.delayed_heap) > 2 * self.delayed_count + STALE_SLACK:
-            live = {
-                entry
-                for entry in self.delayed_heap
-                if (job := jobs.get(entry[1])) is not None
-                and job.state == DELAYED
-                and job.due_us == entry[0]
-            }
-            self.delayed_heap = list(live)
-            heapify(self.delayed_heap)
+    def drop_delayed(self, job: Job) -> None:
+        """Take a job out of the delayed order."""
+        self.delayed.remove(job.due_us << ID_BITS | job.id)

@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 from beanpole import commands as c
 from beanpole import events as e
 from beanpole.constants import SECOND_US
-from beanpole.core.image import Image, load
+from beanpole.core.image import Image
 from beanpole.core.job import STATE_NAMES
 from beanpole.core.machine import Applied, Machine
+from beanpole.core.restore import load
 
 DEFAULT = b"default"
 # (index, flags, time us, wall us, sections): what `Machine.apply` takes.
@@ -166,5 +167,5 @@ def chunks_of(image: Image) -> list[bytes]:
 
 
 def copy_of(machine: Machine) -> Machine:
-    """The machine, by way of its image."""
-    return load(image_of(machine))
+    """The machine, by way of its image, in a program that knows all versions."""
+    return load(image_of(machine), c.VERSION_MAX)

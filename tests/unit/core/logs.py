@@ -82,8 +82,9 @@ LEADS = st.one_of(
     command(c.TICK),
     command(c.DIGEST),
     command(c.NODE_DOWN, ORIGIN, INCARNATION),
+    command(c.RAISE, st.integers(c.BASE_VERSION - 1, c.BASE_VERSION + 2)),
     st.builds(
-        lambda term, floor_us, jobs: (c.EPOCH, term, floor_us, 1, jobs, 3, 4, 9999),
+        lambda term, floor_us, jobs: (c.EPOCH, term, floor_us, jobs, 3, 4, 9_999_999),
         st.integers(1, 3),
         st.integers(0, 9 * SECOND),
         st.sampled_from([5, 100]),
@@ -144,5 +145,7 @@ def replay(entries: list[Entry], own: int = -1, machine: Machine | None = None) 
 def tighten(patch: pytest.MonkeyPatch, transitions: int) -> None:
     """Let limits be met by short logs: how much happens in one entry, and how long keys last."""
     patch.setattr(machine_module, "TRANSITIONS_PER_ENTRY_MAX", transitions)
+    patch.setattr(machine_module, "KICKS_PER_ENTRY_MAX", transitions)
+    patch.setattr(machine_module, "LOOKS_PER_ENTRY_MAX", transitions)
     patch.setattr(keys, "GENERATION_KEYS_MAX", 2)
     patch.setattr(keys, "DEDUP_WINDOW_US", 4 * SECOND)

@@ -239,15 +239,15 @@ class Model:
         self.tube_or_new(name).total += 1
         return job.id
 
-    def kick(self, name: bytes, bound: int, wanted: int) -> tuple[int, int]:
+    def kick(self, name: bytes, bound: int, wanted: int) -> tuple[int, int, int]:
         if self.tube(name) is None:
-            return 0, wanted
+            return 0, wanted, 0
         state = wanted or (BURIED if self.jobs_in("buried", name) else DELAYED)
         jobs = self.jobs_in("buried" if state == BURIED else "delayed", name)[:bound]
         for job in jobs:
             job.state = "ready"
             job.kicks += 1
-        return len(jobs), state
+        return len(jobs), state, 0
 
     def pause(self, name: bytes, pause_s: int) -> int:
         tube = self.tube(name)

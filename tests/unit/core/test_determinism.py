@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 
 from beanpole import commands as c
 from beanpole.core import image as image_module
-from beanpole.core.image import Image, load
+from beanpole.core.image import Image
 from beanpole.core.machine import Machine
+from beanpole.core.restore import load
 from tests.unit.core.cluster import DEFAULT, Cluster, Entry, copy_of, image_of
 from tests.unit.core.logs import BUDGETS, LOGS, replay, tighten
 
@@ -84,7 +85,8 @@ def test_an_image_under_way_is_the_machine_as_it_was(
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         tighten(patch, transitions)
-        patch.setattr(image_module, "CHUNK_JOBS", 1)
+        for name in ("CHUNK_JOBS", "CHUNK_TUBES", "CHUNK_SESSIONS", "CHUNK_IDS"):
+            patch.setattr(image_module, name, 1)
         start = min(start, len(entries))
         machine = replay(entries[:start])
         expected = image_of(machine)
@@ -144,7 +146,7 @@ def test_the_chain_sees_what_the_transitions_of_jobs_do_not() -> None:
         return replay(list(entries)).chain
 
     opened: c.Section = (0, 1, 1, ((c.OPEN, 1),))
-    epochs = [((c.LEADER, 0, 0, ((c.EPOCH, 1, floor_us, 1, 9, 9, 9, 9),))) for floor_us in (5, 6)]
+    epochs = [((c.LEADER, 0, 0, ((c.EPOCH, 1, floor_us, 9, 9, 9, 9),))) for floor_us in (5, 6)]
     chains = [
         chain((1, 0, 0, 0, [])),
         chain((2, 0, 0, 0, [])),
@@ -193,7 +195,7 @@ def test_an_image_of_two_at_once() -> None:
     second, expected_second = Image(cluster.machine), image_of(cluster.machine)
     cluster.reserve()
     for image, expected in [(first, expected_first), (second, expected_second)]:
-        assert [image.next_chunk() for _ in range(5)] == [*expected, None]
+        assert [image.next_chunk() for _ in range(6)] == [*expected, None]
         image.close()
         image.close()
     assert load(expected_first).queue.jobs[4].body == b"body"

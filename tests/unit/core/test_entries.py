@@ -36,8 +36,10 @@ def test_an_empty_entry_is_its_header() -> None:
 
 def test_another_version_stops_the_reader() -> None:
     entry = c.encode_entry(0, 0, 0, [])
-    with pytest.raises(UnknownVersion, match="entry version 2"):
+    with pytest.raises(UnknownVersion, match="entry version 3, this program knows 2: upgrade bean"):
         c.decode_entry(bytes([c.ENTRY_VERSION + 1]) + entry[1:])
+    with pytest.raises(UnknownVersion, match=r"it was written before release 0\.2\.0"):
+        c.decode_entry(bytes([1]) + entry[1:])
 
 
 def test_every_cut_of_an_entry_is_recognised() -> None:

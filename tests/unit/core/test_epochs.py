@@ -18,7 +18,7 @@ def cluster() -> Cluster:
 
 def epoch(cluster: Cluster, grace_s: int, term: int = 1) -> machine_module.Applied:
     floor_us = cluster.time_us + grace_s * SECOND
-    return cluster.lead((c.EPOCH, term, floor_us, 1, 100, 100, 100, 10_000))
+    return cluster.lead((c.EPOCH, term, floor_us, 100, 100, 100, 10_000))
 
 
 def test_epoch_sets_term_limits_and_floor(cluster: Cluster) -> None:

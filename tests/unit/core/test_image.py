@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from beanpole import commands as c
 from beanpole.core import image as image_module
-from beanpole.core.image import IMAGE_VERSION, Image, load, pack
+from beanpole.core.image import SESSION_HELD, Image, pack
+from beanpole.core.restore import OLDEST_VERSION, load
 from beanpole.errors import Damaged, UnknownVersion
 from beanpole.storage.snapshots import CHUNK_BYTES_MAX
 from tests.unit.core.cluster import DEFAULT, Cluster, image_of
@@ -36,9 +37,9 @@ def busy() -> Cluster:
 
 
 BUSY = image_of(busy().machine)
-# What the head is, the head, three shards of keys, the jobs, and the end.
-HEAD, KEYS, JOBS = 1, 2, 5
-assert len(BUSY) == 7
+# The head, tubes, sessions, three shards of keys, the jobs, and the end.
+TUBES, SESSIONS, KEYS, JOBS = 1, 2, 3, 6
+assert len(BUSY) == 8
 
 
 def test_an_empty_machine_has_an_image() -> None:
@@ -128,7 +129,7 @@ def test_every_command_keeps_the_job_for_an_image_under_way(change: list[c.Comma
 def test_time_and_grants_keep_the_jobs_for_an_image_under_way(floor_s: int, grant: bool) -> None:
     cluster = busy()
     if floor_s:
-        cluster.lead((c.EPOCH, 1, floor_s * 1_000_000, 1, 99, 99, 99, 9999))
+        cluster.lead((c.EPOCH, 1, floor_s * 1_000_000, 99, 99, 99, 9_999_999))
     expected = image_of(cluster.machine)
     image = Image(cluster.machine)
     if grant:
@@ -165,16 +166,20 @@ def test_a_closed_image_no_longer_follows_the_machine() -> None:
     "chunks",
     [
         pytest.param([], id="nothing"),
-        pytest.param(BUSY[:HEAD], id="only what the head is"),
-        pytest.param(BUSY[:KEYS], id="only the head"),
-        pytest.param([BUSY[0], *BUSY[KEYS:]], id="no part of the head"),
+        pytest.param(BUSY[:TUBES], id="only the head"),
+        pytest.param(BUSY[:SESSIONS], id="no sessions and nothing behind them"),
+        pytest.param(BUSY[:KEYS], id="no keys and nothing behind them"),
+        pytest.param([BUSY[0], *BUSY[SESSIONS:]], id="no tubes"),
+        pytest.param([*BUSY[:SESSIONS], *BUSY[KEYS:]], id="no sessions"),
+        pytest.param([*BUSY[:2], *BUSY[1:]], id="tubes twice"),
+        pytest.param([*BUSY[:3], *BUSY[2:]], id="sessions twice"),
         pytest.param(BUSY[:-1], id="no end"),
         pytest.param(BUSY[1:], id="no head"),
         pytest.param([*BUSY[:JOBS], BUSY[-1]], id="no jobs"),
         pytest.param([*BUSY[:KEYS], *BUSY[JOBS:]], id="no keys"),
-        pytest.param([*BUSY[:3], *BUSY[4:]], id="too few keys"),
-        pytest.param([*BUSY[:3], *BUSY[2:3], *BUSY[4:]], id="keys twice"),
-        pytest.param([*BUSY[:2], BUSY[3], BUSY[2], *BUSY[4:]], id="keys in another order"),
+        pytest.param([*BUSY[:4], *BUSY[5:]], id="too few keys"),
+        pytest.param([*BUSY[:4], *BUSY[3:4], *BUSY[5:]], id="keys twice"),
+        pytest.param([*BUSY[:3], BUSY[4], BUSY[3], *BUSY[5:]], id="keys in another order"),
         pytest.param([*BUSY, BUSY[-1]], id="more after the end"),
         pytest.param([BUSY[0][:-1], *BUSY[1:]], id="a cut chunk"),
         pytest.param([b"\xc1", *BUSY], id="no msgpack"),
@@ -187,11 +192,40 @@ def test_what_is_not_whole_is_damaged(chunks: list[bytes]) -> None:
         load(chunks)
 
 
-def test_another_version_is_refused() -> None:
+def versioned(version: object) -> list[bytes]:
+    """The image, as if it were of another version."""
     head = msgpack.unpackb(BUSY[0])
-    head[1] = IMAGE_VERSION + 1
-    with pytest.raises(UnknownVersion, match=f"image version {IMAGE_VERSION + 1}"):
-        load([pack(head), *BUSY[1:]])
+    head[1] = version
+    return [pack(head), *BUSY[1:]]
+
+
+def test_an_image_is_of_the_active_version_and_read_by_who_knows_it() -> None:
+    cluster = busy()
+    version = c.MACHINE_VERSION + 1
+    cluster.lead((c.RAISE, version))
+    chunks = image_of(cluster.machine)
+    assert msgpack.unpackb(chunks[0])[1] == version
+    copy = load(chunks, knows=version)
+    assert copy.version == version
+    assert image_of(copy) == chunks
+    assert load(BUSY, knows=version).version == c.BASE_VERSION
+
+
+def test_a_newer_version_is_refused_with_what_to_do() -> None:
+    words = r"need machine version 4, this program knows up to 3: upgrade beanpoled on this node"
+    with pytest.raises(UnknownVersion, match=words):
+        load(versioned(4), knows=3)
+
+
+def test_an_older_version_than_is_read_is_refused() -> None:
+    with pytest.raises(UnknownVersion, match=f"this program reads {OLDEST_VERSION} to 9: start a"):
+        load(versioned(OLDEST_VERSION - 1), knows=9)
+
+
+@pytest.mark.parametrize("version", ["2", None, 2.0, [2]])
+def test_a_version_that_is_no_number_is_damage(version: object) -> None:
+    with pytest.raises(Damaged):
+        load(versioned(version))
 
 
 JOB_STATE, JOB_HOLDER = 6, 9
@@ -248,21 +282,21 @@ def test_keys_that_cannot_be_are_damage(change: Callable[[Any], None]) -> None:
 
 
 def test_a_session_that_holds_no_such_job_is_damage() -> None:
-    head = msgpack.unpackb(msgpack.unpackb(BUSY[HEAD])[1])
-    reserved = head[5][0][7]
+    sessions = msgpack.unpackb(BUSY[SESSIONS])
+    reserved = sessions[1][0][SESSION_HELD]
     assert reserved == [1]
     reserved.append(4)
     with pytest.raises(Damaged, match="holds a job"):
-        load([BUSY[0], pack(["part", pack(head)]), *BUSY[KEYS:]])
+        load([*BUSY[:SESSIONS], pack(sessions), *BUSY[KEYS:]])
 
 
-@pytest.mark.parametrize("place", [12, 13])
+@pytest.mark.parametrize("place", [13, 14])
 @pytest.mark.parametrize("value", [-1, 256])
 def test_a_session_of_no_known_kind_is_damage(place: int, value: int) -> None:
-    head = msgpack.unpackb(msgpack.unpackb(BUSY[HEAD])[1])
-    head[5][0][place] = value
+    sessions = msgpack.unpackb(BUSY[SESSIONS])
+    sessions[1][0][place] = value
     with pytest.raises(Damaged, match=str(value)):
-        load([BUSY[0], pack(["part", pack(head)]), *BUSY[KEYS:]])
+        load([*BUSY[:SESSIONS], pack(sessions), *BUSY[KEYS:]])
 
 
 def test_a_head_of_many_long_names_is_cut() -> None:

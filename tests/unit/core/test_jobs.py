@@ -6,7 +6,6 @@ from beanpole import commands as c
 from beanpole.constants import JOB_SIZE_MAX_BYTES, KICK_MAX, SECOND_US, U32_MAX
 from beanpole.core.job import BURIED, DELAYED
 from beanpole.core.machine import NONE_READY
-from beanpole.core.tube import STALE_SLACK
 from tests.unit.core.cluster import DEFAULT, Cluster
 
 
@@ -91,7 +90,7 @@ def test_delayed_jobs_are_peeked_and_kicked_by_due_time_then_id(cluster: Cluster
     peeked = []
     for _ in range(4):
         peeked.append(cluster.do(c.PEEK_DELAYED, 1, DEFAULT)[0])
-        assert cluster.do(c.KICK, 1, DEFAULT, 1, 0) == (1, DELAYED)
+        assert cluster.do(c.KICK, 1, DEFAULT, 1, 0) == (1, DELAYED, 0)
     assert peeked == [2, 4, 3, 1]
     assert cluster.do(c.PEEK_DELAYED, 1, DEFAULT) == c.NOT_FOUND
 
@@ -167,7 +166,7 @@ def test_buried_jobs_are_first_in_first_out(cluster: Cluster) -> None:
         cluster.put()
     bury(cluster, 2, 3, 1)
     assert cluster.do(c.PEEK_BURIED, 1, DEFAULT)[0] == 2
-    assert cluster.do(c.KICK, 1, DEFAULT, 1, 0) == (1, BURIED)
+    assert cluster.do(c.KICK, 1, DEFAULT, 1, 0) == (1, BURIED, 0)
     assert [cluster.state(job) for job in (1, 2, 3)] == [b"buried", b"ready", b"buried"]
     assert cluster.do(c.PEEK_BURIED, 1, DEFAULT)[0] == 3
 
@@ -176,17 +175,17 @@ def test_a_kick_never_mixes_buried_and_delayed_jobs(cluster: Cluster) -> None:
     cluster.put()
     cluster.put(delay_s=9)
     bury(cluster, 1)
-    assert cluster.do(c.KICK, 1, DEFAULT, 100, 0) == (1, BURIED)
-    assert cluster.do(c.KICK, 1, DEFAULT, 100, BURIED) == (0, BURIED)
-    assert cluster.do(c.KICK, 1, DEFAULT, 100, 0) == (1, DELAYED)
-    assert cluster.do(c.KICK, 1, DEFAULT, 100, 0) == (0, DELAYED)
+    assert cluster.do(c.KICK, 1, DEFAULT, 100, 0) == (1, BURIED, 0)
+    assert cluster.do(c.KICK, 1, DEFAULT, 100, BURIED) == (0, BURIED, 0)
+    assert cluster.do(c.KICK, 1, DEFAULT, 100, 0) == (1, DELAYED, 0)
+    assert cluster.do(c.KICK, 1, DEFAULT, 100, 0) == (0, DELAYED, 0)
 
 
 def test_a_kick_moves_a_bounded_number(cluster: Cluster) -> None:
     put = (c.PUT, 1, DEFAULT, 0, 9, 9, b"")
     cluster.batch(*[put] * (KICK_MAX + 5))
-    assert cluster.do(c.KICK, 1, DEFAULT, U32_MAX, 0) == (KICK_MAX, DELAYED)
-    assert cluster.do(c.KICK, 1, DEFAULT, U32_MAX - KICK_MAX, DELAYED) == (5, DELAYED)
+    assert cluster.do(c.KICK, 1, DEFAULT, U32_MAX, 0) == (KICK_MAX, DELAYED, 1)
+    assert cluster.do(c.KICK, 1, DEFAULT, U32_MAX - KICK_MAX, DELAYED) == (5, DELAYED, 0)
 
 
 def test_kick_keeps_delay_and_priority(cluster: Cluster) -> None:
@@ -213,8 +212,8 @@ def test_kick_job_takes_buried_and_delayed_jobs_only(cluster: Cluster) -> None:
 
 def test_a_bound_below_one_and_an_unknown_tube_kick_nothing(cluster: Cluster) -> None:
     cluster.put(delay_s=1)
-    assert cluster.do(c.KICK, 1, DEFAULT, 0, 0) == (0, DELAYED)
-    assert cluster.do(c.KICK, 1, DEFAULT, -(2**63), 0) == (0, DELAYED)
+    assert cluster.do(c.KICK, 1, DEFAULT, 0, 0) == (0, DELAYED, 0)
+    assert cluster.do(c.KICK, 1, DEFAULT, -(2**63), 0) == (0, DELAYED, 0)
     assert cluster.do(c.KICK, 1, b"nobody", 1, 0)[0] == 0
 
 
@@ -328,16 +327,16 @@ def test_jobs_that_leave_from_the_front_leave_nothing_behind(
             cluster.do(c.KICK_JOB, 1, job)
         else:
             cluster.do(c.DELETE, 1, job)
-        assert len(tube.delayed_heap if delay_s else tube.ready_heap) == 40 - job
+        assert len(tube.delayed if delay_s else tube.ready) == 40 - job
 
 
-def test_jobs_that_leave_from_elsewhere_are_swept(cluster: Cluster) -> None:
+def test_jobs_that_leave_from_elsewhere_leave_nothing_behind(cluster: Cluster) -> None:
     put = (c.PUT, 1, DEFAULT, 0, 0, 9, b"")
     cluster.batch(*[put] * 1000)
     for job in range(1000, 1, -1):
         cluster.do(c.DELETE, 1, job)
     tube = cluster.machine.queue.default
-    assert len(tube.ready_heap) <= 2 * tube.ready_count + STALE_SLACK
+    assert len(tube.ready) == tube.ready_count == 1
     assert cluster.reserve() == 1
 
 

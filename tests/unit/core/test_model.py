@@ -149,7 +149,7 @@ class Comparison(RuleBasedStateMachine):
     def epoch(self, grace_us: int, leaderless_s: int) -> None:
         self.cluster.time_us += leaderless_s * SECOND
         floor_us = self.cluster.time_us + grace_us
-        self.lead((c.EPOCH, 1, floor_us, 1, 100, 100, 100, 10_000))
+        self.lead((c.EPOCH, 1, floor_us, 100, 100, 100, 10_000_000))
         # A leader that is behind the log spares what was reserved until now, for the whole grace.
         behind_us = max(0, self.model.now_us - self.cluster.time_us)
         epoch_us = self.cluster.time_us + behind_us + (behind_us > 0)

@@ -87,10 +87,10 @@ def test_a_wrong_layout_is_a_bad_command_and_changes_nothing(operation: int) -> 
     assert list(cluster.machine.queue.jobs.values()) == [before]
 
 
-@pytest.mark.parametrize("operation", [c.EPOCH, c.TICK, c.NODE_DOWN, c.GRANT, c.DIGEST])
+@pytest.mark.parametrize("operation", [c.EPOCH, c.TICK, c.NODE_DOWN, c.GRANT, c.DIGEST, c.RAISE])
 def test_a_client_cannot_speak_for_the_leader(operation: int) -> None:
     cluster = Cluster()
     cluster.open(1)
     command = (operation, *([1] * (len(c.SHAPES[operation]) - 1)))
     assert cluster.do(*command) == c.BAD_COMMAND
-    assert cluster.machine.term == 0
+    assert (cluster.machine.term, cluster.machine.version) == (0, c.BASE_VERSION)

@@ -4,7 +4,16 @@ import pytest
 
 from beanpole import commands as c
 from beanpole.constants import SECOND_US, TUBE_NAME_MAX_BYTES, U32_MAX, WATCHED_TUBES_MAX
-from beanpole.core.tube import STALE_SLACK
+from beanpole.core.accounts import (
+    JOB_BYTES,
+    KEY_BYTES,
+    TUBE_BYTES,
+    WATCH_BYTES,
+    beside_jobs_bytes,
+    image_bytes,
+    memory_bytes,
+)
+from beanpole.core.image import Image
 from tests.unit.core.cluster import DEFAULT, Cluster
 
 
@@ -20,9 +29,9 @@ def limit(
     jobs: int = 100,
     tubes: int = 100,
     sessions: int = 100,
-    body_bytes: int = 10_000,
+    body_bytes: int = 1_000_000,
 ) -> None:
-    cluster.lead((c.EPOCH, 1, 0, 1, jobs, tubes, sessions, body_bytes))
+    cluster.lead((c.EPOCH, 1, 0, jobs, tubes, sessions, body_bytes))
 
 
 # --- life -----------------------------------------------------------------------------------------
@@ -170,7 +179,7 @@ def test_the_pause_of_a_tube_that_is_gone_does_not_end_that_of_its_successor(
 def test_replaced_pauses_leave_nothing_behind(cluster: Cluster) -> None:
     for pause_s in range(1000):
         cluster.do(c.PAUSE_TUBE, 1, DEFAULT, U32_MAX - pause_s)
-    assert len(cluster.machine.queue.pauses) <= STALE_SLACK + 2
+    assert len(cluster.machine.queue.pauses) == 1
     cluster.do(c.PAUSE_TUBE, 1, DEFAULT, 7)
     assert cluster.machine.next_due_us(0) == cluster.time_us + 7_000_000
 
@@ -186,13 +195,43 @@ def test_the_limit_of_jobs(cluster: Cluster) -> None:
 
 
 def test_the_limit_of_bytes(cluster: Cluster) -> None:
-    limit(cluster, body_bytes=10)
+    """A job counts with what it takes beside its body, and so do tubes, sessions and keys."""
+    other = beside_jobs_bytes(cluster.machine)
+    limit(cluster, body_bytes=other + 2 * JOB_BYTES + 10)
     assert cluster.put(b"x" * 10) == 1
     assert cluster.put(b"x") == c.OUT_OF_MEMORY
     assert cluster.put(b"") == 2
     cluster.do(c.DELETE, 1, 1)
     assert cluster.put(b"x" * 11) == c.OUT_OF_MEMORY
     assert cluster.put(b"x" * 10) == 3
+    more = TUBE_BYTES + WATCH_BYTES + KEY_BYTES
+    limit(cluster, body_bytes=other + 3 * JOB_BYTES + more + 10)
+    put = (c.PUT, 1, DEFAULT, 0, 0, 1, b"")
+    for command, answer in [
+        ((c.PUT_KEYED, *put[1:], b"key"), (4, 0)),
+        ((c.DELETE, 1, 4), c.OK),
+        ((c.WATCH, 1, b"a"), c.OK),
+        ((c.WATCH, 1, b"b"), c.OK),
+        (put, c.OUT_OF_MEMORY),  # there would be room without the second tube
+        ((c.IGNORE, 1, b"b"), c.OK),
+        (put, 5),
+        (put, c.OUT_OF_MEMORY),
+    ]:
+        assert cluster.do(*command) == answer
+    taken = sum((other, 3 * JOB_BYTES, more, 10))
+    assert memory_bytes(cluster.machine) == taken
+
+
+def test_an_image_is_no_larger_than_its_estimate(cluster: Cluster) -> None:
+    for size in (0, 10, 1000, 50_000):
+        for _ in range(20):
+            cluster.put(b"x" * size)
+            cluster.do(c.RESERVE_JOB, 1, cluster.machine.queue.next_id - 1)
+    image = Image(cluster.machine)
+    size = 0
+    while (chunk := image.next_chunk()) is not None:
+        size += len(chunk)
+    assert size <= image_bytes(cluster.machine) <= 1.05 * size
 
 
 def test_the_limit_of_tubes(cluster: Cluster) -> None:

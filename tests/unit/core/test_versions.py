@@ -1,0 +1,112 @@
+"""RAISE and operations that came later: a machine's version is what the log says, and only that.
+
+So a newer program that replays the log of an older one does what that one did.
+"""
+
+import pytest
+
+from beanpole import commands as c
+from beanpole.core import operations
+from beanpole.core.machine import Machine
+from beanpole.core.sessions import Origin
+from tests.unit.core.cluster import Cluster, copy_of
+
+NEW = c.BASE_VERSION + 1
+# An operation that no program has yet.
+INVENTED = 31
+
+
+def double(machine: Machine, origin: Origin, command: c.Command) -> int:
+    """Two jobs for one command."""
+    for _ in range(2):
+        operations.put(machine, origin, (c.PUT, command[1], b"default", 0, 0, 1, command[2]))
+    return c.OK
+
+
+@pytest.fixture
+def invented(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program of the next release: it knows one operation more."""
+    monkeypatch.setitem(c.SHAPES, INVENTED, (int, int, bytes))
+    monkeypatch.setitem(c.SINCE, INVENTED, NEW)
+    monkeypatch.setitem(operations.HANDLERS, INVENTED, double)
+
+
+@pytest.mark.constants
+def test_a_machine_begins_at_the_base_whatever_the_program_knows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On 519da29 it began at what the program knew, so upgraded nodes differed from the others."""
+    monkeypatch.setattr(c, "MACHINE_VERSION", NEW)
+    assert Machine().version == c.BASE_VERSION == 2
+
+
+def test_only_raise_takes_it_further() -> None:
+    cluster = Cluster()
+    assert not cluster.lead((c.EPOCH, 1, 0, 9, 9, 9, 9)).raised
+    assert cluster.machine.version == c.BASE_VERSION
+    assert cluster.lead((c.RAISE, NEW)).raised
+    assert cluster.machine.version == NEW
+    assert copy_of(cluster.machine).version == NEW
+
+
+@pytest.mark.parametrize("version", [-1, 0, c.BASE_VERSION, NEW, c.VERSION_MAX + 1, 2**70])
+def test_it_never_sinks_and_never_leaves_its_bounds(version: int) -> None:
+    cluster = Cluster()
+    cluster.lead((c.RAISE, NEW))
+    assert not cluster.lead((c.RAISE, version)).raised
+    assert cluster.machine.version == NEW
+
+
+def test_the_running_chain_shows_it() -> None:
+    raised, other = Cluster(), Cluster()
+    raised.lead((c.RAISE, NEW))
+    other.lead((c.TICK,))
+    assert raised.machine.chain != other.machine.chain
+
+
+@pytest.mark.usefixtures("invented")
+def test_an_operation_of_a_later_version_is_a_bad_command_before() -> None:
+    cluster = Cluster()
+    cluster.open(1)
+    assert cluster.do(INVENTED, 1, b"x") == c.BAD_COMMAND
+    assert len(cluster.machine.queue.jobs) == 0
+    cluster.lead((c.RAISE, NEW))
+    assert cluster.do(INVENTED, 1, b"x") == c.OK
+    assert len(cluster.machine.queue.jobs) == 2
+
+
+def test_the_program_that_does_not_know_it_makes_the_same_of_the_log(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Entry by entry, up to the RAISE: the running chain depends on no program."""
+    old = Cluster()
+    old.open(1)
+    assert old.do(INVENTED, 1, b"x") == c.BAD_COMMAND
+    old.put()
+    chain = old.machine.chain
+    monkeypatch.setitem(c.SHAPES, INVENTED, (int, int, bytes))
+    monkeypatch.setitem(c.SINCE, INVENTED, NEW)
+    monkeypatch.setitem(operations.HANDLERS, INVENTED, double)
+    machine = Machine()
+    for entry in old.log:
+        machine.apply(*entry)
+    assert machine.chain == chain
+    assert machine.queue.jobs_total == 1
+
+
+def test_a_leaders_command_of_a_later_version_does_nothing_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(c.SINCE, c.DIGEST, NEW)
+    cluster = Cluster()
+    assert not cluster.lead((c.DIGEST,)).digest
+    assert cluster.lead((c.RAISE, NEW), (c.DIGEST,)).digest
+
+
+@pytest.mark.usefixtures("invented")
+def test_a_machine_from_an_image_has_the_operations_of_its_version() -> None:
+    cluster = Cluster()
+    cluster.open(1)
+    cluster.lead((c.RAISE, NEW))
+    cluster.machine = copy_of(cluster.machine)
+    assert cluster.do(INVENTED, 1, b"x") == c.OK

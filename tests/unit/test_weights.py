@@ -1,0 +1,124 @@
+"""What a command weighs is never less than what it takes, so that limits follow from limits."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from beanpole import commands as c
+from beanpole import weights
+from beanpole.constants import (
+    BATCH_COMMANDS_MAX,
+    BATCH_MAX_BYTES,
+    DEDUP_KEY_MAX_BYTES,
+    JOB_ID_MAX,
+    JOB_SIZE_MAX_BYTES,
+    TUBE_NAME_MAX_BYTES,
+    U32_MAX,
+)
+from beanpole.core.operations import GRACE_MAX_US, SECRET_MAX_BYTES, SESSION_NUMBER_MAX
+
+U64_MAX = 2**64 - 1
+
+SESSION = st.sampled_from((1, SESSION_NUMBER_MAX))
+JOB = st.sampled_from((0, JOB_ID_MAX, U64_MAX))
+NUMBER = st.sampled_from((0, U32_MAX))
+TUBE = st.sampled_from((b"t", bytes(31), bytes(32), bytes(TUBE_NAME_MAX_BYTES)))
+BODY = st.sampled_from((b"", bytes(255), bytes(256), bytes(65_535), bytes(65_536)))
+KEY = st.sampled_from((b"k", bytes(DEDUP_KEY_MAX_BYTES)))
+# The items of each operation behind the session.
+ITEMS: dict[int, tuple[st.SearchStrategy[object], ...]] = {
+    c.OPEN: (),
+    c.CLOSE: (st.just(1),),
+    c.PUT: (TUBE, NUMBER, NUMBER, NUMBER, BODY),
+    c.USE: (TUBE,),
+    c.WATCH: (TUBE,),
+    c.IGNORE: (TUBE,),
+    c.DELETE: (JOB,),
+    c.RELEASE: (JOB, NUMBER, NUMBER),
+    c.BURY: (JOB, NUMBER),
+    c.TOUCH: (JOB,),
+    c.KICK: (TUBE, NUMBER, st.just(4)),
+    c.KICK_JOB: (JOB,),
+    c.RESERVE_JOB: (JOB,),
+    c.PAUSE_TUBE: (TUBE, NUMBER),
+    c.RETURN: (JOB,),
+    c.KEEP: (st.just(bytes(SECRET_MAX_BYTES)), st.just(GRACE_MAX_US)),
+    c.RESUME: (st.just(bytes(SECRET_MAX_BYTES)),),
+    c.PUT_KEYED: (TUBE, NUMBER, NUMBER, NUMBER, BODY, KEY),
+    c.SPEAK: (st.just(255),),
+    c.PEEK: (JOB,),
+    c.PEEK_READY: (TUBE,),
+    c.PEEK_DELAYED: (TUBE,),
+    c.PEEK_BURIED: (TUBE,),
+    c.STATS: (),
+    c.STATS_JOB: (JOB,),
+    c.STATS_TUBE: (TUBE,),
+    c.LIST_TUBES: (),
+}
+
+
+@st.composite
+def commands(draw: st.DrawFn) -> c.Command:
+    """A legal command of a client, with the numbers and strings that take the most or the least."""
+    operation = draw(st.sampled_from(sorted(ITEMS)))
+    return (operation, draw(SESSION), *(draw(item) for item in ITEMS[operation]))
+
+
+def test_every_operation_of_a_client_is_tried() -> None:
+    assert set(ITEMS) == {operation for operation in c.SHAPES if operation < c.EPOCH}
+
+
+@given(st.lists(commands(), max_size=20))
+def test_no_command_takes_more_than_it_weighs(some: list[c.Command]) -> None:
+    assert all(map(c.is_command, some))
+    weight = sum(map(weights.packed_bytes, some))
+    assert len(c.pack_commands(some)) <= weights.SECTION_ARRAY_BYTES + weight
+
+
+@pytest.mark.parametrize("operation", sorted(ITEMS))
+def test_a_weight_is_near_what_it_stands_for(operation: int) -> None:
+    tube, body = b"default", bytes(100)
+    items = {bytes: tube, int: 70_000}
+    command: c.Command = tuple(items[shape] for shape in c.SHAPES[operation])
+    command = (operation, *command[1:])
+    if operation in (c.PUT, c.PUT_KEYED):
+        command = (*command[:6], body, *command[7:])
+    assert 0 <= weights.packed_bytes(command) - len(c.pack_commands([command])) < 25
+
+
+def test_the_largest_command_fits_into_a_batch() -> None:
+    names = (bytes(TUBE_NAME_MAX_BYTES), U32_MAX, U32_MAX, U32_MAX)
+    largest = (
+        c.PUT_KEYED,
+        SESSION_NUMBER_MAX,
+        *names,
+        bytes(JOB_SIZE_MAX_BYTES),
+        bytes(DEDUP_KEY_MAX_BYTES),
+    )
+    assert weights.packed_bytes(largest) == weights.COMMAND_MAX_BYTES
+    assert len(c.pack_commands([largest])) <= BATCH_MAX_BYTES
+
+
+def test_the_largest_entry_is_a_batch_and_what_the_leader_adds() -> None:
+    number = U64_MAX
+    epoch = (c.EPOCH, *[number] * (len(c.SHAPES[c.EPOCH]) - 1))
+    grant = (c.GRANT, *[number] * 5)
+    own = c.pack_commands([epoch, *[grant] * weights.LEADER_COMMANDS_MAX])
+    grants = c.pack_commands([grant] * weights.GRANTS_FOR_PUTS_MAX)
+    sections = [
+        (c.LEADER, 0, 0, own),
+        (63, 2**32 - 1, number, bytes(BATCH_MAX_BYTES)),
+        (c.LEADER, 0, 0, grants),
+    ]
+    entry = c.encode_entry(255, 2**62, 2**62, sections)
+    assert len(entry) <= weights.ENTRY_MAX_BYTES
+    longest = max(len(shape) for operation, shape in c.SHAPES.items() if operation >= c.EPOCH)
+    assert len(epoch) == longest
+
+
+def test_the_largest_hint_fits() -> None:
+    import msgpack
+
+    hint = {b"%0200d" % number: U32_MAX for number in range(BATCH_COMMANDS_MAX)}
+    packed: bytes = msgpack.packb(hint)
+    assert len(packed) <= weights.HINT_MAX_BYTES
