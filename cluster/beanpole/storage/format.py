@@ -10,7 +10,9 @@ from crc32c import crc32c
 
 from beanpole.errors import Damaged, UnknownVersion, WrongIdentity
 
-VERSION: Final = 1
+# Of every file; 1 was before release 0.2.0. A release that changes a file writes the older version
+# until the whole cluster knows the newer one (docs/adr/0018).
+VERSION: Final = 2
 MAGIC_SEGMENT: Final = b"BeanWAL\n"
 MAGIC_SNAPSHOT: Final = b"BeanSNP\n"
 MAGIC_RECORD: Final = b"BeanREC\n"
@@ -77,8 +79,7 @@ def decode_file_header(data: bytes, magic: bytes, path: str, hint: str = "") -> 
         raise Damaged(f"{path}: offset 0: this is not the beginning of such a file{hint}")
     # The version stands at the same place in every version, so it is read before the checksum.
     if data[len(magic)] != VERSION:
-        version = data[len(magic)]
-        raise UnknownVersion(f"{path}: version {version}, this program knows {VERSION}{hint}")
+        raise UnknownVersion(_version_words(path, data[len(magic)]))
     body = data[: FILE_HEADER_BYTES - _CHECK.size]
     (check,) = _CHECK.unpack_from(data, len(body))
     if crc32c(body) != check:
@@ -94,17 +95,29 @@ def decode_file_header(data: bytes, magic: bytes, path: str, hint: str = "") -> 
     return FileHeader(Identity(cluster, node), first, second)
 
 
-def check_identity(header: FileHeader, identity: Identity, path: str) -> None:
+def _version_words(path: str, version: int) -> str:
+    if version < VERSION:
+        return (
+            f"{path} was written by a program before release 0.2.0 (file version {version}, this "
+            f"program reads {VERSION}): finish its jobs with that program, or move the whole data "
+            "directory away and begin with an empty one"
+        )
+    return (
+        f"{path} has file version {version}, this program reads {VERSION}: upgrade beanpoled on "
+        "this node to the release that wrote it"
+    )
+
+
+def check_identity(owner: Identity, identity: Identity, path: str) -> None:
     """Refuse a file of another cluster or node.
 
     Raises:
         WrongIdentity: it is one.
     """
-    if header.identity != identity:
-        theirs, ours = header.identity, identity
+    if owner != identity:
         raise WrongIdentity(
-            f"{path} belongs to node {theirs.node} of cluster {theirs.cluster}, "
-            f"this is node {ours.node} of cluster {ours.cluster}"
+            f"{path} belongs to node {owner.node} of cluster {owner.cluster}, "
+            f"this is node {identity.node} of cluster {identity.cluster}"
         )
 
 

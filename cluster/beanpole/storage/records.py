@@ -54,6 +54,22 @@ def read_checked(files: Files, path: str, identity: Identity) -> bytes | None:
         UnknownVersion: a file of another version.
         OSError: the disk refuses.
     """
+    found = read_record(files, path)
+    if found is None:
+        return None
+    owner, payload = found
+    check_identity(owner, identity, path)
+    return payload
+
+
+def read_record(files: Files, path: str) -> tuple[Identity, bytes] | None:
+    """Return whose file it is and its content, or None if there is none.
+
+    Raises:
+        Damaged: it is not as it was written.
+        UnknownVersion: a file of another version.
+        OSError: the disk refuses.
+    """
     if not files.exists(path):
         return None
     handle = files.open(path)
@@ -67,5 +83,4 @@ def read_checked(files: Files, path: str, identity: Identity) -> bytes | None:
     check = crc32c(payload, crc32c(data[:FILE_HEADER_BYTES]))
     if data[end:] != _CHECK.pack(check):
         raise Damaged(f"{path}: offset {FILE_HEADER_BYTES}: the checksum of the content is wrong")
-    check_identity(header, identity, path)
-    return payload
+    return header.identity, payload

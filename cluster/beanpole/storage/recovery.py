@@ -2,6 +2,7 @@
 
 import os
 
+from beanpole.errors import Damaged
 from beanpole.storage.files import Files
 from beanpole.storage.format import (
     FILE_HEADER_BYTES,
@@ -12,6 +13,7 @@ from beanpole.storage.format import (
 )
 from beanpole.storage.segment import (
     CLEAN,
+    NO_LOG,
     TEMPORARY,
     TORN,
     Replay,
@@ -27,9 +29,11 @@ from beanpole.storage.segment import (
 
 
 def recover(
-    files: Files, directory: str, identity: Identity, replay: Replay
+    files: Files, directory: str, identity: Identity, replay: Replay, newest: int = NO_LOG
 ) -> tuple[list[Segment], int]:
     """Return the segments, at least one, and the position after the last record.
+
+    `newest` is the base of a segment that was there once; it, or a newer one, must be the last.
 
     Raises:
         Damaged: see `Wal.open`.
@@ -37,6 +41,8 @@ def recover(
         UnknownVersion: see `Wal.open`.
         OSError: the disk refuses.
     """
+    if newest != NO_LOG and not segment_names(files, directory):
+        raise _lost(directory, "the log is gone")
     files.make_directory(directory)
     for name in files.list(directory):
         if name.endswith(TEMPORARY):
@@ -66,7 +72,17 @@ def recover(
             segment.close()
         end = segment.base + scan.offset - FILE_HEADER_BYTES
         segments.append(segment)
+    if segments[-1].base < newest:
+        raise _lost(directory, f"{segment_name(newest)} and what followed it are gone")
     return segments, end
+
+
+def _lost(directory: str, what: str) -> Damaged:
+    """Build the error for files that were there once: nothing of them is left to look at."""
+    return Damaged(
+        f"{directory}: {what}, though this disk had begun with it: mount or restore it, or start "
+        "on an empty data directory with --rejoin"
+    )
 
 
 def _load(files: Files, directory: str, name: str, identity: Identity) -> tuple[Segment, bytes]:
@@ -75,7 +91,7 @@ def _load(files: Files, directory: str, name: str, identity: Identity) -> tuple[
     handle = files.open(path)
     data = handle.read(0, handle.size())
     header = decode_file_header(data, MAGIC_SEGMENT, path, dump_hint(directory))
-    check_identity(header, identity, path)
+    check_identity(header.identity, identity, path)
     if segment_name(header.first) != name:
         raise damaged(path, 0, f"its header says that it is {segment_name(header.first)}")
     segment = Segment(directory, header.first, identity)

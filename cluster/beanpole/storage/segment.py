@@ -29,13 +29,22 @@ from beanpole.storage.format import (
 SUFFIX: Final = ".wal"
 TEMPORARY: Final = ".tmp"
 
+# What the owner of a log knows of it before there is a segment; then it is the base of one.
+NO_LOG: Final = -1
+
 # at, kind, index, term, payload
 Replay = Callable[[int, int, int, int, bytes], None]
+# Remembers, durably at return, that a segment with this base is there.
+Note = Callable[[int], None]
 
 # How the bytes after the last valid record look.
 CLEAN: Final = "clean"
 TORN: Final = "torn"
 DAMAGED: Final = "damaged"
+
+
+def forget_base(base: int) -> None:
+    """Default of `note`: the owner does not remember which segments there are."""
 
 
 class Ending(NamedTuple):

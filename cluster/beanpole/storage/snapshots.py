@@ -104,7 +104,7 @@ class SnapshotStore:
         handle = self._files.open(path)
         try:
             header = decode_file_header(handle.read(0, FILE_HEADER_BYTES), MAGIC_SNAPSHOT, path)
-            check_identity(header, self._identity, path)
+            check_identity(header.identity, self._identity, path)
             yield from _chunks(handle, path)
         finally:
             handle.close()
@@ -119,11 +119,11 @@ class SnapshotStore:
         return SnapshotWriter(self._files, temporary, path, header, self._publish)
 
     def _publish(self, path: str, size: int, index: int, term: int) -> None:
-        """Remember a durable snapshot and remove what it replaces."""
-        if self._newest is not None and (self._newest.index, self._newest.term) > (index, term):
-            return
-        self._newest = SnapshotInfo(index, term, size, path)
-        keep = os.path.basename(path)
+        """Remember a durable snapshot and remove what it replaces, also if that is itself."""
+        if self._newest is None or (self._newest.index, self._newest.term) <= (index, term):
+            self._newest = SnapshotInfo(index, term, size, path)
+        # One that was overtaken may be gone already: who overtook it removes what is there then.
+        keep = os.path.basename(self._newest.path)
 
         def remove_older() -> None:
             for name in self._files.list(self._directory):
@@ -276,7 +276,7 @@ def _inspect(files: Files, path: str, identity: Identity) -> SnapshotInfo:
     handle = files.open(path)
     try:
         header = decode_file_header(handle.read(0, FILE_HEADER_BYTES), MAGIC_SNAPSHOT, path)
-        check_identity(header, identity, path)
+        check_identity(header.identity, identity, path)
         return SnapshotInfo(header.first, header.second, handle.size(), path)
     finally:
         handle.close()

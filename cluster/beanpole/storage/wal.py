@@ -26,7 +26,7 @@ from beanpole.storage.format import (
 )
 from beanpole.storage.format import Identity as Identity
 from beanpole.storage.recovery import recover
-from beanpole.storage.segment import Replay, Segment, damaged
+from beanpole.storage.segment import NO_LOG, Note, Replay, Segment, damaged, forget_base
 from beanpole.storage.writer import Batch, Part, Writer
 
 # Large enough that roll-over is rare, small enough that dropping one frees space soon.
@@ -38,6 +38,11 @@ _pack_head = HEAD.pack
 
 def _nothing() -> None:
     """Default of `on_durable`."""
+
+
+def _no_room() -> bool:
+    """Default of `on_full`."""
+    return False
 
 
 def _raise(error: OSError) -> None:
@@ -57,6 +62,8 @@ class Wal:
         durable: everything at a smaller position is on the disk.
         on_durable: called in the loop after `durable` grew, never from inside `append` or `sync`.
         on_failure: called once, in the loop, with the first failed write or sync.
+        on_full: called when there is no room for a write; if it made some, the write is tried once
+            more. In any thread.
     """
 
     def __init__(
@@ -67,6 +74,7 @@ class Wal:
         segment_bytes: int,
         segments: list[Segment],
         end: int,
+        note: Note = forget_base,
     ) -> None:
         """Take what `open` has recovered; use `open`."""
         self.end = self.durable = end
@@ -93,9 +101,13 @@ class Wal:
         self._failed = False
         self._closed = False
         self._doomed: list[Segment] = []
+        # What a full disk may be asked before a write fails; called in the disk's thread, too.
+        self.on_full: Callable[[], bool] = _no_room
         # Held by whoever works on the disk: the disk's thread, or `sync` in the loop.
         self._lock = threading.Lock()
-        self._writer = Writer(files, self._segment, end, segment_bytes)
+        self._writer = Writer(
+            files, self._segment, end, segment_bytes, note, lambda: self.on_full()
+        )
 
     @classmethod
     def open(
@@ -106,10 +118,16 @@ class Wal:
         segment_bytes: int = SEGMENT_BYTES,
         *,
         replay: Replay,
+        newest: int = NO_LOG,
+        note: Note = forget_base,
     ) -> "Wal":
         """Open or create the log, calling `replay(at, kind, index, term, payload)` per record.
 
         A torn tail is cut, durably. At return everything replayed is durable.
+
+        `note(base)` is called for every new segment before it holds a record, here or in the
+        thread that writes the log, and must be durable at return. The highest base that was noted
+        is given as `newest` at the next start: a log without that segment is refused.
 
         Raises:
             Damaged: bytes that were durable once are not as they were written. What was replayed
@@ -119,8 +137,10 @@ class Wal:
             OSError: the disk refuses.
         """
         assert segment_bytes > FILE_HEADER_BYTES
-        segments, end = recover(files, directory, identity, replay)
-        wal = cls(files, directory, identity, segment_bytes, segments, end)
+        segments, end = recover(files, directory, identity, replay, newest)
+        if segments[-1].base > newest:
+            note(segments[-1].base)
+        wal = cls(files, directory, identity, segment_bytes, segments, end, note)
         # Before anybody waits, so that the first batches find their space.
         wal._writer.fill_ahead()
         return wal
@@ -218,6 +238,12 @@ class Wal:
         if self._running is None and self._announced < self.durable:
             # Nothing is under way whose completion would tell the owner.
             self._submit(Batch(self.end, self.end, []))
+
+    @property
+    def is_writing(self) -> bool:
+        """Return whether the disk is at work, so that `sync` would have to wait for it."""
+        running = self._running
+        return self._filling or (running is not None and running.end > self.durable)
 
     def read(self, at: int) -> tuple[int, int, int, bytes]:
         """Return kind, index, term and payload of the record at the position that `append` gave.

@@ -3,12 +3,14 @@
 It runs in the disk's thread or, for `Wal.sync`, in the loop; the log's lock keeps the two apart.
 """
 
+from collections.abc import Callable
 from time import perf_counter_ns
 from typing import Final, NamedTuple
 
+from beanpole.storage.ballast import is_full
 from beanpole.storage.files import Files, SyncedWrite, Work
 from beanpole.storage.format import FILE_HEADER_BYTES
-from beanpole.storage.segment import Segment
+from beanpole.storage.segment import Note, Segment, forget_base
 
 # Zeros are written ahead of the records, so that a sync in the steady state writes no metadata.
 # 1 MiB and its sync took 0.6 ms where 4 MiB took 12 ms: a step must not delay the batch behind it.
@@ -42,12 +44,21 @@ class Batch:
 class Writer:
     """Writes batches in order. After the first failed write or sync it refuses everything."""
 
-    def __init__(self, files: Files, segment: Segment, end: int, segment_bytes: int) -> None:
+    def __init__(
+        self,
+        files: Files,
+        segment: Segment,
+        end: int,
+        segment_bytes: int,
+        note: Note = forget_base,
+        on_full: Callable[[], bool] = lambda: False,
+    ) -> None:
         self.syncs = 0
         self.sync_us_total = 0
         self.last_sync_us = 0
         self.bytes_written = 0
         self._files = files
+        self._note = note
         self._segment = segment
         self._segment_bytes = segment_bytes
         # The offset after the last record in the current segment.
@@ -55,6 +66,7 @@ class Writer:
         # No further try to fill below this offset, after the disk was full.
         self._fill_pause = 0
         self._failure: OSError | None = None
+        self._on_full = on_full
 
     def write(self, batch: Batch) -> None:
         """Write and sync a batch.
@@ -66,7 +78,13 @@ class Writer:
             raise self._failure
         try:
             for part in batch.parts:
-                self._write_part(part)
+                try:
+                    self._write_part(part)
+                except OSError as error:
+                    # No room is no failed sync: nothing of it is trusted, all is written again.
+                    if not is_full(error) or not self._on_full():
+                        raise
+                    self._write_part(part)
         except OSError as error:
             self._failure = error
             raise
@@ -151,6 +169,8 @@ class Writer:
         segment = part.segment
         if segment is not self._segment:
             segment.create(self._files)
+            # Before it holds a record: a segment with records is never missed unnoticed.
+            self._note(segment.base)
             self._segment, self._fill_pause = segment, 0
         data = b"".join(part.chunks)
         offset = segment.offset(part.start)

@@ -91,9 +91,7 @@ class Disk:
         self.note("open", path)
         if create:
             self._change(path, Node(path))
-        if path not in self.names:
-            raise FileNotFoundError(errno.ENOENT, "no such file", path)
-        return DiskHandle(self, self.names[path], self._life)
+        return DiskHandle(self, self._named(path), self._life)
 
     def list(self, directory: str) -> list[str]:
         return sorted(os.path.basename(p) for p in self.names if os.path.dirname(p) == directory)
@@ -106,7 +104,7 @@ class Disk:
 
     def rename(self, source: str, target: str) -> None:
         self.note("rename", target)
-        node = self.names[source]
+        node = self._named(source)
         # One change, because a rename is atomic: the old name goes with the new one's coming.
         del self.names[source]
         self._change(target, node)
@@ -114,12 +112,13 @@ class Disk:
 
     def remove(self, path: str) -> None:
         self.note("remove", path)
+        self._named(path)
         del self.names[path]
         self._changes.append((path, None))
 
     def remove_slowly(self, path: str) -> None:
         self.note("remove_slowly", path)
-        node = self.names[path]  # whoever reads it finds out that it was cut
+        node = self._named(path)  # whoever reads it finds out that it was cut
         node.data.clear()
         node.pending.append((0, None))
         del self.names[path]
@@ -181,6 +180,11 @@ class Disk:
         self._life += 1
         for queue in self.works:
             queue.clear()
+
+    def _named(self, path: str) -> Node:
+        if path not in self.names:
+            raise FileNotFoundError(errno.ENOENT, "no such file", path)
+        return self.names[path]
 
     def _change(self, path: str, node: Node) -> None:
         node.path = path

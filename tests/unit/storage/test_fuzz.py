@@ -159,7 +159,7 @@ def test_any_bytes_behind_the_header_of_a_log_are_no_records(data: bytes) -> Non
 @PROPERTY
 @given(FILES)
 def test_a_spoilt_snapshot_is_a_prefix_and_then_refused(edits: Edits) -> None:
-    """Who loads it must have seen its end before it counts (`core.image.load` does)."""
+    """Who loads it must have seen its end before it counts (`core.restore.load` does)."""
     disk = place_file(SNAPSHOT_PATH, spoilt(SNAPSHOT, edits))
     found: list[bytes] = []
     whole = False

@@ -186,6 +186,28 @@ def test_an_older_snapshot_does_not_replace_a_newer_one() -> None:
     assert newest(opened(disk)).index == 9
 
 
+@pytest.mark.parametrize("works", [0, 99])
+def test_one_that_was_overtaken_is_removed_once_and_no_piece_of_it_is_left(works: int) -> None:
+    """It ends before its overtaker's clean-up, or after it; at every step the power is cut."""
+    for steps in range(8):
+        for luck in range(8):
+            disk = Disk(inline=False)
+            store = opened(disk)
+            late = store.create(5, 2)
+            write(store, 9, CHUNKS).finish(lambda error: None)
+            for _ in range(works):
+                disk.step(LANE_BULK)
+            late.finish(lambda error: None)
+            disk.log.clear()
+            for _ in range(steps):
+                disk.step(LANE_BULK)
+            assert sum(line.startswith("remove_slowly ") for line in disk.log) <= 1
+            disk.crash(Random(luck))
+            info = opened(disk).latest()
+            if steps == 7:
+                assert info is not None and list(opened(disk).read(info)) == CHUNKS
+
+
 def test_an_aborted_snapshot_leaves_nothing() -> None:
     disk = Disk(inline=False)
     store = opened(disk)

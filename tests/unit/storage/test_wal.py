@@ -395,11 +395,18 @@ def test_files_of_others_are_refused() -> None:
         opened(disk, identity=Identity("prod", "n0"))
 
 
-def test_another_version_is_refused() -> None:
+@pytest.mark.parametrize(
+    ("version", "words"),
+    [
+        (1, r"was written by a program before release 0\.2\.0 \(file version 1, .*: finish its"),
+        (3, r"\.wal has file version 3, this program reads 2: upgrade beanpoled on this node"),
+    ],
+)
+def test_another_version_is_refused_with_what_to_do(version: int, words: str) -> None:
     disk = Disk()
     opened(disk).close()
-    disk.names["log/00000000000000000000.wal"].data[8] = 2
-    with pytest.raises(UnknownVersion, match="version 2, this program knows 1"):
+    disk.names["log/00000000000000000000.wal"].data[8] = version
+    with pytest.raises(UnknownVersion, match=words):
         opened(disk)
 
 
