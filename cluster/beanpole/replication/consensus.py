@@ -8,6 +8,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol
 
+from beanpole.storage.segment import NO_LOG, forget_base
+from beanpole.weights import ENTRY_MAX_BYTES as ENTRY_MAX_BYTES
+
 if TYPE_CHECKING:
     from beanpole.storage.snapshots import SnapshotInfo
     from beanpole.storage.wal import Identity
@@ -19,14 +22,15 @@ LEADER: Final = "leader"
 FOLLOWER: Final = "follower"
 CANDIDATE: Final = "candidate"
 
-# An entry must fit into one append message beside its header; a batch is at most 4 MiB, and a
-# single large batch travels alone in its entry.
-ENTRY_MAX_BYTES: Final = 5 * 1024 * 1024
 # Entries of the leader that are not committed yet. Enough to fill the pipe between two nodes with
 # large ones; small ones wait for each other in the leader (`leader.ENTRY_FULL_BYTES`).
 ENTRIES_IN_FLIGHT_MAX: Final = 8
 # Alone there is nothing to overlap with: what arrives while the disk works forms the next entry.
 ENTRIES_IN_FLIGHT_ALONE_MAX: Final = 1
+# Bytes of the log that a member has and that are not on its own disk: with more, a leader proposes
+# nothing and a follower takes nothing. A disk that keeps up never has more to do than what may be
+# in flight; this much memory is what a disk that hangs costs.
+UNWRITTEN_BYTES_MAX: Final = ENTRIES_IN_FLIGHT_MAX * ENTRY_MAX_BYTES
 # The longest pause between two turns that keeps heartbeats and elections exact.
 TURN_PERIOD_MAX_S: Final = 0.02
 
@@ -40,6 +44,36 @@ class DiskFigures(NamedTuple):
     sync_us_total: int = 0
     sync_us_last: int = 0
     bytes_written: int = 0
+
+
+class DiskRoom(NamedTuple):
+    """What the disk has left.
+
+    Attributes:
+        free_bytes: what may still be written.
+        reserve_bytes: with less free, puts must be refused.
+        low: whether they must.
+        full: whether the log takes nothing more; no entry can be proposed or received then.
+    """
+
+    free_bytes: int = 0
+    reserve_bytes: int = 0
+    low: bool = False
+    full: bool = False
+
+
+class LogOnDisk(NamedTuple):
+    """How far the disk is with the log, also if nobody waits for it (durability "memory").
+
+    Attributes:
+        end: the position in bytes after the last record.
+        written: the position up to which everything is on the disk.
+        last: the index of the last entry that is there.
+    """
+
+    end: int = 0
+    written: int = 0
+    last: int = 0
 
 
 class Image(Protocol):
@@ -116,6 +150,10 @@ class Outside(Protocol):
         """
         ...
 
+    def image_bytes(self) -> int:
+        """Return about how large a picture of the machine would be now; rather too much."""
+        ...
+
     def load_image(self, chunks: Iterator[bytes]) -> None:
         """Replace the machine by the picture. `chunks` raises `Damaged` on bad bytes."""
         ...
@@ -137,6 +175,17 @@ class Outside(Protocol):
 
     def role_changed(self) -> None:
         """Role, leader or term changed. Must only note it: it is called in the middle of a turn."""
+        ...
+
+    def log(self, line: str) -> None:
+        """Print a line for the operator."""
+        ...
+
+    def rejoined(self) -> None:
+        """Remember, durably at return, that this member counts again.
+
+        Only what is applied when this is called is known for certain to be what counts.
+        """
         ...
 
     def fatal(self, reason: str) -> None:
@@ -220,6 +269,22 @@ class Replica(Protocol):
         """Return the log's figures, for metrics."""
         ...
 
+    def room(self) -> DiskRoom:
+        """Return what the disk has left, as of the last look at it (a few times per second)."""
+        ...
+
+    def log_on_disk(self) -> LogOnDisk:
+        """Return how far the disk is with the log."""
+        ...
+
+    def note_disk(self, hangs: bool) -> None:
+        """Be told whether this member's disk finishes nothing, as the node has seen it.
+
+        A member whose disk hangs stands for no election, and what shows a new term or vote leaves
+        when the disk has it; otherwise the disk is waited for at once.
+        """
+        ...
+
     def start(self) -> None:
         """Load snapshot and journal; what is committed is applied in later turns, in slices.
 
@@ -272,7 +337,10 @@ class Replica(Protocol):
         ...
 
     def can_propose(self) -> bool:
-        """Return whether `propose` may be called now: leading, and few entries in flight."""
+        """Return whether `propose` may be called now.
+
+        This member leads, few entries are in flight, and its own disk keeps up and has room.
+        """
         ...
 
     def propose(self, entry: bytes) -> int:
@@ -324,7 +392,7 @@ class ReplicaConfig:
     Attributes:
         node_id: this member.
         members: all members, this one included; the same on every node.
-        directory: the replica keeps its files below it (`log/`, `snapshots/`, `rejoining`).
+        directory: the replica keeps its files below it (`log/`, `snapshots/`).
         identity: cluster and node that the files belong to.
         durability: "memory" never waits for the disk and says so in `durable_index`.
         log_memory_bytes: the newest entries kept in memory; older ones are read from segments.
@@ -332,7 +400,13 @@ class ReplicaConfig:
             the newest snapshot covers.
         snapshot_bytes_min: a snapshot is due when the log since the last one is larger than this
             and than that snapshot.
-        rejoin: this disk was lost: come back without vote and without counting.
+        disk_reserve_bytes: the least free disk below which puts must be refused; it also bounds
+            the ballast, so that 0 means none.
+        rejoin: this disk was lost and does not count, until `Outside.rejoined` is called.
+        log_base: what `note_log` noted last.
+        note_log: remembers durably that a segment of the log begins at this position. Called in
+            the loop or in the thread that writes the log.
+        birth: names the life of the cluster; a snapshot of another one is refused.
     """
 
     node_id: str
@@ -347,7 +421,11 @@ class ReplicaConfig:
     log_retain_bytes: int = 256 * MIB
     snapshot_bytes_min: int = 64 * MIB
     segment_bytes: int = 64 * MIB
+    disk_reserve_bytes: int = 0
     rejoin: bool = False
+    birth: bytes = b""
+    log_base: int = NO_LOG
+    note_log: Callable[[int], None] = forget_base
 
     def __post_init__(self) -> None:
         """Check what the rest relies on; operators meet named errors in the node's own config."""

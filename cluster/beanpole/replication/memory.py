@@ -13,6 +13,8 @@ from beanpole.replication.consensus import (
     FOLLOWER,
     LEADER,
     DiskFigures,
+    DiskRoom,
+    LogOnDisk,
     Outside,
     Role,
 )
@@ -62,6 +64,17 @@ class MemoryReplica:
     def disk(self) -> DiskFigures:
         """Return zeros: there is no disk."""
         return DiskFigures()
+
+    def room(self) -> DiskRoom:
+        """Return that nothing is scarce: there is no disk."""
+        return DiskRoom()
+
+    def log_on_disk(self) -> LogOnDisk:
+        """Return zeros: there is no disk."""
+        return LogOnDisk()
+
+    def note_disk(self, hangs: bool) -> None:
+        """Ignore it: there is no disk."""
 
     def start(self) -> None:
         """Ask for the first turn, in which this member becomes the leader."""

@@ -3,7 +3,7 @@
 import pytest
 
 from beanpole.errors import ProtocolError
-from beanpole.replication.pysyncobj import messages, transport
+from beanpole.replication.pysyncobj import journal, messages, transport
 from beanpole.replication.pysyncobj.repairs import ALL_REPAIRS
 from tests.sim.lone import Lone
 
@@ -288,3 +288,70 @@ def test_at_most_eight_entries_are_in_flight() -> None:
         lone.replica.propose(b"a")
         count += 1
     assert count == 8
+
+
+# --- a disk that is far behind --------------------------------------------------------------------
+
+
+@pytest.mark.constants
+def test_a_leader_whose_own_disk_hangs_proposes_no_more_than_is_bounded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It kept 438 MiB in 5 s, because what its followers have is committed without it."""
+    monkeypatch.setattr(journal, "UNWRITTEN_BYTES_MAX", 10_000)
+    lone = Lone()
+    lone.elect()
+    lone.disk.latency_s = 1e6
+    count = 0
+    while lone.replica.can_propose() and count < 100:
+        index = lone.replica.propose(bytes(1000))
+        lone.run(0.01)
+        for peer in lone.peers:
+            lone.acknowledge(peer, index)
+        lone.run(0.01)
+        count += 1
+    assert lone.replica.commit_index == lone.replica.last_index
+    assert 9 <= count <= 11
+    log = lone.replica.log_on_disk()
+    assert log.last == lone.replica.last_index - count
+    assert 10_000 < log.end - log.written < 12_000
+    lone.disk.hasten(0.0005)
+    lone.run(0.01)
+    assert lone.replica.can_propose()
+    log = lone.replica.log_on_disk()
+    assert (log.last, log.written) == (lone.replica.last_index, log.end)
+
+
+@pytest.mark.constants
+def test_a_follower_whose_disk_hangs_takes_no_more_than_is_bounded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A leader that is new, or has a new link, does not know what is on its way."""
+    monkeypatch.setattr(journal, "UNWRITTEN_BYTES_MAX", 10_000)
+    lone = Lone()
+    lone.append("n1", 1, (1, 0))
+    lone.run(0.01)
+    lone.disk.latency_s = 1e6
+    for index in range(2, 40):
+        lone.append("n1", 1, (index - 1, 0 if index == 2 else 1), [(1, bytes(1000))])
+        lone.replica.turn()
+    log = lone.replica.log_on_disk()
+    assert log.end - log.written < 12_000
+    assert {message[4] for message in lone.take(messages.ACK)} >= {messages.ALIVE}
+    last = lone.replica.last_index
+    lone.disk.hasten(0.0005)
+    lone.run(0.05)
+    lone.take()
+    lone.append("n1", 1, (39, 1))
+    (answer,) = lone.take(messages.ACK)
+    assert (answer[3], answer[4]) == (last + 1, messages.REWIND)
+
+
+def test_how_far_the_disk_is_is_known_in_memory_too() -> None:
+    lone = Lone(durability="memory")
+    lone.elect()
+    lone.disk.latency_s = 1e6
+    index = lone.replica.propose(b"a")
+    lone.run(0.05)
+    assert lone.replica.durable_index == index
+    assert lone.replica.log_on_disk().last == index - 1

@@ -3,7 +3,7 @@
 import pytest
 
 from beanpole.replication.pysyncobj import messages
-from beanpole.replication.pysyncobj.journal import SLICE_ENTRIES_MAX
+from beanpole.replication.pysyncobj.journal import SLICE_BYTES_MAX, SLICE_ENTRIES_MAX
 from beanpole.replication.pysyncobj.repairs import ALL_REPAIRS
 from tests.sim.lone import Lone
 
@@ -42,6 +42,17 @@ def test_entries_are_replaced_from_the_first_conflict_on() -> None:
     assert lone.replica.last_index == 4
     assert lone.applied == [(2, b"a"), (3, b"b"), (4, b"C")]
     assert lone.take(messages.ACK)[-1][3:5] == (5, messages.MATCHED)
+
+
+def test_entries_behind_a_large_one_are_replaced() -> None:
+    """The library looked for them in one slice, which ends behind a large entry."""
+    lone = Lone()
+    lone.append("n1", 1, (1, 0), [(1, b"a" * SLICE_BYTES_MAX), (1, b"b"), (1, b"c")])
+    lone.append("n2", 2, (2, 1), [(2, b"B")], commit=3)
+    lone.run(0.05)
+    assert lone.reason is None
+    assert lone.replica.last_index == 3
+    assert [entry for _, entry in lone.applied[1:]] == [b"B"]
 
 
 @both
@@ -133,6 +144,24 @@ def test_what_is_committed_is_applied_in_slices(repaired: bool) -> None:
     assert lone.woken > woken or not repaired
     lone.run(0.05)
     assert len(lone.applied) == count
+
+
+def test_a_turn_applies_no_more_when_its_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Entries of the heaviest commands: 256 of them would take seconds."""
+    lone = Lone()
+    apply = lone.apply
+
+    def slow(index: int, term: int, entry: bytes) -> None:
+        lone.clock.now_s += 0.02
+        apply(index, term, entry)
+
+    monkeypatch.setattr(lone, "apply", slow)
+    lone.append("n1", 1, (1, 0), [(1, b"e")] * 10, commit=11)
+    woken = lone.woken
+    for applied in (3, 6, 9, 10):
+        lone.replica.turn()
+        assert len(lone.applied) == applied
+    assert lone.woken > woken
 
 
 def test_a_large_slice_is_cut_by_bytes_too() -> None:

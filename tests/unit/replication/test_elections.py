@@ -46,12 +46,61 @@ def test_a_vote_that_comes_after_the_candidacy_does_not_count() -> None:
 def test_a_vote_survives_a_crash(repaired: bool) -> None:
     """C2: a forgotten vote makes two leaders in one term."""
     lone = Lone(repairs=ALL_REPAIRS if repaired else ALL_REPAIRS.without("sync_votes"))
+    lone.clock.run(0.01)
     lone.hear("n1", messages.VOTE, 7, 1, 0, 0)
     assert lone.take() == [(messages.VOTE_GRANTED, 7)]
     lone.crash()
     lone.start()
     lone.hear("n2", messages.VOTE, 7, 1, 0, 0)
     assert lone.take(messages.VOTE_GRANTED) == ([] if repaired else [(messages.VOTE_GRANTED, 7)])
+
+
+def test_a_vote_waits_for_a_disk_that_is_at_work_and_the_loop_does_not() -> None:
+    """A disk that hung held the whole node, when the others elected another leader."""
+    lone = Lone()
+    lone.append("n1", 1, (1, 0))
+    lone.clock.run(0.01)
+    lone.disk.latency_s = 1e6
+    lone.append("n1", 1, (1, 0), [(1, b"a")])
+    lone.run(1.0)
+    lone.take()
+    lone.hear("n2", messages.VOTE, 2, 2, 1, 0)
+    lone.append("n2", 2, (2, 1), [(2, b"b")])
+    lone.run(0.1)
+    assert (lone.replica.term, lone.replica.leader) == (2, "n2")
+    assert lone.take(messages.VOTE_GRANTED) == lone.take(messages.ACK) == []
+    lone.disk.hasten(0.0005)
+    lone.run(0.1)
+    sent = lone.take()
+    assert (messages.VOTE_GRANTED, 2) in sent
+    assert [message[3] for message in sent if message[0] == messages.ACK][-1] == 4
+    lone.crash()
+    lone.start()
+    lone.hear("n1", messages.VOTE, 2, 9, 9, 0)
+    assert lone.take(messages.VOTE_GRANTED) == []
+
+
+def test_what_waited_for_the_disk_is_not_said_in_a_later_term() -> None:
+    lone = Lone()
+    lone.disk.latency_s = 1e6
+    lone.hear("n1", messages.VOTE, 2, 1, 0, 0)
+    lone.hear("n2", messages.VOTE, 3, 1, 0, 0)
+    assert lone.take(messages.VOTE_GRANTED) == []
+    lone.disk.hasten(0.0005)
+    lone.run(0.05)
+    assert lone.take(messages.VOTE_GRANTED) == [(messages.VOTE_GRANTED, 3)]
+
+
+def test_a_member_whose_disk_hangs_does_not_stand() -> None:
+    lone = Lone()
+    lone.replica.note_disk(True)
+    lone.run(5.0)
+    lone.hear("n1", messages.STAND_NOW, 0)
+    lone.run(0.1)
+    assert lone.replica.term == 0 and lone.take(messages.PRE_VOTE) == []
+    lone.replica.note_disk(False)
+    lone.run(2.0)
+    assert lone.take(messages.PRE_VOTE) != []
 
 
 @both
@@ -68,6 +117,7 @@ def test_who_hears_a_leader_votes_for_nobody(repaired: bool) -> None:
     """C3: one bad link deposed the leader again and again."""
     lone = Lone(repairs=ALL_REPAIRS if repaired else ALL_REPAIRS.without("leader_stickiness"))
     lone.append("n1", 1, (1, 0))
+    lone.clock.run(0.01)
     lone.hear("n2", messages.VOTE, 2, 1, 0, 0)
     assert lone.replica.term == (1 if repaired else 2)
     assert bool(lone.take(messages.VOTE_GRANTED)) is not repaired

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from beanpole.errors import Damaged
+from beanpole.errors import Damaged, WrongIdentity
 from beanpole.replication.pysyncobj import messages, snapshots
 from beanpole.replication.pysyncobj.repairs import ALL_REPAIRS
 from beanpole.replication.pysyncobj.snapshots import Heading
@@ -128,6 +128,24 @@ def test_a_failed_fetch_is_tried_again_later() -> None:
     lone.hear("n1", messages.OFFER, 1, 2, 50, 1)
     assert len(lone.fetches) == 2
     assert lone.reason is None and lone.replica.last_index == 11
+
+
+def test_a_snapshot_of_another_life_of_the_cluster_is_refused() -> None:
+    lone = follower(birth=b"this")
+    lone.hear("n1", messages.OFFER, 1, 2, 50, 1)
+    _, _, sink, done = lone.fetches.pop()
+    sink.write(Heading(50, 1, 1, b"that").encode())
+    sink.write(b"machine")
+    done(None)
+    lone.run(0.6)
+    assert lone.reason is None and lone.replica.last_index == 11
+    lone.replica.compact()
+    lone.run(0.5)
+    assert lone.replica.snapshot_index == 8
+    lone.replica.close()
+    lone.over["birth"] = b"that"
+    with pytest.raises(WrongIdentity, match="another life of the cluster"):
+        lone.start()
 
 
 def test_offers_are_bounded() -> None:
@@ -272,3 +290,36 @@ def test_compacting_twice_does_nothing_without_news() -> None:
     lone.run(0.2)
     second = lone.replica.snapshot_source()
     assert first is not None and second is not None and first[0] == second[0]
+
+
+def test_a_snapshot_that_is_not_installed_cuts_nothing_that_is_not_applied() -> None:
+    """The log was cut behind the newest snapshot, although the machine did not have it."""
+    lone = follower(log_retain_bytes=10)
+    lone.hear("n1", messages.OFFER, 1, 2, 20, 1)
+    lone.append("n2", 2, (11, 1), [(1, b"%d" % index) for index in range(12, 31)])
+    lone.run(0.05)
+    deliver(lone, 20, 1, 1)
+    lone.run(2.5)
+    assert (lone.replica.snapshot_index, lone.replica.applied_index) == (20, 8)
+    assert lone.replica.first_index < 8
+    lone.append("n2", 2, (30, 1), commit=30)
+    lone.run(0.1)
+    assert (lone.replica.applied_index, lone.reason) == (30, None)
+    assert [index for index, _ in lone.applied] == list(range(2, 31))
+
+
+def test_a_fetch_that_was_overtaken_leaves_no_file() -> None:
+    """Its file stayed until the next start."""
+    lone = follower()
+    lone.hear("n1", messages.OFFER, 1, 2, 20, 1)
+    lone.append("n2", 2, (11, 1), [(1, b"%d" % index) for index in range(12, 31)])
+    deliver(lone, 20, 1, 1)
+    lone.run(0.1)
+    lone.append("n1", 3, (11, 1), [(3, b"another")], round_=2)
+    assert lone.replica.last_index == 12
+    lone.hear("n1", messages.OFFER, 3, 3, 20, 1)
+    sink = lone.fetches.pop()[2]
+    sink.write(Heading(20, 1, 1).encode())
+    lone.run(0.1)
+    assert lone.replica.applied_index == 20, "it was fetched before"
+    assert lone.disk.list("/n0/snapshots") == [f"{20:020d}-{1:020d}.snapshot"]

@@ -46,9 +46,17 @@ class Appends:
             (flat[place + 1], previous + 1 + place // 2, flat[place])
             for place in range(0, len(flat), 2)
         ]
+        full = self._shared.room.full or journal.is_choked
+        if full and entries:
+            # A write that fails would end this node, and what waits for a slow disk is bounded (the
+            # leader's window does so only within a term). The leader goes on without it: asked for
+            # the entries again, it would send them as fast as the link takes them.
+            self._keep_alive(peer, term, commit, 0)
+            self._acks.alive(peer)
+            return
         if previous > last:
             self._keep_alive(peer, term, commit, 0)
-            if self._snapshots.fetching:
+            if self._snapshots.fetching or full:
                 self._acks.alive(peer)
             else:
                 self._acks.rewind(peer, last + 1)
@@ -160,6 +168,7 @@ class Appends:
                 f" which is committed here (up to {committed})"
             )
             return
+        self._cut_behind(matched)
         end = entries[-1][1] if entries else matched
         self._transport.hear(
             peer,
@@ -172,3 +181,14 @@ class Appends:
                 "entries": entries[known:],
             },
         )
+
+    def _cut_behind(self, matched: int) -> None:
+        """Cut what another leader had sent behind the last entry that is equal.
+
+        The library looks for it in one slice of the log, and a slice ends behind an entry of
+        SLICE_BYTES_MAX: the next one was added behind a tail that was still there, and each start
+        ended in the same way.
+        """
+        journal = self._shared.journal
+        if journal.last > matched:
+            journal.deleteEntriesFrom(matched + 1 - journal.first)

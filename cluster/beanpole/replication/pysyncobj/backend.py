@@ -16,6 +16,8 @@ from beanpole.replication.consensus import (
     ENTRY_MAX_BYTES,
     FOLLOWER,
     DiskFigures,
+    DiskRoom,
+    LogOnDisk,
     Outside,
     ReplicaConfig,
     Role,
@@ -28,6 +30,7 @@ from beanpole.replication.pysyncobj.elections import Elections
 from beanpole.replication.pysyncobj.journal import LogJournal
 from beanpole.replication.pysyncobj.rejoin import Rejoin
 from beanpole.replication.pysyncobj.repairs import ALL_REPAIRS, Repairs
+from beanpole.replication.pysyncobj.room import Room
 from beanpole.replication.pysyncobj.shared import Shared
 from beanpole.replication.pysyncobj.snapshots import Dump, Snapshots
 from beanpole.replication.pysyncobj.transfer import Transfer
@@ -39,6 +42,9 @@ if TYPE_CHECKING:
 
 # A turn in which nothing happened looks at the clocks only this often. Well below a heartbeat.
 LOOK_PERIOD_S: Final = 0.01
+# A turn applies no further entry after this: the heaviest take some 30 ms, and who is behind has
+# hundreds of them before it.
+APPLY_SLICE_S: Final = 0.05
 
 
 class PySyncObjReplica:
@@ -64,6 +70,7 @@ class PySyncObjReplica:
         self._closed = False
         self._inside = False
         self._durable_grew = False
+        self._applying_until_s = 0.0
         self._look_s = 0.0
         self._standing: Standing = (0, None, 0, 0, 0)
 
@@ -72,11 +79,13 @@ class PySyncObjReplica:
     def start(self) -> None:
         """Load snapshot and log. Errors of the files are raised; nothing was changed then."""
         config, outside, repairs = self._config, self._outside, self._repairs
-        self._rejoin = Rejoin(config, self._files, outside)
+        self._rejoin = Rejoin(config, outside)
         self._journal = LogJournal(config, self._files, repairs)
         self._journal.wal.on_durable = self._on_durable
         self._journal.wal.on_failure = self._on_failure
         shared = self._shared = Shared(config, outside, self._journal, repairs)
+        room = self._room = shared.room = Room(shared, self._files)
+        self._journal.wal.on_full = room.ballast.release
         dump = Dump()
         self._transport = LibraryTransport()
         self._snapshots = Snapshots(shared, self._files, dump)
@@ -114,6 +123,7 @@ class PySyncObjReplica:
         if self._alone:
             self._core.stand_now()  # nobody to wait for
         self._started = True
+        self._room.look()
         self._note_changes()
         self._journal.wal.flush()
         outside.wake()
@@ -164,6 +174,7 @@ class PySyncObjReplica:
             self._transport.beat()
             self._leader_acks.check_confirmations()
         self._rejoin.check()
+        self._room.look()
         self._snapshots.turn()
         journal.wal.flush()
         if core.applied < core.commit:
@@ -262,7 +273,9 @@ class PySyncObjReplica:
     def can_propose(self) -> bool:
         """Return whether an entry may be proposed now."""
         core = self._core
-        if not core.leads or self._closed or self._transfer.active:
+        if not core.leads or self._closed or self._transfer.active or self._room.full:
+            return False
+        if self._journal.is_choked:
             return False
         return self.entries_in_flight < self.in_flight_max
 
@@ -353,6 +366,18 @@ class PySyncObjReplica:
         wal = self._journal.wal
         return DiskFigures(wal.syncs, wal.sync_us_total, wal.last_sync_us, wal.bytes_written)
 
+    def room(self) -> DiskRoom:
+        """What the disk has left."""
+        return self._room.figures()
+
+    def log_on_disk(self) -> LogOnDisk:
+        """How far the disk is with the log."""
+        return self._journal.on_disk()
+
+    def note_disk(self, hangs: bool) -> None:
+        """Remember whether the disk may be waited for."""
+        self._journal.disk_hangs = hangs
+
     @property
     def journal_bytes(self) -> int:
         """The bytes of the log on disk."""
@@ -428,9 +453,12 @@ class PySyncObjReplica:
         core.send_appends()
         self._outside.flush()
         self._journal.wal.flush()
+        self._applying_until_s = self._outside.now_s() + APPLY_SLICE_S
 
     def _apply(self, index: int, term: int, entry: bytes) -> None:
         self._outside.apply(index, term, entry)
+        if self._outside.now_s() > self._applying_until_s:
+            self._journal.end_slice()  # the rest in the next turn: the library goes through it
 
     def _on_durable(self) -> None:
         if self._inside:
@@ -440,6 +468,7 @@ class PySyncObjReplica:
         if not self._enter(self._outside.now_s()):
             return
         try:
+            self._shared.release()
             self._follower_acks.durable_grew()
             self._leader_acks.durable_grew()
             self._journal.after_durable()

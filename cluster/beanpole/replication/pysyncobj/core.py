@@ -13,7 +13,15 @@ from pysyncobj import SyncObjConf
 from pysyncobj.node import Node
 from pysyncobj.transport import Transport
 
-from beanpole.replication.consensus import CANDIDATE, FOLLOWER, LEADER, MIB, ReplicaConfig, Role
+from beanpole.replication.consensus import (
+    CANDIDATE,
+    ENTRY_MAX_BYTES,
+    FOLLOWER,
+    LEADER,
+    MIB,
+    ReplicaConfig,
+    Role,
+)
 from beanpole.replication.pysyncobj import pinned, seam
 from beanpole.replication.pysyncobj.journal import LogJournal
 from beanpole.replication.pysyncobj.library import Library, Member
@@ -28,6 +36,7 @@ _ROLES: Final[tuple[Role, ...]] = (FOLLOWER, CANDIDATE, LEADER)
 # B6: larger entries would be cut into pieces that the library pickles and reassembles wrongly.
 # Above ENTRY_MAX_BYTES, so that it never happens.
 APPEND_BYTES_MAX: Final = 8 * MIB
+assert APPEND_BYTES_MAX > ENTRY_MAX_BYTES + MIB, "an entry travels in one piece"
 # D1: check-quorum. The library's default of 30 s is the time for which a leader that was cut off
 # believes in itself. Two of the longest timeouts, so that a short pause deposes nobody.
 FALLBACK_RAFT_MAX: Final = 2

@@ -62,7 +62,8 @@ class Elections:
             core.postpone_election(now_s)
         if core.deadline_s >= now_s:
             return
-        if self._rejoin.active:
+        if self._rejoin.active or shared.journal.disk_hangs:
+            # Its own vote would wait for that disk, and so would everything that it proposed.
             core.postpone_election(now_s)
         elif core.transferring:
             self._for_transfer = True
@@ -165,7 +166,7 @@ class Elections:
 
     def stand_now(self, peer: str, message: "Message") -> None:
         """Stand at once, for the leader that hands over."""
-        if not self._rejoin.active:
+        if not self._rejoin.active and not self._shared.journal.disk_hangs:
             self._transport.hear(peer, {"type": "timeout_now", "term": message[1]})
             self._shared.due = True
 

@@ -9,13 +9,14 @@ an *at* is the byte position in the write-ahead log.
 """
 
 from array import array
+from bisect import bisect_left
 from struct import Struct
 from typing import Final, overload
 
 from pysyncobj.journal import Journal
 
 from beanpole.errors import Damaged
-from beanpole.replication.consensus import MIB, ReplicaConfig
+from beanpole.replication.consensus import MIB, UNWRITTEN_BYTES_MAX, LogOnDisk, ReplicaConfig
 from beanpole.replication.pysyncobj.repairs import Repairs
 from beanpole.storage.files import Files
 from beanpole.storage.wal import Wal
@@ -49,6 +50,7 @@ class LogJournal(Journal):
             StorageError: the files are damaged or belong to another cluster or node.
             UnknownVersion: they are of another version.
         """
+        self._latest: list[Entry] = []  # the slice that was cut last
         self.slice_bytes_max = SLICE_BYTES_MAX if repairs.apply_in_slices else 2**62
         self.slice_entries_max = SLICE_ENTRIES_MAX if repairs.apply_in_slices else 2**62
         self._sync_votes = repairs.sync_votes
@@ -68,10 +70,18 @@ class LogJournal(Journal):
         self._reset: list[Entry] | None = None
         self._term = 0
         self._voted_for: str | None = None
+        self.disk_hangs = False  # the node has seen that the disk finishes nothing
+        self.term_at = 0  # term and vote are on the disk when the log is, up to here
         self._dropped_at = 0
         self._drop: tuple[int, int] | None = None  # drop before this, when durable up to that
         self.wal = Wal.open(
-            files, self._directory, config.identity, config.segment_bytes, replay=self._replay
+            files,
+            self._directory,
+            config.identity,
+            config.segment_bytes,
+            replay=self._replay,
+            newest=config.log_base,
+            note=config.note_log,
         )
         self._durable = self.last
         self._written_at = self.wal.durable
@@ -128,7 +138,11 @@ class LogJournal(Journal):
         return 1
 
     def setCurrentTerm(self, term: int, votedForNodeId: str | None) -> None:
-        """Keep term and vote; they are on the disk before any message can show them (C2)."""
+        """Keep term and vote; they are on the disk before any message can show them (C2).
+
+        A disk that hangs, or is at work and may, is not waited for: that would stop the node and
+        all its clients. Then the messages wait (`Shared.post`).
+        """
         assert term >= self._term, f"the term falls from {self._term} to {term}"
         if (term, votedForNodeId) == (self._term, self._voted_for):
             return
@@ -137,7 +151,10 @@ class LogJournal(Journal):
         if self._sync_votes:
             # Also with durability "memory": a vote forgotten by a crash of the process alone
             # gives two leaders in one term, and elections are too rare to save a sync on.
-            self.wal.sync()
+            if self.disk_hangs or self.wal.is_writing:
+                self.term_at = self.wal.end
+            else:
+                self.wal.sync()
 
     def getCurrentTerm(self) -> int:
         """Return the current term."""
@@ -178,6 +195,17 @@ class LogJournal(Journal):
             index += 1
         self._durable = index
         return index
+
+    @property
+    def is_choked(self) -> bool:
+        """Return whether the disk is so far behind that the log may not grow."""
+        return self.wal.end - self.wal.durable > UNWRITTEN_BYTES_MAX
+
+    def on_disk(self) -> LogOnDisk:
+        """Return how far the disk is."""
+        written = self.wal.durable
+        count = bisect_left(self._ats, written)
+        return LogOnDisk(self.wal.end, written, self.first - 1 + count)
 
     def term_of(self, index: int) -> int | None:
         """Return the term of an entry, None if it is not in the window."""
@@ -372,6 +400,10 @@ class LogJournal(Journal):
             assert (kind, index) == (ADD, self.first + place), "the log was read at a wrong place"
         return command
 
+    def end_slice(self) -> None:
+        """Let whoever goes through the slice that was cut last find nothing more in it."""
+        self._latest.clear()
+
     def _slice(self, start: int, stop: int | None) -> list[Entry]:
         end = len(self._terms)
         if stop is not None and stop < end:
@@ -381,6 +413,7 @@ class LogJournal(Journal):
         if end - start > self.slice_entries_max:
             end = start + self.slice_entries_max
         entries: list[Entry] = []
+        self._latest = entries
         size, first, terms = 0, self.first, self._terms
         for place in range(start, end):
             command = self._command(place)

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Final
 
 from beanpole.replication.consensus import Outside, ReplicaConfig
 from beanpole.replication.pysyncobj.repairs import Repairs
-from beanpole.storage.files import Files
-from beanpole.storage.records import read_checked, write_atomic
 
 if TYPE_CHECKING:
     from beanpole.replication.pysyncobj.messages import Message
@@ -21,31 +19,15 @@ WAIT_RAFT_MAX: Final = 2
 
 
 class Rejoin:
-    """Whether this member counts."""
+    """Whether this member counts. Its node remembers that, durably, before a replica begins."""
 
-    def __init__(self, config: ReplicaConfig, files: Files, outside: Outside) -> None:
-        """Read the marker, or write it if this is a first start on an empty disk.
-
-        Called before any other file of the replica exists, so that a crash leaves the marker and
-        no log, never a log without its marker. A configuration that still says `rejoin` when the
-        member counts again has no effect.
-        """
-        self.nonce = 0
-        self._files = files
-        self._directory = config.directory
-        self._path = f"{config.directory}/rejoining"
+    def __init__(self, config: ReplicaConfig, outside: Outside) -> None:
+        self._outside = outside
         self._shared: Shared
         self._target: tuple[str, int, int] | None = None  # leader, term, index
         self._begun_s = outside.now_s()
-        marked = read_checked(files, self._path, config.identity) is not None
-        empty = not any(files.list(f"{config.directory}/{part}") for part in ("log", "snapshots"))
-        if config.rejoin and empty and not marked:
-            files.make_directory(config.directory)
-            write_atomic(files, self._path, config.identity, b"")
-            marked = True
-        if marked:
-            # Of this life: proofs for an earlier one must not count. Never 0.
-            self.nonce = 1 + int(outside.random() * 2**52)
+        # Of this life: proofs for an earlier one must not count. Never 0.
+        self.nonce = 1 + int(outside.random() * 2**52) if config.rejoin else 0
 
     def wire(self, shared: "Shared") -> None:
         """Connect the parts."""
@@ -75,11 +57,10 @@ class Rejoin:
             return
         waited_s = shared.now_s - self._begun_s
         if (
-            min(core.commit, shared.journal.durable) >= index
+            min(core.applied, shared.journal.durable) >= index
             and waited_s >= WAIT_RAFT_MAX * shared.config.raft_max_s
         ):
-            self._files.remove(self._path)
-            self._files.sync_directory(self._directory)
+            self._outside.rejoined()
             self._target = None
             self.nonce = 0
 

@@ -3,21 +3,30 @@
 No behaviour of its own beyond sending a message and stopping.
 """
 
+from typing import TYPE_CHECKING, Final
+
 from beanpole.replication.consensus import Outside, ReplicaConfig
 from beanpole.replication.pysyncobj.core import Core
 from beanpole.replication.pysyncobj.journal import LogJournal
 from beanpole.replication.pysyncobj.library import Member
-from beanpole.replication.pysyncobj.messages import Message, encode
+from beanpole.replication.pysyncobj.messages import ACK, VOTE, VOTE_GRANTED, Message, encode
 from beanpole.replication.pysyncobj.repairs import Repairs
+
+if TYPE_CHECKING:
+    from beanpole.replication.pysyncobj.room import Room
+
+# Of these a member may not say another thing in the same term, whatever becomes of its memory.
+_COUNTING: Final = (ACK, VOTE, VOTE_GRANTED)
 
 
 class Shared:
-    """One per replica. `core` is set once everything it needs exists."""
+    """One per replica. `core` and `room` are set once everything they need exists."""
 
     __slots__ = (
         "config",
         "core",
         "due",
+        "held",
         "journal",
         "majority",
         "members",
@@ -25,10 +34,12 @@ class Shared:
         "outside",
         "peers",
         "repairs",
+        "room",
         "stopped",
     )
 
     core: Core
+    room: "Room"
 
     def __init__(
         self, config: ReplicaConfig, outside: Outside, journal: LogJournal, repairs: Repairs
@@ -46,10 +57,27 @@ class Shared:
         # Something happened that the next turn must look at.
         self.due = True
         self.stopped = False
+        # What waits for the term to be on the disk, with that term: the newest message of a kind
+        # for each peer, for every answer replaces the one before.
+        self.held: dict[tuple[str, int], tuple[int, Message]] = {}
 
     def post(self, peer: str, message: Message) -> bool:
-        """Send a message; False if it was not taken."""
+        """Send a message; False if it was not taken.
+
+        C2: what counts in a term waits for a disk that does not have term and vote yet.
+        """
+        if message[0] in _COUNTING and self.journal.term_at > self.journal.wal.durable:
+            self.held[peer, message[0]] = (self.core.term, message)
+            return True
         return self.outside.send(peer, encode(message))
+
+    def release(self) -> None:
+        """Send what waited for the disk, if that has the term now."""
+        if self.held and self.journal.term_at <= self.journal.wal.durable:
+            held, self.held = self.held, {}
+            for (peer, _), (term, message) in held.items():
+                if term == self.core.term:
+                    self.outside.send(peer, encode(message))
 
     def stop(self, reason: str) -> None:
         """Stop the node: going on would mean guessing."""

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgpack
 from pysyncobj.node import Node
 
-from beanpole.errors import Damaged, ProtocolError, UnknownVersion
+from beanpole.errors import Damaged, ProtocolError, UnknownVersion, WrongIdentity
 from beanpole.pace import Pace
 from beanpole.replication.consensus import MIB, Image
 from beanpole.replication.pysyncobj.journal import HOLLOW, Entry
 from beanpole.replication.pysyncobj.library import SerializerBase
+from beanpole.replication.pysyncobj.room import LOW_RETAIN_BYTES
+from beanpole.storage.ballast import is_full
 from beanpole.storage.files import Files
 from beanpole.storage.snapshots import CHUNK_BYTES_MAX, SnapshotInfo, SnapshotStore, SnapshotWriter
 
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from beanpole.replication.pysyncobj.shared import Shared
     from beanpole.replication.pysyncobj.transport import LibraryTransport
 
-HEADING_VERSION: Final = 1
+HEADING_VERSION: Final = 2
 # What may wait for the disk before the image pauses.
 BACKLOG_BYTES_MAX: Final = 16 * MIB
 # Kept before every snapshot, also on followers: whoever is a few entries behind when leadership
@@ -35,14 +37,21 @@ RETAIN_BYTES_MIN: Final = 8 * MIB
 TRIM_PERIOD_S: Final = 1.0
 # A fetch that brings nothing for this long is given up; the leader offers again.
 FETCH_SILENCE_S: Final = 10.0
+# What found no room is tried again after this: who fills the disk may be at it still.
+FULL_PERIOD_S: Final = 5.0
+# How often snapshots are made because of an estimate alone.
+GAIN_PERIOD_S: Final = 2.0
+# A fetch is given up before it takes the last room, which the log's term and small files need.
+FETCH_ROOM_BYTES: Final = MIB
 
 
 class Heading(NamedTuple):
-    """The first chunk of every snapshot."""
+    """The first chunk of every snapshot. `birth` names the life of the cluster it is of."""
 
     last: int
     term: int
     previous_term: int
+    birth: bytes = b""
 
     def encode(self) -> bytes:
         """Return the bytes of the chunk."""
@@ -60,13 +69,40 @@ class Heading(NamedTuple):
             items = msgpack.unpackb(chunk, use_list=False)
         except (ValueError, TypeError, msgpack.exceptions.UnpackException) as error:
             raise ProtocolError("the first chunk of a snapshot is no heading") from error
-        if type(items) is not tuple or not items or not all(type(item) is int for item in items):
+        if type(items) is not tuple or not items or type(items[0]) is not int:
             raise ProtocolError("the first chunk of a snapshot is no heading")
         if items[0] != HEADING_VERSION:
-            raise UnknownVersion(f"snapshot version {items[0]}; known is {HEADING_VERSION}")
-        if len(items) != 4 or items[1] < 2 or not 0 <= items[3] <= items[2]:
+            raise UnknownVersion(
+                f"a snapshot with a heading of version {items[0]}, this program reads "
+                f"{HEADING_VERSION}: install the release that wrote it on this node"
+            )
+        if tuple(map(type, items)) != (int, int, int, int, bytes):
+            raise ProtocolError("the first chunk of a snapshot is no heading")
+        if items[1] < 2 or not 0 <= items[3] <= items[2]:
             raise ProtocolError("the heading of a snapshot makes no sense")
         return cls(*items[1:])
+
+
+def read_heading(info: SnapshotInfo, chunks: Iterator[bytes], birth: bytes) -> Heading:
+    """Take the first of a snapshot's chunks, and see that the snapshot is the one that is meant.
+
+    Raises:
+        Damaged: it is not the heading of this snapshot.
+        WrongIdentity: it is of another life of the cluster.
+    """
+    try:
+        heading = Heading.decode(next(chunks))
+    except (ProtocolError, StopIteration) as error:
+        raise Damaged(f"{info.path}: this is no snapshot of the machine") from error
+    if (heading.last, heading.term) != (info.index, info.term):
+        raise Damaged(f"{info.path}: the heading is of another snapshot")
+    if heading.birth != birth:
+        raise WrongIdentity(
+            f"{info.path} is of another life of the cluster (birth id "
+            f"{heading.birth.hex()[:8]}) than this disk ({birth.hex()[:8]}): restore the "
+            "whole data directory, or start on an empty one with --rejoin"
+        )
+    return heading
 
 
 class Dump(SerializerBase):
@@ -90,18 +126,25 @@ class Dump(SerializerBase):
 class FetchSink:
     """Where a fetch writes. The heading of what really comes decides what it is."""
 
-    def __init__(self, store: SnapshotStore, index: int) -> None:
+    def __init__(self, store: SnapshotStore, index: int, birth: bytes) -> None:
         self.heading: Heading | None = None
         self.writer: SnapshotWriter | None = None
         self.failure: str | None = None
         self.received = 0  # chunks
+        self.complete = False  # nothing more will come
         self._store = store
         self._index = index
+        self._birth = birth
 
     @property
     def backlog_bytes(self) -> int:
         """Return the bytes that are not on the disk yet."""
         return 0 if self.writer is None else self.writer.backlog_bytes
+
+    @property
+    def error(self) -> OSError | None:
+        """What the disk said."""
+        return None if self.writer is None else self.writer.error
 
     def write(self, chunk: bytes) -> None:
         """Take a chunk; after a failure nothing more is taken."""
@@ -119,6 +162,9 @@ class FetchSink:
             if heading.last < self._index:
                 self.failure = f"asked for {self._index}, got {heading.last}"
                 return
+            if heading.birth != self._birth:
+                self.failure = "it is of another life of the cluster (birth id)"
+                return
             self.heading = heading
             self.writer = self._store.create(heading.last, heading.term)
         self.writer.write(chunk)
@@ -132,7 +178,7 @@ class FetchSink:
 
 
 def _hollow(heading: Heading) -> tuple[Entry, Entry]:
-    last, term, previous_term = heading
+    last, term, previous_term, _ = heading
     return (HOLLOW, last - 1, previous_term), (HOLLOW, last, term)
 
 
@@ -151,6 +197,9 @@ class Snapshots:
         self._writer: SnapshotWriter | None = None
         self._pace = Pace(lambda: round(shared.outside.now_s() * 1_000_000))
         self._making = 0  # the index of the snapshot that is being made
+        self._make_after_s = -1e9
+        self._is_waiting = False  # a snapshot is due, and there is no room for it
+        self._gain_s = -1e9  # when a snapshot may be made again to forget what was deleted
         self._fetch: FetchSink | None = None
         self._fetch_after_s = -1e9
         self._fetch_received = 0
@@ -172,10 +221,10 @@ class Snapshots:
             journal.check_begin()
             return None
         chunks = self.store.read(info)
-        heading = self._heading(info, chunks)
+        heading = read_heading(info, chunks, self._shared.config.birth)
         self._shared.outside.load_image(chunks)
         if self._shared.repairs.align_log_with_snapshot:
-            journal.align(*heading)
+            journal.align(*heading[:3])
         return heading
 
     def take_over(self, heading: Heading) -> None:
@@ -188,15 +237,6 @@ class Snapshots:
             self._dump.stand_for(*_hollow(heading))
         self._shared.core.assume_applied(heading.last)
 
-    def _heading(self, info: SnapshotInfo, chunks: Iterator[bytes]) -> Heading:
-        try:
-            heading = Heading.decode(next(chunks))
-        except (ProtocolError, StopIteration) as error:
-            raise Damaged(f"{info.path}: this is no snapshot of the machine") from error
-        if (heading.last, heading.term) != (info.index, info.term):
-            raise Damaged(f"{info.path}: the heading is of another snapshot")
-        return heading
-
     # --- making ----------------------------------------------------------------------------------
 
     def compact(self) -> None:
@@ -208,10 +248,13 @@ class Snapshots:
         base = 1 if self._latest is None else self._latest.index
         if self._writer is not None or self._fetch is not None or index <= base:
             return
+        if not self._fits():
+            return
         assert term is not None and previous_term is not None, "the log lost what was applied"
         self._making = index
         self._writer = self.store.create(index, term)
-        self._writer.write(Heading(index, term, previous_term).encode())
+        heading = Heading(index, term, previous_term, shared.config.birth)
+        self._writer.write(heading.encode())
         self._image = shared.outside.begin_image()
         shared.due = True
         shared.outside.wake()
@@ -219,8 +262,12 @@ class Snapshots:
     def turn(self) -> None:
         """Begin what is due; shorten the log; see whether a fetch goes on."""
         shared = self._shared
-        if self._writer is None and self._is_due():
-            self.compact()
+        if self._writer is None:
+            if self._is_due():
+                self.compact()
+        elif self._image is not None and (is_full(self._writer.error) or shared.room.full):
+            self._no_room(f"the snapshot at {self._making} is given up")
+            self._give_up_making()
         if shared.now_s - self._trim_s >= TRIM_PERIOD_S:
             self._trim_s = shared.now_s
             self._trim()
@@ -228,9 +275,39 @@ class Snapshots:
             self._watch(self._fetch)
 
     def _is_due(self) -> bool:
+        shared = self._shared
         covered, size = (0, 0) if self._latest is None else (self._latest.index, self._latest.bytes)
-        limit = max(self._shared.config.snapshot_bytes_min, size)
-        return self._shared.journal.bytes_after(covered) > limit
+        logged = shared.journal.bytes_after(covered)
+        if logged > max(shared.config.snapshot_bytes_min, size):
+            return True
+        room = shared.room
+        if not room.low:
+            return False
+        # Room is scarce: the log is cut sooner. What was deleted still stands in the old snapshot,
+        # too, but that is an estimate, and may not be acted on all the time.
+        return logged >= room.growth_bytes or (
+            shared.now_s >= self._gain_s and room.gains(size + logged)
+        )
+
+    def _fits(self) -> bool:
+        """Whether there is room for a snapshot; if not, say so once."""
+        shared, room = self._shared, self._shared.room
+        if shared.now_s < self._make_after_s:
+            return False
+        needs, self._is_waiting, waited = room.snapshot_needs_bytes, False, self._is_waiting
+        if room.free_bytes >= needs:
+            return True
+        self._is_waiting = True
+        if not waited:
+            shared.outside.log(
+                f"the snapshot at {shared.core.applied} waits: {room.free_bytes} bytes are free, "
+                f"and it needs {needs}"
+            )
+        return False
+
+    def _no_room(self, what: str) -> None:
+        self._make_after_s = self._fetch_after_s = self._shared.now_s + FULL_PERIOD_S
+        self._shared.outside.log(f"{what}: the disk is full; it is tried again")
 
     @property
     def imaging(self) -> bool:
@@ -262,9 +339,14 @@ class Snapshots:
         self._writer = None
         if self._closed or self._shared.stopped:
             return
+        if is_full(error):
+            # Nothing is lost by it: the log stays as long as it is.
+            self._no_room(f"the snapshot at {self._making} is given up")
+            return
         if error is not None:
             self._shared.stop(f"the snapshot at {self._making} failed: {error}")
             return
+        self._gain_s = self._shared.now_s + GAIN_PERIOD_S
         self._latest = self.store.latest()
         self._trim_s = -1e9
         self._shared.due = True
@@ -275,17 +357,17 @@ class Snapshots:
         shared, latest = self._shared, self._latest
         if latest is None:
             return
-        journal, config = shared.journal, shared.config
-        first = min(
-            latest.index - 1,
-            journal.index_with_bytes_after(min(RETAIN_BYTES_MIN, config.log_retain_bytes)),
-        )
+        journal = shared.journal
+        retain = LOW_RETAIN_BYTES if shared.room.low else shared.config.log_retain_bytes
+        # A snapshot that was fetched is published before it is installed.
+        covered = min(latest.index, shared.core.applied) - 1
+        first = min(covered, journal.index_with_bytes_after(min(RETAIN_BYTES_MIN, retain)))
         if shared.core.leads:
             for peer, link in self._transport.links.items():
                 if link.linked:
                     first = min(first, self._acks.known.get(peer, 0))
-            first = max(first, journal.index_with_bytes_after(config.log_retain_bytes))
-            first = min(first, latest.index - 1)
+            first = max(first, journal.index_with_bytes_after(retain))
+            first = min(first, covered)
         if first > journal.first:
             journal.trim(first)
 
@@ -315,7 +397,10 @@ class Snapshots:
         shared = self._shared
         if self._fetch is not None or shared.now_s < self._fetch_after_s:
             return
-        sink = FetchSink(self.store, index)
+        if shared.room.free_bytes < FETCH_ROOM_BYTES:
+            self._no_room(f"the snapshot at {index} of {peer} is not fetched")
+            return
+        sink = FetchSink(self.store, index, shared.config.birth)
         self._fetch = sink
         self._fetch_received, self._fetch_moved_s = 0, shared.now_s
         self._give_up_making()
@@ -336,10 +421,15 @@ class Snapshots:
             sink.abort()
             self._end_fetch()
             return
+        sink.complete = True
         sink.writer.finish(lambda error: self._published(sink, error))
 
     def _published(self, sink: FetchSink, error: OSError | None) -> None:
         if self._closed or self._shared.stopped:
+            return
+        if is_full(error):
+            self._fetch = None if sink is self._fetch else self._fetch
+            self._no_room("the snapshot from a peer is given up")
             return
         if error is not None:
             self._shared.stop(f"the snapshot from a peer could not be written: {error}")
@@ -352,7 +442,13 @@ class Snapshots:
     def _watch(self, sink: FetchSink) -> None:
         """Give a fetch up that stands still: the link may be gone without anybody saying so."""
         now_s = self._shared.now_s
-        if sink.received != self._fetch_received:
+        if not sink.complete and (
+            is_full(sink.error) or self._shared.room.free_bytes < FETCH_ROOM_BYTES
+        ):
+            sink.abort()
+            self._fetch = None
+            self._no_room("the snapshot from a peer is given up")
+        elif sink.received != self._fetch_received:
             self._fetch_received, self._fetch_moved_s = sink.received, now_s
         elif now_s - self._fetch_moved_s > FETCH_SILENCE_S and self._latest_is_before(sink):
             sink.abort()
@@ -375,15 +471,17 @@ class Snapshots:
         heading = sink.heading
         if (latest.index, latest.term) < (heading.last, heading.term):
             return  # not published yet
+        # Perhaps it was overtaken by one that was fetched before and not installed.
+        sink.abort()
         self._fetch = None
         shared = self._shared
         core, journal = shared.core, shared.journal
         # F7: meanwhile another leader may have sent entries that this member has acknowledged.
-        useless = heading.last <= core.commit or journal.term_of(heading.last) == heading.term
+        useless = latest.index <= core.commit or journal.term_of(latest.index) == latest.term
         if core.leads or (useless and shared.repairs.refuse_old_snapshots):
             return
         chunks = self.store.read(latest)
-        heading = self._heading(latest, chunks)
+        heading = read_heading(latest, chunks, self._shared.config.birth)
         shared.outside.load_image(chunks)
         self._dump.stand_for(*_hollow(heading))
         core.load_snapshot()
