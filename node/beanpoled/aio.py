@@ -20,7 +20,6 @@ from beanpole.storage.files import LANE_BULK, RealFiles
 from beanpoled.aio_clients import ClientServer
 from beanpoled.aio_peers import PeerLinks
 from beanpoled.config import NodeConfig
-from beanpoled.disks import Disks
 from beanpoled.eventlog.converter import Converter
 from beanpoled.eventlog.records import Batch, Events
 from beanpoled.host import ProcessFacts, Timer
@@ -43,13 +42,9 @@ class AioHost:
         self.compiled = self.files.watch(loop.add_reader)
         self.converter = Converter()
         self.clients = ClientServer(config, loop, self.fatal)
-        self.links: PeerLinks
+        self.links = PeerLinks(config, loop, self.log)
         addresses = {peer: config.grpc_address(peer) for peer in config.peers}
         self.peer_client = PeerClient(addresses, config.cluster, config.peer_secret)
-
-    def connect(self, disks: Disks) -> None:
-        """Prepare the links, which need to know the disks."""
-        self.links = PeerLinks(self._config, self._loop, disks, self.log)
 
     async def wait_for_exit(self) -> None:
         """Wait until the node has stopped."""

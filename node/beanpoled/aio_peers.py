@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final, cast
 from beanpole.addresses import split_address
 from beanpole.errors import ProtocolError
 from beanpoled import link
+from beanpoled.admission import REFUSE, WAIT
 from beanpoled.config import NodeConfig
-from beanpoled.disks import Disks
 
 if TYPE_CHECKING:
     from beanpoled.node import Node
@@ -35,6 +35,19 @@ COMPLAINTS_MAX: Final = 100
 HELLO_TIMEOUT_S: Final = 5.0
 
 
+class DialPauses:
+    """How long to wait before a peer is dialed again."""
+
+    def __init__(self) -> None:
+        self._pause_s = DIAL_PAUSE_S
+
+    def after(self, lasted_s: float) -> float:
+        """Return the pause behind an attempt that lasted so long, the connection included."""
+        lasted = lasted_s > DIAL_PAUSE_MAX_S
+        self._pause_s = DIAL_PAUSE_S if lasted else min(2 * self._pause_s, DIAL_PAUSE_MAX_S)
+        return self._pause_s
+
+
 class PeerProtocol:
     """One connection to or from another member.
 
@@ -49,6 +62,7 @@ class PeerProtocol:
         self._timer: asyncio.TimerHandle | None = None
         self._out: list[bytes] = []
         self.peer: str | None = None  # once it is known who it is
+        self.waiting: link.Hello | None = None  # of a peer that is not talked to yet
         self.heard_at_s = 0.0
         self.closed: asyncio.Future[None] = links.loop.create_future()
 
@@ -66,7 +80,9 @@ class PeerProtocol:
                 kind, payload = frame
                 if kind == link.REFUSE:
                     # Perhaps we believe the link to be up already: the other side decides later.
-                    self._links.refused(self._handshake.refusal(frame))
+                    cause, reason = self._handshake.refusal(frame)
+                    assert self._handshake.done is not None
+                    self._links.refused(self._handshake.done.node, cause, reason)
                     self.close()
                     return
                 if self.peer is not None:
@@ -74,10 +90,13 @@ class PeerProtocol:
                 else:
                     self._introduce(frame)
         except link.Refused as refused:  # one name for both would have one type when compiled
-            self._links.refused(str(refused))
-            self.close(str(refused))
+            self._links.refused(refused.node, refused.cause, str(refused))
+            self.close(refused.cause, str(refused))
         except ProtocolError as error:
             self._links.complain(f"link to {self.peer or 'an unknown node'} closed: {error}")
+            self.close()
+        except OSError as failure:  # a new disk of a member cannot be remembered: it dials again
+            self._links.complain(f"a link cannot be made: {failure.strerror}")
             self.close()
         else:
             self.heard_at_s = self._links.loop.time()
@@ -93,10 +112,19 @@ class PeerProtocol:
         hello = self._handshake.done
         if hello is None:
             return
-        refusal = self._links.disks.refuses(hello)
-        if refusal is not None:
-            self._links.complain(refusal)
-            self.close(refusal)
+        introductions = self._links.node.introductions
+        own = self._handshake.own
+        verdict = introductions.meet(hello) if introductions.is_current(own) else None
+        if verdict is None or not introductions.is_current(own):
+            self.close()  # what this disk is has changed meanwhile: say hello anew
+            return
+        if verdict.kind == REFUSE:
+            self.close(verdict.cause, verdict.reason)
+            return
+        if verdict.kind == WAIT:
+            # The timer ends it, so that it is never long believed to be there when it is gone.
+            self.waiting = hello
+            self._links.waits(self)
             return
         if self._timer is not None:
             self._timer.cancel()
@@ -134,11 +162,11 @@ class PeerProtocol:
         if out and self._transport is not None and not self._transport.is_closing():
             self._transport.write(out[0] if len(out) == 1 else b"".join(out))
 
-    def close(self, reason: str = "") -> None:
+    def close(self, cause: int = 0, reason: str = "") -> None:
         """End the link, telling the other side why if there is a reason."""
         if self._transport is not None:
             if reason and self.peer is None:
-                self._transport.write(link.encode_frame(link.REFUSE, reason.encode()))
+                self._transport.write(link.encode_refusal(cause, reason))
                 self._transport.close()
             else:
                 self._transport.abort()
@@ -151,15 +179,14 @@ class PeerLinks:
         self,
         config: NodeConfig,
         loop: asyncio.AbstractEventLoop,
-        disks: Disks,
         log: Callable[[str], None],
     ) -> None:
         self.loop = loop
-        self.disks = disks
         self.log = log
         self.node: Node
         self._config = config
         self._links: dict[str, PeerProtocol] = {}
+        self._waiting: dict[PeerProtocol, None] = {}  # introduced, and not talked to yet
         self._server: asyncio.Server | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._complained: dict[str, float] = {}  # line -> when it was logged
@@ -182,23 +209,19 @@ class PeerLinks:
             task.cancel()
         if self._server is not None:
             self._server.close()
-        for protocol in list(self._links.values()):
+        for protocol in [*self._links.values(), *self._waiting]:
             protocol.close()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def handshake(self, expected: str | None) -> link.Handshake:
         """Begin an introduction."""
-        config = self._config
-        own = link.Hello(
-            version=link.LINK_VERSION,
-            cluster=config.cluster,
-            node=config.node_id,
-            config_hash=config.config_hash,
-            disk_id=self.disks.own,
-            rejoining=self.node.replica.rejoining or self.disks.is_replacement,
-            nonce=os.urandom(link.NONCE_BYTES),
-        )
-        return link.Handshake(own, config.peer_secret.encode(), expected)
+        own = self.node.introductions.hello(os.urandom(link.NONCE_BYTES))
+        return link.Handshake(own, self._config.peer_secret.encode(), expected)
+
+    def renew(self) -> None:
+        """Say hello anew to all that were not talked to: this disk is another one than before."""
+        for protocol in list(self._waiting):
+            protocol.close()
 
     def send(self, peer: str, kind: int, payload: bytes) -> bool:
         """Send a frame on the current link to a peer."""
@@ -213,8 +236,6 @@ class PeerLinks:
     def established(self, protocol: PeerProtocol) -> None:
         """A member proved itself: this connection replaces the one before."""
         assert protocol.peer is not None
-        if protocol.peer not in self._config.members:
-            raise ProtocolError(f"{protocol.peer} is no member")
         previous = self._links.pop(protocol.peer, None)
         if previous is not None:
             self.node.peer_down(protocol.peer)
@@ -222,19 +243,23 @@ class PeerLinks:
         self._links[protocol.peer] = protocol
         self.node.peer_up(protocol.peer)
 
+    def waits(self, protocol: PeerProtocol) -> None:
+        """A member proved itself, and one of the two does not know its cluster yet."""
+        self._waiting[protocol] = None
+
     def ended(self, protocol: PeerProtocol) -> None:
         """A connection is gone."""
+        if protocol.waiting is not None:
+            self._waiting.pop(protocol, None)
+            self.node.introductions.parted(protocol.waiting)
         if protocol.peer is not None and self._links.get(protocol.peer) is protocol:
             del self._links[protocol.peer]
             self.node.peer_down(protocol.peer)
 
-    def refused(self, reason: str) -> None:
-        """We and another member do not belong together.
-
-        A node that does not serve yet refuses to start; one that serves goes on without the link.
-        """
-        if not self.node.origin.up:
-            self.node.fatal(f"refusing to start: {reason}")
+    def refused(self, peer: str, cause: int, reason: str) -> None:
+        """We and another member do not belong together."""
+        if peer in self._config.members:
+            self.node.introductions.refused(peer, cause, reason)
         else:
             self.complain(f"refused a link: {reason}")
 
@@ -253,7 +278,7 @@ class PeerLinks:
     async def _dial(self, peer: str) -> None:
         """Keep a link to a peer."""
         host, port = split_address(self._config.peer_address(peer))
-        pause_s = DIAL_PAUSE_S
+        pauses = DialPauses()
         while True:
             begun_s = self.loop.time()
             protocol = PeerProtocol(self, peer)
@@ -262,18 +287,20 @@ class PeerLinks:
                 async with asyncio.timeout(DIAL_TIMEOUT_S):
                     await self.loop.create_connection(factory, host, port)
                 await protocol.closed
-            lasted = self.loop.time() - begun_s > DIAL_PAUSE_MAX_S
-            pause_s = DIAL_PAUSE_S if lasted else min(2 * pause_s, DIAL_PAUSE_MAX_S)
-            await asyncio.sleep(pause_s)
+            await asyncio.sleep(pauses.after(self.loop.time() - begun_s))
 
     async def _watch(self) -> None:
         """Close links on which nothing arrives; half-open connections are found so."""
         while True:
             before_s = self.loop.time()
             await asyncio.sleep(IDLE_MAX_S / 3)
-            if self.loop.time() - before_s > IDLE_MAX_S / 2:
-                continue  # this loop stood still: input may be waiting
-            for protocol in list(self._links.values()):
-                if self.loop.time() - protocol.heard_at_s > IDLE_MAX_S:
-                    self.log(f"nothing from {protocol.peer} for {IDLE_MAX_S:.0f} s")
-                    protocol.close()
+            self.close_silent(self.loop.time() - before_s)
+
+    def close_silent(self, passed_s: float) -> None:
+        """Close links on which nothing arrives; it was asked for `passed_s` ago."""
+        if passed_s > IDLE_MAX_S / 2:
+            return  # this loop stood still: input may be waiting
+        for protocol in list(self._links.values()):
+            if self.loop.time() - protocol.heard_at_s > IDLE_MAX_S:
+                self.log(f"nothing from {protocol.peer} for {IDLE_MAX_S:.0f} s")
+                protocol.close()

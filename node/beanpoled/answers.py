@@ -43,9 +43,8 @@ def _stats_job(result: tuple[Any, ...] | int) -> bytes:
     return replies.ok(stats.format_stats_job(result))
 
 
-def _list_tubes(result: tuple[bytes, ...]) -> bytes:
-    return replies.ok(stats.format_list(result))
-
+# Not in the table: success also makes its client a worker.
+format_reserve_job: Final = _with_body(replies.reserved)
 
 FORMATTERS: Final[dict[int, Formatter]] = {
     r.PUT: _put,
@@ -55,11 +54,9 @@ FORMATTERS: Final[dict[int, Formatter]] = {
     r.TOUCH: _done(replies.TOUCHED),
     r.KICK_JOB: _done(replies.KICKED),
     r.PAUSE_TUBE: _done(replies.PAUSED),
-    r.RESERVE_JOB: _with_body(replies.reserved),
     r.PEEK: _with_body(replies.found),
     r.PEEK_READY: _with_body(replies.found),
     r.PEEK_DELAYED: _with_body(replies.found),
     r.PEEK_BURIED: _with_body(replies.found),
     r.STATS_JOB: _stats_job,
-    r.LIST_TUBES: _list_tubes,
 }

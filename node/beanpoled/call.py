@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from beanpole import commands as c
 from beanpole import events
 from beanpole.core.job import Job
-from beanpoled.origin import KIND_OPEN, KIND_QUIET, UNKNOWN, Batch, Wait
+from beanpoled.batches import KIND_OPEN, KIND_QUIET, UNKNOWN, Batch, Wait
 
 if TYPE_CHECKING:
     from beanpoled.node import Node
@@ -96,7 +96,7 @@ class Call:
         if len(self.results) == self._expected:
             self.end(failure=0)
 
-    def wait_ended(self, job: Job | None) -> None:
+    def wait_ended(self, job: Job | None, until_us: int = 0) -> None:
         """See `origin.Client`; a call never waits for a job."""
 
     def failed(self, kind: int, why: int) -> None:

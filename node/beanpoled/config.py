@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple
 from beanpole import constants
 from beanpole.addresses import is_loopback, split_address
 from beanpole.errors import ConfigurationError
+from beanpoled import memory
 from beanpoled.settings import (
     GIB,
     KIB,
@@ -144,7 +145,7 @@ SETTINGS: Final = (
     Setting("raft_max_ms", _TIME, 1000, "longest silence of a leader before an election"),
     Setting("heartbeat_ms", _TIME, 50, "how often a leader is heard at least"),
     Setting("command_timeout_ms", _TIME, 5000, "how long a command waits for a majority"),
-    Setting("fence_timeout_ms", _TIME, 5000, "how long a node cut off keeps its clients"),
+    Setting("fence_timeout_ms", _TIME, 6500, "how long a node cut off keeps its clients"),
     Setting("node_timeout_ms", _TIME, 8000, "how long a node is silent until declared down"),
     Setting(
         "max_job_size",
@@ -160,7 +161,7 @@ SETTINGS: Final = (
     Setting(
         "queue_bytes_max",
         Size(MIB, BYTES_MAX),
-        constants.QUEUE_BYTES_MAX_DEFAULT,
+        0,  # of the memory that is found: see `memory`
         "memory for the jobs of the cluster, on each node",
     ),
     # Holds four of the largest jobs, so that a slow client is paused before it is closed.
@@ -243,6 +244,8 @@ def load(
         values[name] = _checked(name, text, ENVIRONMENT_PREFIX + name.upper(), text=True)
     for name, text in flags.items():
         values[name] = _checked(name, text, "--" + name.replace("_", "-"), text=True)
+    if not values["queue_bytes_max"]:
+        values["queue_bytes_max"] = memory.queue_bytes_default(memory.found())
     for name, value in values.items():
         if value is None:
             raise ConfigurationError(
@@ -359,8 +362,9 @@ def _check_times(config: NodeConfig) -> None:
             config.command_timeout_ms,
         ),
         (
-            "command_timeout_ms",
-            config.command_timeout_ms,
+            # A command that came while the old leader was still believed in is told first.
+            "command_timeout_ms + raft_max_ms",
+            config.command_timeout_ms + config.raft_max_ms,
             "<=",
             "fence_timeout_ms",
             config.fence_timeout_ms,

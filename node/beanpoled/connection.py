@@ -9,8 +9,8 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from beanpole.core.job import Job
+from beanpoled.batches import KIND_WAIT, Batch, Wait
 from beanpoled.host import ClientPort, Timer
-from beanpoled.origin import Batch, Wait
 
 if TYPE_CHECKING:
     from beanpoled.node import Node
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 PENDING_MAX: Final = 1024
 # What a client may send behind a blocked request before it is paused, beside one whole body.
 INPUT_BYTES_MAX: Final = 64 * 1024
-# The kind of a pending reply whose request is a wait for a job; requests have positive kinds.
-WAITING: Final = -3
 
 
 class Parser(Protocol):
@@ -106,7 +104,7 @@ class Connection:
         """See `origin.Client`."""
 
     @abstractmethod
-    def wait_ended(self, job: Job | None) -> None:
+    def wait_ended(self, job: Job | None, until_us: int = 0) -> None:
         """See `origin.Client`."""
 
     @abstractmethod
@@ -259,7 +257,7 @@ class Connection:
             pending.popleft()
             self._write(head)
         if pending:
-            if pending[0] == WAITING:
+            if pending[0] == KIND_WAIT:
                 self._arm()
             return
         if self.ended and self.blocked and self.wait is None:

@@ -16,8 +16,8 @@ from beanpole.pace import Pace
 class Digest:
     """The digest that the log asked for last, while it is being made."""
 
-    def __init__(self, now_us: Callable[[], int], done: Callable[[int, int], None]) -> None:
-        """Make none yet; `done` will be called with the index and the digest of each."""
+    def __init__(self, now_us: Callable[[], int], done: Callable[[int, int, int], None]) -> None:
+        """Make none yet; `done` will be called with index, digest and machine version of each."""
         self._done = done
         self._image: Image | None = None
         self._index = 0
@@ -46,7 +46,7 @@ class Digest:
         chunk = image.next_chunk()
         if chunk is None:
             self.drop()
-            self._done(self._index, self._digest)
+            self._done(self._index, self._digest, image.version)
             return False
         self._digest = crc32c(chunk, self._digest)
         return True

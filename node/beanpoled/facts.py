@@ -2,14 +2,15 @@
 
 from typing import TYPE_CHECKING, Final
 
-from beanpole import VERSION
 from beanpole.protocol.beanstalk import requests as r
 
 if TYPE_CHECKING:
     from beanpoled.node import Node
 
-# It says whose protocol is spoken, and who speaks it.
-VERSION_BYTES: Final = f"1.13 (beanpole {VERSION})".encode()
+# The version of the protocol that is spoken. Clients compare it, so no word of ours stands in it.
+VERSION_BYTES: Final = b"1.13"
+# There is no binlog: what beanstalkd says without `-b`. The log of the cluster is in the metrics.
+BINLOG: Final = (0, 0, 0, 0, 10_485_760)
 
 
 def stats(node: "Node", cluster: tuple[int, ...]) -> tuple[object, ...]:
@@ -22,7 +23,6 @@ def stats(node: "Node", cluster: tuple[int, ...]) -> tuple[object, ...]:
     urgent, ready, reserved, delayed, buried, timeouts, jobs_total, tubes = cluster
     connections = node.connections
     process = node.host.process()
-    replica = node.replica
     return (
         urgent,
         ready,
@@ -44,13 +44,9 @@ def stats(node: "Node", cluster: tuple[int, ...]) -> tuple[object, ...]:
         process.user_s,
         process.system_s,
         node.loop_us // 1_000_000,
-        replica.first_index,
-        replica.last_index,
-        0,
-        replica.applied_index,
-        node.config.wal_segment_bytes,
+        *BINLOG,
         node.draining,
-        node.disk_id.hex()[:16].encode(),
+        node.disks.own.disk_id.hex()[:16].encode(),
         process.hostname,
         process.system,
         process.platform,

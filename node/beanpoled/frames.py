@@ -1,15 +1,23 @@
 """Frames between nodes: their kinds and the layouts of those that are not Raft's.
 
 The link that carries them (hello, length, CRC) is in `link`; Raft's own messages are opaque here.
+
+Between nodes of different releases: a BEAT may grow (see `Beat`); the layout of all other frames,
+their kinds and Raft's messages belong to the link version that both sides agreed on in the hello.
+What a version does not know is never sent on a link of that version; one that comes all the same
+is a ProtocolError, which ends the link.
 """
 
+from collections.abc import Sequence
 from struct import Struct
 from struct import error as StructError
 from typing import Any, Final, NamedTuple
 
 import msgpack
 
+from beanpole.constants import BATCH_MAX_BYTES
 from beanpole.errors import ProtocolError
+from beanpole.weights import HINT_MAX_BYTES
 
 RAFT: Final = 1  # opaque, for the replica
 BATCH: Final = 2  # origin -> leader
@@ -21,17 +29,30 @@ BEAT: Final = 6  # everybody to everybody, each heartbeat
 # Term, incarnation, number, first of a (re)sending, clients who wait for answers, hint bytes.
 _BATCH: Final = Struct("<QIQBII")
 
+# Sessions, requests and batches are counted from 1; more than this, nobody gets to.
+_NUMBER_MAX: Final = 2**63 - 1
+
 _pack = msgpack.Packer(use_bin_type=True, autoreset=True).pack
+
+# What one frame lists at most: 2 MB of waits. A node may have a million clients that wait.
+ITEMS_MAX: Final = 65_536
 
 Hint = dict[bytes, int]
 # (session, request, behind)
 WaitItem = tuple[int, int, int]
 # (session, request)
 EndItem = tuple[int, int]
+# (session, request, cluster time until which there was certainly no job)
+NoneItem = tuple[int, int, int]
 
 
 class Beat(NamedTuple):
-    """What every node tells every other at each heartbeat."""
+    """What every node tells every other at each heartbeat.
+
+    Nodes of different releases exchange it, so fields are only ever added, at the end and with a
+    default: a receiver leaves out what stands behind the fields that it knows, and takes the
+    default for what an older sender lacks. A field never changes its place, type or meaning.
+    """
 
     term: int
     leading: bool
@@ -40,11 +61,18 @@ class Beat(NamedTuple):
     incarnation: int
     applied_index: int
     chain: int
-    machine_version: int
+    machine_version: int  # the newest that its program knows
     disk_low: bool
     stopping: bool
     digest_index: int
     digest: int
+    digest_version: int  # of the machine at `digest_index`, so that of its image
+    active_version: int  # of the machine now
+    kept_index: int  # committed and on this disk, so that no later life has less; 0 if not synced
+
+
+# Those without a default, which release 0.2.0 sends.
+BEAT_FIELDS_MIN: Final = len(Beat._fields) - len(Beat._field_defaults)
 
 
 def encode_batch(
@@ -73,6 +101,11 @@ def decode_batch(frame: bytes) -> tuple[int, int, int, bool, int, bytes, bytes]:
     begin = _BATCH.size + size
     if begin > len(frame):
         raise ProtocolError("a batch ends inside its hint")
+    if len(frame) - begin > BATCH_MAX_BYTES or size > HINT_MAX_BYTES:
+        raise ProtocolError(
+            f"a batch of {len(frame) - begin} bytes with a hint of {size}; "
+            f"at most {BATCH_MAX_BYTES} and {HINT_MAX_BYTES} are allowed"
+        )
     hint = frame[_BATCH.size : begin]
     return term, incarnation, number, bool(first), clients, hint, frame[begin:]
 
@@ -85,28 +118,42 @@ def pack(value: Any) -> bytes:
 
 def unpack_hint(data: bytes) -> Hint:
     """Decode a hint of a batch."""
-    hint = _unpack(data) if data else {}
+    if not data:
+        return {}
+    hint = _unpack(data)
     if type(hint) is not dict:
         raise ProtocolError("a hint is no mapping")
+    for tube, count in hint.items():
+        if type(tube) is not bytes or type(count) is not int:
+            raise ProtocolError("a hint holds something else than tubes and counts")
     return hint
 
 
-def encode_items(term: int, incarnation: int, items: list[WaitItem] | list[EndItem]) -> bytes:
+def encode_all(term: int, incarnation: int, items: list[WaitItem] | list[EndItem]) -> list[bytes]:
+    """Encode WAITS, UNWAITS or NONES in as many frames as they need."""
+    starts = range(0, len(items), ITEMS_MAX)
+    return [encode_items(term, incarnation, items[at : at + ITEMS_MAX]) for at in starts]
+
+
+def encode_items(term: int, incarnation: int, items: Sequence[tuple[int, ...]]) -> bytes:
     """Encode WAITS, UNWAITS or NONES."""
     return pack((term, incarnation, items))
 
 
 def decode_items(frame: bytes, width: int) -> tuple[int, int, list[tuple[int, ...]]]:
-    """Decode WAITS (width 3), UNWAITS or NONES (width 2): (term, incarnation, items)."""
+    """Decode WAITS, NONES (width 3) or UNWAITS (width 2): (term, incarnation, items)."""
     value = _unpack(frame)
     if type(value) is not tuple or len(value) != 3 or type(value[2]) is not tuple:
         raise ProtocolError("a list of waits has another layout")
     term, incarnation, items = value
+    for number in (term, incarnation):
+        if type(number) is not int or not 0 <= number <= _NUMBER_MAX:
+            raise ProtocolError("a list of waits has another layout")
     for item in items:
         if type(item) is not tuple or len(item) != width:
             raise ProtocolError("a wait has another layout")
         for number in item:
-            if type(number) is not int:
+            if type(number) is not int or not 0 <= number <= _NUMBER_MAX:
                 raise ProtocolError("a wait holds something that is no number")
     return term, incarnation, list(items)
 
@@ -117,13 +164,14 @@ def encode_beat(beat: Beat) -> bytes:
 
 
 def decode_beat(frame: bytes) -> Beat:
-    """Decode a BEAT."""
+    """Decode a BEAT; fields that a newer release has added are left out."""
     value = _unpack(frame)
-    if type(value) is not tuple or len(value) != len(Beat._fields):
+    if type(value) is not tuple or len(value) < BEAT_FIELDS_MIN:
         raise ProtocolError("a beat has another layout")
-    if any(type(item) not in (int, bool) for item in value):
+    known = value[: len(Beat._fields)]
+    if any(type(item) not in (int, bool) for item in known):
         raise ProtocolError("a beat holds something that is no number")
-    return Beat(*value)
+    return Beat(*known)
 
 
 def _unpack(data: bytes) -> Any:

@@ -5,18 +5,21 @@ the next leader needs. What an entry does is decided by the machine; the leader 
 """
 
 from collections import deque
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from beanpole import commands as c
-from beanpole.constants import BATCH_COMMANDS_MAX, ENTRY_JOIN_BYTES, SECOND_US
-from beanpole.core.machine import NONE_READY
+from beanpole.constants import ENTRY_COMMANDS_MAX, ENTRY_JOIN_BYTES, SECOND_US
+from beanpole.core.machine import LATER, NONE_READY
 from beanpole.core.tube import Tube
 from beanpole.errors import ProtocolError
+from beanpole.weights import GRANTS_FOR_PUTS_MAX, LEADER_COMMANDS_MAX
 from beanpoled import frames
+from beanpoled.early import EarlyWait, EarlyWaits
+from beanpoled.ends import Ends
 from beanpoled.gathering import Gathering
 from beanpoled.host import Timer
-from beanpoled.waiting import Key, Waiter, WaitingLine
+from beanpoled.inbox import Inbox
+from beanpoled.waiting import LOOKS_PER_TURN_MAX, Key, Waiter, WaitingLine
 
 if TYPE_CHECKING:
     from beanpoled.node import Node
@@ -30,13 +33,9 @@ TICK_GRAIN_US: Final = 10_000
 FLOOR_GRACE_US: Final = 2 * SECOND_US
 # The loop's timers count milliseconds; what rounds to none would be the loop's next step.
 ALARM_MIN_US: Final = 1000
-# Origins keep at most this much unapplied at the leader; one that sends more is broken.
-INBOX_BATCHES_MAX: Final = 64
-# How often the canonical digests are compared, in cluster time, if anything was written.
+# How often the canonical digests are compared, in cluster time, if anything was written or images
+# are disputed: with the next one a member that missed the last may show that it agrees.
 DIGEST_PERIOD_US: Final = 60 * SECOND_US
-
-# (origin, incarnation, number, how many clients wait for its answers, hint, payload)
-Batch = tuple[int, int, int, int, bytes, bytes]
 
 
 class Leader:
@@ -49,21 +48,17 @@ class Leader:
         self.serving_since_us = 0  # loop time
         self.line = WaitingLine()
         self._epoch_proposed = False
-        self._inbox: deque[Batch] = deque()
-        self._inbox_bytes = 0
-        self._inbox_clients = 0
+        self.inbox = Inbox()
         self._placed = 0  # waits that found no job since the last commit, and stand in line
-        self._expected: dict[int, int] = {}  # origin -> the next number of its link
-        self._early: list[tuple[int, int, list[tuple[int, ...]]]] = []  # waits behind a batch
-        self._early_ends: list[tuple[int, int, list[tuple[int, ...]]]] = []
+        self.early = EarlyWaits()
+        self.ends = Ends(node)
         # GRANTs in flight: for a job of which tube, and whether the job is ready already, or is
         # put in the same entry.
         self._pledges: dict[tuple[Key, int], tuple[bytes, bool]] = {}
         self._pledged: dict[bytes, int] = {}  # tube -> GRANTs in flight for jobs ready already
         self._commands: list[c.Command] = []  # the leader's own, for the next entry
         self._downs: set[tuple[int, int]] = set()
-        self._leaving: dict[Key, Waiter] = {}
-        self._confirming = False
+        self._back: deque[Waiter] = deque()  # parked ones whose origin is heard again
         self._next_digest_us = 0
         self._digested_index = 0
         self._gathering = Gathering()
@@ -82,22 +77,18 @@ class Leader:
         self.serving = False
         self._epoch_proposed = False
         self.line.clear()
+        self.inbox.clear()
+        self.early.clear()
+        self.ends.clear()
         for volatile in (
-            self._inbox,
-            self._expected,
-            self._early,
-            self._early_ends,
             self._pledged,
             self._pledges,
             self._commands,
             self._downs,
-            self._leaving,
+            self._back,
         ):
             volatile.clear()
-        self._inbox_bytes = 0
-        self._inbox_clients = 0
         self._placed = 0
-        self._confirming = False
         self._gathering.forget()
         self._silence()
 
@@ -114,60 +105,79 @@ class Leader:
     # --- input from origins ---------------------------------------------------------------------
 
     def receive_batch(self, origin: int, frame: bytes) -> None:
-        """Take a batch if it is the next of its link; the origin sends again what is missing."""
+        """Take a batch if it is the next of its link; the origin sends again what is missing.
+
+        Raises:
+            ProtocolError: no correct origin sends this.
+        """
         term, incarnation, number, first, clients, hint, payload = frames.decode_batch(frame)
-        if term != self.term:
-            return
-        if first:
-            self._expected[origin] = number
-        if self._expected.get(origin) != number:
-            return
-        if len(self._inbox) >= INBOX_BATCHES_MAX * len(self._node.members):
-            raise ProtocolError(f"origin {origin} has too many batches in flight")
-        self._expected[origin] = number + 1
-        self._inbox.append((origin, incarnation, number, clients, hint, payload))
-        self._inbox_bytes += len(payload)
-        self._inbox_clients += clients
+        if term == self.term:
+            batch = (origin, incarnation, number, clients, frames.unpack_hint(hint), payload)
+            if not self.inbox.add(batch, first):
+                raise ProtocolError(f"origin {origin} has too many batches in flight")
 
     def receive_waits(self, origin: int, frame: bytes) -> None:
-        """Take WAITs; each is registered once the batch that it stands behind is applied."""
+        """Take WAITs; each is registered once the batch that it stands behind is applied.
+
+        Raises:
+            ProtocolError: no correct origin sends this.
+        """
         term, incarnation, items = frames.decode_items(frame, 3)
-        if term == self.term:
-            self._early.append((origin, incarnation, items))
+        if term == self.term and not self.early.add(origin, incarnation, items):
+            raise ProtocolError(f"origin {origin} has too many clients that wait")
 
     def receive_unwaits(self, origin: int, frame: bytes) -> None:
-        """Take UNWAITs; they follow the WAITs they end."""
+        """Take UNWAITs; they follow the WAITs they end.
+
+        Raises:
+            ProtocolError: no correct origin sends this.
+        """
         term, incarnation, items = frames.decode_items(frame, 2)
-        if term == self.term:
-            self._early_ends.append((origin, incarnation, items))
+        if term != self.term:
+            return
+        for session, request in items:
+            key = (origin, incarnation, session)
+            waiter = self.line.waiters.get(key)
+            if waiter is not None and waiter.request == request:
+                self.ends.add(waiter)
+            else:
+                self.early.end(key, request)
 
     def forget_link(self, origin: int) -> None:
-        """The link to an origin ended: its waits come again on the next one."""
-        self._expected.pop(origin, None)
+        """The link to an origin ended: its batches and waits come again on the next one."""
+        self.inbox.forget(origin)
+        self.early.forget(origin)
         for waiter in self.line.of_origin(origin):
-            self._drop(waiter)
-        self._early = [item for item in self._early if item[0] != origin]
-        self._early_ends = [item for item in self._early_ends if item[0] != origin]
+            self.drop(waiter)
 
     def incarnation_ended(self, origin: int, incarnation: int) -> None:
         """An incarnation of an origin is dead: its clients wait no more. The link may live on."""
         for waiter in self.line.of_origin(origin):
             if waiter.key[1] <= incarnation:
-                self._drop(waiter)
+                self.drop(waiter)
 
     def park(self, origin: int) -> None:
         """An origin is silent: its clients are passed over until it is heard again."""
         for waiter in self.line.of_origin(origin):
             waiter.parked = True
+        self._back = deque(waiter for waiter in self._back if waiter.key[0] != origin)
 
     def unpark(self, origin: int) -> None:
-        """A silent origin is heard again."""
-        for waiter in self.line.of_origin(origin):
-            if waiter.parked:
-                waiter.parked = False
-                self.line.put_back(waiter)
-                for tube in waiter.tubes:
-                    self.match(tube)
+        """A silent origin is heard again: its clients go back to their places, a few in a turn."""
+        self._back.extend(waiter for waiter in self.line.of_origin(origin) if waiter.parked)
+        self._unpark_some()
+
+    def _unpark_some(self) -> None:
+        looks = LOOKS_PER_TURN_MAX
+        while self._back and looks > 0:
+            waiter = self._back.popleft()
+            waiter.parked = False
+            self.line.put_back(waiter)
+            for tube in waiter.tubes:
+                self.match(tube)
+            looks -= len(waiter.tubes)
+        if self._back:
+            self._node.wake()
 
     def node_down(self, origin: int, incarnation: int) -> None:
         """Propose that an incarnation is dead, once."""
@@ -180,7 +190,7 @@ class Leader:
     def must_wait(self) -> bool:
         """Whether this node leads, and what is to be proposed waits for something else to come."""
         node = self._node
-        if not self.term or self._inbox_bytes + node.origin.unsent_bytes >= ENTRY_FULL_BYTES:
+        if not self.term or self.inbox.bytes + node.origin.unsent_bytes >= ENTRY_FULL_BYTES:
             return False
         if node.replica.entries_in_flight:
             return True
@@ -190,28 +200,20 @@ class Leader:
         """More is committed; when nothing is in flight any more, more may be worth a wait."""
         if not self._node.replica.entries_in_flight:
             waiting = self._waiting()
-            if self._gathering.committed(waiting, waiting - self._behind(), self._node.now_us):
+            # Waits behind batches that are not applied came along with those.
+            late = waiting - self.early.behind(self._node.machine.origins)
+            if self._gathering.committed(waiting, late, self._node.now_us):
                 self._placed = 0
 
     def _waiting(self) -> int:
         """How many clients have sent what is in no entry yet."""
-        waits = sum(len(items) for _, _, items in self._early)
-        return waits + self._inbox_clients + len(self._commands) + self._node.origin.unsent_clients
-
-    def _behind(self) -> int:
-        """How many waits stand behind batches that are not applied, and came along with them."""
-        origins = self._node.machine.origins
-        count = 0
-        for index, _, items in self._early:
-            origin = origins.get(index)
-            for item in items:
-                count += origin is None or item[2] >= origin.next_number
-        return count
+        here = self.early.count + self.inbox.clients + len(self._commands)
+        return here + self._node.origin.unsent_clients
 
     def _may_leave(self) -> bool:
         """Whether what waits travels as an entry now, and not together with what comes."""
         node = self._node
-        if self._inbox_bytes < ENTRY_FULL_BYTES:
+        if self.inbox.bytes < ENTRY_FULL_BYTES:
             if node.replica.entries_in_flight:
                 return False
             left_us = self._gathering.left_us(self._waiting() + self._placed, node.now_us)
@@ -238,8 +240,8 @@ class Leader:
         if not self.term:
             return
         if self.serving:
+            self._unpark_some()
             self._register_waits()
-            self._end_waits()
         while replica.can_propose() and self.term and self._may_leave():
             entry = self._next_entry()
             if entry is None:
@@ -252,28 +254,27 @@ class Leader:
         commands: list[c.Command] = []
         if not self._epoch_proposed:
             self._epoch_proposed = True
-            now_us = node.begin_epoch()
+            now_us = node.lifecycle.begin_epoch()
             commands.append(self._epoch(now_us))
         sections: list[tuple[int, int, int, bytes]] = []
-        size = 0
+        size = count = 0
         clients = 0
-        inbox = self._inbox
+        inbox = self.inbox
         grants: list[c.Command] = []
-        while inbox:
-            origin, incarnation, number, asking, hint, payload = inbox[0]
-            if sections and size + len(payload) > ENTRY_JOIN_BYTES:
+        while inbox.batches:
+            size += c.SECTION_HEADER_BYTES + len(inbox.batches[0][5])
+            count += c.count_of(inbox.batches[0][5])
+            if sections and (size > ENTRY_JOIN_BYTES or count > ENTRY_COMMANDS_MAX):
                 break
-            inbox.popleft()
-            size += len(payload)
+            origin, incarnation, number, asking, hint, payload = inbox.pop()
             clients += asking
-            self._inbox_bytes -= len(payload)
-            self._inbox_clients -= asking
             sections.append((origin, incarnation, number, payload))
             if hint and self.line.waiters:
                 self._grant_puts(hint, grants)
+        commands += node.versions.due()
         self._digest_in_time(now_us)
-        own = self._commands[:BATCH_COMMANDS_MAX]
-        del self._commands[:BATCH_COMMANDS_MAX]
+        own = self._commands[:LEADER_COMMANDS_MAX]
+        del self._commands[:LEADER_COMMANDS_MAX]
         commands += own
         if commands:
             sections.insert(0, (c.LEADER, 0, 0, c.pack_commands(commands)))
@@ -291,7 +292,6 @@ class Leader:
             c.EPOCH,
             self.term,
             now_us + FLOOR_GRACE_US,
-            self._node.peers.machine_version(),
             config.jobs_max,
             config.tubes_max,
             config.sessions_max,
@@ -303,27 +303,32 @@ class Leader:
         if not self.serving or self._node.replica.last_index > self._node.replica.applied_index:
             return False  # an entry is on its way and carries the time
         machine = self._node.machine
-        if machine.has_work():
-            return True
+        if machine.has_work() or machine.puts_refused != self._node.peers.disk_is_low():
+            return True  # origins refuse puts by themselves until an entry says otherwise
         due_us = machine.next_due_us(now_us)
-        return due_us is not None and -(-due_us // TICK_GRAIN_US) * TICK_GRAIN_US <= now_us
+        if due_us is None:
+            return False
+        shared_us = -(-due_us // TICK_GRAIN_US) * TICK_GRAIN_US
+        return shared_us <= now_us or due_us <= self.ends.awaited_us
 
     def _digest_in_time(self, now_us: int) -> None:
         """Ask for a digest when one is due: also under load, when no entry is empty."""
         index = self._node.machine.index
         if not self.serving or self._node.digest.under_way:
             return  # another one would end the one before, and with many jobs none would be done
-        if now_us >= self._next_digest_us and index > self._digested_index + 1:
+        if now_us < self._next_digest_us:
+            return
+        if index > self._digested_index + 1 or self._node.peers.agreement.image_disputed:
             self._next_digest_us = now_us + DIGEST_PERIOD_US
             self._digested_index = index
             self._commands.append((c.DIGEST,))
 
     # --- handing out jobs -----------------------------------------------------------------------
 
-    def _grant_puts(self, hint: bytes, grants: list[c.Command]) -> None:
+    def _grant_puts(self, hint: frames.Hint, grants: list[c.Command]) -> None:
         """For each ready job that a batch puts, one GRANT for the oldest waiter of its tube."""
-        for tube, count in frames.unpack_hint(hint).items():
-            for _ in range(count):
+        for tube, count in hint.items():
+            for _ in range(min(count, GRANTS_FOR_PUTS_MAX - len(grants))):
                 waiter = self.line.first(tube)
                 if waiter is None:
                     break
@@ -362,55 +367,57 @@ class Leader:
         waiter = self.line.waiters.get(key)
         if waiter is not None and waiter.request == request:
             waiter.granting = False
+            if outcome == LATER:
+                self._commands.append(self._grant(waiter, tube, is_ready=True))
+                return
             if outcome == NONE_READY:
                 self.line.put_back(waiter)
             else:
-                self._drop(waiter)
+                self.drop(waiter)
         # Also after GRANTED: a waiter of several tubes may have got the job of another one.
         self.match(tube)
 
-    def _drop(self, waiter: Waiter) -> None:
+    def drop(self, waiter: Waiter) -> None:
+        """Forget a waiter."""
         self.line.remove(waiter.key)
-        self._leaving.pop(waiter.key, None)
+        self.ends.forget(waiter.key)
 
     def _register_waits(self) -> None:
         """Give WAITs whose batch is applied their places in line."""
-        if not self._early:
+        if not self.early.count:
             return
-        machine = self._node.machine
-        early, self._early = self._early, []
-        for index, incarnation, items in early:
-            origin = machine.origins.get(index)
-            later: list[tuple[int, ...]] = []
-            if origin is None or not origin.alive or origin.incarnation < incarnation:
-                later = items  # its NODE_UP is on the way
-            elif origin.incarnation == incarnation:
-                for item in items:
-                    number, request, behind = item
-                    if behind >= origin.next_number:
-                        later.append(item)
-                        continue
-                    session = origin.sessions.get(number)
-                    if session is not None and session.request_granted < request:
-                        self._enter((index, incarnation, number), item, session.watched)
-            if later:
-                self._early.append((index, incarnation, later))
+        origins = self._node.machine.origins
+        self.early.look(origins)
+        looks = LOOKS_PER_TURN_MAX
+        while looks > 0:
+            taken = self.early.take()
+            if taken is None:
+                return
+            key, wait = taken
+            looks -= 1
+            origin = origins[key[0]]
+            session = origin.sessions.get(key[2]) if origin.incarnation == key[1] else None
+            if session is not None and session.request_granted < wait.request:
+                looks -= len(session.watched)
+                self._enter(key, wait, session.watched)
+        self._node.wake()
 
-    def _enter(self, key: Key, item: tuple[int, ...], watched: dict[bytes, Tube]) -> None:
-        _, request, behind = item
+    def _enter(self, key: Key, wait: EarlyWait, watched: dict[bytes, Tube]) -> None:
         known = self.line.waiters.get(key)
         if known is not None:
-            if known.request >= request:
+            if known.request >= wait.request:
                 return
-            self._drop(known)
-        waiter = Waiter(key, request, behind, self.line.next_place())
+            self.drop(known)
+        waiter = Waiter(key, wait.request, wait.behind, self.line.next_place())
         # After a new link the same wait comes again, perhaps while its GRANT is in flight.
-        waiter.granting = (key, request) in self._pledges
+        waiter.granting = (key, wait.request) in self._pledges
         name = None if waiter.granting else self._unpledged(watched)
         if name is not None and self.line.first(name) is None:
             # It need not stand in the lines of all its tubes, which may be many.
             self._commands.append(self._grant(waiter, name, is_ready=True))
         self.line.add(waiter, watched)
+        if wait.ending:
+            self.ends.add(waiter)
         if not waiter.granting:
             self._placed += 1
             if name is not None:
@@ -428,72 +435,3 @@ class Leader:
         if not tube.ready_count or tube.paused_until_us:
             return False
         return tube.ready_count > self._pledged.get(tube.name, 0)
-
-    # --- ending waits ---------------------------------------------------------------------------
-
-    def _end_waits(self) -> None:
-        """Mark waiters that want to leave; they leave when it is certain that nothing is ready."""
-        if self._early_ends:
-            ends, self._early_ends = self._early_ends, []
-            for index, incarnation, items in ends:
-                later = []
-                for item in items:
-                    number, request = item
-                    waiter = self.line.waiters.get((index, incarnation, number))
-                    if waiter is not None and waiter.request == request:
-                        waiter.leaving = True
-                        self._leaving[waiter.key] = waiter
-                    elif self._is_early(index, number, request):
-                        later.append(item)
-                if later:
-                    self._early_ends.append((index, incarnation, later))
-        if self._leaving and not self._confirming:
-            self._confirming = True
-            leaving = list(self._leaving.values())
-            read_index = self._node.replica.commit_index
-            self._node.replica.confirm(self._confirmation(leaving, read_index, self.term))
-
-    def _is_early(self, index: int, number: int, request: int) -> bool:
-        return any(
-            origin == index and any(item[0] == number and item[1] == request for item in items)
-            for origin, _, items in self._early
-        )
-
-    def _confirmation(
-        self, leaving: list[Waiter], read_index: int, term: int
-    ) -> Callable[[], None]:
-        """What to do once a majority has confirmed that this node still led after `leaving`."""
-
-        def confirmed() -> None:
-            if self.term != term:
-                return
-            self._confirming = False
-            self._node.wake()
-            if self._node.replica.applied_index < read_index:
-                return  # they are still leaving: the next turn asks again
-            self._answer_nones(leaving)
-
-        return confirmed
-
-    def _answer_nones(self, leaving: list[Waiter]) -> None:
-        tubes = self._node.machine.queue.tubes
-        nones: dict[tuple[int, int], list[frames.EndItem]] = {}
-        for waiter in leaving:
-            if self.line.waiters.get(waiter.key) is not waiter or waiter.granting:
-                continue
-            if any(
-                (tube := tubes.get(name)) is not None
-                and tube.ready_count
-                and not tube.paused_until_us
-                for name in waiter.tubes
-            ):
-                # A GRANT is on its way for that job, perhaps another waiter's; if that one takes
-                # another job in the end, "there is none" was wrong. They are still leaving: the
-                # next turn asks again.
-                continue
-            self._drop(waiter)
-            origin, incarnation, session = waiter.key
-            nones.setdefault((origin, incarnation), []).append((session, waiter.request))
-        for (origin, incarnation), items in nones.items():
-            frame = frames.encode_items(self.term, incarnation, items)
-            self._node.send_origin(origin, frames.NONES, frame)

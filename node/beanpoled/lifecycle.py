@@ -5,12 +5,16 @@ off from the majority, and begins a new incarnation when it learns that it was d
 """
 
 from struct import Struct
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from beanpole.constants import SECOND_US
+from beanpole.storage.ballast import is_full
 from beanpole.storage.records import read_checked, write_atomic
 from beanpole.storage.wal import Identity
+from beanpoled import memory
 from beanpoled.clock import downtime_us
+from beanpoled.disk_health import DiskHealth
+from beanpoled.identity import VOTER
 
 if TYPE_CHECKING:
     from beanpoled.node import Node
@@ -18,13 +22,10 @@ if TYPE_CHECKING:
 # The (cluster time, own wall clock) pair is saved this often; after a crash the estimate of the
 # downtime does not depend on its age, because both grow together.
 CLOCK_PERIOD_US: Final = SECOND_US
-DISK_PERIOD_US: Final = SECOND_US
 # A graceful stop gives up waiting for what is on its way after this, and closes all the same.
 STOP_PATIENCE_US: Final = 5 * SECOND_US
 
-_COUNTER: Final = Struct("<Q")
 _PAIR: Final = Struct("<qq")
-INCARNATION_FILE: Final = "incarnation"
 CLOCK_FILE: Final = "clock"
 
 # Steps of a graceful stop.
@@ -41,24 +42,24 @@ class Lifecycle:
         self._node = node
         self.draining = False
         self.fenced = False
+        self.disk_health = DiskHealth(node)
         self._step = _RUNNING
         self._step_since_us = 0
-        self._next_disk_us = 0
         self._next_clock_us = CLOCK_PERIOD_US
-        self._saving_clock = False
+        self.saving_clock = False
+        self.clocks_saved = 0
         self._saved_pair: tuple[int, int] = (0, 0)
-        self._durable_incarnation = 0
+        self._known_limit = 0
+        self._reborn = True  # whether the incarnation after the one that was given up has begun
+        self._awaits_room = False  # for a new incarnation
 
     def load(self) -> None:
-        """Read the small files of earlier lives.
+        """Read what an earlier life knew of cluster time.
 
         Raises:
-            StorageError: one of them is damaged or another node's.
+            StorageError: the file is damaged or another node's.
         """
-        counter = self._read(INCARNATION_FILE)
-        if counter is not None:
-            (self._durable_incarnation,) = _COUNTER.unpack(counter)
-        pair = self._read(CLOCK_FILE)
+        pair = read_checked(self._node.host.files, self._path(CLOCK_FILE), self._identity())
         if pair is not None:
             self._saved_pair = _PAIR.unpack(pair)
 
@@ -68,28 +69,49 @@ class Lifecycle:
     def _identity(self) -> Identity:
         return Identity(self._node.config.cluster, self._node.name)
 
-    def _read(self, name: str) -> bytes | None:
-        files = self._node.host.files
-        path = self._path(name)
-        return read_checked(files, path, self._identity()) if files.exists(path) else None
-
     # --- incarnations ---------------------------------------------------------------------------
 
     def _begin_incarnation(self) -> None:
-        """Bump the durable counter, then say NODE_UP."""
+        """Count one up on this disk, then say NODE_UP."""
         node = self._node
-        state = node.machine.origins.get(node.index)
-        replicated = 0 if state is None else state.incarnation
-        incarnation = max(self._durable_incarnation, replicated, node.origin.incarnation) + 1
-        path = self._path(INCARNATION_FILE)
-        try:
-            write_atomic(node.host.files, path, self._identity(), _COUNTER.pack(incarnation))
-        except OSError as error:
-            node.fatal(f"cannot write {path}: {error.strerror}")
+        own, replicated = node.disks.own.incarnation, self._replicated()
+        if replicated > own:
+            node.fatal(
+                f"{node.name} was incarnation {replicated} before, and this disk knows of {own}: "
+                "it is an older copy, or another process runs as this node; start it on an empty "
+                "data directory with --rejoin"
+            )
             return
-        self._durable_incarnation = incarnation
-        node.origin.start(incarnation)
-        node.wake()
+        if self._write_identity(may_wait=True, incarnation=own + 1):
+            node.origin.start(own + 1)
+            node.wake()
+
+    def rejoined(self) -> None:
+        """This disk has all that counts, and so all incarnations of the node before it."""
+        node = self._node
+        incarnation = max(node.disks.own.incarnation, self._replicated())
+        if self._write_identity(standing=VOTER, incarnation=incarnation):
+            node.host.log("has what counts, and votes from now on")
+
+    def _replicated(self) -> int:
+        """The last incarnation of this node that the cluster's state has."""
+        state = self._node.machine.origins.get(self._node.index)
+        return 0 if state is None else state.incarnation
+
+    def _write_identity(self, may_wait: bool = False, **changes: Any) -> bool:
+        """Replace what this disk is; if it `may_wait`, a full disk only puts it off."""
+        node = self._node
+        try:
+            node.disks.change(**changes)
+        except OSError as error:
+            if not (may_wait and is_full(error)):
+                node.fatal(f"cannot write what this disk is: {error.strerror}")
+            elif not self._awaits_room:
+                self._awaits_room = True
+                node.host.log("the disk is full: this node serves clients when there is room")
+            return False
+        self._awaits_room = False
+        return True
 
     def went_up(self, incarnation: int) -> None:
         """Our NODE_UP, or another's, was applied."""
@@ -112,6 +134,13 @@ class Lifecycle:
             node.origin.abandon()
             node.drop_clients()
             node.origin.abandon()  # the CLOSEs of sessions that no longer exist
+            self._reborn = False
+            self._be_born_again()
+
+    def _be_born_again(self) -> None:
+        """Begin a new incarnation once the disk can be waited for; clients see their end before."""
+        if not self._reborn and not self.disk_health.hangs:
+            self._reborn = True
             self._begin_incarnation()
 
     def image_loaded(self) -> None:
@@ -152,64 +181,97 @@ class Lifecycle:
     def keep_house(self) -> None:
         """Called every 100 ms of the loop's time."""
         node = self._node
-        if not node.origin.incarnation:
+        self.disk_health.look()
+        if not node.origin.incarnation or self._awaits_room:
             if self.caught_up():
                 self._begin_incarnation()
         else:
+            self._be_born_again()
             self._watch_fence()
-        if node.loop_us >= self._next_disk_us:
-            self._next_disk_us = node.loop_us + DISK_PERIOD_US
-            self._look_at_disk()
         if node.loop_us >= self._next_clock_us and node.peers.has_contact():
             self._next_clock_us = node.loop_us + CLOCK_PERIOD_US
             self._save_clock()
+        self._look_at_memory()
         if self._step != _RUNNING:
             self._go_on_stopping()
 
     def _watch_fence(self) -> None:
-        """Close the clients of a node that is cut off, so that they go elsewhere."""
+        """Close the clients of a node that the others go on without, so that they go elsewhere."""
         node = self._node
-        cut_off = node.peers.contact_us > node.config.fence_timeout_ms * 1000
-        if cut_off and not self.fenced:
+        fence_us = node.config.fence_timeout_ms * 1000
+        why = ""
+        if node.peers.contact_us > fence_us:
+            why = "cut off from the majority"
+        elif self.disk_health.is_left_behind(fence_us):
+            why = "the majority goes on and this node's disk does not"
+        if why and not self.fenced:
             self.fenced = True
-            node.host.log("cut off from the majority: closing all clients")
+            node.host.log(f"{why}: closing all clients")
             node.host.close_clients()
+            node.origin.fence()
             node.drop_clients()
-        elif self.fenced and not cut_off:
+        elif self.fenced and not why:
             self.fenced = False
-            node.host.log("in contact with the majority again")
+            node.host.log("going on with the majority again")
             if node.origin.up and self._step == _RUNNING:
                 node.host.open_clients()
 
-    def _look_at_disk(self) -> None:
+    def _look_at_memory(self) -> None:
+        """Say so if the leader's limit is more than this machine has."""
         node = self._node
-        free = node.host.files.free_bytes(node.config.data_dir)
-        low = free < node.config.disk_reserve_bytes
-        if low != node.peers.disk_low:
-            node.peers.disk_low = low
-            words = "below" if low else "above"
-            node.host.log(f"{free} bytes are free, {words} disk_reserve_bytes")
+        limit = node.machine.queue_bytes_max
+        if limit != self._known_limit and node.machine.term:
+            self._known_limit = limit
+            too_much = memory.warning(node.config, limit, memory.found())
+            if too_much is not None and limit != node.config.queue_bytes_max:
+                node.host.log(f"the leader's limits: {too_much}")
+
+    def look_at_disk(self) -> None:
+        """Tell others what the disk has left; hand leadership over if the log can not grow."""
+        node = self._node
+        room = node.replica.room()
+        node.peers.disk_low = room.low
+        node.events.reserve_bytes = room.reserve_bytes
+        if room.full and node.replica.role == "leader":
+            successor = node.peers.successor()
+            peer = None if successor is None else node.peers.peers[successor]
+            if peer is not None and not (peer.beat and peer.beat.disk_low):
+                node.replica.transfer(successor)
 
     # --- the downtime of a whole cluster --------------------------------------------------------
 
     def _save_clock(self) -> None:
         node = self._node
-        if self._saving_clock or not (node.clock.leading or node.clock.was_up()):
+        if self.saving_clock or not (node.clock.leading or node.clock.was_up()):
             return  # what an earlier life saved is better than knowing nothing
-        self._saving_clock = True
+        self.saving_clock = True
         pair = _PAIR.pack(node.clock.estimate_us(node.now_us), node.host.wall_us())
 
         def work() -> None:
             write_atomic(node.host.files, self._path(CLOCK_FILE), self._identity(), pair)
 
         def done(error: OSError | None) -> None:
-            self._saving_clock = False
+            self.saving_clock = False
+            self.clocks_saved += 1
             if error is not None:
                 node.host.log(f"cannot write {self._path(CLOCK_FILE)}: {error.strerror}")
 
         node.host.files.submit(work, done)
 
-    def cold_start_us(self) -> int:
+    def begin_epoch(self) -> int:
+        """Become the cluster's clock; returns the time of the EPOCH."""
+        node = self._node
+        if node.clock.was_up():
+            start_us = node.clock.estimate_us(node.now_us)
+        else:
+            # This node was not up, but perhaps others were: they know when time stood.
+            told_us = node.peers.cluster_us()
+            start_us = self._cold_start_us() if told_us is None else told_us
+        # Later than every reservation that is known, so that the floor spares all of them.
+        node.clock.lead(max(start_us, node.machine.queue.now_us + 1))
+        return node.clock.estimate_us(node.now_us)
+
+    def _cold_start_us(self) -> int:
         """Cluster time as this node estimates it after the whole cluster was down."""
         node = self._node
         cluster_us, wall_us = self._saved_pair
@@ -227,7 +289,11 @@ class Lifecycle:
 
     def stop(self) -> None:
         """SIGTERM: hand leadership over, finish what is in flight, close."""
-        if self._step == _RUNNING:
+        if not self._node.started:
+            self._node.stopped = True
+            self._node.host.log("stopped before there was a cluster")
+            self._node.host.exit()
+        elif self._step == _RUNNING:
             self._node.host.log("stopping")
             self._node.host.close_clients()
             self._enter(_HANDING_OVER)
@@ -256,6 +322,10 @@ class Lifecycle:
                 self._enter(_CLOSING)
         elif node.origin.is_idle() or not node.peers.has_contact() or out_of_patience:
             node.stopped = True
-            node.replica.close()
-            node.host.log("stopped")
+            if self.disk_health.hangs:
+                # Its last sync would never come back. What this disk lacks, others have.
+                node.host.log("stopped without a last sync, because the disk hangs")
+            else:
+                node.replica.close()
+                node.host.log("stopped")
             node.host.exit()

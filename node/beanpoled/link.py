@@ -5,33 +5,47 @@ Feed received bytes to `receive`; send what it and the other methods return.
 
     frame  = length u32 | crc32c u32 | kind u8 | payload      (length of the payload; CRC over both
                                                                kind and payload; little endian)
-    HELLO  = msgpack of `Hello`, first in each direction
+    HELLO  = msgpack list of `Hello`, first in each direction; what follows the fields that are
+             known here is passed over
     AUTH   = HMAC-SHA256(secret, own HELLO | other's HELLO); both hold a fresh nonce
-    REFUSE = text: why the link ends
+    REFUSE = cause u8 | text: why the link ends
+
+Each side says which versions of the frames it knows; the highest that both know is used.
 """
 
 import hashlib
 import hmac
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgpack
 from crc32c import crc32c
 
 from beanpole.constants import BATCH_MAX_BYTES
 from beanpole.errors import ProtocolError
+from beanpole.weights import ENTRY_MAX_BYTES, HINT_MAX_BYTES
 
-# Raised with every change of frames that an older node cannot read.
-LINK_VERSION: Final = 2
+# The versions of frames that this program reads and writes. The highest is raised with every change
+# that an older node cannot read; the lowest when no release that may still run needs it.
+VERSION_MIN: Final = 3
+VERSION_MAX: Final = 3
 
 HELLO: Final = 128
 AUTH: Final = 129
 REFUSE: Final = 130
 
+# Why a member is refused: no common version, another configuration, a disk, or one that has lost
+# what its node had.
+VERSIONS: Final = 0
+MEMBERS: Final = 1
+DISK: Final = 2
+OLDER: Final = 3
+
 # The largest message is an append with one batch of the largest size, or several smaller entries
 # up to 8 MiB.
 FRAME_MAX_BYTES: Final = 2 * 8 * 1024 * 1024
-assert FRAME_MAX_BYTES > 2 * BATCH_MAX_BYTES
+assert FRAME_MAX_BYTES > 8 * 1024 * 1024 + ENTRY_MAX_BYTES
+assert FRAME_MAX_BYTES > BATCH_MAX_BYTES + HINT_MAX_BYTES + 1024
 # Before a peer is known it may send only this much.
 HELLO_MAX_BYTES: Final = 4096
 NONCE_BYTES: Final = 16
@@ -43,19 +57,44 @@ _HEAD_BYTES: Final = _HEAD.size
 _pack_head: Final = _HEAD.pack
 _unpack_head: Final = _HEAD.unpack_from
 _CRC_OF_KIND: Final = tuple(crc32c(bytes((kind,))) for kind in range(256))
-_HELLO_SHAPE: Final = (int, str, str, str, bytes, bool, bytes)
+# Nodes of other versions send other fields behind these two, and not always the same ones.
+_VERSION_FIELDS: Final = 2
+_FOUNDERS_MAX: Final = 64
 
 
 class Hello(NamedTuple):
-    """How a node introduces itself."""
+    """How a node introduces itself. Fields are added at the end and never change their meaning.
 
-    version: int
+    Attributes:
+        version_min: the lowest version of frames that it knows.
+        version_max: the highest.
+        cluster: name of the cluster.
+        node: its name.
+        config_hash: of what must be the same at all members.
+        nonce: fresh bytes for the proof.
+        disk_id: of its disk, and the other fields of its `identity` of the same names.
+        last_index: the last index of its log.
+    """
+
+    version_min: int
+    version_max: int
     cluster: str
     node: str
     config_hash: str
-    disk_id: bytes
-    rejoining: bool  # its disk was begun with --rejoin, lately or long ago
     nonce: bytes
+    disk_id: bytes
+    birth: bytes
+    standing: str
+    replacement: bool
+    incarnation: int
+    last_index: int
+    founders: tuple[tuple[str, bytes], ...]
+
+
+_HELLO_SHAPE: Final = (
+    int, int, str, str, str, bytes, bytes, bytes, str, bool, int, int, tuple,
+)  # fmt: skip
+assert len(_HELLO_SHAPE) == len(Hello._fields)
 
 
 # A frame that was received whole: its kind and its payload. No class: there are several in a turn.
@@ -111,12 +150,23 @@ class FrameReader:
 class Refused(ProtocolError):
     """An authentic member of another mind: another member list, another disk, another cluster."""
 
+    def __init__(self, cause: int, reason: str, node: str) -> None:
+        super().__init__(reason)
+        self.cause = cause
+        self.node = node
+
 
 class Handshake:
-    """One side of the introduction. `done` is the peer's hello once it has proved itself."""
+    """One side of the introduction. `done` is the peer's hello once it has proved itself.
+
+    Attributes:
+        own: this side's hello.
+        version: of the frames that follow, once `done`.
+    """
 
     def __init__(self, own: Hello, secret: bytes, expected: str | None) -> None:
-        self._own = own
+        self.own = own
+        self.version = 0
         self._secret = secret
         self._expected = expected  # whom we dialed
         self._own_bytes: bytes = msgpack.packb(tuple(own))
@@ -142,51 +192,99 @@ class Handshake:
             return encode_frame(AUTH, self._proof(self._own_bytes, payload))
         if kind != AUTH:
             raise ProtocolError("the second frame is no authentication")
-        other = _decode_hello(self._other_bytes)
+        values = _decode_fields(self._other_bytes)
         if not hmac.compare_digest(payload, self._proof(self._other_bytes, self._own_bytes)):
-            raise ProtocolError(f"{other.node} has another peer_secret")
+            raise ProtocolError(f"{_name_in(values)} has another peer_secret")
+        self.version = self._common_version(values)
+        other = _decode_hello(values)
         self._compare(other)
         self.done = other
         return b""
 
-    def refusal(self, frame: Frame) -> str:
-        """Why the peer ends the link, fit for a line of the log.
+    def refusal(self, frame: Frame) -> tuple[int, str]:
+        """Why the peer ends the link: the cause, and words fit for a line of the log.
 
         Raises:
             ProtocolError: the peer has not proved who it is; a stranger's refusal means nothing.
         """
-        if self.done is None:
+        payload = frame[1]
+        if self.done is None or not payload:
             raise ProtocolError("a refusal of one that has not proved who it is")
-        text = frame[1][:REASON_MAX].decode(errors="replace")
-        return "".join(letter if letter.isprintable() else "?" for letter in text)
+        text = payload[1 : 1 + REASON_MAX].decode(errors="replace")
+        return payload[0], "".join(letter if letter.isprintable() else "?" for letter in text)
 
     def _proof(self, prover: bytes, other: bytes) -> bytes:
         return hmac.new(self._secret, prover + other, hashlib.sha256).digest()
 
+    def _common_version(self, values: tuple[Any, ...]) -> int:
+        own, low, high = self.own, values[0], values[1]
+        version: int = min(own.version_max, high)
+        if version < max(own.version_min, low):
+            node = _name_in(values)
+            raise Refused(
+                VERSIONS,
+                f"{own.node} knows the link versions {own.version_min} to {own.version_max}, "
+                f"{node} knows {low} to {high}: install the newer program on the older node",
+                node,
+            )
+        return version
+
     def _compare(self, other: Hello) -> None:
-        own = self._own
+        own = self.own
         for field, mine, its in (
-            ("link version", own.version, other.version),
             ("cluster", own.cluster, other.cluster),
             ("member list or durability (config hash)", own.config_hash, other.config_hash),
         ):
             if mine != its:
                 raise Refused(
+                    MEMBERS,
                     f"the {field} differs: {mine} at {own.node}, {its} at {other.node}; give all "
-                    "nodes the same cluster, members and durability"
+                    "nodes the same cluster, members and durability",
+                    other.node,
                 )
         if other.node == own.node:
-            raise Refused(f"two nodes call themselves {own.node}; each needs its own node_id")
+            words = f"two nodes call themselves {own.node}; each needs its own node_id"
+            raise Refused(MEMBERS, words, self._expected or other.node)
         if self._expected is not None and other.node != self._expected:
-            raise Refused(f"dialed {self._expected}, but {other.node} answers there")
+            words = f"dialed {self._expected}, but {other.node} answers there"
+            raise Refused(MEMBERS, words, self._expected)
 
 
-def _decode_hello(payload: bytes) -> Hello:
+def encode_refusal(cause: int, reason: str) -> bytes:
+    """Encode a REFUSE."""
+    return encode_frame(REFUSE, bytes((cause,)) + reason.encode())
+
+
+def _decode_fields(payload: bytes) -> tuple[Any, ...]:
+    """Decode a hello of any version: at least the versions of its node."""
     try:
         values = msgpack.unpackb(payload, use_list=False)
-        hello = Hello(*values)
-    except (ValueError, TypeError, msgpack.exceptions.UnpackException) as error:
+    except (ValueError, TypeError, RecursionError, msgpack.exceptions.UnpackException) as error:
         raise ProtocolError("the hello cannot be read") from error
-    if tuple(map(type, hello)) != _HELLO_SHAPE or len(hello.nonce) != NONCE_BYTES:
+    if type(values) is not tuple or tuple(map(type, values[:_VERSION_FIELDS])) != (int, int):
+        raise ProtocolError("the hello has another layout")
+    return values
+
+
+def _decode_hello(values: tuple[Any, ...]) -> Hello:
+    """Take the fields that are known here."""
+    values = values[: len(_HELLO_SHAPE)]
+    if tuple(map(type, values)) != _HELLO_SHAPE:
+        raise ProtocolError("the hello has another layout")
+    # Looked at before they have the types of a Hello, which the compiled tree insists on.
+    founders: tuple[Any, ...] = values[Hello._fields.index("founders")]
+    if len(founders) > _FOUNDERS_MAX:
+        raise ProtocolError("the hello has another layout")
+    for founder in founders:
+        if type(founder) is not tuple or tuple(map(type, founder)) != (str, bytes):
+            raise ProtocolError("the hello has another layout")
+    hello = Hello(*values)
+    if len(hello.nonce) != NONCE_BYTES:
         raise ProtocolError("the hello has another layout")
     return hello
+
+
+def _name_in(values: tuple[Any, ...]) -> str:
+    """Return the name in a hello of any version; every one so far has it there."""
+    name = values[3] if len(values) > 3 else ""
+    return name if type(name) is str and name.isprintable() and name else "an unknown node"

@@ -10,6 +10,7 @@ import os
 import resource
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import uvloop
@@ -18,15 +19,17 @@ from beanpole import VERSION
 from beanpole.errors import BeanpoleError
 from beanpole.replication.consensus import ReplicaConfig
 from beanpole.replication.pysyncobj.backend import PySyncObjReplica
+from beanpole.storage.ballast import make_room_to_start
 from beanpole.storage.dump import describe
-from beanpole.storage.wal import Identity
 from beanpoled import config as configuration
+from beanpoled import memory
 from beanpoled.admin import RpcServer
 from beanpoled.aio import AioHost
 from beanpoled.config import NodeConfig
-from beanpoled.disks import DISK_ID_BYTES, Disks
+from beanpoled.disks import Disks
 from beanpoled.eventlog.service import EventsServicer
 from beanpoled.http import HttpServer
+from beanpoled.identity import DISK_ID_BYTES, REJOINING
 from beanpoled.node import Node
 from beanpoled.queue_rpc import QueueServicer
 from beanpoled.viewpoint import Viewpoint
@@ -107,13 +110,14 @@ def prepare_process(config: NodeConfig) -> NodeConfig:
     return config
 
 
-def replica_config(config: NodeConfig, identity: Identity) -> ReplicaConfig:
+def replica_config(config: NodeConfig, disks: Disks) -> ReplicaConfig:
     """What the replica is told."""
+    own = disks.own
     return ReplicaConfig(
         node_id=config.node_id,
         members=tuple(sorted(config.members)),
         directory=config.data_dir,
-        identity=identity,
+        identity=own.owner,
         raft_min_s=config.raft_min_ms / 1000,
         raft_max_s=config.raft_max_ms / 1000,
         heartbeat_s=config.heartbeat_ms / 1000,
@@ -122,7 +126,11 @@ def replica_config(config: NodeConfig, identity: Identity) -> ReplicaConfig:
         log_retain_bytes=config.log_retain_bytes,
         snapshot_bytes_min=config.snapshot_bytes_min,
         segment_bytes=config.wal_segment_bytes,
-        rejoin=config.rejoin,
+        disk_reserve_bytes=config.disk_reserve_bytes,
+        rejoin=own.standing == REJOINING,
+        birth=own.birth,
+        log_base=own.log_base,
+        note_log=disks.note_log,
     )
 
 
@@ -135,14 +143,17 @@ async def run(config: NodeConfig) -> None:
     """
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(_stop_on_bug)
-    identity = Identity(config.cluster, config.node_id)
     host = AioHost(config, loop)
     lock = host.files.hold(config.data_dir)
-    disks = Disks(host.files, config.data_dir, identity, os.urandom(DISK_ID_BYTES), config.rejoin)
-    host.connect(disks)
+    if make_room_to_start(host.files, config.data_dir):
+        host.log("the disk is full: the ballast is given up for the start")
+    disks = Disks(host.files, config, os.urandom(DISK_ID_BYTES))
     host.log(f"starting, {'compiled' if host.compiled else 'not compiled'}")
     host.clients.check()
-    node = Node(config, host, disks.own)
+    too_much = memory.warning(config, config.queue_bytes_max, memory.found())
+    if too_much is not None:
+        host.log(too_much)
+    node = Node(config, host, disks)
     host.clients.node = node
     node.lifecycle.load()
     if config.durability == "memory":
@@ -158,7 +169,10 @@ async def run(config: NodeConfig) -> None:
         stack.callback(host.files.close)
         stack.callback(host.converter.hurry)
         stack.push_async_callback(host.peer_client.close)
-        node.start(PySyncObjReplica(replica_config(config, identity), node, host.files))
+        if disks.own.runs:
+            start_replica(node)
+        else:
+            node.introductions.begin = partial(_begin, node, host)
         await http.start(config.http_listen)
         stack.push_async_callback(http.stop)
         await rpc.start(config.grpc_listen)
@@ -170,6 +184,25 @@ async def run(config: NodeConfig) -> None:
             host.warm_up()
         gc.freeze()
         await host.wait_for_exit()
+        if node.lifecycle.disk_health.hangs:
+            # Closing the files would wait for the disk, perhaps for ever.
+            exit_now: Callable[[int], None] = os._exit
+            exit_now(0)
+
+
+def start_replica(node: Node) -> None:
+    """Let a node whose disk knows its cluster take part in it. Raises what `Node.start` raises."""
+    config = replica_config(node.config, node.disks)
+    node.start(PySyncObjReplica(config, node, node.host.files))
+
+
+def _begin(node: Node, host: AioHost) -> None:
+    """The disk of a node that runs already knows its cluster now."""
+    try:
+        start_replica(node)
+    except (BeanpoleError, OSError) as error:
+        node.fatal(str(error))
+    host.links.renew()
 
 
 def _stop_on_bug(loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:

@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from beanpole import commands as c
-from beanpole.core import image
+from beanpole.core import accounts, image
 from beanpole.core.machine import Applied, Machine
 from beanpole.errors import BeanpoleError, ProtocolError
 from beanpole.protocol.beanstalk import requests as r
 from beanpole.replication.consensus import TURN_PERIOD_MAX_S, Image, Replica, Sink
+from beanpole.replication.dormant import DormantReplica
 from beanpoled import facts, frames
 from beanpoled.beanstalk import BeanstalkConnection
 from beanpoled.call import Call
@@ -21,12 +22,16 @@ from beanpoled.clock import ClusterClock, LoopTime
 from beanpoled.config import NodeConfig
 from beanpoled.connection import INPUT_BYTES_MAX, Connection
 from beanpoled.digest import Digest
+from beanpoled.disks import Disks
 from beanpoled.eventlog.store import EventLog
 from beanpoled.host import ClientPort, Host
+from beanpoled.identity import REJOINING
+from beanpoled.introductions import Introductions
 from beanpoled.leader import Leader
 from beanpoled.lifecycle import Lifecycle
 from beanpoled.origin import Origin
 from beanpoled.peers import Peers
+from beanpoled.versions import Versions
 
 # Turns come at least this often: the grain of deadlines, and below what the replica needs.
 TURN_PERIOD_US: Final = 10_000
@@ -44,10 +49,12 @@ REFUSED_MAX: Final = 64
 class Node:
     """A member of the cluster. It is the replica's `Outside`."""
 
-    def __init__(self, config: NodeConfig, host: Host, disk_id: bytes) -> None:
+    def __init__(
+        self, config: NodeConfig, host: Host, disks: Disks, knows: int = c.MACHINE_VERSION
+    ) -> None:
         self.config = config
         self.host = host
-        self.disk_id = disk_id
+        self.disks = disks
         self.name = config.node_id
         self.members = tuple(sorted(config.members))
         self.index = self.members.index(self.name)  # of this node as an origin
@@ -55,13 +62,17 @@ class Node:
         self.loop_us = 0  # time as this loop has lived it
         self.machine = Machine()
         self.events = EventLog(config, host, self.machine)
-        self.replica: Replica  # set by `start`, because it needs this node first
+        rejoining = disks.own.standing == REJOINING
+        # Until `start`: the real one needs this node, and a disk that knows its cluster.
+        self.replica: Replica = DormantReplica(self.name, self.members, rejoining)
         self.clock = ClusterClock()
         self.peers = Peers(self)
         self.digest = Digest(host.now_us, self.peers.digested)
         self.origin = Origin(self)
+        self.versions = Versions(self, knows)
         self.leader = Leader(self)
         self.lifecycle = Lifecycle(self)
+        self.introductions = Introductions(self, disks)
         self.counts = [0] * r.COUNTERS
         # Dicts and not sets: closing all of them must happen in the same order in every run.
         self.connections: dict[Connection, None] = {}
@@ -78,7 +89,7 @@ class Node:
         self.leader_changes = 0
         self.lag_us = 0
         self.lag_max_us = 0
-        self.stopped = False
+        self.started = self.stopped = False
         self._loop_time = LoopTime(self.now_us)
         self._unseen_us = 0  # time that passed since silence was last looked at
         self._majority_answers = False
@@ -103,6 +114,7 @@ class Node:
         self.replica = replica
         self.events.open()
         replica.start()
+        self.started = True
         self._beat_time()
 
     # --- the turn -------------------------------------------------------------------------------
@@ -147,6 +159,7 @@ class Node:
             self._follow_roles()
         self.origin.send()
         self.leader.propose()
+        self.leader.ends.turn()
         self.replica.turn()
         self._match()
         if self.loop_us >= self._next_housekeeping_us:
@@ -174,6 +187,7 @@ class Node:
         self.loop_us += step_us
         self._unseen_us += step_us
         if self._unseen_us >= SILENCE_STEP_US:
+            self.lifecycle.look_at_disk()
             self.peers.turn(self._unseen_us)
             self._unseen_us = 0
             self._majority_answers = self.replica.majority_answers
@@ -339,12 +353,17 @@ class Node:
             return False
         if leader != self.name:
             return self.host.send_peer(leader, kind, frame)
-        if kind == frames.BATCH:
-            self.leader.receive_batch(self.index, frame)
-        elif kind == frames.WAITS:
-            self.leader.receive_waits(self.index, frame)
-        else:
-            self.leader.receive_unwaits(self.index, frame)
+        try:
+            if kind == frames.BATCH:
+                self.leader.receive_batch(self.index, frame)
+            elif kind == frames.WAITS:
+                self.leader.receive_waits(self.index, frame)
+            else:
+                self.leader.receive_unwaits(self.index, frame)
+        except ProtocolError as error:
+            # There is no link to close: as after a link that was full, everything comes again.
+            self.host.log(f"this node refuses what it sent itself: {error}")
+            return False
         return True
 
     def send_origin(self, origin: int, kind: int, frame: bytes) -> None:
@@ -361,19 +380,6 @@ class Node:
             if peer.linked:
                 self.host.send_peer(name, frames.BEAT, frame)
 
-    def begin_epoch(self) -> int:
-        """Become the cluster's clock; returns the time of the EPOCH."""
-        queue_us = self.machine.queue.now_us
-        if self.clock.was_up():
-            start_us = self.clock.estimate_us(self.now_us)
-        else:
-            # This node was not up, but perhaps others were: they know when time stood.
-            told_us = self.peers.cluster_us()
-            start_us = self.lifecycle.cold_start_us() if told_us is None else told_us
-        # Later than every reservation that is known, so that the floor spares all of them.
-        self.clock.lead(max(start_us, queue_us + 1))
-        return self.clock.estimate_us(self.now_us)
-
     # --- Outside: what the replica needs --------------------------------------------------------
 
     def now_s(self) -> float:
@@ -388,6 +394,10 @@ class Node:
         """See `Outside`."""
         self._roles_changed = True
         self.wake()
+
+    def rejoined(self) -> None:
+        """See `Outside`."""
+        self.lifecycle.rejoined()
 
     def fatal(self, reason: str) -> None:
         """See `Outside`."""
@@ -417,19 +427,28 @@ class Node:
             self.leader.committed()
             self.origin.send()
             self.leader.propose()
+            self.leader.ends.wake()
 
     def begin_image(self) -> Image:
         """See `Outside`."""
         self.events.seal()
         return image.Image(self.machine)
 
+    def image_bytes(self) -> int:
+        """See `Outside`."""
+        return accounts.image_bytes(self.machine)
+
+    def log(self, line: str) -> None:
+        """See `Outside`."""
+        self.host.log(line)
+
     def load_image(self, chunks: Iterator[bytes]) -> None:
         """See `Outside`."""
         self.digest.drop()
-        self.machine = image.load(chunks)
+        self.machine = self.versions.load_image(chunks)
         self.machine.queue.woken.clear()
         self.events.attach(self.machine)
-        self.peers.forget_digests()
+        self.peers.image_loaded()
         self.origin.image_loaded()
         self.lifecycle.image_loaded()
         self.host.log(f"loaded a snapshot at index {self.machine.index}")
@@ -446,8 +465,10 @@ class Node:
             self.clock.hear(time_us, self.now_us)
         machine = self.machine
         applied = machine.apply(index, flags, time_us, wall_us, sections, self.index)
+        if applied.raised:
+            self.versions.raised()
         self.events.applied(index, wall_us)
-        self.peers.applied(index, machine.chain)
+        self.peers.agreement.applied(index, machine.chain)
         for incarnation, number, results in applied.results:
             if incarnation == self.origin.incarnation:
                 self.origin.applied(number, results)
@@ -457,18 +478,9 @@ class Node:
             if self.leader.term:
                 self.leader.outcome((origin, incarnation, session), request, outcome)
         if applied.epoch:
-            self._epoch_applied(applied.epoch)
+            self.leader.epoch_applied(applied.epoch)
         if applied.ups or applied.downs or applied.gaps or applied.digest:
             self._applied_rare(index, applied)
-
-    def _epoch_applied(self, term: int) -> None:
-        if self.machine.version > c.MACHINE_VERSION:
-            self.fatal(
-                f"the cluster works at machine version {self.machine.version}, and this program "
-                f"knows {c.MACHINE_VERSION}: install the newer one on this node"
-            )
-        elif term == self.leader.term:
-            self.leader.epoch_applied(term)
 
     def _applied_rare(self, index: int, applied: Applied) -> None:
         for origin, incarnation in applied.ups:

@@ -6,12 +6,25 @@ answer is made when this node applies its own batch, so a client always reads it
 """
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from beanpole import commands as c
 from beanpole.constants import BATCH_COMMANDS_MAX, BATCH_MAX_BYTES
 from beanpole.core.job import Job
+from beanpole.weights import BATCH_ROOM_BYTES, packed_bytes
 from beanpoled import frames
+from beanpoled.batches import (
+    KIND_OPEN,
+    KIND_QUIET,
+    KIND_WAIT,
+    NOT_DONE,
+    UNKNOWN,
+    Batch,
+    Client,
+    Owner,
+    Wait,
+)
+from beanpoled.heavy import HeavyLine
 
 if TYPE_CHECKING:
     from beanpoled.node import Node
@@ -21,80 +34,11 @@ if TYPE_CHECKING:
 BATCHES_IN_FLIGHT_MAX: Final = 16
 # Bytes on their way, over all batches (a single larger batch still travels).
 BATCH_BYTES_IN_FLIGHT_MAX: Final = 8 * 1024 * 1024
-# What a command costs beside its body, as an estimate for the limits in bytes.
-COMMAND_BYTES: Final = 24
-
-# Kinds of commands that are no requests of a client.
-KIND_OPEN: Final = -2
-KIND_QUIET: Final = -1  # the client has its answer already, or nobody waits for one
-
-# What `failed` tells a client's connection about a command.
-NOT_DONE: Final = 1  # certainly never done
-UNKNOWN: Final = 2  # its batch was numbered: it may still happen
-
-
-class Client(Protocol):
-    """A client's connection as its origin sees it; each protocol has one."""
-
-    number: int  # the session's number in this incarnation, 0 before OPEN
-    batch: "Batch | None"  # the last batch that holds a command of this client
-    wait: "Wait | None"
-
-    def answered(self, kind: int, result: Any) -> None:
-        """A command was applied; `result` is what the machine said."""
-
-    def wait_ended(self, job: Job | None) -> None:
-        """The wait is over: with a job, or without."""
-
-    def failed(self, kind: int, why: int) -> None:
-        """A command will not be answered in time: NOT_DONE or UNKNOWN."""
-
-    def drop(self) -> None:
-        """The session is gone or its state is unknown: close without another reply."""
-
-
-# (client, kind, when it came); the client is None for commands that nobody waits for.
-Owner = tuple[Client | None, int, int]
-
-
-class Batch:
-    """Commands that travel together, and who waits for their results."""
-
-    __slots__ = (
-        "bytes",
-        "clients",
-        "commands",
-        "hint",
-        "number",
-        "owners",
-        "packed_hint",
-        "payload",
-    )
-
-    def __init__(self) -> None:
-        self.clients = 0  # how many commands have somebody who waits for the answer
-        self.commands: list[c.Command] = []
-        self.owners: list[Owner] = []
-        self.hint: frames.Hint = {}
-        self.bytes = 0
-        self.number = 0  # 0: still open
-        self.payload = b""
-        self.packed_hint = b""
-
-
-class Wait:
-    """A client blocked in `reserve`."""
-
-    __slots__ = ("batch", "client", "ending", "ending_at_us", "request", "sent", "session")
-
-    def __init__(self, client: Client, session: int, request: int, batch: Batch | None) -> None:
-        self.client = client
-        self.session = session
-        self.request = request
-        self.batch = batch
-        self.sent = False
-        self.ending = False
-        self.ending_at_us = 0
+# A command above this waits in a line of its own, where one batch is on its way at a time, so that
+# others pass: it is twice the largest body that is allowed by default.
+LARGE_BYTES_MIN: Final = 128 * 1024
+# As much of that line travels together, or one command.
+LARGE_BATCH_BYTES: Final = 1024 * 1024
 
 
 class Origin:
@@ -108,6 +52,8 @@ class Origin:
         self._bytes_numbered = 0
         self._open = Batch()
         self._full: deque[Batch] = deque()  # as large as a batch may be, and not numbered yet
+        self._large: deque[Batch] = deque()  # of large commands, and what stands behind one
+        self._large_number = 0  # the last of them that was numbered
         self._numbered: dict[int, Batch] = {}
         self._next_number = 1
         self._next_session = 1
@@ -117,6 +63,7 @@ class Origin:
         self._sent_to: tuple[str, int, int] | None = None  # leader, term, generation of its link
         self._first = True
         self._resend = False
+        self.heavy = HeavyLine(self)
 
     # --- lives ----------------------------------------------------------------------------------
 
@@ -136,10 +83,13 @@ class Origin:
         self.up = False
         self._open = Batch()
         self._full.clear()
+        self._large.clear()
+        self._large_number = 0
         self._numbered.clear()
         self._waits.clear()
         self._new_waits.clear()
         self._new_ends.clear()
+        self.heavy.clear()
         self.bytes = self._bytes_numbered = 0
 
     @property
@@ -152,12 +102,15 @@ class Origin:
 
     @property
     def unsent_bytes(self) -> int:
-        """What is in no numbered batch."""
-        return self.bytes - self._bytes_numbered
+        """What is in no numbered batch, and may be in the next one."""
+        unsent = self.bytes - self._bytes_numbered
+        for batch in self._large:
+            unsent -= batch.bytes
+        return unsent
 
     def is_idle(self) -> bool:
         """Whether nothing is on its way."""
-        return not (self._numbered or self._full or self._open.commands)
+        return not (self._numbered or self._full or self._large or self._open.commands)
 
     # --- from the front ends --------------------------------------------------------------------
 
@@ -167,31 +120,88 @@ class Origin:
         self._next_session += 1
         self.submit(client, KIND_OPEN, (c.OPEN, client.number))
 
-    def submit(self, client: Client | None, kind: int, command: c.Command) -> None:
-        """Put a command into the open batch; `client.answered(kind, ...)` follows."""
+    def submit(
+        self, client: Client | None, kind: int, command: c.Command, behind: Batch | None = None
+    ) -> Batch:
+        """Put a command into the open batch; `client.answered(kind, ...)` follows.
+
+        A batch takes what is certain to fit: its commands are weighed before they are packed. A
+        large one, and what its client sends behind it, stands in a line of its own.
+
+        Args:
+            client: who is answered; None for nobody.
+            kind: the client's.
+            command: what is to be done.
+            behind: with nobody to be answered: the last batch of whom it was.
+
+        Returns:
+            The batch that it is in.
+        """
+        if command[0] in c.SINCE and not self.knows(command[0]):
+            command = c.NO_COMMAND  # its answer keeps its place among the others
+        size = packed_bytes(command)
         batch = self._open
+        if size > LARGE_BYTES_MIN or (
+            self._large and _is_waiting(behind if client is None else client.batch)
+        ):
+            batch = self._large_batch(size)
+        elif batch.bytes + size > BATCH_ROOM_BYTES:
+            self._full.append(batch)
+            batch = self._open = Batch()
         batch.commands.append(command)
         batch.owners.append((client, kind, self._node.loop_us))
         batch.clients += kind >= 0
-        batch.bytes += COMMAND_BYTES
-        self.bytes += COMMAND_BYTES
+        batch.bytes += size
+        self.bytes += size
         if client is not None:
             client.batch = batch
         self._node.wake_for_entry()
-        if len(batch.commands) >= BATCH_COMMANDS_MAX or batch.bytes >= BATCH_MAX_BYTES // 2:
+        if (
+            len(batch.commands) >= BATCH_COMMANDS_MAX or batch.bytes >= BATCH_MAX_BYTES // 2
+        ) and batch is self._open:
             self._full.append(batch)
             self._open = Batch()
+        return batch
+
+    def _large_batch(self, size: int) -> Batch:
+        """The batch at the end of the line of large commands that has room for one."""
+        line = self._large
+        if (
+            not line
+            or line[-1].bytes + size > LARGE_BATCH_BYTES
+            or len(line[-1].commands) >= BATCH_COMMANDS_MAX
+        ):
+            batch = Batch()
+            batch.is_large = True
+            line.append(batch)
+        line[-1].behind = self._open
+        return line[-1]
+
+    def _large_may_leave(self) -> bool:
+        """Whether the next large batch may: one is on its way at a time, in its clients' order.
+
+        What its clients sent before it stands in the batch that was open when it came, at the
+        latest, and those leave in order.
+        """
+        if not self._large or self._large_number in self._numbered:
+            return False
+        behind = self._large[0].behind
+        return (
+            behind is None
+            or behind.number != 0
+            or (behind is self._open and not behind.commands and not self._full)
+        )
+
+    def knows(self, operation: int) -> bool:
+        """Whether the cluster's machines have an operation; it becomes BAD_COMMAND if not."""
+        return c.SINCE.get(operation, c.BASE_VERSION) <= self._node.machine.version
 
     def submit_put(self, client: Client, kind: int, command: c.Command) -> None:
         """Put a PUT or PUT_KEYED into the open batch, with a hint of the tube if it is ready."""
+        hint = self.submit(client, kind, command).hint
         if not command[4]:
-            hint = self._open.hint
             tube = command[2]
             hint[tube] = hint.get(tube, 0) + 1
-        size = len(command[6])
-        self._open.bytes += size
-        self.bytes += size
-        self.submit(client, kind, command)
 
     def wait(self, client: Client, request: int) -> Wait:
         """Begin a wait for a job, behind everything the client has sent so far."""
@@ -219,7 +229,8 @@ class Origin:
                 wait.ending = True
                 self._new_ends.append(wait)
         if client.number:
-            self.submit(None, KIND_QUIET, (c.CLOSE, client.number, int(lost)))
+            command = (c.CLOSE, client.number, int(lost))
+            self.submit(None, KIND_QUIET, command, behind=client.batch)
             client.number = 0
 
     # --- to the leader --------------------------------------------------------------------------
@@ -241,7 +252,11 @@ class Origin:
     def _seal(self) -> None:
         """Number the batches that are not on their way, and hand them over, while there is room."""
         while self.up and self._has_room():
-            if self._full:
+            if self._large and self._large_may_leave():
+                batch = self._large.popleft()
+                self._large_number = self._next_number
+                batch.behind = None
+            elif self._full:
                 batch = self._full.popleft()
             elif self._open.commands:
                 batch, self._open = self._open, Batch()
@@ -302,16 +317,18 @@ class Origin:
                 later.append(wait)  # what it stands behind has no number yet
                 continue
             behind = 0 if batch is None else batch.number or self._next_number - 1
-            wait.sent = True
+            wait.sent = wait.told = True
             items.append((wait.session, wait.request, behind))
         self._new_waits = later
-        if items:
-            frame = frames.encode_items(term, self.incarnation, items)
+        for frame in frames.encode_all(term, self.incarnation, items):
             self._resend |= not self._node.send_leader(frames.WAITS, frame)
         ends = [(wait.session, wait.request) for wait in self._new_ends if wait.sent]
-        self._new_ends = [wait for wait in self._new_ends if not wait.sent]
-        if ends:
-            frame = frames.encode_items(term, self.incarnation, ends)
+        self._new_ends = [
+            wait
+            for wait in self._new_ends
+            if not wait.sent and self._waits.get(wait.session) is wait  # or it was given up
+        ]
+        for frame in frames.encode_all(term, self.incarnation, ends):
             self._resend |= not self._node.send_leader(frames.UNWAITS, frame)
 
     # --- what the machine applied ---------------------------------------------------------------
@@ -325,6 +342,9 @@ class Origin:
         for (client, kind, _), result in zip(batch.owners, results, strict=True):
             if client is not None:
                 client.answered(kind, result)
+        self.heavy.done(batch, self._node.loop_us)
+        if self._large:
+            self._node.wake()
 
     def _forget(self, batch: Batch) -> None:
         self.bytes -= batch.bytes
@@ -342,16 +362,16 @@ class Origin:
 
     def nones(self, peer: str, frame: bytes) -> None:
         """The leader says that waits ended without a job; only our present leader is believed."""
-        term, incarnation, items = frames.decode_items(frame, 2)
+        term, incarnation, items = frames.decode_items(frame, 3)
         if self._sent_to is None or self._sent_to[:2] != (peer, term):
             return
         if incarnation != self.incarnation:
             return
-        for session, request in items:
+        for session, request, until_us in items:
             wait = self._waits.get(session)
             if wait is not None and wait.request == request:
                 del self._waits[session]
-                wait.client.wait_ended(None)
+                wait.client.wait_ended(None, until_us)
 
     def resend(self) -> None:
         """A gap was applied: the leader is missing one of our batches."""
@@ -369,6 +389,7 @@ class Origin:
             for client in {id(owner[0]): owner[0] for owner in batch.owners}.values():
                 if client is not None:
                     client.drop()
+            self.heavy.done(batch, self._node.loop_us)
         for wait in list(self._waits.values()):
             session = state.sessions.get(wait.session)
             if session is not None and session.request_granted >= wait.request:
@@ -385,12 +406,26 @@ class Origin:
             for client, kind, at_us in numbered.owners:
                 if client is not None and at_us < before_us:
                     client.failed(kind, UNKNOWN)
-        for batch in [*self._full, self._open]:
+        for batch in [*self._full, self._open, *self._large]:
             if batch.owners and batch.owners[0][2] < before_us:
                 self._expire_unnumbered(batch, before_us)
+        self.heavy.expire(before_us, self._node.loop_us)
         for wait in list(self._waits.values()):
             if wait.ending and wait.ending_at_us < before_us:
-                wait.client.failed(0, UNKNOWN)
+                self._give_up(wait)
+
+    def fence(self) -> None:
+        """Clients are about to be closed: tell them what no leader was told, and never will be."""
+        self.expire(self._node.loop_us + 1)
+        for wait in list(self._waits.values()):
+            self._give_up(wait)
+
+    def _give_up(self, wait: Wait) -> None:
+        if wait.told:
+            wait.client.failed(KIND_WAIT, UNKNOWN)
+        else:
+            self._waits.pop(wait.session, None)
+            wait.client.failed(KIND_WAIT, NOT_DONE)
 
     def _expire_unnumbered(self, batch: Batch, before_us: int) -> None:
         """Take overdue commands out of a batch, except those that must still happen."""
@@ -402,15 +437,18 @@ class Origin:
                 kept.append((command, owner))
                 continue
             failed.append((client, kind))
-            if command[0] in (c.PUT, c.PUT_KEYED):
-                batch.bytes -= len(command[6])
-                self.bytes -= len(command[6])
-                if not command[4]:
-                    batch.hint[command[2]] -= 1
+            if command[0] in (c.PUT, c.PUT_KEYED) and not command[4]:
+                batch.hint[command[2]] -= 1
+            size = packed_bytes(command)
             batch.clients -= 1
-            batch.bytes -= COMMAND_BYTES
-            self.bytes -= COMMAND_BYTES
+            batch.bytes -= size
+            self.bytes -= size
         batch.commands = [command for command, _ in kept]
         batch.owners = [owner for _, owner in kept]
         for client, kind in failed:
             client.failed(kind, NOT_DONE)
+
+
+def _is_waiting(batch: Batch | None) -> bool:
+    """Whether what follows this batch of a client must stand in the line of large commands, too."""
+    return batch is not None and batch.is_large and not batch.number

@@ -6,7 +6,7 @@ Replicated entries and forwarded commands do not come this way but over the peer
 import asyncio
 import hmac
 from collections.abc import Mapping
-from typing import Final, Protocol
+from typing import Final
 
 import grpc
 import grpc.aio
@@ -16,6 +16,7 @@ from beanpole.client.rpc import CHANNEL_OPTIONS
 from beanpole.errors import Damaged
 from beanpole.pb import node_pb2, peer_pb2, peer_pb2_grpc
 from beanpoled.rpc import PROOF_KEY, Context, describe, fail, peer_proof, write
+from beanpoled.snapshot_stream import Sink, SnapshotStream
 from beanpoled.view import NodeView
 
 # One message of a snapshot that is not taken for so long has no receiver.
@@ -23,14 +24,6 @@ CHUNK_TIMEOUT_S: Final = 30.0
 # The disk is behind the network by more than this: wait for it instead of filling the memory.
 SINK_BACKLOG_BYTES_MAX: Final = 16 * 1024 * 1024
 SINK_POLL_S: Final = 0.005
-
-
-class Sink(Protocol):
-    """Where the chunks of a fetched snapshot go."""
-
-    @property
-    def backlog_bytes(self) -> int: ...
-    def write(self, chunk: bytes) -> None: ...
 
 
 class PeerServicer(peer_pb2_grpc.PeerServicer):
@@ -113,7 +106,7 @@ class PeerClient:
         """
         request = peer_pb2.FetchSnapshotRequest(index=index)
         call = self._stub(peer).FetchSnapshot(request, metadata=self._metadata)
-        first = True
+        stream = SnapshotStream(peer, index, sink)
         try:
             while True:
                 async with asyncio.timeout(CHUNK_TIMEOUT_S):
@@ -122,15 +115,10 @@ class PeerClient:
                     while sink.backlog_bytes > SINK_BACKLOG_BYTES_MAX:  # noqa: ASYNC110
                         await asyncio.sleep(SINK_POLL_S)
                 if message is grpc.aio.EOF:
-                    return f"{peer} sent an empty stream" if first else None
-                if first:
-                    first = False
-                    if message.index != index:
-                        return f"{peer} sent the snapshot at {message.index}, not at {index}"
-                    continue
-                if crc32c(message.data) != message.crc32c:
-                    return f"a chunk from {peer} does not have its checksum"
-                sink.write(message.data)
+                    return stream.ended()
+                wrong = stream.take(message.index, message.data, message.crc32c)
+                if wrong is not None:
+                    return wrong
         except grpc.aio.AioRpcError as error:
             return f"{peer}: {error.code().name}: {error.details()}"
         except TimeoutError:

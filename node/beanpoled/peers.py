@@ -4,18 +4,14 @@ Every node tells every other its beat at each heartbeat. Silence is counted in l
 pause of this process is never mistaken for the silence of the others.
 """
 
-from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from beanpole import commands as c
+from beanpoled.agreement import RELINK_US, Agreement
 from beanpoled.frames import Beat
 
 if TYPE_CHECKING:
     from beanpoled.node import Node
 
-# Digests of this many newest entries are kept to compare with what the others say. A follower
-# that lags further is compared once it has caught up.
-CHAIN_KEPT: Final = 16_384
 # A peer is silent after this many heartbeats without a frame: its waiters are passed over.
 SILENT_HEARTBEATS: Final = 2
 
@@ -23,15 +19,18 @@ SILENT_HEARTBEATS: Final = 2
 class Peer:
     """One other member."""
 
-    __slots__ = ("beat", "generation", "linked", "mismatch", "silence_us", "silent")
+    __slots__ = ("beat", "generation", "knows", "left_us", "linked", "silence_us", "silent")
 
     def __init__(self) -> None:
         self.linked = False
+        self.left_us = -RELINK_US  # loop time at which the last link was gone
         self.generation = 0  # of the link: grows with each new one
         self.silence_us = 0
         self.silent = False
         self.beat: Beat | None = None
-        self.mismatch = False  # it applied something else at an index that we applied, too
+        # The newest machine version that its program knows; 0 until it says so on this very link,
+        # because each restart may bring another program.
+        self.knows = 0
 
 
 class Peers:
@@ -44,8 +43,8 @@ class Peers:
         self.disk_low = False
         self.digest_index = 0
         self.digest = 0
-        self._chain: dict[int, int] = {}
-        self._indexes: deque[int] = deque()
+        self.digest_version = 0
+        self.agreement = Agreement(self.peers)
         self._since_beat_us = 0
 
     # --- links and silence ----------------------------------------------------------------------
@@ -55,11 +54,15 @@ class Peers:
         peer = self.peers[name]
         peer.linked = True
         peer.generation += 1
+        peer.knows = 0
         self.heard(name)
 
     def down(self, name: str) -> None:
         """The link is gone."""
-        self.peers[name].linked = False
+        peer = self.peers[name]
+        peer.linked = False
+        peer.left_us = self._node.loop_us
+        peer.knows = 0
 
     def heard(self, name: str) -> None:
         """A frame of the peer arrived."""
@@ -83,6 +86,8 @@ class Peers:
             self.contact_us = 0
         if node.leader.serving:
             self._declare_down()
+        if self.agreement.disputed:
+            self._judge()
         self._since_beat_us += step_us
         if self._since_beat_us >= node.config.heartbeat_ms * 1000:
             self._since_beat_us = 0
@@ -126,11 +131,14 @@ class Peers:
             incarnation=node.origin.incarnation,
             applied_index=node.machine.index,
             chain=node.machine.chain,
-            machine_version=c.MACHINE_VERSION,
+            machine_version=node.versions.knows,
             disk_low=self.disk_low,
             stopping=node.lifecycle.stopping,
             digest_index=self.digest_index,
             digest=self.digest,
+            digest_version=self.digest_version,
+            active_version=node.machine.version,
+            kept_index=node.introductions.kept_index(),
         )
         node.send_beat(beat)
 
@@ -139,10 +147,12 @@ class Peers:
         node = self._node
         peer = self.peers[name]
         peer.beat = beat
+        peer.knows = beat.machine_version if peer.linked else 0
+        node.introductions.accepted(name, beat.kept_index)
         if beat.leading and beat.term == node.replica.term and node.replica.leader == name:
             node.turn_begins()  # after a pause of this process the last turn is long ago
             node.clock.hear(beat.cluster_us, node.now_us)
-        self._compare(name, peer)
+        self._compare(name, beat)
 
     def cluster_us(self) -> int | None:
         """Cluster time as the others know it who were up; None if nobody was.
@@ -155,14 +165,6 @@ class Peers:
             if peer.beat is not None and peer.beat.cluster_us and peer.linked and not peer.silent
         ]
         return min(known, default=None)
-
-    def machine_version(self) -> int:
-        """The newest version that every member announced; the present one while some are away."""
-        known = self._node.machine.version
-        versions = [
-            peer.beat.machine_version if peer.beat else known for peer in self.peers.values()
-        ]
-        return min(c.MACHINE_VERSION, *versions) if versions else c.MACHINE_VERSION
 
     def disk_is_low(self) -> bool:
         """Whether puts must be refused: this disk, or a majority, is below its reserve."""
@@ -191,48 +193,36 @@ class Peers:
 
     # --- do the replicas agree? -----------------------------------------------------------------
 
-    def applied(self, index: int, chain: int) -> None:
-        """Remember the running digest after an entry."""
-        self._chain[index] = chain
-        self._indexes.append(index)
-        if len(self._indexes) > CHAIN_KEPT:
-            del self._chain[self._indexes.popleft()]
+    def digested(self, index: int, digest: int, version: int) -> None:
+        """The canonical digest at an index that the log fixed is ready; of a machine's version."""
+        self.digest_index, self.digest, self.digest_version = index, digest, version
+        self.agreement.digested((index, digest, version))
 
-    def digested(self, index: int, digest: int) -> None:
-        """The canonical digest at an index that the log fixed is ready."""
-        self.digest_index, self.digest = index, digest
+    def image_loaded(self) -> None:
+        """A snapshot replaced the machine: what was told of the one before holds no longer."""
+        machine = self._node.machine
+        self.digest_index = self.digest = self.digest_version = 0
+        self.agreement.forget()
+        self.agreement.applied(machine.index, machine.chain)
 
-    def forget_digests(self) -> None:
-        """A snapshot replaced the machine."""
-        self._chain.clear()
-        self._indexes.clear()
+    def _compare(self, name: str, beat: Beat) -> None:
+        chain = (beat.applied_index, beat.chain)
+        image = (beat.digest_index, beat.digest, beat.digest_version)
+        differs = self.agreement.told(name, chain, image, self._node.loop_us)
+        if differs:
+            self._node.host.log(f"the state of {name} differs from ours {differs}")
+            self._judge()
 
-    def _compare(self, name: str, peer: Peer) -> None:
-        beat = peer.beat
-        if beat is None:
-            return
-        differs = ""
-        mine = self._chain.get(beat.applied_index)
-        if mine is not None and mine != beat.chain:
-            differs = f"at index {beat.applied_index} (its running digest)"
-        if beat.digest_index and beat.digest_index == self.digest_index:
-            if beat.digest != self.digest and not differs:
-                differs = f"at index {beat.digest_index} (the digest of its image)"
-        elif mine is None:
-            return
-        if differs and not peer.mismatch:
-            peer.mismatch = True
-            self._judge(name, differs)
-        peer.mismatch = bool(differs)
-
-    def _judge(self, name: str, where: str) -> None:
-        """Stop, if those that agree with this node cannot be a majority of the members."""
-        members = len(self._node.members)
-        differing = sum(peer.mismatch for peer in self.peers.values())
-        self._node.host.log(f"the state of {name} differs from ours {where}")
-        if differing > members - (members // 2 + 1):
-            self._node.fatal(
-                f"this replica differs from {differing} of {members} members {where}: "
-                "stopping; keep its data directory for inspection and start it with --rejoin on "
-                "an empty one"
-            )
+    def _judge(self) -> None:
+        """Stop if the members that have shown that they agree with this node are too few."""
+        loop_us = self._node.loop_us
+        linked = [
+            name
+            for name, peer in self.peers.items()
+            if peer.linked or loop_us - peer.left_us < RELINK_US
+        ]
+        reason = self.agreement.judge(linked, loop_us)
+        if reason is not None:
+            self.send_beats()  # so that those who differ from this replica learn it, too
+            self._node.host.flush_peers()
+            self._node.fatal(reason)

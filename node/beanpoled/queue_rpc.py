@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import grpc
 import grpc.aio
 
+from beanpole import commands as c
 from beanpole.constants import (
     BATCH_COMMANDS_MAX,
     BATCH_MAX_BYTES,
@@ -70,6 +71,8 @@ class QueueServicer(queue_pb2_grpc.QueueServicer):
         await self._check_serving(context)
         if not puts:
             return queue_pb2.PutReply()
+        if self._node.machine.puts_refused:
+            return queue_pb2.PutReply(results=[_result(c.OUT_OF_MEMORY)] * len(puts))
         done = asyncio.Event()
         call = Call(self._node, done.set)
         for put in puts:

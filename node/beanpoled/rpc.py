@@ -75,4 +75,8 @@ def describe(view: NodeView) -> node_pb2.Node:
         jobs=node_pb2.Jobs(**jobs._asdict()),
         pid=os.getpid(),
         snapshot_index=view.snapshot_index,
+        machine_version=view.machine_version,
+        machine_version_known=view.machine_version_known,
+        birth=view.birth,
+        waiting_for=view.waiting_for(),
     )

@@ -4,7 +4,7 @@ The node implements `NodeView`; `admin`, `http` and `metrics` only read it. Ever
 the node's loop and answers at once from memory.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple, Protocol
 
@@ -32,6 +32,8 @@ class Metrics:
     fsync_seconds_last: float = 0.0
     wal_bytes_written_total: int = 0
     wal_bytes: int = 0
+    disk_free_bytes: int = 0
+    disk_reserve_bytes: int = 0
     outbox_bytes: int = 0
     loop_lag_seconds_last: float = 0.0
     loop_lag_seconds_max: float = 0.0
@@ -77,8 +79,20 @@ class NodeView(Protocol):
     @property
     def config_hash(self) -> str: ...
     @property
+    def birth(self) -> str:
+        """The life of the cluster, in hexadecimal digits; empty while it is not known."""
+
+    @property
     def version(self) -> str:
         """Of the program."""
+
+    @property
+    def machine_version(self) -> int:
+        """What the cluster works at, as applied here."""
+
+    @property
+    def machine_version_known(self) -> int:
+        """The newest that the program knows."""
 
     @property
     def durability(self) -> str: ...
@@ -95,6 +109,8 @@ class NodeView(Protocol):
     @property
     def applied_index(self) -> int: ...
     @property
+    def first_index(self) -> int: ...
+    @property
     def last_index(self) -> int: ...
     @property
     def caught_up(self) -> bool:
@@ -106,6 +122,9 @@ class NodeView(Protocol):
 
     @property
     def draining(self) -> bool: ...
+    def waiting_for(self) -> tuple[str, ...]:
+        """The members without which this node's disk cannot know its cluster."""
+
     @property
     def rejoining(self) -> bool: ...
     @property
@@ -115,6 +134,14 @@ class NodeView(Protocol):
     @property
     def loop_lag_s(self) -> float:
         """How late the loop's last timer was, in seconds."""
+
+    @property
+    def disk_lag_s(self) -> float:
+        """For how long the disk has finished nothing of what it was given."""
+
+    @property
+    def disk_hangs(self) -> bool:
+        """Whether that is too long: the node leads no more and stands for no election."""
 
     def links(self) -> tuple[str, ...]:
         """Return the members with which there is a live peer link."""
@@ -156,16 +183,29 @@ def liveness(view: NodeView) -> list[Check]:
     ]
 
 
+def waiting_words(members: Iterable[str], rejoining: bool) -> str:
+    """Say what a node waits for whose disk does not know its cluster."""
+    names = ", ".join(members)
+    return f"waiting for {names}" if rejoining else f"waiting for {names} to found the cluster"
+
+
 def readiness(view: NodeView, leader_only: bool = False) -> list[Check]:
     """Check whether clients should come to this node (with `leader_only`: as the leader)."""
     leader = view.leader
     behind = view.commit_index - view.applied_index
+    absent = view.waiting_for()
     checks = [
         *liveness(view),
+        Check(
+            "cluster",
+            not absent,
+            waiting_words(absent, view.rejoining) if absent else f"birth {view.birth[:8]}",
+        ),
         Check("leader", leader is not None, leader or "no leader is known"),
         Check("caught-up", view.caught_up, f"{behind} entries to apply"),
         Check("serving", view.serving, "ports open" if view.serving else "ports closed"),
         Check("draining", not view.draining, "yes" if view.draining else "no"),
+        Check("disk", not view.disk_hangs, f"behind for {view.disk_lag_s:.1f} s"),
         Check("rejoining", not view.rejoining, "yes" if view.rejoining else "no"),
     ]
     if leader_only:

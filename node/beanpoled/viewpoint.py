@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from beanpole import VERSION
+from beanpole.core import accounts
 from beanpole.protocol.beanstalk import requests as r
 from beanpole.protocol.beanstalk.stats import STATS_KEYS
 from beanpoled.view import JobCounts, Metrics, Role, SnapshotStream
@@ -37,8 +38,20 @@ class Viewpoint:
         return self._node.config.config_hash
 
     @property
+    def birth(self) -> str:
+        return self._node.disks.own.birth.hex()
+
+    @property
     def version(self) -> str:
         return VERSION
+
+    @property
+    def machine_version(self) -> int:
+        return self._node.machine.version
+
+    @property
+    def machine_version_known(self) -> int:
+        return self._node.versions.knows
 
     @property
     def durability(self) -> str:
@@ -65,6 +78,10 @@ class Viewpoint:
         return self._node.replica.applied_index
 
     @property
+    def first_index(self) -> int:
+        return self._node.replica.first_index
+
+    @property
     def last_index(self) -> int:
         return self._node.replica.last_index
 
@@ -80,6 +97,10 @@ class Viewpoint:
     def draining(self) -> bool:
         return self._node.draining
 
+    def waiting_for(self) -> tuple[str, ...]:
+        """See `NodeView`."""
+        return self._node.introductions.waiting_for()
+
     @property
     def rejoining(self) -> bool:
         return self._node.replica.rejoining
@@ -91,6 +112,14 @@ class Viewpoint:
     @property
     def loop_lag_s(self) -> float:
         return self._node.lag_us / 1e6
+
+    @property
+    def disk_lag_s(self) -> float:
+        return self._node.lifecycle.disk_health.lag_us / 1e6
+
+    @property
+    def disk_hangs(self) -> bool:
+        return self._node.lifecycle.disk_health.hangs
 
     def links(self) -> tuple[str, ...]:
         """See `NodeView`."""
@@ -105,13 +134,15 @@ class Viewpoint:
         """See `NodeView`."""
         node = self._node
         queue = node.machine.queue
-        disk = node.replica.disk()
+        disk, room = node.replica.disk(), node.replica.room()
         return Metrics(
             fsyncs_total=disk.syncs,
             fsync_seconds_total=disk.sync_us_total / 1e6,
             fsync_seconds_last=disk.sync_us_last / 1e6,
             wal_bytes_written_total=disk.bytes_written,
             wal_bytes=node.replica.journal_bytes,
+            disk_free_bytes=room.free_bytes,
+            disk_reserve_bytes=room.reserve_bytes,
             outbox_bytes=node.origin.bytes,
             loop_lag_seconds_last=node.lag_us / 1e6,
             loop_lag_seconds_max=node.lag_max_us / 1e6,
@@ -122,7 +153,7 @@ class Viewpoint:
             waiting=sum(connection.is_waiting for connection in node.connections),
             tubes=len(queue.tubes),
             sessions=node.machine.sessions,
-            queue_bytes=queue.body_bytes,
+            queue_bytes=accounts.memory_bytes(node.machine),
             job_timeouts_total=queue.timeouts,
             events_total=queue.events_total,
             events_lost_total=node.events.lost,

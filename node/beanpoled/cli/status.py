@@ -11,7 +11,9 @@ from beanpole.client.rpc import Nodes
 from beanpole.errors import ClientError, ConfigurationError
 from beanpole.pb import admin_pb2, admin_pb2_grpc, node_pb2
 from beanpoled.cli import layout
+from beanpoled.identity import BIRTH_DIGITS
 from beanpoled.settings import Address
+from beanpoled.view import waiting_words
 
 STATUS_TIMEOUT_S: Final = 2.0
 ROLES: Final = {
@@ -20,7 +22,7 @@ ROLES: Final = {
     node_pb2.ROLE_CANDIDATE: "candidate",
     node_pb2.ROLE_UNSPECIFIED: "unknown",
 }
-_COLUMNS: Final = "{:<10} {:<10} {:>6} {:>10} {:>10} {:>8} {:>8} {:>8} {:>8}  {}"
+_COLUMNS: Final = "{:<10} {:<10} {:>6} {:>10} {:>10} {:>8} {:>8} {:>8} {:>8}  {:<8} {:<11} {}"
 
 
 def add_command(commands: Any) -> None:
@@ -120,6 +122,10 @@ def _node_as_json(node: node_pb2.Node) -> dict[str, Any]:
         "rejoining": node.rejoining,
         "durability": node.durability,
         "version": node.version,
+        "birth": node.birth or None,
+        "waiting_for": list(node.waiting_for),
+        "machine_version": node.machine_version,
+        "machine_version_known": node.machine_version_known,
         "links": list(node.links),
         "jobs": {
             "ready": jobs.ready,
@@ -133,25 +139,41 @@ def _node_as_json(node: node_pb2.Node) -> dict[str, Any]:
 
 def as_text(reply: admin_pb2.StatusReply) -> str:
     """Return a table for people."""
-    head = f"cluster {reply.cluster}, leader {reply.leader or 'none'}, term {reply.term}"
+    births = sorted({node.birth[:BIRTH_DIGITS] for node in reply.nodes if node.birth})
+    head = (
+        f"cluster {reply.cluster}, birth {' and '.join(births) or 'none'}, "
+        f"leader {reply.leader or 'none'}, term {reply.term}"
+    )
     titles = ("node", "role", "term", "commit", "applied")
-    lines = [head, _COLUMNS.format(*titles, "ready", "reserved", "delayed", "buried", "state")]
+    more = ("ready", "reserved", "delayed", "buried", "version", "machine", "state")
+    lines = [head, _COLUMNS.format(*titles, *more)]
     for node in reply.nodes:
         if node.reachable:
             jobs = node.jobs
             numbers = (node.term, node.commit_index, node.applied_index)
             counts = (jobs.ready, jobs.reserved, jobs.delayed, jobs.buried)
             lines.append(
-                _COLUMNS.format(node.id, ROLES[node.role], *numbers, *counts, state_words(node))
+                _COLUMNS.format(
+                    *(node.id, ROLES[node.role], *numbers, *counts),
+                    *(node.version, machine_words(node), state_words(node)),
+                )
             )
         else:
-            lines.append(_COLUMNS.format(node.id, *["-"] * 8, "not reachable"))
+            lines.append(_COLUMNS.format(node.id, *["-"] * 10, "not reachable"))
     return "\n".join(lines)
+
+
+def machine_words(node: node_pb2.Node) -> str:
+    """The machine version at which the node works, and a newer one that its program knows."""
+    active, known = node.machine_version, node.machine_version_known
+    return str(active) if active == known else f"{active} (knows {known})"
 
 
 def state_words(node: node_pb2.Node) -> str:
     """Say in few words what a node does."""
     words = ["serving" if node.serving else "starting"]
+    if node.waiting_for:
+        words.append(waiting_words(node.waiting_for, node.rejoining))
     if node.draining:
         words.append("draining")
     if node.rejoining:

@@ -19,7 +19,7 @@ import grpc.aio
 from beanpole.client.rpc import CHANNEL_OPTIONS
 from beanpole.errors import ConfigurationError
 from beanpole.pb import admin_pb2, admin_pb2_grpc, node_pb2
-from beanpoled import config
+from beanpoled import config, memory
 from beanpoled.cli import layout
 from beanpoled.cli.layout import LocalNode
 from beanpoled.cli.screen import Screen
@@ -74,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
     with layout.lock(directory):
         layout.check_nodes(directory, len(nodes))
         layout.check_ports(nodes)
-        layout.write(nodes, _settings(arguments.set))
+        layout.write(nodes, _settings(arguments.set, len(nodes)))
         for node in nodes:
             # What a node would refuse is said here, once, and before anything runs.
             config.load(str(node.config_path), os.environ, {})
@@ -98,9 +98,11 @@ def _checked_plan(arguments: argparse.Namespace) -> list[LocalNode]:
     return layout.plan(arguments.dir.resolve(), arguments.nodes, arguments.base_port)
 
 
-def _settings(texts: list[str]) -> dict[str, str]:
+def _settings(texts: list[str], nodes: int) -> dict[str, str]:
     """Split NAME=VALUE; what a value may be is checked with the whole configuration."""
-    found: dict[str, str] = {}
+    # The nodes share the memory of one machine.
+    share = memory.queue_bytes_default(memory.found(), nodes)
+    found = {"queue_bytes_max": str(share)}
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name:

@@ -135,7 +135,7 @@ def inspect(files: Files, path: str, identity: Identity) -> Segment:
     handle = files.open(path)
     try:
         header = decode_file_header(handle.read(0, FILE_HEADER_BYTES), MAGIC_EVENTS, path)
-        check_identity(header, identity, path)
+        check_identity(header.identity, identity, path)
         size = handle.size()
         index = _index(handle, size, path)
     finally:

@@ -22,7 +22,6 @@ from beanpoled.eventlog import segment as segments
 from beanpoled.eventlog.records import NOTE, Events
 from beanpoled.eventlog.segment import About, Segment
 from beanpoled.host import Host
-from beanpoled.lifecycle import DISK_PERIOD_US
 from beanpoled.view import JobCounts
 
 DIRECTORY: Final = "events"
@@ -34,7 +33,9 @@ SPREAD_DIVISOR: Final = 4
 SPREAD_US_MAX: Final = 5_000_000
 # A larger segment is not spread: what is sealed behind it may find no room in the meantime.
 SPREAD_BYTES_MAX: Final = WAITING_BYTES_MAX // 4
-# Events go from so many times `disk_reserve_bytes` on, which is before puts are refused for it.
+# How often what must go is looked for.
+RETAIN_PERIOD_US: Final = 1_000_000
+# Events go from so many times the disk's reserve on, which is before puts are refused for it.
 EVENT_RESERVES: Final = 2
 # Names of tubes that are gone are forgotten when they outnumber the others by more than this.
 STALE_NAMES: Final = 1024
@@ -59,6 +60,7 @@ class EventLog:
         # Files that are not offered, and their bytes: they are the first to go.
         self._left_out: dict[str, int] = {}
         self.lost = 0  # events that could not be kept
+        self.reserve_bytes = config.disk_reserve_bytes  # of the disk, as it is now
         self._waiting: list[tuple[Events, About]] = []
         # What the log emits below this is here already; and what stands there, if a file said so.
         self._sealed_end = 0
@@ -260,7 +262,7 @@ class EventLog:
         else:
             self._forget_names()  # tubes come and go without events, too
         if (self._segments or self._left_out) and loop_us >= self._next_retain_us:
-            self._next_retain_us = loop_us + DISK_PERIOD_US
+            self._next_retain_us = loop_us + RETAIN_PERIOD_US
             if not self._removing:  # else the room that this makes would be counted twice
                 self._retain()
 
@@ -271,7 +273,7 @@ class EventLog:
         wall_us = min(self._host.wall_us(), self._machine.wall_us)
         oldest_us = wall_us - config.event_retain_age_s * 1_000_000
         # From twice the reserve on, so that events go before puts are refused.
-        wanted = EVENT_RESERVES * config.disk_reserve_bytes
+        wanted = EVENT_RESERVES * self.reserve_bytes
         missing = wanted - self._host.files.free_bytes(self.directory)
         kept = self.bytes + sum(self._left_out.values())
         short = max(kept - config.event_retain_bytes, missing)
@@ -291,7 +293,7 @@ class EventLog:
             freed += found.size
         if count and missing > 0:
             first, end = self._segments[0].first, self._segments[count - 1].end
-            self._host.log(f"events {first} to {end} are removed: below twice disk_reserve_bytes")
+            self._host.log(f"events {first} to {end} are removed: below twice the disk's reserve")
         self._drop(0, count)
 
     def _drop(self, start: int, end: int) -> None:

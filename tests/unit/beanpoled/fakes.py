@@ -13,13 +13,18 @@ class FakeView:
         self.node_id = node_id
         self.members = members
         self.config_hash = "0123456789abcdef"
+        self.birth = "89abcdef" * 4
+        self.absent: tuple[str, ...] = ()
         self.version = "0.1.0"
+        self.machine_version = 2
+        self.machine_version_known = 3
         self.durability = "sync"
         self.role: Role = "follower"
         self.leader: str | None = "n1"
         self.term = 3
         self.commit_index = 9
         self.applied_index = 8
+        self.first_index = 1
         self.last_index = 10
         self.caught_up = True
         self.serving = True
@@ -27,6 +32,8 @@ class FakeView:
         self.rejoining = False
         self.failure: str | None = None
         self.loop_lag_s = 0.001
+        self.disk_lag_s = 0.0
+        self.disk_hangs = False
         self.live_links: tuple[str, ...] = ("n1",)
         self.job_counts = JobCounts(1, 2, 3, 4)
         self.numbers = Metrics(fsyncs_total=5, fsync_seconds_total=0.25, outbox_bytes=77)
@@ -35,6 +42,9 @@ class FakeView:
         self.transfer_to: str | None = None
         self.snapshot_index = 0
         self.snapshots_begun = 0
+
+    def waiting_for(self) -> tuple[str, ...]:
+        return self.absent
 
     def links(self) -> tuple[str, ...]:
         return self.live_links

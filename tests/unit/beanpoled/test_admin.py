@@ -71,6 +71,8 @@ def test_status_lists_all_members_also_one_that_is_down() -> None:
         assert reply.nodes[2].role == node_pb2.ROLE_UNSPECIFIED
         assert (reply.nodes[0].commit_index, reply.nodes[0].applied_index) == (9, 8)
         assert reply.nodes[0].jobs.buried == 4
+        found = reply.nodes[0].machine_version, reply.nodes[0].machine_version_known
+        assert found == (2, 3)
         assert list(reply.nodes[0].links) == ["n1"]
         assert [node.id for node in local.nodes] == ["n0"]
 

@@ -57,7 +57,24 @@ def test_status_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert (first["role"], first["reachable"]) == ("follower", True)
     assert (first["commit_index"], first["applied_index"]) == (9, 8)
     assert first["jobs"] == {"ready": 1, "reserved": 2, "delayed": 3, "buried": 4}
+    versions = (first["version"], first["machine_version"], first["machine_version_known"])
+    assert versions == ("0.1.0", 2, 3)
     assert second == {"id": "n1", "role": "unknown", "reachable": False}
+
+
+def test_status_shows_the_life_of_the_cluster_and_whom_a_node_waits_for(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    view = FakeView(members=("n0",))
+    assert status(view) == 0
+    assert "cluster dev, birth 89abcdef, leader" in capsys.readouterr().out
+    view.birth, view.absent = "", ("n1", "n2")
+    assert status(view) == 0
+    shown = capsys.readouterr().out
+    assert "birth none" in shown and "waiting for n1, n2 to found the cluster" in shown
+    assert status(view, "--json") == 0
+    (node,) = json.loads(capsys.readouterr().out)["nodes"]
+    assert (node["birth"], node["waiting_for"]) == (None, ["n1", "n2"])
 
 
 def test_status_without_a_leader(capsys: pytest.CaptureFixture[str]) -> None:
@@ -73,6 +90,18 @@ def test_status_without_a_leader(capsys: pytest.CaptureFixture[str]) -> None:
     assert "not reachable" in shown
     assert status(view, "--json") == 0
     assert json.loads(capsys.readouterr().out)["leader"] is None
+
+
+def test_status_shows_the_versions(capsys: pytest.CaptureFixture[str]) -> None:
+    """While nodes are upgraded: what each runs, what the cluster works at, what it could."""
+    view = FakeView()
+    assert status(view) == 0
+    titles, line = capsys.readouterr().out.splitlines()[1:3]
+    assert "version  machine" in titles
+    assert "0.1.0    2 (knows 3)" in line
+    view.machine_version = 3
+    assert status(view) == 0
+    assert "0.1.0    3  " in capsys.readouterr().out
 
 
 def test_status_of_nobody(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

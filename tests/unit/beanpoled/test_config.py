@@ -61,7 +61,7 @@ def test_a_file_and_the_defaults(path: Path) -> None:
     assert loaded.durability == "sync"
     assert loaded.rejoin is False
     times = (loaded.command_timeout_ms, loaded.fence_timeout_ms, loaded.node_timeout_ms)
-    assert times == (5000, 5000, 8000)
+    assert times == (5000, 6500, 8000)
 
 
 def test_flags_win_over_the_environment_and_that_over_the_file(path: Path) -> None:
@@ -137,8 +137,8 @@ def test_a_command_line(path: Path) -> None:
         ("heartbeat_ms", "200", ("raft_min_ms = 500", "3 x heartbeat_ms", "600")),
         ("raft_max_ms", "500", ("raft_max_ms = 500", "raft_min_ms < raft_max_ms")),
         ("raft_max_ms", "2000", ("command_timeout_ms = 5000", "3 x raft_max_ms", "6000")),
-        ("command_timeout_ms", "5001", ("fence_timeout_ms = 5000", "5001")),
-        ("node_timeout_ms", "5000", ("node_timeout_ms = 5000", "fence_timeout_ms <")),
+        ("command_timeout_ms", "5501", ("fence_timeout_ms = 6500", "6501")),
+        ("node_timeout_ms", "6500", ("node_timeout_ms = 6500", "fence_timeout_ms <")),
         ("client_output_bytes_max", "8192", ("client_output_bytes_max", "max_job_size + 1024")),
         ("log_retain_bytes", "1 MiB", ("log_retain_bytes", "log_memory_bytes")),
         ("wal_segment_bytes", "64 kB", ("wal_segment_bytes", '"64 MiB"')),

@@ -70,16 +70,29 @@ def draining(view: FakeView) -> None:
     view.draining = True
 
 
+def founding(view: FakeView) -> None:
+    view.absent = ("n1", "n2")
+
+
 def rejoining(view: FakeView) -> None:
     view.rejoining = True
 
 
-@pytest.mark.parametrize("change", [no_leader, behind, closed, draining, rejoining])
+@pytest.mark.parametrize("change", [no_leader, behind, closed, draining, founding, rejoining])
 def test_not_ready_but_alive(change: Callable[[FakeView], None]) -> None:
     view = FakeView()
     change(view)
     assert get(view, "/readyz")[0] == 503
     assert get(view, "/livez")[0] == 200
+
+
+def test_a_node_without_a_cluster_says_whom_it_waits_for() -> None:
+    view = FakeView()
+    assert "[+]cluster: birth 89abcdef" in get(view, "/readyz")[1]
+    view.absent = ("n1", "n2")
+    assert "[-]cluster: waiting for n1, n2 to found the cluster" in get(view, "/readyz")[1]
+    view.rejoining = True
+    assert "[-]cluster: waiting for n1, n2\n" in get(view, "/readyz")[1]
 
 
 def test_a_failed_or_stuck_node_is_not_alive() -> None:

@@ -17,7 +17,7 @@ def value(text: str) -> object:
     number, _, unit = text.replace(",", "").partition(" ")
     if number.isdecimal():
         return int(number) * SIZES.get(unit, 1)
-    return {"(must be given)": None, "none": ""}.get(text, text.strip("`"))
+    return {"(must be given)": None, "none": "", "half of the memory": 0}.get(text, text.strip("`"))
 
 
 def test_the_table_of_settings_is_that_of_the_code() -> None:

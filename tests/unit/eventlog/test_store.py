@@ -11,14 +11,14 @@ import msgpack
 import pytest
 
 from beanpole import commands as c
-from beanpole.core.image import Image, load
+from beanpole.core.image import Image
 from beanpole.core.machine import Machine
+from beanpole.core.restore import load
 from beanpole.events import RECORD
 from beanpole.storage.format import MAGIC_EVENTS, Identity, encode_file_header
 from beanpoled.eventlog import segment as segments
 from beanpoled.eventlog.records import Batch, Events
-from beanpoled.eventlog.store import SPREAD_US_MAX, EventLog
-from beanpoled.lifecycle import DISK_PERIOD_US
+from beanpoled.eventlog.store import RETAIN_PERIOD_US, SPREAD_US_MAX, EventLog
 from beanpoled.view import JobCounts
 from tests.sim.event_log import Row, rows
 from tests.unit.eventlog.made import WALL_US, Driver
@@ -314,12 +314,12 @@ def test_the_oldest_go_before_the_queue_has_no_room(monkeypatch: pytest.MonkeyPa
     life.log.keep_house(0)
     assert life.log.spans() == [(0, 500)]
     monkeypatch.setattr(life.host.files, "free_bytes", lambda path: 1999)
-    life.log.keep_house(DISK_PERIOD_US)
-    life.log.keep_house(2 * DISK_PERIOD_US)  # the first are not gone yet
+    life.log.keep_house(RETAIN_PERIOD_US)
+    life.log.keep_house(2 * RETAIN_PERIOD_US)  # the first are not gone yet
     life.settle()
     assert life.log.spans() == [(50, 500)]
-    assert "events 0 to 50 are removed: below twice disk_reserve_bytes" in life.host.lines[-1]
-    life.log.keep_house(3 * DISK_PERIOD_US)
+    assert "events 0 to 50 are removed: below twice the disk's reserve" in life.host.lines[-1]
+    life.log.keep_house(3 * RETAIN_PERIOD_US)
     assert life.log.spans() == [(100, 500)]
 
 
@@ -365,11 +365,11 @@ def test_files_that_cannot_be_used_go_first_when_the_disk_is_short(
     assert again.log.spans() == spans and set(useless) < set(paths(again))
     sizes = sum(map(again.host.files.size, [*useless, found.path]))
     monkeypatch.setattr(again.host.files, "free_bytes", lambda path: 2000 - sizes)
-    again.log.keep_house(DISK_PERIOD_US)
+    again.log.keep_house(RETAIN_PERIOD_US)
     again.settle()
     assert again.log.spans() == spans
     assert not {*useless, found.path} & set(paths(again))
-    again.log.keep_house(2 * DISK_PERIOD_US)
+    again.log.keep_house(2 * RETAIN_PERIOD_US)
     again.settle()
     assert again.log.spans() == [(350, 500)]
     assert foreign in paths(again)

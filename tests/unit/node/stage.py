@@ -10,12 +10,14 @@ from typing import Any
 from beanpole import commands as c
 from beanpole.core.image import Image
 from beanpole.core.machine import Machine
-from beanpole.replication.consensus import DiskFigures, Role, Sink
-from beanpoled import frames
+from beanpole.replication.consensus import DiskFigures, DiskRoom, LogOnDisk, Role, Sink
+from beanpoled import frames, identity
 from beanpoled.beanstalk import BeanstalkConnection
 from beanpoled.config import SETTINGS, NodeConfig
+from beanpoled.disks import Disks
 from beanpoled.eventlog.records import Batch, Events
 from beanpoled.host import ProcessFacts
+from beanpoled.identity import VOTER, DiskIdentity
 from beanpoled.node import Node
 from beanpoled.settings import Addresses
 from tests.sim.clock import Clock
@@ -40,6 +42,7 @@ def config(**overrides: Any) -> NodeConfig:
         "cluster": "stage",
         "node_id": "n0",
         "members": MappingProxyType(members),
+        "queue_bytes_max": 2**34,
         "data_dir": "/n0",
         "peer_listen": members["n0"].peer,
         "grpc_listen": members["n0"].grpc,
@@ -156,13 +159,27 @@ class ScriptedReplica:
         self.proposed: list[bytes] = []
         self.confirmations: list[Callable[[], None]] = []
         self.received: list[tuple[str, bytes]] = []
+        self.space = DiskRoom()
         self.on_receive: Callable[[], None] = lambda: None
+        self.matches: dict[str, int] = {}
+        self.on_disk = LogOnDisk()
+        self.disk_hangs = False
+        self.transfers: list[str | None] = []
 
     def match_index(self, peer: str) -> int:
-        return 0
+        return self.matches.get(peer, 0)
+
+    def log_on_disk(self) -> LogOnDisk:
+        return self.on_disk
+
+    def note_disk(self, hangs: bool) -> None:
+        self.disk_hangs = hangs
 
     def disk(self) -> DiskFigures:
         return DiskFigures()
+
+    def room(self) -> DiskRoom:
+        return self.space
 
     def start(self) -> None:
         return
@@ -199,6 +216,7 @@ class ScriptedReplica:
         self.confirmations.append(done)
 
     def transfer(self, to: str | None) -> bool:
+        self.transfers.append(to)
         return False
 
     def compact(self) -> None:
@@ -243,10 +261,18 @@ class Port:
 class Stage:
     """Member n0 and its world."""
 
-    def __init__(self, **overrides: Any) -> None:
+    def __init__(
+        self, knows: int = c.MACHINE_VERSION, files: Disk | None = None, **overrides: Any
+    ) -> None:
         self.host = StageHost()
+        self.host.files = files or self.host.files
         self.replica = ScriptedReplica()
-        self.node = Node(config(**overrides), self.host, bytes(16))
+        wanted = config(**overrides)
+        disk = DiskIdentity("stage", "n0", bytes(16), MEMBERS, VOTER, bytes(16))
+        if files is None:
+            identity.write(self.host.files, wanted.data_dir, disk)
+        disks = Disks(self.host.files, wanted, bytes(16))
+        self.node = Node(wanted, self.host, disks, knows)
         self.node.start(self.replica)
         self.run()
 
@@ -265,6 +291,7 @@ class Stage:
         while self.host.us < end_us:
             self.host.us = min(end_us, self.host.us + step_us)
             self.host.walls_us += step_us
+            self.host.clock.run(step_us / 1e6)
             due = [timer for timer in self.host.timers if timer.due_us <= self.host.us]
             self.host.timers = [timer for timer in self.host.timers if timer not in due]
             for timer in due:
@@ -368,7 +395,7 @@ class Stage:
 
     def items(self, origin: str, kind: int, *items: tuple[int, ...], incarnation: int = 1) -> None:
         """Receive WAITS or UNWAITS of another member."""
-        frame = frames.encode_items(self.replica.term, incarnation, list(items))  # type: ignore[arg-type]
+        frame = frames.encode_items(self.replica.term, incarnation, items)
         self.node.peer_frame(origin, kind, frame)
         self.run()
 
@@ -417,3 +444,12 @@ def ready(stage: Stage, tube: bytes = DEFAULT) -> int:
     """How many jobs of a tube are ready."""
     found = stage.node.machine.queue.tubes.get(tube)
     return 0 if found is None else found.ready_count
+
+
+def grants(stage: Stage) -> list[tuple[int, int, int]]:
+    """(origin, session, request) of the GRANTs in flight."""
+    return [
+        (command[1], command[3], command[4])
+        for command in stage.proposed()
+        if command[0] == c.GRANT
+    ]

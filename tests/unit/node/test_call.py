@@ -5,14 +5,14 @@ import pytest
 from beanpole import commands as c
 from beanpole import events as e
 from beanpole.core.machine import Machine
+from beanpole.weights import COMMAND_BYTES
 from beanpoled import frames
+from beanpoled.batches import NOT_DONE, UNKNOWN
 from beanpoled.call import NO_SESSION, Call
-from beanpoled.origin import NOT_DONE, UNKNOWN
 from tests.unit.node.stage import Stage
 
 JOB = (b"rows", 0, 0, 60, b"body")
 # What the outbox counts for a command beside its body.
-COMMAND_BYTES = 24
 
 
 @pytest.fixture

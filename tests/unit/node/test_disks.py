@@ -1,23 +1,42 @@
-"""Whose disk is whose: nobody comes back with an empty disk as if nothing had happened."""
+"""What a disk is at a start: nobody comes back with another one as if nothing had happened."""
+
+import dataclasses
+from types import MappingProxyType
+from typing import Any
 
 import pytest
 
 from beanpole.errors import StorageError, WrongIdentity
-from beanpole.storage.records import write_atomic
-from beanpole.storage.wal import Identity
-from beanpoled.disks import Disks
-from beanpoled.link import Hello
+from beanpoled import identity
+from beanpoled.config import NodeConfig
+from beanpoled.disks import DISKS_MAX, Disks
+from beanpoled.identity import FOUNDING, NO_LOG, REJOINING, VOTER
 from tests.sim.clock import Clock
-from tests.sim.disk import Disk
+from tests.sim.disk import Disk, Killed
+from tests.unit.node.stage import config
 
-IDENTITY = Identity("cluster", "n0")
 OWN = b"own disk........"
 OTHER = b"other disk......"
 THIRD = b"third disk......"
+BIRTH = b"birth..........."
 
 
-def hello(disk_id: bytes, rejoining: bool = False) -> Hello:
-    return Hello(1, "cluster", "n1", "config", disk_id, rejoining, bytes(16))
+def begin(disk: Disk, fresh: bytes = OWN, **overrides: Any) -> Disks:
+    """Start n0 of three on a disk."""
+    return Disks(disk, config(**overrides), fresh)
+
+
+def joined(disk: Disk, **changes: Any) -> Disks:
+    """A disk that is part of a cluster."""
+    disks = begin(disk)
+    disks.change(birth=BIRTH, standing=VOTER, **changes)
+    return disks
+
+
+def members(*names: str) -> dict[str, Any]:
+    """The setting of other members."""
+    known = config().members
+    return {"members": MappingProxyType({name: known.get(name, known["n2"]) for name in names})}
 
 
 @pytest.fixture
@@ -25,80 +44,136 @@ def disk() -> Disk:
     return Disk(Clock(), 1)
 
 
-def test_a_disk_keeps_its_id(disk: Disk) -> None:
-    first = Disks(disk, "/n0", IDENTITY, OWN)
-    assert (first.own, first.is_fresh) == (OWN, True)
+def test_an_empty_disk_keeps_its_id_and_belongs_to_no_cluster(disk: Disk) -> None:
+    first = begin(disk).own
+    assert (first.disk_id, first.standing, first.runs) == (OWN, FOUNDING, False)
     disk.crash()
-    again = Disks(disk, "/n0", IDENTITY, OTHER)
-    assert (again.own, again.is_fresh) == (OWN, False)
+    assert begin(disk, OTHER).own == first
+
+
+def test_a_node_alone_founds_itself(disk: Disk) -> None:
+    own = begin(disk, **members("n0")).own
+    assert (own.standing, own.founders) == (VOTER, (("n0", OWN),))
+    assert own.birth == identity.birth_of("stage", own.founders)
+
+
+def test_what_was_begun_without_a_cluster_may_rejoin(disk: Disk) -> None:
+    """A start that was refused leaves nothing behind that --rejoin could stumble over."""
+    begin(disk)
+    disk.crash()
+    own = begin(disk, OTHER, rejoin=True).own
+    assert (own.disk_id, own.standing, own.replacement) == (OTHER, REJOINING, True)
+    disk.crash()
+    assert begin(disk, THIRD).own == own, "the flag is not needed again"
+    assert begin(disk, THIRD, rejoin=True).own == own
+
+
+def test_a_disk_without_a_cluster_takes_any_list_cluster_or_name(disk: Disk) -> None:
+    begin(disk)
+    assert begin(disk, OTHER, **members("n0", "n5")).own.members == ("n0", "n5")
+    moved = begin(disk, OTHER, cluster="typing error mended").own
+    assert (moved.cluster, moved.disk_id) == ("typing error mended", OTHER)
+
+
+@pytest.mark.parametrize("rejoin", [False, True])
+def test_a_crash_at_any_call_of_a_first_start_forgets_no_flag(rejoin: bool) -> None:
+    """Finding 1: a directory was there before the mark that its owner must not vote."""
+    for calls in range(20):
+        disk = Disk(Clock(), calls)
+        disk.calls_left = calls
+        try:
+            begin(disk, rejoin=rejoin)
+        except Killed:
+            disk.crash()
+            disk.calls_left = None
+            found = identity.read(disk, "/n0")
+            assert found is None or found.standing == (REJOINING if rejoin else FOUNDING)
+            assert not begin(disk, OTHER).own.runs
+        else:
+            assert calls > 3
+            return
+    pytest.fail("a start makes that many calls")
+
+
+@pytest.mark.parametrize(
+    "overrides", [members("n0"), members("n0", "n1", "n3"), members("n0", "n1")]
+)
+def test_another_member_list_than_the_disk_is_part_of_is_refused(
+    disk: Disk, overrides: dict[str, Any]
+) -> None:
+    """A list that was cut to one member began a second cluster on the same jobs."""
+    joined(disk)
+    with pytest.raises(StorageError, match="this disk is part of n0, n1, n2: put the list back"):
+        begin(disk, **overrides)
+    assert begin(disk).own.standing == VOTER
 
 
 def test_another_node_s_directory_is_refused(disk: Disk) -> None:
-    Disks(disk, "/n0", IDENTITY, OWN)
-    with pytest.raises(WrongIdentity):
-        Disks(disk, "/n0", Identity("cluster", "n9"), OWN)
+    joined(disk)
+    others: list[dict[str, Any]] = [{"cluster": "other"}, {"node_id": "n1"}]
+    for other in others:
+        with pytest.raises(WrongIdentity, match="belongs to node n0 of cluster stage"):
+            begin(disk, **other)
 
 
-@pytest.mark.parametrize("kept", ["log", "snapshots", "events"])
-def test_a_directory_with_a_part_and_no_identity_is_refused(disk: Disk, kept: str) -> None:
-    disk.make_directory(f"/n0/{kept}")
-    with pytest.raises(StorageError, match="not a whole data directory"):
-        Disks(disk, "/n0", IDENTITY, OWN)
+@pytest.mark.parametrize("part", ["log", "snapshots", "events"])
+@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize("rejoin", [False, True])
+def test_parts_of_a_disk_without_its_identity_are_refused(
+    disk: Disk, part: str, known: bool, rejoin: bool
+) -> None:
+    if known:
+        begin(disk)
+    disk.make_directory(f"/n0/{part}")
+    with pytest.raises(StorageError, match=f"holds {part} but no identity.*--rejoin"):
+        begin(disk, rejoin=rejoin)
 
 
-def test_an_id_of_another_size_is_damage(disk: Disk) -> None:
-    write_atomic(disk, "/n0/identity", IDENTITY, b"short")
-    with pytest.raises(StorageError, match="no disk id"):
-        Disks(disk, "/n0", IDENTITY, OWN)
+def test_a_flag_that_stays_has_no_effect_on_a_disk_that_counts(disk: Disk) -> None:
+    joined(disk)
+    assert begin(disk, OTHER, rejoin=True).own.standing == VOTER
 
 
-def test_a_member_s_disk_is_remembered_before_it_is_talked_to(disk: Disk) -> None:
-    assert Disks(disk, "/n0", IDENTITY, OWN).refuses(hello(OTHER)) is None
+def test_segments_of_the_log_are_noted(disk: Disk) -> None:
+    disks = joined(disk)
+    assert disks.own.log_base == NO_LOG
+    disks.note_log(0)
+    disks.note_log(4711)
     disk.crash()
-    disks = Disks(disk, "/n0", IDENTITY, OWN)
-    assert disks.refuses(hello(OTHER)) is None
-    refusal = disks.refuses(hello(THIRD))
-    assert refusal is not None
-    assert "--rejoin" in refusal
-    assert disks.refuses(hello(OTHER)) is None
+    assert begin(disk).own.log_base == 4711
 
 
-def test_a_member_that_rejoins_has_its_new_disk_from_then_on(disk: Disk) -> None:
-    disks = Disks(disk, "/n0", IDENTITY, OWN)
-    assert disks.refuses(hello(OTHER)) is None
-    assert disks.refuses(hello(THIRD, rejoining=True)) is None
-    assert disks.refuses(hello(THIRD)) is None
-    assert disks.refuses(hello(OTHER)) is not None
-
-
-def test_a_replacement_is_one_for_ever_and_what_it_replaced_never_comes_back(disk: Disk) -> None:
-    """A member that was away while another rejoined refused that one's disk for good."""
-    there = Disk(Clock(), 2)
-    assert Disks(there, "/n1", Identity("cluster", "n1"), THIRD, rejoin=True).is_replacement
-    there.make_directory("/n1/log")
-    again = Disks(there, "/n1", Identity("cluster", "n1"), OTHER)
-    assert (again.own, again.is_replacement) == (THIRD, True)
-    disks = Disks(disk, "/n0", IDENTITY, OWN)
-    assert not disks.is_replacement
-    assert disks.refuses(hello(OTHER, rejoining=True)) is None
-    assert disks.refuses(hello(THIRD, rejoining=True)) is None
-    disk.crash()
-    disks = Disks(disk, "/n0", IDENTITY, OWN)
-    assert disks.refuses(hello(OTHER, rejoining=True)) is not None
-    assert disks.refuses(hello(THIRD, rejoining=True)) is None
-
-
-def test_a_replacement_that_never_began_must_say_so_again(disk: Disk) -> None:
-    Disks(disk, "/n0", IDENTITY, OWN, rejoin=True)
-    with pytest.raises(StorageError, match="start with --rejoin again"):
-        Disks(disk, "/n0", IDENTITY, OWN)
-    assert Disks(disk, "/n0", IDENTITY, OTHER, rejoin=True).own == OWN
-
-
-def test_what_cannot_be_remembered_is_not_accepted(disk: Disk) -> None:
-    disks = Disks(disk, "/n0", IDENTITY, OWN)
+def test_what_cannot_be_written_is_not_so(disk: Disk) -> None:
+    disks = joined(disk, incarnation=3)
     disk.failing = OSError(28, "No space left on device")
     with pytest.raises(OSError, match="No space"):
-        disks.refuses(hello(OTHER))
-    disk.failing = None
-    assert disks.refuses(hello(THIRD)) is None
+        disks.change(incarnation=4)
+    with pytest.raises(OSError, match="No space"):
+        disks.remember("n1", OTHER)
+    assert (disks.own.incarnation, disks.known("n1")) == (3, ())
+
+
+def test_disks_of_others_are_remembered_the_present_one_first(disk: Disk) -> None:
+    disks = joined(disk, founders=(("n0", OWN), ("n1", OTHER), ("n2", THIRD)))
+    assert disks.known("n1") == (OTHER,), "founders are known"
+    disks.remember("n1", OTHER)
+    disks.remember("n1", THIRD)
+    disk.crash()
+    disks = begin(disk)
+    assert disks.known("n1") == (THIRD, OTHER)
+    for number in range(DISKS_MAX):
+        disks.remember("n1", number.to_bytes(16, "big"))
+    assert len(disks.known("n1")) == DISKS_MAX
+
+
+def test_the_file_of_others_stays_small(disk: Disk) -> None:
+    """Finding C: enough strangers filled it until an assertion ended the node."""
+    names = tuple("x" * 62 + str(number) for number in range(9))
+    known = config().members["n0"]
+    whole: NodeConfig = dataclasses.replace(
+        config(), node_id=names[0], members=MappingProxyType(dict.fromkeys(names, known))
+    )
+    disks = Disks(disk, whole, OWN)
+    for name in names[1:]:
+        for number in range(DISKS_MAX + 5):
+            disks.remember(name, number.to_bytes(16, "big"))

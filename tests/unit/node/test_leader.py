@@ -1,4 +1,4 @@
-"""What a leader proposes: batches in order, GRANTs one for one, NONE only when there is none."""
+"""What a leader proposes: batches in order, GRANTs one for one."""
 
 import pytest
 
@@ -6,22 +6,15 @@ from beanpole import commands as c
 from beanpole import pace
 from beanpole.errors import ProtocolError
 from beanpoled import frames
-from beanpoled.leader import DIGEST_PERIOD_US, ENTRY_FULL_BYTES, INBOX_BATCHES_MAX
-from tests.unit.node.stage import DEFAULT, MEMBERS, Stage, leading, put, ready
+from beanpoled.inbox import INBOX_BATCHES_MAX
+from beanpoled.leader import DIGEST_PERIOD_US, ENTRY_FULL_BYTES
+from beanpoled.origin import BATCHES_IN_FLIGHT_MAX
+from tests.unit.node.stage import DEFAULT, MEMBERS, Stage, grants, leading, put, ready
 
 
 @pytest.fixture
 def stage() -> Stage:
     return leading()
-
-
-def grants(stage: Stage) -> list[tuple[int, int, int]]:
-    """(origin, session, request) of the GRANTs in flight."""
-    return [
-        (command[1], command[3], command[4])
-        for command in stage.proposed()
-        if command[0] == c.GRANT
-    ]
 
 
 # --- batches --------------------------------------------------------------------------------------
@@ -135,11 +128,98 @@ def test_a_digest_is_asked_for_when_the_one_before_is_done(
     assert (c.DIGEST,) in stage.proposed()
 
 
+def test_an_idle_leader_asks_for_digests_while_images_are_disputed(stage: Stage) -> None:
+    """A member that had missed the last one could never show that it agrees."""
+    for _ in range(3):
+        stage.pass_us(DIGEST_PERIOD_US + 1_000_000)
+        stage.commit()
+    assert stage.proposed() == [], "nothing was written after the last one"
+    agreement, index = stage.node.peers.agreement, stage.node.machine.index
+    agreement.digested((index, 77, 1))
+    agreement.told("n2", (0, 0), (index, 78, 1), stage.node.loop_us)
+    stage.pass_us(10_000)
+    assert stage.proposed() == [(c.DIGEST,)]
+    stage.commit()
+    stage.pass_us(DIGEST_PERIOD_US - 1_000_000)
+    assert stage.proposed() == [], "not more often"
+
+
 def test_an_origin_may_not_flood_its_leader(stage: Stage) -> None:
     stage.replica.proposed = [b""] * 8  # nothing more is taken into the log
+    for number in range(2, 2 + INBOX_BATCHES_MAX):
+        stage.batch("n1", number, first=number == 2)
     with pytest.raises(ProtocolError, match="too many"):
-        for number in range(2, 3 + 3 * INBOX_BATCHES_MAX):
-            stage.batch("n1", number, first=number == 2)
+        stage.batch("n1", 2 + INBOX_BATCHES_MAX)
+    stage.batch("n2", 2, first=True)  # the bound is each origin's own
+    assert len(stage.node.leader.inbox.batches) == INBOX_BATCHES_MAX + 1
+
+
+def test_an_origin_may_go_on_where_an_earlier_leader_s_entries_come_to_be_applied() -> None:
+    """They hold what waits here, and the EPOCH that lets it leave comes behind them."""
+    stage = Stage()
+    stage.follow()
+    stage.apply_sections((1, 1, 1, ((c.OPEN, 1),)))
+    stage.become("leader", "n0", 2)
+    stage.replica.proposed = [b""] * 8
+    old = range(2, 2 + BATCHES_IN_FLIGHT_MAX)
+    for number in old:
+        stage.batch("n1", number, put(), first=number == 2)
+    stage.apply_sections(*((1, 1, number, (put(),)) for number in old))
+    for number in range(old.stop, old.stop + BATCHES_IN_FLIGHT_MAX):
+        stage.batch("n1", number, put())
+    stage.replica.proposed = []
+    stage.pass_us(50_000)
+    stage.commit()
+    assert ready(stage) == 2 * BATCHES_IN_FLIGHT_MAX, "each of them once"
+
+
+def test_a_link_that_flaps_leaves_nothing_behind(stage: Stage) -> None:
+    """Copies of what waited stayed with each new link, until the leader ended itself."""
+    stage.replica.proposed = [b""] * 8
+    inbox = stage.node.leader.inbox
+    for _ in range(20):
+        for number in range(2, 18):
+            stage.batch("n1", number, put(), first=number == 2)
+        assert (len(inbox.batches), inbox.clients) == (16, 16)
+        stage.node.peer_down("n1")
+        assert (len(inbox.batches), inbox.bytes, inbox.clients) == (0, 0, 0)
+        stage.node.peer_up("n1")
+
+
+def test_what_an_origin_sends_again_on_the_same_link_is_there_once(stage: Stage) -> None:
+    stage.replica.proposed = [b""] * 8
+    stage.batch("n2", 2, put())
+    for _ in range(20):
+        for number in range(2, 18):
+            stage.batch("n1", number, put(), first=number == 2)
+    assert len(stage.node.leader.inbox.batches) == 17
+    stage.replica.proposed = []
+    stage.run()
+    stage.pass_us(10_000)
+    stage.commit()
+    assert ready(stage) == 17
+
+
+def test_what_this_node_sends_itself_is_refused_within_the_turn(stage: Stage) -> None:
+    stage.come_up()
+    stage.replica.proposed = [b""] * 8
+    for number in range(1, 1 + INBOX_BATCHES_MAX):
+        assert stage.node.send_leader(frames.BATCH, _own(number, number == 1))
+    assert not stage.node.send_leader(frames.BATCH, _own(1 + INBOX_BATCHES_MAX, False))
+    assert "too many batches" in stage.host.lines[-1]
+    assert stage.node.send_leader(frames.BATCH, _own(1, True))
+
+
+def _own(number: int, first: bool) -> bytes:
+    return frames.encode_batch(1, 1, number, first, 1, b"", c.pack_commands([put()]))
+
+
+@pytest.mark.parametrize("hint", [[1], {1: 1}, {b"a": b"1"}, {b"a": 1.5}])
+def test_a_wrong_hint_is_refused_where_it_arrives(stage: Stage, hint: object) -> None:
+    """It was looked into when the next entry was made, if somebody waited then."""
+    frame = frames.encode_batch(1, 1, 2, True, 1, frames.pack(hint), c.pack_commands([put()]))
+    with pytest.raises(ProtocolError, match="hint"):
+        stage.node.peer_frame("n1", frames.BATCH, frame)
 
 
 def test_a_batch_right_behind_the_election_is_taken() -> None:
@@ -297,71 +377,6 @@ def test_a_link_that_ends_takes_its_waiters_along(stage: Stage) -> None:
     assert grants(stage) == []
     stage.commit()
     assert ready(stage) == 1
-
-
-# --- NONE -----------------------------------------------------------------------------------------
-
-
-def confirm(stage: Stage) -> None:
-    """Let a majority confirm that this node leads."""
-    confirmations, stage.replica.confirmations = stage.replica.confirmations, []
-    for done in confirmations:
-        done()
-    stage.run()
-
-
-def test_none_is_said_after_a_majority_confirmed(stage: Stage) -> None:
-    stage.items("n1", frames.WAITS, (1, 1, 1))
-    stage.items("n1", frames.UNWAITS, (1, 1))
-    assert stage.sent(frames.NONES) == []
-    confirm(stage)
-    (frame,) = stage.sent(frames.NONES, "n1")
-    assert frames.decode_items(frame, 2) == (1, 1, [(1, 1)])
-    assert len(stage.node.leader.line) == 0
-
-
-def test_none_is_not_said_with_what_was_committed_but_not_applied(stage: Stage) -> None:
-    stage.items("n1", frames.WAITS, (1, 1, 1))
-    stage.replica.commit_index += 1
-    stage.items("n1", frames.UNWAITS, (1, 1))
-    confirm(stage)
-    assert stage.sent(frames.NONES) == []
-    stage.replica.applied_index = stage.replica.commit_index
-    confirm(stage)
-    assert stage.sent(frames.NONES) != []
-
-
-def test_none_is_not_said_while_its_grant_is_in_flight(stage: Stage) -> None:
-    stage.items("n1", frames.WAITS, (1, 1, 1))
-    stage.batch("n2", 2, put(), hint={DEFAULT: 1})
-    stage.items("n1", frames.UNWAITS, (1, 1))
-    confirm(stage)
-    assert stage.sent(frames.NONES) == []
-    stage.commit()
-    confirm(stage)
-    assert stage.sent(frames.NONES) == []  # it has got the job
-
-
-def test_none_is_not_said_beside_a_job_that_is_promised_to_another(stage: Stage) -> None:
-    stage.batch("n2", 2, put())
-    stage.commit()
-    stage.items("n1", frames.WAITS, (1, 1, 1))
-    assert grants(stage) == [(1, 1, 1)]
-    stage.items("n1", frames.WAITS, (2, 1, 1))
-    stage.items("n1", frames.UNWAITS, (2, 1))
-    confirm(stage)
-    assert stage.sent(frames.NONES) == []
-    stage.commit()
-    confirm(stage)
-    assert stage.sent(frames.NONES) != []
-
-
-def test_none_of_an_earlier_term_is_not_said(stage: Stage) -> None:
-    stage.items("n1", frames.WAITS, (1, 1, 1))
-    stage.items("n1", frames.UNWAITS, (1, 1))
-    stage.become("follower", "n1", 2)
-    confirm(stage)
-    assert stage.sent(frames.NONES) == []
 
 
 # --- terms ----------------------------------------------------------------------------------------

@@ -4,13 +4,9 @@ import pytest
 
 from beanpole import commands as c
 from beanpole.core.machine import Machine
-from beanpole.storage.records import read_checked
-from beanpole.storage.wal import Identity
-from beanpoled import frames
-from beanpoled.lifecycle import CLOCK_FILE, INCARNATION_FILE
+from beanpoled import frames, identity
+from beanpoled.lifecycle import CLOCK_FILE
 from tests.unit.node.stage import Stage, Stopped
-
-IDENTITY = Identity("stage", "n0")
 
 
 def born() -> Stage:
@@ -91,14 +87,50 @@ def test_who_is_declared_down_closes_its_clients_and_comes_again() -> None:
 def test_incarnations_count_on_over_restarts() -> None:
     stage = born()
     disk = stage.host.files
-    payload = read_checked(disk, f"/n0/{INCARNATION_FILE}", IDENTITY)
-    assert payload == (1).to_bytes(8, "little")
-    again = Stage()
-    again.host.files = disk
-    again.node.lifecycle.load()
+    found = identity.read(disk, "/n0")
+    assert found is not None and found.incarnation == 1
+    again = Stage(files=disk)
     again.follow()
     again.node.lifecycle._begin_incarnation()
     assert again.node.origin.incarnation == 2
+
+
+def test_a_disk_that_is_older_than_the_log_ends_the_node() -> None:
+    """Finding 2: the highest of all counters was taken, which hid that the disk went back."""
+    stage = Stage()
+    stage.follow()
+    stage.load(image((0, 3, 1, ())))
+    with pytest.raises(Stopped, match="n0 was incarnation 3 before, and this disk knows of 0"):
+        stage.node.lifecycle._begin_incarnation()
+
+
+def test_a_disk_that_counts_again_goes_on_behind_the_incarnations_of_the_lost_one() -> None:
+    stage = Stage()
+    stage.node.disks.change(standing=identity.REJOINING)
+    stage.follow()
+    stage.load(image((0, 3, 1, ())))
+    stage.node.rejoined()
+    stage.host.files.crash()
+    found = identity.read(stage.host.files, "/n0")
+    assert found is not None and (found.standing, found.incarnation) == (identity.VOTER, 3)
+    stage.node.lifecycle._begin_incarnation()
+    assert stage.node.origin.incarnation == 4
+
+
+@pytest.mark.parametrize("change", ["rejoined", "_begin_incarnation"])
+def test_what_cannot_be_written_about_the_disk_ends_the_node(change: str) -> None:
+    stage = Stage()
+    stage.follow()
+    stage.host.files.failing = OSError(5, "Input/output error")
+    with pytest.raises(Stopped, match="cannot write what this disk is: Input/output error"):
+        getattr(stage.node.lifecycle, change)()
+
+
+def test_a_stop_before_there_is_a_cluster_ends_at_once() -> None:
+    stage = Stage()
+    stage.node.started = False
+    stage.node.lifecycle.stop()
+    assert stage.host.lines[-1] == "exit"
 
 
 def test_a_clock_that_was_never_heard_is_not_saved() -> None:
@@ -123,9 +155,9 @@ def test_a_node_cut_off_closes_its_clients_and_opens_again() -> None:
     stage.apply_sections((0, 1, 1, ()))
     connection, _ = stage.client()
     stage.become("follower", None, 1)
-    stage.pass_us(4_800_000)
+    stage.pass_us(6_400_000)
     assert not connection.closed
-    stage.pass_us(400_000)
+    stage.pass_us(300_000)
     assert (connection.closed, stage.host.clients_open) == (True, False)
     stage.become("follower", "n1", 2)
     for _ in range(3):

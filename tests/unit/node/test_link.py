@@ -1,7 +1,10 @@
 """The introduction of two nodes: who is let in, who is sent away, and what is cut off."""
 
+import hashlib
+import hmac
 from typing import Any
 
+import msgpack
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,16 +12,20 @@ from hypothesis import strategies as st
 from beanpole.errors import ProtocolError
 from beanpoled.link import (
     AUTH,
+    DISK,
     FRAME_MAX_BYTES,
     HELLO,
     HELLO_MAX_BYTES,
+    MEMBERS,
     REFUSE,
+    VERSIONS,
     Frame,
     FrameReader,
     Handshake,
     Hello,
     Refused,
     encode_frame,
+    encode_refusal,
 )
 
 SECRET = b"a secret of the cluster"
@@ -26,7 +33,21 @@ HEAD_BYTES = 9
 
 
 def hello(node: str, **changes: Any) -> Hello:
-    values = Hello(1, "cluster", node, "config", bytes(16), False, node.encode().ljust(16, b"."))
+    values = Hello(
+        version_min=3,
+        version_max=5,
+        cluster="cluster",
+        node=node,
+        config_hash="config",
+        nonce=node.encode().ljust(16, b"."),
+        disk_id=bytes(16),
+        birth=b"birth of cluster",
+        standing="voter",
+        replacement=False,
+        incarnation=4,
+        last_index=77,
+        founders=(("n0", bytes(16)), ("n1", bytes(16))),
+    )
     return values._replace(**changes)
 
 
@@ -56,9 +77,66 @@ def meet(
 
 
 def test_members_of_one_mind_know_each_other() -> None:
-    one, other = meet(hello("n0"), hello("n1", rejoining=True))
-    assert one.done == hello("n1", rejoining=True)
+    one, other = meet(hello("n0"), hello("n1", replacement=True))
+    assert one.done == hello("n1", replacement=True)
     assert other.done == hello("n0")
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "used"), [(1, 3, 3), (3, 3, 3), (1, 4, 4), (4, 4, 4), (2, 9, 5), (5, 9, 5)]
+)
+def test_the_highest_version_that_both_know_is_used(low: int, high: int, used: int) -> None:
+    one, other = meet(hello("n0"), hello("n1", version_min=low, version_max=high))
+    assert (one.version, other.version) == (used, used)
+
+
+@pytest.mark.parametrize(("low", "high"), [(1, 2), (6, 6), (6, 9)])
+def test_without_a_common_version_the_words_say_which_there_are(low: int, high: int) -> None:
+    with pytest.raises(Refused, match=r"versions? 3 to 5.*n[01]|versions.*install the newer") as it:
+        meet(hello("n0"), hello("n1", version_min=low, version_max=high))
+    assert it.value.cause == VERSIONS
+
+
+def later(payload: bytes) -> bytes:
+    """A hello of a later release, which has more fields."""
+    return bytes(msgpack.packb([*msgpack.unpackb(payload), "more", {"of": [1, 2]}]))
+
+
+def test_what_a_later_release_adds_to_its_hello_is_passed_over() -> None:
+    old = Handshake(hello("n0"), SECRET, "n1")
+    new = Handshake(hello("n1"), SECRET, None)
+    new._own_bytes = later(new._own_bytes)
+    proof = _one(old.receive((HELLO, new._own_bytes)))
+    old.receive(_one(new.receive(_one(old.start()))))
+    new.receive(proof)
+    assert (old.done, new.done) == (hello("n1"), hello("n0"))
+
+
+def test_a_version_of_which_only_the_numbers_are_known_is_refused_with_both() -> None:
+    """The fields behind them may mean anything by then."""
+    side = Handshake(hello("n0"), SECRET, None)
+    payload = bytes(msgpack.packb([8, 9, {"another": "layout"}]))
+    side.receive((HELLO, payload))
+    proof = hmac.new(SECRET, payload + side._own_bytes, hashlib.sha256).digest()
+    with pytest.raises(Refused, match="n0 knows the link versions 3 to 5, an unknown node") as it:
+        side.receive((AUTH, proof))
+    assert it.value.cause == VERSIONS
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"version_min": "3"},
+        {"nonce": b"short"},
+        {"incarnation": True},
+        {"founders": (("n0",),)},
+        {"founders": (("n0", "no bytes"),)},
+        {"founders": (("n0", b""),) * 65},
+    ],
+)
+def test_a_hello_of_another_layout_is_sent_away(change: dict[str, Any]) -> None:
+    with pytest.raises(ProtocolError, match="another layout"):
+        meet(hello("n0"), hello("n1")._replace(**change))
 
 
 def test_a_wrong_secret_is_sent_away_and_not_as_a_member() -> None:
@@ -70,9 +148,12 @@ def test_a_wrong_secret_is_sent_away_and_not_as_a_member() -> None:
 def test_only_a_member_can_refuse() -> None:
     """A stranger that connects must not keep a node from starting, nor write lines of its log."""
     one, _ = meet(hello("n0"), hello("n1"))
-    assert one.refusal((REFUSE, b"another disk")) == "another disk"
-    assert one.refusal((REFUSE, b"a\nb\x1b[2J\xff" + bytes(9999))).startswith("a?b?[2J")
-    assert len(one.refusal((REFUSE, bytes(9999)))) == 500
+    (refusal,) = fed(FrameReader(), encode_refusal(DISK, "another disk"))
+    assert one.refusal(refusal) == (DISK, "another disk")
+    cause, words = one.refusal((REFUSE, b"\1a\nb\x1b[2J\xff" + bytes(9999)))
+    assert (cause, words[:7], len(words)) == (MEMBERS, "a?b?[2J", 500)
+    with pytest.raises(ProtocolError):
+        one.refusal((REFUSE, b""))
     fresh = Handshake(hello("n0"), SECRET, None)
     with pytest.raises(ProtocolError, match="has not proved"):
         fresh.refusal((REFUSE, b"go away"))
@@ -86,14 +167,14 @@ def test_only_a_member_can_refuse() -> None:
     [
         ({"cluster": "other"}, "cluster"),
         ({"config_hash": "other"}, "config hash"),
-        ({"version": 2}, "link version"),
         ({"node": "n0"}, "call themselves n0"),
         ({"node": "n2"}, "dialed n1"),
     ],
 )
 def test_members_of_another_mind_are_refused_by_name(changes: dict[str, Any], words: str) -> None:
-    with pytest.raises(Refused, match=words):
+    with pytest.raises(Refused, match=words) as found:
         meet(hello("n0"), hello("n1")._replace(**changes))
+    assert (found.value.cause, found.value.node) in ((MEMBERS, "n0"), (MEMBERS, "n1"))
 
 
 def test_who_was_not_dialed_may_be_any_member() -> None:

@@ -4,8 +4,11 @@ import pytest
 
 from beanpole import commands as c
 from beanpole.core.machine import Machine
+from beanpole.weights import COMMAND_BYTES
 from beanpoled import frames
-from tests.unit.node.stage import Stage
+from beanpoled.connection import Connection
+from beanpoled.origin import LARGE_BATCH_BYTES, LARGE_BYTES_MIN
+from tests.unit.node.stage import Port, Stage
 
 PUT = b"put 0 0 60 1\r\nx\r\n"
 
@@ -114,16 +117,16 @@ def test_only_the_present_leader_ends_a_wait_without_a_job(stage: Stage) -> None
     stage.apply_sections((0, 1, 2, ((c.OPEN, 1),)))
     stage.pass_us(20_000)
     for peer, term, incarnation, item in [
-        ("n2", 1, 1, (1, 1)),
-        ("n1", 2, 1, (1, 1)),
-        ("n1", 1, 2, (1, 1)),
-        ("n1", 1, 1, (1, 2)),
-        ("n1", 1, 1, (2, 1)),
+        ("n2", 1, 1, (1, 1, 9)),
+        ("n1", 2, 1, (1, 1, 9)),
+        ("n1", 1, 2, (1, 1, 9)),
+        ("n1", 1, 1, (1, 2, 9)),
+        ("n1", 1, 1, (2, 1, 9)),
     ]:
         stage.node.peer_frame(peer, frames.NONES, frames.encode_items(term, incarnation, [item]))
         stage.run()
         assert port.output == b""
-    stage.node.peer_frame("n1", frames.NONES, frames.encode_items(1, 1, [(1, 1)]))
+    stage.node.peer_frame("n1", frames.NONES, frames.encode_items(1, 1, [(1, 1, 9)]))
     stage.run()
     assert port.output == b"TIMED_OUT\r\n"
 
@@ -133,7 +136,7 @@ def test_only_the_present_leader_ends_a_wait_without_a_job(stage: Stage) -> None
 
 def test_without_a_quorum_a_put_is_refused_as_certainly_not_done(stage: Stage) -> None:
     stage.become("follower", None, 1)
-    connection, port = stage.client(PUT + b"delete 7\r\nstats\r\nkick 3\r\n")
+    connection, port = stage.client(PUT + b"delete 7\r\npeek 7\r\nkick 3\r\n")
     stage.pass_us(4_800_000)
     assert port.output == b""
     stage.pass_us(400_000)
@@ -143,7 +146,7 @@ def test_without_a_quorum_a_put_is_refused_as_certainly_not_done(stage: Stage) -
     sent = [frames.decode_batch(frame) for frame in stage.sent(frames.BATCH, "n1")]
     assert [c.unpack_commands(batch[6]) for batch in sent] == [((c.OPEN, 1),)]
     assert all(frames.unpack_hint(batch[5]).get(b"default", 0) == 0 for batch in sent)
-    assert stage.node.origin.bytes == sum(len(c.unpack_commands(batch[6])) for batch in sent) * 24
+    assert stage.node.origin.bytes == len(sent) * COMMAND_BYTES
 
 
 def test_what_was_numbered_is_unknown_and_closed_between_replies(stage: Stage) -> None:
@@ -164,6 +167,48 @@ def test_the_unnumbered_rest_of_a_closed_client_is_not_answered(stage: Stage) ->
     stage.run()
     stage.pass_us(5_300_000)
     assert (connection.closed, port.output) == (True, b"")
+
+
+def test_at_the_fence_all_that_no_leader_saw_is_answered() -> None:
+    """With the settings as they are by default."""
+    stage = Stage()
+    stage.follow()
+    stage.node.lifecycle._begin_incarnation()
+    stage.run()
+    stage.apply_sections((0, 1, 1, ()))
+    _, sent = stage.client(PUT)
+    stage.become("follower", None, 1)
+    _, early = stage.client(PUT)
+    stage.pass_us(3_000_000)
+    late = [stage.client(data) for data in (PUT, b"delete 7\r\n", b"reserve\r\n")]
+    stage.pass_us(2_200_000)
+    assert early.take() == b"DRAINING\r\n"
+    assert not any(port.output for _, port in late)
+    stage.pass_us(1_500_000)
+    assert all(connection.closed for connection, _ in late)
+    assert [port.take() for _, port in late] == [
+        b"DRAINING\r\n",
+        b"INTERNAL_ERROR\r\n",
+        b"INTERNAL_ERROR\r\n",
+    ]
+    assert (sent.output, sent.closed) == (b"", True), "it may still happen"
+
+
+def test_a_wait_that_no_leader_saw_is_refused(stage: Stage) -> None:
+    stage.become("follower", None, 1)
+    connection, port = stage.client(b"reserve-with-timeout 1\r\nlist-tube-used\r\n")
+    stage.pass_us(5_900_000)
+    assert port.output == b""
+    stage.pass_us(400_000)
+    assert port.take() == b"INTERNAL_ERROR\r\nUSING default\r\n"
+    assert not connection.closed
+    stage.become("follower", "n1", 2)
+    stage.run()
+    assert not stage.sent(frames.WAITS)
+    connection.received(b"reserve-with-timeout 0\r\n")
+    stage.run()
+    stage.apply_sections((0, 1, 2, ((c.OPEN, 1),)))
+    assert frames.decode_items(stage.sent(frames.WAITS, "n1")[-1], 3)[2] == [(1, 2, 2)]
 
 
 def test_later_commands_outlive_the_expiry_of_earlier_ones(stage: Stage) -> None:
@@ -239,3 +284,156 @@ def test_a_snapshot_over_a_grant_closes_the_client_that_waited(stage: Stage) -> 
     grant = (c.LEADER, 0, 0, ((c.GRANT, 0, 1, 1, 1, 2),))
     stage.load(image((0, 1, 1, ()), opened, put, grant))
     assert connection.closed
+
+
+# --- large commands -------------------------------------------------------------------------------
+
+LARGE = b"l" * (2 * LARGE_BYTES_MIN)
+
+
+def large_put() -> bytes:
+    return b"put 0 0 60 %d\r\n" % len(LARGE) + LARGE + b"\r\n"
+
+
+def sent_and_applied(stage: Stage) -> list[list[c.Command]]:
+    """Apply all batches that were sent since the last look; return their commands."""
+    found = [frames.decode_batch(frame) for frame in stage.sent(frames.BATCH, "n1")]
+    batches = [(fields[2], c.unpack_commands(fields[-1])) for fields in found]
+    for number, commands in batches:
+        stage.apply_sections((0, 1, number, commands))
+    return [list(commands) for _, commands in batches]
+
+
+def bodies(batches: list[list[c.Command]]) -> list[list[bytes]]:
+    """The first letter of each job that the batches put."""
+    return [[item[6][:1] for item in batch if item[0] == c.PUT] for batch in batches]
+
+
+@pytest.fixture
+def roomy() -> Stage:
+    """As `stage`, with large jobs allowed."""
+    stage = Stage(max_job_size=len(LARGE))
+    stage.follow()
+    stage.node.lifecycle._begin_incarnation()
+    stage.run()
+    stage.apply_sections((0, 1, 1, ()))
+    stage.sent(frames.BATCH)
+    return stage
+
+
+def test_others_pass_those_who_put_large_jobs(roomy: Stage) -> None:
+    ports = [roomy.client(large_put())[1] for _ in range(12)]
+    first = sent_and_applied(roomy)
+    # What fits into one batch of them, and behind it nothing more until that is applied.
+    count = LARGE_BATCH_BYTES // len(LARGE)
+    assert sum(map(len, bodies(first))) < len(ports)
+    _, port = roomy.client(PUT)
+    (second,) = [batch for batch in bodies(sent_and_applied(roomy)) if b"x" in batch]
+    assert second == [b"x"]
+    assert port.output.startswith(b"INSERTED")
+    while not all(port.output for port in ports):
+        roomy.run()
+        found = bodies(sent_and_applied(roomy))
+        assert all(len(batch) <= count for batch in found)
+        assert found
+    assert roomy.node.origin.bytes == 0
+    assert roomy.node.origin.is_idle()
+
+
+def test_what_a_client_sends_behind_a_large_job_stays_behind_it(roomy: Stage) -> None:
+    for _ in range(8):
+        roomy.client(large_put())
+    connection, port = roomy.client(PUT + large_put() + PUT)
+    connection.lost()
+    commands: list[c.Command] = []
+    while not roomy.node.origin.is_idle():
+        roomy.run()
+        commands += [item for batch in sent_and_applied(roomy) for item in batch]
+    own = [item for item in commands if item[1] == connection_number(commands)]
+    kinds = [(item[0], item[6][:1] if item[0] == c.PUT else b"") for item in own]
+    assert kinds == [(c.OPEN, b""), (c.PUT, b"x"), (c.PUT, b"l"), (c.PUT, b"x"), (c.CLOSE, b"")]
+    assert port.output == b""
+
+
+def connection_number(commands: list[c.Command]) -> int:
+    """The session that put a small job."""
+    number: int = next(item[1] for item in commands if item[0] == c.PUT and item[6] == b"x")
+    return number
+
+
+def test_large_jobs_that_no_leader_saw_are_certainly_not_done(roomy: Stage) -> None:
+    roomy.become("follower", None, 1)
+    ports = [roomy.client(large_put())[1] for _ in range(3)]
+    roomy.pass_us(roomy.node.config.command_timeout_ms * 1000 + 200_000)
+    assert [port.output for port in ports] == [b"DRAINING\r\n"] * 3
+    assert roomy.node.origin.bytes < LARGE_BYTES_MIN
+
+
+def test_a_large_job_is_not_starved_by_ordinary_ones(roomy: Stage) -> None:
+    """As many ordinary jobs as the outbox takes, each sent again when it is answered."""
+    body = b"m" * 65_000
+    ordinary = b"put 0 0 60 %d\r\n" % len(body) + body + b"\r\n"
+    clients = [roomy.client(ordinary) for _ in range(200)]
+    _, large = roomy.client(large_put())
+    waiting: list[tuple[int, tuple[c.Command, ...]]] = []
+    applied = 0
+    while not large.output:
+        sent = map(frames.decode_batch, roomy.sent(frames.BATCH, "n1"))
+        waiting += [(fields[2], c.unpack_commands(fields[-1])) for fields in sent]
+        number, commands = waiting.pop(0)
+        roomy.apply_sections((0, 1, number, commands))
+        for connection, port in clients:
+            if port.output:
+                port.output = b""
+                connection.received(ordinary)
+        roomy.run()
+        applied += 1
+        # What was there before it, and what may be on its way.
+        assert applied < 40
+    assert large.output.startswith(b"INSERTED")
+
+
+# --- what fails, and what stands behind it --------------------------------------------------------
+
+
+def without_leader(stage: Stage, before: bytes, data: bytes) -> tuple[Connection, Port]:
+    """A client whose first commands are overdue, and one that came later is not."""
+    stage.become("follower", None, 1)
+    connection, port = stage.client(before)
+    for _ in range(25):
+        stage.pass_us(10_000)
+    connection.received(data)
+    while not port.output:
+        stage.pass_us(10_000)
+    return connection, port
+
+
+def answered(stage: Stage, port: Port) -> bytes:
+    """Let a leader come back, and apply everything."""
+    port.output = b""
+    stage.follow()
+    stage.become("follower", "n1", 2)
+    while not stage.node.origin.is_idle():
+        stage.run()
+        sent_and_applied(stage)
+    return port.output
+
+
+def test_a_put_that_fails_lets_nothing_pass_a_kick(stage: Stage) -> None:
+    stage.client(b"put 0 100 60 1\r\nx\r\n" * 1500)
+    while not stage.node.origin.is_idle():
+        stage.run()
+        sent_and_applied(stage)
+    connection, port = without_leader(stage, PUT, b"kick 5000\r\n")
+    assert port.output == b"DRAINING\r\n"
+    connection.received(b"delete 1\r\n")
+    stage.run()
+    assert answered(stage, port) == b"KICKED 1500\r\nDELETED\r\n"
+
+
+def test_nothing_behind_quit_is_executed_when_a_put_fails(stage: Stage) -> None:
+    connection, port = without_leader(stage, PUT + b"quit\r\n" + PUT, b"")
+    assert port.output == b"DRAINING\r\n"
+    assert connection.closed
+    answered(stage, port)
+    assert len(stage.node.machine.queue.jobs) == 0

@@ -24,6 +24,9 @@ def beat(stage: Stage, peer: str, **changes: object) -> None:
         stopping=False,
         digest_index=0,
         digest=0,
+        digest_version=node.machine.version,
+        active_version=node.machine.version,
+        kept_index=0,
     )
     frame = frames.encode_beat(values._replace(**changes))  # type: ignore[arg-type]
     node.peer_frame(peer, frames.BEAT, frame)
@@ -81,12 +84,65 @@ def test_an_older_index_is_compared_with_what_was_applied_then(leader: Stage) ->
 
 
 def test_canonical_digests_are_compared_too(leader: Stage) -> None:
-    leader.node.peers.digested(3, 77)
+    leader.node.peers.digested(3, 77, c.BASE_VERSION)
     beat(leader, "n1", digest_index=3, digest=77)
     assert not any("differs" in line for line in leader.host.lines)
     with pytest.raises(Stopped):
         for peer in MEMBERS[1:]:
             beat(leader, peer, digest_index=3, digest=78)
+
+
+def test_digests_of_images_of_different_versions_are_not_compared(leader: Stage) -> None:
+    """The same state has other bytes in another version."""
+    leader.node.peers.digested(3, 77, c.BASE_VERSION)
+    for peer in MEMBERS[1:]:
+        beat(leader, peer, digest_index=3, digest=78, digest_version=c.BASE_VERSION + 1)
+    assert not any("differs" in line for line in leader.host.lines)
+
+
+def test_the_digest_of_a_machine_that_a_snapshot_replaced_is_not_told_any_more() -> None:
+    stage = Stage()
+    stage.follow()
+    peers = stage.node.peers
+    peers.digested(3, 77, c.BASE_VERSION)
+    stage.load(stage.node.machine)
+    assert (peers.digest_index, peers.digest, peers.digest_version) == (0, 0, 0)
+    beat(stage, "n1", digest_index=3, digest=78)
+    assert not any("differs" in line for line in stage.host.lines)
+
+
+def test_a_node_that_differs_and_is_agreed_with_by_nobody_stops(leader: Stage) -> None:
+    """An absent member counted as agreeing, so that both of the others served on."""
+    beat(leader, "n2")
+    leader.node.peer_down("n2")
+    leader.pass_us(2 * SECOND)
+    leader.batch("n1", 2, (c.PUT, 1, b"default", 0, 0, 1, b"x"))
+    leader.commit()
+    with pytest.raises(Stopped, match=r"differs from n1 at index \d+ .*no majority of the 3"):
+        beat(leader, "n1", chain=1)
+
+
+def test_a_member_that_goes_away_before_it_has_agreed_counts_no_more(leader: Stage) -> None:
+    beat(leader, "n1", chain=1)
+    leader.pass_us(20_000)
+    leader.node.peer_down("n2")
+    leader.pass_us(1_900_000)
+    with pytest.raises(Stopped, match="no majority"):
+        leader.pass_us(100_000)
+
+
+def test_a_member_whose_link_is_dialed_again_is_waited_for(leader: Stage) -> None:
+    """Its link was away for 50 ms when another one differed, and the healthy node stopped."""
+    beat(leader, "n2")
+    leader.node.peer_down("n2")
+    leader.batch("n1", 2, (c.PUT, 1, b"default", 0, 0, 1, b"x"))
+    leader.commit()
+    beat(leader, "n1", chain=1)
+    leader.pass_us(50_000)
+    leader.node.peer_up("n2")
+    beat(leader, "n2")
+    leader.pass_us(5 * SECOND)
+    assert sum("differs" in line for line in leader.host.lines) == 1
 
 
 # --- silence --------------------------------------------------------------------------------------
@@ -167,13 +223,13 @@ def test_a_leader_that_was_down_asks_who_was_up_before_it_asks_its_wall_clock() 
     """It counted an hour in which the others were stopped, for it had saved the time before."""
     stage = Stage()
     stage.node.lifecycle._saved_pair = (7_000_000, stage.host.walls_us - 3_600_000_000)
-    assert stage.node.begin_epoch() == 3_607_000_000
+    assert stage.node.lifecycle.begin_epoch() == 3_607_000_000
     stage = Stage()
     stage.node.lifecycle._saved_pair = (7_000_000, stage.host.walls_us - 3_600_000_000)
     for peer, cluster_us in (("n1", 9_000_000), ("n2", 8_000_000)):
         stage.node.peers.up(peer)
         beat(stage, peer, cluster_us=cluster_us)
-    assert stage.node.begin_epoch() == 8_000_000
+    assert stage.node.lifecycle.begin_epoch() == 8_000_000
 
 
 def test_who_was_up_tells_the_time_that_it_heard() -> None:

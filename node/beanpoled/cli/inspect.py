@@ -1,0 +1,125 @@
+"""`beanpole inspect DIR`: what the data directory of a stopped node holds, as a start judges it.
+
+Reads only. For the night in which somebody has to find out which disk has the newest log.
+"""
+
+import argparse
+import json
+import time
+from typing import Any, Final
+
+from beanpole.storage.readonly import ReadOnlyFiles
+from beanpoled import identity as identities
+from beanpoled.cli.jobs import EXIT_NO
+from beanpoled.offline import Holdings, look
+
+MINUTE_S: Final = 60.0
+HOUR_S: Final = 60 * MINUTE_S
+DAY_S: Final = 24 * HOUR_S
+
+
+def add_command(commands: Any) -> None:
+    """Add `inspect` to the parser."""
+    parser = commands.add_parser(
+        "inspect",
+        help="show what the data directory of a stopped node holds",
+        description="Reads only. Of several disks, the one with the highest term of its last entry "
+        "has the newest log; if those are equal, the one with the highest last index.",
+    )
+    parser.add_argument("directory", metavar="DIR", help="a node's data_dir")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print what there is; exit status 1 if something is damaged."""
+    files = ReadOnlyFiles()
+    record = identities.read_stopped(files, arguments.directory)
+    found = look(files, arguments.directory, record)
+    about = as_json(record, found)
+    print(json.dumps(about) if arguments.json else as_text(arguments.directory, about))
+    return EXIT_NO if found.damage else 0
+
+
+def as_json(record: identities.DiskIdentity, found: Holdings) -> dict[str, Any]:
+    """Everything that is known, in plain types. What cannot be read is null."""
+    replica, machine = found.replica, found.machine
+    snapshot = None if replica is None else replica.snapshot
+    return {
+        "node": record.node,
+        "cluster": record.cluster,
+        "birth": record.birth.hex(),
+        "members": list(record.members),
+        "standing": record.standing,
+        "incarnation": record.incarnation,
+        "term": replica and replica.term,
+        "voted_for": replica and replica.voted_for,
+        "snapshot": snapshot
+        and {"index": snapshot.index, "term": snapshot.term, "bytes": snapshot.bytes},
+        "log": replica
+        and {
+            "first": replica.first,
+            "last": replica.last,
+            "last_term": replica.last_term,
+            "bytes": replica.log_bytes,
+        },
+        "committed_at_least": found.committed,
+        "last_entry_wall_s": machine and machine.wall_us / 1e6,
+        "jobs": machine
+        and {
+            "ready": machine.queue.ready,
+            "reserved": machine.queue.reserved,
+            "delayed": machine.queue.delayed,
+            "buried": machine.queue.buried,
+        },
+        "tubes": machine and len(machine.queue.tubes),
+        "damage": found.damage,
+    }
+
+
+def as_text(directory: str, about: dict[str, Any]) -> str:
+    """The same for people."""
+    rows = [
+        ("identity", f"{about['standing']}, incarnation {about['incarnation']}"),
+        ("birth id", about["birth"] or "none: its cluster was not founded yet"),
+        ("members", ", ".join(about["members"])),
+    ]
+    log, snapshot, jobs = about["log"], about["snapshot"], about["jobs"]
+    if log is not None:
+        vote = f", vote for {about['voted_for']}" if about["voted_for"] else ""
+        rows += [
+            ("term", f"{about['term']}{vote}"),
+            ("last entry", f"index {log['last']} of term {log['last_term']}"),
+            ("log", f"from index {log['first']}, {log['bytes']} bytes"),
+            ("snapshot", _snapshot(snapshot)),
+        ]
+    else:
+        rows.append(("last entry", "cannot be told" if about["damage"] else "none: it never ran"))
+    rows.append(("committed", f"at least up to index {about['committed_at_least']}"))
+    if jobs is not None:
+        counts = ", ".join(f"{count} {state}" for state, count in jobs.items())
+        rows += [
+            ("written", age(about["last_entry_wall_s"])),
+            ("jobs", f"{counts}, in {about['tubes']} tubes"),
+        ]
+    rows += [("damage", line) for line in about["damage"]] or [("damage", "none")]
+    body = "\n".join(f"  {name:<11}{value}" for name, value in rows)
+    return f"{directory}: node {about['node']} of cluster {about['cluster']}\n{body}"
+
+
+def _snapshot(snapshot: dict[str, int] | None) -> str:
+    if snapshot is None:
+        return "none"
+    return f"index {snapshot['index']} of term {snapshot['term']}, {snapshot['bytes']} bytes"
+
+
+def age(wall_s: float) -> str:
+    """When an entry was written, by the wall clock of its leader."""
+    if not wall_s:
+        return "never"
+    stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(wall_s))
+    passed_s = time.time() - wall_s
+    for unit_s, name in ((DAY_S, "days"), (HOUR_S, "hours"), (MINUTE_S, "minutes")):
+        if passed_s >= 2 * unit_s:
+            return f"{stamp}, {passed_s / unit_s:.0f} {name} ago"
+    return f"{stamp}, {passed_s:.0f} seconds ago"

@@ -1,0 +1,164 @@
+"""`beanpole recover DIR --to OUT`: one surviving disk becomes the beginning of a new cluster.
+
+The last resort when a majority of the disks is lost, and the way to change the members while all
+nodes are stopped. It writes a whole data directory for each member; DIR is only read.
+"""
+
+import argparse
+import contextlib
+import errno
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from beanpole.core.machine import Machine
+from beanpole.errors import ConfigurationError, StorageError
+from beanpole.replication.pysyncobj.offline import StoppedReplica
+from beanpole.replication.pysyncobj.snapshots import Heading
+from beanpole.storage.files import InlineFiles
+from beanpole.storage.readonly import ReadOnlyFiles
+from beanpole.storage.records import read_checked, write_atomic
+from beanpoled import identity as identities
+from beanpoled.cli.inspect import as_json, as_text
+from beanpoled.lifecycle import CLOCK_FILE
+from beanpoled.offline import begin_anew, look, write_replica
+from beanpoled.settings import MEMBERS_MAX, Name
+
+
+def add_command(commands: Any) -> None:
+    """Add `recover` to the parser."""
+    parser = commands.add_parser(
+        "recover",
+        help="make a new cluster from the data directory of one stopped node",
+        description="For when a majority of the disks is lost, or the members are to change. All "
+        "nodes must be stopped. DIR is only read; OUT gets a data directory for each member, to "
+        "be copied to its machine. Without --yes it only says what it would do.",
+    )
+    parser.add_argument("directory", metavar="DIR", help="the data_dir with the newest log")
+    parser.add_argument("--to", required=True, metavar="OUT", help="a folder that does not exist")
+    parser.add_argument(
+        "--members",
+        metavar="ID,...",
+        help="ids of the nodes of the new cluster (default: the members of the old one)",
+    )
+    parser.add_argument("--yes", action="store_true", help="do it")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Say what will be done, and do it if told to."""
+    directory, out = arguments.directory, arguments.to
+    if os.path.lexists(out):
+        raise ConfigurationError(f"--to = {out!r} is not allowed: it exists; name a new folder")
+    record = identities.read_stopped(ReadOnlyFiles(), directory)
+    members = record.members if arguments.members is None else _members(arguments.members)
+    with _held(directory):
+        found = look(ReadOnlyFiles(), directory, record)
+        print(as_text(directory, as_json(record, found)))
+        replica, machine = found.replica, found.machine
+        if replica is None and not found.damage:
+            raise StorageError(f"{directory} was never part of a cluster: nothing to recover")
+        if replica is None or machine is None:
+            raise StorageError(
+                f"{directory} cannot be read as a whole (see damage above): recover from another "
+                "disk, or from a copy of this one as it was before"
+            )
+        if not replica.last:
+            raise StorageError(f"{directory} holds no entry: there is nothing to recover")
+        print(_plan(record, replica, found.committed, members, out))
+        if arguments.yes:
+            _write(record, replica, machine, members, directory, out)
+            print(_what_next(members, out))
+        else:
+            print("Nothing was written. The same command with --yes does it.")
+    return 0
+
+
+@contextlib.contextmanager
+def _held(directory: str) -> Iterator[None]:
+    """Keep a node from starting meanwhile: it would write more behind our back."""
+    try:
+        lock = InlineFiles().hold(directory)
+    except OSError as error:
+        if error.errno != errno.EROFS:
+            raise
+        yield  # no node runs on a disk that is mounted read-only
+        return
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _members(text: str) -> tuple[str, ...]:
+    names = [name.strip() for name in text.split(",")]
+    try:
+        members = tuple(sorted(str(Name().check(name)) for name in names))
+    except ValueError as error:
+        raise ConfigurationError(
+            f"--members = {text!r} is not allowed: each id must be {error}"
+        ) from None
+    if len(set(members)) != len(members) or len(members) > MEMBERS_MAX:
+        raise ConfigurationError(
+            f"--members = {text!r} is not allowed: it must be 1 to {MEMBERS_MAX} ids, each once"
+        )
+    return members
+
+
+def _plan(
+    record: identities.DiskIdentity,
+    replica: StoppedReplica,
+    committed: int,
+    members: tuple[str, ...],
+    out: str,
+) -> str:
+    lost = f"every change that was acknowledged behind index {replica.last} and is not on this disk"
+    return f"""
+This makes a new cluster of {", ".join(members)} with a birth id of its own:
+  kept     every job that this disk knows of, with its id; reserved ones become ready
+  lost     {lost}
+  unsure   entries {committed + 1} to {replica.last}: on this disk, but perhaps never acknowledged;
+           they count
+  not      the files of events: {record.node} keeps those of the old cluster where they are
+  beware   disks of the old cluster (birth id {record.birth.hex()}) never join the new
+           one, but a majority of them would serve the old queue beside it: see to it that the
+           nodes that are given up cannot start again
+It writes a data directory for each member below {out}."""
+
+
+def _write(
+    record: identities.DiskIdentity,
+    replica: StoppedReplica,
+    machine: Machine,
+    members: tuple[str, ...],
+    directory: str,
+    out: str,
+) -> None:
+    files = InlineFiles()
+    try:
+        clock = read_checked(files, os.path.join(directory, CLOCK_FILE), record.owner)
+    except StorageError as error:
+        print(f"{error}: the time in which no node ran will not count for delays")
+        clock = None
+    last = begin_anew(machine, replica.last)
+    founded = identities.found_offline(
+        record.cluster, members, lambda: os.urandom(identities.DISK_ID_BYTES)
+    )
+    # A term in which no node of the old cluster can have been with this log.
+    heading = Heading(last, replica.term + 1, replica.last_term, founded[0].birth)
+    for fresh in founded:
+        target = os.path.join(out, fresh.node)
+        base = write_replica(target, fresh.owner, machine, heading)
+        if clock is not None:
+            write_atomic(files, os.path.join(target, CLOCK_FILE), fresh.owner, clock)
+        # Last, because a directory counts only with it.
+        identities.write(files, target, fresh._replace(log_base=base))
+
+
+def _what_next(members: tuple[str, ...], out: str) -> str:
+    copies = "\n".join(f"  {out}/{name}  ->  data_dir of {name}" for name in members)
+    return f"""
+Done. Keep the old directories until the new cluster works. Then:
+1. On each machine move the old data_dir away, and copy the new one in its place:
+{copies}
+2. Start all of them as always, without --rejoin."""

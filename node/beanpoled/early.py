@@ -1,0 +1,177 @@
+"""Waits that came to the leader before the batch that they stand behind was applied.
+
+Here is only when each may be registered, and which of them are to end at once; the waiting line is
+in `waiting`, and what is proposed in `leader`. No I/O, no clock. A wait costs the same however many
+others are early, because thousands of clients may come in one moment.
+"""
+
+from collections import deque
+from collections.abc import Mapping
+from heapq import heappop, heappush
+from typing import Final
+
+from beanpole.core.sessions import Origin
+
+# Of one origin. A session has at most one, and a node at most this many connections
+# (`connections_max`); an origin that sends more is broken.
+EARLY_MAX: Final = 1_000_000
+
+# (origin, incarnation, session)
+Place = tuple[int, int, int]
+
+
+class EarlyWait:
+    """A wait that is not registered yet."""
+
+    __slots__ = ("behind", "ending", "fresh", "request")
+
+    def __init__(self, request: int, behind: int) -> None:
+        self.request = request
+        self.behind = behind  # the origin's batch that it stands behind
+        self.ending = False  # its origin has asked for its end already
+        self.fresh = True  # nobody has looked yet whether that batch is applied
+
+
+class _Arrivals:
+    """The early waits of one incarnation of an origin."""
+
+    __slots__ = ("buckets", "incarnation", "numbers", "waits")
+
+    def __init__(self, incarnation: int) -> None:
+        self.incarnation = incarnation
+        self.waits: dict[int, EarlyWait] = {}  # by session
+        # Sessions by the batch that their wait stands behind, and those batches as a heap.
+        self.buckets: dict[int, list[int]] = {}
+        self.numbers: list[int] = []
+
+    def later(self, session: int, wait: EarlyWait) -> None:
+        """Keep a wait until its batch is applied."""
+        wait.fresh = False
+        bucket = self.buckets.get(wait.behind)
+        if bucket is None:
+            bucket = self.buckets[wait.behind] = []
+            heappush(self.numbers, wait.behind)
+        bucket.append(session)
+
+
+class EarlyWaits:
+    """All early waits, by origin.
+
+    Attributes:
+        count: how many there are.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._origins: dict[int, _Arrivals] = {}
+        self._fresh: list[tuple[int, int]] = []  # (origin, session), in the order of arrival
+        # Those whose batch is applied, and that nobody has taken yet; some of them are forgotten.
+        self._ready: deque[tuple[Place, EarlyWait]] = deque()
+
+    def add(self, origin: int, incarnation: int, items: list[tuple[int, ...]]) -> bool:
+        """Take WAITs (session, request, behind); False if no correct origin sends so many."""
+        arrivals = self._origins.get(origin)
+        if arrivals is None or arrivals.incarnation < incarnation:
+            self.forget(origin)
+            arrivals = self._origins[origin] = _Arrivals(incarnation)
+        elif arrivals.incarnation > incarnation:
+            return True  # nobody waits there any more
+        waits = arrivals.waits
+        for session, request, behind in items:
+            known = waits.get(session)
+            if known is None:
+                if len(waits) >= EARLY_MAX:
+                    return False
+                self.count += 1
+            elif known.request >= request:
+                continue  # on the same link an origin may send everything again
+            if known is not None and known.fresh:
+                known.request, known.behind, known.ending = request, behind, False
+            else:
+                waits[session] = EarlyWait(request, behind)
+                self._fresh.append((origin, session))
+        return True
+
+    def end(self, place: Place, request: int) -> None:
+        """An UNWAIT: the wait is to end as soon as it is registered."""
+        arrivals = self._origins.get(place[0])
+        if arrivals is not None and arrivals.incarnation == place[1]:
+            wait = arrivals.waits.get(place[2])
+            if wait is not None and wait.request == request:
+                wait.ending = True
+
+    def behind(self, origins: Mapping[int, Origin]) -> int:
+        """How many stand behind batches that are not applied; exact before the next `look`."""
+        count = self.count - len(self._fresh)
+        for index, session in self._fresh:
+            arrivals = self._origins[index]
+            count += arrivals.waits[session].behind >= _next_number(origins, index, arrivals)
+        return count
+
+    def take(self) -> tuple[Place, EarlyWait] | None:
+        """Remove and return the first wait whose batch is applied."""
+        while self._ready:
+            place, wait = self._ready.popleft()
+            arrivals = self._origins.get(place[0])
+            # It may be forgotten, or a later request of the session have taken its place.
+            if arrivals is not None and arrivals.waits.get(place[2]) is wait:
+                del arrivals.waits[place[2]]
+                self.count -= 1
+                return place, wait
+        return None
+
+    def look(self, origins: Mapping[int, Origin]) -> None:
+        """See which waits' batches are applied; forget those of dead incarnations."""
+        for index in list(self._origins):
+            self._look_at_kept(index, _next_number(origins, index, self._origins[index]))
+        if self._fresh:
+            fresh, self._fresh = self._fresh, []
+            for index, session in fresh:
+                arrivals = self._origins.get(index)
+                if arrivals is None:
+                    continue
+                wait = arrivals.waits[session]
+                if wait.behind < _next_number(origins, index, arrivals):
+                    wait.fresh = False
+                    self._ready.append(((index, arrivals.incarnation, session), wait))
+                else:
+                    arrivals.later(session, wait)
+
+    def _look_at_kept(self, index: int, number: int) -> None:
+        arrivals = self._origins[index]
+        if number == _DEAD:
+            self.forget(index)
+            return
+        numbers, waits = arrivals.numbers, arrivals.waits
+        while numbers and numbers[0] < number:
+            behind = heappop(numbers)
+            for session in arrivals.buckets.pop(behind):
+                wait = waits.get(session)
+                # A later request of the session has taken its place otherwise.
+                if wait is not None and not wait.fresh and wait.behind == behind:
+                    self._ready.append(((index, arrivals.incarnation, session), wait))
+
+    def forget(self, origin: int) -> None:
+        """The link to an origin ended: its waits come again on the next one."""
+        arrivals = self._origins.pop(origin, None)
+        if arrivals is not None:
+            self.count -= len(arrivals.waits)
+            self._fresh = [item for item in self._fresh if item[0] != origin]
+
+    def clear(self) -> None:
+        """Forget everything: leadership is lost."""
+        self.count = 0
+        self._origins.clear()
+        self._fresh.clear()
+        self._ready.clear()
+
+
+_DEAD: Final = -1
+
+
+def _next_number(origins: Mapping[int, Origin], index: int, arrivals: _Arrivals) -> int:
+    """The first batch of this incarnation that is not applied; 0 before its NODE_UP, or _DEAD."""
+    origin = origins.get(index)
+    if origin is None or not origin.alive or origin.incarnation < arrivals.incarnation:
+        return 0
+    return origin.next_number if origin.incarnation == arrivals.incarnation else _DEAD

@@ -1,0 +1,305 @@
+"""`beanpole inspect` and `beanpole recover` on directories made here, without any node."""
+
+import errno
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from beanpole import commands as c
+from beanpole.core.image import Image
+from beanpole.core.machine import Machine
+from beanpole.replication.consensus import ReplicaConfig
+from beanpole.replication.pysyncobj.journal import LogJournal
+from beanpole.replication.pysyncobj.messages import OURS
+from beanpole.replication.pysyncobj.offline import StoppedReplica
+from beanpole.replication.pysyncobj.repairs import ALL_REPAIRS
+from beanpole.replication.pysyncobj.snapshots import Heading
+from beanpole.storage.files import InlineFiles
+from beanpole.storage.readonly import ReadOnlyFiles
+from beanpole.storage.snapshots import SnapshotStore
+from beanpole.storage.wal import Identity
+from beanpoled import cli, identity
+from beanpoled.offline import look
+
+CLUSTER = "test"
+MEMBERS = ("n0", "n1", "n2")
+NODE = Identity(CLUSTER, "n2")
+TERM = 7
+ORIGIN = 2
+INCARNATION = 3
+
+
+def entry(number: int, *commands: c.Command) -> bytes:
+    return c.encode_entry(
+        0, number, number, [(ORIGIN, INCARNATION, number, c.pack_commands(commands))]
+    )
+
+
+# Three jobs are put; job 2 is buried, job 3 stays with a session whose node is lost.
+ENTRIES = (
+    entry(1),
+    entry(2, (c.OPEN, 1), *((c.PUT, 1, b"default", 5, 0, 60, b"body %d" % n) for n in range(3))),
+    entry(3, (c.RESERVE_JOB, 1, 2), (c.BURY, 1, 2, 9), (c.RESERVE_JOB, 1, 3)),
+)
+
+
+def new_disk(directory: Path) -> identity.DiskIdentity:
+    """Make the data directory of a node that was part of a cluster of three."""
+    files = InlineFiles()
+    founded = identity.found_offline(CLUSTER, MEMBERS, lambda: os.urandom(16))
+    record = next(item for item in founded if item.node == NODE.node)
+    config = ReplicaConfig(NODE.node, MEMBERS, str(directory), NODE)
+    journal = LogJournal(config, files, ALL_REPAIRS)
+    journal.setCurrentTerm(TERM, "n1")
+    for index, payload in enumerate(ENTRIES, 1):
+        journal.add(OURS + payload, index, TERM)
+    journal.wal.close()
+    record = record._replace(incarnation=INCARNATION, log_base=0)
+    identity.write(files, str(directory), record)
+    return record
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Path:
+    directory = tmp_path / "n2"
+    directory.mkdir()
+    new_disk(directory)
+    return directory
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(directory)): path.read_bytes()
+        for path in directory.rglob("*")
+        if path.is_file() and path.name != "lock"
+    }
+
+
+def inspect(capsys: pytest.CaptureFixture[str], directory: Path) -> tuple[int, dict[str, object]]:
+    status = cli.main(["inspect", str(directory), "--json"])
+    found: dict[str, object] = json.loads(capsys.readouterr().out)
+    return status, found
+
+
+def test_inspect_says_what_a_disk_holds_and_changes_nothing(
+    disk: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = contents(disk)
+    status, found = inspect(capsys, disk)
+    assert status == 0
+    assert found["damage"] == []
+    assert (found["node"], found["cluster"], found["standing"]) == ("n2", CLUSTER, "voter")
+    assert found["members"] == list(MEMBERS)
+    assert (found["term"], found["voted_for"]) == (TERM, "n1")
+    log = found["log"]
+    assert isinstance(log, dict)
+    assert (log["first"], log["last"], log["last_term"]) == (1, 3, TERM)
+    assert found["jobs"] == {"ready": 1, "reserved": 1, "delayed": 0, "buried": 1}
+    assert contents(disk) == before
+
+
+def test_inspect_for_people_names_the_last_entry_and_the_damage(
+    disk: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["inspect", str(disk)]) == 0
+    assert "last entry index 3 of term 7" in capsys.readouterr().out
+    segment = next((disk / "log").iterdir())
+    data = bytearray(segment.read_bytes())
+    place = data.index(b"body 1")
+    data[place] ^= 1
+    segment.write_bytes(data)
+    assert cli.main(["inspect", str(disk)]) == 1
+    assert f"damage     {segment}" in capsys.readouterr().out
+
+
+def test_a_directory_of_something_else_is_refused_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["inspect", str(tmp_path)]) == 3
+    assert "is no data directory" in capsys.readouterr().err
+
+
+def test_recover_without_yes_writes_nothing(
+    disk: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = contents(disk)
+    assert cli.main(["recover", str(disk), "--to", str(tmp_path / "out")]) == 0
+    told = capsys.readouterr().out
+    assert "Nothing was written" in told
+    assert "entries 1 to 3: on this disk, but perhaps never acknowledged" in told
+    assert contents(disk) == before
+    assert not (tmp_path / "out").exists()
+
+
+def recovered(directory: Path, node: str) -> tuple[identity.DiskIdentity, Machine]:
+    record = identity.read_stopped(InlineFiles(), str(directory))
+    assert record.node == node
+    found = look(ReadOnlyFiles(), str(directory), record)
+    assert found.damage == []
+    assert found.machine is not None
+    return record, found.machine
+
+
+def test_recover_makes_a_whole_directory_for_every_member(
+    disk: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = contents(disk)
+    old = identity.read_stopped(InlineFiles(), str(disk))
+    out = tmp_path / "out"
+    assert cli.main(["recover", str(disk), "--to", str(out), "--yes"]) == 0
+    assert "Start all of them as always" in capsys.readouterr().out
+    assert contents(disk) == before
+    made = {name: recovered(out / name, name) for name in MEMBERS}
+    records = [record for record, _ in made.values()]
+    assert {record.birth for record in records} == {records[0].birth}
+    assert records[0].birth != old.birth
+    assert identity.birth_of(CLUSTER, records[0].founders) == records[0].birth
+    assert len({record.disk_id for record in records}) == len(MEMBERS)
+    assert all(record.standing == identity.VOTER and record.log_base >= 0 for record in records)
+    for _, machine in made.values():
+        queue = machine.queue
+        bodies = [job.body for job in map(queue.jobs.get, (1, 2, 3)) if job is not None]
+        assert bodies == [b"body 0", b"body 1", b"body 2"]
+        # The session that had reserved job 3 is gone with its node.
+        assert (queue.ready, queue.reserved, queue.buried) == (2, 0, 1)
+        assert machine.origins == {}
+    heads = [
+        StoppedReplica(ReadOnlyFiles(), str(out / name), Identity(CLUSTER, name), records[0].birth)
+        for name in MEMBERS
+    ]
+    assert {(head.term, head.last, head.last_term) for head in heads} == {(TERM + 1, 4, TERM + 1)}
+
+
+def test_recover_changes_the_members(disk: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    arguments = ["recover", str(disk), "--to", str(out), "--members", "b,a", "--yes"]
+    assert cli.main(arguments) == 0
+    assert sorted(path.name for path in out.iterdir()) == ["a", "b"]
+    record, machine = recovered(out / "a", "a")
+    assert record.members == ("a", "b")
+    assert len(machine.queue.jobs) == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--to", "."], "it exists; name a new folder"),
+        (["--to", "out", "--members", "a,a"], "each once"),
+        (["--to", "out", "--members", "a,b c"], "each id must be"),
+    ],
+)
+def test_wrong_arguments_are_refused(
+    disk: Path, arguments: list[str], reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["recover", str(disk), *arguments, "--yes"]) == 2
+    assert reason in capsys.readouterr().err
+
+
+def test_a_disk_in_use_is_refused(
+    disk: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lock = InlineFiles().hold(str(disk))
+    try:
+        assert cli.main(["recover", str(disk), "--to", str(tmp_path / "out")]) == 3
+    finally:
+        lock.release()
+    assert "in use by another process" in capsys.readouterr().err
+
+
+def test_a_disk_without_entries_has_nothing_to_recover(
+    disk: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for path in (disk / "log").iterdir():
+        path.unlink()
+    journal = LogJournal(
+        ReplicaConfig(NODE.node, MEMBERS, str(disk), NODE), InlineFiles(), ALL_REPAIRS
+    )
+    journal.wal.close()
+    assert cli.main(["recover", str(disk), "--to", str(tmp_path / "out")]) == 3
+    assert "there is nothing to recover" in capsys.readouterr().err
+
+
+def test_what_a_snapshot_overruled_is_not_read(disk: Path) -> None:
+    """A follower that fetched a snapshot and died before its log was begun anew behind that."""
+    record = identity.read_stopped(InlineFiles(), str(disk))
+    machine = Machine()
+    for index, payload in enumerate(ENTRIES[:2], 1):
+        flags, time_us, wall_us, sections = c.decode_entry(payload)
+        machine.apply(index, flags, time_us, wall_us, sections)
+    store = SnapshotStore(InlineFiles(), str(disk / "snapshots"), NODE)
+    writer = store.create(2, TERM + 1)
+    writer.write(Heading(2, TERM + 1, TERM + 1, record.birth).encode())
+    for chunk in iter(Image(machine).next_chunk, None):
+        writer.write(chunk)
+    errors: list[OSError | None] = []
+    writer.finish(errors.append)
+    assert errors == [None]
+    found = look(ReadOnlyFiles(), str(disk), record)
+    assert found.damage == []
+    assert found.replica is not None
+    assert (found.replica.last, found.replica.last_term) == (2, TERM + 1)
+    assert found.machine is not None
+    # Entry 3, of the history that was overruled, buried a job and reserved another one.
+    assert (found.machine.queue.ready, found.machine.queue.buried) == (3, 0)
+    foreign = look(ReadOnlyFiles(), str(disk), record._replace(birth=bytes(16)))
+    assert (
+        f"of another life of the cluster (birth id {record.birth.hex()[:8]})" in foreign.damage[0]
+    )
+
+
+def test_a_log_that_lost_its_newest_segment_is_damaged(
+    disk: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record = identity.read_stopped(InlineFiles(), str(disk))
+    identity.write(InlineFiles(), str(disk), record._replace(log_base=4096))
+    status, found = inspect(capsys, disk)
+    assert status == 1
+    assert "are gone" in str(found["damage"])
+    assert cli.main(["recover", str(disk), "--to", str(tmp_path / "out"), "--yes"]) == 3
+    assert "cannot be read as a whole" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_log_that_is_gone_leaves_the_identity_to_see(
+    disk: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.rmtree(disk / "log")
+    status, found = inspect(capsys, disk)
+    assert status == 1
+    assert found["node"] == "n2"
+    assert "the log is gone" in str(found["damage"])
+
+
+def test_a_disk_that_never_ran_is_not_damaged(
+    disk: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record = identity.read_stopped(InlineFiles(), str(disk))
+    fresh = identity.DiskIdentity(record.cluster, record.node, record.disk_id, MEMBERS)
+    shutil.rmtree(disk / "log")
+    identity.write(InlineFiles(), str(disk), fresh)
+    status, found = inspect(capsys, disk)
+    assert (status, found["damage"]) == (0, [])
+    assert cli.main(["recover", str(disk), "--to", str(tmp_path / "out")]) == 3
+    assert "was never part of a cluster" in capsys.readouterr().err
+
+
+def test_a_damaged_clock_does_not_stop_a_recovery(
+    disk: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (disk / "clock").write_bytes(b"nonsense")
+    assert cli.main(["recover", str(disk), "--to", str(tmp_path / "out"), "--yes"]) == 0
+    assert "will not count for delays" in capsys.readouterr().out
+    assert not (tmp_path / "out" / "n0" / "clock").exists()
+
+
+def test_a_disk_that_is_mounted_read_only_can_be_recovered_from(
+    disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(self: InlineFiles, directory: str) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(InlineFiles, "hold", refuse)
+    assert cli.main(["recover", str(disk), "--to", str(tmp_path / "out"), "--yes"]) == 0

@@ -1,0 +1,182 @@
+"""What a node does about its own disk: when it hangs, who leads then, and what clients see."""
+
+import pytest
+
+from beanpole.replication.consensus import LogOnDisk
+from beanpoled import frames
+from beanpoled.disk_health import BEHIND_BYTES_MAX
+from tests.unit.node.stage import MEMBERS, SECOND, Port, Stage, put
+
+HUNG = LogOnDisk(end=5000, written=1000, last=7)
+
+
+@pytest.fixture
+def leader() -> Stage:
+    """A leader that serves; the others have all of its log."""
+    stage = Stage()
+    stage.lead()
+    stage.come_up()
+    follow_up(stage)
+    return stage
+
+
+def follow_up(stage: Stage) -> None:
+    stage.replica.commit_index = stage.replica.applied_index = 9
+    stage.replica.matches = {"n1": 9, "n2": 8}
+
+
+def pass_alive(stage: Stage, us: int) -> None:
+    """Let time pass, in which the others are heard."""
+    for _ in range(us // 100_000):
+        stage.pass_us(100_000)
+        for peer in MEMBERS[1:]:
+            stage.node.peers.heard(peer)
+
+
+def reserving(stage: Stage) -> Port:
+    """A client that waits for a job."""
+    _, port = stage.client(b"reserve\r\n")
+    stage.commit()
+    follow_up(stage)
+    return port
+
+
+def lines(stage: Stage, words: str) -> int:
+    return sum(words in line for line in stage.host.lines)
+
+
+def test_a_leader_whose_disk_hangs_hands_over_to_who_has_what_it_lacks(leader: Stage) -> None:
+    leader.replica.on_disk = HUNG
+    pass_alive(leader, 900_000)
+    assert not leader.node.lifecycle.disk_health.hangs and leader.replica.transfers == []
+    pass_alive(leader, 500_000)
+    assert leader.node.lifecycle.disk_health.hangs and leader.replica.disk_hangs
+    assert set(leader.replica.transfers) == {"n1"}
+    assert lines(leader, "the disk is behind: 4000 bytes") == 1
+    leader.replica.on_disk = LogOnDisk(5000, 5000, 9)
+    pass_alive(leader, 200_000)
+    assert not leader.replica.disk_hangs
+    assert lines(leader, "the disk goes on") == 1
+
+
+def test_it_leads_on_while_no_majority_goes_on_without_it(leader: Stage) -> None:
+    leader.replica.on_disk = HUNG._replace(last=9)
+    pass_alive(leader, 3 * SECOND)
+    leader.replica.on_disk = HUNG
+    leader.replica.matches = {"n1": 7, "n2": 8}
+    pass_alive(leader, SECOND)
+    assert leader.node.lifecycle.disk_health.hangs
+    assert leader.replica.transfers == []
+
+
+def test_a_disk_that_is_far_behind_in_bytes_is_no_leader_s(leader: Stage) -> None:
+    leader.replica.on_disk = LogOnDisk(BEHIND_BYTES_MAX + 1000, 1000, 7)
+    pass_alive(leader, 200_000)
+    assert leader.replica.transfers == []
+    leader.replica.on_disk = LogOnDisk(BEHIND_BYTES_MAX + 2001, 2000, 7)
+    pass_alive(leader, 100_000)
+    assert leader.replica.transfers == ["n1"]
+
+
+def test_a_hand_over_that_did_not_work_is_tried_again_later(
+    leader: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[str | None] = []
+
+    def transfer(to: str | None) -> bool:
+        begun.append(to)
+        return True
+
+    monkeypatch.setattr(leader.replica, "transfer", transfer)
+    leader.replica.on_disk = HUNG
+    pass_alive(leader, 11 * SECOND)
+    assert begun == ["n1"]
+    pass_alive(leader, SECOND)
+    assert begun == ["n1", "n1"]
+    assert lines(leader, "handing over to n1") == 2
+
+
+def test_a_slow_disk_that_goes_on_does_not_hang(leader: Stage) -> None:
+    for step in range(30):
+        leader.replica.on_disk = LogOnDisk(2000 * step + 3000, 2000 * step, 7)
+        pass_alive(leader, 100_000)
+    assert not leader.node.lifecycle.disk_health.hangs
+
+
+def test_an_idle_log_hides_no_disk_that_hangs(leader: Stage) -> None:
+    leader.host.files.latency_s = 1e6
+    pass_alive(leader, 4 * SECOND)
+    assert leader.node.lifecycle.saving_clock
+    assert leader.node.lifecycle.disk_health.hangs
+    leader.host.files.hasten(0.0)
+    leader.host.clock.run(0.1)
+    pass_alive(leader, 100_000)
+    assert not leader.node.lifecycle.disk_health.hangs
+
+
+def test_a_pause_of_the_process_is_none_of_the_disk(leader: Stage) -> None:
+    leader.replica.on_disk = HUNG
+    leader.pass_us(60 * SECOND, step_us=20 * SECOND)
+    assert not leader.node.lifecycle.disk_health.hangs
+
+
+def test_who_is_left_behind_closes_its_clients_and_comes_back(leader: Stage) -> None:
+    port = reserving(leader)
+    leader.become("follower", "n1", 2)
+    follow_up(leader)
+    leader.replica.on_disk = HUNG
+    fence_us = leader.node.config.fence_timeout_ms * 1000
+    pass_alive(leader, fence_us - 100_000)
+    assert leader.node.serving and not port.closed
+    pass_alive(leader, 400_000)
+    assert port.closed and not leader.host.clients_open and not leader.node.serving
+    assert lines(leader, "closing all clients") == 1
+    leader.replica.on_disk = LogOnDisk(5000, 5000, 9)
+    pass_alive(leader, 200_000)
+    assert leader.host.clients_open and leader.node.serving
+
+
+def test_clients_stay_while_nobody_goes_on(leader: Stage) -> None:
+    port = reserving(leader)
+    leader.replica.on_disk = HUNG._replace(last=9)
+    pass_alive(leader, 2 * leader.node.config.fence_timeout_ms * 1000)
+    assert leader.node.lifecycle.disk_health.hangs
+    assert not port.closed and leader.node.serving
+
+
+def test_a_new_incarnation_does_not_wait_for_a_disk_that_hangs(leader: Stage) -> None:
+    """Its counter is written in the loop: clients would wait with it for their end."""
+    port = reserving(leader)
+    node = leader.node
+    incarnation = node.origin.incarnation
+    leader.replica.on_disk = HUNG
+    pass_alive(leader, 2 * SECOND)
+    node.lifecycle.went_down(incarnation)
+    pass_alive(leader, SECOND)
+    assert port.closed and node.origin.incarnation == incarnation and not node.origin.up
+    leader.replica.on_disk = LogOnDisk(5000, 5000, 9)
+    pass_alive(leader, 200_000)
+    assert node.origin.incarnation == incarnation + 1
+
+
+def test_a_stop_does_not_wait_for_a_disk_that_hangs(leader: Stage) -> None:
+    leader.become("follower", "n1", 2)
+    leader.replica.on_disk = HUNG
+    pass_alive(leader, 2 * SECOND)
+    leader.node.lifecycle.stop()
+    pass_alive(leader, 20 * SECOND)
+    assert leader.host.lines[-2:] == [
+        "stopped without a last sync, because the disk hangs",
+        "exit",
+    ]
+
+
+def test_batches_are_taken_again_when_there_is_room(leader: Stage) -> None:
+    """A leader that may propose nothing keeps what comes, within the bounds of origins."""
+    leader.replica.proposed = [b""] * 8
+    leader.batch("n1", 1, put(), first=True)
+    assert len(leader.node.leader.inbox.batches) == 1
+    leader.replica.proposed = []
+    leader.pass_us(20_000)
+    assert len(leader.node.leader.inbox.batches) == 0
+    assert leader.sent(frames.BATCH) == []

@@ -1,0 +1,111 @@
+"""What a node does about a full disk: puts are refused, others hear of it, it steps aside."""
+
+from beanpole import commands as c
+from beanpole.core import accounts
+from beanpole.replication.consensus import DiskRoom
+from beanpoled import frames
+from beanpoled.viewpoint import Viewpoint
+from tests.unit.node.stage import Stage, leading, put, ready
+
+LOW = DiskRoom(free_bytes=100, reserve_bytes=200, low=True)
+FULL = DiskRoom(free_bytes=0, reserve_bytes=200, low=True, full=True)
+
+
+def flags(stage: Stage) -> list[int]:
+    return [c.decode_entry(entry)[0] for entry in stage.replica.proposed]
+
+
+def test_an_entry_says_that_puts_are_refused_although_nobody_asks() -> None:
+    """Origins refuse puts by themselves, so that no batch would carry the news to them."""
+    stage = leading()
+    stage.come_up()
+    stage.replica.space = LOW
+    stage.pass_us(20_000)
+    assert flags(stage) == [c.FLAG_PUTS_REFUSED]
+    stage.commit()
+    stage.pass_us(100_000)
+    assert flags(stage) == []
+    stage.replica.space = DiskRoom()
+    stage.pass_us(20_000)
+    assert flags(stage) == [0]
+    stage.commit()
+    assert not stage.node.machine.puts_refused
+
+
+def test_a_put_that_will_be_refused_is_not_logged() -> None:
+    stage = leading()
+    stage.come_up()
+    stage.replica.space = LOW
+    stage.pass_us(20_000)
+    stage.commit()
+    _, port = stage.client(b"put 0 0 60 1\r\nx\r\nlist-tube-used\r\n")
+    assert port.take() == b"OUT_OF_MEMORY\r\nUSING default\r\n"
+    assert not any(command[0] == c.PUT for command in stage.proposed())
+    assert stage.node.machine.queue.next_id == 1
+
+
+def test_workers_go_on_while_puts_are_refused() -> None:
+    stage = leading()
+    job = ready(stage)
+    stage.replica.space = LOW
+    stage.pass_us(20_000)
+    stage.commit()
+    stage.batch("n1", 2, put(), (c.DELETE, 1, job))
+    stage.commit()
+    assert len(stage.node.machine.queue.jobs) == 0
+
+
+def test_the_others_hear_that_the_disk_is_low() -> None:
+    stage = leading()
+    stage.replica.space = LOW
+    stage.sent(frames.BEAT)
+    stage.pass_us(200_000)
+    assert frames.decode_beat(stage.sent(frames.BEAT)[-1]).disk_low
+
+
+def test_a_leader_whose_log_has_no_room_hands_over_to_one_with_room() -> None:
+    stage = leading()
+    asked: list[str | None] = []
+
+    def transfer(to: str | None) -> bool:
+        asked.append(to)
+        return False
+
+    stage.replica.transfer = transfer  # type: ignore[method-assign]
+    stage.replica.space = LOW
+    stage.pass_us(20_000)
+    assert asked == []
+    stage.replica.space = FULL
+    stage.pass_us(20_000)
+    assert asked and set(asked) <= {"n1", "n2"}
+
+
+def test_events_go_before_the_reserve_that_counts() -> None:
+    stage = leading()
+    stage.replica.space = DiskRoom(free_bytes=10**12, reserve_bytes=10**9)
+    stage.pass_us(20_000)
+    assert stage.node.events.reserve_bytes == 10**9
+
+
+def test_metrics_show_the_room_and_what_the_queue_takes() -> None:
+    stage = leading()
+    stage.replica.space = LOW
+    ready(stage)
+    now = Viewpoint(stage.node).metrics()
+    assert (now.disk_free_bytes, now.disk_reserve_bytes) == (100, 200)
+    assert now.queue_bytes == accounts.memory_bytes(stage.node.machine) > accounts.JOB_BYTES
+
+
+def test_a_disk_that_is_full_to_the_end_puts_off_a_new_incarnation() -> None:
+    """It would be the end of a node that was declared down while something else filled its disk."""
+    stage = leading()
+    stage.come_up()
+    stage.host.files.taken_bytes = 2**40
+    stage.host.files.capacity_bytes = 0
+    stage.node.lifecycle.went_down(stage.node.origin.incarnation)
+    stage.pass_us(1_000_000)
+    assert sum("when there is room" in line for line in stage.host.lines) == 1
+    before = stage.node.origin.incarnation
+    stage.host.files.capacity_bytes = None
+    stage.pass_us(200_000)
+    assert stage.node.origin.incarnation == before + 1

@@ -1,0 +1,129 @@
+"""NONE: when the leader says that there was no job, and for whom it lets time have its effect."""
+
+import pytest
+
+from beanpole import commands as c
+from beanpoled import frames
+from beanpoled.leader import TICK_GRAIN_US
+from tests.unit.node.stage import DEFAULT, SECOND, Stage, grants, leading, put, ready
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return leading()
+
+
+def confirm(stage: Stage) -> None:
+    """Let a majority confirm that this node leads."""
+    confirmations, stage.replica.confirmations = stage.replica.confirmations, []
+    for done in confirmations:
+        done()
+    stage.run()
+
+
+def test_none_is_said_after_a_majority_confirmed(stage: Stage) -> None:
+    stage.items("n1", frames.WAITS, (1, 1, 1))
+    stage.items("n1", frames.UNWAITS, (1, 1))
+    assert stage.sent(frames.NONES) == []
+    confirm(stage)
+    (frame,) = stage.sent(frames.NONES, "n1")
+    until_us = stage.node.clock.estimate_us(stage.node.now_us)
+    assert frames.decode_items(frame, 3) == (1, 1, [(1, 1, until_us)])
+    assert len(stage.node.leader.line) == 0
+
+
+def test_none_is_not_said_with_what_was_committed_but_not_applied(stage: Stage) -> None:
+    stage.items("n1", frames.WAITS, (1, 1, 1))
+    stage.replica.commit_index += 1
+    stage.items("n1", frames.UNWAITS, (1, 1))
+    confirm(stage)
+    assert stage.sent(frames.NONES) == []
+    stage.replica.applied_index = stage.replica.commit_index
+    confirm(stage)
+    assert stage.sent(frames.NONES) != []
+
+
+def test_none_is_not_said_while_its_grant_is_in_flight(stage: Stage) -> None:
+    stage.items("n1", frames.WAITS, (1, 1, 1))
+    stage.batch("n2", 2, put(), hint={DEFAULT: 1})
+    stage.items("n1", frames.UNWAITS, (1, 1))
+    confirm(stage)
+    assert stage.sent(frames.NONES) == []
+    stage.commit()
+    confirm(stage)
+    assert stage.sent(frames.NONES) == []  # it has got the job
+
+
+def test_none_is_not_said_beside_a_job_that_is_promised_to_another(stage: Stage) -> None:
+    stage.batch("n2", 2, put())
+    stage.commit()
+    stage.items("n1", frames.WAITS, (1, 1, 1))
+    assert grants(stage) == [(1, 1, 1)]
+    stage.items("n1", frames.WAITS, (2, 1, 1))
+    stage.items("n1", frames.UNWAITS, (2, 1))
+    confirm(stage)
+    assert stage.sent(frames.NONES) == []
+    stage.commit()
+    confirm(stage)
+    assert stage.sent(frames.NONES) != []
+
+
+def delayed(session: int = 1, tube: bytes = DEFAULT) -> c.Command:
+    """A PUT of a job that is ready in a second."""
+    return (c.PUT, session, tube, 0, 1, 60, b"x")
+
+
+def test_none_is_not_said_before_what_is_due_by_then(stage: Stage) -> None:
+    """The deadline would wait for others that share its entry."""
+    stage.come_up()
+    stage.pass_us(13_456)
+    stage.batch("n2", 2, delayed())
+    stage.commit()
+    due_us = stage.node.machine.queue.now_us + SECOND
+    assert due_us % TICK_GRAIN_US, "it would have its entry now in any case"
+    stage.items("n1", frames.WAITS, (1, 1, 1))
+    stage.pass_us(SECOND)
+    assert stage.replica.proposed == []
+    stage.items("n1", frames.UNWAITS, (1, 1))
+    confirm(stage)
+    assert stage.sent(frames.NONES) == []
+    stage.commit(1)
+    assert ready(stage) == 1
+    confirm(stage)
+    assert stage.sent(frames.NONES) == []
+    assert grants(stage) == [(1, 1, 1)]
+
+
+def test_what_is_due_in_other_tubes_delays_nobody_and_writes_nothing(stage: Stage) -> None:
+    stage.come_up()
+    stage.pass_us(13_456)
+    stage.batch("n2", 2, delayed(tube=b"other"))
+    stage.commit()
+    stage.items("n1", frames.WAITS, (1, 1, 1))
+    stage.pass_us(SECOND)
+    stage.items("n1", frames.UNWAITS, (1, 1))
+    confirm(stage)
+    assert stage.sent(frames.NONES) != []
+    assert stage.replica.proposed == []
+
+
+def test_a_wait_ends_although_something_is_always_due(stage: Stage) -> None:
+    """What is due after its end does not keep it: its end would never come."""
+    stage.batch("n2", 2, (c.PUT, 1, DEFAULT, 0, 60, 60, b"x"))
+    stage.commit()
+    stage.items("n1", frames.WAITS, (1, 1, 1))
+    stage.items("n1", frames.UNWAITS, (1, 1))
+    stage.batch("n2", 3, delayed(tube=b"other"))
+    stage.commit()
+    stage.pass_us(2 * SECOND)  # due by now, and not when the client wanted to leave
+    assert stage.replica.proposed, "a TICK is on its way"
+    confirm(stage)
+    assert stage.sent(frames.NONES) != []
+
+
+def test_none_of_an_earlier_term_is_not_said(stage: Stage) -> None:
+    stage.items("n1", frames.WAITS, (1, 1, 1))
+    stage.items("n1", frames.UNWAITS, (1, 1))
+    stage.become("follower", "n1", 2)
+    confirm(stage)
+    assert stage.sent(frames.NONES) == []

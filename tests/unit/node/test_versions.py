@@ -1,0 +1,204 @@
+"""When a leader raises the machine's version, and who stops at one that it does not know."""
+
+import pytest
+
+from beanpole import commands as c
+from beanpole.core.machine import Machine
+from beanpoled import frames
+from beanpoled.batches import Batch, Wait
+from tests.unit.node.stage import MEMBERS, Stage, Stopped
+from tests.unit.node.test_peers import beat
+
+NEW = c.BASE_VERSION + 1
+UPGRADE = rf"need machine version {NEW}, this program knows up to {c.BASE_VERSION}: upgrade "
+
+
+@pytest.fixture
+def leader() -> Stage:
+    """A leader whose program knows the next version; it has heard nobody."""
+    return leading()
+
+
+def leading(knows: int = NEW) -> Stage:
+    stage = Stage(knows=knows)
+    stage.lead()
+    stage.come_up()
+    return stage
+
+
+def raises(stage: Stage) -> list[c.Command]:
+    """What is proposed within a second, and not committed."""
+    stage.pass_us(1_000_000)
+    return [command for command in stage.proposed() if command[0] == c.RAISE]
+
+
+def heard(stage: Stage, *peers: str, version: int = NEW) -> None:
+    for peer in peers:
+        beat(stage, peer, machine_version=version)
+
+
+def test_it_is_raised_once_when_every_member_knows_it(leader: Stage) -> None:
+    heard(leader, "n1", "n2")
+    assert raises(leader) == [(c.RAISE, NEW)]
+    leader.commit()
+    assert leader.node.machine.version == NEW
+    heard(leader, "n1", "n2")
+    assert raises(leader) == []
+
+
+def test_a_member_that_was_never_heard_is_unknown(leader: Stage) -> None:
+    """On 519da29 it counted as one that knows what the leader knows."""
+    assert raises(leader) == []
+    heard(leader, "n1")
+    assert raises(leader) == []
+
+
+def test_one_old_member_holds_it_back(leader: Stage) -> None:
+    heard(leader, "n1")
+    heard(leader, "n2", version=c.BASE_VERSION)
+    assert raises(leader) == []
+    assert leader.node.versions.common() == c.BASE_VERSION
+
+
+def test_a_beat_of_an_earlier_term_does_not_count(leader: Stage) -> None:
+    beat(leader, "n1", machine_version=NEW)
+    beat(leader, "n2", machine_version=NEW, term=leader.replica.term - 1)
+    assert raises(leader) == []
+
+
+def test_a_new_link_may_be_another_program(leader: Stage) -> None:
+    """A member is restarted, perhaps with the older program, and no term passes."""
+    heard(leader, "n1")
+    leader.node.peer_down("n1")
+    heard(leader, "n2")
+    assert raises(leader) == []
+    leader.node.peer_up("n1")
+    assert raises(leader) == []
+    heard(leader, "n1", version=c.BASE_VERSION)
+    assert raises(leader) == []
+    heard(leader, "n1")
+    assert raises(leader) == [(c.RAISE, NEW)]
+
+
+def test_a_late_beat_of_a_link_that_ended_does_not_count(leader: Stage) -> None:
+    leader.node.peer_down("n1")
+    heard(leader, "n1", "n2")
+    assert raises(leader) == []
+
+
+def test_a_leader_that_does_not_serve_yet_raises_nothing() -> None:
+    stage = Stage(knows=NEW)
+    for peer in MEMBERS[1:]:
+        stage.node.peer_up(peer)
+    stage.become("leader", "n0", 1)
+    heard(stage, "n1", "n2")
+    assert raises(stage) == []
+    assert not stage.node.leader.serving
+
+
+def test_a_follower_raises_nothing() -> None:
+    stage = Stage(knows=NEW)
+    stage.follow()
+    heard(stage, "n1", "n2")
+    assert raises(stage) == []
+
+
+def test_a_lone_node_raises_by_itself() -> None:
+    """There is nobody to wait for."""
+    stage = Stage(knows=NEW)
+    stage.node.peers.peers.clear()
+    stage.become("leader", "n0", 1)
+    stage.commit()
+    assert stage.node.machine.version == NEW
+
+
+def test_a_raise_that_was_lost_with_its_term_is_proposed_again(leader: Stage) -> None:
+    heard(leader, "n1", "n2")
+    assert raises(leader) == [(c.RAISE, NEW)]
+    leader.replica.proposed.clear()
+    leader.become("follower", "n1", 2)
+    leader.become("leader", "n0", 3)
+    leader.commit()
+    heard(leader, "n1", "n2")
+    assert raises(leader) == [(c.RAISE, NEW)]
+
+
+def test_the_highest_common_version_is_taken_at_once() -> None:
+    stage = leading(NEW + 2)
+    heard(stage, "n1", version=NEW + 5)
+    heard(stage, "n2", version=NEW + 1)
+    assert raises(stage) == [(c.RAISE, NEW + 1)]
+
+
+def test_the_beat_tells_what_is_known_and_what_is_active(leader: Stage) -> None:
+    leader.node.peers.send_beats()
+    told = frames.decode_beat(leader.sent(frames.BEAT, "n1")[-1])
+    assert (told.machine_version, told.active_version) == (NEW, c.BASE_VERSION)
+    leader.apply_sections((c.LEADER, 0, 0, ((c.RAISE, NEW),)))
+    leader.node.peers.send_beats()
+    told = frames.decode_beat(leader.sent(frames.BEAT, "n1")[-1])
+    assert (told.machine_version, told.active_version) == (NEW, NEW)
+
+
+def test_a_program_that_does_not_know_it_stops_at_the_raise() -> None:
+    stage = Stage(knows=c.BASE_VERSION)
+    stage.follow()
+    with pytest.raises(Stopped, match=UPGRADE):
+        stage.apply_sections((c.LEADER, 0, 0, ((c.RAISE, NEW),)))
+
+
+def test_a_program_that_does_not_know_it_stops_at_the_snapshot() -> None:
+    machine = Machine()
+    machine.apply(1, 0, 0, 0, [(c.LEADER, 0, 0, ((c.RAISE, NEW),))])
+    stage = Stage(knows=c.BASE_VERSION)
+    with pytest.raises(Stopped, match=UPGRADE):
+        stage.load(machine)
+    stage = Stage(knows=NEW)
+    stage.load(machine)
+    assert stage.node.machine.version == NEW
+
+
+def test_a_command_of_a_later_version_does_not_leave_its_origin(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is answered among the others, in order, and the log does not hold it."""
+    invented = 31
+    monkeypatch.setitem(c.SHAPES, invented, (int, int))
+    monkeypatch.setitem(c.SINCE, invented, NEW)
+    stage = leading()
+    answers: list[tuple[int, object]] = []
+
+    class Asking:
+        """A client that notes its answers."""
+
+        number = 0
+        batch: Batch | None = None
+        wait: Wait | None = None
+
+        def answered(self, kind: int, result: object) -> None:
+            answers.append((kind, result))
+
+        def wait_ended(self, job: object, until_us: int = 0) -> None:
+            raise AssertionError
+
+        def failed(self, kind: int, why: int) -> None:
+            raise AssertionError
+
+        def drop(self) -> None:
+            raise AssertionError
+
+    client = Asking()
+    origin = stage.node.origin
+    origin.open_session(client)
+    for command in ((c.USE, 1, b"a"), (invented, 1), (c.USE, 1, b"b")):
+        origin.submit(client, command[0], command)
+    stage.run()
+    packed = b"".join(stage.replica.proposed)
+    assert c.pack_commands([(c.USE, 1, b"a"), (0,), (c.USE, 1, b"b")])[1:] in packed
+    stage.commit()
+    assert answers[1:] == [(c.USE, c.OK), (invented, c.BAD_COMMAND), (c.USE, c.OK)]
+    stage.apply_sections((c.LEADER, 0, 0, ((c.RAISE, NEW),)))
+    assert origin.knows(invented)
+    origin.submit(client, invented, (invented, 1))
+    stage.run()
+    assert c.pack_commands([(invented, 1)]) in b"".join(stage.replica.proposed)
