@@ -7,6 +7,7 @@ What it saw is in `history`; nothing is judged here.
 
 import random
 from collections import deque
+from collections.abc import Sequence
 from typing import Any, Final
 
 from beanpole.errors import ProtocolError
@@ -21,6 +22,7 @@ TUBES: Final = (b"default", b"default", b"one", b"two")
 PATIENCE_S: Final = 20.0
 RETRY_S: Final = 0.2
 ABOUT_JOBS: Final = ("peek", "stats-job", "kick-job", "delete", "reserve-job", "touch")
+BINDS: Final = ("use", "watch", "ignore")
 PEEKS: Final = ("peek-ready", "peek-delayed", "peek-buried")
 
 
@@ -42,6 +44,9 @@ class Client:
         self.used = b"default"
         self.watched: dict[bytes, None] = {}
         self.bodies = 0
+        # ... as far as it was told.
+        self._told_used = self.used
+        self._told_watched: dict[bytes, None] = {}
         self._parser = ReplyParser()
         self._ending = False  # half-closed: replies still come, nothing is sent
         world.clock.after(self.dice.random(), self._connect)
@@ -64,8 +69,9 @@ class Client:
         self.connected = Connected(self.number, host.name, host.node.index)
         self._parser = ReplyParser()
         self.held.clear()
-        self.used = b"default"
+        self.used = self._told_used = b"default"
         self.watched = {b"default": None}
+        self._told_watched = dict(self.watched)
         self._ending = False
         self._later()
 
@@ -159,7 +165,23 @@ class Client:
         if last is not None and last.kind != "reserve":
             self.world.clock.after(PATIENCE_S, lambda: self._give_up(last))
 
-    def _follow(self, kind: str, args: list[Any]) -> None:
+    def _follow_again(self, told: Op) -> None:
+        """A tube was not made: what stands behind that request has other tubes than it seemed."""
+        if told.word != b"INTERNAL_ERROR":
+            used, watched = self.used, self.watched
+            self.used, self.watched = self._told_used, self._told_watched
+            self._follow(told.kind, told.args)
+            self._told_used, self._told_watched = self.used, self.watched
+            self.used, self.watched = used, watched
+            return
+        self.used, self.watched = self._told_used, dict(self._told_watched)
+        for op in self.waiting:
+            if op.kind == "put":
+                op.args = (*op.args[:-1], self.used)
+            op.tubes = (self.used,) if op.kind in PEEKS else tuple(self.watched)
+            self._follow(op.kind, op.args)
+
+    def _follow(self, kind: str, args: Sequence[Any]) -> None:
         """Know the session's state as the node will have it."""
         if kind == "use":
             self.used = args[0]
@@ -183,6 +205,8 @@ class Client:
         if word not in WORDS[op.kind]:
             raise Violation(f"a wrong reply: {op!r}")
         self.world.counts[f"{op.kind} {word.decode()}"] += 1
+        if op.kind in BINDS:
+            self._follow_again(op)
         if word == b"INSERTED":
             self.known.append(numbers[0])
         elif word == b"RESERVED":
@@ -244,7 +268,7 @@ class Client:
         dice = self.dice
         self.bodies += 1
         body = b"%d-%d" % (self.number, self.bodies)
-        body += b"." * dice.choice((0, 0, 10, 200, 900))
+        body += b"." * dice.choice(self.world.body_bytes)
         delay_s = dice.choice((0, 0, 0, 0, 0, 1, 2))
         return ("put", dice.choice((0, 1, 1, 1, 2000)), delay_s, dice.choice((1, 2, 5, 60)), body)
 

@@ -116,6 +116,13 @@ class Node:
         """Copy the list."""
         return ListImage(list(self.applied))
 
+    def image_bytes(self) -> int:
+        """Return what the entries take."""
+        return sum(len(entry) for _, entry in self.applied)
+
+    def log(self, line: str) -> None:
+        """Nobody reads it."""
+
     def load_image(self, chunks: Iterator[bytes]) -> None:
         """Take a list over."""
         self.applied = [
@@ -167,6 +174,10 @@ class Node:
             holder = self.cluster.leaders.setdefault(term, self.name)
             if holder != self.name:
                 raise Violation(f"{holder} and {self.name} both lead term {term}")
+
+    def rejoined(self) -> None:
+        """Remember it for the next start."""
+        self.cluster.rejoin.discard(self.name)
 
     def fatal(self, reason: str) -> None:
         """Remember why, and stop."""
@@ -257,7 +268,7 @@ class Cluster:
         self.fetch_step_s = 0.002
         self.in_flight_max = 8
         self.rates: dict[str, float] = {}
-        self.rejoin: set[str] = set()
+        self.rejoin: set[str] = set()  # nodes with a new disk that do not count yet
         self.committed: dict[int, tuple[int, bytes]] = {}
         self.acknowledged: set[bytes] = set()
         self.leaders: dict[int, str] = {}

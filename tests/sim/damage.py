@@ -11,7 +11,7 @@ from beanpole.storage.format import FILE_HEADER_BYTES, segment_seed
 from beanpole.storage.segment import scan_segment, segment_name, segment_names
 from tests.sim.disk import Disk
 
-SMALL: Final = ("identity", "incarnation", "clock", "peers", "rejoining")
+SMALL: Final = ("identity", "clock", "peers")
 
 
 def flip(disk: Disk, name: str, dice: random.Random) -> str | None:

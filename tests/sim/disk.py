@@ -14,10 +14,16 @@ from beanpole.storage.files import LANE_LOG, LANES, Done, Handle, Work
 from tests.sim.clock import Clock
 
 SECTOR_BYTES = 512
+# A file takes whole blocks of a disk that has an end.
+BLOCK_BYTES = 4096
 
 
 class PowerLoss(Exception):
     """The work was in the middle of a write when the machine died."""
+
+
+class Killed(BaseException):
+    """The process died before this call. No handler of the node may catch it."""
 
 
 class Inode:
@@ -84,6 +90,16 @@ class Inode:
             self.data.extend(bytes(size - len(self.data)))
 
 
+def _blocks(size: int) -> int:
+    """Return what a file of so many bytes takes."""
+    return -(-size // BLOCK_BYTES) * BLOCK_BYTES
+
+
+def _nobody() -> None:
+    """Whose process died was not told: nobody uses `calls_left` here."""
+    raise AssertionError("nobody hears of a death beside the loop")
+
+
 def _overlay(start: int, content: bytes, offset: int, data: bytes) -> bytes:
     """Return `content`, which begins at `start`, with `data` at `offset` laid over it."""
     low, high = max(start, offset), min(start + len(content), offset + len(data))
@@ -104,15 +120,23 @@ class DiskHandle:
     def write(self, offset: int, data: bytes) -> None:
         """Write all of it, or fail with a part of it written."""
         self._check()
+        self._disk.count_call()
         if self._disk.failing is not None:
             self._inode.write(offset, bytes(data[: self._disk.partly(len(data))]))
         self._disk.check_write(self._path)
-        self._inode.write(offset, bytes(data))
+        room = self._disk.room(self._inode, offset + len(data))
+        self._inode.write(offset, bytes(data[: max(0, room - offset)]))
+        self._check_room(offset + len(data), room)
 
     def write_synced(self, offset: int, data: bytes) -> None:
         """Write and sync in one."""
         self._check()
+        self._disk.count_call()
         self._disk.check_write(self._path)
+        room = self._disk.room(self._inode, offset + len(data))
+        if room < offset + len(data):
+            self._inode.write(offset, bytes(data[: max(0, room - offset)]))
+        self._check_room(offset + len(data), room)
         if self._disk.dying:
             self._inode.write(offset, bytes(data))
         else:
@@ -127,6 +151,7 @@ class DiskHandle:
     def sync(self) -> None:
         """Make the content durable."""
         self._check()
+        self._disk.count_call()
         self._disk.check_sync(self._path)
         self._inode.pending.clear()
 
@@ -138,11 +163,17 @@ class DiskHandle:
     def truncate(self, size: int) -> None:
         """Cut the file."""
         self._check()
+        self._disk.count_call()
         self._disk.check_write(self._path)
         self._inode.truncate(size)
 
     def close(self) -> None:
         """Close it; nothing becomes durable by that."""
+
+    def _check_room(self, size: int, room: int) -> None:
+        if room < size:
+            self._disk.erred = True
+            raise OSError(errno.ENOSPC, "no space left on device", self._path)
 
     def _check(self) -> None:
         assert self._life == self._disk.life, "a file of an earlier life is used"
@@ -157,8 +188,18 @@ class Disk:
         self.failing: OSError | None = None  # what every write and sync raises
         # When a write or sync of the log failed: its owner has to end.
         self.failed_s: float | None = None
+        self.full_path = ""  # what is written to files below it finds no room
         self.erred = False  # something failed in this life
+        self.refused = False  # ... and not because the disk has an end
         self.syncs = 0
+        # What it holds, in blocks of files; None: it never ends. Set it at any time: what is there
+        # stays, also over a crash. `taken_bytes` is what somebody else has put there.
+        self.capacity_bytes: int | None = None
+        self.taken_bytes = 0
+        # The process dies instead of its next call but so many that changes or syncs something.
+        self.calls_left: int | None = None
+        self.calls = 0  # of this kind
+        self.killed: Callable[[], None] = _nobody  # what to do if it dies beside its loop
         self._clock = clock
         self._random = random.Random(seed)
         self._names: dict[str, Inode] = {}
@@ -171,13 +212,15 @@ class Disk:
 
     def crash(self) -> None:
         """Lose power: what is not synced is gone, or half there."""
+        self.calls_left = None
         for lane in self._lanes:
             if lane and self._random.random() < 0.5:
                 self._begin(lane[0][0])
             lane.clear()
         self.life += 1
+        self.killed = _nobody
         self.failing = self.failed_s = None
-        self.erred = False
+        self.erred = self.refused = False
         for inode in {id(inode): inode for inode in self._names.values()}.values():
             inode.crash(self._random)
         for inode in {id(inode): inode for inode in self._durable_names.values()}.values():
@@ -210,6 +253,31 @@ class Disk:
         finally:
             self.dying = False
 
+    def count_call(self) -> None:
+        """One more call that changes or syncs something; the process may die of it."""
+        self.calls += 1
+        if self.calls_left is not None:
+            if self.calls_left == 0:
+                raise Killed  # and at every further call, until the disk is told of the crash
+            self.calls_left -= 1
+
+    @property
+    def refuses_by_itself(self) -> bool:
+        """Whether it refuses for another reason than its end."""
+        return bool(self.full_path) or self.failing is not None
+
+    @property
+    def used_bytes(self) -> int:
+        """What all files take."""
+        return sum(_blocks(len(inode.data)) for inode in self._names.values())
+
+    def room(self, inode: Inode, size: int) -> int:
+        """How large a file can be that is to have `size` bytes: less only on a full disk."""
+        had = len(inode.data)
+        if self.capacity_bytes is None or size <= had:
+            return size
+        return min(size, _blocks(had) + max(0, self.free_bytes("")) // BLOCK_BYTES * BLOCK_BYTES)
+
     @property
     def busy(self) -> bool:
         """Whether a work is under way or waits for its turn."""
@@ -221,8 +289,11 @@ class Disk:
 
     def check_write(self, path: str = "") -> None:
         """Raise what a test asked for."""
+        if self.full_path and path.startswith(self.full_path):
+            self.erred = self.refused = True
+            raise OSError(errno.ENOSPC, "no space left on device", path)
         if self.failing is not None:
-            self.erred = True
+            self.erred = self.refused = True
             # A segment that is made ahead (.tmp) may fail: nobody was told that it is there.
             is_log = "/log/" in path and not path.endswith(".tmp")
             if is_log and self.failed_s is None and not self.dying:
@@ -235,6 +306,15 @@ class Disk:
         if self.dying:
             raise PowerLoss
         self.syncs += 1
+
+    def lose(self, prefix: str) -> int:
+        """Lose all files below a path, durably; returns how many there were."""
+        lost = [path for path in self._durable_names if path.startswith(prefix)]
+        for names in (self._names, self._durable_names):
+            for path in [path for path in names if path.startswith(prefix)]:
+                del names[path]
+        self._directories.discard(prefix.rstrip("/"))
+        return len(lost)
 
     def flip(self, path: str, offset: int, mask: int = 1) -> None:
         """Damage one bit of a file."""
@@ -249,12 +329,10 @@ class Disk:
     def open(self, path: str, create: bool = False) -> Handle:
         """Open a file; `create` makes a new one in its place."""
         if create:
-            self.check_write()
+            self.count_call()
+            self.check_write(path)
             self._names[path] = Inode()
-        inode = self._names.get(path)
-        if inode is None:
-            raise FileNotFoundError(errno.ENOENT, "no such file", path)
-        return DiskHandle(self, inode, path)
+        return DiskHandle(self, self._named(path), path)
 
     def list(self, directory: str) -> list[str]:
         """Return the names in a directory."""
@@ -268,20 +346,28 @@ class Disk:
 
     def make_directory(self, path: str) -> None:
         """Make a directory, durably."""
+        if path in self._directories:
+            return
+        self.count_call()
         self._directories.add(path)
 
     def rename(self, source: str, target: str) -> None:
         """Put one file in the place of another."""
+        self.count_call()
         self.check_write()
-        self._names[target] = self._names.pop(source)
+        self._names[target] = self._named(source)
+        del self._names[source]
 
     def remove(self, path: str) -> None:
         """Remove a file."""
+        self.count_call()
+        self._named(path)
         del self._names[path]
 
     def remove_slowly(self, path: str) -> None:
         """Remove a file after it was cut: who still reads it finds that out."""
-        self._names[path].truncate(0)
+        self.count_call()
+        self._named(path).truncate(0)
         self.remove(path)
 
     def settle(self) -> None:
@@ -289,6 +375,7 @@ class Disk:
 
     def sync_directory(self, path: str) -> None:
         """Make the names of a directory durable."""
+        self.count_call()
         self.check_sync()
         for name in [name for name in self._durable_names if os.path.dirname(name) == path]:
             del self._durable_names[name]
@@ -297,14 +384,22 @@ class Disk:
                 self._durable_names[name] = inode
 
     def free_bytes(self, path: str) -> int:
-        """Return plenty."""
-        return 2**40
+        """Return what is left of the capacity; plenty without one."""
+        if self.capacity_bytes is None:
+            return 2**40
+        return max(0, self.capacity_bytes - self.taken_bytes - self.used_bytes)
 
     def submit(self, work: Work, done: Done, lane: int = LANE_LOG) -> None:
         """Run the work after the disk's latency, one at a time in each lane."""
         self._lanes[lane].append((work, done))
         if len(self._lanes[lane]) == 1:
             self._clock.after(self.latency_s, self._runner(lane, self._lanes[lane][0]))
+
+    def _named(self, path: str) -> Inode:
+        inode = self._names.get(path)
+        if inode is None:
+            raise FileNotFoundError(errno.ENOENT, "no such file", path)
+        return inode
 
     def _runner(self, lane: int, item: tuple[Work, Done]) -> Callable[[], None]:
         life = self.life
@@ -318,6 +413,10 @@ class Disk:
                 work()
             except OSError as failure:
                 error = failure
+            except Killed:
+                self._lanes[lane].popleft()
+                self.killed()
+                return
             self._lanes[lane].popleft()
             if self._lanes[lane]:
                 self._clock.after(self.latency_s, self._runner(lane, self._lanes[lane][0]))

@@ -126,8 +126,6 @@ class Run:
             self.counts["crashes"] += 1
 
     def _start(self, name: str) -> None:
-        if name == self.lost_disk:
-            self.cluster.rejoin.add(name)
         node = self.cluster.start(name)
         if name == self.fresh_disk and not node.replica.rejoining:
             raise Violation(f"{name} lost its disk and counts")
@@ -198,13 +196,12 @@ class Run:
         nodes = self.cluster.nodes
         if len(nodes) < len(self.cluster.names):
             return
-        if self.lost_disk is not None:
-            if nodes[self.lost_disk].replica.rejoining:
-                return
-            self.cluster.rejoin.discard(self.lost_disk)
+        if self.lost_disk is not None and nodes[self.lost_disk].replica.rejoining:
+            return
         name = self.random.choice(self.cluster.names)
         self.cluster.crash(name)
         self.cluster.disks[name].wipe()
+        self.cluster.rejoin.add(name)
         self.lost_disk = self.fresh_disk = name
         self.counts["lost disks"] += 1
 

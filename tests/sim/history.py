@@ -7,12 +7,13 @@ from typing import Any, Final
 
 from beanpole.protocol.beanstalk.client import Reply
 
+_RESERVE: Final = frozenset({b"RESERVED", b"DEADLINE_SOON", b"TIMED_OUT", b"INTERNAL_ERROR"})
 # What a request may be answered with. INTERNAL_ERROR and DRAINING come only after a wait.
 WORDS: Final[dict[str, frozenset[bytes]]] = {
     # OUT_OF_MEMORY: a disk is below its reserve.
     "put": frozenset({b"INSERTED", b"DRAINING", b"OUT_OF_MEMORY"}),
-    "reserve": frozenset({b"RESERVED", b"DEADLINE_SOON", b"TIMED_OUT"}),
-    "reserve-with-timeout": frozenset({b"RESERVED", b"DEADLINE_SOON", b"TIMED_OUT"}),
+    "reserve": _RESERVE,
+    "reserve-with-timeout": _RESERVE,
     "reserve-job": frozenset({b"RESERVED", b"NOT_FOUND", b"INTERNAL_ERROR"}),
     "delete": frozenset({b"DELETED", b"NOT_FOUND", b"INTERNAL_ERROR"}),
     "release": frozenset({b"RELEASED", b"NOT_FOUND", b"INTERNAL_ERROR"}),
@@ -31,8 +32,8 @@ WORDS: Final[dict[str, frozenset[bytes]]] = {
     "list-tubes": frozenset({b"OK", b"INTERNAL_ERROR"}),
     "list-tube-used": frozenset({b"USING"}),
     "list-tubes-watched": frozenset({b"OK"}),
-    "use": frozenset({b"USING"}),
-    "watch": frozenset({b"WATCHING"}),
+    "use": frozenset({b"USING", b"INTERNAL_ERROR"}),
+    "watch": frozenset({b"WATCHING", b"INTERNAL_ERROR"}),
     "ignore": frozenset({b"WATCHING", b"NOT_IGNORED"}),
     "nonsense": frozenset({b"UNKNOWN_COMMAND"}),
     "quit": frozenset(),

@@ -8,28 +8,25 @@ import random
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from beanpole.errors import ProtocolError
 from beanpole.replication.consensus import Sink
 from beanpole.storage.files import LANE_LOG, Done, Handle, Work
-from beanpoled.disks import Disks
 from beanpoled.eventlog.records import Batch, Events
 from beanpoled.frames import RAFT
 from beanpoled.host import ProcessFacts
-from beanpoled.link import LINK_VERSION, NONCE_BYTES, Hello
 from beanpoled.node import Node
 from tests.sim.cluster import Violation
-from tests.sim.disk import Disk
+from tests.sim.costs import CALLBACK_US, FRAME_BYTE_US, GRAIN_S, METER
+from tests.sim.disk import Disk, Killed
 from tests.sim.event_log import encode
+from tests.sim.links import SimLinks
+from tests.sim.streams import Fetch
 
 if TYPE_CHECKING:
     from tests.sim.wire import Wire
     from tests.sim.world import World
 
-FETCH_STEP_S: Final = 0.002
-SINK_BACKLOG_BYTES_MAX: Final = 256 * 1024
-RELINK_S: Final = 0.1
 
 Action = Callable[[], None]
 
@@ -68,8 +65,8 @@ class HostFiles:
         """Nothing is written beside the lanes here."""
 
     def free_bytes(self, path: str) -> int:
-        """Return what the world left on this disk."""
-        return self._host.world.free_bytes[self._host.name]
+        """Return what the world says, and no more than there is on a disk that has an end."""
+        return min(self._host.world.free_bytes[self._host.name], self._disk.free_bytes(path))
 
     def submit(self, work: Work, done: Done, lane: int = LANE_LOG) -> None:
         """Run the work after the disk's latency; `done` waits while the process is paused."""
@@ -86,11 +83,12 @@ class SimHost:
         self.alive = True
         self.end = ""  # why the process ended itself
         self.clients_open = False
-        self.links: set[str] = set()
         self.wires: dict[Wire, None] = {}
         self.node: Node
-        self.disks: Disks
+        self.peer_links: SimLinks
         self.files = HostFiles(self, world.disks[name])
+        world.disks[name].killed = lambda: world.killed(self)
+        self.joined = False  # it has links
         self.ready = False  # its replica has read the disk
         self.pauses = 0
         self.paused_until_s = 0.0
@@ -102,7 +100,9 @@ class SimHost:
         self.rate = world.rates[name]
         self._ready: deque[Action] = deque()
         self._ready_is_due = False
+        self._next: deque[Action] = deque()
         self._inbox: deque[Action] = deque()
+        self._free_s = 0.0  # when the loop has done what it was given
         self._exiting = False
 
     # --- the loop -------------------------------------------------------------------------------
@@ -116,20 +116,44 @@ class SimHost:
         """Let something happen to the process: at once, or after its pause, in order."""
         if not self.alive:
             return
-        if self.paused or self._inbox:
+        if self.paused or self._inbox or self._busy:
             self._inbox.append(action)
         else:
             self.guard(action)
 
     def guard(self, action: Action) -> None:
         """Run one callback of the loop; the process may end in it."""
+        METER.take()
         try:
             action()
+            while self._next:
+                self._next.popleft()()
         except ProcessExit:
             self.world.ended(self)
+        except Killed:
+            self.world.killed(self)
         else:
+            self._charge(METER.take() + CALLBACK_US)
             if self._exiting:
                 self.world.ended(self)
+
+    def _charge(self, us: float) -> None:
+        """Let the loop be busy for what a callback has cost."""
+        world = self.world
+        if us > world.turn_us_max:
+            raise Violation(
+                f"one turn of {self.name} takes {us / 1000:.0f} ms, half of the smallest election "
+                f"time-out is {world.turn_us_max / 1000:.0f} ms"
+            )
+        if world.slowness:
+            now_s = world.clock.now_s
+            self._free_s = max(self._free_s, now_s) + us * world.slowness / 1e6
+            if self._busy:
+                world.clock.at(self._free_s, self._go_on)
+
+    @property
+    def _busy(self) -> bool:
+        return self._free_s - self.world.clock.now_s > GRAIN_S
 
     def pause(self, seconds: float) -> None:
         """Stop the process for a while."""
@@ -159,15 +183,15 @@ class SimHost:
             self._paused_from_s = None
 
     def _go_on(self) -> None:
-        if not self.alive or self.paused:
+        if not self.alive or self.paused or self._busy:
             return
         self._turn()  # what the loop was about to call when it was stopped
-        while self._inbox and self.alive and not self.paused:
+        while self._inbox and self.alive and not (self.paused or self._busy):
             self.guard(self._inbox.popleft())
 
     def _turn(self) -> None:
         self._ready_is_due = False
-        if self.paused:
+        if self.paused or self._busy:
             return  # `_go_on` comes back to it
         for _ in range(len(self._ready)):
             if self.alive:
@@ -184,7 +208,9 @@ class SimHost:
 
     def now_us(self) -> int:
         """Return the process's clock, which runs at its own rate."""
-        return int((self.world.clock.now_s * self.rate + self._uptime_s) * 1e6)
+        world = self.world
+        now_s = max(world.clock.now_s, self._free_s) + METER.us * world.slowness / 1e6
+        return int((now_s * self.rate + self._uptime_s) * 1e6)
 
     def wall_us(self) -> int:
         """Return the wall clock, which may be wrong."""
@@ -198,6 +224,10 @@ class SimHost:
         """Call after the input that is there."""
         self._ready.append(callback)
         self._turn_soon()
+
+    def call_next(self, callback: Action) -> None:
+        """Call when the present callback has ended."""
+        self._next.append(callback)
 
     def call_later(self, delay_us: int, callback: Action) -> SimTimer:
         """Call when the process's clock says so."""
@@ -215,94 +245,49 @@ class SimHost:
 
     def send_peer(self, peer: str, kind: int, payload: bytes) -> bool:
         """Send a frame if there is a link."""
-        if peer not in self.links:
+        if not self.peer_links.send(peer, kind, payload):
             return False
         if kind == RAFT:
             self.world.oracle.sent(self.name, payload)
-        return self.world.network.send(self.name, peer, bytes((kind,)) + payload)
+        return True
 
     def flush_peers(self) -> None:
-        """Nothing is collected here: every frame travels alone."""
+        """Let the frames of this turn leave now."""
+        self.peer_links.flush()
+
+    @property
+    def links(self) -> frozenset[str]:
+        """The members with which a link is ready."""
+        return self.peer_links.up
 
     def connected(self, peer: str) -> None:
-        """Note a new link, as `Receiver`."""
-        self.enter(partial(self._connected, peer))
+        """Note a new connection, as `Receiver`."""
+        generation = self.world.network.generation(self.name, peer)
+        self.enter(partial(self._connected, peer, generation))
 
     def disconnected(self, peer: str) -> None:
-        """Note that the link is gone, as `Receiver`."""
+        """Note that the connection is gone, as `Receiver`."""
         self.enter(partial(self._disconnected, peer))
 
     def receive(self, peer: str, message: bytes) -> None:
-        """Take a frame, as `Receiver`."""
+        """Take bytes, as `Receiver`."""
         self.enter(partial(self._received, peer, message))
 
-    def _connected(self, peer: str) -> None:
-        other = self.world.hosts.get(peer)
-        if other is None:
-            return  # it died meanwhile, and the end of the link is on the way
-        try:
-            refusal = self.disks.refuses(other.hello())
-        except OSError:  # it cannot be remembered: no link, and it is tried again
-            self.world.clock.after(RELINK_S, lambda: self.world.network.reset(self.name, peer))
-            return
-        if refusal is not None:
-            raise Violation(f"{self.name} refuses {peer}: {refusal}")
-        self.links.add(peer)
-        self.node.peer_up(peer)
+    def _connected(self, peer: str, generation: int) -> None:
+        self.peer_links.connected(peer, generation)
 
     def _disconnected(self, peer: str) -> None:
-        if peer in self.links:
-            self.links.discard(peer)
-            self.node.peer_down(peer)
+        self.peer_links.disconnected(peer)
 
     def _received(self, peer: str, message: bytes) -> None:
-        if peer not in self.links:
-            return
-        try:
-            self.node.peer_frame(peer, message[0], message[1:])
-        except ProtocolError as error:
-            raise Violation(f"{self.name} refuses a frame of {peer}: {error}") from error
-
-    def hello(self) -> Hello:
-        """Introduce this node."""
-        config = self.node.config
-        return Hello(
-            version=LINK_VERSION,
-            cluster=config.cluster,
-            node=self.name,
-            config_hash=config.config_hash,
-            disk_id=self.disks.own,
-            rejoining=self.node.replica.rejoining or self.disks.is_replacement,
-            nonce=bytes(NONCE_BYTES),
-        )
+        METER.us += FRAME_BYTE_US * len(message)
+        self.peer_links.received(peer, message)
 
     def fetch_snapshot(
         self, peer: str, index: int, sink: Sink, done: Callable[[str | None], None]
     ) -> None:
         """Stream the peer's snapshot at exactly `index` over virtual time."""
-        world = self.world
-        source = world.hosts.get(peer)
-        found = None if source is None else source.node.replica.snapshot_source()
-        chunks = None if found is None or found[0].index != index else found[1]
-        world.counts["fetches"] += 1
-
-        def later(step: Action) -> None:
-            world.clock.after(FETCH_STEP_S, lambda: self.enter(step))
-
-        def step() -> None:
-            if chunks is None or source is None or not source.alive or peer not in self.links:
-                done(f"{peer} has nothing at {index}, or is gone")
-            elif source.paused or sink.backlog_bytes > SINK_BACKLOG_BYTES_MAX:
-                later(step)
-            else:
-                chunk = next(chunks, None)
-                if chunk is None:
-                    done(None)
-                else:
-                    sink.write(chunk)
-                    later(step)
-
-        later(step)
+        Fetch(self, peer, index, sink, done)
 
     # --- Host: events ---------------------------------------------------------------------------
 

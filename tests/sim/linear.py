@@ -290,9 +290,11 @@ def translate(history: Sequence[Op], delays: bool = True) -> tuple[list[Call], f
         number, used, watched = sessions[key]
         if op.connected.end_s is not None:
             ended.add(number)
+        if op.word in NOT_DONE:
+            continue
         if op.kind in LOCAL:
             sessions[key] = (number, *_bound(op, used, watched))
-        elif op.word not in NOT_DONE:
+        else:
             calls.append(_call(op, number, used, watched, delays))
     return calls, frozenset(ended)
 

@@ -53,6 +53,7 @@ class Lone:
         self.loaded = 0
         self.woken = 0
         self.reason: str | None = None
+        self.lines: list[str] = []
         self.fetches: list[tuple[str, int, Sink, Fetched]] = []
         self.chunk_s = 0.0
         self.dice = random.Random(3)
@@ -209,6 +210,14 @@ class Lone:
         """Copy what was applied; each chunk will take `chunk_s`."""
         return SlowImage(self)
 
+    def image_bytes(self) -> int:
+        """Return what the entries take."""
+        return sum(len(entry) for _, entry in self.applied)
+
+    def log(self, line: str) -> None:
+        """Remember the line."""
+        self.lines.append(line)
+
     def load_image(self, chunks: Iterator[bytes]) -> None:
         """Count the chunks."""
         self.loaded += len(list(chunks))
@@ -223,6 +232,10 @@ class Lone:
 
     def role_changed(self) -> None:
         """Nothing to note."""
+
+    def rejoined(self) -> None:
+        """Remember it for the next start."""
+        self.over["rejoin"] = False
 
     def fatal(self, reason: str) -> None:
         """Remember the reason."""

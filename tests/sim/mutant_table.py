@@ -10,6 +10,14 @@ from tests.sim import mutations as m
 from tests.sim import schedules as s
 from tests.sim import schedules_node as n
 from tests.sim.mutant import Mutant, replicas, storm
+from tests.sim.mutant_table_bounds import BOUNDS
+from tests.sim.mutant_table_identity import IDENTITY
+from tests.sim.mutations_answers import ANSWERS
+from tests.sim.mutations_disk import DISKS
+from tests.sim.mutations_edges import EDGES
+from tests.sim.mutations_sick import SICK
+from tests.sim.mutations_versions import VERSIONS
+from tests.sim.schedules_answers import a_delay_ends_with_a_wait
 
 REPAIRS: Final = (
     Mutant(
@@ -208,7 +216,7 @@ RULES: Final = (
         storm,
         r"ready after|the TTR|could serve",
         m.growing_clock,
-        seed=47,
+        seed=12,
     ),
     Mutant(
         "time_falls",
@@ -303,10 +311,9 @@ RULES: Final = (
     Mutant(
         "none_beside_ready",
         "waits: NONE while a job is ready",
-        storm,
-        r"was ready all the time",
+        a_delay_ends_with_a_wait,
+        r"TIMED_OUT when it was time for RESERVED",
         m.none_beside_ready,
-        seed=8,
     ),
     Mutant(
         "none_by_itself",
@@ -447,5 +454,8 @@ SCHEDULES: Final = (
         r"differs|is lost|another entry",
     ),
 )
-MUTANTS: Final[tuple[Mutant, ...]] = REPAIRS + RULES
+MUTANTS: Final[tuple[Mutant, ...]] = (
+    *(*REPAIRS, *RULES, *SICK, *BOUNDS, *VERSIONS, *ANSWERS, *DISKS, *EDGES),
+    *IDENTITY,
+)
 NAMES: Final = {mutant.name: mutant for mutant in MUTANTS}

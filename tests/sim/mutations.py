@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from beanpole import commands as c
-from beanpole.core import image
+from beanpole.core import image, restore
 from beanpole.core.keys import Keys
 from beanpole.core.machine import Machine
 from beanpole.core.queue import Queue
@@ -17,14 +17,18 @@ from beanpole.storage import recovery
 from beanpole.storage.segment import CLEAN, Ending
 from beanpole.storage.wal import Wal
 from beanpoled import clock, leader
+from beanpoled.batches import Batch, Wait
 from beanpoled.clock import ClusterClock
 from beanpoled.connection import Connection
-from beanpoled.disks import Disks
+from beanpoled.ends import Ends
 from beanpoled.eventlog.store import EventLog
+from beanpoled.identity import REJOINING
+from beanpoled.introductions import Introductions
 from beanpoled.leader import Leader
 from beanpoled.lifecycle import Lifecycle
+from beanpoled.link import Hello
 from beanpoled.node import Node
-from beanpoled.origin import Origin, Wait
+from beanpoled.origin import Origin
 from beanpoled.peers import Peers
 from tests.sim.world import WatchedNode
 
@@ -224,13 +228,15 @@ def hasty_answer() -> list[Patch]:
     """DELETED is said when the command is handed over, not when it is committed."""
     submit = Origin.submit
 
-    def wrong(origin: Origin, client: Any, kind: int, command: c.Command) -> None:
-        submit(origin, client, kind, command)
+    def wrong(
+        origin: Origin, client: Any, kind: int, command: c.Command, behind: Batch | None = None
+    ) -> Batch:
+        taken = submit(origin, client, kind, command, behind)
         # Alone in its pipeline, so that the reply is the right one for the request.
         if command[0] == c.DELETE and client is not None and len(client._pending) == 1:
-            batch = origin._open if origin._open.owners else origin._full[-1]
-            batch.owners[-1] = (None, kind, batch.owners[-1][2])
+            taken.owners[-1] = (None, kind, taken.owners[-1][2])
             client.answered(kind, 1)
+        return taken
 
     return [(Origin, "submit", wrong)]
 
@@ -254,9 +260,9 @@ def granted_twice() -> list[Patch]:
 
 def none_beside_ready() -> list[Patch]:
     """NONE is said without a look at what is ready."""
-    answer = Leader._answer_nones
+    answer = Ends._answer
 
-    def wrong(self: Leader, leaving: Any) -> None:
+    def wrong(self: Ends, leaving: Any) -> None:
         queue = self._node.machine.queue
         tubes, queue.tubes = queue.tubes, {}
         try:
@@ -264,7 +270,7 @@ def none_beside_ready() -> list[Patch]:
         finally:
             queue.tubes = tubes
 
-    return [(Leader, "_answer_nones", wrong)]
+    return [(Ends, "_answer", wrong)]
 
 
 def none_by_itself() -> list[Patch]:
@@ -312,13 +318,13 @@ def no_quit() -> list[Patch]:
 
 def no_memory_of_replacement() -> list[Patch]:
     """A disk that was begun with --rejoin is a stranger's once it counts."""
-    begin = Disks.__init__
+    hello = Introductions.hello
 
-    def wrong(self: Disks, *arguments: Any) -> None:
-        begin(self, *arguments)
-        self.is_replacement = False
+    def wrong(self: Introductions, nonce: bytes) -> Hello:
+        said = hello(self, nonce)
+        return said._replace(replacement=said.standing == REJOINING)
 
-    return [(Disks, "__init__", wrong)]
+    return [(Introductions, "hello", wrong)]
 
 
 def other_machine() -> list[Patch]:
@@ -339,26 +345,26 @@ def no_keys() -> list[Patch]:
 
 def image_forgets_keys() -> list[Patch]:
     """Who starts from an image does not know which keys were seen."""
-    load = image.load
+    load = restore.load
 
-    def wrong(chunks: Any) -> Machine:
-        machine = load(chunks)
+    def wrong(*arguments: Any) -> Machine:
+        machine = load(*arguments)
         machine.keys = Keys()
         return machine
 
-    return [(image, "load", wrong)]
+    return [(restore, "load", wrong)]
 
 
 def image_forgets_time() -> list[Patch]:
     """Who starts from an image does not know since when jobs are ready."""
-    load_job = image._load_job
+    load_job = restore._load_job
 
     def wrong(*arguments: Any) -> Any:
         job = load_job(*arguments)
         job.ready_us = 0
         return job
 
-    return [(image, "_load_job", wrong)]
+    return [(restore, "_load_job", wrong)]
 
 
 def snapshot_before_events() -> list[Patch]:

@@ -48,9 +48,13 @@ class Network:
         self.lost = self.doubled = self.late = 0.0  # shares of the messages, with `datagrams`
         self.late_s = 0.5
         self.full_bytes = 2**40  # what may be under way on one link
+        self.dials = False  # whether nodes dial each other; otherwise links mend by themselves
+        self.untraced: Callable[[bytes], bool] | None = None  # what is no part of the trace
         self.detect_s = 0.02  # until both ends notice that a link broke
         self.slow: dict[tuple[str, str], float] = {}
         self.filter: Filter | None = None
+        # What becomes of a message on its way.
+        self.spoil: Callable[[str, str, bytes], bytes] | None = None
         self.cut: set[tuple[str, str]] = set()
         self.sent = 0
         self.sent_bytes = 0
@@ -106,8 +110,29 @@ class Network:
         """Return whether there is a link."""
         return _pair(a, b) in self._links
 
+    def generation(self, a: str, b: str) -> int:
+        """Return which link it is between the two; 0 for none."""
+        return self._links.get(_pair(a, b), 0)
+
+    def dial(self, dialer: str, other: str, failed: Callable[[], None]) -> None:
+        """Make a link after a round trip, or call `failed`."""
+        node = self._nodes[dialer]
+
+        def answer() -> None:
+            pair = _pair(dialer, other)
+            if self._nodes.get(dialer) is not node:
+                return  # that process is gone
+            cut = pair in self.cut or pair[::-1] in self.cut
+            if other not in self._nodes or pair in self._links or cut:
+                failed()
+            else:
+                self._connect(pair)
+
+        self.clock.after(2 * self.delay_s, answer)
+
     def _mend_soon(self) -> None:
-        self.clock.after(self.detect_s / 2, self._mend)
+        if not self.dials:
+            self.clock.after(self.detect_s / 2, self._mend)
 
     def _mend(self) -> None:
         names = sorted(self._nodes)
@@ -116,11 +141,15 @@ class Network:
                 pair = (low, high)
                 if pair in self._links or pair in self.cut or pair[::-1] in self.cut:
                     continue
-                self._generation += 1
-                self._links[pair] = self._generation
-                self._under_way[pair] = self._under_way[pair[::-1]] = 0
-                self._nodes[low].connected(high)
-                self._nodes[high].connected(low)
+                self._connect(pair)
+
+    def _connect(self, pair: tuple[str, str]) -> None:
+        self._generation += 1
+        self._links[pair] = self._generation
+        self._under_way[pair] = self._under_way[pair[::-1]] = 0
+        for name, peer in (pair, pair[::-1]):
+            if pair in self._links:  # a process may die of what it does then
+                self._nodes[name].connected(peer)
 
     def _notice(self, pair: tuple[str, str], generation: int) -> None:
         cut = pair in self.cut or pair[::-1] in self.cut
@@ -136,12 +165,22 @@ class Network:
 
     # --- messages --------------------------------------------------------------------------------
 
-    def send(self, sender: str, receiver: str, message: bytes) -> bool:
-        """Send; False if there is no link or too much is under way."""
+    def under_way(self, sender: str, receiver: str) -> int:
+        """Return how many bytes are on their way."""
+        return self._under_way.get((sender, receiver), 0)
+
+    def last_arrival_s(self, sender: str, receiver: str) -> float:
+        """Return when all that was sent will have arrived, if nothing is cut."""
+        return self._arrives_s.get((sender, receiver), 0.0)
+
+    def send(self, sender: str, receiver: str, message: bytes, forced: bool = False) -> bool:
+        """Send; False if there is no link, or too much is under way and it is not `forced`."""
         way = (sender, receiver)
         generation = self._links.get(_pair(sender, receiver))
-        if generation is None or self._under_way[way] > self.full_bytes:
+        if generation is None or (self._under_way[way] > self.full_bytes and not forced):
             return False
+        if self.spoil is not None:
+            message = self.spoil(sender, receiver, message)
         self.sent += 1
         self.sent_bytes += len(message)
         for delay_s in self._delays(sender, receiver, message):
@@ -181,7 +220,8 @@ class Network:
             return
         if way in self.cut or receiver not in self._nodes:
             return
-        self.trace.update(f"{self.clock.now_s:.6f}{sender}{receiver}".encode() + message)
+        if self.untraced is None or not self.untraced(message):
+            self.trace.update(f"{self.clock.now_s:.6f}{sender}{receiver}".encode() + message)
         self._nodes[receiver].receive(sender, message)
 
 

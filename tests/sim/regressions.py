@@ -24,4 +24,8 @@ SEEDS: Final = {
     10517: "a leader that was behind the log gave less than the grace, and none to the newest",
     11632: "a log whose oldest segment begins with a cut could not be read",
     2080: "the floor of an epoch is no touch",
+    47: "what followed an entry of a megabyte was not replaced, and the node ended at each start",
+    168: "a node whose disk stands while the majority goes on closes its clients at once",
+    402: "two refusals for different reasons made a member an older copy",
+    119: "a snapshot that was overtaken while it was written was removed twice",
 }

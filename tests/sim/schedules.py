@@ -8,7 +8,7 @@ Schedules for whole nodes are in `schedules_node`.
 from collections.abc import Sequence
 
 from beanpole.replication.pysyncobj import messages, transport
-from beanpole.replication.pysyncobj.journal import SLICE_ENTRIES_MAX
+from beanpole.replication.pysyncobj.journal import SLICE_BYTES_MAX, SLICE_ENTRIES_MAX
 from beanpole.replication.pysyncobj.repairs import Repairs
 from beanpole.replication.pysyncobj.snapshots import Heading
 from tests.sim.cluster import Cluster, Violation
@@ -82,6 +82,16 @@ def a_long_tail_of_another_term(_: int, repairs: Repairs) -> None:
     _require(steps <= 2, f"{steps} steps back over a tail of one term")
 
 
+def a_large_entry_before_a_conflict(_: int, repairs: Repairs) -> None:
+    """What stands behind an entry that fills a slice is replaced like everything else."""
+    lone = Lone(repairs=repairs)
+    lone.append("n1", 1, (1, 0), [(1, b"a" * SLICE_BYTES_MAX), (1, b"b"), (1, b"c")])
+    lone.append("n2", 2, (2, 1), [(2, b"B")])
+    lone.run(0.05)
+    _require(lone.reason is None, f"it stopped behind a large entry: {lone.reason}")
+    _require(lone.replica.last_index == 3, f"its log ends at {lone.replica.last_index}, not at 3")
+
+
 def a_peer_that_acknowledges_nothing(_: int, repairs: Repairs) -> None:
     """B7: V4, what is on its way to one peer is bounded."""
     with planted(lambda: [(transport, "WINDOW_BYTES", 10_000)]):
@@ -146,6 +156,7 @@ def a_vote_against_a_leader_that_works(_: int, repairs: Repairs) -> None:
     """C3: who hears a leader does not help to depose it."""
     lone = Lone(repairs=repairs)
     lone.append("n1", 1, (1, 0))
+    lone.clock.run(0.01)  # a disk at work would hold its vote back
     lone.hear("n2", messages.VOTE, 2, 1, 0, 0)
     _require(not lone.take(messages.VOTE_GRANTED), "it voted against the leader it hears")
 
@@ -187,6 +198,7 @@ def a_leader_is_cut_off(_: int, repairs: Repairs) -> None:
 def a_vote_before_a_power_cut(_: int, repairs: Repairs) -> None:
     """C2: R8, a vote is not given twice in one term."""
     lone = Lone(repairs=repairs)
+    lone.clock.run(0.01)  # a disk at work would hold its vote back
     lone.hear("n1", messages.VOTE, 7, 1, 0, 0)
     assert lone.take() == [(messages.VOTE_GRANTED, 7)]
     lone.crash()

@@ -13,6 +13,7 @@ from beanpole.replication.pysyncobj.repairs import Repairs
 from beanpoled import frames
 from tests.sim.cluster import Violation
 from tests.sim.host import SimHost
+from tests.sim.links import KIND_AT
 from tests.sim.storm import QUICK, Stuck
 from tests.sim.wire import Wire
 from tests.sim.world import World
@@ -67,7 +68,7 @@ class Hand:
         self.gone = True
 
 
-def _world(repairs: Repairs, size: int = 3, **overrides: Any) -> tuple[World, SimHost]:
+def quick_world(repairs: Repairs, size: int = 3, **overrides: Any) -> tuple[World, SimHost]:
     """A cluster in which all nodes serve, and its leader."""
     world = World(1, size, **{**QUICK, **overrides})
     world.repairs = repairs
@@ -80,11 +81,11 @@ def _world(repairs: Repairs, size: int = 3, **overrides: Any) -> tuple[World, Si
     return world, leader
 
 
-def _follower(world: World, leader: SimHost) -> SimHost:
+def follower(world: World, leader: SimHost) -> SimHost:
     return next(host for name, host in sorted(world.hosts.items()) if host is not leader)
 
 
-def _job(hand: Hand) -> int:
+def job_of(hand: Hand) -> int:
     number = hand.replies[-1][1][0]
     assert isinstance(number, int)
     return number
@@ -95,7 +96,7 @@ def _job(hand: Hand) -> int:
 
 def a_job_runs_out_while_its_worker_waits(_: int, repairs: Repairs) -> None:
     """DEADLINE_SOON comes a second before the TTR ends."""
-    world, leader = _world(repairs)
+    world, leader = quick_world(repairs)
     hand = Hand(world, leader)
     hand.hold(ttr_s=2)
     begun_s = world.clock.now_s
@@ -107,9 +108,9 @@ def a_job_runs_out_while_its_worker_waits(_: int, repairs: Repairs) -> None:
 
 def a_node_was_down_while_the_others_slept(_: int, repairs: Repairs) -> None:
     """It leads, never heard the clock, and does not count an hour that nobody lived."""
-    world, leader = _world(repairs)
+    world, leader = quick_world(repairs)
     world.clock.run(2.0)
-    name = _follower(world, leader).name
+    name = follower(world, leader).name
     world.crash(name)
     for host in world.hosts.values():
         host.pause(3600.0)
@@ -119,7 +120,7 @@ def a_node_was_down_while_the_others_slept(_: int, repairs: Repairs) -> None:
     hand.hold(ttr_s=30)
 
     def no_beats_of_the_leader(sender: str, receiver: str, message: bytes) -> tuple[float, ...]:
-        beat = (sender, receiver, message[0]) == (leader.name, name, frames.BEAT)
+        beat = (sender, receiver, message[KIND_AT]) == (leader.name, name, frames.BEAT)
         return () if beat else (0.001,)
 
     world.network.filter = no_beats_of_the_leader
@@ -132,8 +133,8 @@ def a_node_was_down_while_the_others_slept(_: int, repairs: Repairs) -> None:
 
 def a_leader_knows_less_than_the_log(_: int, repairs: Repairs) -> None:
     """Reservations have the whole grace, by the time that counts."""
-    world, leader = _world(repairs)
-    host = _follower(world, leader)
+    world, leader = quick_world(repairs)
+    host = follower(world, leader)
     hand = Hand(world, host)
     hand.hold(ttr_s=1)
     for name in world.names:  # before any of them saved the time
@@ -147,7 +148,7 @@ def a_leader_knows_less_than_the_log(_: int, repairs: Repairs) -> None:
 
 def a_leader_alone_for_a_moment(_: int, repairs: Repairs) -> None:
     """Cluster time stands while the leader cannot serve."""
-    world, leader = _world(repairs)
+    world, leader = quick_world(repairs)
     before_us = leader.node.clock.estimate_us(leader.node.now_us)
     world.network.partition([(a, b) for a in world.names for b in world.names if a != b])
     world.clock.run(0.7)
@@ -159,7 +160,7 @@ def a_leader_alone_for_a_moment(_: int, repairs: Repairs) -> None:
 
 def a_cold_start_with_clocks_that_nobody_believes(_: int, repairs: Repairs) -> None:
     """Time goes on from the last entry, although the saved time is older and walls differ."""
-    world, leader = _world(repairs)
+    world, leader = quick_world(repairs)
     for place, name in enumerate(world.names):
         world.walls_s[name] += 86_400.0 * place
     life = leader.node.lifecycle
@@ -188,7 +189,7 @@ def _lose_one_batch(leader: SimHost, place: int) -> None:
         if origin != place:
             receive(origin, frame)
             return
-        part._expected[origin] = frames.decode_batch(frame)[2] + 1
+        part.inbox._expected[origin] = frames.decode_batch(frame)[2] + 1
         vars(part).pop("receive_batch")
 
     vars(part)["receive_batch"] = lossy
@@ -196,8 +197,8 @@ def _lose_one_batch(leader: SimHost, place: int) -> None:
 
 def a_leader_loses_a_batch(_: int, repairs: Repairs) -> None:
     """A gap in the log is seen, and what is missing is sent again."""
-    world, leader = _world(repairs)
-    host = _follower(world, leader)
+    world, leader = quick_world(repairs)
+    host = follower(world, leader)
     first, second = Hand(world, host), Hand(world, host)
     for hand in (first, second):  # so that both have their sessions
         hand.put(b"before")
@@ -213,8 +214,8 @@ def a_leader_loses_a_batch(_: int, repairs: Repairs) -> None:
 
 def a_node_acts_after_it_was_declared_down(_: int, repairs: Repairs) -> None:
     """What a dead incarnation sends has no effect."""
-    world, leader = _world(repairs)
-    host = _follower(world, leader)
+    world, leader = quick_world(repairs)
+    host = follower(world, leader)
     hand = Hand(world, host)
     hand.put(b"before")
     hand.wait(1)
@@ -235,7 +236,7 @@ def a_node_acts_after_it_was_declared_down(_: int, repairs: Repairs) -> None:
 
 def a_grant_that_comes_twice(_: int, repairs: Repairs) -> None:
     """One request gets one job, whatever the leader proposes."""
-    world, leader = _world(repairs)
+    world, leader = quick_world(repairs)
     part = leader.node.leader
     grant: Callable[..., c.Command] = part._grant
 
@@ -263,8 +264,8 @@ def a_grant_that_comes_twice(_: int, repairs: Repairs) -> None:
 
 def an_origin_stands_still_for_a_moment(_: int, repairs: Repairs) -> None:
     """Its waiting clients keep their places, and are served when it is heard again."""
-    world, leader = _world(repairs)
-    host = _follower(world, leader)
+    world, leader = quick_world(repairs)
+    host = follower(world, leader)
     worker, producer = Hand(world, host), Hand(world, leader)
     worker.send(b"reserve")
     world.clock.run(0.1)
@@ -280,8 +281,8 @@ def an_origin_stands_still_for_a_moment(_: int, repairs: Repairs) -> None:
 
 def a_node_is_cut_off_with_its_clients(_: int, repairs: Repairs) -> None:
     """It closes its clients before the others give their jobs away."""
-    world, leader = _world(repairs)
-    host = _follower(world, leader)
+    world, leader = quick_world(repairs)
+    host = follower(world, leader)
     hand = Hand(world, host)
     hand.hold()
     world.network.isolate(host.name)
@@ -293,8 +294,8 @@ def a_node_is_cut_off_with_its_clients(_: int, repairs: Repairs) -> None:
 
 def a_node_is_given_up_and_comes_back(_: int, repairs: Repairs) -> None:
     """It learns that it was declared down, and serves again."""
-    world, leader = _world(repairs)
-    host = _follower(world, leader)
+    world, leader = quick_world(repairs)
+    host = follower(world, leader)
     host.pause(4.0)
     world.clock.run(6.0)
     assert world.witness.downs, "it was not declared down"
@@ -306,8 +307,8 @@ def a_node_is_given_up_and_comes_back(_: int, repairs: Repairs) -> None:
 
 def a_node_dies_with_a_job(_: int, repairs: Repairs) -> None:
     """Q12: its clients' jobs return, although it never does."""
-    world, leader = _world(repairs)
-    host = _follower(world, leader)
+    world, leader = quick_world(repairs)
+    host = follower(world, leader)
     hand = Hand(world, host)
     hand.hold()
     world.crash(host.name)
@@ -318,12 +319,12 @@ def a_node_dies_with_a_job(_: int, repairs: Repairs) -> None:
 
 def a_lone_node_loses_power(_: int, repairs: Repairs) -> None:
     """Alone, too, INSERTED means that it is on the disk."""
-    world, leader = _world(repairs, 1)
+    world, leader = quick_world(repairs, 1)
     world.disks["n0"].latency_s = 0.2
     hand = Hand(world, leader)
     hand.put(b"a")
     hand.wait(1)
-    number = _job(hand)
+    number = job_of(hand)
     world.crash("n0")
     host = world.start("n0")
     world.clock.run(2.0)
@@ -339,7 +340,7 @@ def _power_is_lost(world: World, leader: SimHost, slow: list[str], back: list[st
     hand = Hand(world, leader)
     hand.put(b"a")
     hand.wait(1)
-    number = _job(hand)
+    number = job_of(hand)
     for name in world.names:
         world.crash(name)
         world.disks[name].latency_s = 0.0005
@@ -354,15 +355,15 @@ def _power_is_lost(world: World, leader: SimHost, slow: list[str], back: list[st
 
 def power_is_lost_and_the_leader_stays_away(_: int, repairs: Repairs) -> None:
     """D2: of those that said that they have it, one has it on its disk."""
-    world, leader = _world(repairs)
+    world, leader = quick_world(repairs)
     followers = [name for name in world.names if name != leader.name]
     _power_is_lost(world, leader, followers, followers)
 
 
 def power_is_lost_and_the_leader_had_a_slow_disk(_: int, repairs: Repairs) -> None:
     """D2: the leader counts itself when its own disk has it, like everybody else."""
-    world, leader = _world(repairs)
-    away = _follower(world, leader).name
+    world, leader = quick_world(repairs)
+    away = follower(world, leader).name
     world.network.isolate(away)
     world.clock.run(0.1)
     _power_is_lost(world, leader, [leader.name], [leader.name, away])
@@ -370,8 +371,8 @@ def power_is_lost_and_the_leader_had_a_slow_disk(_: int, repairs: Repairs) -> No
 
 def a_disk_is_replaced_while_another_node_is_away(_: int, repairs: Repairs) -> None:
     """Who was away meets the new disk when it counts already, and talks to it."""
-    world, leader = _world(repairs, 5)
-    away = _follower(world, leader)
+    world, leader = quick_world(repairs, 5)
+    away = follower(world, leader)
     lost = next(name for name in world.names if name not in (leader.name, away.name))
     world.crash(away.name)
     world.crash(lost)

@@ -15,6 +15,7 @@ from beanpoled import origin
 from tests.sim import callers
 from tests.sim.callers import Caller
 from tests.sim.clients import RETRY_S, Client
+from tests.sim.hazards import Hazards, draw
 from tests.sim.history import Op
 from tests.sim.host import SimHost
 from tests.sim.troubles import CALM as CALM
@@ -42,7 +43,7 @@ QUICK: Final = {
     "raft_min_ms": 200,
     "raft_max_ms": 400,
     "command_timeout_ms": 1200,
-    "fence_timeout_ms": 1500,
+    "fence_timeout_ms": 1700,
     "node_timeout_ms": 2500,
 }
 
@@ -81,6 +82,8 @@ class Storm:
             world.rates[name] = 1.0 + dice.uniform(-0.05, 0.05)
             world.walls_s[name] += dice.uniform(-5, 5)
         self.troubles = Troubles(world, dice, faults or Faults())
+        kinds = frozenset[str]() if faults is not None else draw(seed)
+        self.hazards = Hazards(world, seed, kinds)
         self.steps = 0
         # A calm life has no lull either.
         lull = dice.random() < LULL_SHARE and faults is None
@@ -107,6 +110,7 @@ class Storm:
 
     def _run(self) -> None:
         world = self.world
+        self.hazards.begin()
         for name in world.names:
             world.start(name)
         self.clients += [
@@ -119,6 +123,7 @@ class Storm:
             if self.steps == self.lull_step:
                 self.troubles.lose_quorum()
             self.troubles.strike(STEP_S)
+            self.hazards.strike(STEP_S)
             self.steps += 1
             world.clock.run(STEP_S)
         self.settle()
@@ -126,7 +131,7 @@ class Storm:
         timeout_s = config.command_timeout_ms / 1000
         # Time without a leader counts for delays, as far as wall clocks tell it.
         estimated = world.walls_move or world.counts["cold starts"] > 0
-        Judge(self.history, world.witness, timeout_s, estimated, world.drains).all()
+        Judge(self.history, world.witness, timeout_s, estimated, world.drains, world.fences).all()
         callers.judge(self.callers, world.witness)
 
     # --- after the storm --------------------------------------------------------------------------
@@ -134,6 +139,7 @@ class Storm:
     def settle(self) -> None:
         """Mend everything; then what is promised about going on must hold."""
         world = self.world
+        self.hazards.mend()
         self.troubles.mend()
         probe = Probe(world)
         while (

@@ -9,6 +9,7 @@ import pytest
 
 from beanpole import commands as c
 from beanpoled import leader as leader_module
+from beanpoled.agreement import RELINK_US
 from beanpoled.leader import DIGEST_PERIOD_US
 from tests.sim.host import SimHost
 from tests.sim.wire import Wire
@@ -74,10 +75,12 @@ class Putter:
 class Listener:
     """A client that keeps what it is told."""
 
-    def __init__(self, world: World, host: SimHost) -> None:
+    def __init__(self, world: World, host: SimHost, request: bytes = b"") -> None:
         self.told = b""
         self._world = world
         self._wire = Wire(world, host, self, 0.0001)
+        if request:
+            self._wire.send(request)
 
     def ask(self, request: bytes) -> bytes:
         """Send a request and wait for something."""
@@ -154,6 +157,57 @@ def test_who_differs_stops_in_time(
     )
     assert list(world.ends) == [victim.name]
     assert MARK in Listener(world, world.hosts[victim.name]).ask(b"peek %d\r\n" % job)
+
+
+@pytest.mark.parametrize("leads", [True, False], ids=["leader", "follower"])
+def test_two_that_differ_stop_both_while_the_third_is_away(
+    monkeypatch: pytest.MonkeyPatch, leads: bool
+) -> None:
+    """Who is away has shown nothing: neither of the two may tell clients what it believes."""
+    world = Diverging()
+    victim = world.led_by(leads)
+    other, third = (host for host in world.serving() if host is not victim)
+    client = Listener(world, other)
+    world.crash(third.name)
+    world.clock.run(RELINK_US / 1e6)  # it is waited for as long as a link takes to come again
+    spoil(monkeypatch, victim.name, only_image=False)
+    job = put_marked(client)
+    assert world.clock.run_until(lambda: bool(world.ends), BEATS_S)
+    world.clock.run(SLACK_S)
+    for name, differing in ((victim.name, other.name), (other.name, victim.name)):
+        if name in world.ends:
+            reason = world.ends[name][1]
+            assert f"this replica differs from {differing} at index" in reason
+            assert "no majority of the 3 members" in reason and "all that differ stop" in reason
+            continue
+        # Its last beat did not come through; one alone is no majority and acknowledges nothing.
+        late = Listener(world, world.hosts[name], b"put 1 0 60 4\r\nmore\r\n")
+        world.clock.run(SLACK_S)
+        assert b"INSERTED" not in late.told
+        world.crash(name)
+    # The third shows who is right: with the log of the honest one it is a majority.
+    monkeypatch.undo()
+    world.start(third.name)
+    world.start(other.name)
+    assert world.clock.run_until(lambda: len(world.serving()) == 2, 20.0)
+    host = next(iter(world.serving()))
+    assert MARK in Listener(world, host).ask(b"peek %d\r\n" % job)
+
+
+def test_one_that_differs_while_the_third_is_slow_stops_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A linked member may take a moment to show that it agrees."""
+    world = Diverging()
+    victim = world.led_by(leads=False)
+    other = world.led_by(leads=True)
+    third = next(host for host in world.serving() if host not in (victim, other))
+    spoil(monkeypatch, victim.name, only_image=False)
+    client = Listener(world, other)
+    third.pause(0.08)
+    put_marked(client)
+    world.clock.run(SLACK_S)
+    assert list(world.ends) == [victim.name]
 
 
 def test_digests_are_asked_for_under_load_too(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,8 +6,10 @@ What must hold meanwhile and afterwards is not decided here, but in `verdicts` a
 import errno
 import random
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
+from beanpole.replication.pysyncobj.room import BALLAST_ROOM_BYTES
 from tests.sim.cluster import Violation
 from tests.sim.damage import flip
 from tests.sim.host import SimHost
@@ -45,6 +47,11 @@ class Faults:
     wall: float = 0.2
     disk_low: float = 0.05
     drain: float = 0.08
+
+
+def _transfer(leader: SimHost) -> None:
+    """Let a leader hand its leadership to whom it likes."""
+    leader.node.replica.transfer(None)
 
 
 NAMES: Final = tuple(Faults.__dataclass_fields__)
@@ -203,13 +210,13 @@ class Troubles:
     def _transfer(self) -> None:
         leader = self.world.leader()
         if leader is not None and not leader.paused:
-            leader.node.replica.transfer(None)
+            leader.enter(partial(_transfer, leader))
             self.world.counts["transfers"] += 1
 
     def _compact(self) -> None:
         host = self._host()
         if host is not None and not host.paused:
-            host.node.replica.compact()
+            host.enter(host.node.replica.compact)
             self.world.counts["snapshots"] += 1
 
     def _reset(self) -> None:
@@ -284,4 +291,6 @@ class Troubles:
 
     def _disk_low(self) -> None:
         name = self.dice.choice(self.world.names)
-        self.world.free_bytes[name] = self.dice.choice((0, 2**40, 2**40))
+        # Nothing, enough for the log but not for puts, or plenty.
+        low = (0, BALLAST_ROOM_BYTES, BALLAST_ROOM_BYTES)
+        self.world.free_bytes[name] = self.dice.choice((*low, 2**40, 2**40, 2**40))

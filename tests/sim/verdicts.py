@@ -82,12 +82,14 @@ class Judge:
         timeout_s: float,
         estimated: bool,
         drains: dict[str, list[list[float]]] | None = None,
+        fences: dict[str, list[float]] | None = None,
     ) -> None:
         self.history = history
         self.witness = witness
         self.timeout_s = timeout_s
         self.estimated = estimated  # cluster time went on by an estimate of a downtime
         self.drains = drains or {}  # by node: from when until when it refused puts
+        self.fences = fences or {}  # by node: when it closed its clients because it was cut off
         self.puts = {op.body: op for op in history if op.kind == "put"}
         self.by_kind: dict[str, list[Op]] = defaultdict(list)
         for op in history:
@@ -124,7 +126,7 @@ class Judge:
     # --- puts -------------------------------------------------------------------------------------
 
     def refusals_take_their_time(self) -> None:
-        """What could not be sent anywhere is refused after command_timeout, not before."""
+        """What could not be sent anywhere is refused after command_timeout, or at the fence."""
         for op in self.history:
             passed_s = FOREVER_S if op.done_s is None else op.done_s - op.at_s
             if op.kind == "put" and op.done_s is not None:
@@ -135,6 +137,9 @@ class Judge:
                     a <= op.done_s and op.at_s <= b for a, b in drains
                 ):
                     continue
+            fences = self.fences.get(op.connected.node, ())
+            if any(op.at_s <= fence_s <= (op.done_s or FOREVER_S) for fence_s in fences):
+                continue
             if op.word in NOT_DONE and passed_s < (self.timeout_s - TURN_MAX_S) * (1 - RATE_MAX):
                 raise Violation(f"refused too early: {op!r}")
 

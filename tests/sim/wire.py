@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from beanpoled.connection import Connection
+from tests.sim.costs import METER, of_input
 
 if TYPE_CHECKING:
     from tests.sim.host import SimHost
@@ -134,6 +135,7 @@ class Wire:
     def _receive(self, data: bytes) -> None:
         connection = self.connection
         if connection is not None and self.cut_s is None:
+            METER.us += of_input(data)
             connection.received(data)
             self._note_session(connection)
 

@@ -13,7 +13,9 @@ from beanpole import commands as c
 from beanpole.core import queue as q
 from beanpole.core.job import RESERVED
 from beanpole.core.machine import GRANTED, Machine
+from tests.sim import costs
 from tests.sim.cluster import Violation
+from tests.sim.costs import CountedJobs
 from tests.sim.event_log import EventWitness
 
 # A node's clock may differ from the true one by its rate; the simulation's rates stay below this.
@@ -91,6 +93,9 @@ class Witness:
         self.machine = Machine()
         self._transitions = Recorder()
         self.machine.queue.transitions = self._transitions
+        self._jobs = CountedJobs()
+        self.machine.queue.jobs = self._jobs
+        self.costs: dict[int, float] = {}  # index -> microseconds
         self.events = EventWitness()
         self.log: dict[int, tuple[int, bytes]] = {}
         # index -> (chain, CRC of the events of this entry, how many there were until then)
@@ -152,7 +157,14 @@ class Witness:
             self.epochs.append(stamped_s)
         machine.queue.events.clear()
         emitted = Emitted.watch(machine.queue)
+        self._jobs.looks = 0
         applied = machine.apply(index, flags, time_us, wall_us, sections)
+        self.costs[index] = costs.of_entry(
+            len(entry),
+            sum(len(section[3]) for section in sections),
+            len(self._transitions.last),
+            self._jobs.looks,
+        )
         self.events.applied(machine, index, wall_us)
         if machine.queue.now_us < self._time_us:
             raise Violation(f"entry {index} takes cluster time back")

@@ -7,27 +7,33 @@ faults happen when is decided by `storm`, what clients do by `clients`.
 import random
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from hashlib import sha256
 from types import MappingProxyType
 from typing import Any
 
 from crc32c import crc32c
 
-from beanpole.core.image import Image
+from beanpole.commands import MACHINE_VERSION
+from beanpole.core import image
 from beanpole.errors import BeanpoleError
-from beanpole.replication.consensus import Sink
+from beanpole.replication.consensus import Image, Sink
 from beanpole.replication.pysyncobj.backend import PySyncObjReplica
 from beanpole.replication.pysyncobj.repairs import ALL_REPAIRS
-from beanpole.storage.wal import Identity
+from beanpole.storage.ballast import make_room_to_start
+from beanpoled import identity
 from beanpoled.config import SETTINGS, NodeConfig
-from beanpoled.disks import DISK_ID_BYTES, Disks
+from beanpoled.disks import Disks
+from beanpoled.identity import DISK_ID_BYTES
 from beanpoled.main import replica_config
 from beanpoled.node import Node
 from beanpoled.settings import Addresses
 from tests.sim.clock import Clock
 from tests.sim.cluster import Violation
+from tests.sim.costs import METER, CostlyImage
 from tests.sim.disk import Disk
 from tests.sim.host import SimHost
+from tests.sim.links import SimLinks, is_introduction
 from tests.sim.network import Network
 from tests.sim.oracle import Oracle
 from tests.sim.witness import Emitted, Witness
@@ -36,6 +42,9 @@ CLUSTER = "sim"
 # 2024: any wall clock far enough from zero.
 WALL_S = 1_704_067_200.0
 LOG_LINES_MAX = 400
+RAFT_MIN_MS = next(setting.default for setting in SETTINGS if setting.name == "raft_min_ms")
+# What clients draw the size of a body from, beside a number of some bytes.
+BODY_BYTES = (0, 0, 10, 200, 900)
 # What a node says when it ends because its disk failed.
 DISK_WORDS = ("could not be written", "cannot write", "has failed", "input/output", "no space")
 
@@ -56,8 +65,13 @@ class WatchedNode(Node):
         emitted = Emitted.watch(queue)
         super().apply(index, term, entry)
         self.witness.check_chain(self.name, index, self.machine.chain)
+        METER.us += self.witness.costs[index]
         if kept:
             self.witness.check_events(self.name, index, emitted.crc, queue.events_total)
+
+    def begin_image(self) -> Image:
+        """See `Outside`."""
+        return CostlyImage(super().begin_image())
 
     def fetch_snapshot(
         self, peer: str, index: int, sink: Sink, done: Callable[[str | None], None]
@@ -93,17 +107,29 @@ class World:
         self.dice = random.Random(seed * 7919 + 1)
         self.clock = Clock()
         self.network = Network(self.clock, seed + 1)
-        self.network.streams = True
+        self.network.streams = self.network.dials = True
+        self.network.untraced = is_introduction
         self.names = tuple(f"n{place}" for place in range(size))
         self.disks = {
             name: Disk(self.clock, seed * 100 + place) for place, name in enumerate(self.names)
         }
         self.hosts: dict[str, SimHost] = {}
         self.overrides = overrides
+        self.turn_us_max = overrides.get("raft_min_ms", RAFT_MIN_MS) * 1000 / 2
         self.rejoin: set[str] = set()
+        self.versions = dict.fromkeys(self.names, MACHINE_VERSION)  # that each program knows
         self.damaged: dict[str, str] = {}  # node that is down -> the file with a flipped bit
-        self.lost_disk: str | None = None  # until that node counts again
+        self.lost_disks: set[str] = set()  # until those nodes count again
+        self.lost_disks_max = 1
+        # Node that is down -> the member list with which somebody starts it.
+        self.edited: dict[str, tuple[str, ...]] = {}
+        # A schedule in which nodes refuse each other, or their own start, on purpose.
+        self.expects_refusals = False
         self.may_miss_events: set[str] = set()
+        self.stream_dice: random.Random | None = None  # snapshots on their way go wrong
+        self.frames_go_wrong = False
+        self.slowness = 0.0  # how much slower than priced the processors are; 0: work takes no time
+        self.body_bytes: tuple[int, ...] = BODY_BYTES
         self.in_flight_max = 1
         self.turn_s = 0.0002
         self.rates = dict.fromkeys(self.names, 1.0)
@@ -111,6 +137,7 @@ class World:
         self.walls_move = False  # somebody sets wall clocks
         self.free_bytes = dict.fromkeys(self.names, 2**40)
         self.drains: dict[str, list[list[float]]] = {name: [] for name in self.names}
+        self.fences: dict[str, list[float]] = {name: [] for name in self.names}
         self.asleep_until_s = 0.0  # clients do not try to connect before
         self.witness = Witness(lambda: self.clock.now_s)
         self.oracle = Oracle(self)
@@ -124,18 +151,22 @@ class World:
         members = {
             other: Addresses(f"127.0.0.1:{1000 + place}", f"127.0.0.1:{2000 + place}")
             for place, other in enumerate(self.names)
+            if other in self.edited.get(name, self.names)
         }
         values: dict[str, Any] = {setting.name: setting.default for setting in SETTINGS}
         values |= {
             "cluster": CLUSTER,
             "node_id": name,
             "members": MappingProxyType(members),
+            "queue_bytes_max": 2**34,  # not of this machine: a seed is the same life on all
             "data_dir": f"/{name}",
             "peer_listen": members[name].peer,
             "grpc_listen": members[name].grpc,
             "http_listen": "127.0.0.1:1",
             "rejoin": name in self.rejoin,
             "wal_segment_bytes": 64 * 1024,
+            # Which is also the ballast: not eight megabytes for each node of each world.
+            "disk_reserve_bytes": 64 * 1024,
             **self.overrides,
         }
         return NodeConfig(**values)
@@ -151,30 +182,78 @@ class World:
 
     def _boot(self, host: SimHost) -> None:
         name, config = host.name, self.config(host.name)
-        identity = Identity(CLUSTER, name)
-        fresh_id = self.dice.randbytes(DISK_ID_BYTES)
+        make_room_to_start(host.files, config.data_dir)
         try:
-            host.disks = Disks(host.files, config.data_dir, identity, fresh_id, config.rejoin)
-            host.node = node = WatchedNode(config, host, host.disks.own)
+            disks = Disks(host.files, config, self.dice.randbytes(DISK_ID_BYTES))
+            host.node = node = WatchedNode(config, host, disks, self.versions[name])
+            host.peer_links = SimLinks(host)
             node.world, node.witness = self, self.witness
+            node.introductions.begin = lambda: self._begin(host)
             node.lifecycle.load()
-            replica = WatchedReplica(
-                replica_config(config, identity), node, host.files, self.repairs
-            )
-            replica.world = self
-            node.start(replica)
+            if disks.own.runs:
+                self._start_replica(host)
         except BeanpoleError as error:
+            if name in self.edited and "member" in str(error):
+                self._refused_members(host)
+                return
             if name in self.damaged:
                 self._refused(host)
                 return
+            if self.expects_refusals:
+                host.fatal(str(error))
             raise Violation(f"{name} does not start: {error}") from error
+        except OSError as error:
+            # A disk that has an end must let it start; one that refuses need not.
+            if not self.disks[name].refuses_by_itself:
+                raise Violation(f"{name} does not start: {error}") from error
+            self.counts["starts that a disk refused"] += 1
+            self.crash(name)
+            return
+        if name in self.edited:
+            raise Violation(f"{name} started with the members {self.edited[name]}")
         if name in self.damaged:
             raise Violation(f"{name} started although {self.damaged[name]} is damaged")
-        host.ready = True
-        self.oracle.started(name)
+        host.joined = True
+        self.network.join(name, host)
+        host.peer_links.begin()
+
+    def _start_replica(self, host: SimHost) -> None:
+        node = host.node
+        config = replica_config(node.config, node.disks)
+        replica = WatchedReplica(config, node, host.files, self.repairs)
+        replica.world = self
         if len(self.names) > 1:
             replica.in_flight_max = self.in_flight_max
-        self.network.join(name, host)
+        node.start(replica)
+        host.ready = True
+        self.oracle.started(host.name)
+
+    def _begin(self, host: SimHost) -> None:
+        """The disk of a node that runs already knows its cluster now."""
+        try:
+            self._start_replica(host)
+        except (BeanpoleError, OSError) as error:
+            host.node.fatal(str(error))
+        self.counts["disks that joined a cluster"] += 1
+        host.peer_links.renew()
+
+    def has_founders(self) -> bool:
+        """Whether a disk is part of a cluster, so that an empty one has to rejoin it."""
+        return any(self.is_founded(name) for name in self.names)
+
+    def is_founded(self, name: str) -> bool:
+        """Whether a disk is part of a cluster."""
+        with suppress(BeanpoleError):
+            found = identity.read(self.disks[name], f"/{name}")
+            return found is not None and found.runs
+        return False
+
+    def _refused_members(self, host: SimHost) -> None:
+        """A member list that was edited was noticed: it is put back for the next start."""
+        host.alive = False
+        del self.hosts[host.name]
+        self.counts["refused member lists"] += 1
+        self.log(f"{host.name} refuses to start with the members {self.edited.pop(host.name)}")
 
     def _refused(self, host: SimHost) -> None:
         """A damaged disk was noticed: somebody replaces it, and the node will rejoin."""
@@ -185,24 +264,24 @@ class World:
         self.replace_disk(host.name)
 
     def replace_disk(self, name: str) -> None:
-        """Give a node that is down an empty disk; it starts with `--rejoin`."""
+        """Give a node that is down an empty disk; it rejoins, if there is a cluster to rejoin."""
         self.disks[name].wipe()
-        self.rejoin.add(name)
-        self.lost_disk = name
+        self.edited.pop(name, None)  # an empty disk has nothing to compare it with
+        if self.has_founders():
+            self.rejoin.add(name)
+            self.lost_disks.add(name)
         self.may_miss_events.add(name)
         self.oracle.wiped(name)
         self.counts["lost disks"] += 1
 
     def may_lose_disk(self) -> bool:
-        """Whether a disk may be lost: one at a time, while all others have theirs."""
-        lost = self.lost_disk
-        if lost is not None:
+        """Whether a disk may be lost: so few at a time that the others are a majority."""
+        for lost in sorted(self.lost_disks):
             host = self.hosts.get(lost)
-            if host is None or not host.ready or host.node.replica.rejoining:
-                return False
-            self.lost_disk = None
-            self.rejoin.discard(lost)
-        return not self.damaged
+            if host is not None and host.ready and not host.node.replica.rejoining:
+                self.lost_disks.discard(lost)
+                self.rejoin.discard(lost)
+        return not self.damaged and len(self.lost_disks) < self.lost_disks_max
 
     def crash(self, name: str, notice_s: float = 0.0) -> None:
         """Lose a node with what its disk had not synced."""
@@ -212,7 +291,7 @@ class World:
         del self.hosts[name]
         host.alive = False
         self.drained(name, False)
-        if host.ready:
+        if host.joined:
             self.network.leave(name)
         self.disks[name].crash()
         for wire in list(host.wires):
@@ -225,12 +304,44 @@ class World:
             self.crash(host.name)
             self.counts["stops"] += 1
             return
+        if self.expects_refusals:
+            self.log(f"{host.name} stopped itself: {host.end}")
+            self.crash(host.name)
+            self.counts["ends that were expected"] += 1
+            return
+        if host.node.versions.knows < self.witness.machine.version:
+            self._upgrade(host)
+            return
         # The disk may be well again when the process hears that it was not.
         if not self.disks[host.name].erred or not any(words in host.end for words in DISK_WORDS):
             raise Violation(f"{host.name} stopped itself: {host.end}")
+        disk = self.disks[host.name]
+        if disk.capacity_bytes is not None and not disk.refused:
+            raise Violation(f"{host.name} ended because its disk was full: {host.end}")
         self.log(f"{host.name} stopped itself: {host.end}")
         self.crash(host.name)
         self.counts["ends by a failed disk"] += 1
+
+    def _upgrade(self, host: SimHost) -> None:
+        """A node has met a machine version that its program does not know: it asks for another."""
+        needed = self.witness.machine.version
+        if f"need machine version {needed}, this program knows" not in host.end:
+            raise Violation(f"{host.name} stopped itself: {host.end}")
+        self.versions[host.name] = needed
+        self.crash(host.name)
+        self.counts["programs that were too old"] += 1
+
+    def killed(self, host: SimHost) -> None:
+        """A process died at a call of its disk, perhaps before it was ready."""
+        self.counts["deaths at a call" if host.ready else "deaths within a start"] += 1
+        self.crash(host.name)
+
+    def complained(self, host: SimHost, line: str) -> None:
+        """A node ends a link and says why: there is no reason but what somebody planted."""
+        if line.startswith("link to ") and self.frames_go_wrong:
+            self.counts["links cut for a bad frame"] += 1
+        elif "cannot be made" not in line or not self.disks[host.name].erred:
+            raise Violation(f"{host.name} complains: {line}")
 
     def drained(self, name: str, on: bool) -> None:
         """A node begins, or ends, to refuse puts."""
@@ -255,6 +366,10 @@ class World:
             if self.walls_move:
                 self.witness.misled.append(self.clock.now_s)
         name, _, words = line.partition(" ")
+        if words.endswith("closing all clients"):
+            self.fences[name].append(self.clock.now_s)
+        if words.startswith("no link to ") and not self.expects_refusals:
+            raise Violation(f"{name} says: {words}")
         if words.startswith("events "):
             self._about_events(name, words)
         self.lines.append(f"{self.clock.now_s:.4f} {line}")
@@ -264,7 +379,7 @@ class World:
 
     def _about_events(self, name: str, words: str) -> None:
         """A node says that it does not keep some events: only disks may be the reason."""
-        allowed = "below twice disk_reserve_bytes" in words or self.disks[name].erred
+        allowed = "below twice the disk's reserve" in words or self.disks[name].erred
         if not allowed or "cannot be made columns" in words:
             raise Violation(f"{name} says: {words}")
         self.may_miss_events.add(name)
@@ -331,9 +446,9 @@ class World:
 
 
 def _image_crc(machine: Any) -> int:
-    image = Image(machine)
+    whole = image.Image(machine)
     crc = 0
-    while (chunk := image.next_chunk()) is not None:
+    while (chunk := whole.next_chunk()) is not None:
         crc = crc32c(chunk, crc)
-    image.close()
+    whole.close()
     return crc

@@ -1,0 +1,83 @@
+"""What work costs: a loop that is busy takes no input, and no turn may be long.
+
+Time stands while a callback of a simulated node runs; what the callback did is charged to the loop
+afterwards. The prices are those of interpreted nodes on one of the machines of bench/, rounded.
+Only what grows with what clients send or have stored is charged.
+"""
+
+from typing import Any, Final
+
+from beanpole.core.job import Job
+from beanpole.core.jobs import Jobs
+
+CALLBACK_US: Final = 5.0
+ENTRY_US: Final = 30.0
+COMMAND_US: Final = 2.5
+TRANSITION_US: Final = 3.4  # a kicked job
+LOOK_US: Final = 0.15  # at a job, when an order is searched or made anew
+ENTRY_BYTE_US: Final = 0.002
+FRAME_BYTE_US: Final = 0.002
+CLIENT_BYTE_US: Final = 0.002
+CLIENT_LINE_US: Final = 6.0
+IMAGE_BYTE_US: Final = 0.002
+# A loop that is busy for less takes its input all the same: each wait is an event of the clock.
+GRAIN_S: Final = 0.0005
+
+
+class Meter:
+    """What the present callback of any node has cost so far."""
+
+    def __init__(self) -> None:
+        self.us = 0.0
+
+    def take(self) -> float:
+        """Return it, and begin anew."""
+        us, self.us = self.us, 0.0
+        return us
+
+
+METER: Final = Meter()
+
+
+class CountedJobs(Jobs):
+    """The table of all jobs, which knows how often one was looked for."""
+
+    looks = 0
+
+    def get(self, job_id: int) -> Job | None:
+        """See `Jobs`."""
+        self.looks += 1
+        return super().get(job_id)
+
+
+def of_entry(size: int, commands: int, transitions: int, looks: int) -> float:
+    """What it costs to apply an entry."""
+    return (
+        ENTRY_US
+        + ENTRY_BYTE_US * size
+        + COMMAND_US * commands
+        + TRANSITION_US * transitions
+        + LOOK_US * looks
+    )
+
+
+def of_input(data: bytes) -> float:
+    """What it costs to take bytes of a client."""
+    return CLIENT_BYTE_US * len(data) + CLIENT_LINE_US * data.count(b"\n")
+
+
+class CostlyImage:
+    """An image whose chunks are charged by their size."""
+
+    def __init__(self, image: Any) -> None:
+        self._image = image
+
+    def next_chunk(self) -> bytes | None:
+        """See `Image`."""
+        chunk: bytes | None = self._image.next_chunk()
+        METER.us += IMAGE_BYTE_US * len(chunk or b"")
+        return chunk
+
+    def close(self) -> None:
+        """See `Image`."""
+        self._image.close()

@@ -1,0 +1,215 @@
+"""The real links of a node, `beanpoled.aio_peers`, over simulated connections.
+
+Real are introductions, refusals, frames and their checksums, complaints, and which link replaces
+which. Here is only what asyncio does for them: the loop's clock, transports, and dialing. What
+travels, and how long, is the business of `network`.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from beanpoled import link
+from beanpoled.aio_peers import (
+    IDLE_MAX_S,
+    OUTPUT_BYTES_MAX,
+    DialPauses,
+    PeerLinks,
+    PeerProtocol,
+)
+from beanpoled.host import Timer
+
+if TYPE_CHECKING:
+    from tests.sim.host import SimHost
+
+# Where a frame has its kind.
+KIND_AT: Final = 8
+
+
+def is_introduction(data: bytes) -> bool:
+    """Whether a write holds a hello or its proof, which differ in every run."""
+    return data[KIND_AT] >= link.HELLO
+
+
+class Closed:
+    """The future of a connection's end."""
+
+    def __init__(self) -> None:
+        self._ended = False
+        self.then: Callable[[], None] | None = None
+
+    def done(self) -> bool:
+        """Whether the connection is gone."""
+        return self._ended
+
+    def set_result(self, result: None) -> None:
+        """The connection is gone."""
+        self._ended = True
+        if self.then is not None:
+            self.then()
+
+
+class SimLoop:
+    """What links ask of asyncio's loop."""
+
+    def __init__(self, host: "SimHost") -> None:
+        self._host = host
+
+    def time(self) -> float:
+        """Return the process's clock."""
+        return self._host.now_us() / 1e6
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        """Call after the present callback: only writes are put off so."""
+        self._host.call_next(callback)
+
+    def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
+        """Call when the time has come."""
+        return self._host.call_later(int(delay_s * 1e6), callback)
+
+    def create_future(self) -> Closed:
+        """Return the end of a connection to come."""
+        return Closed()
+
+
+class SimTransport:
+    """One end of a connection between two nodes."""
+
+    def __init__(self, host: "SimHost", peer: str, generation: int) -> None:
+        self._host = host
+        self._peer = peer
+        self._generation = generation
+        self._closing = False
+
+    def set_write_buffer_limits(self, high: int) -> None:
+        """The network has its own limit."""
+
+    def get_write_buffer_size(self) -> int:
+        """Return what is under way, or too much if the network's limit is reached."""
+        network = self._host.world.network
+        size = network.under_way(self._host.name, self._peer)
+        return size if size <= network.full_bytes else OUTPUT_BYTES_MAX + 1
+
+    def is_closing(self) -> bool:
+        """Whether nothing can be written any more."""
+        return self._closing or not self._is_there()
+
+    def write(self, data: bytes) -> None:
+        """Send."""
+        if not self.is_closing():
+            self._host.world.network.send(self._host.name, self._peer, data, forced=True)
+
+    def close(self) -> None:
+        """End the connection when all that was written has arrived."""
+        self._end(self._host.world.network.last_arrival_s(self._host.name, self._peer))
+
+    def abort(self) -> None:
+        """End the connection now."""
+        self._end(0.0)
+
+    def _is_there(self) -> bool:
+        network = self._host.world.network
+        return network.generation(self._host.name, self._peer) == self._generation
+
+    def _end(self, at_s: float) -> None:
+        """Break the link, in a callback of its own."""
+        if not self._closing:
+            self._closing = True
+            self._host.world.clock.at(at_s, self._break)
+
+    def _break(self) -> None:
+        if self._is_there():
+            self._host.world.network.reset(self._host.name, self._peer)
+
+
+class SimLinks(PeerLinks):
+    """All links of one node."""
+
+    def __init__(self, host: "SimHost") -> None:
+        super().__init__(host.node.config, cast(Any, SimLoop(host)), host.log)
+        self.node = host.node
+        self._host = host
+        self._ends: dict[str, PeerProtocol] = {}  # by peer: the present connection
+        self._dialed: dict[str, PeerProtocol] = {}  # connections that are about to be made
+
+    def begin(self) -> None:
+        """Dial whom this node dials, and look for links that are dead."""
+        for peer in self._config.peers:
+            if self._config.node_id < peer:
+                _Dialer(self, peer).dial()
+        self._watch_soon()
+
+    @property
+    def up(self) -> frozenset[str]:
+        """The members with which a link is ready."""
+        return frozenset(self._links)
+
+    def complain(self, line: str) -> None:
+        """See `PeerLinks`; between healthy members there is nothing to complain of."""
+        self._host.world.complained(self._host, line)
+        super().complain(line)
+
+    # --- the network ------------------------------------------------------------------------------
+
+    def connected(self, peer: str, generation: int) -> None:
+        """A connection was made, by either side."""
+        protocol = self._dialed.pop(peer, None) or PeerProtocol(self, None)
+        self._ends[peer] = protocol
+        protocol.connection_made(cast(Any, SimTransport(self._host, peer, generation)))
+
+    def disconnected(self, peer: str) -> None:
+        """A connection is gone."""
+        protocol = self._ends.pop(peer, None)
+        if protocol is not None:
+            protocol.connection_lost(None)
+
+    def received(self, peer: str, data: bytes) -> None:
+        """Bytes arrived."""
+        protocol = self._ends.get(peer)
+        if protocol is not None:
+            protocol.data_received(data)
+
+    def dial(self, peer: str, protocol: PeerProtocol, failed: Callable[[], None]) -> None:
+        """Make a connection."""
+        self._dialed[peer] = protocol
+
+        def refuse() -> None:
+            self._dialed.pop(peer, None)
+            failed()
+
+        host = self._host
+        host.world.network.dial(host.name, peer, lambda: host.enter(refuse))
+
+    def pause(self, seconds: float, callback: Callable[[], None]) -> None:
+        """Call in a while."""
+        self._host.call_later(int(seconds * 1e6), callback)
+
+    def _watch_soon(self) -> None:
+        before_s = self.loop.time()
+
+        def watch() -> None:
+            self.close_silent(self.loop.time() - before_s)
+            self._watch_soon()
+
+        self.pause(IDLE_MAX_S / 3, watch)
+
+
+class _Dialer:
+    """Keeps a connection to one peer, as `PeerLinks._dial` does."""
+
+    def __init__(self, links: SimLinks, peer: str) -> None:
+        self._links = links
+        self._peer = peer
+        self._pauses = DialPauses()
+        self._begun_s = 0.0
+
+    def dial(self) -> None:
+        """Try to make a connection."""
+        links = self._links
+        self._begun_s = links.loop.time()
+        protocol = PeerProtocol(links, self._peer)
+        cast(Closed, protocol.closed).then = self._again
+        links.dial(self._peer, protocol, self._again)
+
+    def _again(self) -> None:
+        pause_s = self._pauses.after(self._links.loop.time() - self._begun_s)
+        self._links.pause(pause_s, self.dial)

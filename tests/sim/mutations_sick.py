@@ -1,0 +1,120 @@
+"""Planted defects of how nodes treat what is ill and not dead, and how each is caught.
+
+A patch is (owner, name, replacement), as in `mutations`.
+"""
+
+from collections.abc import Collection
+from typing import Final
+
+from beanpole.replication.pysyncobj.backend import PySyncObjReplica
+from beanpole.replication.pysyncobj.journal import LogJournal
+from beanpole.storage.wal import Wal
+from beanpoled.agreement import Agreement
+from beanpoled.disk_health import DiskHealth
+from beanpoled.inbox import Inbox
+from beanpoled.lifecycle import Lifecycle
+from tests.sim import schedules_sick as s
+from tests.sim.mutant import Mutant
+from tests.sim.mutations import Patch, nothing
+
+
+def copies_in_the_inbox() -> list[Patch]:
+    """What came over a link that ended stays at the leader, and comes again."""
+
+    def wrong(self: Inbox, origin: int) -> None:
+        self._expected.pop(origin, None)
+
+    return [(Inbox, "forget", wrong)]
+
+
+def who_is_away_agrees() -> list[Patch]:
+    """A member that has shown nothing counts as agreeing."""
+    judge = Agreement._judge
+
+    def wrong(self: Agreement, kind: int, linked: Collection[str], now_us: int) -> str | None:
+        return judge(self, kind, list(self._members), self._since_us[kind])
+
+    return [(Agreement, "_judge", wrong)]
+
+
+def leads_with_a_sick_disk() -> list[Patch]:
+    """A leader whose disk hangs goes on leading."""
+    return [(DiskHealth, "_hand_over", nothing)]
+
+
+def waits_for_a_sick_disk() -> list[Patch]:
+    """Term and vote are waited for, whatever the disk is at."""
+    note = PySyncObjReplica.note_disk
+
+    def wrong(self: PySyncObjReplica, hangs: bool) -> None:
+        note(self, False)
+
+    return [(PySyncObjReplica, "note_disk", wrong), (Wal, "is_writing", False)]
+
+
+def keeps_clients_behind_a_sick_disk() -> list[Patch]:
+    """A node that the others go on without keeps its clients."""
+    return [(DiskHealth, "is_left_behind", nothing)]
+
+
+def unbounded_log() -> list[Patch]:
+    """What waits for the disk has no bound."""
+    return [(LogJournal, "is_choked", False)]
+
+
+def deaf_after_a_thaw() -> list[Patch]:
+    """A node that was declared down keeps its clients."""
+    return [(Lifecycle, "went_down", nothing)]
+
+
+SICK: Final = (
+    Mutant(
+        "deaf_after_a_thaw",
+        "sick: a leader that thawed keeps its clients",
+        s.a_leader_is_frozen_with_its_clients,
+        r"are not closed",
+        deaf_after_a_thaw,
+    ),
+    Mutant(
+        "leads_with_a_sick_disk",
+        "sick: a leader whose disk hangs leads on",
+        s.the_disk_of_a_leader_hangs_for_ever,
+        r"leads for ever",
+        leads_with_a_sick_disk,
+    ),
+    Mutant(
+        "waits_for_a_sick_disk",
+        "sick: the loop waits for a disk that hangs",
+        s.the_disk_of_a_leader_hangs_for_ever,
+        r"the loop waits",
+        waits_for_a_sick_disk,
+    ),
+    Mutant(
+        "keeps_clients_behind_a_sick_disk",
+        "sick: clients stay at a node that applies nothing any more",
+        s.the_disk_of_a_leader_hangs_for_ever,
+        r"keeps its clients",
+        keeps_clients_behind_a_sick_disk,
+    ),
+    Mutant(
+        "unbounded_log",
+        "sick: what waits for a disk has no bound",
+        s.the_disk_of_a_follower_hangs_for_ever,
+        r"bytes for its disk",
+        unbounded_log,
+    ),
+    Mutant(
+        "who_is_away_agrees",
+        "sick: a member that has shown nothing counts as agreeing",
+        s.two_replicas_differ_while_the_third_is_away,
+        r"both serve",
+        who_is_away_agrees,
+    ),
+    Mutant(
+        "copies_in_the_inbox",
+        "sick: the leader keeps what comes again on a new link",
+        s.a_link_flaps_while_the_disks_hang,
+        r"wait at the leader|too many batches in flight",
+        copies_in_the_inbox,
+    ),
+)

@@ -1,0 +1,262 @@
+"""Directed schedules for nodes that are ill and not dead: disks that hang, links that flap.
+
+Each function takes a seed that it does not need and the repairs that are on, and raises a Violation
+or Stuck if a promise is broken. Crashes and cuts are in `schedules_node`.
+"""
+
+from functools import partial
+
+from beanpole.replication.consensus import UNWRITTEN_BYTES_MAX
+from beanpole.replication.pysyncobj import journal, transport
+from beanpole.replication.pysyncobj.repairs import Repairs
+from beanpole.storage.wal import Wal
+from beanpoled import disk_health
+from tests.sim.cluster import Violation
+from tests.sim.host import SimHost
+from tests.sim.mutations import Patch, nothing, planted
+from tests.sim.schedules_node import Hand, quick_world
+from tests.sim.storm import Stuck
+from tests.sim.wire import Wire
+from tests.sim.witness import Witness
+from tests.sim.world import WatchedNode, World
+
+# No disk of this world is so slow, and no schedule so long.
+FOR_EVER_S = 1e6
+
+
+def a_link_flaps_while_the_disks_hang(_: int, repairs: Repairs) -> None:
+    """What an origin sends again on each new link waits at the leader once."""
+    world, leader = quick_world(repairs)
+    followers = [host for host in world.hosts.values() if host is not leader]
+    for host in followers:
+        world.disks[host.name].latency_s = 5.0
+    origin, inbox = followers[0], leader.node.leader.inbox
+    hands = [Hand(world, origin) for _ in range(20)]
+    for hand in hands:
+        hand.put(b"a")
+        world.clock.run(0.01)
+    for _ in range(6):
+        world.network.reset(origin.name, leader.name)
+        world.clock.run(0.1)
+        numbers = [batch[2] for batch in inbox.batches if batch[0] == origin.node.index]
+        if len(numbers) != len(set(numbers)):
+            raise Violation(f"{len(numbers)} batches wait at the leader, {len(set(numbers))} once")
+    for host in followers:
+        world.disks[host.name].hasten(0.0005)
+    for hand in hands:
+        hand.wait(1)
+    if len(world.witness.machine.queue.jobs) != len(hands):
+        raise Stuck("not every put was made once")
+
+
+def two_replicas_differ_while_the_third_is_away(_: int, repairs: Repairs) -> None:
+    """Neither knows that it is right, so neither serves."""
+    world, leader = quick_world(repairs)
+    victim, away = (host for host in world.hosts.values() if host is not leader)
+    ends: list[str] = []
+
+    def ended(host: SimHost) -> None:
+        ends.append(host.end)
+        world.crash(host.name)
+
+    vars(world)["ended"] = ended
+    world.crash(away.name)
+    honest = WatchedNode.apply
+
+    def apply(node: WatchedNode, index: int, term: int, entry: bytes) -> None:
+        node.machine.queue.next_id += node.name == victim.name and b"spoils" in entry
+        honest(node, index, term, entry)
+
+    hand = Hand(world, leader)
+    # The witness would tell at once; here the nodes must see it by themselves.
+    quiet: list[Patch] = [
+        (Witness, "check_chain", nothing),
+        (Witness, "check_events", nothing),
+        (WatchedNode, "apply", apply),
+    ]
+    with planted(partial(list, quiet)):
+        hand.put(b"a job that spoils one")
+        hand.wait(1)
+        world.clock.run(2.0)
+    if len(world.serving()) > 1:
+        raise Violation("two replicas that differ both serve")
+    if not any("no majority" in reason for reason in ends):
+        raise Stuck(f"they ended otherwise: {ends}")
+
+
+# --- disks that hang ------------------------------------------------------------------------------
+
+# A tenth of what is large in life, so that a schedule meets the bounds in seconds.
+BODY = b"x" * 6_000
+UNWRITTEN_BYTES = UNWRITTEN_BYTES_MAX // 10
+PAUSE_S = 0.005
+
+
+class Feeder(Hand):
+    """A client that puts large bodies, eight at a time, and notes its longest wait."""
+
+    def __init__(self, world: World, host: SimHost) -> None:
+        super().__init__(world, host)
+        self.inserted = 0
+        self.longest_s = 0.0
+        self._asked_s = 0.0
+        self._feed()
+
+    def _feed(self) -> None:
+        self._asked_s = self.world.clock.now_s
+        self._wire.send((b"put 0 0 600 %d\r\n%b\r\n" % (len(BODY), BODY)) * 8)
+
+    def received(self, wire: Wire, data: bytes) -> None:
+        """Put again when all are answered."""
+        super().received(wire, data)
+        if len(self.replies) == 8:
+            self.inserted += sum(word == b"INSERTED" for word, *_ in self.replies)
+            self.replies.clear()
+            self.longest_s = max(self.longest_s, self.world.clock.now_s - self._asked_s)
+            self.world.clock.after(PAUSE_S, self._feed)
+
+
+def _in_small(world: World) -> list[Patch]:
+    """The bounds of this world, in which no loop may wait for a disk that hangs."""
+    sync = Wal.sync
+
+    def never_waits(self: Wal) -> None:
+        name = self._directory.split("/")[1]
+        if self._running is not None and world.disks[name].latency_s == FOR_EVER_S:
+            raise Violation("the loop waits for a disk that hangs")
+        sync(self)
+
+    return [
+        (Wal, "sync", never_waits),
+        (journal, "UNWRITTEN_BYTES_MAX", UNWRITTEN_BYTES),
+        (disk_health, "BEHIND_BYTES_MAX", UNWRITTEN_BYTES // 2),
+        (transport, "WINDOW_BYTES", transport.WINDOW_BYTES // 10),
+    ]
+
+
+def _hanging(repairs: Repairs, durability: str = "sync") -> tuple[World, SimHost]:
+    return quick_world(
+        repairs,
+        durability=durability,
+        max_job_size=65_535,
+        log_memory_bytes=2**20,
+        log_retain_bytes=2**20,
+        wal_segment_bytes=2**24,
+        snapshot_bytes_min=2**40,
+        events="off",
+    )
+
+
+def _check_memory(host: SimHost) -> None:
+    """What a node keeps for its disk is bounded."""
+    log = vars(host.node)["replica"].log_on_disk()
+    if log.end - log.written > 1.2 * UNWRITTEN_BYTES:
+        raise Violation(f"{host.name} keeps {log.end - log.written} bytes for its disk")
+
+
+def the_disk_of_a_leader_hangs_for_ever(_: int, repairs: Repairs, durability: str = "sync") -> None:
+    """Another member leads within a moment, and this one gives its clients up."""
+    world, leader = _hanging(repairs, durability)
+    host = next(host for host in world.hosts.values() if host is not leader)
+    feeder, lost = Feeder(world, host), Hand(world, leader)
+    lost.hold()
+    world.clock.run(0.2)
+    world.disks[leader.name].latency_s = FOR_EVER_S
+    with planted(partial(_in_small, world)):
+        for _ in range(50):
+            world.clock.run(0.1)
+            _check_memory(leader)
+        if world.leader() is leader:
+            raise Violation("a leader whose disk hangs leads for ever")
+        before = feeder.inserted
+        world.clock.run(1.0)
+        if feeder.inserted == before or feeder.longest_s > 1.5:
+            raise Stuck(f"a client of {host.name} waited for {feeder.longest_s:.1f} s")
+        if not lost.gone:
+            raise Stuck(f"{leader.name} keeps its clients although it is left behind")
+        # The others go on without it as if it was away, also when they must elect.
+        world.network.reset(host.name, leader.name)
+        world.clock.run(1.0)
+    world.disks[leader.name].hasten(0.0005)
+    if not world.clock.run_until(lambda: len(world.serving()) == 3, 10.0):
+        raise Stuck(f"{leader.name} does not serve again: {world.describe()}")
+
+
+def the_disk_of_a_leader_in_memory_hangs_for_ever(_: int, repairs: Repairs) -> None:
+    """Where nobody waits for disks, the one that hangs costs no more memory either."""
+    the_disk_of_a_leader_hangs_for_ever(0, repairs, "memory")
+
+
+def the_disk_of_a_follower_hangs_for_ever(_: int, repairs: Repairs) -> None:
+    """It costs the others nothing, and itself a bounded buffer."""
+    world, leader = _hanging(repairs)
+    victim = next(host for host in world.hosts.values() if host is not leader)
+    world.disks[victim.name].latency_s = FOR_EVER_S
+    with planted(partial(_in_small, world)):
+        feeder = Feeder(world, leader)
+        for place in range(40):
+            world.clock.run(0.1)
+            if place % 10 == 9:
+                # Each new link, and each new leader, begins without knowing what is on its way.
+                world.network.reset(leader.name, victim.name)
+            _check_memory(victim)
+    if world.leader() is not leader or feeder.longest_s > 0.5:
+        raise Stuck(f"a client of the leader waited for {feeder.longest_s:.1f} s")
+    world.disks[victim.name].hasten(0.0005)
+    node = victim.node
+    if not world.clock.run_until(lambda: node.lifecycle.caught_up() and node.serving, 10.0):
+        raise Stuck(f"{victim.name} does not catch up: {world.describe()}")
+
+
+def a_lone_disk_hangs(_: int, repairs: Repairs) -> None:
+    """Alone there is nobody to hand over to: what is kept is bounded, and nothing is lost."""
+    world, leader = quick_world(repairs, 1)
+    hand = Hand(world, leader)
+    hand.hold()
+    world.disks["n0"].latency_s = FOR_EVER_S
+    late = [Hand(world, leader) for _ in range(50)]
+    for other in late:
+        other.put(b"a")
+    world.clock.run(5.0)
+    _check_memory(leader)
+    if hand.gone or world.leader() is not leader:
+        raise Stuck("a client is closed that asked for nothing")
+    world.disks["n0"].hasten(0.0005)
+    if hand.ask(b"stats-tube default") != b"OK":
+        raise Stuck("it does not go on")
+
+
+# --- processes that stand still -------------------------------------------------------------------
+
+
+def a_leader_is_frozen_with_its_clients(_: int, repairs: Repairs) -> None:
+    """The others go on; when it thaws its clients see their end, and not one answer before."""
+    world, leader = quick_world(repairs)
+    other = next(host for host in world.hosts.values() if host is not leader)
+    hands = [Hand(world, leader) for _ in range(4)]
+    holder, waiter, asker, putter = hands
+    holder.hold()
+    waiter.send(b"reserve")
+    for hand in (asker, putter):
+        hand.ask(b"peek-ready")
+    world.clock.run(0.1)
+    before = [len(hand.replies) for hand in hands]
+    leader.pause(6.0)
+    holder.send(b"delete 1")
+    asker.send(b"reserve-with-timeout 0")
+    putter.put(b"never")
+    worker = Hand(world, other)
+    if worker.ask(b"reserve", 5.0) != b"RESERVED":
+        raise Stuck("the job of a frozen leader is not given to another worker")
+    if worker.ask(b"delete 1") != b"DELETED":
+        raise Violation("a job is reserved that its worker cannot delete")
+    if not leader.paused:
+        raise Stuck("the others took longer than the leader was frozen")
+    if not world.clock.run_until(lambda: not leader.paused, 6.0):
+        raise Stuck("it does not thaw")
+    if not world.clock.run_until(lambda: all(hand.gone for hand in hands), 0.5):
+        raise Stuck("clients of a leader that thawed are not closed")
+    if [len(hand.replies) for hand in hands] != before:
+        raise Violation("a leader that was declared down answered when it thawed")
+    if b"never" in world.witness.bodies.values():
+        raise Violation("a put was made after its node was declared down")

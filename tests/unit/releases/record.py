@@ -1,0 +1,194 @@
+"""Records what this release writes, for every later one to read: one command at each release.
+
+    .venv/bin/python -m tests.unit.releases.record        writes tests/fixtures/VERSION.tar.xz
+
+In it are the log of three simulated nodes and one of every operation with numbers by chance, the
+running digest after each entry, images, and the three nodes' disks after a power cut. What must be
+true of it for ever is in `recording`. Commit the file; it is never recorded again for a release.
+"""
+
+import random
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+from unittest.mock import patch
+
+from beanpole import VERSION
+from beanpole import commands as c
+from beanpole.core.machine import Machine
+from beanpoled.eventlog import columns
+from beanpoled.eventlog.records import Batch, Events
+from tests.sim.event_log import EventWitness
+from tests.sim.host import SimHost
+from tests.sim.schedules_node import Hand
+from tests.sim.storm import CALM, Storm, Stuck
+from tests.sim.world import World
+from tests.unit.releases.recording import FIXTURES, FOLDERS, Recording, facts_of, pack
+
+SEED: Final = 3
+# Longer than the life of any node's silence (`node_timeout`) in the simulation.
+SILENCE_S: Final = 12.0
+SERVES_S: Final = 20.0
+OPERATIONS_ENTRIES: Final = 400
+# Small, so that commands meet each other's sessions, jobs and keys.
+NUMBERS: Final = (0, 1, 1, 1, 2, 2, 3, 4, 5, 7, 60, 2**32 - 1)
+BYTES: Final = (b"default", b"a", b"b", b"a secret of 16 b", b"another secret..", b"x" * 64)
+LIMIT: Final = 1_000_000
+# Commands that name a job: (operation, session, job, ...).
+OF_JOBS: Final = frozenset(
+    {
+        *(c.DELETE, c.RELEASE, c.BURY, c.TOUCH, c.KICK_JOB),
+        *(c.RESERVE_JOB, c.RETURN, c.PEEK, c.STATS_JOB),
+    }
+)
+
+
+def record() -> Recording:
+    """Make a recording of this program."""
+    with _real_columns():
+        life = Storm(SEED, CALM)
+        life.run()
+        world = life.world
+        _go_on(world)
+        files: dict[str, bytes] = {}
+        for name in world.names:
+            world.crash(name)
+            files |= _disk_of(world, name)
+    log = [(index, entry) for index, (_, entry) in sorted(world.witness.log.items())]
+    operations = list(operations_log())
+    return Recording(facts_of(log, operations), log, operations, files)
+
+
+def _go_on(world: World) -> None:
+    """A node is declared down and comes again; all make a snapshot, with some of the log behind."""
+    leader = world.leader()
+    assert leader is not None
+    name = next(name for name in world.names if name != leader.name)
+    world.crash(name)
+    world.clock.run(SILENCE_S)
+    world.start(name)
+    _all_serve(world)
+    for host in list(world.hosts.values()):
+        host.node.replica.compact()
+    world.clock.run(1.0)
+    for host in world.serving():
+        hand = Hand(world, host)
+        hand.put(b"behind the snapshot", 3)
+        hand.wait(1)
+        hand.send(b"reserve")
+        hand.wait(2)
+    world.clock.run(6.0)  # TTRs end
+    _all_serve(world)
+
+
+def _all_serve(world: World) -> None:
+    wanted = len(world.names)
+    if not world.clock.run_until(lambda: len(world.serving()) == wanted, SERVES_S):
+        raise Stuck(f"not all nodes serve: {world.describe()}")
+
+
+def _disk_of(world: World, name: str) -> dict[str, bytes]:
+    disk = world.disks[name]
+    found = {}
+    for folder in FOLDERS:
+        directory = f"/{name}{folder}"
+        for file in disk.list(directory):
+            path = f"{directory}/{file}"
+            found[path] = disk.open(path).read(0, disk.size(path))
+    return found
+
+
+@contextmanager
+def _real_columns() -> Iterator[None]:
+    """Let simulated nodes keep events as real ones do; the simulation cannot read them."""
+
+    def encode(_: SimHost, events: Events, within_us: int = 0) -> list[Batch]:
+        return columns.encode(events)
+
+    def check(*_: Any) -> int:
+        return 0
+
+    with (
+        patch.object(SimHost, "encode_events", encode),
+        patch.object(EventWitness, "check", check),
+    ):
+        yield
+
+
+# --- every operation ------------------------------------------------------------------------------
+
+
+def operations_log() -> Iterator[tuple[int, bytes]]:
+    """Entries in which every operation of the table stands many times, mostly with sense."""
+    dice, machine = random.Random(SEED), Machine()
+    numbers = {0: (1, 0), 1: (1, 0)}
+    time_us = 1_000_000
+    clients = [operation for operation in c.SHAPES if operation < c.EPOCH]
+    leaders = [operation for operation in c.SHAPES if operation >= c.EPOCH and operation != c.RAISE]
+    for index in range(1, OPERATIONS_ENTRIES + 1):
+        time_us += dice.choice((0, 1, 10_000, 500_000, 2_000_000))
+        sections: list[tuple[int, int, int, bytes]] = []
+        for origin in dice.sample((0, 1), dice.randint(0, 2)):
+            incarnation, number = numbers[origin]
+            if dice.random() < 0.02:
+                incarnation, number = incarnation + 1, 0
+            numbers[origin] = incarnation, number + 1
+            wanted = dice.choices(clients, k=dice.randint(1, 12))
+            commands = [_aimed(dice, machine, _command(dice, operation)) for operation in wanted]
+            commands += [_put(dice) for _ in range(dice.randint(0, 3))]
+            if number < 1:
+                commands = [(c.OPEN, session) for session in (1, 2, 3)] + commands
+            sections.append((origin, incarnation, number + 1, c.pack_commands(commands)))
+        leading = [_command(dice, dice.choice(leaders)) for _ in range(dice.randint(0, 2))]
+        leading += [_grant(dice, numbers) for _ in range(dice.randint(0, 2))]
+        if leading:
+            sections.insert(0, (c.LEADER, 0, 0, c.pack_commands(leading)))
+        flags = c.FLAG_PUTS_REFUSED if dice.random() < 0.05 else 0
+        entry = c.encode_entry(flags, time_us, time_us, sections)
+        machine.apply(index, *c.decode_entry(entry))
+        yield index, entry
+
+
+def _command(dice: random.Random, operation: int) -> c.Command:
+    if operation == c.EPOCH:  # with limits that leave room
+        return (operation, *(dice.randint(1, 9) for _ in range(2)), *[LIMIT] * 4)
+    shape = c.SHAPES[operation][1:]
+    return (operation, *(dice.choice(NUMBERS if kind is int else BYTES) for kind in shape))
+
+
+def _aimed(dice: random.Random, machine: Machine, command: c.Command) -> c.Command:
+    """Let a command that names a job name one that is there, and come from who holds it."""
+    jobs = list(machine.queue.jobs.values())
+    if command[0] not in OF_JOBS or not jobs:
+        return command
+    held = [job for job in jobs if job.holder is not None]
+    job = dice.choice(held if held and dice.random() < 0.7 else jobs)
+    session = command[1] if job.holder is None else job.holder.number
+    return (command[0], session, job.id, *command[3:])
+
+
+def _put(dice: random.Random) -> c.Command:
+    delay_s = dice.choice((0, 0, 0, 1, 3))
+    return (c.PUT, dice.randint(1, 3), dice.choice(BYTES[:3]), dice.randint(0, 9), delay_s, 2, b"x")
+
+
+def _grant(dice: random.Random, numbers: dict[int, tuple[int, int]]) -> c.Command:
+    origin = dice.randint(0, 1)
+    return (c.GRANT, origin, numbers[origin][0], dice.randint(1, 3), dice.randint(1, 10**6), 0)
+
+
+def main() -> None:
+    """Write the recording of this release."""
+    path = FIXTURES / f"{VERSION}.tar.xz"
+    if path.exists():
+        sys.exit(f"{path} is there; what a release wrote is recorded once, before its commit")
+    FIXTURES.mkdir(exist_ok=True)
+    recording = record()
+    path.write_bytes(pack(recording))
+    said = f"{len(recording.log)} entries at machine version {Machine().version}"
+    sys.stdout.write(f"{path}: {path.stat().st_size} bytes, {said}\n")
+
+
+if __name__ == "__main__":
+    main()
