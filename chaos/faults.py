@@ -16,12 +16,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from chaos import plan
+from beanpoled.identity import REJOINING
+from chaos import plan, power
 from chaos.ground import COUNT, MEBIBYTE, PAIRS, Ground
+from tests.integration.support.disks import standing
 from tests.integration.support.waiting import wait_for_time
 
 DISTURBANCE_S: Final = (0.1, 10.0)
 DOWN_S_MAX: Final = 2.0
+# Behind an election of the two others, which by then have jobs again.
+LATE_S: Final = 3.0
+# A cut of power waits for one of so many writes, or changes of names, of the node.
+MOMENT_MAX: Final = 12
+START_WRITES_MAX: Final = 40
 # After a new leader is ready, so that a second interruption would be seen in the same window.
 SETTLED_S: Final = 1.0
 # Pauses and cuts of the other lane can come between.
@@ -84,6 +91,44 @@ def kill_all(ground: Ground, chance: random.Random) -> str:
     return "all"
 
 
+def power_cut(ground: Ground, chance: random.Random) -> str:
+    """Let the power of one node fail, sometimes again while it starts."""
+    victim = chance.randrange(COUNT)
+    leads = ground.cluster.is_leader(victim)
+    moment = _moment(chance)
+    ground.cut_power([victim], moment)
+    wait_for_time(chance.uniform(0, DOWN_S_MAX))
+    ground.start(victim)
+    again = chance.random() < 0.3
+    if again:
+        # Somewhere in its start, which begins with writes.
+        ground.cut_power([victim], power.Moment("bytes", chance.randrange(1, START_WRITES_MAX)))
+        ground.start(victim)
+    ground.wait_until_serving(victim)
+    words = f"{' (leader)' if leads else ''} {moment}"
+    return f"n{victim}{words}{', and again in its start' if again else ''}"
+
+
+def _moment(chance: random.Random) -> power.Moment:
+    """Return when power fails: mostly in the middle of a write or a change of names."""
+    kind = chance.choice(("now", "bytes", "bytes", "names", "names"))
+    return power.NOW if kind == "now" else power.Moment(kind, chance.randrange(1, MOMENT_MAX))
+
+
+def power_cut_all(ground: Ground, chance: random.Random) -> str:
+    """Let all power fail. Two nodes come back first: what was acknowledged must be with any two."""
+    moment = _moment(chance)
+    ground.cut_power(chance.sample(range(COUNT), COUNT), moment)
+    order = chance.sample(range(COUNT), COUNT)
+    for number in order[:2]:
+        wait_for_time(chance.choice((0, 0, 0.3)))
+        ground.start(number)
+    wait_for_time(chance.choice((0, 0, 0.5, LATE_S)))
+    ground.start(order[2])
+    ground.wait_until_serving(*range(COUNT))
+    return f"all {moment}, n{order[2]} came back last"
+
+
 def restart(ground: Ground, chance: random.Random) -> str:
     """Stop a node as an operator does, and start it again."""
     victim = chance.randrange(COUNT)
@@ -138,7 +183,7 @@ def wipe(ground: Ground, chance: random.Random) -> str:
 
 
 def _rejoin(ground: Ground, chance: random.Random, victim: int) -> str:
-    shutil.rmtree(ground.data(victim))
+    ground.wipe(victim)
     wait_for_time(chance.uniform(0, DOWN_S_MAX))
     ground.start(victim, ["--rejoin"])
     trouble = chance.choice(("", "", "the leader was killed meanwhile", "it was killed meanwhile"))
@@ -147,9 +192,13 @@ def _rejoin(ground: Ground, chance: random.Random, victim: int) -> str:
         other = victim
         if trouble.startswith("the"):
             other = ground.wait_for_leader(other_than=victim)
-        ground.kill(other)
+        if ground.disks and chance.random() < 0.5:
+            trouble = trouble.replace("was killed", "lost power")
+            ground.cut_power([other], _moment(chance))
+        else:
+            ground.kill(other)
         # Once it has begun it remembers by itself that it rejoins.
-        marked = (ground.data(victim) / "rejoining").exists()
+        marked = standing(ground.data(victim)) == REJOINING
         ground.start(other, () if other != victim or marked else ["--rejoin"])
         ground.wait_until_serving(other)
     ground.wait_until_rejoined(victim)
@@ -243,6 +292,8 @@ FAULTS: Final[dict[str, Callable[[Ground, random.Random], str]]] = {
     plan.KILL: kill,
     plan.KILL_LEADER: kill_leader,
     plan.KILL_ALL: kill_all,
+    plan.POWER_CUT: power_cut,
+    plan.POWER_CUT_ALL: power_cut_all,
     plan.RESTART: restart,
     plan.FAIL_DISK: fail_disk,
     plan.WIPE: wipe,

@@ -11,12 +11,16 @@ import shutil
 import signal
 import struct
 import subprocess
+import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
+from beanpoled.identity import VOTER
+from chaos import plan, power
+from tests.integration.support.disks import standing
 from tests.integration.support.nodes import Cluster
 from tests.integration.support.ports import free_block
 from tests.integration.support.processes import Process, answers
@@ -38,8 +42,31 @@ SETTINGS: Final = {
     "log_memory_bytes": MEBIBYTE,
     "log_retain_bytes": 2 * MEBIBYTE,
 }
+COMPILED: Final = Path(__file__).resolve().parents[1] / "build" / "compiled"
 SHIM: Final = Path(__file__).with_name("clock_shim.c")
 TROUBLE: Final = ("Traceback", "Error:", "differs", "assert")
+
+
+class Kind(NamedTuple):
+    """What nodes a soak has, and what their disks are."""
+
+    # Run the tree that `make compiled` makes.
+    compiled: bool = False
+    # Each node's data is on a file system that loses what was not synced when its power fails.
+    forgetful: bool = False
+    # No process is ended.
+    calm: bool = False
+    # The disks do not sync the log: for the test that this is noticed.
+    lies: bool = False
+    settings: Mapping[str, object] = {}
+
+    @property
+    def rates(self) -> plan.Rates:
+        """The faults that take processes and disks away."""
+        return plan.CALM if self.calm else plan.POWER if self.forgetful else plan.BREAKING
+
+
+PLAIN: Final = Kind()
 
 
 class Clocks:
@@ -75,8 +102,9 @@ class Clocks:
 class Ground:
     """Three nodes and everything that can be done to them."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, seed: int = 0, kind: Kind = PLAIN) -> None:
         self.directory = directory
+        self.kind = kind
         self.findings: list[str] = []
         # When a leader was killed, and when the next one had served for a while.
         self.windows: list[tuple[float, float]] = []
@@ -89,23 +117,28 @@ class Ground:
         self._lock = threading.RLock()
         self._wanted: set[int] = set()
         self._lives = [0] * COUNT
+        self._began_s = [0.0] * COUNT
+        self.disks: list[power.ForgetfulDisk] = []
         base, proxies = free_block(), free_block()
-        plan = Cluster(directory / "plan", base=base).nodes
+        nodes = Cluster(directory / "plan", base=base).nodes
         dial = {
             one: {
-                plan[other].id: self.links.add(one, other, proxies + 3 * one + other, address)
+                nodes[other].id: self.links.add(one, other, proxies + 3 * one + other, address)
                 for other in range(COUNT)
                 if other != one
-                for address in [plan[other].peer]
+                for address in [nodes[other].peer]
             }
             for one in range(COUNT)
         }
         self.reserve_bytes = max(0, self.free_bytes() - DISK_SPARE_BYTES)
-        settings = {**SETTINGS, "disk_reserve_bytes": self.reserve_bytes}
+        settings = {**SETTINGS, "disk_reserve_bytes": self.reserve_bytes, **kind.settings}
         self.cluster = Cluster(directory / "nodes", settings=settings, dial=dial, base=base)
         for number, node in enumerate(self.cluster.nodes):
-            command = [*self.clocks.prefix(number), *self.cluster.command(number)]
+            prefix = [*self.clocks.prefix(number), *compiled_prefix(kind)]
+            command = [*prefix, *self.cluster.command(number)]
             (node.directory / "cmdline").write_text(shlex.join(command) + "\n")
+        if kind.forgetful:
+            self._mount(seed)
 
     def free_bytes(self) -> int:
         found = os.statvfs(self.directory)
@@ -126,6 +159,7 @@ class Ground:
                 log.rename(log.with_name(f"output-{self._lives[number]:04d}.log"))
             self._lives[number] += 1
             self.cluster.start(number, arguments)
+            self._began_s[number] = time.monotonic()
             if wanted:
                 self._wanted.add(number)
 
@@ -139,6 +173,36 @@ class Ground:
             for number in numbers:
                 self.process(number).kill()
         return now
+
+    def cut_power(self, numbers: Sequence[int], moment: power.Moment) -> None:
+        """End nodes as a loss of power does, all at the moment that comes for the first of them."""
+        with self._lock:
+            self._wanted -= set(numbers)
+            for number in numbers:
+                self.disks[number].cut(moment if number == numbers[0] else power.NOW)
+            for number in numbers:
+                self.signal(number, signal.SIGKILL)
+            for number in numbers:
+                self.disks[number].refuse()
+                self.process(number).kill()
+                self.disks[number].restore()
+
+    def wipe(self, number: int) -> None:
+        """Give a node that does not run an empty disk."""
+        if self.disks:
+            self.disks[number].format()
+        else:
+            shutil.rmtree(self.data(number))
+
+    def living(self) -> list[tuple[int, float, int]]:
+        """Return number, age in seconds and process id of each node that runs."""
+        with self._lock:
+            now = time.monotonic()
+            return [
+                (number, now - self._began_s[number], self.process(number).pid)
+                for number in range(COUNT)
+                if self._lives[number] and self.process(number).status() is None
+            ]
 
     def release(self, number: int) -> None:
         """From here on a node may end by itself, because a fault asks it to."""
@@ -174,8 +238,8 @@ class Ground:
     def wait_until_rejoined(self, number: int) -> None:
         """Wait until a node that lost its disk has everything and counts again."""
         self.wait_until_serving(number)
-        marker = self.data(number) / "rejoining"
-        wait_until(lambda: not marker.exists(), SERVE_TIMEOUT_S, f"n{number} rejoined")
+        data = self.data(number)
+        wait_until(lambda: standing(data) == VOTER, SERVE_TIMEOUT_S, f"n{number} rejoined")
 
     def look(self) -> None:
         """Add a finding for each node that ended by itself; it is not asked for again."""
@@ -201,3 +265,30 @@ class Ground:
         """End everything that was started here; the files stay."""
         self.cluster.close(remove=False)
         self.links.close()
+        for disk in self.disks:
+            disk.keep()
+
+    def _mount(self, seed: int) -> None:
+        program = power.build(self.directory)
+        for number in range(COUNT):
+            own_seed = seed * COUNT + number
+            disk = power.ForgetfulDisk(program, self.data(number), own_seed, self.kind.lies)
+            self.disks.append(disk)
+
+
+def compiled_prefix(kind: Kind) -> list[str]:
+    """Return what stands before the command line of a compiled node."""
+    if not kind.compiled:
+        return []
+    others = os.environ.get("PYTHONPATH")
+    return ["env", f"PYTHONPATH={os.pathsep.join([str(COMPILED), *([others] if others else [])])}"]
+
+
+def check_compiled() -> str:
+    """Return why no compiled nodes can be run, in one line; nothing if they can."""
+    code = "import beanpole.core.machine as found; print(found.__file__)"
+    command = [*compiled_prefix(Kind(compiled=True)), sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.stdout.strip().endswith(".so"):
+        return ""
+    return f"there is no compiled tree in {COMPILED}: run `make compiled`, or add --no-compiled"

@@ -8,7 +8,7 @@ done, and to whom, is in `faults`.
 
 import random
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 KILL: Final = "kill"
@@ -21,11 +21,15 @@ DAMAGE: Final = "damage"
 STOP: Final = "stop"
 CUT: Final = "cut"
 CLOCK: Final = "clock"
+POWER_CUT: Final = "power cut"
+POWER_CUT_ALL: Final = "power cut of all"
 FILL_DISK: Final = "fill disk"
+
+Rates = Mapping[str, float]
 
 # How many a minute: whatever the seed, more than what is asked for below. Leaders are killed as
 # often as others, because the distribution of the gaps is taken from those.
-BREAKING: Final = {
+BREAKING: Final[Rates] = {
     KILL: 3.2,
     KILL_LEADER: 3.2,
     KILL_ALL: 0.5,
@@ -34,7 +38,11 @@ BREAKING: Final = {
     WIPE: 0.25,
     DAMAGE: 0.25,
 }
-DISTURBING: Final = {STOP: 4.0, CUT: 4.0, CLOCK: 1.0, FILL_DISK: 0.2}
+# On disks that forget what was not synced.
+POWER: Final[Rates] = {**BREAKING, POWER_CUT: 2.2, POWER_CUT_ALL: 1.1}
+# All processes live as long as the run, to see what becomes of their memory.
+CALM: Final[Rates] = {}
+DISTURBING: Final[Rates] = {STOP: 4.0, CUT: 4.0, CLOCK: 1.0, FILL_DISK: 0.2}
 
 # What a run of 20 minutes must have done to count, and shorter and longer ones in proportion.
 ASKED_MINUTES: Final = 20.0
@@ -44,6 +52,8 @@ ASKED: Final = (
     ("kills of all nodes at once", 6, (KILL_ALL,)),
     ("full or failing disks", 6, (FAIL_DISK, FILL_DISK)),
     ("wiped disks brought back with --rejoin", 2, (WIPE,)),
+    ("power cuts of single nodes", 40, (POWER_CUT,)),
+    ("power cuts of all nodes at once", 20, (POWER_CUT_ALL,)),
 )
 
 
@@ -65,22 +75,28 @@ class Plan(NamedTuple):
         return sum(fault.kind == kind for fault in (*self.breaking, *self.disturbing))
 
 
-def make_plan(seed: int, minutes: float) -> Plan:
-    """Return the plan for a seed; each kind comes at least once, however short the time is."""
+def make_plan(seed: int, minutes: float, breaking: Rates = BREAKING) -> Plan:
+    """Return the plan for a seed; each kind comes at least once, however short the time is.
+
+    Args:
+        seed: decides everything.
+        minutes: how long the run is.
+        breaking: the faults of the first lane.
+    """
     chance = random.Random(seed)
-    return Plan(*(_lane(chance, rates, minutes) for rates in (BREAKING, DISTURBING)))
+    return Plan(*(_lane(chance, rates, minutes) for rates in (breaking, DISTURBING)))
 
 
-def asked_for(minutes: float) -> dict[str, int]:
+def asked_for(minutes: float, breaking: Rates = BREAKING) -> dict[str, int]:
     """Return how often what must be done in a run of that length, by its words."""
-    return {words: int(count * minutes / ASKED_MINUTES) for words, count, _ in ASKED}
+    return {words: int(count * minutes / ASKED_MINUTES) for words, count, _ in _asked(breaking)}
 
 
-def shortfalls(done: Iterable[str], minutes: float) -> list[str]:
+def shortfalls(done: Iterable[str], minutes: float, breaking: Rates = BREAKING) -> list[str]:
     """Return in words what a run did too seldom; `done` are the kinds of the finished faults."""
     counts = Counter(done)
-    asked = asked_for(minutes)
-    found = {words: sum(counts[kind] for kind in kinds) for words, _, kinds in ASKED}
+    asked = asked_for(minutes, breaking)
+    found = {words: sum(counts[kind] for kind in kinds) for words, _, kinds in _asked(breaking)}
     return [
         f"only {found[words]} {words}, {asked[words]} are asked for in {minutes:g} minutes"
         for words in found
@@ -88,10 +104,15 @@ def shortfalls(done: Iterable[str], minutes: float) -> list[str]:
     ]
 
 
-def _lane(chance: random.Random, rates: dict[str, float], minutes: float) -> list[Fault]:
+def _asked(breaking: Rates) -> list[tuple[str, int, tuple[str, ...]]]:
+    planned = breaking.keys() | DISTURBING.keys()
+    return [one for one in ASKED if planned.issuperset(one[2])]
+
+
+def _lane(chance: random.Random, rates: Rates, minutes: float) -> list[Fault]:
     kinds = [kind for kind, rate in rates.items() for _ in range(max(1, round(rate * minutes)))]
     chance.shuffle(kinds)
-    step_s = minutes * 60 / len(kinds)
+    step_s = minutes * 60 / max(1, len(kinds))
     return [
         Fault((number + chance.random()) * step_s, kind, chance.randrange(2**32))
         for number, kind in enumerate(kinds)

@@ -17,10 +17,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from chaos import checks, plan, record
+from chaos import checks, memory, plan, power, record
 from chaos.clients import Client
 from chaos.faults import Nemesis
-from chaos.ground import COUNT, TROUBLE, Ground
+from chaos.ground import COUNT, PLAIN, TROUBLE, Ground, Kind, check_compiled
 from tests.integration.support.processes import Process
 from tests.integration.support.raw import Raw
 from tests.integration.support.waiting import wait_for_time, wait_until
@@ -53,7 +53,9 @@ Tell = Callable[[str], None]
 class Soak:
     """One run."""
 
-    def __init__(self, directory: Path, seed: int, minutes: float, tell: Tell) -> None:
+    def __init__(
+        self, directory: Path, seed: int, minutes: float, tell: Tell, kind: Kind = PLAIN
+    ) -> None:
         self.directory = directory
         self.seed = seed
         self.minutes = minutes
@@ -62,22 +64,27 @@ class Soak:
         self._tell_user = tell
         self._history = directory / "history"
         self._history.mkdir()
-        self._ground = Ground(directory)
+        self._ground = Ground(directory, seed, kind)
+        self._began_s = time.monotonic()
+        self._memory = memory.Watch(
+            lambda: time.monotonic() - self._began_s, lambda: self._ground.living()
+        )
         self._load: Process | None = None
         self._total_jobs = 0
+        self._writes: list[str] = []
 
     def run(self) -> bool:
         """Do it all; whether nothing was found."""
         ground = self._ground
         nemesis: Nemesis | None = None
-        began_s = time.monotonic()
         try:
             for number in range(COUNT):
                 ground.start(number)
             ground.wait_until_serving(*range(COUNT))
             self._start_clients()
             wait_for_time(WARM_UP_S)
-            nemesis = Nemesis(ground, plan.make_plan(self.seed, self.minutes), self._tell)
+            schedule = plan.make_plan(self.seed, self.minutes, ground.kind.rates)
+            nemesis = Nemesis(ground, schedule, self._tell)
             nemesis.run()
             self._stop_clients()
             if not ground.findings:
@@ -87,10 +94,13 @@ class Soak:
         finally:
             if self._load:
                 self._load.kill()
+            seconds = time.monotonic() - self._began_s
+            self._memory.end(self.directory / "memory.jsonl")
+            self._count_writes(nemesis)
             ground.close()
         self.findings += ground.findings
         self.findings += ground.read_logs(lambda line: any(word in line for word in TROUBLE))
-        self._judge(nemesis.done if nemesis else [], time.monotonic() - began_s)
+        self._judge(nemesis.done if nemesis else [], seconds)
         return not self.findings
 
     def _tell(self, line: str) -> None:
@@ -149,9 +159,22 @@ class Soak:
             self.findings.append(f"{when}, the nodes differ: {told} ({error})")
         return int(told[0]["total-jobs"]) if told and told[0] else 0
 
+    def _count_writes(self, nemesis: Nemesis | None) -> None:
+        """Say how the nodes used disks that forget, before these are gone."""
+        ground = self._ground
+        if not ground.disks:
+            return
+        done = Counter(nemesis.done if nemesis else [])
+        cuts = done[plan.POWER_CUT], done[plan.POWER_CUT_ALL]
+        self._writes = power.figures(*cuts, ground.disks)
+        if ground.kind.compiled and not all(disk.counts()["direct"] for disk in ground.disks):
+            self.findings.append("a compiled node wrote nothing with O_DIRECT")
+
     def _judge(self, done: list[str], seconds: float) -> None:
         clients = list(record.read(self._history))
         found = checks.judge(clients)
+        rates = self._ground.kind.rates
+        flatness, growing = memory.verdict(self._memory.samples, seconds, COUNT)
         if self._ground.findings or not self._total_jobs:
             # The queue was not emptied, so what is missing may still be in it.
             found.verdict.lost.clear()
@@ -164,12 +187,15 @@ class Soak:
                 )
         self.findings += found.violations()
         if not self.findings:  # else it ended early, and says why
-            self.findings += plan.shortfalls(done, self.minutes)
+            self.findings += plan.shortfalls(done, self.minutes, rates)
+            self.findings += growing
         windows = [checks.Window(*window) for window in self._ground.windows]
         (self.directory / "windows.json").write_text(json.dumps(windows) + "\n")
         self.figures = summary(found, Counter(done), self._ground, seconds)
         self.figures += checks.gap_figures(checks.gaps_s(clients, windows))
-        asked = ", ".join(f"{words} {n}" for words, n in plan.asked_for(self.minutes).items())
+        self.figures += [*self._writes, flatness]
+        wanted = plan.asked_for(self.minutes, rates)
+        asked = ", ".join(f"{words} {n}" for words, n in wanted.items()) or "nothing"
         self.figures.append(f"asked for in {self.minutes:g} minutes: {asked}")
 
 
@@ -218,20 +244,55 @@ def summary(
     ]
 
 
+def _refusal(kind: Kind, directory: Path) -> str:
+    """Return in one line why such a soak cannot be run on this machine; nothing if it can."""
+    if kind.compiled and (words := check_compiled()):
+        return words
+    try:
+        if kind.forgetful:
+            power.check(directory)
+    except power.Refused as refused:
+        return f"--forgetful: {refused}"
+    return ""
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a soak as the command line says; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m chaos", description=__doc__)
     parser.add_argument("--minutes", type=float, default=MINUTES_DEFAULT)
     parser.add_argument("--seed", type=int, help="decides faults and clients (default: any)")
     parser.add_argument("--dir", type=Path, help="where to put the files of the run")
+    parser.add_argument(
+        "--compiled",
+        action=argparse.BooleanOptionalAction,
+        help="run the nodes of build/compiled (what `make soak` does), or those of the sources",
+    )
+    parser.add_argument(
+        "--forgetful",
+        action="store_true",
+        help="put the data on file systems that forget what was not synced, and cut the power",
+    )
+    parser.add_argument(
+        "--calm",
+        action="store_true",
+        help="end no process: what is looked at is their memory",
+    )
     parser.add_argument("--keep", action="store_true", help="keep the files of a good run, too")
     options = parser.parse_args(arguments)
     seed = random.SystemRandom().randrange(2**32) if options.seed is None else options.seed
     directory = Path(tempfile.mkdtemp(prefix="beanpole-soak-", dir=options.dir))
     # SIGTERM ends the nodes, too, as Ctrl-C does.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    print(f"seed {seed}, {options.minutes:g} minutes, in {directory}", flush=True)
-    soak = Soak(directory, seed, options.minutes, lambda line: print(line, flush=True))
+    kind = Kind(compiled=bool(options.compiled), forgetful=options.forgetful, calm=options.calm)
+    if refusal := _refusal(kind, directory):
+        print(refusal, file=sys.stderr)
+        shutil.rmtree(directory)
+        return 2
+    nodes = f"{'compiled' if kind.compiled else 'interpreted'} nodes"
+    disks = " on disks that forget" if kind.forgetful else ""
+    told = f"seed {seed}, {options.minutes:g} minutes, {nodes}{disks}, in {directory}"
+    print(told, flush=True)
+    soak = Soak(directory, seed, options.minutes, lambda line: print(line, flush=True), kind)
     try:
         good = soak.run()
     except KeyboardInterrupt:

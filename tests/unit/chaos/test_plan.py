@@ -32,6 +32,24 @@ def test_a_run_that_did_less_is_told(kind: str) -> None:
     assert told.startswith("only 0 ")
 
 
+@pytest.mark.parametrize("minutes", [0.35, 1, 20])
+def test_power_is_cut_only_where_disks_forget(minutes: float) -> None:
+    for seed in range(20):
+        made = plan.make_plan(seed, minutes, plan.POWER)
+        kinds = [fault.kind for lane in made for fault in lane]
+        assert plan.shortfalls(kinds, minutes, plan.POWER) == []
+        assert min(made.count(plan.POWER_CUT), made.count(plan.POWER_CUT_ALL)) >= 1
+        assert plan.make_plan(seed, minutes).count(plan.POWER_CUT) == 0
+    assert plan.asked_for(20, plan.POWER)["power cuts of all nodes at once"] == 20
+
+
+def test_a_calm_plan_ends_no_process_and_asks_for_none() -> None:
+    made = plan.make_plan(1, 20, plan.CALM)
+    assert made.breaking == []
+    assert {fault.kind for fault in made.disturbing} == {*plan.DISTURBING}
+    assert plan.asked_for(20, plan.CALM) == {}
+
+
 def test_full_and_failing_disks_count_together() -> None:
     rest = [plan.KILL] * 60 + [plan.KILL_LEADER] * 60 + [plan.KILL_ALL] * 6 + [plan.WIPE] * 2
     assert plan.shortfalls([*rest, *[plan.FAIL_DISK] * 4, *[plan.FILL_DISK] * 2], 20) == []
