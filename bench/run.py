@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from bench import check, generator, million, profile, report, results
+from bench import check, generator, million, profile, report, results, stall
 from bench.generator import BUILD, Figure, Generator
 from bench.processes import BenchError
 from bench.results import Results
@@ -67,6 +67,9 @@ def parser() -> argparse.ArgumentParser:
     _add_load(command, (64,))
     _add_dir(command)
     command.set_defaults(run=run_million)
+    command = _add(commands, "stall", "how long bystanders wait while others do the worst")
+    _add_dir(command)
+    command.set_defaults(run=run_stall)
     command = _add(commands, "check", "a quick run; status 1 if a recorded ratio got worse")
     _add_measuring(command, SETS[0])
     command.add_argument("--recorded", type=Path, default=check.RECORDED)
@@ -169,6 +172,14 @@ def run_million(options: argparse.Namespace) -> int:
         found = million.measure(load, BACKLOG_JOBS, connections, options.dir.resolve())
         print(report.markdown(million.table(found)))
     return 0
+
+
+def run_stall(options: argparse.Namespace) -> int:
+    """Make all attacks and print what bystanders waited."""
+    options.dir.mkdir(parents=True, exist_ok=True)
+    found = stall.measure(options.dir.resolve())
+    print(stall.table(found))
+    return int(any(one.leader_changed or one.wait_ms > stall.WAIT_MAX_MS for one in found))
 
 
 def run_check(options: argparse.Namespace) -> int:
