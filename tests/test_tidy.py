@@ -23,6 +23,8 @@ SOURCES = sorted(
     if not path.stem.endswith(("_pb2", "_pb2_grpc"))
 )
 
+UNITS = [path for path in SOURCES if path.is_relative_to(ROOT / "tests" / "unit")]
+
 # fmt: off
 IMPURE = frozenset({
     "asyncio", "concurrent", "datetime", "io", "logging", "multiprocessing", "os", "pathlib",
@@ -31,7 +33,7 @@ IMPURE = frozenset({
 })
 # fmt: on
 PURE_PACKAGES = ("core", "protocol")
-LEAVES = frozenset({"addresses", "commands", "constants", "errors", "events", "pace"})
+LEAVES = frozenset({"addresses", "commands", "constants", "errors", "events", "pace", "weights"})
 # What a package of the library may import from the library, beside itself and the leaves.
 ALLOWED = {
     "core": frozenset[str](),
@@ -130,6 +132,39 @@ def test_tidy(path: Path) -> None:
         assert not UNFINISHED.search(line), f"line {number}: unfinished: {line.strip()}"
         if parts[0] == "tests":
             assert not SLEEP.search(line), f"line {number}: a test waits for a condition, not time"
+
+
+def constants_replaced(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
+    """The names of modules, as the test knows them, whose constants it replaces."""
+    return {
+        ast.unparse(item.args[0])
+        for item in ast.walk(function)
+        if isinstance(item, ast.Call)
+        and ast.unparse(item.func) == "monkeypatch.setattr"
+        and isinstance(item.args[1], ast.Constant)
+        and str(item.args[1].value).isupper()
+    }
+
+
+def is_compiled(module: str) -> bool:
+    return any(fnmatch(module.replace(".", "/") + ".py", one) for one in MODULES)
+
+
+@pytest.mark.parametrize("path", UNITS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_who_replaces_a_compiled_constant_says_so(path: Path) -> None:
+    """Compiled code has its constants built in: such a test cannot run there."""
+    tree = ast.parse(path.read_text())
+    known = {
+        alias.asname or alias.name: f"{item.module}.{alias.name}"
+        for item in ast.walk(tree)
+        if isinstance(item, ast.ImportFrom) and item.module
+        for alias in item.names
+    }
+    for item in ast.walk(tree):
+        if isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef) and item.name[:5] == "test_":
+            compiled = [one for one in constants_replaced(item) if is_compiled(known.get(one, ""))]
+            marks = [ast.unparse(one) for one in item.decorator_list]
+            assert not compiled or "pytest.mark.constants" in marks, (item.name, compiled)
 
 
 def test_there_is_something_to_check() -> None:
