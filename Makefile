@@ -28,7 +28,7 @@ PROTOC := $(BIN)/python -m grpc_tools.protoc -Iproto
 
 .DEFAULT_GOAL := check
 .PHONY: up compiled test test-nodes test-spark test-sim test-compiled test-spark-cluster \
-	sim mutants check fmt proto bench bench-check bench-pipeline soak clean help
+	test-power sim mutants check fmt proto bench bench-check bench-pipeline soak clean help
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -103,8 +103,12 @@ bench-check: $(COMPILED_READY) ## name what got slower than recorded, in under f
 bench-pipeline: $(COMPILED_READY) ## rows per second of the Spark side (needs Java 17)
 	$(BIN)/python -m bench.pipeline
 
-soak: $(READY) ## break a real cluster at random and check every reply (make soak MINUTES=20 ARGS='--seed 7')
-	$(BIN)/python -m chaos --minutes $(MINUTES) $(ARGS)
+soak: $(READY) $(COMPILED_READY) ## break a real cluster at random and check every reply (make soak MINUTES=20 ARGS='--seed 7')
+	$(BIN)/python -m chaos --compiled --minutes $(MINUTES) $(ARGS)
+
+# Not a part of `make test`: it needs root, /dev/fuse and the right to mount.
+test-power: $(READY) $(COMPILED_READY) ## power cuts on a file system that forgets, in two minutes (needs root and /dev/fuse)
+	$(BIN)/python -m pytest -q tests/power
 
 clean: ## remove everything that make made; the queue in .beanpole stays
 	rm -rf $(VENV) build dist bench/build .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from beanpoled.identity import VOTER
 from tests.integration.support import differing
 from tests.integration.support.differing import MARK
+from tests.integration.support.disks import standing
 from tests.integration.support.nodes import Cluster
 from tests.integration.support.raw import Raw
 from tests.integration.support.waiting import wait_until
@@ -86,7 +88,7 @@ def test_the_one_that_differs_stops_and_comes_back_empty(watched: Cluster, how: 
         tell_how(watched, victim, "honest")
         watched.start(victim, ["--rejoin"])
         watched.wait_until_serving(victim)
-        wait_until(lambda: not (data / "rejoining").exists(), REJOIN_TIMEOUT_S, "it votes again")
+        wait_until(lambda: standing(data) == VOTER, REJOIN_TIMEOUT_S, "it votes again")
         with Raw(watched.nodes[victim].beanstalk) as again:
             line, body = again.command(b"peek %d" % marked)
             assert (line, body) == (b"FOUND %d %d" % (marked, len(MARK)), MARK)

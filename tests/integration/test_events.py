@@ -18,7 +18,7 @@ from beanpole.addresses import split_address
 from beanpoled.eventlog.source import Source
 from tests.integration.support.history import DELETED, INSERTED, History
 from tests.integration.support.load import Load
-from tests.integration.support.nodes import BEANPOLE, Cluster, status
+from tests.integration.support.nodes import BEANPOLE, Cluster, http_get, status
 from tests.integration.support.processes import Process, children
 from tests.integration.support.waiting import wait_until
 
@@ -201,8 +201,10 @@ def test_an_export_that_is_killed_again_and_again_has_every_event_once(
 
 def oldest_index(cluster: Cluster, number: int) -> int:
     """The first index in a node's log."""
-    with greenstalk.Client(split_address(cluster.nodes[number].beanstalk)) as client:
-        return int(client.stats()["binlog-oldest-index"])
+    _, text = http_get(cluster.nodes[number].http, "/metrics")
+    found = re.search(r"^beanpole_first_index (\d+)$", text, re.MULTILINE)
+    assert found, text
+    return int(found[1])
 
 
 def test_a_node_that_took_a_snapshot_says_so_and_others_fill_its_gap(tmp_path: Path) -> None:

@@ -82,6 +82,7 @@ def give_an_id_twice(history: History) -> None:
         (delete_twice, "doubled"),
         (put_twice, "doubled"),
         (give_an_id_twice, "doubled"),
+        (give_an_id_twice, "lost"),
     ],
 )
 def test_every_fault_is_found(spoil: Callable[[History], None], kind: str) -> None:

@@ -83,8 +83,10 @@ def judge(history: History) -> Verdict:
     """Judge the whole history of a queue that was empty before and was emptied at the end."""
     put_by_body = {put.body: put for put in history.puts}
     assert len(put_by_body) == len(history.puts), "every put needs a body of its own"
-    acknowledged = {put.job: put.body for put in history.puts if put.outcome == INSERTED}
+    # Puts and not ids: a queue that forgot jobs gives their ids to later ones.
+    acknowledged = [put for put in history.puts if put.outcome == INSERTED]
     delivered = {delivery.job for delivery in history.deliveries}
+    seen = {(delivery.job, delivery.body) for delivery in history.deliveries}
     deleted = Counter(delete.job for delete in history.deletes if delete.outcome == DELETED)
     unsure = {delete.job for delete in history.deletes if delete.outcome == UNKNOWN}
     unexpected: list[str] = []
@@ -108,14 +110,14 @@ def judge(history: History) -> Verdict:
         if count > 1:
             doubled.append(f"{count} puts got the id {number}")
     # A job that was delivered is done only if its delete was answered, or may have been done.
-    lost = [job for job in acknowledged if job not in deleted and job not in unsure]
-    lost += [job for job in acknowledged if job not in delivered and job not in lost]
+    done = deleted.keys() | unsure
+    lost = [p.job for p in acknowledged if p.job not in done or (p.job, p.body) not in seen]
     return Verdict(
         attempts=len(history.puts),
         acknowledged=len(acknowledged),
         delivered=len(delivered),
         deleted=len(deleted),
-        recovered=len(delivered - set(acknowledged)),
+        recovered=len(delivered - {put.job for put in acknowledged}),
         lost=sorted(lost),
         unexpected=unexpected,
         doubled=doubled,

@@ -36,8 +36,7 @@ END: Final = b"(end)"
 # Facts about the process or the machine; and strings, which beanstalkd quotes since 1.13 only.
 PROCESS_KEYS: Final = frozenset(
     {b"pid", b"version", b"rusage-utime", b"rusage-stime", b"uptime", b"id"}
-    | {b"hostname", b"os", b"platform", b"binlog-oldest-index", b"binlog-current-index"}
-    | {b"binlog-records-migrated", b"binlog-records-written", b"binlog-max-size"}
+    | {b"hostname", b"os", b"platform"}
 )
 QUOTED_KEYS: Final = frozenset({b"name", b"tube"})
 

@@ -1,0 +1,37 @@
+"""A node whose disk can hang: `python hanging.py FLAG ARGUMENTS-OF-BEANPOLED`.
+
+The daemon itself has no switch for this: here its main is run with the two methods replaced that
+sync a file. While the file FLAG exists they do not come back, in whatever thread they are called.
+"""
+
+import sys
+import threading
+from pathlib import Path
+from typing import Any, Final
+
+from beanpole.storage.files import DiskHandle
+from beanpoled import main
+
+# How often it is looked whether the disk goes on.
+PERIOD_S: Final = 0.02
+
+_nothing = threading.Event()
+
+
+def run(flag: Path, arguments: list[str]) -> None:
+    """Run a node with these arguments, whose disk hangs while the flag is there."""
+    for name in ("sync", "write_synced"):
+        honest: Any = getattr(DiskHandle, name)
+
+        def hanging(*values: Any, honest: Any = honest) -> None:
+            while flag.exists():
+                _nothing.wait(PERIOD_S)
+            honest(*values)
+
+        type.__setattr__(DiskHandle, name, hanging)
+    sys.argv = ["beanpoled", *arguments]
+    main.main()
+
+
+if __name__ == "__main__":
+    run(Path(sys.argv[1]), sys.argv[2:])

@@ -1,0 +1,96 @@
+"""Three nodes on disks of 120 MB: a client fills them, and nothing ends but puts.
+
+Each disk is a bound on what the files of a node's folder take (`support/small_disk.py`), because a
+file system of that size would need root.
+"""
+
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.integration.support import small_disk
+from tests.integration.support.nodes import Cluster
+from tests.integration.support.raw import Raw
+from tests.integration.support.waiting import wait_until
+
+DISK_BYTES: Final = 120 * 1024 * 1024
+BODY_BYTES: Final = 60_000
+SETTINGS: Final = {
+    "disk_reserve_bytes": "16 MiB",
+    "snapshot_bytes_min": "8 MiB",
+    "wal_segment_bytes": "4 MiB",
+    "log_memory_bytes": "8 MiB",
+    "log_retain_bytes": "8 MiB",
+}
+TIMEOUT_S: Final = 60.0
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Cluster]:
+    """Three nodes on small disks."""
+    cluster = Cluster(tmp_path / "cluster", settings=SETTINGS)
+    for node in cluster.nodes:
+        script = [sys.executable, small_disk.__file__, str(DISK_BYTES), f"{node.directory}/data"]
+        options = ["--config", str(node.directory / "node.toml")]
+        (node.directory / "cmdline").write_text(shlex.join([*script, *options]) + "\n")
+    cluster.start_all()
+    try:
+        yield cluster
+    finally:
+        cluster.close()
+
+
+def fill(client: Raw) -> int:
+    """Put until puts are refused; return how many were not."""
+    jobs = 0
+    while jobs * BODY_BYTES < DISK_BYTES:
+        client.send(b"put 0 0 600 %d\r\n%b\r\n" % (BODY_BYTES, b"x" * BODY_BYTES))
+        answer = client.line()
+        if answer == b"OUT_OF_MEMORY":
+            return jobs
+        assert answer.startswith(b"INSERTED "), answer
+        jobs += 1
+    raise AssertionError(f"{jobs} jobs of {BODY_BYTES} bytes fit into {DISK_BYTES} bytes")
+
+
+def work_off(client: Raw) -> int:
+    """Reserve and delete all jobs; return how many there were."""
+    jobs = 0
+    while True:
+        client.send(b"reserve-with-timeout 0\r\n")
+        answer = client.line()
+        if answer == b"TIMED_OUT":
+            return jobs
+        word, number, size = answer.split()
+        assert (word, int(size)) == (b"RESERVED", BODY_BYTES)
+        client.body(BODY_BYTES)
+        client.ask(b"delete %b" % number, b"DELETED")
+        jobs += 1
+
+
+def is_taken(client: Raw) -> bool:
+    client.send(b"put 0 0 600 5\r\nagain\r\n")
+    return client.line().startswith(b"INSERTED ")
+
+
+def test_full_disks_end_puts_and_nothing_else(small: Cluster) -> None:
+    with Raw(small.nodes[small.leader()].beanstalk, TIMEOUT_S) as client:
+        jobs = fill(client)
+    assert jobs * BODY_BYTES > DISK_BYTES // 5
+    for number in range(3):
+        assert small.process(number).status() is None, small.story()
+        small.terminate(number)
+    small.start_all()
+    with Raw(small.nodes[1].beanstalk, TIMEOUT_S) as client:
+        found = work_off(client)
+        # A put that was answered OUT_OF_MEMORY is none, and each that was taken is there.
+        assert found == jobs
+        wait_until(lambda: is_taken(client), TIMEOUT_S, "puts go on on disks that were emptied")
+        assert fill(client) > 0
+    for number in range(3):
+        assert small.process(number).status() is None, small.story()
+    assert "ballast" in {path.name for path in small.nodes[0].directory.joinpath("data").iterdir()}

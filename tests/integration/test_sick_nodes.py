@@ -1,0 +1,122 @@
+"""Real nodes that are ill and not dead: a leader that is stopped, and one whose disk hangs.
+
+What may happen, and when, is checked with virtual time in tests/sim/schedules_sick.py.
+"""
+
+import contextlib
+import os
+import shlex
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.support import hanging
+from tests.integration.support.nodes import Cluster, http_get
+from tests.integration.support.raw import Raw
+from tests.integration.support.waiting import wait_until
+
+# Longer than every time-out of a node, on a loaded machine.
+LONG_S = 30.0
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    """Three nodes; the disk of node 0, 1, 2 hangs while `hang0`, ... is there."""
+    made = Cluster(tmp_path / "cluster")
+    try:
+        for number, node in enumerate(made.nodes):
+            script = [sys.executable, hanging.__file__, str(tmp_path / f"hang{number}")]
+            options = ["--config", str(node.directory / "node.toml")]
+            (node.directory / "cmdline").write_text(shlex.join([*script, *options]) + "\n")
+        made.start_all()
+        yield made
+    finally:
+        for number in range(len(made.nodes)):
+            (tmp_path / f"hang{number}").unlink(missing_ok=True)
+        made.close()
+
+
+def everything_until_the_end(client: Raw) -> bytes:
+    """Read what still comes, and the end."""
+    told = b""
+    with contextlib.suppress(ConnectionError):
+        while data := client.stream.recv(4096):
+            told += data
+    return told
+
+
+@pytest.mark.timeout(120)
+def test_clients_of_a_frozen_leader_see_their_end_when_it_thaws(cluster: Cluster) -> None:
+    frozen = cluster.leader()
+    other = next(number for number in range(3) if number != frozen)
+    pid = cluster.pid(frozen)
+    with (
+        Raw(cluster.nodes[frozen].beanstalk, LONG_S) as holder,
+        Raw(cluster.nodes[frozen].beanstalk, LONG_S) as waiter,
+        Raw(cluster.nodes[other].beanstalk, LONG_S) as worker,
+    ):
+        job = holder.put(b"a", ttr_s=600)
+        holder.ask(b"reserve", b"RESERVED %d 1" % job, b"a")
+        waiter.ask(b"watch a", b"WATCHING 2")
+        waiter.send(b"reserve\r\n")
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            holder.send(b"delete %d\r\n" % job)
+            # The others elect, and declare it down: its jobs go to others.
+            worker.ask(b"reserve", b"RESERVED %d 1" % job, b"a")
+            worker.ask(b"delete %d" % job, b"DELETED")
+            assert worker.put(b"b") > job
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        assert everything_until_the_end(holder) == b""
+        assert everything_until_the_end(waiter) == b""
+    cluster.wait_until_serving(frozen)
+
+
+@pytest.mark.timeout(120)
+def test_a_leader_whose_disk_hangs_is_replaced_and_comes_back(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    sick = cluster.leader()
+    other = next(number for number in range(3) if number != sick)
+    flag = tmp_path / f"hang{sick}"
+    with (
+        Raw(cluster.nodes[sick].beanstalk, LONG_S) as lost,
+        Raw(cluster.nodes[other].beanstalk, LONG_S) as client,
+    ):
+        lost.put(b"before")
+        flag.touch()
+        wait_until(lambda: client.put(b"x") and not cluster.is_leader(sick), LONG_S, "a new leader")
+        before = [client.put(b"y" * 60_000) for _ in range(50)]
+        assert len(set(before)) == 50
+        ready = http_get(cluster.nodes[sick].http, "/readyz")
+        assert ready[0] == 503 and "[-]disk: behind for" in ready[1]
+        # Its loop lives: it closes its clients, and the others hear it.
+        assert everything_until_the_end(lost) == b""
+        story = cluster.process(sick).log.read_text()
+        assert "handing over to" in story and "this node's disk does not" in story
+        assert "declared down" not in story
+        flag.unlink()
+        cluster.wait_until_serving(sick)
+        with Raw(cluster.nodes[sick].beanstalk, LONG_S) as again:
+            again.ask(b"delete %d" % before[-1], b"DELETED")
+
+
+@pytest.mark.timeout(120)
+def test_a_node_whose_disk_hangs_can_be_stopped(cluster: Cluster, tmp_path: Path) -> None:
+    sick = cluster.followers()[0]
+    (tmp_path / f"hang{sick}").touch()
+    process = cluster.process(sick)
+    with Raw(cluster.nodes[cluster.leader()].beanstalk, LONG_S) as client:
+        wait_until(
+            lambda: client.put(b"x") and "the disk is behind" in process.log.read_text(),
+            LONG_S,
+            "its disk hangs",
+        )
+        os.kill(cluster.pid(sick), signal.SIGTERM)
+        assert process.wait(LONG_S) == 0
+        assert "stopped without a last sync" in process.log.read_text()
+        client.put(b"x")
