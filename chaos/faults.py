@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from beanpoled.identity import REJOINING
+from beanpoled.disk.identity import REJOINING
 from chaos import plan, power
 from chaos.ground import COUNT, MEBIBYTE, PAIRS, Ground
 from tests.integration.support.disks import standing

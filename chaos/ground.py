@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from beanpoled.identity import VOTER
+from beanpoled.disk.identity import VOTER
 from chaos import plan, power
 from tests.integration.support.disks import standing
 from tests.integration.support.nodes import Cluster

@@ -11,8 +11,8 @@ SECOND_US: Final = 1_000_000
 U8_MAX: Final = 2**8 - 1
 # The beanstalk protocol's integers for priority, delay and TTR are unsigned 32 bit.
 U32_MAX: Final = 2**32 - 1
-# Job ids share one integer with the priority in the ready heap (see `core.tube`), and JavaScript
-# clients read them as doubles, which are exact up to 2**53.
+# A job id shares one integer with the priority in the ready heap (see `core.jobs.tube`), and
+# JavaScript clients read it as a double, which is exact up to 2**53.
 JOB_ID_MAX: Final = 2**53 - 1
 
 # beanstalkd's own default and what its clients assume.

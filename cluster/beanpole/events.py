@@ -58,7 +58,7 @@ NO_TIME: Final = -1
 # The origin of what no client asked for.
 NO_ORIGIN: Final = 255
 
-# In this order: kind, protocol, state before, state after (0 is gone: see `core.job`), reason,
+# In this order: kind, protocol, state before, state after (0 is gone: see `core.jobs.job`), reason,
 # origin, 2 bytes unused, tube number, job id, priority, delay s, TTR s, body bytes, incarnation,
 # session, reserves, timeouts, releases, buries, kicks, wait us (from ready to reserved), run us
 # (from reserved to the end of the reservation), ready at (cluster time us), 4 bytes unused.

@@ -21,17 +21,17 @@ from beanpole.replication.consensus import ReplicaConfig
 from beanpole.replication.pysyncobj.backend import PySyncObjReplica
 from beanpole.storage.ballast import make_room_to_start
 from beanpole.storage.dump import describe
-from beanpoled import config as configuration
-from beanpoled import memory
-from beanpoled.admin import RpcServer
-from beanpoled.aio import AioHost
-from beanpoled.config import NodeConfig
-from beanpoled.disks import Disks
+from beanpoled.config import memory
+from beanpoled.config import node as configuration
+from beanpoled.config.node import NodeConfig
+from beanpoled.disk.disks import Disks
+from beanpoled.disk.identity import DISK_ID_BYTES, REJOINING
 from beanpoled.eventlog.service import EventsServicer
-from beanpoled.http import HttpServer
-from beanpoled.identity import DISK_ID_BYTES, REJOINING
-from beanpoled.node import Node
-from beanpoled.queue_rpc import QueueServicer
+from beanpoled.host.aio import AioHost
+from beanpoled.http.server import HttpServer
+from beanpoled.rpc.admin import RpcServer
+from beanpoled.rpc.queue import QueueServicer
+from beanpoled.turn.node import Node
 from beanpoled.viewpoint import Viewpoint
 
 # A collection of the oldest generation looks at every job: half a second for a million of them.

@@ -9,7 +9,7 @@ from beanpole.protocol.beanstalk.stats import STATS_KEYS
 from beanpoled.view import JobCounts, Metrics, Role, SnapshotStream
 
 if TYPE_CHECKING:
-    from beanpoled.node import Node
+    from beanpoled.turn.node import Node
 
 _COMMANDS = tuple(key.removeprefix("cmd-") for key in STATS_KEYS if key.startswith("cmd-"))
 assert len(_COMMANDS) == r.COUNTERS - 1

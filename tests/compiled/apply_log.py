@@ -16,7 +16,7 @@ from crc32c import crc32c
 
 from beanpole import commands as c
 from beanpole.core import machine as machine_module
-from beanpole.core.image import Image
+from beanpole.core.image.image import Image
 from beanpole.protocol.beanstalk.parser import Parser
 
 HEAD = Struct("<QQ")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from beanpoled.identity import VOTER
+from beanpoled.disk.identity import VOTER
 from tests.integration.support import differing
 from tests.integration.support.differing import MARK
 from tests.integration.support.disks import standing

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pytest
 
-from beanpoled import link
+from beanpoled.links import link
 from tests.integration.support.nodes import Cluster
 from tests.integration.support.raw import Raw
 

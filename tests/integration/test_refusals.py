@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from beanpoled.identity import VOTER
+from beanpoled.disk.identity import VOTER
 from tests.integration.support.disks import standing
 from tests.integration.support.nodes import Cluster, status
 from tests.integration.support.raw import Raw

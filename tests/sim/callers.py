@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from beanpoled.call import Call
+from beanpoled.rpc.call import Call
 from tests.sim.cluster import Violation
 from tests.sim.host import SimHost
 from tests.sim.witness import Witness

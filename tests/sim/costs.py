@@ -7,8 +7,8 @@ Only what grows with what clients send or have stored is charged.
 
 from typing import Any, Final
 
-from beanpole.core.job import Job
-from beanpole.core.jobs import Jobs
+from beanpole.core.jobs.job import Job
+from beanpole.core.jobs.store import Jobs
 
 CALLBACK_US: Final = 5.0
 ENTRY_US: Final = 30.0

@@ -9,7 +9,7 @@ from typing import Final
 
 from beanpole.commands import BASE_VERSION
 from beanpole.constants import JOB_SIZE_MAX_BYTES
-from beanpoled.config import SETTINGS
+from beanpoled.config.node import SETTINGS
 from tests.sim.links import KIND_AT
 from tests.sim.troubles import LATENCY_S
 from tests.sim.world import World

@@ -1,4 +1,4 @@
-"""The second implementation of `beanpoled.host.Host`: one simulated process.
+"""The second implementation of `beanpoled.host.seam.Host`: one simulated process.
 
 Belongs here: the loop of one node (input, timers, calls at the end of a turn, pauses, death), its
 clocks and its ends of links and files. What the world around it does is in `world`.
@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from beanpole.replication.consensus import Sink
 from beanpole.storage.files import LANE_LOG, Done, Handle, Work
 from beanpoled.eventlog.records import Batch, Events
-from beanpoled.frames import RAFT
-from beanpoled.host import ProcessFacts
-from beanpoled.node import Node
+from beanpoled.host.seam import ProcessFacts
+from beanpoled.links.frames import RAFT
+from beanpoled.turn.node import Node
 from tests.sim.cluster import Violation
 from tests.sim.costs import CALLBACK_US, FRAME_BYTE_US, GRAIN_S, METER
 from tests.sim.disk import Disk, Killed

@@ -1,4 +1,4 @@
-"""The real links of a node, `beanpoled.aio_peers`, over simulated connections.
+"""The real links of a node, `beanpoled.host.aio_peers`, over simulated connections.
 
 Real are introductions, refusals, frames and their checksums, complaints, and which link replaces
 which. Here is only what asyncio does for them: the loop's clock, transports, and dialing. What
@@ -8,15 +8,15 @@ travels, and how long, is the business of `network`.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from beanpoled import link
-from beanpoled.aio_peers import (
+from beanpoled.host.aio_peers import (
     IDLE_MAX_S,
     OUTPUT_BYTES_MAX,
     DialPauses,
     PeerLinks,
     PeerProtocol,
 )
-from beanpoled.host import Timer
+from beanpoled.host.seam import Timer
+from beanpoled.links import link
 
 if TYPE_CHECKING:
     from tests.sim.host import SimHost

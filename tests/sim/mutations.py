@@ -9,27 +9,28 @@ from contextlib import contextmanager
 from typing import Any
 
 from beanpole import commands as c
-from beanpole.core import image, restore
+from beanpole.core.image import image, restore
+from beanpole.core.jobs.queue import Queue
 from beanpole.core.keys import Keys
 from beanpole.core.machine import Machine
-from beanpole.core.queue import Queue
 from beanpole.storage import recovery
 from beanpole.storage.segment import CLEAN, Ending
 from beanpole.storage.wal import Wal
-from beanpoled import clock, leader
-from beanpoled.batches import Batch, Wait
-from beanpoled.clock import ClusterClock
-from beanpoled.connection import Connection
-from beanpoled.ends import Ends
+from beanpoled.disk.identity import REJOINING
 from beanpoled.eventlog.store import EventLog
-from beanpoled.identity import REJOINING
-from beanpoled.introductions import Introductions
-from beanpoled.leader import Leader
-from beanpoled.lifecycle import Lifecycle
-from beanpoled.link import Hello
-from beanpoled.node import Node
-from beanpoled.origin import Origin
-from beanpoled.peers import Peers
+from beanpoled.frontends.connection import Connection
+from beanpoled.leading import leader
+from beanpoled.leading.ends import Ends
+from beanpoled.leading.leader import Leader
+from beanpoled.links.introductions import Introductions
+from beanpoled.links.link import Hello
+from beanpoled.origin.batches import Batch, Wait
+from beanpoled.origin.outbox import Origin
+from beanpoled.turn import clock
+from beanpoled.turn.clock import ClusterClock
+from beanpoled.turn.lifecycle import Lifecycle
+from beanpoled.turn.node import Node
+from beanpoled.turn.peers import Peers
 from tests.sim.world import WatchedNode
 
 Patch = tuple[Any, str, Any]

@@ -6,12 +6,12 @@ A patch is (owner, name, replacement), as in `mutations`.
 from typing import Any, Final
 
 from beanpole import commands as c
-from beanpole.core.job import Job
-from beanpoled.batches import KIND_QUIET
-from beanpoled.beanstalk import BeanstalkConnection
-from beanpoled.ends import Ends
-from beanpoled.origin import Origin
-from beanpoled.waiting import Waiter
+from beanpole.core.jobs.job import Job
+from beanpoled.frontends.beanstalk.connection import BeanstalkConnection
+from beanpoled.leading.ends import Ends
+from beanpoled.leading.waiting import Waiter
+from beanpoled.origin.batches import KIND_QUIET
+from beanpoled.origin.outbox import Origin
 from tests.sim import schedules_answers as s
 from tests.sim.mutant import Mutant
 from tests.sim.mutations import Patch, nothing

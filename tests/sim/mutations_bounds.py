@@ -2,7 +2,9 @@
 
 from beanpole import commands as c
 from beanpole.core import machine
-from beanpoled import beanstalk, frames, origin
+from beanpoled.frontends.beanstalk import connection as beanstalk
+from beanpoled.links import frames
+from beanpoled.origin import outbox as origin
 from tests.sim.mutations import Patch
 
 

@@ -6,7 +6,7 @@ The patches and their table; see `mutations` and `mutant_table`.
 from typing import Any, Final
 
 from beanpole.replication.pysyncobj.appends import Appends
-from beanpoled import link
+from beanpoled.links import link
 from tests.sim import schedules as s
 from tests.sim.mutant import Mutant
 from tests.sim.mutations import Patch, nothing

@@ -3,12 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
-from beanpoled import admission, disks, introductions
-from beanpoled.admission import Known, Verdict
-from beanpoled.disks import Disks
-from beanpoled.identity import DiskIdentity, Founders, birth_of
-from beanpoled.introductions import Introductions
-from beanpoled.link import Hello
+from beanpoled.disk import disks
+from beanpoled.disk.disks import Disks
+from beanpoled.disk.identity import DiskIdentity, Founders, birth_of
+from beanpoled.links import admission, introductions
+from beanpoled.links.admission import Known, Verdict
+from beanpoled.links.introductions import Introductions
+from beanpoled.links.link import Hello
 from tests.sim.mutations import Patch, nothing
 
 

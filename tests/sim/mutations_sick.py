@@ -9,10 +9,10 @@ from typing import Final
 from beanpole.replication.pysyncobj.backend import PySyncObjReplica
 from beanpole.replication.pysyncobj.journal import LogJournal
 from beanpole.storage.wal import Wal
-from beanpoled.agreement import Agreement
-from beanpoled.disk_health import DiskHealth
-from beanpoled.inbox import Inbox
-from beanpoled.lifecycle import Lifecycle
+from beanpoled.leading.inbox import Inbox
+from beanpoled.turn.agreement import Agreement
+from beanpoled.turn.disk_health import DiskHealth
+from beanpoled.turn.lifecycle import Lifecycle
 from tests.sim import schedules_sick as s
 from tests.sim.mutant import Mutant
 from tests.sim.mutations import Patch, nothing

@@ -5,8 +5,8 @@ A patch is (owner, name, replacement), as in `mutations`.
 
 from typing import Final
 
-from beanpoled.node import Node
-from beanpoled.versions import Versions
+from beanpoled.turn.node import Node
+from beanpoled.turn.versions import Versions
 from tests.sim import schedules_versions as v
 from tests.sim.mutant import Mutant
 from tests.sim.mutations import Patch, nothing

@@ -8,7 +8,7 @@ and hosts, never clients; what clients saw is judged in `verdicts`.
 from typing import TYPE_CHECKING, Final
 
 from beanpole.replication.pysyncobj import messages
-from beanpoled.clock import TURN_MAX_US
+from beanpoled.turn.clock import TURN_MAX_US
 from tests.sim.cluster import Violation
 from tests.sim.witness import STAMP_S
 

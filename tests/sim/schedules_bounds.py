@@ -18,7 +18,7 @@ from beanpole.constants import (
 )
 from beanpole.core.machine import Machine
 from beanpole.replication.pysyncobj.repairs import Repairs
-from beanpoled.call import Call
+from beanpoled.rpc.call import Call
 from tests.sim.cluster import Violation
 from tests.sim.host import SimHost
 from tests.sim.schedules_node import Hand, follower, quick_world

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Final
 
 from beanpole.replication.pysyncobj.repairs import Repairs
-from beanpoled.config import NodeConfig
+from beanpoled.config.node import NodeConfig
 from tests.sim.cluster import Violation
 from tests.sim.disk import Inode
 from tests.sim.host import SimHost

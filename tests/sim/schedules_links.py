@@ -5,7 +5,7 @@ or Stuck if a promise is broken.
 """
 
 from beanpole.replication.pysyncobj.repairs import Repairs
-from beanpoled import frames
+from beanpoled.links import frames
 from tests.sim.cluster import Violation
 from tests.sim.links import KIND_AT
 from tests.sim.schedules_node import Hand, follower, job_of, quick_world

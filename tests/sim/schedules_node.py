@@ -10,7 +10,7 @@ from typing import Any
 from beanpole import commands as c
 from beanpole.protocol.beanstalk.client import Reply, ReplyParser
 from beanpole.replication.pysyncobj.repairs import Repairs
-from beanpoled import frames
+from beanpoled.links import frames
 from tests.sim.cluster import Violation
 from tests.sim.host import SimHost
 from tests.sim.links import KIND_AT

@@ -10,7 +10,7 @@ from beanpole.replication.consensus import UNWRITTEN_BYTES_MAX
 from beanpole.replication.pysyncobj import journal, transport
 from beanpole.replication.pysyncobj.repairs import Repairs
 from beanpole.storage.wal import Wal
-from beanpoled import disk_health
+from beanpoled.turn import disk_health
 from tests.sim.cluster import Violation
 from tests.sim.host import SimHost
 from tests.sim.mutations import Patch, nothing, planted

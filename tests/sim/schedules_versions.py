@@ -10,8 +10,8 @@ from typing import Final
 
 from beanpole import commands as c
 from beanpole.replication.pysyncobj.repairs import Repairs
-from beanpoled import frames
-from beanpoled.leader import DIGEST_PERIOD_US
+from beanpoled.leading.leader import DIGEST_PERIOD_US
+from beanpoled.links import frames
 from tests.sim.cluster import Violation
 from tests.sim.host import SimHost
 from tests.sim.schedules_node import Hand

@@ -11,7 +11,7 @@ import sys
 from typing import Any, Final
 
 from beanpole.replication.pysyncobj.repairs import ALL_REPAIRS, Repairs
-from beanpoled import origin
+from beanpoled.origin import outbox as origin
 from tests.sim import callers
 from tests.sim.callers import Caller
 from tests.sim.clients import RETRY_S, Client

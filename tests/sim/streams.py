@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from crc32c import crc32c
 
-from beanpoled.peer import CHUNK_TIMEOUT_S
-from beanpoled.snapshot_stream import Sink, SnapshotStream
+from beanpoled.rpc.peer import CHUNK_TIMEOUT_S
+from beanpoled.rpc.snapshot_stream import Sink, SnapshotStream
 
 if TYPE_CHECKING:
     from tests.sim.host import SimHost

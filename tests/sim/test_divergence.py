@@ -8,9 +8,9 @@ processes is in tests/integration/test_divergence.py.
 import pytest
 
 from beanpole import commands as c
-from beanpoled import leader as leader_module
-from beanpoled.agreement import RELINK_US
-from beanpoled.leader import DIGEST_PERIOD_US
+from beanpoled.leading import leader as leader_module
+from beanpoled.leading.leader import DIGEST_PERIOD_US
+from beanpoled.turn.agreement import RELINK_US
 from tests.sim.host import SimHost
 from tests.sim.wire import Wire
 from tests.sim.witness import Witness

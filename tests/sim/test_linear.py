@@ -13,10 +13,10 @@ from beanpole.protocol.beanstalk import replies
 from beanpole.protocol.beanstalk import requests as r
 from beanpole.replication.pysyncobj.backend import PySyncObjReplica
 from beanpole.replication.pysyncobj.repairs import ALL_REPAIRS
-from beanpoled import beanstalk
-from beanpoled.batches import Wait
-from beanpoled.beanstalk import BeanstalkConnection
-from beanpoled.origin import Origin
+from beanpoled.frontends.beanstalk import connection as beanstalk
+from beanpoled.frontends.beanstalk.connection import BeanstalkConnection
+from beanpoled.origin.batches import Wait
+from beanpoled.origin.outbox import Origin
 from tests.sim.history import Op
 from tests.sim.linear import Few, Life, Tally, replay, translate
 from tests.sim.linear_check import GAVE_UP, LINEARIZABLE, REFUSED, Verdict, check

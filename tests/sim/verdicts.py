@@ -8,8 +8,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from beanpole.core import queue as q
-from beanpoled.clock import TURN_MAX_US
+from beanpole.core.jobs import queue as q
+from beanpoled.turn.clock import TURN_MAX_US
 from tests.sim.callers import MARK
 from tests.sim.cluster import Violation
 from tests.sim.history import NOT_DONE, Op

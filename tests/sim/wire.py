@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from beanpoled.connection import Connection
+from beanpoled.frontends.connection import Connection
 from tests.sim.costs import METER, of_input
 
 if TYPE_CHECKING:

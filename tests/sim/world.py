@@ -15,19 +15,19 @@ from typing import Any
 from crc32c import crc32c
 
 from beanpole.commands import MACHINE_VERSION
-from beanpole.core import image
+from beanpole.core.image import image
 from beanpole.errors import BeanpoleError
 from beanpole.replication.consensus import Image, Sink
 from beanpole.replication.pysyncobj.backend import PySyncObjReplica
 from beanpole.replication.pysyncobj.repairs import ALL_REPAIRS
 from beanpole.storage.ballast import make_room_to_start
-from beanpoled import identity
-from beanpoled.config import SETTINGS, NodeConfig
-from beanpoled.disks import Disks
-from beanpoled.identity import DISK_ID_BYTES
+from beanpoled.config.node import SETTINGS, NodeConfig
+from beanpoled.config.settings import Addresses
+from beanpoled.disk import identity
+from beanpoled.disk.disks import Disks
+from beanpoled.disk.identity import DISK_ID_BYTES
 from beanpoled.main import replica_config
-from beanpoled.node import Node
-from beanpoled.settings import Addresses
+from beanpoled.turn.node import Node
 from tests.sim.clock import Clock
 from tests.sim.cluster import Violation
 from tests.sim.costs import METER, CostlyImage

@@ -15,7 +15,7 @@ from beanpole.constants import (
     TUBE_NAME_MAX_BYTES,
     U32_MAX,
 )
-from beanpole.core.operations import GRACE_MAX_US, SECRET_MAX_BYTES, SESSION_NUMBER_MAX
+from beanpole.core.operations.changes import GRACE_MAX_US, SECRET_MAX_BYTES, SESSION_NUMBER_MAX
 
 U64_MAX = 2**64 - 1
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from beanpole.core.machine import Machine
 
 # A job beside its body: 336 to 352 bytes when ready, 420 reserved, 466 buried, 488 delayed; more
-# if it stays while its neighbours go (`core.jobs`).
+# if it stays while its neighbours go (`core.jobs.store`).
 JOB_BYTES: Final = 512
 # A tube with a name of average length: 610. With one job, its heap is some 100 more.
 TUBE_BYTES: Final = 768

@@ -2,7 +2,7 @@
 
 Here is the order in which things happen inside an entry, who may send batches (origins and their
 incarnations), when sessions end, and the leader's own commands. What a client's command does is
-in `core.operations`; the jobs are in `core.queue`; bytes are in `core.image`.
+in `core.operations.changes`; the jobs are in `core.jobs.queue`; bytes are in `core.image.image`.
 """
 
 from collections import deque
@@ -22,12 +22,13 @@ from beanpole.constants import (
     TRANSITIONS_PER_ENTRY_MAX,
     TUBES_MAX_DEFAULT,
 )
-from beanpole.core import operations, reads
 from beanpole.core.accounts import beside_jobs_bytes
-from beanpole.core.job import Job
+from beanpole.core.jobs.job import Job
+from beanpole.core.jobs.order import Order
+from beanpole.core.jobs.queue import BATCH, RAISED, SESSION, TRANSITION_BITS, Queue
 from beanpole.core.keys import Keys
-from beanpole.core.order import Order
-from beanpole.core.queue import BATCH, RAISED, SESSION, TRANSITION_BITS, Queue
+from beanpole.core.operations import changes as operations
+from beanpole.core.operations import reads
 from beanpole.core.sessions import ATTACHED, DEAD, DETACHED, Origin, Session
 from beanpole.events import CONNECTION_LOST, NO_REASON, NODE_DOWN
 

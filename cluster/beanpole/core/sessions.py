@@ -1,6 +1,6 @@
 """What the cluster knows of clients: sessions, and the origins (nodes) that hold them.
 
-What a session's commands do is in `core.operations`; when a session ends is in `core.machine`.
+What a session's commands do is in `core.operations`; when a session ends, in `core.machine`.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 from beanpole.events import BEANSTALK, NO_REASON
 
 if TYPE_CHECKING:
-    from beanpole.core.job import Job
-    from beanpole.core.tube import Tube
+    from beanpole.core.jobs.job import Job
+    from beanpole.core.jobs.tube import Tube
 
 ATTACHED: Final = 1
 DETACHED: Final = 2  # lost, but it may be resumed until `detached_until_us`

@@ -9,9 +9,9 @@ import time
 from typing import Any, Final
 
 from beanpole.storage.readonly import ReadOnlyFiles
-from beanpoled import identity as identities
 from beanpoled.cli.jobs import EXIT_NO
-from beanpoled.offline import Holdings, look
+from beanpoled.disk import identity as identities
+from beanpoled.disk.offline import Holdings, look
 
 MINUTE_S: Final = 60.0
 HOUR_S: Final = 60 * MINUTE_S

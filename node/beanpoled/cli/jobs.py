@@ -17,7 +17,7 @@ from beanpole.constants import DEFAULT_TUBE, TUBE_NAME_MAX_BYTES, U32_MAX
 from beanpole.errors import ConfigurationError
 from beanpole.protocol.beanstalk.requests import TIMEOUT_MAX_S, U64_MAX
 from beanpoled.cli import layout
-from beanpoled.settings import Address
+from beanpoled.config.settings import Address
 
 ADDRESS_VARIABLE: Final = "BEANPOLE_ADDR"
 EXIT_NO: Final = 1

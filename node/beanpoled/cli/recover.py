@@ -18,11 +18,11 @@ from beanpole.replication.pysyncobj.snapshots import Heading
 from beanpole.storage.files import InlineFiles
 from beanpole.storage.readonly import ReadOnlyFiles
 from beanpole.storage.records import read_checked, write_atomic
-from beanpoled import identity as identities
 from beanpoled.cli.inspect import as_json, as_text
-from beanpoled.lifecycle import CLOCK_FILE
-from beanpoled.offline import begin_anew, look, write_replica
-from beanpoled.settings import MEMBERS_MAX, Name
+from beanpoled.config.settings import MEMBERS_MAX, Name
+from beanpoled.disk import identity as identities
+from beanpoled.disk.offline import begin_anew, look, write_replica
+from beanpoled.turn.lifecycle import CLOCK_FILE
 
 
 def add_command(commands: Any) -> None:

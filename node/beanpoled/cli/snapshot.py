@@ -8,8 +8,8 @@ import grpc
 from beanpole.client.rpc import Nodes, words_of
 from beanpole.errors import ClientError
 from beanpole.pb import admin_pb2, admin_pb2_grpc
-from beanpoled.admin import SNAPSHOT_TIMEOUT_S
 from beanpoled.cli import status
+from beanpoled.rpc.admin import SNAPSHOT_TIMEOUT_S
 
 # The node gives up first, and says why.
 CALL_TIMEOUT_S: Final = SNAPSHOT_TIMEOUT_S + 5.0

@@ -11,8 +11,8 @@ from beanpole.client.rpc import Nodes
 from beanpole.errors import ClientError, ConfigurationError
 from beanpole.pb import admin_pb2, admin_pb2_grpc, node_pb2
 from beanpoled.cli import layout
-from beanpoled.identity import BIRTH_DIGITS
-from beanpoled.settings import Address
+from beanpoled.config.settings import Address
+from beanpoled.disk.identity import BIRTH_DIGITS
 from beanpoled.view import waiting_words
 
 STATUS_TIMEOUT_S: Final = 2.0

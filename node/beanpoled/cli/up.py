@@ -19,11 +19,12 @@ import grpc.aio
 from beanpole.client.rpc import CHANNEL_OPTIONS
 from beanpole.errors import ConfigurationError
 from beanpole.pb import admin_pb2, admin_pb2_grpc, node_pb2
-from beanpoled import config, memory
 from beanpoled.cli import layout
 from beanpoled.cli.layout import LocalNode
 from beanpoled.cli.screen import Screen
 from beanpoled.cli.status import ROLES, state_words
+from beanpoled.config import memory
+from beanpoled.config import node as config
 
 NODES_DEFAULT: Final = 3
 # Quick while something is awaited, slow when there is only a screen to keep fresh.

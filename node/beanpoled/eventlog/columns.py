@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from beanpole import events as e
-from beanpole.core.job import GONE, RESERVED, STATE_NAMES
+from beanpole.core.jobs.job import GONE, RESERVED, STATE_NAMES
 from beanpoled.eventlog.records import NOTE, Batch, Events
 
 if TYPE_CHECKING:

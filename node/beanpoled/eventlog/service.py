@@ -15,13 +15,13 @@ import grpc.aio
 from beanpole.errors import Damaged
 from beanpole.pb import events_pb2, events_pb2_grpc, node_pb2
 from beanpole.storage.files import Handle
-from beanpoled.config import NodeConfig
+from beanpoled.config.node import NodeConfig
 from beanpoled.eventlog import segment as segments
 from beanpoled.eventlog.records import Batch, Events
 from beanpoled.eventlog.segment import Place, Segment
 from beanpoled.eventlog.store import EventLog
-from beanpoled.host import Host
-from beanpoled.rpc import Context, fail, write
+from beanpoled.host.seam import Host
+from beanpoled.rpc.server import Context, fail, write
 from beanpoled.view import JobCounts
 
 T = TypeVar("T")

@@ -17,11 +17,11 @@ from beanpole.core.machine import Machine
 from beanpole.errors import BeanpoleError, WrongIdentity
 from beanpole.storage.files import LANE_BULK
 from beanpole.storage.format import Identity
-from beanpoled.config import NodeConfig
+from beanpoled.config.node import NodeConfig
 from beanpoled.eventlog import segment as segments
 from beanpoled.eventlog.records import NOTE, Events
 from beanpoled.eventlog.segment import About, Segment
-from beanpoled.host import Host
+from beanpoled.host.seam import Host
 from beanpoled.view import JobCounts
 
 DIRECTORY: Final = "events"

@@ -8,8 +8,9 @@ HOW is `honest`, `transitions` (the marked job is put as another number than els
 import sys
 from typing import Any, Final
 
-from beanpoled import leader, main
-from beanpoled.node import Node
+from beanpoled import main
+from beanpoled.leading import leader
+from beanpoled.turn.node import Node
 
 MARK: Final = b"the job that one node spoils"
 SPOILT: Final = b"the job that one node spoilt"

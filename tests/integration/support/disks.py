@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from beanpole.storage.files import InlineFiles
-from beanpoled import identity
+from beanpoled.disk import identity
 
 
 def standing(data: Path) -> str:

@@ -8,9 +8,9 @@ import os
 import signal
 import sys
 
-from beanpoled import config
-from beanpoled.admin import RpcServer
-from beanpoled.peer import PeerClient
+from beanpoled.config import node as config
+from beanpoled.rpc.admin import RpcServer
+from beanpoled.rpc.peer import PeerClient
 from tests.unit.beanpoled.fakes import FakeView
 
 

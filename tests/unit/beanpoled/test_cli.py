@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from beanpoled.admin import RpcServer
 from beanpoled.cli import layout, main
-from beanpoled.peer import PeerClient
+from beanpoled.rpc.admin import RpcServer
+from beanpoled.rpc.peer import PeerClient
 from tests.unit.beanpoled.fakes import FakeView
 from tests.unit.client.scripted import Node, Script
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from beanpole.errors import ConfigurationError
-from beanpoled import config
-from beanpoled.config import NodeConfig
+from beanpoled.config import node as config
+from beanpoled.config.node import NodeConfig
 
 FILE = """
 cluster = "dev"

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from beanpoled.http import CONNECTIONS_MAX, REQUEST_BYTES_MAX, HttpServer
+from beanpoled.http.server import CONNECTIONS_MAX, REQUEST_BYTES_MAX, HttpServer
 from tests.unit.beanpoled.fakes import FakeView
 
 

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from beanpoled import config, memory
-from beanpoled.memory import Memory
-from beanpoled.settings import GIB, MIB
+from beanpoled.config import memory
+from beanpoled.config import node as config
+from beanpoled.config.memory import Memory
+from beanpoled.config.settings import GIB, MIB
 from tests.unit.node.stage import Stage
 from tests.unit.node.stage import config as stage_config
 

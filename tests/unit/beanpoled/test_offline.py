@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from beanpole import commands as c
-from beanpole.core.image import Image
+from beanpole.core.image.image import Image
 from beanpole.core.machine import Machine
 from beanpole.replication.consensus import ReplicaConfig
 from beanpole.replication.pysyncobj.journal import LogJournal
@@ -21,8 +21,9 @@ from beanpole.storage.files import InlineFiles
 from beanpole.storage.readonly import ReadOnlyFiles
 from beanpole.storage.snapshots import SnapshotStore
 from beanpole.storage.wal import Identity
-from beanpoled import cli, identity
-from beanpoled.offline import look
+from beanpoled import cli
+from beanpoled.disk import identity
+from beanpoled.disk.offline import look
 
 CLUSTER = "test"
 MEMBERS = ("n0", "n1", "n2")

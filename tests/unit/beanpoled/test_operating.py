@@ -3,9 +3,9 @@
 import re
 from pathlib import Path
 
-from beanpoled import metrics
-from beanpoled.config import SETTINGS
-from beanpoled.settings import GIB, KIB, MIB
+from beanpoled.config.node import SETTINGS
+from beanpoled.config.settings import GIB, KIB, MIB
+from beanpoled.http import metrics
 from tests.unit.beanpoled.fakes import FakeView
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs/operating.md").read_text()

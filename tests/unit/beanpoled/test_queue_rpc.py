@@ -12,8 +12,8 @@ import pytest
 from beanpole import commands as c
 from beanpole.client.rpc import detail_of
 from beanpole.pb import errors_pb2, queue_pb2, queue_pb2_grpc
-from beanpoled import frames
-from beanpoled.queue_rpc import (
+from beanpoled.links import frames
+from beanpoled.rpc.queue import (
     CALLS_MAX,
     JOBS_MAX,
     PUT_BYTES_MAX,

@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from beanpole.errors import ConfigurationError
-from beanpoled import config
 from beanpoled.cli import layout, main
 from beanpoled.cli.layout import LocalNode
 from beanpoled.cli.screen import Screen
 from beanpoled.cli.up import Supervisor
+from beanpoled.config import node as config
 
 ROOT = Path(__file__).resolve().parents[3]
 FAKE = Path(__file__).with_name("fake_process.py")

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 from beanpole import commands as c
 from beanpole import events as e
 from beanpole.constants import SECOND_US
-from beanpole.core.image import Image
-from beanpole.core.job import STATE_NAMES
+from beanpole.core.image.image import Image
+from beanpole.core.image.restore import load
+from beanpole.core.jobs.job import STATE_NAMES
 from beanpole.core.machine import Applied, Machine
-from beanpole.core.restore import load
 
 DEFAULT = b"default"
 # (index, flags, time us, wall us, sections): what `Machine.apply` takes.

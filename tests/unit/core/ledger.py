@@ -7,7 +7,7 @@ Belongs here: the rules that events keep among themselves. Which command makes w
 from dataclasses import dataclass
 
 from beanpole import events as e
-from beanpole.core.job import BURIED, DELAYED, GONE, READY, RESERVED
+from beanpole.core.jobs.job import BURIED, DELAYED, GONE, READY, RESERVED
 from beanpole.core.machine import Machine
 from tests.unit.core.cluster import Event, events_of
 

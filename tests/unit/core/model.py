@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from beanpole import commands as c
-from beanpole.core.job import BURIED, DELAYED
+from beanpole.core.jobs.job import BURIED, DELAYED
 
 SECOND = 1_000_000
 DEFAULT = b"default"

@@ -14,12 +14,12 @@ from beanpole.constants import (
     U32_MAX,
     WATCHED_TUBES_MAX,
 )
-from beanpole.core import image as image_module
 from beanpole.core import machine as machine_module
-from beanpole.core.image import Image
-from beanpole.core.job import BURIED, DELAYED
+from beanpole.core.image import image as image_module
+from beanpole.core.image.image import Image
+from beanpole.core.image.restore import load
+from beanpole.core.jobs.job import BURIED, DELAYED
 from beanpole.core.machine import GRANTED, LATER
-from beanpole.core.restore import load
 from tests.unit.core.cluster import DEFAULT, Cluster, copy_of, image_of
 
 SECRET = b"s" * 16

@@ -5,10 +5,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beanpole import commands as c
-from beanpole.core import image as image_module
-from beanpole.core.image import Image
+from beanpole.core.image import image as image_module
+from beanpole.core.image.image import Image
+from beanpole.core.image.restore import load
 from beanpole.core.machine import Machine
-from beanpole.core.restore import load
 from tests.unit.core.cluster import DEFAULT, Cluster, Entry, copy_of, image_of
 from tests.unit.core.logs import BUDGETS, LOGS, replay, tighten
 

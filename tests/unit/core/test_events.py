@@ -7,7 +7,7 @@ from hypothesis import given, settings
 
 from beanpole import commands as c
 from beanpole import events as e
-from beanpole.core.job import BURIED, DELAYED, GONE, READY, RESERVED
+from beanpole.core.jobs.job import BURIED, DELAYED, GONE, READY, RESERVED
 from beanpole.core.machine import Machine
 from tests.unit.core.cluster import DEFAULT, Cluster, Entry, Event, copy_of, events_of, image_of
 from tests.unit.core.ledger import Ledger

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beanpole import commands as c
-from beanpole.core import image as image_module
-from beanpole.core.image import SESSION_HELD, Image, pack
-from beanpole.core.restore import OLDEST_VERSION, load
+from beanpole.core.image import image as image_module
+from beanpole.core.image.image import SESSION_HELD, Image, pack
+from beanpole.core.image.restore import OLDEST_VERSION, load
 from beanpole.errors import Damaged, UnknownVersion
 from beanpole.storage.snapshots import CHUNK_BYTES_MAX
 from tests.unit.core.cluster import DEFAULT, Cluster, image_of

@@ -10,9 +10,9 @@ from beanpole import commands as c
 from beanpole import events as e
 from beanpole.constants import DEDUP_KEY_MAX_BYTES, DEDUP_WINDOW_US, SECOND_US
 from beanpole.core import keys as keys_module
-from beanpole.core.image import Image, pack
+from beanpole.core.image.image import Image, pack
+from beanpole.core.image.restore import load
 from beanpole.core.keys import SHARDS, Generation, Keys, shard_of
-from beanpole.core.restore import load
 from beanpole.errors import Damaged
 from beanpole.storage.snapshots import CHUNK_BYTES_MAX
 from tests.unit.core.cluster import DEFAULT, Cluster, chunks_of, copy_of, events_of, image_of

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beanpole.core.order import PART_MAX, Order
+from beanpole.core.jobs.order import PART_MAX, Order
 
 KEYS = st.integers(0, 40)
 

@@ -5,10 +5,11 @@ import pytest
 from beanpole import commands as c
 from beanpole.constants import TRANSITIONS_PER_ENTRY_MAX, U32_MAX
 from beanpole.core import machine as machine_module
-from beanpole.core import operations, reads
 from beanpole.core.accounts import TUBE_BYTES, WATCH_BYTES, memory_bytes
 from beanpole.core.machine import Machine
-from beanpole.core.operations import GRACE_MAX_US, SECRET_MAX_BYTES, SECRET_MIN_BYTES
+from beanpole.core.operations import changes as operations
+from beanpole.core.operations import reads
+from beanpole.core.operations.changes import GRACE_MAX_US, SECRET_MAX_BYTES, SECRET_MIN_BYTES
 from tests.unit.core.cluster import DEFAULT, Cluster, copy_of, image_of
 
 SECRET = b"s" * SECRET_MIN_BYTES

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beanpole.core.timers import BUCKET_SHIFT, STALE_SLACK, Timers
+from beanpole.core.jobs.timers import BUCKET_SHIFT, STALE_SLACK, Timers
 
 BUCKET_US = 1 << BUCKET_SHIFT
 # Near ones, some that fall on the edges of buckets, and far ones.

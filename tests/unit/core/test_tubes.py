@@ -13,7 +13,7 @@ from beanpole.core.accounts import (
     image_bytes,
     memory_bytes,
 )
-from beanpole.core.image import Image
+from beanpole.core.image.image import Image
 from tests.unit.core.cluster import DEFAULT, Cluster
 
 

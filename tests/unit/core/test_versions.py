@@ -6,8 +6,8 @@ So a newer program that replays the log of an older one does what that one did.
 import pytest
 
 from beanpole import commands as c
-from beanpole.core import operations
 from beanpole.core.machine import Machine
+from beanpole.core.operations import changes as operations
 from beanpole.core.sessions import Origin
 from tests.unit.core.cluster import Cluster, copy_of
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from beanpole import commands as c
 from beanpole import events as e
-from beanpole.core.job import STATE_NAMES
+from beanpole.core.jobs.job import STATE_NAMES
 from beanpole.core.machine import Machine
 from beanpoled.eventlog.records import NOTE, Events
 from beanpoled.eventlog.store import EventLog

@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from beanpoled.config import NodeConfig
+from beanpoled.config.node import NodeConfig
 from beanpoled.eventlog import columns
 from beanpoled.eventlog.records import Batch, Events
 from beanpoled.eventlog.service import EventsServicer

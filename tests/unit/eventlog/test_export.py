@@ -20,7 +20,7 @@ from beanpoled.eventlog.export import Export, begin_export, open_export
 from beanpoled.eventlog.records import Batch
 from beanpoled.eventlog.service import EventsServicer
 from beanpoled.eventlog.source import Source
-from beanpoled.rpc import Context
+from beanpoled.rpc.server import Context
 from beanpoled.view import JobCounts
 from tests.unit.eventlog.made import Driver, chance
 from tests.unit.eventlog.served import Server, life_of, serving

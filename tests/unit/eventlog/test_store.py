@@ -11,9 +11,9 @@ import msgpack
 import pytest
 
 from beanpole import commands as c
-from beanpole.core.image import Image
+from beanpole.core.image.image import Image
+from beanpole.core.image.restore import load
 from beanpole.core.machine import Machine
-from beanpole.core.restore import load
 from beanpole.events import RECORD
 from beanpole.storage.format import MAGIC_EVENTS, Identity, encode_file_header
 from beanpoled.eventlog import segment as segments

@@ -8,18 +8,19 @@ from types import MappingProxyType
 from typing import Any
 
 from beanpole import commands as c
-from beanpole.core.image import Image
+from beanpole.core.image.image import Image
 from beanpole.core.machine import Machine
 from beanpole.replication.consensus import DiskFigures, DiskRoom, LogOnDisk, Role, Sink
-from beanpoled import frames, identity
-from beanpoled.beanstalk import BeanstalkConnection
-from beanpoled.config import SETTINGS, NodeConfig
-from beanpoled.disks import Disks
+from beanpoled.config.node import SETTINGS, NodeConfig
+from beanpoled.config.settings import Addresses
+from beanpoled.disk import identity
+from beanpoled.disk.disks import Disks
+from beanpoled.disk.identity import VOTER, DiskIdentity
 from beanpoled.eventlog.records import Batch, Events
-from beanpoled.host import ProcessFacts
-from beanpoled.identity import VOTER, DiskIdentity
-from beanpoled.node import Node
-from beanpoled.settings import Addresses
+from beanpoled.frontends.beanstalk.connection import BeanstalkConnection
+from beanpoled.host.seam import ProcessFacts
+from beanpoled.links import frames
+from beanpoled.turn.node import Node
 from tests.sim.clock import Clock
 from tests.sim.disk import Disk
 from tests.sim.event_log import encode

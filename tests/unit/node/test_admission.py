@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from beanpoled import admission
-from beanpoled.admission import REFUSE, TALK, WAIT, Known
-from beanpoled.identity import FOUNDING, REJOINING, VOTER, DiskIdentity, birth_of
-from beanpoled.link import DISK, MEMBERS, OLDER, VERSIONS, Hello
+from beanpoled.disk.identity import FOUNDING, REJOINING, VOTER, DiskIdentity, birth_of
+from beanpoled.links import admission
+from beanpoled.links.admission import REFUSE, TALK, WAIT, Known
+from beanpoled.links.link import DISK, MEMBERS, OLDER, VERSIONS, Hello
 
 MEMBERS_OF = ("n0", "n1", "n2")
 DISKS = {"n0": b"0" * 16, "n1": b"1" * 16, "n2": b"2" * 16}

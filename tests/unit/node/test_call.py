@@ -6,9 +6,9 @@ from beanpole import commands as c
 from beanpole import events as e
 from beanpole.core.machine import Machine
 from beanpole.weights import COMMAND_BYTES
-from beanpoled import frames
-from beanpoled.batches import NOT_DONE, UNKNOWN
-from beanpoled.call import NO_SESSION, Call
+from beanpoled.links import frames
+from beanpoled.origin.batches import NOT_DONE, UNKNOWN
+from beanpoled.rpc.call import NO_SESSION, Call
 from tests.unit.node.stage import Stage
 
 JOB = (b"rows", 0, 0, 60, b"body")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from beanpoled.clock import (
+from beanpoled.turn.clock import (
     DOWNTIME_MAX_US,
     TURN_MAX_US,
     WALL_SKEW_MAX_US,

@@ -3,8 +3,8 @@
 import pytest
 
 from beanpole.replication.consensus import LogOnDisk
-from beanpoled import frames
-from beanpoled.disk_health import BEHIND_BYTES_MAX
+from beanpoled.links import frames
+from beanpoled.turn.disk_health import BEHIND_BYTES_MAX
 from tests.unit.node.stage import MEMBERS, SECOND, Port, Stage, put
 
 HUNG = LogOnDisk(end=5000, written=1000, last=7)

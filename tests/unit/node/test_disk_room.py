@@ -3,7 +3,7 @@
 from beanpole import commands as c
 from beanpole.core import accounts
 from beanpole.replication.consensus import DiskRoom
-from beanpoled import frames
+from beanpoled.links import frames
 from beanpoled.viewpoint import Viewpoint
 from tests.unit.node.stage import Stage, leading, put, ready
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from beanpole.errors import StorageError, WrongIdentity
-from beanpoled import identity
-from beanpoled.config import NodeConfig
-from beanpoled.disks import DISKS_MAX, Disks
-from beanpoled.identity import FOUNDING, NO_LOG, REJOINING, VOTER
+from beanpoled.config.node import NodeConfig
+from beanpoled.disk import identity
+from beanpoled.disk.disks import DISKS_MAX, Disks
+from beanpoled.disk.identity import FOUNDING, NO_LOG, REJOINING, VOTER
 from tests.sim.clock import Clock
 from tests.sim.disk import Disk, Killed
 from tests.unit.node.stage import config

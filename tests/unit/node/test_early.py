@@ -10,8 +10,9 @@ import pytest
 from beanpole import commands as c
 from beanpole.core.sessions import Origin
 from beanpole.errors import ProtocolError
-from beanpoled import early, frames
-from beanpoled.early import EarlyWaits
+from beanpoled.leading import early
+from beanpoled.leading.early import EarlyWaits
+from beanpoled.links import frames
 from tests.unit.node.stage import leading
 
 

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beanpole.errors import ProtocolError
-from beanpoled import frames
-from beanpoled.frames import Beat
+from beanpoled.links import frames
+from beanpoled.links.frames import Beat
 
 BEAT = Beat(3, True, 10, 20, 4, 50, 2**32 - 1, 1, False, True, 7, 9, 2, 2, 44)
 

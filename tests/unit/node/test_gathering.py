@@ -2,7 +2,7 @@
 
 import pytest
 
-from beanpoled.gathering import LATE_SHARE, PATIENCE_MAX_US, SKIPPED_MAX, Gathering
+from beanpoled.leading.gathering import LATE_SHARE, PATIENCE_MAX_US, SKIPPED_MAX, Gathering
 
 FLIGHT_US = 400
 PATIENCE_US = FLIGHT_US * 5 // 2

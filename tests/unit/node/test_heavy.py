@@ -4,8 +4,9 @@ import pytest
 
 from beanpole import commands as c
 from beanpole.constants import ENTRY_COMMANDS_MAX, WATCHED_TUBES_MAX
-from beanpoled import frames, leader
-from beanpoled.heavy import LIGHT_MAX
+from beanpoled.leading import leader
+from beanpoled.links import frames
+from beanpoled.origin.heavy import LIGHT_MAX
 from tests.unit.node.stage import DEFAULT, Port, Stage, leading, put
 
 KICK = b"kick 1000\r\n"

@@ -9,8 +9,8 @@ import pytest
 from beanpole.errors import Damaged, StorageError, UnknownVersion
 from beanpole.storage.records import write_atomic
 from beanpole.storage.wal import Identity
-from beanpoled import identity
-from beanpoled.identity import FOUNDING, REJOINING, VOTER, DiskIdentity
+from beanpoled.disk import identity
+from beanpoled.disk.identity import FOUNDING, REJOINING, VOTER, DiskIdentity
 from tests.sim.clock import Clock
 from tests.sim.disk import Disk
 

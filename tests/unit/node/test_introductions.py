@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from beanpoled.admission import REFUSE, TALK, WAIT
-from beanpoled.disks import Disks
-from beanpoled.identity import FOUNDING, REJOINING, VOTER, birth_of
-from beanpoled.link import DISK, MEMBERS, OLDER, VERSIONS, Hello
-from beanpoled.node import Node
+from beanpoled.disk.disks import Disks
+from beanpoled.disk.identity import FOUNDING, REJOINING, VOTER, birth_of
+from beanpoled.links.admission import REFUSE, TALK, WAIT
+from beanpoled.links.link import DISK, MEMBERS, OLDER, VERSIONS, Hello
+from beanpoled.turn.node import Node
 from tests.unit.node.stage import Stage, StageHost, Stopped, config
 
 DISKS = {"n0": b"0" * 16, "n1": b"1" * 16, "n2": b"2" * 16}

@@ -5,10 +5,10 @@ import pytest
 from beanpole import commands as c
 from beanpole import pace
 from beanpole.errors import ProtocolError
-from beanpoled import frames
-from beanpoled.inbox import INBOX_BATCHES_MAX
-from beanpoled.leader import DIGEST_PERIOD_US, ENTRY_FULL_BYTES
-from beanpoled.origin import BATCHES_IN_FLIGHT_MAX
+from beanpoled.leading.inbox import INBOX_BATCHES_MAX
+from beanpoled.leading.leader import DIGEST_PERIOD_US, ENTRY_FULL_BYTES
+from beanpoled.links import frames
+from beanpoled.origin.outbox import BATCHES_IN_FLIGHT_MAX
 from tests.unit.node.stage import DEFAULT, MEMBERS, Stage, grants, leading, put, ready
 
 

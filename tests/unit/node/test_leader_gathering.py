@@ -3,8 +3,8 @@
 import pytest
 
 from beanpole import commands as c
-from beanpoled import frames
-from beanpoled.leader import ENTRY_FULL_BYTES
+from beanpoled.leading.leader import ENTRY_FULL_BYTES
+from beanpoled.links import frames
 from tests.unit.node.stage import DEFAULT, MEMBERS, Stage, leading, put, ready
 
 

@@ -4,8 +4,9 @@ import pytest
 
 from beanpole import commands as c
 from beanpole.core.machine import Machine
-from beanpoled import frames, identity
-from beanpoled.lifecycle import CLOCK_FILE
+from beanpoled.disk import identity
+from beanpoled.links import frames
+from beanpoled.turn.lifecycle import CLOCK_FILE
 from tests.unit.node.stage import Stage, Stopped
 
 

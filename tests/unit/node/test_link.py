@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beanpole.errors import ProtocolError
-from beanpoled.link import (
+from beanpoled.links.link import (
     AUTH,
     DISK,
     FRAME_MAX_BYTES,

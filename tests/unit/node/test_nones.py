@@ -3,8 +3,8 @@
 import pytest
 
 from beanpole import commands as c
-from beanpoled import frames
-from beanpoled.leader import TICK_GRAIN_US
+from beanpoled.leading.leader import TICK_GRAIN_US
+from beanpoled.links import frames
 from tests.unit.node.stage import DEFAULT, SECOND, Stage, grants, leading, put, ready
 
 

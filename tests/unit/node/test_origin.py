@@ -5,9 +5,9 @@ import pytest
 from beanpole import commands as c
 from beanpole.core.machine import Machine
 from beanpole.weights import COMMAND_BYTES
-from beanpoled import frames
-from beanpoled.connection import Connection
-from beanpoled.origin import LARGE_BATCH_BYTES, LARGE_BYTES_MIN
+from beanpoled.frontends.connection import Connection
+from beanpoled.links import frames
+from beanpoled.origin.outbox import LARGE_BATCH_BYTES, LARGE_BYTES_MIN
 from tests.unit.node.stage import Port, Stage
 
 PUT = b"put 0 0 60 1\r\nx\r\n"

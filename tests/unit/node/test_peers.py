@@ -3,8 +3,8 @@
 import pytest
 
 from beanpole import commands as c
-from beanpoled import frames
-from beanpoled.frames import Beat
+from beanpoled.links import frames
+from beanpoled.links.frames import Beat
 from tests.unit.node.stage import MEMBERS, SECOND, Stage, Stopped
 
 

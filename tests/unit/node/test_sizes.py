@@ -13,9 +13,9 @@ from beanpole.constants import (
 )
 from beanpole.errors import ProtocolError
 from beanpole.weights import ENTRY_MAX_BYTES, HINT_MAX_BYTES
-from beanpoled import frames
-from beanpoled.call import Call
-from beanpoled.link import FRAME_MAX_BYTES
+from beanpoled.links import frames
+from beanpoled.links.link import FRAME_MAX_BYTES
+from beanpoled.rpc.call import Call
 from tests.unit.node.stage import Stage
 
 CLIENTS = 64

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from beanpole import commands as c
 from beanpole.errors import ProtocolError
-from beanpoled import frames
+from beanpoled.links import frames
 from tests.unit.node.stage import Stage, leading, put
 
 NUMBERS = st.one_of(

@@ -4,8 +4,8 @@ import pytest
 
 from beanpole import commands as c
 from beanpole.core.machine import Machine
-from beanpoled import frames
-from beanpoled.batches import Batch, Wait
+from beanpoled.links import frames
+from beanpoled.origin.batches import Batch, Wait
 from tests.unit.node.stage import MEMBERS, Stage, Stopped
 from tests.unit.node.test_peers import beat
 

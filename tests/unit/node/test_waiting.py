@@ -1,6 +1,6 @@
 """The waiting line: places, who is first, and what keeps a waiter from being first."""
 
-from beanpoled.waiting import STALE_SLACK, Waiter, WaitingLine
+from beanpoled.leading.waiting import STALE_SLACK, Waiter, WaitingLine
 
 
 def add(line: WaitingLine, session: int, *tubes: bytes, origin: int = 0) -> Waiter:

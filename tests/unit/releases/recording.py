@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from crc32c import crc32c
 
 from beanpole import commands as c
-from beanpole.core.image import Image
+from beanpole.core.image.image import Image
 from beanpole.core.machine import Machine
 from beanpole.storage.wal import Identity
 from beanpoled.eventlog import columns

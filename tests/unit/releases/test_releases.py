@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 
 from beanpole import commands as c
-from beanpole.core import image, operations, reads
+from beanpole.core.image import image
+from beanpole.core.jobs.queue import Queue
 from beanpole.core.machine import Machine
-from beanpole.core.queue import Queue
+from beanpole.core.operations import changes as operations
+from beanpole.core.operations import reads
 from tests.unit.releases.record import record
 from tests.unit.releases.recording import FIXTURES, Recording, check, pack, replay, unpack
 

@@ -1,0 +1,1 @@
+"""The machine as canonical bytes, and back."""

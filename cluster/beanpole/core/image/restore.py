@@ -1,0 +1,282 @@
+"""A machine from the chunks of an image, which may be anything: what cannot be is `Damaged`.
+
+What an image holds, and in which order, is in `core.image.image`.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, cast
+
+import msgpack
+
+from beanpole import commands as c
+from beanpole.constants import DEDUP_KEY_MAX_BYTES, U8_MAX, U32_MAX, URGENT_BELOW
+from beanpole.core.image.image import (
+    KEYS_PER_CHUNK,
+    MACHINE_LIMITS,
+    MACHINE_NUMBERS,
+    QUEUE_NUMBERS,
+    SESSION_HELD,
+)
+from beanpole.core.jobs.job import BURIED, DELAYED, READY, RESERVED, STATE_NAMES, Job
+from beanpole.core.jobs.tube import Tube
+from beanpole.core.keys import shard_of
+from beanpole.core.machine import Machine
+from beanpole.core.sessions import DEAD, DETACHED, Origin, Session
+from beanpole.errors import Damaged, UnknownVersion
+
+# An image is written in the machine's active version. These are read: up to the newest that the
+# program knows, from the one that it began with. A release that drops an older one says so here.
+OLDEST_VERSION: Final = c.BASE_VERSION
+
+
+def load(chunks: Iterable[bytes], knows: int = c.MACHINE_VERSION) -> Machine:
+    """Build a machine from the chunks of an image.
+
+    Args:
+        chunks: what `Image.next_chunk` gave.
+        knows: the newest machine version that the program knows.
+
+    Raises:
+        UnknownVersion: the image is of a version that this program does not read.
+        Damaged: the chunks are not those of an image.
+    """
+    iterator = iter(chunks)
+    try:
+        kind, version, head = _unpack(next(iterator, b""))
+        if kind != "head":
+            raise Damaged("the image does not begin with its head")
+        if type(version) is not int:
+            raise Damaged(f"the image has the version {version!r}")
+        if version > knows:
+            raise UnknownVersion(upgrade_words(version, knows))
+        if version < OLDEST_VERSION:
+            raise UnknownVersion(
+                f"the data are of machine version {version}, this program reads "
+                f"{OLDEST_VERSION} to {knows}: start a release that knows both before this one"
+            )
+        loading = _Loading(head, version)
+        loading.load_tubes(head, iterator)
+        loading.load_sessions(head, iterator)
+        _load_keys(loading.machine, head, iterator)
+        _load_jobs(loading, iterator)
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
+        raise Damaged(f"the image cannot be read: {error!r}") from error
+    return loading.machine
+
+
+def upgrade_words(needed: int, knows: int) -> str:
+    """What a node says that meets a machine version which its program does not know."""
+    return (
+        f"this cluster's data need machine version {needed}, this program knows up to {knows}: "
+        "upgrade beanpoled on this node to the release that the other nodes run, and start it again"
+    )
+
+
+def _unpack(chunk: bytes) -> Any:
+    return msgpack.unpackb(chunk, use_list=True, strict_map_key=False)
+
+
+class _Loading:
+    """A machine in the making, and what its parts are called in the image."""
+
+    def __init__(self, head: list[Any], version: int) -> None:
+        self.machine = Machine()
+        self.machine.activate(version)
+        self.tubes: dict[int, Tube] = {}  # by serial number, as below
+        self.sessions: dict[int, Session] = {}
+        fields = (*MACHINE_NUMBERS, *MACHINE_LIMITS)
+        for field, value in zip(fields, head[0] + head[1], strict=True):
+            setattr(self.machine, field, value)
+        for index, incarnation, next_number, alive in head[3]:
+            origin = self.machine.origins[index] = Origin(index)
+            origin.incarnation, origin.next_number, origin.alive = incarnation, next_number, alive
+
+    def load_tubes(self, head: list[Any], chunks: Iterator[bytes]) -> None:
+        """All tubes, and what the head says of the queue."""
+        queue = self.machine.queue
+        last = 0
+        while len(self.tubes) < head[5]:
+            kind, records = _unpack(next(chunks, b""))
+            if kind != "tubes" or not records:
+                raise Damaged(f"the image holds {len(self.tubes)} tubes and says {head[5]}")
+            for name, serial, total, deletes, pauses, pause_s, until_us in records:
+                if not last < serial <= head[2][QUEUE_NUMBERS.index("tubes_total")]:
+                    raise Damaged(f"tube {serial} comes after tube {last}")
+                last = serial
+                tube = self.tubes[serial] = queue.tube(name)
+                tube.serial, tube.number = serial, serial & U32_MAX
+                tube.jobs_total, tube.deletes, tube.pauses = total, deletes, pauses
+                tube.pause_s, tube.paused_until_us = pause_s, until_us
+                if until_us:
+                    queue.pauses.add((until_us, name))
+        if len(queue.tubes) != len(self.tubes):
+            raise Damaged(f"the image has {len(self.tubes)} tubes for {len(queue.tubes)} names")
+        queue.tubes_named = [(tube.number, tube.name) for tube in self.tubes.values()]
+        # After the tubes, because those count themselves.
+        for field, value in zip(QUEUE_NUMBERS, head[2], strict=True):
+            setattr(queue, field, value)
+
+    def load_sessions(self, head: list[Any], chunks: Iterator[bytes]) -> None:
+        """All sessions; what one holds that holds very many stands behind it."""
+        while len(self.sessions) < head[6]:
+            kind, records = _unpack(next(chunks, b""))
+            if kind != "sessions" or not records:
+                raise Damaged(f"the image holds {len(self.sessions)} sessions and says {head[6]}")
+            for record in records:
+                held = record[SESSION_HELD]
+                self._load_session(record, [] if type(held) is int else held)
+            if type(held) is int:
+                session = self.sessions[record[0]]
+                while len(session.reserved) < held:
+                    kind, ids = _unpack(next(chunks, b""))
+                    if kind != "held" or not ids:
+                        raise Damaged(f"session {session.number} holds less than {held} jobs")
+                    session.reserved.update(cast(dict[int, Job], dict.fromkeys(ids)))
+
+    def _load_session(self, values: list[Any], held: list[int]) -> None:
+        machine = self.machine
+        serial, origin, incarnation, number, epoch, state, used, watched = values[:8]
+        if serial in self.sessions or not 0 < serial <= machine.sessions_total:
+            raise Damaged(f"session {serial} of {machine.sessions_total}")
+        session = Session(serial, origin, incarnation, number, self.tubes[used])
+        self.sessions[serial] = session
+        session.epoch, session.state = epoch, state
+        session.used.users += 1
+        session.watched = {self.tubes[place].name: self.tubes[place] for place in watched}
+        for tube in session.watched.values():
+            tube.watchers += 1
+        machine.watches += len(watched)
+        # The jobs themselves are filled in when they are read; this fixes their order.
+        session.reserved = cast(dict[int, Job], dict.fromkeys(held))
+        session.request_granted, session.secret = values[9], values[10]
+        session.grace_us, session.detached_until_us = values[11], values[12]
+        session.protocol, session.reason = values[13], values[14]
+        if not (0 <= session.protocol <= U8_MAX and 0 <= session.reason <= U8_MAX):
+            raise Damaged(
+                f"session {session.number} has the protocol {session.protocol}"
+                f" and the reason {session.reason}; a byte is allowed for each"
+            )
+        if session.state == DEAD:
+            machine.dying.append(session)
+            return
+        machine.sessions += 1
+        if session.secret:
+            machine.kept[session.secret] = session
+        if session.state == DETACHED:
+            machine.detached[serial] = session
+            machine.returning.add((session.detached_until_us, serial))
+        else:
+            self._attach(session)
+
+    def _attach(self, session: Session) -> None:
+        """It is where its commands find it, or its incarnation is dead and it is to be ended."""
+        machine = self.machine
+        origin = machine.origins[session.origin]
+        if origin.alive and origin.incarnation == session.incarnation:
+            origin.sessions[session.number] = session
+            return
+        lost = next(iter(machine.lost[-1].values())) if machine.lost else None
+        if lost is None or lost.origin != session.origin or lost.incarnation != session.incarnation:
+            machine.lost.append({})
+        machine.lost[-1][session.number] = session
+
+
+def _load_keys(machine: Machine, head: list[Any], chunks: Iterator[bytes]) -> None:
+    """The shards of both generations, in order; a large one in several chunks."""
+    keys = machine.keys
+    generations = (keys.older, keys.younger)
+    last, size = (0, -1), 0
+    for _ in range(head[7]):
+        kind, (age, place, items) = _unpack(next(chunks, b""))
+        # Only a full chunk has more of its shard behind it.
+        after = last <= (age, place) if size == KEYS_PER_CHUNK else last < (age, place)
+        if kind != "keys" or not after:
+            raise Damaged(f"keys {age}, {place} come after {last}")
+        size = len(items)
+        if not 0 < size <= KEYS_PER_CHUNK:
+            raise Damaged(f"{size} keys {age}, {place} in one chunk")
+        last = (age, place)
+        for key, job_id in items:
+            if not 0 < len(key) <= DEDUP_KEY_MAX_BYTES or shard_of(key) != place or keys.find(key):
+                raise Damaged(f"the key {key!r} stands in shard {place}")
+            if type(job_id) is not int or not 0 < job_id < machine.queue.next_id:
+                raise Damaged(f"the key {key!r} has job {job_id}")
+            generations[age].add(key, job_id)
+    for generation, (began_us, count) in zip(generations, head[4], strict=True):
+        generation.began_us = began_us
+        if generation.count != count:
+            raise Damaged(f"the image holds {generation.count} keys and says {count}")
+
+
+def _load_jobs(loading: _Loading, chunks: Iterator[bytes]) -> None:
+    machine, tubes, sessions = loading.machine, loading.tubes, loading.sessions
+    queue = machine.queue
+    buried: list[Job] = []
+    last_id = 0
+    for chunk in chunks:
+        kind, value = _unpack(chunk)
+        if kind == "end":
+            if value != len(queue.jobs) or next(chunks, None) is not None:
+                raise Damaged(f"the image holds {len(queue.jobs)} jobs and says {value}")
+            break
+        for record in value:
+            job = _load_job(tubes, sessions, record)
+            if job.state not in STATE_NAMES or (job.state == RESERVED) != (job.holder is not None):
+                raise Damaged(f"job {job.id} has the state {job.state}")
+            if not last_id < job.id < queue.next_id:
+                raise Damaged(f"job {job.id} comes after job {last_id}")
+            last_id = job.id
+            queue.jobs.add(job)
+            queue.body_bytes += len(job.body)
+            if job.state == BURIED:
+                buried.append(job)
+            else:
+                _place(machine, job)
+    else:
+        raise Damaged("the image ends before its end mark")
+    if any(None in session.reserved.values() for session in sessions.values()):
+        raise Damaged("a session holds a job that the image does not have")
+    buried.sort(key=lambda job: job.order)
+    queue.buried = len(buried)
+    for job in buried:
+        job.tube.buried[job.id] = job
+    for tube in tubes.values():
+        queue.ready += tube.ready_count
+        queue.urgent += tube.urgent_count
+        queue.reserved += tube.reserved_count
+        queue.delayed += tube.delayed_count
+
+
+def _load_job(tubes: dict[int, Tube], sessions: dict[int, Session], record: list[Any]) -> Job:
+    (job_id, tube, priority, delay_s, ttr_s, created_us, *rest) = record
+    job = Job(job_id, tubes[tube], priority, delay_s, ttr_s, record[-1], created_us)
+    job.state, job.due_us, job.order, holder = rest[:4]
+    job.reserves, job.timeouts, job.releases, job.buries, job.kicks = rest[4:9]
+    job.ready_us, job.reserved_us = rest[9:11]
+    # What stands in 32 bits of an event would spill over into its neighbour there.
+    narrow = (priority, delay_s, ttr_s, *rest[4:9])
+    if min(narrow) < 0 or max(narrow) > U32_MAX:
+        raise Damaged(f"job {job_id} has a number beyond 32 bits")
+    if holder:
+        job.holder = sessions[holder]
+        if job_id not in job.holder.reserved:
+            raise Damaged(f"job {job_id} is held by a session that does not know it")
+        job.holder.reserved[job_id] = job
+    return job
+
+
+def _place(machine: Machine, job: Job) -> None:
+    """Put a ready, delayed or reserved job where its state says, without a transition."""
+    queue, tube = machine.queue, job.tube
+    if job.state == READY:
+        tube.push_ready(job)
+        tube.ready_count += 1
+        tube.urgent_count += job.priority < URGENT_BELOW
+    elif job.state == DELAYED:
+        tube.push_delayed(job)
+        tube.delayed_count += 1
+        queue.timers.add(job.due_us, job.id)
+    else:
+        assert job.state == RESERVED, job.state
+        tube.reserved_count += 1
+        queue.timers.add(job.due_us, job.id)

@@ -1,0 +1,1 @@
+"""Jobs, queues and their order. No sessions' rights, no entries of the log."""

@@ -1,0 +1,334 @@
+"""What each command of a batch does. Who may do what follows beanstalkd 1.13.
+
+Every handler is `handler(machine, origin, command) -> result`, and total: it checks its numbers
+before it changes anything, and a command that makes no sense has an error result. The machine has
+seen to it that the command's session exists. Handlers that read are in `core.operations.reads`.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from beanpole import commands as c
+from beanpole.constants import (
+    DEDUP_KEY_MAX_BYTES,
+    JOB_ID_MAX,
+    JOB_SIZE_MAX_BYTES,
+    KICK_MAX,
+    SECOND_US,
+    TUBE_NAME_MAX_BYTES,
+    U32_MAX,
+    WATCHED_TUBES_MAX,
+)
+from beanpole.core.accounts import JOB_BYTES
+from beanpole.core.jobs.job import BURIED, DELAYED, RESERVED, Job
+from beanpole.core.jobs.tube import Tube
+from beanpole.core.sessions import Origin
+from beanpole.events import NOBODY_WAITING, PROTOCOL_NAMES
+
+if TYPE_CHECKING:
+    from beanpole.core.machine import Machine
+
+Handler = Callable[["Machine", Origin, c.Command], Any]
+
+# A secret shorter than this could be guessed; the front ends draw 16 random bytes.
+SECRET_MIN_BYTES: Final = 16
+SECRET_MAX_BYTES: Final = 64
+# The longest time a lost session is kept: as long as the longest TTR.
+GRACE_MAX_US: Final = U32_MAX * SECOND_US
+# Session numbers count up within one incarnation; the running digest has 60 bits for them.
+SESSION_NUMBER_MAX: Final = 2**48
+
+
+def _named(machine: "Machine", name: bytes) -> Tube | None:
+    """The tube of this name, created if the limits allow; None if not."""
+    tube = machine.queue.tubes.get(name)
+    if tube is not None:
+        return tube
+    if not 0 < len(name) <= TUBE_NAME_MAX_BYTES or len(machine.queue.tubes) >= machine.tubes_max:
+        return None
+    return machine.queue.tube(name)
+
+
+def _held(origin: Origin, command: c.Command) -> Job | None:
+    """The job that the command names, if the command's session holds it."""
+    return origin.sessions[command[1]].reserved.get(command[2])
+
+
+def open_session(machine: "Machine", origin: Origin, command: c.Command) -> int:
+    number = command[1]
+    if number in origin.sessions or not 0 < number <= SESSION_NUMBER_MAX:
+        return c.BAD_COMMAND
+    if machine.sessions >= machine.sessions_max:
+        return c.OUT_OF_MEMORY
+    machine.open_session(origin, number)
+    return c.OK
+
+
+def close_session(machine: "Machine", origin: Origin, command: c.Command) -> int:
+    machine.end_session(origin.sessions[command[1]], lost=command[2] != 0)
+    return c.OK
+
+
+def put(machine: "Machine", origin: Origin, command: c.Command) -> int:
+    _, _, name, priority, delay_s, ttr_s, body = command
+    queue = machine.queue
+    if not (
+        0 <= priority <= U32_MAX
+        and 0 <= delay_s <= U32_MAX
+        and 0 < ttr_s <= U32_MAX
+        and len(body) <= JOB_SIZE_MAX_BYTES
+        and queue.next_id <= JOB_ID_MAX
+    ):
+        return c.BAD_COMMAND
+    jobs = len(queue.jobs)
+    if (
+        machine.puts_refused
+        or jobs >= machine.jobs_max
+        or queue.body_bytes + len(body) + (jobs + 1) * JOB_BYTES + machine.beside_jobs_bytes
+        > machine.queue_bytes_max
+    ):
+        return c.OUT_OF_MEMORY
+    tube = queue.tubes.get(name) or _named(machine, name)
+    if tube is None:
+        return c.OUT_OF_MEMORY
+    session = origin.sessions[command[1]]
+    return queue.put(tube, priority, delay_s, ttr_s, body, session).id
+
+
+def put_keyed(machine: "Machine", origin: Origin, command: c.Command) -> tuple[int, int] | int:
+    """A put that makes no job if its key is remembered, even if the job of that key is gone.
+
+    Returns:
+        (job id, 1 if it is that of an earlier put), or what `put` says when it makes no job.
+    """
+    key = command[7]
+    if not 0 < len(key) <= DEDUP_KEY_MAX_BYTES:
+        return c.BAD_COMMAND
+    known = machine.keys.find(key)
+    if known:
+        return known, 1
+    job_id = put(machine, origin, command[:7])
+    if job_id > 0:
+        machine.keys.remember(key, job_id, machine.queue.now_us)
+        return job_id, 0
+    return job_id
+
+
+def use(machine: "Machine", origin: Origin, command: c.Command) -> int:
+    session = origin.sessions[command[1]]
+    tube = _named(machine, command[2])
+    if tube is None:
+        return c.OUT_OF_MEMORY
+    machine.queue.keep_session(session)
+    previous = session.used
+    tube.users += 1
+    previous.users -= 1
+    session.used = tube
+    machine.queue.drop_if_idle(previous)
+    machine.note_session(session)
+    return c.OK
+
+
+def watch(machine: "Machine", origin: Origin, command: c.Command) -> int:
+    session = origin.sessions[command[1]]
+    name = command[2]
+    if name in session.watched:
+        return c.OK
+    if len(session.watched) >= WATCHED_TUBES_MAX:
+        return c.OUT_OF_MEMORY
+    tube = _named(machine, name)
+    if tube is None:
+        return c.OUT_OF_MEMORY
+    machine.queue.keep_session(session)
+    tube.watchers += 1
+    session.watched[name] = tube
+    machine.watches += 1
+    machine.note_session(session)
+    return c.OK
+
+
+def ignore(machine: "Machine", origin: Origin, command: c.Command) -> int:
+    session = origin.sessions[command[1]]
+    tube = session.watched.get(command[2])
+    if tube is None:
+        return c.OK
+    if len(session.watched) == 1:
+        return c.NOT_FOUND
+    machine.queue.keep_session(session)
+    del session.watched[command[2]]
+    machine.watches -= 1
+    tube.watchers -= 1
+    machine.queue.drop_if_idle(tube)
+    machine.note_session(session)
+    return c.OK
+
+
+def delete(machine: "Machine", origin: Origin, command: c.Command) -> int:
+    job = machine.queue.jobs.get(command[2])
+    session = origin.sessions[command[1]]
+    if job is None or (job.state == RESERVED and job.holder is not session):
+        return c.NOT_FOUND
+    machine.queue.delete(job, session)
+    return c.OK
+
+
+def release(machine: "Machine", origin: Origin, command: c.Command) -> int:
+    job = _held(origin, command)
+    if job is None:
+        return c.NOT_FOUND
+    priority, delay_s = command[3], command[4]
+    if not (0 <= priority <= U32_MAX and 0 <= delay_s <= U32_MAX):
+        return c.BAD_COMMAND
+    machine.queue.release(job, priority, delay_s)
+    return c.OK
+
+
+def give_back(machine: "Machine", origin: Origin, command: c.Command) -> int:
+    """RETURN: like a lost connection for one job, so no counter of the job moves."""
+    job = _held(origin, command)
+    if job is None:
+        return c.NOT_FOUND
+    machine.queue.give_back(job, NOBODY_WAITING)
+    return c.OK
+
+
+def bury(machine: "Machine", origin: Origin, command: c.Command) -> int:
+    job = _held(origin, command)
+    if job is None:
+        return c.NOT_FOUND
+    if not 0 <= command[3] <= U32_MAX:
+        return c.BAD_COMMAND
+    machine.queue.bury(job, command[3])
+    return c.OK
+
+
+def touch(machine: "Machine", origin: Origin, command: c.Command) -> int:
+    job = _held(origin, command)
+    if job is None:
+        return c.NOT_FOUND
+    machine.queue.touch(job)
+    return c.OK
+
+
+def kick(machine: "Machine", origin: Origin, command: c.Command) -> tuple[int, int, int]:
+    """Kick buried jobs, or delayed ones if none is buried, as far as this entry's share goes.
+
+    A command with a state kicks only jobs of that state: the origin repeats a command that has
+    more to do, and one client's kick never mixes the two.
+
+    Returns:
+        (how many jobs, of which state: BURIED or DELAYED, 1 if more may be kicked)
+    """
+    queue = machine.queue
+    session = origin.sessions[command[1]]
+    _, _, name, bound, state = command
+    tube = queue.tubes.get(name)
+    if tube is None:
+        return 0, state, 0
+    share = min(bound, KICK_MAX, machine.kicks_left - machine.kicks_left // 2)
+    if share == 0 < bound:
+        return 0, state, 1  # which jobs it means is decided when it moves the first
+    if state not in (BURIED, DELAYED):
+        state = BURIED if tube.buried else DELAYED
+    kicked = 0
+    while kicked < share:
+        if state == BURIED:
+            job = next(iter(tube.buried.values())) if tube.buried else None
+        else:
+            job = queue.jobs.get(tube.first_delayed())
+        if job is None:
+            return kicked, state, 0
+        queue.kick(job, session)
+        machine.kicks_left -= 1
+        kicked += 1
+    return kicked, state, int(kicked < bound)
+
+
+def kick_job(machine: "Machine", origin: Origin, command: c.Command) -> int:
+    job = machine.queue.jobs.get(command[2])
+    if job is None or job.state not in (BURIED, DELAYED):
+        return c.NOT_FOUND
+    machine.queue.kick(job, origin.sessions[command[1]])
+    return c.OK
+
+
+def reserve_job(machine: "Machine", origin: Origin, command: c.Command) -> tuple[int, bytes] | int:
+    job = machine.queue.jobs.get(command[2])
+    if job is None or job.state == RESERVED:
+        return c.NOT_FOUND
+    machine.queue.reserve(job, origin.sessions[command[1]])
+    return job.id, job.body
+
+
+def pause_tube(machine: "Machine", origin: Origin, command: c.Command) -> int:
+    tube = machine.queue.tubes.get(command[2])
+    if tube is None:
+        return c.NOT_FOUND
+    if not 0 <= command[3] <= U32_MAX:
+        return c.BAD_COMMAND
+    machine.queue.pause(tube, command[3])
+    return c.OK
+
+
+def speak(machine: "Machine", origin: Origin, command: c.Command) -> int:
+    """SPEAK: the events of what this session does name its protocol."""
+    if command[2] not in PROTOCOL_NAMES:
+        return c.BAD_COMMAND
+    session = origin.sessions[command[1]]
+    machine.queue.keep_session(session)
+    session.protocol = command[2]
+    machine.note_session(session)
+    return c.OK
+
+
+def keep_session(machine: "Machine", origin: Origin, command: c.Command) -> int:
+    """KEEP: from now on a loss detaches the session for `grace_us` instead of ending it."""
+    session = origin.sessions[command[1]]
+    _, _, secret, grace_us = command
+    if session.secret or secret in machine.kept:
+        return c.BAD_COMMAND
+    if not (0 < grace_us <= GRACE_MAX_US and SECRET_MIN_BYTES <= len(secret) <= SECRET_MAX_BYTES):
+        return c.BAD_COMMAND
+    machine.queue.keep_session(session)
+    session.secret = secret
+    session.grace_us = grace_us
+    machine.kept[secret] = session
+    machine.note_session(session)
+    return c.OK
+
+
+def resume_session(machine: "Machine", origin: Origin, command: c.Command) -> int:
+    """RESUME: the session of this secret moves to this attachment; its epoch grows.
+
+    Commands that still arrive from the old attachment find no session there and are refused.
+    """
+    session = machine.kept.get(command[2])
+    fresh = origin.sessions[command[1]]
+    if session is None or fresh is session or fresh.secret:
+        return c.NOT_FOUND
+    machine.end_session(fresh, lost=False)
+    machine.attach(session, origin, command[1], fresh.request_granted)
+    return c.OK
+
+
+HANDLERS: Final[dict[int, Handler]] = {
+    c.OPEN: open_session,
+    c.CLOSE: close_session,
+    c.PUT: put,
+    c.USE: use,
+    c.WATCH: watch,
+    c.IGNORE: ignore,
+    c.DELETE: delete,
+    c.RELEASE: release,
+    c.BURY: bury,
+    c.TOUCH: touch,
+    c.KICK: kick,
+    c.KICK_JOB: kick_job,
+    c.RESERVE_JOB: reserve_job,
+    c.PAUSE_TUBE: pause_tube,
+    c.RETURN: give_back,
+    c.KEEP: keep_session,
+    c.RESUME: resume_session,
+    c.PUT_KEYED: put_keyed,
+    c.SPEAK: speak,
+}

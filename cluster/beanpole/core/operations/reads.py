@@ -1,0 +1,136 @@
+"""Commands that only read. They are answered at their origin, in place, and touch no state."""
+
+from typing import TYPE_CHECKING, Any, Final
+
+from beanpole import commands as c
+from beanpole.constants import SECOND_US
+from beanpole.core.jobs.job import DELAYED, RESERVED, STATE_NAMES, Job
+from beanpole.core.jobs.tube import ID_MASK
+from beanpole.core.operations.changes import Handler
+from beanpole.core.sessions import Origin
+
+if TYPE_CHECKING:
+    from beanpole.core.machine import Machine
+
+Found = tuple[int, bytes] | int
+
+
+def _found(job: Job | None) -> Found:
+    return c.NOT_FOUND if job is None else (job.id, job.body)
+
+
+def _seconds_left(due_us: int, now_us: int) -> int:
+    """Whole seconds until a time, never below 0 (beanstalkd shows negative ones)."""
+    return max(0, due_us - now_us) // SECOND_US
+
+
+def peek(machine: "Machine", origin: Origin, command: c.Command) -> Found:
+    return _found(machine.queue.jobs.get(command[2]))
+
+
+def peek_ready(machine: "Machine", origin: Origin, command: c.Command) -> Found:
+    queue = machine.queue
+    tube = queue.tubes.get(command[2])
+    key = 0 if tube is None else tube.first_ready()
+    return _found(queue.jobs[key & ID_MASK] if key else None)
+
+
+def peek_delayed(machine: "Machine", origin: Origin, command: c.Command) -> Found:
+    tube = machine.queue.tubes.get(command[2])
+    first = 0 if tube is None else tube.first_delayed()
+    return _found(machine.queue.jobs.get(first))
+
+
+def peek_buried(machine: "Machine", origin: Origin, command: c.Command) -> Found:
+    tube = machine.queue.tubes.get(command[2])
+    if tube is None or not tube.buried:
+        return c.NOT_FOUND
+    return _found(next(iter(tube.buried.values())))
+
+
+def stats(machine: "Machine", origin: Origin, command: c.Command) -> tuple[int, ...]:
+    """The cluster's part of `stats`.
+
+    Returns:
+        (urgent, ready, reserved, delayed, buried, timeouts, jobs in all, tubes)
+    """
+    queue = machine.queue
+    return (
+        queue.urgent,
+        queue.ready,
+        queue.reserved,
+        queue.delayed,
+        queue.buried,
+        queue.timeouts,
+        queue.jobs_total,
+        len(queue.tubes),
+    )
+
+
+def stats_job(machine: "Machine", origin: Origin, command: c.Command) -> tuple[Any, ...] | int:
+    """The 14 values of `stats-job`, in the protocol's order."""
+    queue = machine.queue
+    job = queue.jobs.get(command[2])
+    if job is None:
+        return c.NOT_FOUND
+    left_s = 0
+    if job.state == RESERVED:
+        left_s = _seconds_left(queue.deadline_us(job), queue.now_us)
+    elif job.state == DELAYED:
+        left_s = _seconds_left(job.due_us, queue.now_us)
+    return (
+        job.id,
+        job.tube.name,
+        STATE_NAMES[job.state],
+        job.priority,
+        (queue.now_us - job.created_us) // SECOND_US,
+        job.delay_s,
+        job.ttr_s,
+        left_s,
+        0,
+        job.reserves,
+        job.timeouts,
+        job.releases,
+        job.buries,
+        job.kicks,
+    )
+
+
+def stats_tube(machine: "Machine", origin: Origin, command: c.Command) -> tuple[Any, ...] | int:
+    """The 14 values of `stats-tube`, in the protocol's order; `waiting` is the origin's to fill."""
+    queue = machine.queue
+    tube = queue.tubes.get(command[2])
+    if tube is None:
+        return c.NOT_FOUND
+    return (
+        tube.name,
+        tube.urgent_count,
+        tube.ready_count,
+        tube.reserved_count,
+        tube.delayed_count,
+        len(tube.buried),
+        tube.jobs_total,
+        tube.users,
+        tube.watchers,
+        0,
+        tube.deletes,
+        tube.pauses,
+        tube.pause_s,
+        _seconds_left(tube.paused_until_us, queue.now_us),
+    )
+
+
+def list_tubes(machine: "Machine", origin: Origin, command: c.Command) -> tuple[bytes, ...]:
+    return tuple(machine.queue.tubes)
+
+
+HANDLERS: Final[dict[int, Handler]] = {
+    c.PEEK: peek,
+    c.PEEK_READY: peek_ready,
+    c.PEEK_DELAYED: peek_delayed,
+    c.PEEK_BURIED: peek_buried,
+    c.STATS: stats,
+    c.STATS_JOB: stats_job,
+    c.STATS_TUBE: stats_tube,
+    c.LIST_TUBES: list_tubes,
+}

@@ -1,0 +1,1 @@
+"""The configuration of a node: its settings, and whether they fit the machine."""

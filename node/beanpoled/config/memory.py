@@ -1,0 +1,124 @@
+"""The memory that this process may use, and whether what is configured fits into it.
+
+The queue counts what its jobs take by itself (`core.accounts`). Here is where the limit comes from
+when nobody sets one, and the lines that say so when one is set that the machine does not have.
+"""
+
+import os
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from beanpoled.config.settings import GIB, MIB
+
+if TYPE_CHECKING:
+    from beanpoled.config.node import NodeConfig
+
+# Half of it for the queue. The other half is for what stands beside jobs: the log's newest part,
+# buffers of clients and peers, an image under way (16 MiB, and the jobs that change meanwhile), the
+# process that makes columns of events, holes in the heap, and the system's cache of the log.
+QUEUE_SHARE: Final = 2
+# What a node without a job takes, compiled or not, with its events' process.
+BASE_BYTES: Final = 256 * MIB
+# What counts where the system does not say: a small machine.
+UNKNOWN_BYTES: Final = 2 * GIB
+# A cgroup "without a limit" of version 1 is a number just below 2**63.
+UNLIMITED_BYTES: Final = 2**60
+
+
+class Memory(NamedTuple):
+    """How much there is, and who says so."""
+
+    bytes: int
+    source: str
+
+
+def found(root: str = "/") -> Memory:
+    """Return the smallest limit of this process: its cgroups', or the machine's memory.
+
+    Args:
+        root: where /proc and /sys are, for tests.
+    """
+    limits = [Memory(UNKNOWN_BYTES, "assumed")]
+    machine = _machine(root)
+    if machine:
+        limits = [Memory(machine, "the machine's")]
+    limits += [Memory(limit, "the cgroup's") for limit in _cgroups(root)]
+    return min(limits)
+
+
+def queue_bytes_default(memory: Memory, nodes: int = 1) -> int:
+    """Return `queue_bytes_max` where none is set, for each of so many nodes of one machine."""
+    return max(MIB, memory.bytes // QUEUE_SHARE // nodes)
+
+
+def warning(config: "NodeConfig", queue_bytes_max: int, memory: Memory) -> str | None:
+    """Say that limits exceed the memory; None if they do not.
+
+    Args:
+        config: of this node.
+        queue_bytes_max: what counts: the leader's, once it is known.
+        memory: of this machine.
+    """
+    parts = {
+        "queue_bytes_max": queue_bytes_max,
+        "log_memory_bytes": config.log_memory_bytes,
+        "outbox_bytes_max": config.outbox_bytes_max,
+        "event_segment_bytes": config.event_segment_bytes if config.events == "on" else 0,
+    }
+    beside = BASE_BYTES + sum(parts.values()) - queue_bytes_max
+    if queue_bytes_max + beside <= memory.bytes:
+        return None
+    told = " + ".join(f"{name} {value}" for name, value in parts.items() if value)
+    fits = max(0, memory.bytes - beside)
+    return (
+        f"{told} + {BASE_BYTES} for the rest are more than {memory.source} memory of "
+        f"{memory.bytes} bytes: when the queue grows, the system will kill this node, and all "
+        f"others that are alike; set queue_bytes_max to {fits // MIB} MiB or less on all nodes"
+    )
+
+
+def _machine(root: str) -> int:
+    try:
+        with open(os.path.join(root, "proc/meminfo"), encoding="ascii") as file:
+            for line in file:
+                name, _, rest = line.partition(":")
+                if name == "MemTotal":
+                    return int(rest.split()[0]) * 1024
+    except (OSError, ValueError, IndexError):
+        pass
+    return 0
+
+
+def _cgroups(root: str) -> list[int]:
+    """The limits of this process's cgroups and of all above them, of both versions."""
+    limits: list[int] = []
+    try:
+        with open(os.path.join(root, "proc/self/cgroup"), encoding="utf-8") as file:
+            lines = file.read().splitlines()
+    except OSError:
+        return limits
+    for line in lines:
+        number, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if number == "0" and not controllers:
+            top, name = "sys/fs/cgroup", "memory.max"
+        elif "memory" in controllers.split(","):
+            top, name = "sys/fs/cgroup/memory", "memory.limit_in_bytes"
+        else:
+            continue
+        folders = [folder for folder in path.split("/") if folder]
+        # Inside a container the path may be of the outside; then only the top is there.
+        for depth in range(len(folders), -1, -1):
+            limit = _limit(os.path.join(root, top, *folders[:depth], name))
+            if limit:
+                limits.append(limit)
+    return limits
+
+
+def _limit(path: str) -> int:
+    """The number in a file; 0 if there is none, or if it means that there is no limit."""
+    try:
+        with open(path, encoding="ascii") as file:
+            value = int(file.read())
+    except (OSError, ValueError):
+        return 0
+    return value if 0 < value < UNLIMITED_BYTES else 0

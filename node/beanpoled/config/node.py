@@ -1,0 +1,385 @@
+"""A node's configuration: TOML file, then environment, then flags; the later one wins.
+
+Every message names the setting, where its value came from, the value, and what is allowed. How
+single values are read is in `settings`; what a setting does is told in docs/operating.md.
+"""
+
+import argparse
+import difflib
+import hashlib
+import json
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+from beanpole import constants
+from beanpole.addresses import is_loopback, split_address
+from beanpole.errors import ConfigurationError
+from beanpoled.config import memory
+from beanpoled.config.settings import (
+    GIB,
+    KIB,
+    MIB,
+    Address,
+    Addresses,
+    Choice,
+    Dial,
+    Integer,
+    Kind,
+    Listen,
+    Members,
+    Name,
+    Path,
+    Secret,
+    Size,
+)
+
+ENVIRONMENT_PREFIX: Final = "BEANPOLE_"
+# Ours, but not settings of a node: the file's path, and the addresses the command line tools use.
+ENVIRONMENT_OTHERS: Final = frozenset({"BEANPOLE_CONFIG", "BEANPOLE_ADDR"})
+# Kubernetes sets these in every container beside a service whose name begins with "beanpole".
+_SERVICE_LINK: Final = re.compile(r"BEANPOLE_([A-Z0-9_]+_)?(SERVICE_(HOST|PORT.*)|PORT(_.*)?)")
+
+# An hour: a longer silence is not a timeout but a wish for none, which the protocol rules out.
+MILLISECONDS_MAX: Final = 3_600_000
+BYTES_MAX: Final = 1024 * GIB
+# Ten years: more is a wish for ever, which disks rule out.
+SECONDS_MAX: Final = 10 * 366 * 86_400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeConfig:
+    """What one node was told. Made by `load`; every value is checked."""
+
+    cluster: str
+    node_id: str
+    members: Mapping[str, Addresses]
+    dial: Mapping[str, Mapping[str, str]]
+    data_dir: str
+    listen: tuple[str, ...]
+    peer_listen: str
+    grpc_listen: str
+    http_listen: str
+    peer_secret: str
+    durability: str
+    raft_min_ms: int
+    raft_max_ms: int
+    heartbeat_ms: int
+    command_timeout_ms: int
+    fence_timeout_ms: int
+    node_timeout_ms: int
+    max_job_size: int
+    connections_max: int
+    sessions_max: int
+    tubes_max: int
+    jobs_max: int
+    queue_bytes_max: int
+    client_output_bytes_max: int
+    outbox_bytes_max: int
+    disk_reserve_bytes: int
+    wal_segment_bytes: int
+    snapshot_bytes_min: int
+    log_memory_bytes: int
+    log_retain_bytes: int
+    events: str
+    event_segment_bytes: int
+    event_segment_age_s: int
+    event_retain_bytes: int
+    event_retain_age_s: int
+    rejoin: bool = False
+
+    @property
+    def peers(self) -> tuple[str, ...]:
+        """The other members' ids, in the order of the configuration."""
+        return tuple(name for name in self.members if name != self.node_id)
+
+    def peer_address(self, member: str) -> str:
+        """Where to dial the peer link of a member."""
+        return self.dial.get(member, {}).get("peer", self.members[member].peer)
+
+    def grpc_address(self, member: str) -> str:
+        """Where to dial the gRPC server of a member."""
+        return self.dial.get(member, {}).get("grpc", self.members[member].grpc)
+
+    @property
+    def config_hash(self) -> str:
+        """What must be the same on all nodes, as 16 hexadecimal digits for the handshake.
+
+        The cluster's name, the members' ids, and the durability: one node in memory would weaken
+        what all the others promise. Not the addresses, since each node may see the others at
+        different ones, and not limits and timeouts, which can change node by node.
+        """
+        agreed = [1, self.cluster, sorted(self.members), self.durability]
+        return hashlib.sha256(json.dumps(agreed).encode()).hexdigest()[:16]
+
+
+class Setting(NamedTuple):
+    """One key of the configuration; `default` None: it must be given."""
+
+    name: str
+    kind: Kind
+    default: object
+    words: str
+
+
+_TIME: Final = Integer(1, MILLISECONDS_MAX)
+_COUNT: Final = Integer(1, 2**40)
+_SECONDS: Final = Integer(1, SECONDS_MAX)
+
+SETTINGS: Final = (
+    Setting("cluster", Name(), None, "name of the cluster, the same on all nodes"),
+    Setting("node_id", Name(), None, "which of the members this node is"),
+    Setting("members", Members(), None, "all nodes of the cluster and their addresses"),
+    Setting("dial", Dial(), {}, "addresses to dial in place of the members' own"),
+    Setting("data_dir", Path(), None, "folder of the log and the snapshots"),
+    Setting("listen", Listen(), ("127.0.0.1:11300",), "where beanstalk clients connect"),
+    Setting("peer_listen", Address(), None, "where the other nodes connect"),
+    Setting("grpc_listen", Address(), None, "where the gRPC services listen"),
+    Setting("http_listen", Address(), None, "where health and metrics are served"),
+    Setting("peer_secret", Secret(), "", "shared secret of the nodes"),
+    Setting("durability", Choice("sync", "memory"), "sync", "when a change counts as stored"),
+    Setting("raft_min_ms", _TIME, 500, "shortest silence of a leader before an election"),
+    Setting("raft_max_ms", _TIME, 1000, "longest silence of a leader before an election"),
+    Setting("heartbeat_ms", _TIME, 50, "how often a leader is heard at least"),
+    Setting("command_timeout_ms", _TIME, 5000, "how long a command waits for a majority"),
+    Setting("fence_timeout_ms", _TIME, 6500, "how long a node cut off keeps its clients"),
+    Setting("node_timeout_ms", _TIME, 8000, "how long a node is silent until declared down"),
+    Setting(
+        "max_job_size",
+        Size(1, constants.JOB_SIZE_MAX_BYTES),
+        constants.JOB_SIZE_DEFAULT_BYTES,
+        "largest body of a job",
+    ),
+    # One node is measured with ten thousand waiting workers; more than this few systems allow.
+    Setting("connections_max", Integer(1, 1_000_000), 16_000, "client connections of this node"),
+    Setting("sessions_max", _COUNT, constants.SESSIONS_MAX_DEFAULT, "sessions of the cluster"),
+    Setting("tubes_max", _COUNT, constants.TUBES_MAX_DEFAULT, "tubes of the cluster"),
+    Setting("jobs_max", _COUNT, constants.JOBS_MAX_DEFAULT, "jobs of the cluster"),
+    Setting(
+        "queue_bytes_max",
+        Size(MIB, BYTES_MAX),
+        0,  # of the memory that is found: see `memory`
+        "memory for the jobs of the cluster, on each node",
+    ),
+    # Holds four of the largest jobs, so that a slow client is paused before it is closed.
+    Setting("client_output_bytes_max", Size(4 * KIB, GIB), 8 * MIB, "unread replies of a client"),
+    Setting(
+        "outbox_bytes_max",
+        Size(constants.BATCH_MAX_BYTES, BYTES_MAX),
+        64 * MIB,
+        "commands of this node's clients that are not applied yet",
+    ),
+    Setting("disk_reserve_bytes", Size(0, BYTES_MAX), 256 * MIB, "free disk below which puts end"),
+    Setting("wal_segment_bytes", Size(64 * KIB, 4 * GIB), 64 * MIB, "one file of the log"),
+    Setting("snapshot_bytes_min", Size(64 * KIB, BYTES_MAX), 64 * MIB, "log before a snapshot"),
+    Setting("log_memory_bytes", Size(64 * KIB, BYTES_MAX), 64 * MIB, "newest log kept in memory"),
+    Setting(
+        "log_retain_bytes",
+        Size(64 * KIB, BYTES_MAX),
+        256 * MIB,
+        "log kept for followers that are behind",
+    ),
+    Setting("events", Choice("on", "off"), "on", "whether this node keeps what happened to jobs"),
+    Setting("event_segment_bytes", Size(4 * KIB, GIB), 16 * MIB, "events in memory before a file"),
+    Setting("event_segment_age_s", _SECONDS, 60, "longest time of events in memory"),
+    Setting("event_retain_bytes", Size(0, BYTES_MAX), 4 * GIB, "files of events that are kept"),
+    Setting("event_retain_age_s", _SECONDS, 7 * 86_400, "how long events are kept"),
+)
+_BY_NAME: Final = {setting.name: setting for setting in SETTINGS}
+
+assert {item.name for item in fields(NodeConfig)} == {*_BY_NAME, "rejoin"}
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Give a parser one flag per setting, --config and --rejoin."""
+    parser.add_argument("--config", metavar="FILE", help="TOML file (BEANPOLE_CONFIG)")
+    for setting in SETTINGS:
+        flag = "--" + setting.name.replace("_", "-")
+        words = f"{setting.words}: {setting.kind.allowed}".replace("%", "%%")
+        parser.add_argument(flag, dest=setting.name, metavar="VALUE", help=words)
+    parser.add_argument(
+        "--rejoin",
+        action="store_true",
+        help="this node lost its disk: take the log from the others before it votes again",
+    )
+
+
+def from_arguments(arguments: argparse.Namespace, environment: Mapping[str, str]) -> NodeConfig:
+    """Load the configuration that a command line (see `add_flags`) and an environment ask for.
+
+    Raises:
+        ConfigurationError: see `load`.
+    """
+    path = arguments.config or environment.get("BEANPOLE_CONFIG")
+    given = vars(arguments)
+    flags = {name: given[name] for name in _BY_NAME if given.get(name) is not None}
+    return load(path, environment, flags, rejoin=arguments.rejoin)
+
+
+def load(
+    path: str | None,
+    environment: Mapping[str, str],
+    flags: Mapping[str, str],
+    rejoin: bool = False,
+) -> NodeConfig:
+    """Read, join and check a configuration.
+
+    Args:
+        path: the TOML file, None for none.
+        environment: all variables of the process; those that begin with BEANPOLE_ count.
+        flags: text by setting name.
+        rejoin: comes from the command line only, because it is meant for one start.
+
+    Raises:
+        ConfigurationError: the message names the setting, its source, its value, what is allowed.
+    """
+    values: dict[str, Any] = {setting.name: setting.default for setting in SETTINGS}
+    if path is not None:
+        for name, value in _read_file(path).items():
+            values[name] = _checked(name, value, path)
+    for name, text in _from_environment(environment).items():
+        values[name] = _checked(name, text, ENVIRONMENT_PREFIX + name.upper(), text=True)
+    for name, text in flags.items():
+        values[name] = _checked(name, text, "--" + name.replace("_", "-"), text=True)
+    if not values["queue_bytes_max"]:
+        values["queue_bytes_max"] = memory.queue_bytes_default(memory.found())
+    for name, value in values.items():
+        if value is None:
+            raise ConfigurationError(
+                f"{name} is not set; it must be {_BY_NAME[name].kind.allowed}. Set it in the "
+                f"file, as {ENVIRONMENT_PREFIX}{name.upper()} or as --{name.replace('_', '-')}"
+            )
+    values["members"] = MappingProxyType(values["members"])
+    values["dial"] = MappingProxyType(values["dial"])
+    config = NodeConfig(**values, rejoin=rejoin)
+    _check_relations(config)
+    return config
+
+
+def _read_file(path: str) -> dict[str, object]:
+    """Read a TOML file and refuse keys that are not settings."""
+    try:
+        with open(path, "rb") as file:
+            found: dict[str, object] = tomllib.load(file)
+    except OSError as error:
+        raise ConfigurationError(f"cannot read {path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{path} is no TOML: {error}") from error
+    for name in found:
+        if name not in _BY_NAME:
+            raise ConfigurationError(f"{path}: unknown key {name!r}{_near(name)}")
+    return found
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """Pick our variables; one of ours that is no setting is an error, not a wish ignored."""
+    found: dict[str, str] = {}
+    for variable, text in environment.items():
+        if not variable.startswith(ENVIRONMENT_PREFIX) or variable in ENVIRONMENT_OTHERS:
+            continue
+        name = variable.removeprefix(ENVIRONMENT_PREFIX).lower()
+        if name in _BY_NAME:
+            found[name] = text
+        elif not _SERVICE_LINK.fullmatch(variable):
+            raise ConfigurationError(f"unknown environment variable {variable}{_near(name)}")
+    return found
+
+
+def _near(name: str) -> str:
+    near = difflib.get_close_matches(name, _BY_NAME, n=1)
+    return f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(_BY_NAME)}"
+
+
+def _checked(name: str, value: object, source: str, text: bool = False) -> object:
+    kind = _BY_NAME[name].kind
+    try:
+        return kind.from_text(str(value)) if text else kind.check(value)
+    except ValueError as error:
+        shown = "(a secret)" if isinstance(kind, Secret) else repr(value)
+        raise ConfigurationError(
+            f"{name} = {shown} (from {source}) is not allowed: it must be {error}"
+        ) from None
+
+
+def _check_relations(config: NodeConfig) -> None:
+    """Check what the settings mean together."""
+    if config.node_id not in config.members:
+        raise ConfigurationError(
+            f"node_id = {config.node_id!r} is not one of the members: {', '.join(config.members)}"
+        )
+    for name in config.dial:
+        if name not in config.members:
+            raise ConfigurationError(
+                f"dial names {name!r}, which is not one of the members: {', '.join(config.members)}"
+            )
+    _check_addresses(config)
+    _check_times(config)
+    if config.client_output_bytes_max < config.max_job_size + KIB:
+        raise ConfigurationError(
+            f"client_output_bytes_max = {config.client_output_bytes_max} is not allowed: it must "
+            f"hold one job: at least max_job_size + 1024 = {config.max_job_size + KIB}"
+        )
+    if config.log_retain_bytes < config.log_memory_bytes:
+        raise ConfigurationError(
+            f"log_retain_bytes = {config.log_retain_bytes} is not allowed: it must be at least "
+            f"log_memory_bytes = {config.log_memory_bytes}"
+        )
+
+
+def _check_addresses(config: NodeConfig) -> None:
+    owners: dict[str, str] = {}
+    for name, addresses in config.members.items():
+        for kind, address in zip(Addresses._fields, addresses, strict=True):
+            owner = f"members.{name}.{kind}"
+            if address in owners:
+                raise ConfigurationError(
+                    f"{owner} = {address!r} is not allowed: {owners[address]} has that address"
+                )
+            owners[address] = owner
+    for field in ("peer_listen", "grpc_listen"):
+        address = getattr(config, field)
+        if not config.peer_secret and not is_loopback(address):
+            raise ConfigurationError(
+                f"{field} = {address!r} is not allowed: without peer_secret it must be a loopback "
+                f"address such as 127.0.0.1:{split_address(address)[1]}, because whoever reaches "
+                "it reads and changes the queue"
+            )
+
+
+def _check_times(config: NodeConfig) -> None:
+    """Check that a leader is missed late enough and a node declared down last of all."""
+    ordered: tuple[tuple[str, int, str, str, int], ...] = (
+        ("3 x heartbeat_ms", 3 * config.heartbeat_ms, "<", "raft_min_ms", config.raft_min_ms),
+        ("raft_min_ms", config.raft_min_ms, "<", "raft_max_ms", config.raft_max_ms),
+        (
+            "3 x raft_max_ms",
+            3 * config.raft_max_ms,
+            "<=",
+            "command_timeout_ms",
+            config.command_timeout_ms,
+        ),
+        (
+            # A command that came while the old leader was still believed in is told first.
+            "command_timeout_ms + raft_max_ms",
+            config.command_timeout_ms + config.raft_max_ms,
+            "<=",
+            "fence_timeout_ms",
+            config.fence_timeout_ms,
+        ),
+        (
+            "fence_timeout_ms",
+            config.fence_timeout_ms,
+            "<",
+            "node_timeout_ms",
+            config.node_timeout_ms,
+        ),
+    )
+    for low_name, low, relation, high_name, high in ordered:
+        if low > high or (relation == "<" and low == high):
+            raise ConfigurationError(
+                f"{high_name} = {high} is not allowed: {low_name} {relation} {high_name} must "
+                f"hold, and {low_name} is {low}"
+            )

@@ -1,0 +1,148 @@
+"""The data directory of a stopped node: what it holds, and new directories made from it.
+
+Behind `beanpole inspect` and `beanpole recover`; nothing of it is used by a running node. The
+words that people read are in `cli`.
+"""
+
+import os
+from dataclasses import dataclass
+from typing import Final
+
+from beanpole import commands as c
+from beanpole.core.image import image, restore
+from beanpole.core.machine import Machine
+from beanpole.errors import BeanpoleError, UnknownVersion
+from beanpole.replication.pysyncobj.offline import StoppedReplica, begin_replica
+from beanpole.replication.pysyncobj.snapshots import Heading
+from beanpole.storage.files import Files, InlineFiles
+from beanpole.storage.wal import Identity
+from beanpoled.disk.identity import NO_LOG, DiskIdentity
+from beanpoled.eventlog import segment as segments
+from beanpoled.eventlog.store import DIRECTORY as EVENTS_DIRECTORY
+
+# The entries that are made here refuse no puts.
+NO_FLAGS: Final = 0
+
+
+@dataclass
+class Holdings:
+    """What one data directory holds of the queue.
+
+    Attributes:
+        replica: the log and the newest snapshot; None if they cannot be read.
+        machine: the queue as of the last entry; None if it cannot be built.
+        committed: an index that is known to be committed: a snapshot or a file of events has it.
+        damage: why something cannot be read, a line each; empty if all is well.
+    """
+
+    replica: StoppedReplica | None
+    machine: Machine | None
+    committed: int
+    damage: list[str]
+
+
+def look(files: Files, directory: str, record: DiskIdentity) -> Holdings:
+    """Read all of a directory and judge it as a start would. What is damaged is told, not raised.
+
+    Args:
+        files: behind which nothing is written.
+        directory: the data directory.
+        record: what its `identity` says.
+    """
+    found = Holdings(None, None, 0, [])
+    identity = record.owner
+    if record.log_base == NO_LOG and not files.list(os.path.join(directory, "log")):
+        return found  # it never ran
+    try:
+        replica = StoppedReplica(files, directory, identity, record.birth, record.log_base)
+        found.replica = replica
+        found.machine = machine_of(replica)
+    except (BeanpoleError, OSError) as error:
+        found.damage.append(str(error))
+    if found.replica is not None and found.replica.snapshot is not None:
+        found.committed = found.replica.snapshot.index
+    try:
+        found.committed = max(found.committed, _last_with_events(files, directory, identity))
+    except (BeanpoleError, OSError) as error:
+        found.damage.append(f"events: {error}")
+    return found
+
+
+def machine_of(stopped: StoppedReplica) -> Machine:
+    """Build the queue from the snapshot and all entries behind it, committed or not.
+
+    Raises:
+        Damaged: the snapshot or an entry cannot be read.
+        UnknownVersion: they are of another version.
+    """
+    chunks = stopped.image()
+    machine = Machine() if chunks is None else restore.load(chunks)
+    for position, _, payload in stopped.entries():
+        try:
+            flags, time_us, wall_us, sections = c.decode_entry(payload)
+        except UnknownVersion as error:
+            raise UnknownVersion(f"entry {position} cannot be applied: {error}") from None
+        applied = machine.apply(position, flags, time_us, wall_us, sections)
+        if applied.raised and machine.version > c.MACHINE_VERSION:
+            raise UnknownVersion(restore.upgrade_words(machine.version, c.MACHINE_VERSION))
+        _forget_events(machine)
+    return machine
+
+
+def begin_anew(machine: Machine, last: int) -> int:
+    """End every session of the old cluster, so that jobs that were reserved are ready again.
+
+    The members of the new cluster may be others, so nothing is kept of the old ones as origins.
+
+    Args:
+        machine: all that the old cluster is known to have done.
+        last: index of the last entry of its log.
+
+    Returns:
+        The index that the machine stands for now.
+    """
+    now_us, wall_us = machine.queue.now_us, machine.wall_us
+    downs = tuple(
+        (c.NODE_DOWN, origin.index, origin.incarnation)
+        for origin in machine.origins.values()
+        if origin.alive
+    )
+    position = max(machine.index, last) + 1
+    machine.apply(position, NO_FLAGS, now_us, wall_us, [(c.LEADER, 0, 0, downs)])
+    while machine.has_work():
+        position += 1
+        machine.apply(position, NO_FLAGS, now_us, wall_us, [])
+    machine.origins.clear()
+    _forget_events(machine)
+    return position
+
+
+def write_replica(directory: str, identity: Identity, machine: Machine, heading: Heading) -> int:
+    """Make log and snapshot of a member of the new cluster; returns the base of its log.
+
+    Raises:
+        OSError: the disk refuses.
+    """
+    picture = image.Image(machine)
+    try:
+        chunks = iter(picture.next_chunk, None)
+        return begin_replica(InlineFiles(), directory, identity, heading, chunks)
+    finally:
+        picture.close()
+
+
+def _last_with_events(files: Files, directory: str, identity: Identity) -> int:
+    """The log index of the newest event that is in a file: events are of committed entries."""
+    folder = os.path.join(directory, EVENTS_DIRECTORY)
+    names = [name for name in files.list(folder) if name.endswith(segments.SUFFIX)]
+    if not names:
+        return 0
+    newest = segments.inspect(files, os.path.join(folder, names[-1]), identity)
+    return newest.about.log_index[1]
+
+
+def _forget_events(machine: Machine) -> None:
+    """Events go nowhere here; a long log would fill the memory with them."""
+    machine.queue.events = bytearray()
+    machine.queue.tubes_named.clear()
+    machine.queue.woken.clear()

@@ -1,0 +1,1 @@
+"""Client protocols: one package each, and what they share."""

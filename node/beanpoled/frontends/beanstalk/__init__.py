@@ -1,0 +1,1 @@
+"""The beanstalk protocol at a node."""

@@ -1,0 +1,450 @@
+"""The beanstalk protocol at its node: requests become commands, results become replies.
+
+The codec is `beanpole.protocol.beanstalk`; the order of replies and the flow of bytes are in
+`connection`.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from beanpole import commands as c
+from beanpole.constants import (
+    DEFAULT_TUBE,
+    SECOND_US,
+    TUBE_NAME_MAX_BYTES,
+    WATCHED_TUBES_MAX,
+)
+from beanpole.core.jobs.job import Job
+from beanpole.protocol.beanstalk import replies, stats
+from beanpole.protocol.beanstalk import requests as r
+from beanpole.protocol.beanstalk.parser import Parser
+from beanpoled.frontends.beanstalk.answers import FORMATTERS, format_reserve_job
+from beanpoled.frontends.connection import Connection
+from beanpoled.host.seam import ClientPort
+from beanpoled.origin.batches import KIND_OPEN, KIND_QUIET, KIND_WAIT, NOT_DONE
+from beanpoled.origin.heavy import LIGHT_MAX
+
+if TYPE_CHECKING:
+    from beanpoled.turn.node import Node
+
+# beanstalkd's margin: a worker is warned this long before its first TTR ends.
+SOON_US: Final = SECOND_US
+# A timer that would be due sooner is due now: the two clocks differ by more than that.
+TIMER_MIN_US: Final = 1000
+
+
+class BeanstalkConnection(Connection):
+    """A beanstalk client. It implements `origin.Client`."""
+
+    __slots__ = (
+        "_binding",
+        "_deadline_soon",
+        "_kick_left",
+        "_kicked",
+        "_request",
+        "_timeout_us",
+        "_used",
+        "_watched",
+    )
+
+    def __init__(self, node: "Node", port: ClientPort) -> None:
+        super().__init__(node, port, Parser(node.config.max_job_size))
+        self._used: bytes = DEFAULT_TUBE
+        self._watched: dict[bytes, None] = {DEFAULT_TUBE: None}
+        self._binding = b""  # the tube that is used or watched once it exists
+        self._request = 0  # the number of the last wait
+        self._timeout_us = -1  # when the wait times out, by the node's clock; -1: never
+        self._deadline_soon = False
+        self._kicked = 0
+        self._kick_left = 0
+
+    def watches(self, tube: bytes) -> bool:
+        """See `Connection`."""
+        return tube in self._watched
+
+    def _refusal(self) -> bytes:
+        return replies.OUT_OF_MEMORY
+
+    def _handle(self, request: r.Request) -> None:
+        kind = request[0]
+        if kind < r.COUNTERS:
+            self._node.counts[kind] += 1
+        _HANDLERS[kind](self, request)
+
+    # --- requests -------------------------------------------------------------------------------
+
+    def _submit(self, kind: int, command: c.Command) -> None:
+        self._pending.append(kind)
+        self._node.origin.submit(self, kind, command)
+
+    def _submit_alone(self, kind: int, command: c.Command, weight: int = 0) -> None:
+        """Submit a request that must be answered before what stands behind it is looked at.
+
+        `weight` is how many jobs, tubes or connections it may look at.
+        """
+        self.blocked = True
+        self._pending.append(kind)
+        self._submit_heavy(kind, command, weight)
+
+    def _submit_heavy(self, kind: int, command: c.Command, weight: int) -> None:
+        origin = self._node.origin
+        if weight > LIGHT_MAX:
+            origin.heavy.submit(self, kind, command, self._node.loop_us)
+        else:
+            origin.submit(self, kind, command)
+
+    def _answer_alone(self, reply: bytes) -> None:
+        """Answer what `_submit_alone` submitted: everything before it is answered already."""
+        self.blocked = False
+        self._pending[0] = reply
+        self._settle()
+
+    def _session(self) -> int:
+        if not self.number:
+            self._node.origin.open_session(self)
+        return self.number
+
+    def _put(self, request: r.Request) -> None:
+        _, priority, delay_s, ttr_s, body = request
+        self.is_producer = True
+        session = self._session()
+        if self._node.draining:
+            self._reply(replies.DRAINING)
+            return
+        if self._node.machine.puts_refused:
+            # At once: its body would stand in the log of a disk that has no room for it.
+            self._reply(replies.OUT_OF_MEMORY)
+            return
+        command = (c.PUT, session, self._used, priority, delay_s, ttr_s, body)
+        self._pending.append(r.PUT)
+        self._node.origin.submit_put(self, r.PUT, command)
+
+    def _use(self, request: r.Request) -> None:
+        tube = request[1]
+        session = self._session()
+        if tube != self._used:
+            if not self._bind(r.USE, (c.USE, session, tube)):
+                return
+            self._used = tube
+        self._reply(replies.using(tube))
+
+    def _watch(self, request: r.Request) -> None:
+        tube = request[1]
+        session = self._session()
+        if tube not in self._watched:
+            if len(self._watched) >= WATCHED_TUBES_MAX:
+                self._reply(replies.OUT_OF_MEMORY)
+                return
+            if not self._bind(r.WATCH, (c.WATCH, session, tube)):
+                return
+            self._watched[tube] = None
+        self._reply(replies.watching(len(self._watched)))
+
+    def _bind(self, kind: int, command: c.Command) -> bool:
+        """Bind the session to a tube; False if the answer is given already, or comes later.
+
+        A tube that exists is bound at once, and the machine will agree, or this session ends. One
+        that does not exist is made first: it must be there for all nodes when the client is told.
+        """
+        node = self._node
+        tube = command[2]
+        if tube in node.machine.queue.tubes:
+            node.origin.submit(self, KIND_QUIET, command)
+            return True
+        if node.refuses_tube(tube):
+            self._reply(replies.OUT_OF_MEMORY)
+        else:
+            self._binding = tube
+            self._submit_alone(kind, command)
+        return False
+
+    def _ignore(self, request: r.Request) -> None:
+        tube = request[1]
+        session = self._session()
+        if tube in self._watched:
+            if len(self._watched) == 1:
+                self._reply(replies.NOT_IGNORED)
+                return
+            del self._watched[tube]
+            self._node.origin.submit(self, KIND_QUIET, (c.IGNORE, session, tube))
+        self._reply(replies.watching(len(self._watched)))
+
+    def _about_job(self, request: r.Request) -> None:
+        kind = request[0]
+        if kind in _WITH_BODY:
+            self._owe(self._node.config.max_job_size)
+        self._submit(kind, (_OPERATIONS[kind], self._session(), *request[1:]))
+
+    def _about_used_tube(self, request: r.Request) -> None:
+        kind = request[0]
+        self._owe(self._node.config.max_job_size)
+        self._submit(kind, (_OPERATIONS[kind], self._session(), self._used))
+
+    def _stats(self, request: r.Request) -> None:
+        # Alone: this node's counters would count what stands behind it, too.
+        connections = len(self._node.connections)
+        self._submit_alone(r.STATS, (c.STATS, self._session()), connections)
+
+    def _stats_of_tube(self, request: r.Request) -> None:
+        # Alone: it counts the connections that wait, as they are when it is answered.
+        connections = len(self._node.connections)
+        self._submit_alone(r.STATS_TUBE, (c.STATS_TUBE, self._session(), request[1]), connections)
+
+    def _list_tubes(self, request: r.Request) -> None:
+        tubes = len(self._node.machine.queue.tubes)
+        self._owe(tubes * TUBE_NAME_MAX_BYTES)
+        self._submit_alone(r.LIST_TUBES, (c.LIST_TUBES, self._session()), tubes)
+
+    def _kick(self, request: r.Request) -> None:
+        bound = request[1]
+        self._kicked = 0
+        self._kick_left = bound
+        # Alone: it may take several steps.
+        command = (c.KICK, self._session(), self._used, bound, 0)
+        self._submit_alone(r.KICK, command, bound)
+
+    def _list_tube_used(self, request: r.Request) -> None:
+        self._session()
+        self._reply(replies.using(self._used))
+
+    def _list_tubes_watched(self, request: r.Request) -> None:
+        self._session()
+        reply = replies.ok(stats.format_list(self._watched))
+        self._owe(len(reply))
+        self._reply(reply)
+
+    def _bad(self, request: r.Request) -> None:
+        _, reply, counted = request
+        if counted:
+            self._node.counts[counted] += 1
+            # One whose body is too big, or who says more than a put has to say, put nothing.
+            self.is_producer |= reply == replies.EXPECTED_CRLF
+        self._reply(reply)
+
+    def _asked_to_quit(self, request: r.Request) -> None:
+        self._quit()
+
+    # --- reserve --------------------------------------------------------------------------------
+
+    def _reserve(self, request: r.Request) -> None:
+        self._begin_wait(-1)
+
+    def _reserve_timeout(self, request: r.Request) -> None:
+        self._node.turn_begins()  # a time-out must not be early by the length of a turn
+        self._begin_wait(self._node.now_us + request[1] * SECOND_US)
+
+    def _begin_wait(self, timeout_us: int) -> None:
+        self.is_worker = True
+        self._session()
+        self.blocked = True
+        self._timeout_us = timeout_us
+        self._deadline_soon = False
+        self._request += 1
+        is_first = not self._pending
+        self._pending.append(KIND_WAIT)
+        self.wait = self._node.origin.wait(self, self._request)
+        if is_first:
+            self._arm()
+
+    def _arm(self) -> None:
+        """Set the timer to what comes first: the time-out, or a reservation that ends soon.
+
+        Only when every request before the reserve is answered: they may reserve jobs.
+        """
+        wait = self.wait
+        node = self._node
+        if wait is None or wait.ending:
+            return
+        self._stop_timer()
+        now_us = node.now_us
+        left_us = -1 if self._timeout_us < 0 else max(0, self._timeout_us - now_us)
+        if self.ended:
+            left_us = 0
+        due_us = node.first_deadline_us(self.number)
+        if due_us >= 0:
+            soon_us = max(0, due_us - SOON_US - node.clock.estimate_us(now_us))
+            if soon_us < TIMER_MIN_US:
+                self._deadline_soon = True
+                node.origin.end_wait(wait)
+                return
+            left_us = soon_us if left_us < 0 else min(left_us, soon_us)
+        if left_us == 0:
+            node.origin.end_wait(wait)
+        elif left_us > 0:
+            self._timer = node.host.call_later(left_us, self._time_is_up)
+
+    def _time_is_up(self) -> None:
+        self._timer = None
+        self._node.turn_begins()
+        self._arm()
+
+    def wait_ended(self, job: Job | None, until_us: int = 0) -> None:
+        """See `origin.Client`."""
+        self.wait = None
+        self.blocked = False
+        self._stop_timer()
+        if self.closed:
+            return
+        if job is not None:
+            reply = replies.reserved(job.id, job.body)
+        else:
+            # The leader's clock decides which of the two came first, and not the guess of ours.
+            due_us = self._node.first_deadline_us(self.number)
+            soon = self._deadline_soon or 0 <= due_us <= until_us + SOON_US
+            reply = replies.DEADLINE_SOON if soon else replies.TIMED_OUT
+        # A reserve is a barrier, so nothing stands behind it; something may stand before it.
+        self._pending[-1] = reply
+        self._settle()
+
+    # --- results --------------------------------------------------------------------------------
+
+    def answered(self, kind: int, result: Any) -> None:
+        """See `origin.Client`."""
+        if self.closed:
+            return
+        formatter = FORMATTERS.get(kind)
+        if formatter is not None:
+            self._answer_first(formatter(result))
+        elif kind == KIND_QUIET:
+            if result != c.OK:
+                self._refused_later(result)
+        elif kind == r.RESERVE_JOB:
+            self.is_worker |= type(result) is tuple
+            self._answer_first(format_reserve_job(result))
+        elif kind == r.KICK:
+            self._kick_answered(result)
+        elif kind in (r.USE, r.WATCH):
+            self._bound(kind, result)
+        elif kind == r.STATS:
+            self._answer_alone(replies.ok(stats.format_stats(self._node.stats(result))))
+        elif kind == r.STATS_TUBE:
+            self._answer_alone(self._stats_tube(result))
+        elif kind == r.LIST_TUBES:
+            self._answer_alone(replies.ok(stats.format_list(result)))
+        elif result != c.OK:
+            assert kind == KIND_OPEN, kind
+            self._write(replies.OUT_OF_MEMORY)
+            self._close()
+
+    def _bound(self, kind: int, result: int) -> None:
+        """A tube that did not exist is used or watched now, or it could not be made."""
+        if result != c.OK:
+            self._answer_alone(_refusal(result))
+        elif kind == r.USE:
+            self._used = self._binding
+            self._answer_alone(replies.using(self._used))
+        else:
+            self._watched[self._binding] = None
+            self._answer_alone(replies.watching(len(self._watched)))
+
+    def _refused_later(self, result: int) -> None:
+        """The machine refused what the client was told is done: its session must not go on.
+
+        The error is named where it says nothing about a command that stands behind, and that may
+        be done: with no reply pending, or with a reserve, whose job comes back.
+        """
+        if not self._pending or self._pending[0] == KIND_WAIT:
+            self._write(_refusal(result))
+        self._close()
+
+    def _kick_answered(self, result: tuple[int, int, int] | int) -> None:
+        """Go on with a kick of many jobs, or answer it."""
+        if isinstance(result, int):
+            self._answer_alone(replies.INTERNAL_ERROR)
+            return
+        kicked, state, is_more = result
+        self._kicked += kicked
+        self._kick_left -= kicked
+        if is_more and self._kick_left > 0:
+            command = (c.KICK, self.number, self._used, self._kick_left, state)
+            self._submit_heavy(r.KICK, command, self._kick_left)
+            return
+        self._answer_alone(replies.kicked(self._kicked))
+
+    def _stats_tube(self, result: tuple[Any, ...] | int) -> bytes:
+        if isinstance(result, int):
+            return replies.NOT_FOUND
+        waiting = self._node.waiting_on(result[0])
+        return replies.ok(stats.format_stats_tube((*result[:9], waiting, *result[10:])))
+
+    def failed(self, kind: int, why: int) -> None:
+        """See `origin.Client`."""
+        if self.closed:
+            return
+        if why != NOT_DONE:
+            self.drop()
+            return
+        if kind == KIND_WAIT:
+            self.wait = None
+            self._stop_timer()
+        if kind in _ALONE:
+            self.blocked = False  # it was this one that held up what stands behind it
+        # The commands that were not sent are the last ones, and they fail in order.
+        place = self._pending.index(kind)
+        if kind == r.PUT:
+            self._pending[place] = replies.DRAINING
+        elif kind == r.KICK and self._kicked:
+            self._pending[place] = replies.kicked(self._kicked)  # its first steps were done
+        else:
+            self._pending[place] = replies.INTERNAL_ERROR
+        self._settle()
+
+
+def _refusal(result: int) -> bytes:
+    """What the machine says of a tube that cannot be used or watched."""
+    return replies.OUT_OF_MEMORY if result == c.OUT_OF_MEMORY else replies.INTERNAL_ERROR
+
+
+_OPERATIONS: Final = {
+    r.DELETE: c.DELETE,
+    r.RELEASE: c.RELEASE,
+    r.BURY: c.BURY,
+    r.TOUCH: c.TOUCH,
+    r.PEEK: c.PEEK,
+    r.KICK_JOB: c.KICK_JOB,
+    r.RESERVE_JOB: c.RESERVE_JOB,
+    r.STATS_JOB: c.STATS_JOB,
+    r.PAUSE_TUBE: c.PAUSE_TUBE,
+    r.PEEK_READY: c.PEEK_READY,
+    r.PEEK_DELAYED: c.PEEK_DELAYED,
+    r.PEEK_BURIED: c.PEEK_BURIED,
+}
+
+# What stands behind them is not looked at before they are answered.
+_ALONE: Final = frozenset((KIND_WAIT, r.KICK, r.STATS, r.STATS_TUBE, r.LIST_TUBES, r.USE, r.WATCH))
+
+# Their replies hold a body.
+_WITH_BODY: Final = frozenset((r.PEEK, r.RESERVE_JOB))
+
+_ABOUT_JOBS: Final = (
+    r.DELETE,
+    r.RELEASE,
+    r.BURY,
+    r.TOUCH,
+    r.PEEK,
+    r.KICK_JOB,
+    r.RESERVE_JOB,
+    r.STATS_JOB,
+    r.PAUSE_TUBE,
+)
+
+_HANDLERS: Final[dict[int, Callable[[BeanstalkConnection, r.Request], None]]] = {
+    r.PUT: BeanstalkConnection._put,
+    r.USE: BeanstalkConnection._use,
+    r.WATCH: BeanstalkConnection._watch,
+    r.IGNORE: BeanstalkConnection._ignore,
+    r.RESERVE: BeanstalkConnection._reserve,
+    r.RESERVE_TIMEOUT: BeanstalkConnection._reserve_timeout,
+    r.KICK: BeanstalkConnection._kick,
+    r.PEEK_READY: BeanstalkConnection._about_used_tube,
+    r.PEEK_DELAYED: BeanstalkConnection._about_used_tube,
+    r.PEEK_BURIED: BeanstalkConnection._about_used_tube,
+    r.STATS: BeanstalkConnection._stats,
+    r.STATS_TUBE: BeanstalkConnection._stats_of_tube,
+    r.LIST_TUBES: BeanstalkConnection._list_tubes,
+    r.LIST_TUBE_USED: BeanstalkConnection._list_tube_used,
+    r.LIST_TUBES_WATCHED: BeanstalkConnection._list_tubes_watched,
+    r.QUIT: BeanstalkConnection._asked_to_quit,
+    r.BAD: BeanstalkConnection._bad,
+    **dict.fromkeys(_ABOUT_JOBS, BeanstalkConnection._about_job),
+}

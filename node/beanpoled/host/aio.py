@@ -1,0 +1,163 @@
+"""The real world for a node: asyncio with uvloop, the disk thread, sockets, gRPC, signals.
+
+It is the first implementation of `host.Host`. No decision of the queue or of Raft is made here.
+"""
+
+import asyncio
+import os
+import platform
+import random
+import resource
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+from beanpole.replication.consensus import Sink
+from beanpole.storage.files import LANE_BULK, RealFiles
+from beanpoled.config.node import NodeConfig
+from beanpoled.eventlog.converter import Converter
+from beanpoled.eventlog.records import Batch, Events
+from beanpoled.host.aio_clients import ClientServer
+from beanpoled.host.aio_peers import PeerLinks
+from beanpoled.host.seam import ProcessFacts, Timer
+from beanpoled.rpc.peer import PeerClient
+
+# A node has caught up by then, or is about to.
+WARM_UP_AFTER_S: Final = 5.0
+
+
+class AioHost:
+    """Runs one node in one loop."""
+
+    def __init__(self, config: NodeConfig, loop: asyncio.AbstractEventLoop) -> None:
+        self._config = config
+        self._loop = loop
+        self._exiting = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._random = random.Random()
+        self.files = RealFiles(loop.call_soon_threadsafe)
+        self.compiled = self.files.watch(loop.add_reader)
+        self.converter = Converter()
+        self.clients = ClientServer(config, loop, self.fatal)
+        self.links = PeerLinks(config, loop, self.log)
+        addresses = {peer: config.grpc_address(peer) for peer in config.peers}
+        self.peer_client = PeerClient(addresses, config.cluster, config.peer_secret)
+
+    async def wait_for_exit(self) -> None:
+        """Wait until the node has stopped."""
+        await self._exiting.wait()
+
+    # --- Host -----------------------------------------------------------------------------------
+
+    def now_us(self) -> int:
+        """See `Host`."""
+        return time.monotonic_ns() // 1000
+
+    def wall_us(self) -> int:
+        """See `Host`."""
+        return time.time_ns() // 1000
+
+    def random(self) -> float:
+        """See `Host`."""
+        return self._random.random()
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        """See `Host`."""
+        self._loop.call_soon(callback)
+
+    def call_later(self, delay_us: int, callback: Callable[[], None]) -> Timer:
+        """See `Host`."""
+        return self._loop.call_later(delay_us / 1_000_000, callback)
+
+    def send_peer(self, peer: str, kind: int, payload: bytes) -> bool:
+        """See `Host`."""
+        return self.links.send(peer, kind, payload)
+
+    def flush_peers(self) -> None:
+        """See `Host`."""
+        self.links.flush()
+
+    def fetch_snapshot(
+        self, peer: str, index: int, sink: Sink, done: Callable[[str | None], None]
+    ) -> None:
+        """See `Host`."""
+
+        async def fetch() -> None:
+            done(await self.peer_client.fetch_snapshot(peer, index, sink))
+
+        self.spawn(fetch())
+
+    def encode_events(self, events: Events, within_us: int = 0) -> list[Batch]:
+        """See `Host`."""
+        return self.converter.encode(events, within_us / 1_000_000)
+
+    def first_at_wall(self, payload: bytes, wall_us: int) -> int | None:
+        """See `Host`."""
+        return self.converter.first_at_wall(payload, wall_us)
+
+    def warm_up(self) -> None:
+        """Soon after the start, so that the first events under load are sealed like all others."""
+
+        def begin() -> None:
+            if not self.files.closed:  # the node may have stopped meanwhile
+                self.files.submit(self.converter.warm_up, lambda _: None, LANE_BULK)
+
+        self._loop.call_later(WARM_UP_AFTER_S, begin)
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run something beside the node; a failure of it is a bug and stops the node."""
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._task_done)
+
+    def _task_done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            self.fatal(f"unexpected: {task.exception()!r}")
+
+    def open_clients(self) -> None:
+        """See `Host`."""
+        self.clients.open()
+
+    def close_clients(self) -> None:
+        """See `Host`."""
+        self.clients.close()
+
+    def process(self) -> ProcessFacts:
+        """See `Host`."""
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        return ProcessFacts(
+            pid=os.getpid(),
+            user_s=usage.ru_utime,
+            system_s=usage.ru_stime,
+            hostname=socket.gethostname().encode(),
+            system=platform.version().encode(),
+            platform=platform.machine().encode(),
+        )
+
+    def log(self, line: str) -> None:
+        """See `Host`."""
+        stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
+        print(f"{stamp}Z {self._config.node_id} {line}", file=sys.stderr, flush=True)  # noqa: T201
+
+    def exit(self) -> None:
+        """See `Host`."""
+        self._exiting.set()
+
+    def fatal(self, reason: str) -> None:
+        """See `Host`."""
+        self.log(f"fatal: {reason}")
+        os._exit(1)  # not even handlers at exit may write anything any more
+
+    # --- signals --------------------------------------------------------------------------------
+
+    def handle_signals(self, stop: Callable[[], None], drain: Callable[[bool], None]) -> None:
+        """SIGTERM and SIGINT stop in order, SIGUSR1 drains, SIGUSR2 ends that."""
+        add = self._loop.add_signal_handler
+        add(signal.SIGTERM, stop)
+        add(signal.SIGINT, stop)
+        add(signal.SIGUSR1, drain, True)
+        add(signal.SIGUSR2, drain, False)

@@ -1,0 +1,222 @@
+"""Clients' connections on asyncio: TCP and UNIX sockets under `connection`."""
+
+import asyncio
+import contextlib
+import os
+import socket
+import stat
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, cast
+
+from beanpole.addresses import split_address
+from beanpole.errors import ConfigurationError
+from beanpoled.config.node import NodeConfig
+from beanpoled.frontends.connection import Connection
+
+if TYPE_CHECKING:
+    from beanpoled.turn.node import Node
+
+# Ten thousand workers that connect at once after a restart.
+BACKLOG: Final = 8192
+# A vanished client is found after 60 s idle and five probes, or when its output is not
+# acknowledged for so long.
+KEEPALIVE_IDLE_S: Final = 60
+KEEPALIVE_INTERVAL_S: Final = 10
+KEEPALIVE_PROBES: Final = 5
+USER_TIMEOUT_MS: Final = 120_000
+
+
+class ClientProtocol:
+    """One client; it is the connection's `ClientPort`.
+
+    An `asyncio.Protocol` in all but name: a class that is compiled cannot inherit from one.
+    """
+
+    def __init__(self, node: "Node") -> None:
+        self._node = node
+        self._transport: asyncio.Transport | None = None
+        self._connection: Connection | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=self._node.client_output_bytes_max)
+        _keep_alive(self._transport)
+        self._connection = self._node.client_connected(self)
+        if self._connection is None:
+            self._transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        if self._connection is not None:
+            self._connection.received(data)
+
+    def eof_received(self) -> bool:
+        if self._connection is not None:
+            self._connection.half_closed()
+        return True  # what was sent before is still answered; the connection closes itself
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._connection is not None:
+            self._connection.lost()
+            self._connection = None  # it holds this protocol as its port: a cycle
+
+    def pause_writing(self) -> None:
+        if self._connection is not None:
+            self._connection.stall()
+
+    def resume_writing(self) -> None:
+        if self._connection is not None:
+            self._connection.unstall()
+
+    def write(self, data: bytes) -> None:
+        """See `ClientPort`."""
+        assert self._transport is not None
+        if not self._transport.is_closing():
+            self._transport.write(data)
+
+    def close(self) -> None:
+        """See `ClientPort`."""
+        assert self._transport is not None
+        self._transport.close()
+
+    def abort(self) -> None:
+        """See `ClientPort`."""
+        assert self._transport is not None
+        self._transport.abort()
+
+    def pause_reading(self) -> None:
+        """See `ClientPort`."""
+        assert self._transport is not None
+        if self._transport.is_reading():
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """See `ClientPort`."""
+        assert self._transport is not None
+        if not self._transport.is_closing() and not self._transport.is_reading():
+            self._transport.resume_reading()
+
+
+def _keep_alive(transport: asyncio.Transport) -> None:
+    raw = transport.get_extra_info("socket")
+    if raw is None or raw.family == socket.AF_UNIX:
+        return
+    with contextlib.suppress(OSError):  # the client may be gone already
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_IDLE_S)
+        raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_INTERVAL_S)
+        raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, KEEPALIVE_PROBES)
+        raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, USER_TIMEOUT_MS)
+
+
+class ClientServer:
+    """The sockets on which clients connect."""
+
+    def __init__(
+        self, config: NodeConfig, loop: asyncio.AbstractEventLoop, fatal: Callable[[str], None]
+    ) -> None:
+        self.node: Node
+        self._config = config
+        self._loop = loop
+        self._fatal = fatal
+        self._sockets: list[socket.socket] = []
+        self._servers: list[asyncio.AbstractServer] = []
+        self._opening: asyncio.Task[None] | None = None
+        self.is_open = False
+
+    def check(self) -> None:
+        """Bind and release every address once, so that a taken one is told at the start."""
+        for address in self._config.listen:
+            _bind(address).close()
+            if address.startswith("unix:"):
+                os.unlink(address.removeprefix("unix:"))
+
+    def open(self) -> None:
+        """Accept clients."""
+        if self.is_open:
+            return
+        self.is_open = True
+        try:
+            sockets = [_bind(address) for address in self._config.listen]
+        except (OSError, ConfigurationError) as error:
+            self._fatal(f"cannot listen for clients: {error}")
+            return
+        self._sockets = sockets
+        self._opening = self._loop.create_task(self._serve(sockets))
+
+    async def _serve(self, sockets: list[socket.socket]) -> None:
+        for raw in sockets:
+            if raw.family == socket.AF_UNIX:
+                server: asyncio.AbstractServer = await self._loop.create_unix_server(
+                    self._protocol, sock=raw, backlog=BACKLOG
+                )
+            else:
+                server = await self._loop.create_server(self._protocol, sock=raw, backlog=BACKLOG)
+            if not self.is_open:
+                server.close()
+                return
+            self._servers.append(server)
+
+    def _protocol(self) -> asyncio.Protocol:
+        return cast(asyncio.Protocol, ClientProtocol(self.node))
+
+    def close(self) -> None:
+        """Accept no more clients; those that are connected stay."""
+        if not self.is_open:
+            return
+        self.is_open = False
+        for server in self._servers:
+            server.close()
+        self._servers.clear()
+        for raw in self._sockets:
+            raw.close()
+        self._sockets.clear()
+        for address in self._config.listen:
+            if address.startswith("unix:"):
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(address.removeprefix("unix:"))
+
+
+def _bind(address: str) -> socket.socket:
+    """A bound socket of a listen address.
+
+    Raises:
+        OSError: the address is taken or not ours.
+        ConfigurationError: the path of a UNIX socket is something else.
+    """
+    if address.startswith("unix:"):
+        path = address.removeprefix("unix:")
+        _remove_stale(path)
+        raw = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        target: str | tuple[str, int] = path
+    else:
+        host, port = split_address(address)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        raw = socket.socket(family, socket.SOCK_STREAM)
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        target = (host, port)
+    try:
+        raw.bind(target)
+    except OSError as error:
+        raw.close()
+        raise OSError(error.errno, f"{address}: {error.strerror or error}") from error
+    raw.setblocking(False)
+    return raw
+
+
+def _remove_stale(path: str) -> None:
+    """Remove the socket of a server that is gone; refuse anything else."""
+    try:
+        mode = os.stat(path).st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(mode):
+        raise ConfigurationError(f"listen = 'unix:{path}': there is a file that is no socket")
+    probe = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        probe.connect(path)
+    except OSError:
+        os.unlink(path)
+    else:
+        raise ConfigurationError(f"listen = 'unix:{path}': another server accepts clients there")
+    finally:
+        probe.close()

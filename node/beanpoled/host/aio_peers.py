@@ -1,0 +1,306 @@
+"""Peer links on asyncio: who dials whom, reconnecting, and the sockets under `link`.
+
+Of two members the one with the smaller id dials, so there is one connection a pair. A link on
+which nothing arrives for too long is closed and dialed again.
+"""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Final, cast
+
+from beanpole.addresses import split_address
+from beanpole.errors import ProtocolError
+from beanpoled.config.node import NodeConfig
+from beanpoled.links import link
+from beanpoled.links.admission import REFUSE, WAIT
+
+if TYPE_CHECKING:
+    from beanpoled.turn.node import Node
+
+# What may wait in a link's output: above it, `send` says no and the sender tries again later.
+OUTPUT_BYTES_MAX: Final = 32 * 1024 * 1024
+# A link without a frame for this long is dead: beats come every 50 ms.
+IDLE_MAX_S: Final = 3.0
+DIAL_TIMEOUT_S: Final = 2.0
+# A peer that does not answer or refuses is tried again soon at first, then less often.
+DIAL_PAUSE_S: Final = 0.05
+DIAL_PAUSE_MAX_S: Final = 0.5
+# The same complaint is logged once in this time, and not more than so many different ones.
+COMPLAINT_PERIOD_S: Final = 30.0
+COMPLAINTS_MAX: Final = 100
+# An introduction that takes longer is not one of a member.
+HELLO_TIMEOUT_S: Final = 5.0
+
+
+class DialPauses:
+    """How long to wait before a peer is dialed again."""
+
+    def __init__(self) -> None:
+        self._pause_s = DIAL_PAUSE_S
+
+    def after(self, lasted_s: float) -> float:
+        """Return the pause behind an attempt that lasted so long, the connection included."""
+        lasted = lasted_s > DIAL_PAUSE_MAX_S
+        self._pause_s = DIAL_PAUSE_S if lasted else min(2 * self._pause_s, DIAL_PAUSE_MAX_S)
+        return self._pause_s
+
+
+class PeerProtocol:
+    """One connection to or from another member.
+
+    An `asyncio.Protocol` in all but name: a class that is compiled cannot inherit from one.
+    """
+
+    def __init__(self, links: "PeerLinks", expected: str | None) -> None:
+        self._links = links
+        self._reader = link.FrameReader()
+        self._handshake = links.handshake(expected)
+        self._transport: asyncio.Transport | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._out: list[bytes] = []
+        self.peer: str | None = None  # once it is known who it is
+        self.waiting: link.Hello | None = None  # of a peer that is not talked to yet
+        self.heard_at_s = 0.0
+        self.closed: asyncio.Future[None] = links.loop.create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=OUTPUT_BYTES_MAX)
+        self._transport.write(self._handshake.start())
+        self._timer = self._links.loop.call_later(HELLO_TIMEOUT_S, self.close)
+
+    def data_received(self, data: bytes) -> None:
+        reader = self._reader
+        reader.feed(data)
+        try:
+            while not self._is_closing() and (frame := reader.next()) is not None:
+                kind, payload = frame
+                if kind == link.REFUSE:
+                    # Perhaps we believe the link to be up already: the other side decides later.
+                    cause, reason = self._handshake.refusal(frame)
+                    assert self._handshake.done is not None
+                    self._links.refused(self._handshake.done.node, cause, reason)
+                    self.close()
+                    return
+                if self.peer is not None:
+                    self._links.node.peer_frame(self.peer, kind, payload)
+                else:
+                    self._introduce(frame)
+        except link.Refused as refused:  # one name for both would have one type when compiled
+            self._links.refused(refused.node, refused.cause, str(refused))
+            self.close(refused.cause, str(refused))
+        except ProtocolError as error:
+            self._links.complain(f"link to {self.peer or 'an unknown node'} closed: {error}")
+            self.close()
+        except OSError as failure:  # a new disk of a member cannot be remembered: it dials again
+            self._links.complain(f"a link cannot be made: {failure.strerror}")
+            self.close()
+        else:
+            self.heard_at_s = self._links.loop.time()
+
+    def _is_closing(self) -> bool:
+        return self._transport is None or self._transport.is_closing()
+
+    def _introduce(self, frame: link.Frame) -> None:
+        assert self._transport is not None
+        answer = self._handshake.receive(frame)
+        if answer:
+            self._transport.write(answer)
+        hello = self._handshake.done
+        if hello is None:
+            return
+        introductions = self._links.node.introductions
+        own = self._handshake.own
+        verdict = introductions.meet(hello) if introductions.is_current(own) else None
+        if verdict is None or not introductions.is_current(own):
+            self.close()  # what this disk is has changed meanwhile: say hello anew
+            return
+        if verdict.kind == REFUSE:
+            self.close(verdict.cause, verdict.reason)
+            return
+        if verdict.kind == WAIT:
+            # The timer ends it, so that it is never long believed to be there when it is gone.
+            self.waiting = hello
+            self._links.waits(self)
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._reader.size_max = link.FRAME_MAX_BYTES
+        self.peer = hello.node
+        self.heard_at_s = self._links.loop.time()
+        self._links.established(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if not self.closed.done():
+            self.closed.set_result(None)
+        self._links.ended(self)
+
+    def send(self, kind: int, payload: bytes) -> bool:
+        """Send a frame; False if the output is full or the link is closing.
+
+        All frames of one turn leave in one write: a packet costs each side ten times what a frame
+        costs.
+        """
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return False
+        if transport.get_write_buffer_size() > OUTPUT_BYTES_MAX:
+            return False
+        if not self._out:
+            self._links.loop.call_soon(self.flush)
+        self._out.append(link.encode_frame(kind, payload))
+        return True
+
+    def flush(self) -> None:
+        """Write the frames that were sent since the last write."""
+        out, self._out = self._out, []
+        if out and self._transport is not None and not self._transport.is_closing():
+            self._transport.write(out[0] if len(out) == 1 else b"".join(out))
+
+    def close(self, cause: int = 0, reason: str = "") -> None:
+        """End the link, telling the other side why if there is a reason."""
+        if self._transport is not None:
+            if reason and self.peer is None:
+                self._transport.write(link.encode_refusal(cause, reason))
+                self._transport.close()
+            else:
+                self._transport.abort()
+
+
+class PeerLinks:
+    """All links of this node."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        loop: asyncio.AbstractEventLoop,
+        log: Callable[[str], None],
+    ) -> None:
+        self.loop = loop
+        self.log = log
+        self.node: Node
+        self._config = config
+        self._links: dict[str, PeerProtocol] = {}
+        self._waiting: dict[PeerProtocol, None] = {}  # introduced, and not talked to yet
+        self._server: asyncio.Server | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._complained: dict[str, float] = {}  # line -> when it was logged
+
+    async def start(self, node: "Node") -> None:
+        """Listen, and dial the members that this node dials. OSError if the port is taken."""
+        self.node = node
+        host, port = split_address(self._config.peer_listen)
+        self._server = await self.loop.create_server(
+            lambda: cast(asyncio.Protocol, PeerProtocol(self, None)), host, port
+        )
+        for peer in self._config.peers:
+            if self._config.node_id < peer:
+                self._tasks.append(self.loop.create_task(self._dial(peer)))
+        self._tasks.append(self.loop.create_task(self._watch()))
+
+    async def stop(self) -> None:
+        """Close everything."""
+        for task in self._tasks:
+            task.cancel()
+        if self._server is not None:
+            self._server.close()
+        for protocol in [*self._links.values(), *self._waiting]:
+            protocol.close()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def handshake(self, expected: str | None) -> link.Handshake:
+        """Begin an introduction."""
+        own = self.node.introductions.hello(os.urandom(link.NONCE_BYTES))
+        return link.Handshake(own, self._config.peer_secret.encode(), expected)
+
+    def renew(self) -> None:
+        """Say hello anew to all that were not talked to: this disk is another one than before."""
+        for protocol in list(self._waiting):
+            protocol.close()
+
+    def send(self, peer: str, kind: int, payload: bytes) -> bool:
+        """Send a frame on the current link to a peer."""
+        protocol = self._links.get(peer)
+        return protocol is not None and protocol.send(kind, payload)
+
+    def flush(self) -> None:
+        """Let the frames of all links leave now."""
+        for protocol in self._links.values():
+            protocol.flush()
+
+    def established(self, protocol: PeerProtocol) -> None:
+        """A member proved itself: this connection replaces the one before."""
+        assert protocol.peer is not None
+        previous = self._links.pop(protocol.peer, None)
+        if previous is not None:
+            self.node.peer_down(protocol.peer)
+            previous.close()
+        self._links[protocol.peer] = protocol
+        self.node.peer_up(protocol.peer)
+
+    def waits(self, protocol: PeerProtocol) -> None:
+        """A member proved itself, and one of the two does not know its cluster yet."""
+        self._waiting[protocol] = None
+
+    def ended(self, protocol: PeerProtocol) -> None:
+        """A connection is gone."""
+        if protocol.waiting is not None:
+            self._waiting.pop(protocol, None)
+            self.node.introductions.parted(protocol.waiting)
+        if protocol.peer is not None and self._links.get(protocol.peer) is protocol:
+            del self._links[protocol.peer]
+            self.node.peer_down(protocol.peer)
+
+    def refused(self, peer: str, cause: int, reason: str) -> None:
+        """We and another member do not belong together."""
+        if peer in self._config.members:
+            self.node.introductions.refused(peer, cause, reason)
+        else:
+            self.complain(f"refused a link: {reason}")
+
+    def complain(self, line: str) -> None:
+        """Log what may happen at every attempt, but not at every attempt."""
+        now_s = self.loop.time()
+        self._complained = {
+            known: at_s
+            for known, at_s in self._complained.items()
+            if now_s - at_s < COMPLAINT_PERIOD_S
+        }
+        if line not in self._complained and len(self._complained) < COMPLAINTS_MAX:
+            self._complained[line] = now_s
+            self.log(line)
+
+    async def _dial(self, peer: str) -> None:
+        """Keep a link to a peer."""
+        host, port = split_address(self._config.peer_address(peer))
+        pauses = DialPauses()
+        while True:
+            begun_s = self.loop.time()
+            protocol = PeerProtocol(self, peer)
+            factory = partial(cast, asyncio.Protocol, protocol)
+            with contextlib.suppress(OSError, TimeoutError):
+                async with asyncio.timeout(DIAL_TIMEOUT_S):
+                    await self.loop.create_connection(factory, host, port)
+                await protocol.closed
+            await asyncio.sleep(pauses.after(self.loop.time() - begun_s))
+
+    async def _watch(self) -> None:
+        """Close links on which nothing arrives; half-open connections are found so."""
+        while True:
+            before_s = self.loop.time()
+            await asyncio.sleep(IDLE_MAX_S / 3)
+            self.close_silent(self.loop.time() - before_s)
+
+    def close_silent(self, passed_s: float) -> None:
+        """Close links on which nothing arrives; it was asked for `passed_s` ago."""
+        if passed_s > IDLE_MAX_S / 2:
+            return  # this loop stood still: input may be waiting
+        for protocol in list(self._links.values()):
+            if self.loop.time() - protocol.heard_at_s > IDLE_MAX_S:
+                self.log(f"nothing from {protocol.peer} for {IDLE_MAX_S:.0f} s")
+                protocol.close()

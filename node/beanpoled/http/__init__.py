@@ -1,0 +1,1 @@
+"""HTTP: health and metrics. Read only."""

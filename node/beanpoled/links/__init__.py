@@ -1,0 +1,1 @@
+"""What members say to each other: hellos, frames, and which disks may speak."""

@@ -1,0 +1,165 @@
+"""This node's side of every introduction: its hello, whom it accepts, and how its cluster begins.
+
+The same code runs over sockets and in the simulator. What is decided stands in `admission`; bytes
+and proofs of a hello are in `link`; here it is acted on: remembered, counted, told to the operator.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from beanpoled.disk.identity import FOUNDING, VOTER, short
+from beanpoled.links import admission
+from beanpoled.links.admission import REFUSE, TALK, Known, Verdict
+from beanpoled.links.link import NONCE_BYTES, OLDER, VERSION_MAX, VERSION_MIN, VERSIONS, Hello
+
+if TYPE_CHECKING:
+    from beanpoled.disk.disks import Disks
+    from beanpoled.turn.node import Node
+
+# A hello that was under way while its node began an incarnation shows the one before it: who
+# refuses twice in a row means it. Links are dialed again at once.
+REFUSALS_MIN: Final = 2
+
+
+class Introductions:
+    """Who this node talks to. `begin` is called once its disk knows its cluster."""
+
+    def __init__(self, node: "Node", disks: "Disks") -> None:
+        self._node = node
+        self._disks = disks
+        self.begin: Callable[[], None]
+        self._met: dict[str, Hello] = {}  # who is connected while this disk knows no cluster
+        self._refusals: Counter[str] = Counter()  # in a row, for the same reason
+        self._reasons: dict[str, str] = {}
+        self._causes: dict[str, int] = {}  # of those that count
+        self._kept: dict[str, int] = {}  # what the present disk of each peer said that it has
+        self._told: dict[str, str] = {}  # the last refusal of each peer that was logged
+
+    def hello(self, nonce: bytes) -> Hello:
+        """Introduce this node."""
+        config, own = self._node.config, self._disks.own
+        assert len(nonce) == NONCE_BYTES
+        return Hello(
+            version_min=VERSION_MIN,
+            version_max=VERSION_MAX,
+            cluster=config.cluster,
+            node=config.node_id,
+            config_hash=config.config_hash,
+            nonce=nonce,
+            disk_id=own.disk_id,
+            birth=own.birth,
+            standing=own.standing,
+            replacement=own.replacement,
+            incarnation=own.incarnation,
+            last_index=self._node.replica.last_index,
+            founders=own.founders,
+        )
+
+    def is_current(self, hello: Hello) -> bool:
+        """Whether an own hello still says what this disk is: if not, the link must be made anew."""
+        return hello.birth == self._disks.own.birth
+
+    def meet(self, hello: Hello) -> Verdict:
+        """Decide about a peer that has proved who it is, and remember what has to be.
+
+        This disk may be part of a cluster afterwards: look at `is_current`, and say hello anew.
+
+        Raises:
+            OSError: it cannot be remembered; no link.
+        """
+        name = hello.node
+        verdict = admission.judge(self._disks.own, hello, self._known(hello))
+        if verdict.kind == REFUSE:
+            self.refused(name, verdict.cause, verdict.reason, verdict.is_mutual)
+            return verdict
+        if verdict.kind == TALK:
+            if self._disks.known(name)[:1] != (hello.disk_id,):
+                self._kept.pop(name, None)
+            self._disks.remember(name, hello.disk_id)
+        elif not self._disks.own.runs:
+            self._met[name] = hello
+            self._settle()
+        return verdict
+
+    def parted(self, hello: Hello) -> None:
+        """A link that was answered with WAIT is gone."""
+        if self._met.get(hello.node) is hello:
+            del self._met[hello.node]
+
+    def refused(self, name: str, cause: int, reason: str, is_mutual: bool = True) -> None:
+        """A member refuses this node, or is refused by it.
+
+        A node that does not serve yet ends if it will never be part of a majority; otherwise it
+        goes on without that member. So it does if only the member can be wrong (not `is_mutual`).
+        A disk that has lost what its node had must not vote, whoever else would take its vote: one
+        member that knows it is enough, and a node that serves ends, too.
+        """
+        node = self._node
+        if name not in node.peers.peers:
+            return  # whoever that is: the links are complained of where they are made
+        if self._reasons.get(name) != reason:
+            self._reasons[name] = reason
+            del self._refusals[name]
+        self._refusals[name] += 1
+        if self._refusals[name] < REFUSALS_MIN:
+            return
+        if self._told.get(name) != reason:
+            self._told[name] = reason
+            node.host.log(f"no link to {name}: {reason}")
+        if cause == VERSIONS or not is_mutual:
+            return
+        self._causes[name] = cause
+        if cause == OLDER:
+            node.fatal(f"{'stopping' if node.origin.up else 'refusing to start'}: {reason}")
+        elif not node.origin.up and admission.is_hopeless(self._disks.own, self._causes):
+            node.fatal(f"refusing to start: {reason}")
+
+    def waiting_for(self) -> tuple[str, ...]:
+        """The members that this disk waits for, as long as it does not know its cluster."""
+        return admission.awaited(self._disks.own, self._met)
+
+    def _known(self, hello: Hello) -> Known:
+        peers = self._node.peers
+        if hello.node not in peers.peers:
+            return Known()
+        origin = self._node.machine.origins.get(self._node.place(hello.node))
+        return Known(
+            disks=self._disks.known(hello.node),
+            incarnation=0 if origin is None else origin.incarnation,
+            kept_index=self._kept.get(hello.node, 0),
+        )
+
+    def kept_index(self) -> int:
+        """Up to which index this disk has the log for certain, and for ever."""
+        node = self._node
+        if node.config.durability != "sync":
+            return 0
+        return min(node.replica.durable_index, node.replica.commit_index)
+
+    def accepted(self, name: str, kept_index: int) -> None:
+        """A member says something on a link, so it has accepted this node."""
+        self._kept[name] = kept_index
+        if name in self._refusals:
+            del self._refusals[name]
+            self._causes.pop(name, None)
+            self._told.pop(name, None)
+
+    def _settle(self) -> None:
+        """Take part in a cluster, if it can be known now which."""
+        node, own = self._node, self._disks.own
+        found = admission.founding(own, self._met)
+        if found is None:
+            return
+        birth, founders = found
+        standing = VOTER if own.standing == FOUNDING else own.standing
+        try:
+            self._disks.change(birth=birth, founders=founders, standing=standing)
+        except OSError as error:
+            node.fatal(f"cannot write what this disk is: {error.strerror}")
+            return
+        self._met.clear()
+        self._refusals.clear()
+        self._causes.clear()
+        node.host.log(f"part of the cluster with the birth id {short(birth)}")
+        self.begin()

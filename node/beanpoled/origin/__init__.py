@@ -1,0 +1,1 @@
+"""What a node does for its own clients: outbox, numbered batches, waits."""

@@ -1,0 +1,88 @@
+"""What an origin and its clients know of each other: batches, waits, and what becomes of commands.
+
+How they are numbered, sent and answered is in `origin`.
+"""
+
+from typing import Any, Final, Protocol
+
+from beanpole import commands as c
+from beanpole.core.jobs.job import Job
+from beanpoled.links import frames
+
+# Kinds of commands that are no requests of a client.
+KIND_OPEN: Final = -2
+KIND_QUIET: Final = -1  # the client has its answer already, or nobody waits for one
+KIND_WAIT: Final = -3  # no command at all: the client waits for a job
+
+# What `failed` tells a client's connection about a command.
+NOT_DONE: Final = 1  # certainly never done
+UNKNOWN: Final = 2  # its batch was numbered: it may still happen
+
+
+class Client(Protocol):
+    """A client's connection as its origin sees it; each protocol has one."""
+
+    number: int  # the session's number in this incarnation, 0 before OPEN
+    batch: "Batch | None"  # the last batch that holds a command of this client
+    wait: "Wait | None"
+
+    def answered(self, kind: int, result: Any) -> None:
+        """A command was applied; `result` is what the machine said."""
+
+    def wait_ended(self, job: Job | None, until_us: int = 0) -> None:
+        """The wait is over: with a job, or without one until that cluster time."""
+
+    def failed(self, kind: int, why: int) -> None:
+        """A command will not be answered in time: NOT_DONE or UNKNOWN."""
+
+    def drop(self) -> None:
+        """The session is gone or its state is unknown: close without another reply."""
+
+
+# (client, kind, when it came); the client is None for commands that nobody waits for.
+Owner = tuple[Client | None, int, int]
+
+
+class Batch:
+    """Commands that travel together, and who waits for their results."""
+
+    __slots__ = (
+        "behind",
+        "bytes",
+        "clients",
+        "commands",
+        "hint",
+        "is_large",
+        "number",
+        "owners",
+        "packed_hint",
+        "payload",
+    )
+
+    def __init__(self) -> None:
+        self.clients = 0  # how many commands have somebody who waits for the answer
+        self.commands: list[c.Command] = []
+        self.owners: list[Owner] = []
+        self.hint: frames.Hint = {}
+        self.bytes = 0
+        self.number = 0  # 0: still open
+        self.is_large = False  # it waits where others pass it, but behind this batch
+        self.behind: Batch | None = None
+        self.payload = b""
+        self.packed_hint = b""
+
+
+class Wait:
+    """A client blocked in `reserve`."""
+
+    __slots__ = ("batch", "client", "ending", "ending_at_us", "request", "sent", "session", "told")
+
+    def __init__(self, client: Client, session: int, request: int, batch: Batch | None) -> None:
+        self.client = client
+        self.session = session
+        self.request = request
+        self.batch = batch
+        self.sent = False  # to the present leader
+        self.told = False  # to any leader: a job may be given to it
+        self.ending = False
+        self.ending_at_us = 0

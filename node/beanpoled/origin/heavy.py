@@ -1,0 +1,71 @@
+"""Commands that may take long, one of this node at a time: kicks of many jobs, and long reads.
+
+Each takes milliseconds of the machine or of this node. Hundreds in one entry would hold up all who
+stand behind them, and all who share the node; here they stand in a line of their own, and others
+pass. The client of each is blocked until it is answered, so none of its commands passes another.
+"""
+
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from beanpole import commands as c
+from beanpoled.origin.batches import NOT_DONE, Batch, Client
+
+if TYPE_CHECKING:
+    from beanpoled.origin.outbox import Origin
+
+# Jobs, tubes or connections that a command may look at and still be one of many: 0.3 ms.
+LIGHT_MAX: Final = 256
+
+
+class HeavyLine:
+    """The heavy commands of a node's clients, first come first served; a repeated one goes last."""
+
+    def __init__(self, origin: "Origin") -> None:
+        self._origin = origin
+        self._line: deque[tuple[Client, int, c.Command, int]] = deque()
+        self._batch: Batch | None = None  # it holds the one that is on its way
+        self._since_us = 0  # when that one was submitted
+
+    def __len__(self) -> int:
+        return len(self._line)
+
+    def submit(self, client: Client, kind: int, command: c.Command, now_us: int) -> None:
+        """Submit a command now, or when those before it are answered."""
+        if self._batch is None:
+            self._since_us = now_us
+            self._batch = self._origin.submit(client, kind, command)
+        else:
+            self._line.append((client, kind, command, now_us))
+
+    def done(self, batch: Batch, now_us: int) -> None:
+        """A batch is applied, or nothing of it is left to be done."""
+        if batch is self._batch:
+            self._batch = None
+            self._submit_next(now_us)
+
+    def _submit_next(self, now_us: int) -> None:
+        while self._line:
+            client, kind, command, _ = self._line.popleft()
+            if client.number:  # or it has gone
+                self.submit(client, kind, command, now_us)
+                return
+
+    def expire(self, before_us: int, now_us: int) -> None:
+        """Nothing moves, and so those in the line are not done when their time is over."""
+        batch = self._batch
+        if batch is None or self._since_us >= before_us:
+            return
+        line, self._line = self._line, deque()
+        overdue = [item for item in line if item[3] < before_us]
+        self._line.extend(item for item in line if item[3] >= before_us)
+        if not batch.number:
+            self.done(batch, now_us)  # it was taken out of its batch
+        for client, kind, _, _ in overdue:
+            if client.number:
+                client.failed(kind, NOT_DONE)
+
+    def clear(self) -> None:
+        """The incarnation is over: all clients are closed."""
+        self._line.clear()
+        self._batch = None

@@ -1,0 +1,454 @@
+"""What a node does for its clients' commands: outbox, numbered batches, waits, answers.
+
+Every node is an origin, the leader too. A command goes into the open batch; the batch is numbered
+when it is handed to the link to the leader, and stays here until the machine has applied it. The
+answer is made when this node applies its own batch, so a client always reads its own writes.
+"""
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
+
+from beanpole import commands as c
+from beanpole.constants import BATCH_COMMANDS_MAX, BATCH_MAX_BYTES
+from beanpole.core.jobs.job import Job
+from beanpole.weights import BATCH_ROOM_BYTES, packed_bytes
+from beanpoled.links import frames
+from beanpoled.origin.batches import (
+    KIND_OPEN,
+    KIND_QUIET,
+    KIND_WAIT,
+    NOT_DONE,
+    UNKNOWN,
+    Batch,
+    Client,
+    Owner,
+    Wait,
+)
+from beanpoled.origin.heavy import HeavyLine
+
+if TYPE_CHECKING:
+    from beanpoled.turn.node import Node
+
+# Batches on their way. Few, so that batches grow by themselves under load; enough to cover the
+# time of a commit.
+BATCHES_IN_FLIGHT_MAX: Final = 16
+# Bytes on their way, over all batches (a single larger batch still travels).
+BATCH_BYTES_IN_FLIGHT_MAX: Final = 8 * 1024 * 1024
+# A command above this waits in a line of its own, where one batch is on its way at a time, so that
+# others pass: it is twice the largest body that is allowed by default.
+LARGE_BYTES_MIN: Final = 128 * 1024
+# As much of that line travels together, or one command.
+LARGE_BATCH_BYTES: Final = 1024 * 1024
+
+
+class Origin:
+    """The outbox of one node, for one incarnation after another."""
+
+    def __init__(self, node: "Node") -> None:
+        self._node = node
+        self.incarnation = 0
+        self.up = False  # our NODE_UP is applied and we were not declared down since
+        self.bytes = 0  # of all commands that are not applied
+        self._bytes_numbered = 0
+        self._open = Batch()
+        self._full: deque[Batch] = deque()  # as large as a batch may be, and not numbered yet
+        self._large: deque[Batch] = deque()  # of large commands, and what stands behind one
+        self._large_number = 0  # the last of them that was numbered
+        self._numbered: dict[int, Batch] = {}
+        self._next_number = 1
+        self._next_session = 1
+        self._waits: dict[int, Wait] = {}  # by session
+        self._new_waits: list[Wait] = []
+        self._new_ends: list[Wait] = []
+        self._sent_to: tuple[str, int, int] | None = None  # leader, term, generation of its link
+        self._first = True
+        self._resend = False
+        self.heavy = HeavyLine(self)
+
+    # --- lives ----------------------------------------------------------------------------------
+
+    def start(self, incarnation: int) -> None:
+        """Begin an incarnation: an empty batch 1 says NODE_UP."""
+        assert incarnation > self.incarnation, (incarnation, self.incarnation)
+        self.abandon()
+        self.incarnation = incarnation
+        self._next_number = 1
+        self._next_session = 1
+        self._first = True
+        self._sent_to = None
+        self._number(Batch())
+
+    def abandon(self) -> None:
+        """This incarnation is over: nothing in the outbox will be done; clients are closed."""
+        self.up = False
+        self._open = Batch()
+        self._full.clear()
+        self._large.clear()
+        self._large_number = 0
+        self._numbered.clear()
+        self._waits.clear()
+        self._new_waits.clear()
+        self._new_ends.clear()
+        self.heavy.clear()
+        self.bytes = self._bytes_numbered = 0
+
+    @property
+    def unsent_clients(self) -> int:
+        """How many clients wait for what is in no numbered batch, or for a wait to be sent."""
+        full = 0
+        for batch in self._full:
+            full += batch.clients
+        return full + self._open.clients + len(self._new_waits)
+
+    @property
+    def unsent_bytes(self) -> int:
+        """What is in no numbered batch, and may be in the next one."""
+        unsent = self.bytes - self._bytes_numbered
+        for batch in self._large:
+            unsent -= batch.bytes
+        return unsent
+
+    def is_idle(self) -> bool:
+        """Whether nothing is on its way."""
+        return not (self._numbered or self._full or self._large or self._open.commands)
+
+    # --- from the front ends --------------------------------------------------------------------
+
+    def open_session(self, client: Client) -> None:
+        """Give a client its session."""
+        client.number = self._next_session
+        self._next_session += 1
+        self.submit(client, KIND_OPEN, (c.OPEN, client.number))
+
+    def submit(
+        self, client: Client | None, kind: int, command: c.Command, behind: Batch | None = None
+    ) -> Batch:
+        """Put a command into the open batch; `client.answered(kind, ...)` follows.
+
+        A batch takes what is certain to fit: its commands are weighed before they are packed. A
+        large one, and what its client sends behind it, stands in a line of its own.
+
+        Args:
+            client: who is answered; None for nobody.
+            kind: the client's.
+            command: what is to be done.
+            behind: with nobody to be answered: the last batch of whom it was.
+
+        Returns:
+            The batch that it is in.
+        """
+        if command[0] in c.SINCE and not self.knows(command[0]):
+            command = c.NO_COMMAND  # its answer keeps its place among the others
+        size = packed_bytes(command)
+        batch = self._open
+        if size > LARGE_BYTES_MIN or (
+            self._large and _is_waiting(behind if client is None else client.batch)
+        ):
+            batch = self._large_batch(size)
+        elif batch.bytes + size > BATCH_ROOM_BYTES:
+            self._full.append(batch)
+            batch = self._open = Batch()
+        batch.commands.append(command)
+        batch.owners.append((client, kind, self._node.loop_us))
+        batch.clients += kind >= 0
+        batch.bytes += size
+        self.bytes += size
+        if client is not None:
+            client.batch = batch
+        self._node.wake_for_entry()
+        if (
+            len(batch.commands) >= BATCH_COMMANDS_MAX or batch.bytes >= BATCH_MAX_BYTES // 2
+        ) and batch is self._open:
+            self._full.append(batch)
+            self._open = Batch()
+        return batch
+
+    def _large_batch(self, size: int) -> Batch:
+        """The batch at the end of the line of large commands that has room for one."""
+        line = self._large
+        if (
+            not line
+            or line[-1].bytes + size > LARGE_BATCH_BYTES
+            or len(line[-1].commands) >= BATCH_COMMANDS_MAX
+        ):
+            batch = Batch()
+            batch.is_large = True
+            line.append(batch)
+        line[-1].behind = self._open
+        return line[-1]
+
+    def _large_may_leave(self) -> bool:
+        """Whether the next large batch may: one is on its way at a time, in its clients' order.
+
+        What its clients sent before it stands in the batch that was open when it came, at the
+        latest, and those leave in order.
+        """
+        if not self._large or self._large_number in self._numbered:
+            return False
+        behind = self._large[0].behind
+        return (
+            behind is None
+            or behind.number != 0
+            or (behind is self._open and not behind.commands and not self._full)
+        )
+
+    def knows(self, operation: int) -> bool:
+        """Whether the cluster's machines have an operation; it becomes BAD_COMMAND if not."""
+        return c.SINCE.get(operation, c.BASE_VERSION) <= self._node.machine.version
+
+    def submit_put(self, client: Client, kind: int, command: c.Command) -> None:
+        """Put a PUT or PUT_KEYED into the open batch, with a hint of the tube if it is ready."""
+        hint = self.submit(client, kind, command).hint
+        if not command[4]:
+            tube = command[2]
+            hint[tube] = hint.get(tube, 0) + 1
+
+    def wait(self, client: Client, request: int) -> Wait:
+        """Begin a wait for a job, behind everything the client has sent so far."""
+        wait = Wait(client, client.number, request, client.batch)
+        self._waits[wait.session] = wait
+        self._new_waits.append(wait)
+        self._node.wake_for_entry()
+        return wait
+
+    def end_wait(self, wait: Wait) -> None:
+        """Ask for the end of a wait; `wait_ended` follows, with a job or without."""
+        if wait.ending or self._waits.get(wait.session) is not wait:
+            return
+        wait.ending = True
+        wait.ending_at_us = self._node.loop_us
+        self._new_ends.append(wait)
+        self._node.wake()
+
+    def close(self, client: Client, lost: bool) -> None:
+        """The client is gone: end its session."""
+        wait = client.wait
+        if wait is not None and self._waits.get(wait.session) is wait:
+            del self._waits[wait.session]
+            if wait.sent:
+                wait.ending = True
+                self._new_ends.append(wait)
+        if client.number:
+            command = (c.CLOSE, client.number, int(lost))
+            self.submit(None, KIND_QUIET, command, behind=client.batch)
+            client.number = 0
+
+    # --- to the leader --------------------------------------------------------------------------
+
+    def send(self) -> None:
+        """Hand what is new to the leader; after a change of leader or link, everything again."""
+        node = self._node
+        target = node.leader_link()
+        if target is None:
+            return
+        if target != self._sent_to or self._resend:
+            self._sent_to = target
+            self._resend = False
+            self._send_all()
+        self._seal()
+        if self._new_waits or self._new_ends:
+            self._send_waits()
+
+    def _seal(self) -> None:
+        """Number the batches that are not on their way, and hand them over, while there is room."""
+        while self.up and self._has_room():
+            if self._large and self._large_may_leave():
+                batch = self._large.popleft()
+                self._large_number = self._next_number
+                batch.behind = None
+            elif self._full:
+                batch = self._full.popleft()
+            elif self._open.commands:
+                batch, self._open = self._open, Batch()
+            else:
+                return
+            self._bytes_numbered += batch.bytes
+            self._number(batch)
+            self._send_batch(batch)
+
+    def _has_room(self) -> bool:
+        return not self._numbered or (
+            len(self._numbered) < BATCHES_IN_FLIGHT_MAX
+            and self._bytes_numbered < BATCH_BYTES_IN_FLIGHT_MAX
+        )
+
+    def _number(self, batch: Batch) -> None:
+        batch.number = self._next_number
+        self._next_number += 1
+        batch.payload = c.pack_commands(batch.commands)
+        batch.packed_hint = frames.pack(batch.hint) if batch.hint else b""
+        self._numbered[batch.number] = batch
+
+    def _send_batch(self, batch: Batch) -> None:
+        assert self._sent_to is not None
+        frame = frames.encode_batch(
+            self._sent_to[1],
+            self.incarnation,
+            batch.number,
+            self._first,
+            batch.clients,
+            batch.packed_hint,
+            batch.payload,
+        )
+        self._first = False
+        if not self._node.send_leader(frames.BATCH, frame):
+            self._resend = True  # the link was full or gone: everything again on the next turn
+
+    def _send_all(self) -> None:
+        """A new link or a new leader knows nothing: send every unapplied batch and every wait."""
+        self._first = True
+        for batch in self._numbered.values():
+            self._send_batch(batch)
+        self._new_waits = list(self._waits.values())
+        self._new_ends = [wait for wait in self._new_waits if wait.ending]
+        for wait in self._new_waits:
+            wait.sent = False
+
+    def _send_waits(self) -> None:
+        assert self._sent_to is not None
+        term = self._sent_to[1]
+        later: list[Wait] = []
+        items: list[frames.WaitItem] = []
+        for wait in self._new_waits:
+            if self._waits.get(wait.session) is not wait:
+                continue
+            batch = wait.batch
+            if batch is not None and not batch.number and batch.commands:
+                later.append(wait)  # what it stands behind has no number yet
+                continue
+            behind = 0 if batch is None else batch.number or self._next_number - 1
+            wait.sent = wait.told = True
+            items.append((wait.session, wait.request, behind))
+        self._new_waits = later
+        for frame in frames.encode_all(term, self.incarnation, items):
+            self._resend |= not self._node.send_leader(frames.WAITS, frame)
+        ends = [(wait.session, wait.request) for wait in self._new_ends if wait.sent]
+        self._new_ends = [
+            wait
+            for wait in self._new_ends
+            if not wait.sent and self._waits.get(wait.session) is wait  # or it was given up
+        ]
+        for frame in frames.encode_all(term, self.incarnation, ends):
+            self._resend |= not self._node.send_leader(frames.UNWAITS, frame)
+
+    # --- what the machine applied ---------------------------------------------------------------
+
+    def applied(self, number: int, results: list[Any]) -> None:
+        """One of our batches was applied: answer."""
+        batch = self._numbered.pop(number, None)
+        if batch is None:
+            return
+        self._forget(batch)
+        for (client, kind, _), result in zip(batch.owners, results, strict=True):
+            if client is not None:
+                client.answered(kind, result)
+        self.heavy.done(batch, self._node.loop_us)
+        if self._large:
+            self._node.wake()
+
+    def _forget(self, batch: Batch) -> None:
+        self.bytes -= batch.bytes
+        self._bytes_numbered -= batch.bytes
+
+    def granted(self, session: int, request: int, job: Job) -> None:
+        """A job was given to one of our sessions."""
+        wait = self._waits.get(session)
+        if wait is None or wait.request != request:
+            # Nobody waits for it any more. If the session is closed, its CLOSE is on the way.
+            self.submit(None, KIND_QUIET, (c.RETURN, session, job.id))
+            return
+        del self._waits[session]
+        wait.client.wait_ended(job)
+
+    def nones(self, peer: str, frame: bytes) -> None:
+        """The leader says that waits ended without a job; only our present leader is believed."""
+        term, incarnation, items = frames.decode_items(frame, 3)
+        if self._sent_to is None or self._sent_to[:2] != (peer, term):
+            return
+        if incarnation != self.incarnation:
+            return
+        for session, request, until_us in items:
+            wait = self._waits.get(session)
+            if wait is not None and wait.request == request:
+                del self._waits[session]
+                wait.client.wait_ended(None, until_us)
+
+    def resend(self) -> None:
+        """A gap was applied: the leader is missing one of our batches."""
+        self._resend = True
+        self._node.wake()
+
+    def image_loaded(self) -> None:
+        """A snapshot replaced the machine: what it covers was done, but its results are unknown."""
+        state = self._node.machine.origins.get(self._node.index)
+        if state is None or state.incarnation != self.incarnation:
+            return
+        for number in [number for number in self._numbered if number < state.next_number]:
+            batch = self._numbered.pop(number)
+            self._forget(batch)
+            for client in {id(owner[0]): owner[0] for owner in batch.owners}.values():
+                if client is not None:
+                    client.drop()
+            self.heavy.done(batch, self._node.loop_us)
+        for wait in list(self._waits.values()):
+            session = state.sessions.get(wait.session)
+            if session is not None and session.request_granted >= wait.request:
+                wait.client.drop()
+
+    # --- when it takes too long -----------------------------------------------------------------
+
+    def expire(self, before_us: int) -> None:
+        """Give up what came before `before_us`: certainly not done, or outcome unknown."""
+        # First those with unknown outcome, because they close their connections.
+        for numbered in list(self._numbered.values()):
+            if not numbered.owners or numbered.owners[0][2] >= before_us:
+                continue
+            for client, kind, at_us in numbered.owners:
+                if client is not None and at_us < before_us:
+                    client.failed(kind, UNKNOWN)
+        for batch in [*self._full, self._open, *self._large]:
+            if batch.owners and batch.owners[0][2] < before_us:
+                self._expire_unnumbered(batch, before_us)
+        self.heavy.expire(before_us, self._node.loop_us)
+        for wait in list(self._waits.values()):
+            if wait.ending and wait.ending_at_us < before_us:
+                self._give_up(wait)
+
+    def fence(self) -> None:
+        """Clients are about to be closed: tell them what no leader was told, and never will be."""
+        self.expire(self._node.loop_us + 1)
+        for wait in list(self._waits.values()):
+            self._give_up(wait)
+
+    def _give_up(self, wait: Wait) -> None:
+        if wait.told:
+            wait.client.failed(KIND_WAIT, UNKNOWN)
+        else:
+            self._waits.pop(wait.session, None)
+            wait.client.failed(KIND_WAIT, NOT_DONE)
+
+    def _expire_unnumbered(self, batch: Batch, before_us: int) -> None:
+        """Take overdue commands out of a batch, except those that must still happen."""
+        kept: list[tuple[c.Command, Owner]] = []
+        failed: list[tuple[Client, int]] = []
+        for command, owner in zip(batch.commands, batch.owners, strict=True):
+            client, kind, at_us = owner
+            if client is None or at_us >= before_us or kind in (KIND_OPEN, KIND_QUIET):
+                kept.append((command, owner))
+                continue
+            failed.append((client, kind))
+            if command[0] in (c.PUT, c.PUT_KEYED) and not command[4]:
+                batch.hint[command[2]] -= 1
+            size = packed_bytes(command)
+            batch.clients -= 1
+            batch.bytes -= size
+            self.bytes -= size
+        batch.commands = [command for command, _ in kept]
+        batch.owners = [owner for _, owner in kept]
+        for client, kind in failed:
+            client.failed(kind, NOT_DONE)
+
+
+def _is_waiting(batch: Batch | None) -> bool:
+    """Whether what follows this batch of a client must stand in the line of large commands, too."""
+    return batch is not None and batch.is_large and not batch.number

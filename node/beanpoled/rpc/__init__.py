@@ -1,0 +1,1 @@
+"""gRPC: the services of a node, for operators, programs and other nodes."""

@@ -1,0 +1,208 @@
+"""The node's gRPC server: the `Admin` service, health, reflection, and `Peer` beside them.
+
+It only reads the node through `NodeView` and is never on the way of a command.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import grpc
+import grpc.aio
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_health.v1._async import HealthServicer
+from grpc_reflection.v1alpha import reflection
+
+from beanpole.client.rpc import MESSAGE_BYTES_MAX
+from beanpole.pb import admin_pb2, admin_pb2_grpc, node_pb2, peer_pb2, peer_pb2_grpc
+from beanpoled.rpc.peer import PeerClient, PeerServicer
+from beanpoled.rpc.server import Context, describe, fail
+from beanpoled.view import NodeView, liveness, readiness
+
+# One dead member must not make a status slow: it is asked no longer than this.
+PEER_STATUS_TIMEOUT_S: Final = 1.0
+# A transfer waits for quiet and then takes one election; later it is no hand-over any more.
+TRANSFER_TIMEOUT_S: Final = 10.0
+TRANSFER_POLL_S: Final = 0.02
+# A million jobs of 100 bytes take two seconds beside the queue's work.
+SNAPSHOT_TIMEOUT_S: Final = 60.0
+SNAPSHOT_POLL_S: Final = 0.05
+HEALTH_PERIOD_S: Final = 0.2
+# Above the sum of what can be open for long: READERS_MAX readers of events (32), CALLS_MAX calls of
+# `Queue` (64), a snapshot for each other member (63). The rest is for health and for operators, so
+# that none of those keeps them out.
+CALLS_MAX: Final = 256
+
+ADMIN_SERVICE: Final = admin_pb2.DESCRIPTOR.services_by_name["Admin"].full_name
+PEER_SERVICE: Final = peer_pb2.DESCRIPTOR.services_by_name["Peer"].full_name
+# Not a service but a question that load balancers ask the health service.
+LEADER_HEALTH: Final = "beanpole.v1.Leader"
+
+
+_Health = health_pb2.HealthCheckResponse
+# Joins a server and says its full name.
+Service = Callable[[grpc.aio.Server], str]
+
+
+class AdminServicer(admin_pb2_grpc.AdminServicer):
+    """Answers operators about the cluster and moves its leadership."""
+
+    def __init__(self, view: NodeView, peers: PeerClient) -> None:
+        self._view = view
+        self._peers = peers
+
+    async def Status(
+        self, request: admin_pb2.StatusRequest, context: Context
+    ) -> admin_pb2.StatusReply:
+        view = self._view
+        if request.local:
+            nodes = [describe(view)]
+        else:
+            nodes = await asyncio.gather(*(self._node(member) for member in view.members))
+        term = max(node.term for node in nodes)
+        leaders = [node.leader for node in nodes if node.term == term and node.leader]
+        leader = leaders[0] if leaders else ""
+        return admin_pb2.StatusReply(cluster=view.cluster, leader=leader, term=term, nodes=nodes)
+
+    async def _node(self, member: str) -> node_pb2.Node:
+        if member == self._view.node_id:
+            return describe(self._view)
+        answer = await self._peers.node_info(member, PEER_STATUS_TIMEOUT_S)
+        return answer or node_pb2.Node(id=member)
+
+    async def TransferLeader(
+        self, request: admin_pb2.TransferLeaderRequest, context: Context
+    ) -> admin_pb2.TransferLeaderReply:
+        view = self._view
+        if request.to and request.to not in view.members:
+            await fail(
+                context,
+                grpc.StatusCode.INVALID_ARGUMENT,
+                f"to = {request.to!r} is not one of the members: {', '.join(view.members)}",
+                "UNKNOWN_MEMBER",
+                field="to",
+            )
+        if view.role != "leader":
+            leader = view.leader or ""
+            await fail(
+                context,
+                grpc.StatusCode.FAILED_PRECONDITION,
+                f"{view.node_id} is not the leader; ask {leader or 'again, there is none now'}",
+                "NOT_LEADER",
+                leader_id=leader,
+                leader_address=self._peers.address(leader),
+            )
+        if request.to == view.node_id:
+            return admin_pb2.TransferLeaderReply(leader=view.node_id)
+        leader = await self._transferred(request.to or None)
+        if not leader:
+            await fail(
+                context,
+                grpc.StatusCode.ABORTED,
+                f"leadership stayed at {view.node_id}: no other member is far enough",
+                "TRANSFER_REFUSED",
+            )
+        return admin_pb2.TransferLeaderReply(leader=leader)
+
+    async def TakeSnapshot(
+        self, request: admin_pb2.TakeSnapshotRequest, context: Context
+    ) -> admin_pb2.TakeSnapshotReply:
+        view = self._view
+        wanted = view.applied_index
+        loop = asyncio.get_running_loop()
+        until = loop.time() + SNAPSHOT_TIMEOUT_S
+        while view.snapshot_index < wanted:
+            if loop.time() > until:
+                await fail(
+                    context,
+                    grpc.StatusCode.DEADLINE_EXCEEDED,
+                    f"no snapshot up to index {wanted} in {SNAPSHOT_TIMEOUT_S:.0f} s; it goes on",
+                )
+            # The one that is being made may be older than what is asked for.
+            view.take_snapshot()
+            await asyncio.sleep(SNAPSHOT_POLL_S)
+        return admin_pb2.TakeSnapshotReply(index=view.snapshot_index)
+
+    async def _transferred(self, to: str | None) -> str:
+        """Hand leadership over; return the new leader, or nothing if it stayed here."""
+        view = self._view
+        loop = asyncio.get_running_loop()
+        until = loop.time() + TRANSFER_TIMEOUT_S
+        while loop.time() < until:
+            if view.role == "leader":
+                view.transfer_leader(to)
+            elif view.leader is not None and view.leader != view.node_id:
+                return view.leader
+            await asyncio.sleep(TRANSFER_POLL_S)
+        return ""
+
+
+class RpcServer:
+    """One node's gRPC server with all its services."""
+
+    def __init__(
+        self, view: NodeView, peers: PeerClient, secret: str, services: Sequence[Service] = ()
+    ) -> None:
+        self._view = view
+        self._peers = peers
+        self._secret = secret
+        self._services = services
+        self._health = HealthServicer()
+        self._server: grpc.aio.Server | None = None
+        self._refresher: asyncio.Task[None] | None = None
+
+    async def start(self, address: str) -> int:
+        """Listen on "host:port" and return the port.
+
+        Raises:
+            OSError: the port is taken or is not ours.
+        """
+        # Without reuseport off, two nodes could listen on one port and share its callers.
+        options = (
+            ("grpc.so_reuseport", 0),
+            ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
+        )
+        server = grpc.aio.server(options=options, maximum_concurrent_rpcs=CALLS_MAX)
+        admin_pb2_grpc.add_AdminServicer_to_server(AdminServicer(self._view, self._peers), server)
+        peer_pb2_grpc.add_PeerServicer_to_server(PeerServicer(self._view, self._secret), server)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        names = [ADMIN_SERVICE, PEER_SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME]
+        names += [add_to(server) for add_to in self._services]
+        reflection.enable_server_reflection(names, server)
+        try:
+            port = server.add_insecure_port(address)
+        except RuntimeError as error:
+            raise OSError(f"cannot listen on {address} for gRPC: {error}") from error
+        if port == 0:
+            raise OSError(f"cannot listen on {address} for gRPC")
+        await self.refresh_health()
+        await server.start()
+        self._server = server
+        self._refresher = asyncio.create_task(self._keep_health())
+        return port
+
+    async def stop(self, grace_s: float = 1.0) -> None:
+        """Refuse new calls, let running ones end for `grace_s`, close."""
+        if self._server is None or self._refresher is None:
+            return
+        self._refresher.cancel()
+        await self._health.enter_graceful_shutdown()
+        await self._server.stop(grace_s)
+        self._server = None
+
+    async def refresh_health(self) -> None:
+        """Tell the health service what the node is now."""
+        view = self._view
+        states = {
+            "": all(check.passed for check in liveness(view)),
+            ADMIN_SERVICE: all(check.passed for check in readiness(view)),
+            LEADER_HEALTH: view.role == "leader",
+        }
+        for service, serving in states.items():
+            status = _Health.SERVING if serving else _Health.NOT_SERVING
+            await self._health.set(service, status)
+
+    async def _keep_health(self) -> None:
+        while True:
+            await asyncio.sleep(HEALTH_PERIOD_S)
+            await self.refresh_health()

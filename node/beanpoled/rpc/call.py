@@ -1,0 +1,108 @@
+"""One call of a program that moves many jobs at once, as its origin sees it.
+
+A call is a client with a session of its own. Its commands ride in the batches of everybody's, and
+it has ended when all of them are answered or one of them never will be. What a call looks like on
+the wire is in `queue_rpc`.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from beanpole import commands as c
+from beanpole import events
+from beanpole.core.jobs.job import Job
+from beanpoled.origin.batches import KIND_OPEN, KIND_QUIET, UNKNOWN, Batch, Wait
+
+if TYPE_CHECKING:
+    from beanpoled.turn.node import Node
+
+# All commands of a call are of one kind: their results come in the order of the commands.
+KIND_COMMAND: Final = 0
+# Beside `origin.NOT_DONE` and `UNKNOWN`: the cluster has as many sessions as it may have.
+NO_SESSION: Final = 3
+
+
+class Call:
+    """A call under way. It implements `origin.Client`.
+
+    Attributes:
+        results: what the machine said to each command, in order.
+        failure: 0, or why not every command has a result: NO_SESSION, `origin.NOT_DONE`, `UNKNOWN`.
+    """
+
+    __slots__ = (
+        "_done",
+        "_ended",
+        "_expected",
+        "_node",
+        "batch",
+        "failure",
+        "number",
+        "results",
+        "wait",
+    )
+
+    def __init__(self, node: "Node", done: Callable[[], None]) -> None:
+        """Open a session; `done` is called when the call has ended."""
+        self._node = node
+        self._done = done
+        self._expected = 0
+        self._ended = False
+        self.number = 0
+        self.batch: Batch | None = None
+        self.wait: Wait | None = None
+        self.results: list[Any] = []
+        self.failure = 0
+        node.calls[self] = None
+        node.origin.open_session(self)
+        node.origin.submit(self, KIND_QUIET, (c.SPEAK, self.number, events.GRPC))
+
+    def put(
+        self, tube: bytes, priority: int, delay_s: int, ttr_s: int, body: bytes, key: bytes
+    ) -> None:
+        """Put a job; without a key if that is empty."""
+        self._expected += 1
+        job = (self.number, tube, priority, delay_s, ttr_s, body)
+        command = (c.PUT_KEYED, *job, key) if key else (c.PUT, *job)
+        self._node.origin.submit_put(self, KIND_COMMAND, command)
+
+    def kick_job(self, job_id: int) -> None:
+        """Make a buried or delayed job ready."""
+        self._expected += 1
+        self._node.origin.submit(self, KIND_COMMAND, (c.KICK_JOB, self.number, job_id))
+
+    def end(self, failure: int = UNKNOWN) -> None:
+        """Close the session; what was submitted may still happen. Ending twice does no harm."""
+        if self._ended:
+            return
+        self._ended = True
+        self.failure = failure
+        del self._node.calls[self]
+        self._node.origin.close(self, lost=False)
+        self.batch = None  # it holds this call as an owner: a cycle
+        self._done()
+
+    # --- origin.Client --------------------------------------------------------------------------
+
+    def answered(self, kind: int, result: Any) -> None:
+        """See `origin.Client`."""
+        if self._ended or kind == KIND_QUIET:
+            return
+        if kind == KIND_OPEN:
+            if result != c.OK:
+                self.end(NO_SESSION)
+            return
+        self.results.append(result)
+        if len(self.results) == self._expected:
+            self.end(failure=0)
+
+    def wait_ended(self, job: Job | None, until_us: int = 0) -> None:
+        """See `origin.Client`; a call never waits for a job."""
+
+    def failed(self, kind: int, why: int) -> None:
+        """See `origin.Client`."""
+        self.end(why)
+
+    def drop(self) -> None:
+        """See `origin.Client`."""
+        self.end()

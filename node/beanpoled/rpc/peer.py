@@ -1,0 +1,140 @@
+"""gRPC between nodes: describing themselves and handing over snapshots; both sides of it.
+
+Replicated entries and forwarded commands do not come this way but over the peer link.
+"""
+
+import asyncio
+import hmac
+from collections.abc import Mapping
+from typing import Final
+
+import grpc
+import grpc.aio
+from crc32c import crc32c
+
+from beanpole.client.rpc import CHANNEL_OPTIONS
+from beanpole.errors import Damaged
+from beanpole.pb import node_pb2, peer_pb2, peer_pb2_grpc
+from beanpoled.rpc.server import PROOF_KEY, Context, describe, fail, peer_proof, write
+from beanpoled.rpc.snapshot_stream import Sink, SnapshotStream
+from beanpoled.view import NodeView
+
+# One message of a snapshot that is not taken for so long has no receiver.
+CHUNK_TIMEOUT_S: Final = 30.0
+# The disk is behind the network by more than this: wait for it instead of filling the memory.
+SINK_BACKLOG_BYTES_MAX: Final = 16 * 1024 * 1024
+SINK_POLL_S: Final = 0.005
+
+
+class PeerServicer(peer_pb2_grpc.PeerServicer):
+    """Serves one node's information and snapshot to the other members."""
+
+    def __init__(self, view: NodeView, secret: str) -> None:
+        self._view = view
+        self._proof = peer_proof(secret, view.cluster) if secret else ""
+
+    async def NodeInfo(self, request: peer_pb2.NodeInfoRequest, context: Context) -> node_pb2.Node:
+        await self._authenticate(context)
+        return describe(self._view)
+
+    async def FetchSnapshot(self, request: peer_pb2.FetchSnapshotRequest, context: Context) -> None:
+        await self._authenticate(context)
+        source = self._view.snapshot_source()
+        if source is None or request.index not in (0, source.index):
+            there = f"the newest is at {source.index}" if source else "there is none"
+            await fail(
+                context,
+                grpc.StatusCode.FAILED_PRECONDITION,
+                f"no snapshot at index {request.index}; {there}",
+                "NO_SNAPSHOT",
+            )
+        heading = peer_pb2.SnapshotChunk(index=source.index, term=source.term)
+        await write(context, heading, CHUNK_TIMEOUT_S)
+        while True:
+            try:
+                chunk = await asyncio.to_thread(next, source.chunks, None)
+            except (Damaged, OSError) as error:
+                await fail(context, grpc.StatusCode.DATA_LOSS, str(error), "SNAPSHOT_DAMAGED")
+            if chunk is None:
+                return
+            message = peer_pb2.SnapshotChunk(data=chunk, crc32c=crc32c(chunk))
+            await write(context, message, CHUNK_TIMEOUT_S)
+
+    async def _authenticate(self, context: Context) -> None:
+        if not self._proof:
+            return
+        for key, value in context.invocation_metadata() or ():
+            if key == PROOF_KEY and hmac.compare_digest(str(value), self._proof):
+                return
+        await fail(
+            context,
+            grpc.StatusCode.UNAUTHENTICATED,
+            "this cluster has a peer_secret, and the call does not prove that it knows it",
+            "PROOF_REQUIRED",
+        )
+
+
+class PeerClient:
+    """Calls the `Peer` service of the other members."""
+
+    def __init__(self, addresses: Mapping[str, str], cluster: str, secret: str) -> None:
+        """Dial `addresses` (by member id) when they are first needed."""
+        self._addresses = addresses
+        self._metadata = ((PROOF_KEY, peer_proof(secret, cluster)),) if secret else ()
+        self._channels: dict[str, grpc.aio.Channel] = {}
+
+    def address(self, peer: str) -> str:
+        """Where a member's gRPC server is dialled; empty if it is no member."""
+        return self._addresses.get(peer, "")
+
+    async def node_info(self, peer: str, timeout_s: float) -> node_pb2.Node | None:
+        """Ask a member to describe itself; None if it does not answer in time."""
+        try:
+            reply: node_pb2.Node = await self._stub(peer).NodeInfo(
+                peer_pb2.NodeInfoRequest(), timeout=timeout_s, metadata=self._metadata
+            )
+        except grpc.aio.AioRpcError:
+            return None
+        # Whoever answers at that address, only the member itself counts.
+        return reply if reply.id == peer else None
+
+    async def fetch_snapshot(self, peer: str, index: int, sink: Sink) -> str | None:
+        """Write a peer's snapshot at exactly `index` into `sink`, as fast as its disk takes it.
+
+        Returns:
+            None when all of it was written, else why it failed.
+        """
+        request = peer_pb2.FetchSnapshotRequest(index=index)
+        call = self._stub(peer).FetchSnapshot(request, metadata=self._metadata)
+        stream = SnapshotStream(peer, index, sink)
+        try:
+            while True:
+                async with asyncio.timeout(CHUNK_TIMEOUT_S):
+                    message = await call.read()
+                    # The disk has no event to wait for: only what it has done can be looked at.
+                    while sink.backlog_bytes > SINK_BACKLOG_BYTES_MAX:  # noqa: ASYNC110
+                        await asyncio.sleep(SINK_POLL_S)
+                if message is grpc.aio.EOF:
+                    return stream.ended()
+                wrong = stream.take(message.index, message.data, message.crc32c)
+                if wrong is not None:
+                    return wrong
+        except grpc.aio.AioRpcError as error:
+            return f"{peer}: {error.code().name}: {error.details()}"
+        except TimeoutError:
+            return f"{peer} sent nothing, or the disk took nothing, for {CHUNK_TIMEOUT_S:.0f} s"
+        finally:
+            call.cancel()
+
+    async def close(self) -> None:
+        """Close all channels; calls in flight fail."""
+        for channel in self._channels.values():
+            await channel.close()
+        self._channels.clear()
+
+    def _stub(self, peer: str) -> peer_pb2_grpc.PeerStub:
+        channel = self._channels.get(peer)
+        if channel is None:
+            channel = grpc.aio.insecure_channel(self._addresses[peer], options=CHANNEL_OPTIONS)
+            self._channels[peer] = channel
+        return peer_pb2_grpc.PeerStub(channel)

@@ -1,0 +1,175 @@
+"""The gRPC service `Queue`: many jobs in one call, for programs such as the Spark pipeline.
+
+Here are the limits of a request, what is refused, and which status a failure has. The commands go
+the way of every client's (`call`).
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+import grpc
+import grpc.aio
+
+from beanpole import commands as c
+from beanpole.constants import (
+    BATCH_COMMANDS_MAX,
+    BATCH_MAX_BYTES,
+    DEDUP_KEY_MAX_BYTES,
+    DEFAULT_TUBE,
+)
+from beanpole.pb import queue_pb2, queue_pb2_grpc
+from beanpole.protocol.beanstalk.requests import is_tube_name
+from beanpoled.rpc.call import NO_SESSION, Call
+from beanpoled.rpc.server import Context, fail
+
+if TYPE_CHECKING:
+    from beanpoled.turn.node import Node
+
+SERVICE: Final = queue_pb2.DESCRIPTOR.services_by_name["Queue"].full_name
+# Both bound the time for which one call holds up the loop, and are what one batch takes.
+JOBS_MAX: Final = BATCH_COMMANDS_MAX
+PUT_BYTES_MAX: Final = BATCH_MAX_BYTES
+# So many wait for the cluster at once, each with up to 4 MiB of jobs and a session.
+CALLS_MAX: Final = 64
+# What clients of beanstalkd usually ask for.
+TTR_DEFAULT_S: Final = 60
+
+# (tube, priority, delay s, TTR s, body, key): what `Call.put` takes.
+Put = tuple[bytes, int, int, int, bytes, bytes]
+
+
+class Refused(Exception):
+    """A request that is wrong: why, in a word for programs and for people, and where."""
+
+    def __init__(self, reason: str, field: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.field = field
+
+
+class QueueServicer(queue_pb2_grpc.QueueServicer):
+    """Puts and kicks jobs for callers of this node."""
+
+    def __init__(self, node: "Node") -> None:
+        self._node = node
+        self._calls = 0  # that wait for the cluster
+
+    def add_to(self, server: grpc.aio.Server) -> str:
+        """Join a server; returns the service's full name."""
+        queue_pb2_grpc.add_QueueServicer_to_server(self, server)
+        return SERVICE
+
+    async def Put(self, request: queue_pb2.PutRequest, context: Context) -> queue_pb2.PutReply:
+        try:
+            puts = read_puts(request, self._node.config.max_job_size)
+        except Refused as error:
+            await _refuse(context, error)
+        if self._node.draining:
+            message = f"{self._node.name} is draining and takes no puts; ask another node"
+            await fail(context, grpc.StatusCode.UNAVAILABLE, message, "DRAINING")
+        await self._check_serving(context)
+        if not puts:
+            return queue_pb2.PutReply()
+        if self._node.machine.puts_refused:
+            return queue_pb2.PutReply(results=[_result(c.OUT_OF_MEMORY)] * len(puts))
+        done = asyncio.Event()
+        call = Call(self._node, done.set)
+        for put in puts:
+            call.put(*put)
+        await self._finish(call, done, context)
+        return queue_pb2.PutReply(results=map(_result, call.results))
+
+    async def Kick(self, request: queue_pb2.KickRequest, context: Context) -> queue_pb2.KickReply:
+        try:
+            _check_count("job_ids", request.job_ids)
+        except Refused as error:
+            await _refuse(context, error)
+        await self._check_serving(context)
+        if not request.job_ids:
+            return queue_pb2.KickReply()
+        done = asyncio.Event()
+        call = Call(self._node, done.set)
+        for job_id in request.job_ids:
+            call.kick_job(job_id)
+        await self._finish(call, done, context)
+        return queue_pb2.KickReply(kicked=[result > 0 for result in call.results])
+
+    async def _check_serving(self, context: Context) -> None:
+        """Refuse what could not be done now: nothing of it will be done."""
+        node = self._node
+        if not node.serving:
+            message = f"{node.name} is not serving now; ask another node"
+            await fail(context, grpc.StatusCode.UNAVAILABLE, message, "NOT_SERVING")
+        if node.outbox_is_full:
+            message = f"the outbox of {node.name} is full; try again in a moment"
+            await fail(context, grpc.StatusCode.RESOURCE_EXHAUSTED, message, "OUTBOX_FULL")
+        if self._calls >= CALLS_MAX:
+            message = f"{CALLS_MAX} calls are under way at {node.name}; ask another node, or later"
+            await fail(context, grpc.StatusCode.RESOURCE_EXHAUSTED, message, "TOO_MANY_CALLS")
+
+    async def _finish(self, call: Call, done: asyncio.Event, context: Context) -> None:
+        """Wait until all commands are applied here."""
+        self._calls += 1
+        try:
+            await done.wait()
+        finally:
+            self._calls -= 1
+            call.end()  # also if the caller has gone
+        if call.failure == NO_SESSION:
+            message = "the cluster has as many sessions as sessions_max allows; nothing was done"
+            await fail(context, grpc.StatusCode.RESOURCE_EXHAUSTED, message, "TOO_MANY_SESSIONS")
+        if call.failure:
+            message = f"no answer of a majority, or {self._node.name} was cut off"
+            message += "; the outcome is unknown"
+            await fail(context, grpc.StatusCode.DEADLINE_EXCEEDED, message)
+
+
+def read_puts(request: queue_pb2.PutRequest, body_max: int) -> list[Put]:
+    """Check a request and give what is to be put.
+
+    Raises:
+        Refused: it breaks a limit or a rule.
+    """
+    _check_count("jobs", request.jobs)
+    if request.ByteSize() > PUT_BYTES_MAX:
+        message = f"the jobs have {request.ByteSize()} bytes; at most {PUT_BYTES_MAX} in one call"
+        raise Refused("TOO_LARGE", "jobs", message)
+    return [_read_put(place, job, body_max) for place, job in enumerate(request.jobs)]
+
+
+def _read_put(place: int, job: queue_pb2.PutJob, body_max: int) -> Put:
+    tube = job.tube.encode() or DEFAULT_TUBE
+    if not is_tube_name(tube):
+        message = f"{job.tube!r} is no name of a tube: 1 to 200 of A-Z a-z 0-9 - + / ; . $ _ ( )"
+        raise Refused("BAD_TUBE", f"jobs[{place}].tube", f"{message}, not beginning with -")
+    if len(job.body) > body_max:
+        message = f"a body of {len(job.body)} bytes; max_job_size is {body_max}"
+        raise Refused("JOB_TOO_BIG", f"jobs[{place}].body", message)
+    key = job.key
+    if len(key) > DEDUP_KEY_MAX_BYTES:
+        message = f"a key of {len(key)} bytes; at most {DEDUP_KEY_MAX_BYTES}"
+        raise Refused("KEY_TOO_LONG", f"jobs[{place}].key", message)
+    return tube, job.priority, job.delay_s, job.ttr_s or TTR_DEFAULT_S, job.body, key
+
+
+def _check_count(field: str, items: Sequence[Any]) -> None:
+    if len(items) > JOBS_MAX:
+        message = f"{len(items)} {field}; at most {JOBS_MAX} in one call"
+        raise Refused("TOO_MANY_JOBS", field, message)
+
+
+async def _refuse(context: Context, error: Refused) -> NoReturn:
+    code = grpc.StatusCode.INVALID_ARGUMENT
+    await fail(context, code, str(error), error.reason, field=error.field)
+
+
+def _result(result: Any) -> queue_pb2.PutResult:
+    """Say what became of one put: the machine gives an id, (id, duplicate) or an error."""
+    if type(result) is tuple:
+        job_id, duplicate = result
+        outcome = queue_pb2.PUT_OUTCOME_DUPLICATE if duplicate else queue_pb2.PUT_OUTCOME_INSERTED
+        return queue_pb2.PutResult(job_id=job_id, outcome=outcome)
+    if result > 0:
+        return queue_pb2.PutResult(job_id=result, outcome=queue_pb2.PUT_OUTCOME_INSERTED)
+    return queue_pb2.PutResult(outcome=queue_pb2.PUT_OUTCOME_OUT_OF_MEMORY)

@@ -1,0 +1,1 @@
+"""The node and the turn in which its parts act."""

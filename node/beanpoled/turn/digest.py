@@ -1,0 +1,58 @@
+"""The canonical digest of the machine, made in slices of the loop's time.
+
+The log asks for it (DIGEST), the other members compare it (`peers`); what an image's bytes are is
+in `core.image.image`.
+"""
+
+from collections.abc import Callable
+
+from crc32c import crc32c
+
+from beanpole.core.image.image import Image
+from beanpole.core.machine import Machine
+from beanpole.pace import Pace
+
+
+class Digest:
+    """The digest that the log asked for last, while it is being made."""
+
+    def __init__(self, now_us: Callable[[], int], done: Callable[[int, int, int], None]) -> None:
+        """Make none yet; `done` will be called with index, digest and machine version of each."""
+        self._done = done
+        self._image: Image | None = None
+        self._index = 0
+        self._digest = 0
+        self._pace = Pace(now_us)
+
+    @property
+    def under_way(self) -> bool:
+        """Whether it is still being made."""
+        return self._image is not None
+
+    def begin(self, machine: Machine) -> None:
+        """Begin one of the machine as it is; one that is under way is given up."""
+        self.drop()
+        self._index, self._digest, self._image = machine.index, 0, Image(machine)
+
+    def slice(self) -> None:
+        """Go on, if there is one and it is time."""
+        if self._image is not None:
+            self._pace.slice(self._add_chunk)
+
+    def _add_chunk(self) -> bool:
+        """Add one chunk of the image; whether there is another."""
+        image = self._image
+        assert image is not None
+        chunk = image.next_chunk()
+        if chunk is None:
+            self.drop()
+            self._done(self._index, self._digest, image.version)
+            return False
+        self._digest = crc32c(chunk, self._digest)
+        return True
+
+    def drop(self) -> None:
+        """Give it up; dropping nothing does no harm."""
+        if self._image is not None:
+            self._image.close()
+            self._image = None
