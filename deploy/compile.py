@@ -61,6 +61,7 @@ MODULES: Final = (
     "beanpoled/frontends/beanstalk/connection.py",
     "beanpoled/rpc/call.py",
     "beanpoled/turn/clock.py",
+    "beanpoled/frontends/clients.py",
     "beanpoled/frontends/connection.py",
     "beanpoled/turn/digest.py",
     "beanpoled/turn/disk_health.py",

@@ -134,6 +134,7 @@ class Viewpoint:
         """See `NodeView`."""
         node = self._node
         queue = node.machine.queue
+        clients = node.clients
         disk, room = node.replica.disk(), node.replica.room()
         return Metrics(
             fsyncs_total=disk.syncs,
@@ -147,10 +148,10 @@ class Viewpoint:
             loop_lag_seconds_last=node.lag_us / 1e6,
             loop_lag_seconds_max=node.lag_max_us / 1e6,
             leader_changes_total=node.leader_changes,
-            connections=len(node.connections),
-            connections_total=node.connections_total,
-            connections_refused_total=node.connections_refused,
-            waiting=sum(connection.is_waiting for connection in node.connections),
+            connections=len(clients.connections),
+            connections_total=clients.connections_total,
+            connections_refused_total=clients.connections_refused,
+            waiting=clients.waiting,
             tubes=len(queue.tubes),
             sessions=node.machine.sessions,
             queue_bytes=accounts.memory_bytes(node.machine),
@@ -158,7 +159,7 @@ class Viewpoint:
             events_total=queue.events_total,
             events_lost_total=node.events.lost,
             events_bytes=node.events.bytes,
-            commands_total=dict(zip(_COMMANDS, node.counts[1:], strict=True)),
+            commands_total=dict(zip(_COMMANDS, clients.counts[1:], strict=True)),
         )
 
     def transfer_leader(self, to: str | None) -> bool:

@@ -61,7 +61,7 @@ class Caller:
         hosts = [
             host
             for host in self.world.serving()
-            if host.node.serving and not (host.node.draining or host.node.outbox_is_full)
+            if host.node.serving and not (host.node.draining or host.node.clients.outbox_is_full)
         ]
         if not hosts:
             self.world.clock.after(RETRY_S, self._try)
@@ -72,7 +72,7 @@ class Caller:
         self.world.clock.after(PATIENCE_S, lambda: self._again(attempt))
 
     def _begin(self, host: SimHost, attempt: int) -> None:
-        call = Call(host.node, lambda: self._ended(call, attempt))
+        call = Call(host.node.clients, lambda: self._ended(call, attempt))
         for key in self._keys:
             call.put(TUBE, 1, 0, 60, b"%b%b %d" % (MARK, key, attempt), key)
 

@@ -18,6 +18,7 @@ from beanpole.storage.segment import CLEAN, Ending
 from beanpole.storage.wal import Wal
 from beanpoled.disk.identity import REJOINING
 from beanpoled.eventlog.store import EventLog
+from beanpoled.frontends.clients import Clients
 from beanpoled.frontends.connection import Connection
 from beanpoled.leading import leader
 from beanpoled.leading.ends import Ends
@@ -149,7 +150,7 @@ def lonely_clock() -> list[Patch]:
 
 def no_deadline() -> list[Patch]:
     """A client that waits is not told that a job of its own runs out."""
-    return [(Node, "first_deadline_us", lambda node, session: -1)]
+    return [(Clients, "first_deadline_us", lambda clients, session: -1)]
 
 
 def no_ticks() -> list[Patch]:

@@ -21,7 +21,7 @@ def told_at_once() -> list[Patch]:
     """A tube that does not exist is bound as if it did."""
 
     def wrong(self: BeanstalkConnection, kind: int, command: c.Command) -> bool:
-        self._node.origin.submit(self, KIND_QUIET, command)
+        self._clients.origin.submit(self, KIND_QUIET, command)
         return True
 
     return [

@@ -326,7 +326,7 @@ def test_a_peek_that_a_node_answers_by_itself_is_noticed(monkeypatch: pytest.Mon
         if request[0] != r.PEEK or connection._pending:
             honest(connection, request)
             return
-        job = connection._node.machine.queue.jobs.get(request[1])
+        job = connection._clients.machine.queue.jobs.get(request[1])
         connection._reply(replies.NOT_FOUND if job is None else replies.found(job.id, job.body))
 
     monkeypatch.setitem(beanstalk._HANDLERS, r.PEEK, hasty)

@@ -53,7 +53,7 @@ class Wire:
         if not self.host.clients_open:
             self._cut()
             return
-        self.connection = self.host.node.client_connected(self)
+        self.connection = self.host.node.clients.connected(self)
         if self.connection is None:
             self._cut()
 

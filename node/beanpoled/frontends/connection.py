@@ -13,7 +13,7 @@ from beanpoled.host.seam import ClientPort, Timer
 from beanpoled.origin.batches import KIND_WAIT, Batch, Wait
 
 if TYPE_CHECKING:
-    from beanpoled.turn.node import Node
+    from beanpoled.frontends.clients import Clients
 
 # Replies that a client may have outstanding; a pipeline longer than this is read in pieces.
 PENDING_MAX: Final = 1024
@@ -39,8 +39,8 @@ class Connection:
     """A client's connection. Subclasses implement `origin.Client` for their protocol."""
 
     __slots__ = (
+        "_clients",
         "_large_bytes",
-        "_node",
         "_out",
         "_parser",
         "_pending",
@@ -59,8 +59,8 @@ class Connection:
         "wait",
     )
 
-    def __init__(self, node: "Node", port: ClientPort, parser: Parser) -> None:
-        self._node = node
+    def __init__(self, clients: "Clients", port: ClientPort, parser: Parser) -> None:
+        self._clients = clients
         self._port = port
         self._parser = parser
         # Replies in order: bytes that are ready, or the kind of a request that is on its way.
@@ -129,7 +129,7 @@ class Connection:
         """The client will send nothing more, but it still reads."""
         self.ended = True
         if self.wait is not None:
-            self._node.origin.end_wait(self.wait)
+            self._clients.origin.end_wait(self.wait)
         self._process()
 
     def lost(self) -> None:
@@ -140,14 +140,14 @@ class Connection:
         """Too many replies are waiting for the client to read them."""
         if not self.stalled:
             self.stalled = True
-            self._node.stalled[self] = self._node.loop_us
+            self._clients.stalled[self] = self._clients.loop_us
             self._set_reading()
 
     def unstall(self) -> None:
         """The client has read its replies."""
         if self.stalled:
             self.stalled = False
-            self._node.stalled.pop(self, None)
+            self._clients.stalled.pop(self, None)
             self._process()
 
     def flush(self) -> None:
@@ -159,7 +159,7 @@ class Connection:
             if self._large_bytes and not self._pending:
                 self._large_bytes = 0
                 if not self._reading:
-                    self._node.host.call_soon(self._process)
+                    self._clients.host.call_soon(self._process)
 
     @property
     def is_waiting(self) -> bool:
@@ -186,28 +186,28 @@ class Connection:
         """Read from the client only while there is room for more."""
         if self.closed:
             return
-        node = self._node
+        clients = self._clients
         full = (
             self.stalled
             or self._owes_enough
-            or node.outbox_is_full
-            or self._parser.buffered_bytes > node.input_bytes_max
+            or clients.outbox_is_full
+            or self._parser.buffered_bytes > clients.input_bytes_max
         )
         if full == self._reading:
             self._reading = not full
             if full:
                 self._port.pause_reading()
-                node.paused[self] = None
+                clients.paused[self] = None
             else:
                 self._port.resume_reading()
-                node.paused.pop(self, None)
+                clients.paused.pop(self, None)
 
     @property
     def _owes_enough(self) -> bool:
         """Whether the replies that are under way are as many, or as large, as they may be."""
         return (
             len(self._pending) >= PENDING_MAX
-            or self._large_bytes >= self._node.client_output_bytes_max
+            or self._large_bytes >= self._clients.client_output_bytes_max
         )
 
     def _owe(self, size_max: int) -> None:
@@ -231,8 +231,8 @@ class Connection:
 
     def _write(self, reply: bytes) -> None:
         if not self._out:
-            self._node.dirty.append(self)
-            self._node.wake()
+            self._clients.dirty.append(self)
+            self._clients.wake()
         self._out.append(reply)
 
     def _answer_first(self, reply: bytes) -> None:
@@ -300,8 +300,8 @@ class Connection:
             return
         self.closed = True
         self._stop_timer()
-        self._node.origin.close(self, lost)
+        self._clients.origin.close(self, lost)
         self._pending.clear()
         self._out.clear()
         self.batch = None  # it holds this connection as an owner: a cycle
-        self._node.forget(self)
+        self._clients.forget(self)

@@ -14,7 +14,7 @@ from beanpoled.config.node import NodeConfig
 from beanpoled.frontends.connection import Connection
 
 if TYPE_CHECKING:
-    from beanpoled.turn.node import Node
+    from beanpoled.frontends.clients import Clients
 
 # Ten thousand workers that connect at once after a restart.
 BACKLOG: Final = 8192
@@ -32,16 +32,16 @@ class ClientProtocol:
     An `asyncio.Protocol` in all but name: a class that is compiled cannot inherit from one.
     """
 
-    def __init__(self, node: "Node") -> None:
-        self._node = node
+    def __init__(self, clients: "Clients") -> None:
+        self._clients = clients
         self._transport: asyncio.Transport | None = None
         self._connection: Connection | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._transport.set_write_buffer_limits(high=self._node.client_output_bytes_max)
+        self._transport.set_write_buffer_limits(high=self._clients.client_output_bytes_max)
         _keep_alive(self._transport)
-        self._connection = self._node.client_connected(self)
+        self._connection = self._clients.connected(self)
         if self._connection is None:
             self._transport.abort()
 
@@ -114,7 +114,7 @@ class ClientServer:
     def __init__(
         self, config: NodeConfig, loop: asyncio.AbstractEventLoop, fatal: Callable[[str], None]
     ) -> None:
-        self.node: Node
+        self.clients: Clients
         self._config = config
         self._loop = loop
         self._fatal = fatal
@@ -157,7 +157,7 @@ class ClientServer:
             self._servers.append(server)
 
     def _protocol(self) -> asyncio.Protocol:
-        return cast(asyncio.Protocol, ClientProtocol(self.node))
+        return cast(asyncio.Protocol, ClientProtocol(self.clients))
 
     def close(self) -> None:
         """Accept no more clients; those that are connected stay."""

@@ -14,7 +14,7 @@ from beanpole.core.jobs.job import Job
 from beanpoled.origin.batches import KIND_OPEN, KIND_QUIET, UNKNOWN, Batch, Wait
 
 if TYPE_CHECKING:
-    from beanpoled.turn.node import Node
+    from beanpoled.frontends.clients import Clients
 
 # All commands of a call are of one kind: their results come in the order of the commands.
 KIND_COMMAND: Final = 0
@@ -31,10 +31,10 @@ class Call:
     """
 
     __slots__ = (
+        "_clients",
         "_done",
         "_ended",
         "_expected",
-        "_node",
         "batch",
         "failure",
         "number",
@@ -42,9 +42,9 @@ class Call:
         "wait",
     )
 
-    def __init__(self, node: "Node", done: Callable[[], None]) -> None:
+    def __init__(self, clients: "Clients", done: Callable[[], None]) -> None:
         """Open a session; `done` is called when the call has ended."""
-        self._node = node
+        self._clients = clients
         self._done = done
         self._expected = 0
         self._ended = False
@@ -53,9 +53,9 @@ class Call:
         self.wait: Wait | None = None
         self.results: list[Any] = []
         self.failure = 0
-        node.calls[self] = None
-        node.origin.open_session(self)
-        node.origin.submit(self, KIND_QUIET, (c.SPEAK, self.number, events.GRPC))
+        clients.calls[self] = None
+        clients.origin.open_session(self)
+        clients.origin.submit(self, KIND_QUIET, (c.SPEAK, self.number, events.GRPC))
 
     def put(
         self, tube: bytes, priority: int, delay_s: int, ttr_s: int, body: bytes, key: bytes
@@ -64,12 +64,12 @@ class Call:
         self._expected += 1
         job = (self.number, tube, priority, delay_s, ttr_s, body)
         command = (c.PUT_KEYED, *job, key) if key else (c.PUT, *job)
-        self._node.origin.submit_put(self, KIND_COMMAND, command)
+        self._clients.origin.submit_put(self, KIND_COMMAND, command)
 
     def kick_job(self, job_id: int) -> None:
         """Make a buried or delayed job ready."""
         self._expected += 1
-        self._node.origin.submit(self, KIND_COMMAND, (c.KICK_JOB, self.number, job_id))
+        self._clients.origin.submit(self, KIND_COMMAND, (c.KICK_JOB, self.number, job_id))
 
     def end(self, failure: int = UNKNOWN) -> None:
         """Close the session; what was submitted may still happen. Ending twice does no harm."""
@@ -77,8 +77,8 @@ class Call:
             return
         self._ended = True
         self.failure = failure
-        del self._node.calls[self]
-        self._node.origin.close(self, lost=False)
+        del self._clients.calls[self]
+        self._clients.origin.close(self, lost=False)
         self.batch = None  # it holds this call as an owner: a cycle
         self._done()
 

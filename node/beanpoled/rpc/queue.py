@@ -74,7 +74,7 @@ class QueueServicer(queue_pb2_grpc.QueueServicer):
         if self._node.machine.puts_refused:
             return queue_pb2.PutReply(results=[_result(c.OUT_OF_MEMORY)] * len(puts))
         done = asyncio.Event()
-        call = Call(self._node, done.set)
+        call = Call(self._node.clients, done.set)
         for put in puts:
             call.put(*put)
         await self._finish(call, done, context)
@@ -89,7 +89,7 @@ class QueueServicer(queue_pb2_grpc.QueueServicer):
         if not request.job_ids:
             return queue_pb2.KickReply()
         done = asyncio.Event()
-        call = Call(self._node, done.set)
+        call = Call(self._node.clients, done.set)
         for job_id in request.job_ids:
             call.kick_job(job_id)
         await self._finish(call, done, context)
@@ -101,7 +101,7 @@ class QueueServicer(queue_pb2_grpc.QueueServicer):
         if not node.serving:
             message = f"{node.name} is not serving now; ask another node"
             await fail(context, grpc.StatusCode.UNAVAILABLE, message, "NOT_SERVING")
-        if node.outbox_is_full:
+        if node.clients.outbox_is_full:
             message = f"the outbox of {node.name} is full; try again in a moment"
             await fail(context, grpc.StatusCode.RESOURCE_EXHAUSTED, message, "OUTBOX_FULL")
         if self._calls >= CALLS_MAX:

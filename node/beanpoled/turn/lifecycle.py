@@ -132,7 +132,7 @@ class Lifecycle:
         node = self._node
         if incarnation == node.origin.incarnation:
             node.origin.abandon()
-            node.drop_clients()
+            node.clients.drop_all()
             node.origin.abandon()  # the CLOSEs of sessions that no longer exist
             self._reborn = False
             self._be_born_again()
@@ -209,7 +209,7 @@ class Lifecycle:
             node.host.log(f"{why}: closing all clients")
             node.host.close_clients()
             node.origin.fence()
-            node.drop_clients()
+            node.clients.drop_all()
         elif self.fenced and not why:
             self.fenced = False
             node.host.log("going on with the majority again")
@@ -318,7 +318,7 @@ class Lifecycle:
                 node.replica.transfer(successor)
         elif self._step == _FINISHING:
             if node.origin.is_idle() or not node.peers.has_contact() or out_of_patience:
-                node.drop_clients()
+                node.clients.drop_all()
                 self._enter(_CLOSING)
         elif node.origin.is_idle() or not node.peers.has_contact() or out_of_patience:
             node.stopped = True

@@ -1,7 +1,7 @@
 """One node: the parts, and the turn in which they act.
 
-Here is what calls what, and in which order. The parts: `origin` (this node's clients and their
-commands), `leader` (what it does while it leads), `peers` (the other members), `lifecycle`
+Here is what calls what, and in which order. The parts: `clients` (connections and calls), `origin`
+(their commands), `leader` (what it does while it leads), `peers` (the other members), `lifecycle`
 (start, incarnations, fencing, stop), the machine, and the replica. The world is behind `host`.
 """
 
@@ -13,22 +13,18 @@ from beanpole.core import accounts
 from beanpole.core.image import image
 from beanpole.core.machine import Applied, Machine
 from beanpole.errors import BeanpoleError, ProtocolError
-from beanpole.protocol.beanstalk import requests as r
 from beanpole.replication.consensus import TURN_PERIOD_MAX_S, Image, Replica, Sink
 from beanpole.replication.dormant import DormantReplica
 from beanpoled.config.node import NodeConfig
 from beanpoled.disk.disks import Disks
 from beanpoled.disk.identity import REJOINING
 from beanpoled.eventlog.store import EventLog
-from beanpoled.frontends.beanstalk import facts
-from beanpoled.frontends.beanstalk.connection import BeanstalkConnection
-from beanpoled.frontends.connection import INPUT_BYTES_MAX, Connection
-from beanpoled.host.seam import ClientPort, Host
+from beanpoled.frontends.clients import Clients
+from beanpoled.host.seam import Host
 from beanpoled.leading.leader import Leader
 from beanpoled.links import frames
 from beanpoled.links.introductions import Introductions
 from beanpoled.origin.outbox import Origin
-from beanpoled.rpc.call import Call
 from beanpoled.turn.clock import ClusterClock, LoopTime
 from beanpoled.turn.digest import Digest
 from beanpoled.turn.lifecycle import Lifecycle
@@ -42,10 +38,6 @@ assert TURN_PERIOD_US <= TURN_PERIOD_MAX_S * 1_000_000
 SILENCE_STEP_US: Final = 1000
 # How often limits in time are looked at.
 HOUSEKEEPING_PERIOD_US: Final = 100_000
-# A client that has not read its replies for so long is closed.
-STALL_MAX_US: Final = 30_000_000
-# Clients beyond the limit that may wait for their refusal; more are closed at once.
-REFUSED_MAX: Final = 64
 
 
 class Node:
@@ -71,23 +63,11 @@ class Node:
         self.peers = Peers(self)
         self.digest = Digest(host.now_us, self.peers.digested)
         self.origin = Origin(self)
+        self.clients = Clients(self)
         self.versions = Versions(self, knows)
         self.leader = Leader(self)
         self.lifecycle = Lifecycle(self)
         self.introductions = Introductions(self, disks)
-        self.counts = [0] * r.COUNTERS
-        # Dicts and not sets: closing all of them must happen in the same order in every run.
-        self.connections: dict[Connection, None] = {}
-        self.calls: dict[Call, None] = {}
-        self.connections_total = 0
-        self.connections_refused = 0
-        self.dirty: list[Connection] = []  # connections with replies to write
-        # With every request somebody looks at these, and looking into `config` has its price.
-        self.outbox_bytes_max = config.outbox_bytes_max
-        self.input_bytes_max = INPUT_BYTES_MAX + config.max_job_size
-        self.client_output_bytes_max = config.client_output_bytes_max
-        self.paused: dict[Connection, None] = {}  # connections that are not read
-        self.stalled: dict[Connection, int] = {}  # connections whose clients do not read
         self.leader_changes = 0
         self.lag_us = self.lag_max_us = 0
         self.started = self.stopped = False
@@ -166,10 +146,8 @@ class Node:
         if self.loop_us >= self._next_housekeeping_us:
             self._next_housekeeping_us = self.loop_us + HOUSEKEEPING_PERIOD_US
             self._keep_house()
-        if self.dirty:
-            dirty, self.dirty = self.dirty, []
-            for connection in dirty:
-                connection.flush()
+        if self.clients.dirty:
+            self.clients.flush()
         if self.replica.imaging or self.digest.under_way:
             # In a step of the loop of its own: what this turn wrote leaves before it.
             self.host.call_soon(self._make_images)
@@ -225,67 +203,7 @@ class Node:
         self.lifecycle.keep_house()
         self.events.keep_house(self.loop_us)
         self.origin.expire(self.loop_us - self.config.command_timeout_ms * 1000)
-        for connection, since_us in list(self.stalled.items()):
-            if self.loop_us - since_us > STALL_MAX_US:
-                connection.abort()
-        if self.paused and not self.outbox_is_full:
-            for connection in list(self.paused):
-                connection.room_again()
-
-    # --- clients --------------------------------------------------------------------------------
-
-    def client_connected(self, port: ClientPort) -> Connection | None:
-        """A client connected; None if it must be closed at once."""
-        over = len(self.connections) - self.config.connections_max
-        if over >= REFUSED_MAX or self.stopped:
-            return None
-        connection = BeanstalkConnection(self, port)
-        connection.refused = over >= 0
-        self.connections_refused += over >= 0
-        self.connections[connection] = None
-        self.connections_total += 1
-        return connection
-
-    def forget(self, connection: Connection) -> None:
-        """A connection ended."""
-        self.connections.pop(connection, None)
-        self.paused.pop(connection, None)
-        self.stalled.pop(connection, None)
-
-    def drop_clients(self) -> None:
-        """Close every client's connection, between replies; calls fail."""
-        for connection in list(self.connections):
-            connection.drop()
-        for call in list(self.calls):
-            call.drop()
-
-    @property
-    def outbox_is_full(self) -> bool:
-        """Whether clients must not be read until something is applied."""
-        return self.origin.bytes > self.outbox_bytes_max
-
-    def refuses_tube(self, tube: bytes) -> bool:
-        """Whether a tube that does not exist may not be created."""
-        tubes = self.machine.queue.tubes
-        return tube not in tubes and len(tubes) >= self.machine.tubes_max
-
-    def waiting_on(self, tube: bytes) -> int:
-        """How many clients of this node wait for a job of a tube."""
-        return sum(item.is_waiting and item.watches(tube) for item in self.connections)
-
-    def first_deadline_us(self, session: int) -> int:
-        """When the first TTR of a session of this node ends, in cluster time; -1 for none."""
-        state = self.machine.origins.get(self.index)
-        if state is None or state.incarnation != self.origin.incarnation:
-            return -1
-        held = state.sessions.get(session)
-        if held is None or not held.reserved:
-            return -1
-        return min(map(self.machine.queue.deadline_us, held.reserved.values()))
-
-    def stats(self, cluster: tuple[int, ...]) -> tuple[object, ...]:
-        """The values of `stats`: the cluster's from the machine, the others this node's."""
-        return facts.stats(self, cluster)
+        self.clients.keep_house()
 
     # --- the other members ----------------------------------------------------------------------
 

@@ -58,7 +58,7 @@ class Service:
 
     async def apply_next(self) -> None:
         """Let the next call reach the node, and apply what it sends."""
-        await self.until(lambda: self.stage.node.calls)
+        await self.until(lambda: self.stage.node.clients.calls)
         self.stage.run()
         for frame in self.stage.sent(frames.BATCH, "n1"):
             self.number += 1
@@ -124,7 +124,7 @@ def test_nothing_is_done_at_once() -> None:
     async def test(service: Service) -> None:
         assert not (await service.stub.Put(queue_pb2.PutRequest())).results
         assert not (await service.stub.Kick(queue_pb2.KickRequest())).kicked
-        assert not service.stage.node.calls
+        assert not service.stage.node.clients.calls
 
     run(test)
 
@@ -159,7 +159,7 @@ def test_a_node_that_cannot_do_it_now_says_why_and_does_nothing() -> None:
 
 def test_calls_are_bounded_and_one_that_ends_makes_room() -> None:
     async def test(service: Service) -> None:
-        stub, calls = service.stub, service.stage.node.calls
+        stub, calls = service.stub, service.stage.node.clients.calls
         waiting = [stub.Put(put_request(b"")) for _ in range(CALLS_MAX)]
         await service.until(lambda: len(calls) == CALLS_MAX)
         for more in (stub.Put(put_request(b"")), stub.Kick(queue_pb2.KickRequest(job_ids=[1]))):
@@ -182,7 +182,7 @@ def test_calls_are_bounded_and_one_that_ends_makes_room() -> None:
 def test_no_answer_of_a_majority_is_an_unknown_outcome() -> None:
     async def test(service: Service) -> None:
         call = asyncio.ensure_future(service.refusal(service.stub.Put(put_request(b"one"))))
-        await service.until(lambda: service.stage.node.calls)
+        await service.until(lambda: service.stage.node.clients.calls)
         service.stage.pass_us(5_300_000)
         code, detail = await call
         assert (code, detail.reason) == ("DEADLINE_EXCEEDED", "")
@@ -193,9 +193,9 @@ def test_no_answer_of_a_majority_is_an_unknown_outcome() -> None:
 def test_a_caller_that_goes_leaves_nothing_behind() -> None:
     async def test(service: Service) -> None:
         call = service.stub.Put(put_request(b"one"))
-        await service.until(lambda: service.stage.node.calls)
+        await service.until(lambda: service.stage.node.clients.calls)
         call.cancel()
-        await service.until(lambda: not service.stage.node.calls)
+        await service.until(lambda: not service.stage.node.clients.calls)
         service.stage.run()
         frame = service.stage.sent(frames.BATCH, "n1")[-1]
         assert c.unpack_commands(frames.decode_batch(frame)[6])[-1] == (c.CLOSE, 1, 0)

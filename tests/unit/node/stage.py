@@ -411,7 +411,7 @@ class Stage:
     def client(self, data: bytes = b"") -> tuple[BeanstalkConnection, Port]:
         """Connect a client, which sends something."""
         port = Port()
-        connection = self.node.client_connected(port)
+        connection = self.node.clients.connected(port)
         assert isinstance(connection, BeanstalkConnection)
         if data:
             connection.received(data)

@@ -32,7 +32,7 @@ class Listener:
 
     def __init__(self, stage: Stage) -> None:
         self.ends = 0
-        self.call = Call(stage.node, self._done)
+        self.call = Call(stage.node.clients, self._done)
 
     def _done(self) -> None:
         self.ends += 1
@@ -67,7 +67,7 @@ def test_a_call_is_a_session_and_its_results_are_in_order(stage: Stage) -> None:
     assert (listener.ends, listener.call.failure) == (1, 0)
     assert listener.call.results == [(1, 0), 2, (1, 1)]
     assert sent(stage) == ((c.CLOSE, 1, 0),)
-    assert not stage.node.calls
+    assert not stage.node.clients.calls
 
 
 def test_waiting_clients_hear_of_the_jobs_of_a_call(stage: Stage) -> None:
@@ -122,7 +122,7 @@ def test_who_is_declared_down_has_no_calls(stage: Stage) -> None:
     listener, _ = putting(stage)
     stage.apply_sections((c.LEADER, 0, 0, ((c.NODE_DOWN, 0, 1),)))
     assert (listener.ends, listener.call.failure) == (1, UNKNOWN)
-    assert not stage.node.calls
+    assert not stage.node.clients.calls
 
 
 def test_a_snapshot_over_a_call_leaves_its_outcome_unknown(stage: Stage) -> None:

@@ -25,7 +25,7 @@ from beanpoled.origin.batches import KIND_OPEN, KIND_QUIET, KIND_WAIT, NOT_DONE
 from beanpoled.origin.heavy import LIGHT_MAX
 
 if TYPE_CHECKING:
-    from beanpoled.turn.node import Node
+    from beanpoled.frontends.clients import Clients
 
 # beanstalkd's margin: a worker is warned this long before its first TTR ends.
 SOON_US: Final = SECOND_US
@@ -47,8 +47,8 @@ class BeanstalkConnection(Connection):
         "_watched",
     )
 
-    def __init__(self, node: "Node", port: ClientPort) -> None:
-        super().__init__(node, port, Parser(node.config.max_job_size))
+    def __init__(self, clients: "Clients", port: ClientPort) -> None:
+        super().__init__(clients, port, Parser(clients.config.max_job_size))
         self._used: bytes = DEFAULT_TUBE
         self._watched: dict[bytes, None] = {DEFAULT_TUBE: None}
         self._binding = b""  # the tube that is used or watched once it exists
@@ -68,14 +68,14 @@ class BeanstalkConnection(Connection):
     def _handle(self, request: r.Request) -> None:
         kind = request[0]
         if kind < r.COUNTERS:
-            self._node.counts[kind] += 1
+            self._clients.counts[kind] += 1
         _HANDLERS[kind](self, request)
 
     # --- requests -------------------------------------------------------------------------------
 
     def _submit(self, kind: int, command: c.Command) -> None:
         self._pending.append(kind)
-        self._node.origin.submit(self, kind, command)
+        self._clients.origin.submit(self, kind, command)
 
     def _submit_alone(self, kind: int, command: c.Command, weight: int = 0) -> None:
         """Submit a request that must be answered before what stands behind it is looked at.
@@ -87,9 +87,9 @@ class BeanstalkConnection(Connection):
         self._submit_heavy(kind, command, weight)
 
     def _submit_heavy(self, kind: int, command: c.Command, weight: int) -> None:
-        origin = self._node.origin
+        origin = self._clients.origin
         if weight > LIGHT_MAX:
-            origin.heavy.submit(self, kind, command, self._node.loop_us)
+            origin.heavy.submit(self, kind, command, self._clients.loop_us)
         else:
             origin.submit(self, kind, command)
 
@@ -101,23 +101,23 @@ class BeanstalkConnection(Connection):
 
     def _session(self) -> int:
         if not self.number:
-            self._node.origin.open_session(self)
+            self._clients.origin.open_session(self)
         return self.number
 
     def _put(self, request: r.Request) -> None:
         _, priority, delay_s, ttr_s, body = request
         self.is_producer = True
         session = self._session()
-        if self._node.draining:
+        if self._clients.draining:
             self._reply(replies.DRAINING)
             return
-        if self._node.machine.puts_refused:
+        if self._clients.machine.puts_refused:
             # At once: its body would stand in the log of a disk that has no room for it.
             self._reply(replies.OUT_OF_MEMORY)
             return
         command = (c.PUT, session, self._used, priority, delay_s, ttr_s, body)
         self._pending.append(r.PUT)
-        self._node.origin.submit_put(self, r.PUT, command)
+        self._clients.origin.submit_put(self, r.PUT, command)
 
     def _use(self, request: r.Request) -> None:
         tube = request[1]
@@ -146,12 +146,12 @@ class BeanstalkConnection(Connection):
         A tube that exists is bound at once, and the machine will agree, or this session ends. One
         that does not exist is made first: it must be there for all nodes when the client is told.
         """
-        node = self._node
+        clients = self._clients
         tube = command[2]
-        if tube in node.machine.queue.tubes:
-            node.origin.submit(self, KIND_QUIET, command)
+        if tube in clients.machine.queue.tubes:
+            clients.origin.submit(self, KIND_QUIET, command)
             return True
-        if node.refuses_tube(tube):
+        if clients.refuses_tube(tube):
             self._reply(replies.OUT_OF_MEMORY)
         else:
             self._binding = tube
@@ -166,32 +166,32 @@ class BeanstalkConnection(Connection):
                 self._reply(replies.NOT_IGNORED)
                 return
             del self._watched[tube]
-            self._node.origin.submit(self, KIND_QUIET, (c.IGNORE, session, tube))
+            self._clients.origin.submit(self, KIND_QUIET, (c.IGNORE, session, tube))
         self._reply(replies.watching(len(self._watched)))
 
     def _about_job(self, request: r.Request) -> None:
         kind = request[0]
         if kind in _WITH_BODY:
-            self._owe(self._node.config.max_job_size)
+            self._owe(self._clients.config.max_job_size)
         self._submit(kind, (_OPERATIONS[kind], self._session(), *request[1:]))
 
     def _about_used_tube(self, request: r.Request) -> None:
         kind = request[0]
-        self._owe(self._node.config.max_job_size)
+        self._owe(self._clients.config.max_job_size)
         self._submit(kind, (_OPERATIONS[kind], self._session(), self._used))
 
     def _stats(self, request: r.Request) -> None:
         # Alone: this node's counters would count what stands behind it, too.
-        connections = len(self._node.connections)
+        connections = len(self._clients.connections)
         self._submit_alone(r.STATS, (c.STATS, self._session()), connections)
 
     def _stats_of_tube(self, request: r.Request) -> None:
         # Alone: it counts the connections that wait, as they are when it is answered.
-        connections = len(self._node.connections)
+        connections = len(self._clients.connections)
         self._submit_alone(r.STATS_TUBE, (c.STATS_TUBE, self._session(), request[1]), connections)
 
     def _list_tubes(self, request: r.Request) -> None:
-        tubes = len(self._node.machine.queue.tubes)
+        tubes = len(self._clients.machine.queue.tubes)
         self._owe(tubes * TUBE_NAME_MAX_BYTES)
         self._submit_alone(r.LIST_TUBES, (c.LIST_TUBES, self._session()), tubes)
 
@@ -216,7 +216,7 @@ class BeanstalkConnection(Connection):
     def _bad(self, request: r.Request) -> None:
         _, reply, counted = request
         if counted:
-            self._node.counts[counted] += 1
+            self._clients.counts[counted] += 1
             # One whose body is too big, or who says more than a put has to say, put nothing.
             self.is_producer |= reply == replies.EXPECTED_CRLF
         self._reply(reply)
@@ -230,8 +230,8 @@ class BeanstalkConnection(Connection):
         self._begin_wait(-1)
 
     def _reserve_timeout(self, request: r.Request) -> None:
-        self._node.turn_begins()  # a time-out must not be early by the length of a turn
-        self._begin_wait(self._node.now_us + request[1] * SECOND_US)
+        self._clients.read_clock()  # a time-out must not be early by the length of a turn
+        self._begin_wait(self._clients.now_us + request[1] * SECOND_US)
 
     def _begin_wait(self, timeout_us: int) -> None:
         self.is_worker = True
@@ -242,7 +242,7 @@ class BeanstalkConnection(Connection):
         self._request += 1
         is_first = not self._pending
         self._pending.append(KIND_WAIT)
-        self.wait = self._node.origin.wait(self, self._request)
+        self.wait = self._clients.origin.wait(self, self._request)
         if is_first:
             self._arm()
 
@@ -252,30 +252,30 @@ class BeanstalkConnection(Connection):
         Only when every request before the reserve is answered: they may reserve jobs.
         """
         wait = self.wait
-        node = self._node
+        clients = self._clients
         if wait is None or wait.ending:
             return
         self._stop_timer()
-        now_us = node.now_us
+        now_us = clients.now_us
         left_us = -1 if self._timeout_us < 0 else max(0, self._timeout_us - now_us)
         if self.ended:
             left_us = 0
-        due_us = node.first_deadline_us(self.number)
+        due_us = clients.first_deadline_us(self.number)
         if due_us >= 0:
-            soon_us = max(0, due_us - SOON_US - node.clock.estimate_us(now_us))
+            soon_us = max(0, due_us - SOON_US - clients.clock.estimate_us(now_us))
             if soon_us < TIMER_MIN_US:
                 self._deadline_soon = True
-                node.origin.end_wait(wait)
+                clients.origin.end_wait(wait)
                 return
             left_us = soon_us if left_us < 0 else min(left_us, soon_us)
         if left_us == 0:
-            node.origin.end_wait(wait)
+            clients.origin.end_wait(wait)
         elif left_us > 0:
-            self._timer = node.host.call_later(left_us, self._time_is_up)
+            self._timer = clients.call_later(left_us, self._time_is_up)
 
     def _time_is_up(self) -> None:
         self._timer = None
-        self._node.turn_begins()
+        self._clients.read_clock()
         self._arm()
 
     def wait_ended(self, job: Job | None, until_us: int = 0) -> None:
@@ -289,7 +289,7 @@ class BeanstalkConnection(Connection):
             reply = replies.reserved(job.id, job.body)
         else:
             # The leader's clock decides which of the two came first, and not the guess of ours.
-            due_us = self._node.first_deadline_us(self.number)
+            due_us = self._clients.first_deadline_us(self.number)
             soon = self._deadline_soon or 0 <= due_us <= until_us + SOON_US
             reply = replies.DEADLINE_SOON if soon else replies.TIMED_OUT
         # A reserve is a barrier, so nothing stands behind it; something may stand before it.
@@ -316,7 +316,7 @@ class BeanstalkConnection(Connection):
         elif kind in (r.USE, r.WATCH):
             self._bound(kind, result)
         elif kind == r.STATS:
-            self._answer_alone(replies.ok(stats.format_stats(self._node.stats(result))))
+            self._answer_alone(replies.ok(stats.format_stats(self._clients.stats(result))))
         elif kind == r.STATS_TUBE:
             self._answer_alone(self._stats_tube(result))
         elif kind == r.LIST_TUBES:
@@ -364,7 +364,7 @@ class BeanstalkConnection(Connection):
     def _stats_tube(self, result: tuple[Any, ...] | int) -> bytes:
         if isinstance(result, int):
             return replies.NOT_FOUND
-        waiting = self._node.waiting_on(result[0])
+        waiting = self._clients.waiting_on(result[0])
         return replies.ok(stats.format_stats_tube((*result[:9], waiting, *result[10:])))
 
     def failed(self, kind: int, why: int) -> None:

@@ -1,0 +1,171 @@
+"""The clients of one node: their connections and calls, and what those share.
+
+Here is everything that the connections need of their node; they know `Clients` and not the node.
+What a protocol says is in its own package, the order of replies and the flow of bytes are in
+`connection`, the sockets are in `host`.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from beanpole.core.machine import Machine
+from beanpole.protocol.beanstalk import requests as r
+from beanpoled.frontends.beanstalk import facts
+from beanpoled.frontends.beanstalk.connection import BeanstalkConnection
+from beanpoled.frontends.connection import INPUT_BYTES_MAX, Connection
+from beanpoled.host.seam import ClientPort, Timer
+from beanpoled.origin.batches import Client
+
+if TYPE_CHECKING:
+    from beanpoled.turn.node import Node
+
+# A client that has not read its replies for so long is closed.
+STALL_MAX_US: Final = 30_000_000
+# Clients beyond the limit that may wait for their refusal; more are closed at once.
+REFUSED_MAX: Final = 64
+
+
+class Clients:
+    """The connections and calls of one node."""
+
+    def __init__(self, node: "Node") -> None:
+        config = node.config
+        self._node = node
+        self.config = config
+        self.host = node.host
+        self.origin = node.origin
+        self.clock = node.clock
+        self.counts = [0] * r.COUNTERS
+        # Dicts and not sets: closing all of them must happen in the same order in every run.
+        self.connections: dict[Connection, None] = {}
+        self.calls: dict[Client, None] = {}
+        self.connections_total = 0
+        self.connections_refused = 0
+        self.dirty: list[Connection] = []  # connections with replies to write
+        # They are read with every request, and looking into `config` has its price.
+        self.outbox_bytes_max = config.outbox_bytes_max
+        self.input_bytes_max = INPUT_BYTES_MAX + config.max_job_size
+        self.client_output_bytes_max = config.client_output_bytes_max
+        self.paused: dict[Connection, None] = {}  # connections that are not read
+        self.stalled: dict[Connection, int] = {}  # connections whose clients do not read
+
+    # --- what connections need of their node ----------------------------------------------------
+
+    @property
+    def machine(self) -> Machine:
+        """The machine as applied here; a snapshot replaces it."""
+        return self._node.machine
+
+    @property
+    def draining(self) -> bool:
+        """Whether puts are refused at this node."""
+        return self._node.draining
+
+    @property
+    def now_us(self) -> int:
+        """The time of this turn, by the node's monotonic clock."""
+        return self._node.now_us
+
+    @property
+    def loop_us(self) -> int:
+        """The time that the loop of this node has counted."""
+        return self._node.loop_us
+
+    @property
+    def disk_id(self) -> bytes:
+        """The identity of the disk of this node."""
+        return self._node.disks.own.disk_id
+
+    def wake(self) -> None:
+        """Ask for a turn."""
+        self._node.wake()
+
+    def read_clock(self) -> None:
+        """Make `now_us` the present; called by timers and by what must not be early."""
+        self._node.turn_begins()
+
+    def call_later(self, delay_us: int, callback: Callable[[], None]) -> Timer:
+        """See `Host`."""
+        return self.host.call_later(delay_us, callback)
+
+    # --- connections come and go ----------------------------------------------------------------
+
+    def connected(self, port: ClientPort) -> Connection | None:
+        """A client connected; None if it must be closed at once."""
+        over = len(self.connections) - self.config.connections_max
+        if over >= REFUSED_MAX or self._node.stopped:
+            return None
+        connection = BeanstalkConnection(self, port)
+        connection.refused = over >= 0
+        self.connections_refused += over >= 0
+        self.connections[connection] = None
+        self.connections_total += 1
+        return connection
+
+    def forget(self, connection: Connection) -> None:
+        """A connection ended."""
+        self.connections.pop(connection, None)
+        self.paused.pop(connection, None)
+        self.stalled.pop(connection, None)
+
+    def drop_all(self) -> None:
+        """Close every client's connection, between replies; calls fail."""
+        for connection in list(self.connections):
+            connection.drop()
+        for call in list(self.calls):
+            call.drop()
+
+    # --- the turn -------------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Write the replies of this turn."""
+        dirty, self.dirty = self.dirty, []
+        for connection in dirty:
+            connection.flush()
+
+    def keep_house(self) -> None:
+        """Called every 100 ms of the loop's time: close stalled clients, read paused ones."""
+        loop_us = self._node.loop_us
+        for connection, since_us in list(self.stalled.items()):
+            if loop_us - since_us > STALL_MAX_US:
+                connection.abort()
+        if self.paused and not self.outbox_is_full:
+            for connection in list(self.paused):
+                connection.room_again()
+
+    # --- questions ------------------------------------------------------------------------------
+
+    @property
+    def outbox_is_full(self) -> bool:
+        """Whether clients must not be read until something is applied."""
+        return self.origin.bytes > self.outbox_bytes_max
+
+    @property
+    def waiting(self) -> int:
+        """How many clients are blocked in a wait for a job."""
+        return sum(connection.is_waiting for connection in self.connections)
+
+    def waiting_on(self, tube: bytes) -> int:
+        """How many clients of this node wait for a job of a tube."""
+        return sum(item.is_waiting and item.watches(tube) for item in self.connections)
+
+    def refuses_tube(self, tube: bytes) -> bool:
+        """Whether a tube that does not exist may not be created."""
+        machine = self._node.machine
+        tubes = machine.queue.tubes
+        return tube not in tubes and len(tubes) >= machine.tubes_max
+
+    def first_deadline_us(self, session: int) -> int:
+        """When the first TTR of a session of this node ends, in cluster time; -1 for none."""
+        machine = self._node.machine
+        state = machine.origins.get(self._node.index)
+        if state is None or state.incarnation != self.origin.incarnation:
+            return -1
+        held = state.sessions.get(session)
+        if held is None or not held.reserved:
+            return -1
+        return min(map(machine.queue.deadline_us, held.reserved.values()))
+
+    def stats(self, cluster: tuple[int, ...]) -> tuple[object, ...]:
+        """The values of `stats`: the cluster's from the machine, the others this node's."""
+        return facts.stats(self, cluster)
