@@ -95,6 +95,10 @@ class NodeView(Protocol):
         """The newest that the program knows."""
 
     @property
+    def upgrade_finalize(self) -> str:
+        """Who raises the version while this node leads: "auto" or "manual"."""
+
+    @property
     def durability(self) -> str: ...
     @property
     def role(self) -> Role: ...
@@ -150,6 +154,9 @@ class NodeView(Protocol):
     def metrics(self) -> Metrics: ...
     def transfer_leader(self, to: str | None) -> bool:
         """Begin to hand leadership over; False if that is not possible at this moment."""
+
+    def finalize(self, to: int) -> tuple[int, str]:
+        """Begin to raise the machine's version: the version meant, and why not now, if so."""
 
     @property
     def snapshot_index(self) -> int:

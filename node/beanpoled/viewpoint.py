@@ -54,6 +54,10 @@ class Viewpoint:
         return self._node.versions.knows
 
     @property
+    def upgrade_finalize(self) -> str:
+        return self._node.config.upgrade_finalize
+
+    @property
     def durability(self) -> str:
         return self._node.config.durability
 
@@ -165,6 +169,10 @@ class Viewpoint:
     def transfer_leader(self, to: str | None) -> bool:
         """See `NodeView`."""
         return self._node.replica.transfer(to)
+
+    def finalize(self, to: int) -> tuple[int, str]:
+        """See `NodeView`."""
+        return self._node.versions.finalize(to)
 
     @property
     def snapshot_index(self) -> int:

@@ -46,3 +46,17 @@ class TakeSnapshotReply(_message.Message):
     INDEX_FIELD_NUMBER: _ClassVar[int]
     index: int
     def __init__(self, index: _Optional[int] = ...) -> None: ...
+
+class FinalizeRequest(_message.Message):
+    __slots__ = ("to", "at_leader")
+    TO_FIELD_NUMBER: _ClassVar[int]
+    AT_LEADER_FIELD_NUMBER: _ClassVar[int]
+    to: int
+    at_leader: bool
+    def __init__(self, to: _Optional[int] = ..., at_leader: _Optional[bool] = ...) -> None: ...
+
+class FinalizeReply(_message.Message):
+    __slots__ = ("machine_version",)
+    MACHINE_VERSION_FIELD_NUMBER: _ClassVar[int]
+    machine_version: int
+    def __init__(self, machine_version: _Optional[int] = ...) -> None: ...

@@ -49,6 +49,11 @@ class AdminStub:
                 request_serializer=beanpole_dot_pb_dot_admin__pb2.TakeSnapshotRequest.SerializeToString,
                 response_deserializer=beanpole_dot_pb_dot_admin__pb2.TakeSnapshotReply.FromString,
                 _registered_method=True)
+        self.Finalize = channel.unary_unary(
+                '/beanpole.v1.Admin/Finalize',
+                request_serializer=beanpole_dot_pb_dot_admin__pb2.FinalizeRequest.SerializeToString,
+                response_deserializer=beanpole_dot_pb_dot_admin__pb2.FinalizeReply.FromString,
+                _registered_method=True)
 
 
 class AdminServicer:
@@ -76,6 +81,15 @@ class AdminServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Finalize(self, request, context):
+        """Raises the machine version of the cluster, for good, and answers when that is committed and
+        applied at the leader. Every node takes the call and brings it to the leader. Refused with
+        MEMBERS_NOT_READY while a member is away or its program is too old. It may be repeated.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -93,6 +107,11 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.TakeSnapshot,
                     request_deserializer=beanpole_dot_pb_dot_admin__pb2.TakeSnapshotRequest.FromString,
                     response_serializer=beanpole_dot_pb_dot_admin__pb2.TakeSnapshotReply.SerializeToString,
+            ),
+            'Finalize': grpc.unary_unary_rpc_method_handler(
+                    servicer.Finalize,
+                    request_deserializer=beanpole_dot_pb_dot_admin__pb2.FinalizeRequest.FromString,
+                    response_serializer=beanpole_dot_pb_dot_admin__pb2.FinalizeReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -176,6 +195,33 @@ class Admin:
             '/beanpole.v1.Admin/TakeSnapshot',
             beanpole_dot_pb_dot_admin__pb2.TakeSnapshotRequest.SerializeToString,
             beanpole_dot_pb_dot_admin__pb2.TakeSnapshotReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Finalize(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/beanpole.v1.Admin/Finalize',
+            beanpole_dot_pb_dot_admin__pb2.FinalizeRequest.SerializeToString,
+            beanpole_dot_pb_dot_admin__pb2.FinalizeReply.FromString,
             options,
             channel_credentials,
             insecure,

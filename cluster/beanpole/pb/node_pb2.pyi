@@ -31,7 +31,7 @@ class Jobs(_message.Message):
     def __init__(self, ready: _Optional[int] = ..., reserved: _Optional[int] = ..., delayed: _Optional[int] = ..., buried: _Optional[int] = ...) -> None: ...
 
 class Node(_message.Message):
-    __slots__ = ("id", "reachable", "role", "leader", "term", "commit_index", "applied_index", "last_index", "serving", "draining", "rejoining", "durability", "version", "cluster", "config_hash", "links", "jobs", "pid", "snapshot_index", "machine_version", "machine_version_known", "birth", "waiting_for")
+    __slots__ = ("id", "reachable", "role", "leader", "term", "commit_index", "applied_index", "last_index", "serving", "draining", "rejoining", "durability", "version", "cluster", "config_hash", "links", "jobs", "pid", "snapshot_index", "machine_version", "machine_version_known", "birth", "waiting_for", "upgrade_finalize")
     ID_FIELD_NUMBER: _ClassVar[int]
     REACHABLE_FIELD_NUMBER: _ClassVar[int]
     ROLE_FIELD_NUMBER: _ClassVar[int]
@@ -55,6 +55,7 @@ class Node(_message.Message):
     MACHINE_VERSION_KNOWN_FIELD_NUMBER: _ClassVar[int]
     BIRTH_FIELD_NUMBER: _ClassVar[int]
     WAITING_FOR_FIELD_NUMBER: _ClassVar[int]
+    UPGRADE_FINALIZE_FIELD_NUMBER: _ClassVar[int]
     id: str
     reachable: bool
     role: Role
@@ -78,4 +79,5 @@ class Node(_message.Message):
     machine_version_known: int
     birth: str
     waiting_for: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, id: _Optional[str] = ..., reachable: _Optional[bool] = ..., role: _Optional[_Union[Role, str]] = ..., leader: _Optional[str] = ..., term: _Optional[int] = ..., commit_index: _Optional[int] = ..., applied_index: _Optional[int] = ..., last_index: _Optional[int] = ..., serving: _Optional[bool] = ..., draining: _Optional[bool] = ..., rejoining: _Optional[bool] = ..., durability: _Optional[str] = ..., version: _Optional[str] = ..., cluster: _Optional[str] = ..., config_hash: _Optional[str] = ..., links: _Optional[_Iterable[str]] = ..., jobs: _Optional[_Union[Jobs, _Mapping]] = ..., pid: _Optional[int] = ..., snapshot_index: _Optional[int] = ..., machine_version: _Optional[int] = ..., machine_version_known: _Optional[int] = ..., birth: _Optional[str] = ..., waiting_for: _Optional[_Iterable[str]] = ...) -> None: ...
+    upgrade_finalize: str
+    def __init__(self, id: _Optional[str] = ..., reachable: _Optional[bool] = ..., role: _Optional[_Union[Role, str]] = ..., leader: _Optional[str] = ..., term: _Optional[int] = ..., commit_index: _Optional[int] = ..., applied_index: _Optional[int] = ..., last_index: _Optional[int] = ..., serving: _Optional[bool] = ..., draining: _Optional[bool] = ..., rejoining: _Optional[bool] = ..., durability: _Optional[str] = ..., version: _Optional[str] = ..., cluster: _Optional[str] = ..., config_hash: _Optional[str] = ..., links: _Optional[_Iterable[str]] = ..., jobs: _Optional[_Union[Jobs, _Mapping]] = ..., pid: _Optional[int] = ..., snapshot_index: _Optional[int] = ..., machine_version: _Optional[int] = ..., machine_version_known: _Optional[int] = ..., birth: _Optional[str] = ..., waiting_for: _Optional[_Iterable[str]] = ..., upgrade_finalize: _Optional[str] = ...) -> None: ...

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from beanpole import VERSION
 from beanpole.errors import BeanpoleError, ConfigurationError
-from beanpoled.cli import events, inspect, jobs, pipeline, recover, snapshot, status, up
+from beanpoled.cli import cluster, events, inspect, jobs, pipeline, recover, snapshot, status, up
 
 EXIT_REFUSED = 2
 EXIT_NO_ANSWER = 3
@@ -26,6 +26,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     up.add_command(commands)
     status.add_command(commands)
+    cluster.add_command(commands)
     snapshot.add_command(commands)
     inspect.add_command(commands)
     recover.add_command(commands)

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -126,6 +127,7 @@ def _node_as_json(node: node_pb2.Node) -> dict[str, Any]:
         "waiting_for": list(node.waiting_for),
         "machine_version": node.machine_version,
         "machine_version_known": node.machine_version_known,
+        "upgrade_finalize": node.upgrade_finalize or "auto",
         "links": list(node.links),
         "jobs": {
             "ready": jobs.ready,
@@ -160,7 +162,22 @@ def as_text(reply: admin_pb2.StatusReply) -> str:
             )
         else:
             lines.append(_COLUMNS.format(node.id, *["-"] * 10, "not reachable"))
+    possible = possible_version(reply.nodes)
+    if possible:
+        lines.append(
+            f"every node knows machine version {possible}: `beanpole cluster finalize` raises "
+            "the cluster to it, and no node goes back to an older release after that"
+        )
     return "\n".join(lines)
+
+
+def possible_version(nodes: Sequence[node_pb2.Node]) -> int:
+    """The newer version that an operator may raise the cluster to now; 0 if there is none."""
+    known = min((node.machine_version_known for node in nodes), default=0)
+    active = max((node.machine_version for node in nodes), default=0)
+    leading = [node for node in nodes if node.role == node_pb2.ROLE_LEADER]
+    waits = any(node.upgrade_finalize == "manual" for node in leading)
+    return known if waits and known > active else 0
 
 
 def machine_words(node: node_pb2.Node) -> str:

@@ -89,6 +89,7 @@ class NodeConfig:
     event_segment_age_s: int
     event_retain_bytes: int
     event_retain_age_s: int
+    upgrade_finalize: str
     rejoin: bool = False
 
     @property
@@ -187,6 +188,7 @@ SETTINGS: Final = (
     Setting("event_segment_age_s", _SECONDS, 60, "longest time of events in memory"),
     Setting("event_retain_bytes", Size(0, BYTES_MAX), 4 * GIB, "files of events that are kept"),
     Setting("event_retain_age_s", _SECONDS, 7 * 86_400, "how long events are kept"),
+    Setting("upgrade_finalize", Choice("auto", "manual"), "auto", "who ends an upgrade"),
 )
 _BY_NAME: Final = {setting.name: setting for setting in SETTINGS}
 

@@ -45,6 +45,8 @@ def _raft(view: NodeView) -> list[Family]:
         _gauge("first_index", "First entry of the log.", view.first_index),
         _gauge("last_index", "Last entry of the log.", view.last_index),
         _gauge("snapshot_index", "What the newest snapshot covers.", view.snapshot_index),
+        _gauge("machine_version", "What the cluster works at.", view.machine_version),
+        _gauge("machine_version_known", "Newest it could work at.", view.machine_version_known),
         _counter("leader_changes", "Leaders this node has seen come.", changes),
         (
             "peer_up",

@@ -5,7 +5,7 @@ It only reads the node through `NodeView` and is never on the way of a command.
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, NoReturn
 
 import grpc
 import grpc.aio
@@ -13,7 +13,8 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_health.v1._async import HealthServicer
 from grpc_reflection.v1alpha import reflection
 
-from beanpole.client.rpc import MESSAGE_BYTES_MAX
+from beanpole.client.rpc import MESSAGE_BYTES_MAX, detail_of
+from beanpole.commands import VERSION_MAX
 from beanpole.pb import admin_pb2, admin_pb2_grpc, node_pb2, peer_pb2, peer_pb2_grpc
 from beanpoled.rpc.peer import PeerClient, PeerServicer
 from beanpoled.rpc.server import Context, describe, fail
@@ -28,6 +29,11 @@ TRANSFER_POLL_S: Final = 0.02
 SNAPSHOT_TIMEOUT_S: Final = 60.0
 SNAPSHOT_POLL_S: Final = 0.05
 HEALTH_PERIOD_S: Final = 0.2
+# One commit, with the syncs of a majority.
+FINALIZE_TIMEOUT_S: Final = 10.0
+FINALIZE_POLL_S: Final = 0.02
+# Members say with each heartbeat what their programs know; after an election they have not yet.
+FINALIZE_PATIENCE_S: Final = 1.0
 # Above the sum of what can be open for long: READERS_MAX readers of events (32), CALLS_MAX calls of
 # `Queue` (64), a snapshot for each other member (63). The rest is for health and for operators, so
 # that none of those keeps them out.
@@ -83,15 +89,7 @@ class AdminServicer(admin_pb2_grpc.AdminServicer):
                 field="to",
             )
         if view.role != "leader":
-            leader = view.leader or ""
-            await fail(
-                context,
-                grpc.StatusCode.FAILED_PRECONDITION,
-                f"{view.node_id} is not the leader; ask {leader or 'again, there is none now'}",
-                "NOT_LEADER",
-                leader_id=leader,
-                leader_address=self._peers.address(leader),
-            )
+            await self._not_leader(context)
         if request.to == view.node_id:
             return admin_pb2.TransferLeaderReply(leader=view.node_id)
         leader = await self._transferred(request.to or None)
@@ -103,6 +101,79 @@ class AdminServicer(admin_pb2_grpc.AdminServicer):
                 "TRANSFER_REFUSED",
             )
         return admin_pb2.TransferLeaderReply(leader=leader)
+
+    async def _not_leader(self, context: Context) -> NoReturn:
+        view = self._view
+        leader = view.leader or ""
+        await fail(
+            context,
+            grpc.StatusCode.FAILED_PRECONDITION,
+            f"{view.node_id} is not the leader; ask {leader or 'again, there is none now'}",
+            "NOT_LEADER",
+            leader_id=leader,
+            leader_address=self._peers.address(leader),
+        )
+
+    async def Finalize(
+        self, request: admin_pb2.FinalizeRequest, context: Context
+    ) -> admin_pb2.FinalizeReply:
+        view = self._view
+        if request.to > VERSION_MAX:
+            await fail(
+                context,
+                grpc.StatusCode.INVALID_ARGUMENT,
+                f"to = {request.to} is no machine version: the highest is {VERSION_MAX}",
+                "UNKNOWN_VERSION",
+                field="to",
+            )
+        if view.role == "leader":
+            return await self._finalized(request.to, context)
+        if request.at_leader or view.leader in (None, view.node_id):
+            await self._not_leader(context)
+        assert view.leader is not None, "asked above"
+        return await self._finalized_by(view.leader, request.to, context)
+
+    async def _finalized(self, to: int, context: Context) -> admin_pb2.FinalizeReply:
+        """Raise the machine's version here, where the leader is; answer when it is applied."""
+        view, term = self._view, self._view.term
+        time_s = asyncio.get_running_loop().time
+        begun_s = time_s()
+        version, refusal = view.finalize(to)
+        while refusal or view.machine_version < version:
+            waited_s = time_s() - begun_s
+            if refusal and waited_s > FINALIZE_PATIENCE_S:
+                words = f"nothing is raised to machine version {version}: {refusal}"
+                await fail(context, grpc.StatusCode.FAILED_PRECONDITION, words, "MEMBERS_NOT_READY")
+            if waited_s > FINALIZE_TIMEOUT_S:
+                words = f"no majority answers; whether machine version {version} comes is unknown"
+                await fail(context, grpc.StatusCode.DEADLINE_EXCEEDED, words)
+            await asyncio.sleep(FINALIZE_POLL_S)
+            if view.role != "leader" or view.term != term:
+                words = f"{view.node_id} leads no more; ask again: it may be raised or not"
+                await fail(context, grpc.StatusCode.UNAVAILABLE, words)
+            version, refusal = view.finalize(version)
+        return admin_pb2.FinalizeReply(machine_version=view.machine_version)
+
+    async def _finalized_by(
+        self, leader: str, to: int, context: Context
+    ) -> admin_pb2.FinalizeReply:
+        """Let the leader do it; what it refuses is refused here in its words."""
+        try:
+            return await self._peers.finalize(leader, to, FINALIZE_TIMEOUT_S + 1.0)
+        except grpc.aio.AioRpcError as error:
+            if error.code() == grpc.StatusCode.UNIMPLEMENTED:
+                words = f"nothing is raised: the program of {leader}, which leads, is too old"
+                await fail(context, grpc.StatusCode.FAILED_PRECONDITION, words, "MEMBERS_NOT_READY")
+            detail = detail_of(error)
+            words = f"{leader}, which leads: {error.details()}"
+            await fail(
+                context,
+                error.code(),
+                words,
+                detail.reason,
+                leader_id=detail.leader_id,
+                leader_address=detail.leader_address,
+            )
 
     async def TakeSnapshot(
         self, request: admin_pb2.TakeSnapshotRequest, context: Context

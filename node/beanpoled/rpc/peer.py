@@ -1,4 +1,4 @@
-"""gRPC between nodes: describing themselves and handing over snapshots; both sides of it.
+"""gRPC between nodes: describing themselves, handing over snapshots, asking the leader.
 
 Replicated entries and forwarded commands do not come this way but over the peer link.
 """
@@ -14,7 +14,7 @@ from crc32c import crc32c
 
 from beanpole.client.rpc import CHANNEL_OPTIONS
 from beanpole.errors import Damaged
-from beanpole.pb import node_pb2, peer_pb2, peer_pb2_grpc
+from beanpole.pb import admin_pb2, admin_pb2_grpc, node_pb2, peer_pb2, peer_pb2_grpc
 from beanpoled.rpc.server import PROOF_KEY, Context, describe, fail, peer_proof, write
 from beanpoled.rpc.snapshot_stream import Sink, SnapshotStream
 from beanpoled.view import NodeView
@@ -75,7 +75,7 @@ class PeerServicer(peer_pb2_grpc.PeerServicer):
 
 
 class PeerClient:
-    """Calls the `Peer` service of the other members."""
+    """Calls the other members: `Peer`, and of `Admin` what only the leader can do."""
 
     def __init__(self, addresses: Mapping[str, str], cluster: str, secret: str) -> None:
         """Dial `addresses` (by member id) when they are first needed."""
@@ -97,6 +97,17 @@ class PeerClient:
             return None
         # Whoever answers at that address, only the member itself counts.
         return reply if reply.id == peer else None
+
+    async def finalize(self, leader: str, to: int, timeout_s: float) -> admin_pb2.FinalizeReply:
+        """Bring an operator's `Finalize` to the leader.
+
+        Raises:
+            grpc.aio.AioRpcError: what the leader says, or that it does not answer.
+        """
+        request = admin_pb2.FinalizeRequest(to=to, at_leader=True)
+        stub = admin_pb2_grpc.AdminStub(self._channel(leader))
+        reply: admin_pb2.FinalizeReply = await stub.Finalize(request, timeout=timeout_s)
+        return reply
 
     async def fetch_snapshot(self, peer: str, index: int, sink: Sink) -> str | None:
         """Write a peer's snapshot at exactly `index` into `sink`, as fast as its disk takes it.
@@ -133,8 +144,11 @@ class PeerClient:
         self._channels.clear()
 
     def _stub(self, peer: str) -> peer_pb2_grpc.PeerStub:
+        return peer_pb2_grpc.PeerStub(self._channel(peer))
+
+    def _channel(self, peer: str) -> grpc.aio.Channel:
         channel = self._channels.get(peer)
         if channel is None:
             channel = grpc.aio.insecure_channel(self._addresses[peer], options=CHANNEL_OPTIONS)
             self._channels[peer] = channel
-        return peer_pb2_grpc.PeerStub(channel)
+        return channel

@@ -79,4 +79,5 @@ def describe(view: NodeView) -> node_pb2.Node:
         machine_version_known=view.machine_version_known,
         birth=view.birth,
         waiting_for=view.waiting_for(),
+        upgrade_finalize=view.upgrade_finalize,
     )

@@ -18,6 +18,9 @@ class FakeView:
         self.version = "0.1.0"
         self.machine_version = 2
         self.machine_version_known = 3
+        self.upgrade_finalize = "auto"
+        self.finalize_refusal = ""
+        self.finalizes: list[int] = []
         self.durability = "sync"
         self.role: Role = "follower"
         self.leader: str | None = "n1"
@@ -63,6 +66,14 @@ class FakeView:
         self.role = "follower"
         self.leader = self.transfer_to
         return True
+
+    def finalize(self, to: int) -> tuple[int, str]:
+        """Raise it when asked for the second time, as a commit takes a moment."""
+        self.finalizes.append(to)
+        version = to or self.machine_version_known
+        if not self.finalize_refusal and len(self.finalizes) > 1:
+            self.machine_version = max(self.machine_version, version)
+        return version, self.finalize_refusal
 
     def take_snapshot(self) -> None:
         """Finish one that had begun before, then one of what is applied."""

@@ -164,6 +164,112 @@ def test_a_transfer_that_is_not_possible_says_why(monkeypatch: pytest.MonkeyPatc
     run(test)
 
 
+async def finalize(views: list[FakeView], to: int = 0) -> int:
+    """Ask the first node."""
+    cluster = Cluster(views)
+    async with cluster.running() as channel:
+        stub = admin_pb2_grpc.AdminStub(channel)
+        reply = await stub.Finalize(admin_pb2.FinalizeRequest(to=to), timeout=20)
+    version: int = reply.machine_version
+    return version
+
+
+def follower_and_leader() -> list[FakeView]:
+    leader = FakeView("n1")
+    leader.role = "leader"
+    return [FakeView(), leader]
+
+
+def test_any_node_brings_a_finalize_to_the_leader() -> None:
+    async def test() -> None:
+        views = follower_and_leader()
+        assert await finalize(views) == 3
+        assert views[0].finalizes == [] and views[1].finalizes == [0, 3]
+        assert await finalize(views, 3) == 3, "it may be repeated"
+        assert await finalize([leading()], 3) == 3
+
+    run(test)
+
+
+def test_a_finalize_that_is_refused_names_the_members(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admin, "FINALIZE_PATIENCE_S", 0.1)
+
+    async def test() -> None:
+        views = follower_and_leader()
+        views[1].finalize_refusal = "n2 is away"
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await finalize(views)
+        assert caught.value.code() == grpc.StatusCode.FAILED_PRECONDITION
+        assert detail_of(caught.value).reason == "MEMBERS_NOT_READY"
+        words = "n1, which leads: nothing is raised to machine version 3: n2 is away"
+        assert caught.value.details() == words
+        assert len(views[1].finalizes) > 2, "members may say a moment later what they know"
+
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await finalize([leading()], 256)
+        assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+        assert detail_of(caught.value).field == "to"
+
+    run(test)
+
+
+def test_a_finalize_without_a_leader_is_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admin, "FINALIZE_TIMEOUT_S", 0.1)
+
+    async def test() -> None:
+        alone = FakeView()
+        alone.leader = None
+        mistaken = FakeView("n1")  # n0 believes that it leads
+        for views in ([alone], [FakeView(), mistaken]):
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await finalize(views)
+            assert caught.value.code() == grpc.StatusCode.FAILED_PRECONDITION
+            assert detail_of(caught.value).reason == "NOT_LEADER"
+            assert views[-1].finalizes == []
+
+        stuck = leading()
+        stuck.finalizes = [0] * 2
+        stuck.finalize = lambda to: (3, "")  # type: ignore[method-assign]
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await finalize([stuck])
+        assert caught.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+
+        def deposed(to: int) -> tuple[int, str]:
+            stuck.role = "follower"
+            return 3, ""
+
+        stuck.finalize = deposed  # type: ignore[method-assign]
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await finalize([stuck])
+        assert caught.value.code() == grpc.StatusCode.UNAVAILABLE
+        assert "ask again" in str(caught.value.details())
+
+    run(test)
+
+
+def test_a_leader_of_an_older_release_does_not_know_the_call() -> None:
+    class Older(admin_pb2_grpc.AdminServicer):
+        """As in release 0.2.0: every method that it lacks is answered UNIMPLEMENTED."""
+
+    async def test() -> None:
+        server = grpc.aio.server()
+        admin_pb2_grpc.add_AdminServicer_to_server(Older(), server)
+        port = server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        cluster = Cluster([FakeView()])
+        cluster.addresses["n1"] = f"127.0.0.1:{port}"
+        async with cluster.running() as channel:
+            stub = admin_pb2_grpc.AdminStub(channel)
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await stub.Finalize(admin_pb2.FinalizeRequest(), timeout=5)
+        await server.stop(0)
+        assert detail_of(caught.value).reason == "MEMBERS_NOT_READY"
+        words = "nothing is raised: the program of n1, which leads, is too old"
+        assert caught.value.details() == words
+
+    run(test)
+
+
 def test_a_snapshot_covers_what_was_applied_when_it_was_asked_for() -> None:
     async def test() -> None:
         view = FakeView()

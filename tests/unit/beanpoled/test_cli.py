@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from beanpoled.cli import layout, main
+from beanpoled.rpc import admin
 from beanpoled.rpc.admin import RpcServer
 from beanpoled.rpc.peer import PeerClient
 from tests.unit.beanpoled.fakes import FakeView
@@ -35,12 +36,17 @@ def start() -> Iterator[Start]:
 
 def status(view: FakeView, *line: str) -> int:
     """Run `beanpole status` against one fake node; the other members are down."""
+    return command(view, "status", *line)
+
+
+def command(view: FakeView, *words: str) -> int:
+    """Run a command against one fake node; the other members are down."""
 
     async def run() -> int:
         peers = PeerClient({"n1": "127.0.0.1:1", "n2": "127.0.0.1:1"}, "dev", "")
         server = RpcServer(view, peers, "")
         port = await server.start("127.0.0.1:0")
-        done = await asyncio.to_thread(main, ["status", "--addr", f"127.0.0.1:{port}", *line])
+        done = await asyncio.to_thread(main, [*words, "--addr", f"127.0.0.1:{port}"])
         await peers.close()
         await server.stop(0)
         return done
@@ -59,6 +65,7 @@ def test_status_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert first["jobs"] == {"ready": 1, "reserved": 2, "delayed": 3, "buried": 4}
     versions = (first["version"], first["machine_version"], first["machine_version_known"])
     assert versions == ("0.1.0", 2, 3)
+    assert first["upgrade_finalize"] == "auto"
     assert second == {"id": "n1", "role": "unknown", "reachable": False}
 
 
@@ -102,6 +109,49 @@ def test_status_shows_the_versions(capsys: pytest.CaptureFixture[str]) -> None:
     view.machine_version = 3
     assert status(view) == 0
     assert "0.1.0    3  " in capsys.readouterr().out
+
+
+def test_status_says_when_an_operator_may_end_an_upgrade(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def last_line() -> str:
+        assert status(view) == 0
+        return capsys.readouterr().out.splitlines()[-1]
+
+    view = FakeView(members=("n0",))
+    view.role = "leader"
+    assert "finalize" not in last_line(), "the leader does it by itself"
+    view.upgrade_finalize = "manual"
+    assert last_line().startswith("every node knows machine version 3: `beanpole cluster finalize`")
+    view.members = ("n0", "n1")
+    assert "finalize" not in last_line(), "one is away"
+    view.members = ("n0",)
+    view.machine_version = 3
+    assert "finalize" not in last_line(), "it is done"
+
+
+def test_finalize(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admin, "FINALIZE_PATIENCE_S", 0.0)
+    view = FakeView()
+    view.role = "leader"
+    assert command(view, "cluster", "finalize") == 0
+    assert command(view, "cluster", "finalize", "--to", "3") == 0
+    assert capsys.readouterr().out == "the cluster works at machine version 3\n" * 2
+    view.finalize_refusal = "n2 is away"
+    view.machine_version = 2
+    assert command(view, "cluster", "finalize") == 3
+    words = "FAILED_PRECONDITION: nothing is raised to machine version 3: n2 is away"
+    assert words in capsys.readouterr().err
+    assert command(view, "cluster", "finalize", "--to", "256") == 2
+    assert "--to = 256 is not allowed: it must be 1 to 255" in capsys.readouterr().err
+
+
+def test_finalize_of_nobody(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    layout.write_cluster(tmp_path, layout.plan(tmp_path, 2, 1), {"n0": 1, "n1": 1})
+    assert main(["cluster", "finalize", "--dir", str(tmp_path)]) == 3
+    shown = capsys.readouterr().err
+    assert "no answer, look at `beanpole status`: 127.0.0.1:21: UNAVAILABLE" in shown
+    assert "127.0.0.1:22: UNAVAILABLE" in shown
 
 
 def test_status_of_nobody(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

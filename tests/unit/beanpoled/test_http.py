@@ -119,6 +119,8 @@ def test_metrics() -> None:
         'beanpole_role{role="follower"} 1',
         'beanpole_role{role="leader"} 0',
         "beanpole_term 3",
+        "beanpole_machine_version 2",
+        "beanpole_machine_version_known 3",
         "beanpole_commit_index 9",
         "beanpole_applied_index 8",
         "beanpole_fsync_duration_seconds_sum 0.25",

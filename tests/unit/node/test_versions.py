@@ -1,11 +1,14 @@
 """When a leader raises the machine's version, and who stops at one that it does not know."""
 
+from typing import Any
+
 import pytest
 
 from beanpole import commands as c
 from beanpole.core.machine import Machine
 from beanpoled.links import frames
 from beanpoled.origin.batches import Batch, Wait
+from beanpoled.turn.versions import WISH_US
 from tests.unit.node.stage import MEMBERS, Stage, Stopped
 from tests.unit.node.test_peers import beat
 
@@ -19,8 +22,8 @@ def leader() -> Stage:
     return leading()
 
 
-def leading(knows: int = NEW) -> Stage:
-    stage = Stage(knows=knows)
+def leading(knows: int = NEW, **overrides: Any) -> Stage:
+    stage = Stage(knows=knows, **overrides)
     stage.lead()
     stage.come_up()
     return stage
@@ -128,6 +131,101 @@ def test_the_highest_common_version_is_taken_at_once() -> None:
     heard(stage, "n1", version=NEW + 5)
     heard(stage, "n2", version=NEW + 1)
     assert raises(stage) == [(c.RAISE, NEW + 1)]
+
+
+# --- an operator ends the upgrade -----------------------------------------------------------------
+
+
+@pytest.fixture
+def manual() -> Stage:
+    """A leader whose operator ends upgrades; the others know what it knows."""
+    stage = leading(upgrade_finalize="manual")
+    heard(stage, "n1", "n2")
+    return stage
+
+
+def test_a_leader_waits_for_its_operator(manual: Stage) -> None:
+    assert raises(manual) == []
+    assert manual.node.versions.finalize(0) == (NEW, "")
+    assert raises(manual) == [(c.RAISE, NEW)]
+    assert manual.node.versions.finalize(0) == (NEW, ""), "it is on its way"
+    manual.commit()
+    assert manual.node.machine.version == NEW
+    assert manual.node.versions.finalize(0) == (NEW, "")
+    assert manual.node.versions.finalize(c.BASE_VERSION) == (NEW, "")
+    assert raises(manual) == []
+
+
+def test_an_operator_may_ask_for_less_than_all_know() -> None:
+    stage = leading(NEW + 2, upgrade_finalize="manual")
+    heard(stage, "n1", "n2", version=NEW + 2)
+    assert stage.node.versions.finalize(NEW) == (NEW, "")
+    assert raises(stage) == [(c.RAISE, NEW)]
+
+
+def test_who_holds_it_back_is_named(manual: Stage) -> None:
+    heard(manual, "n1", version=c.BASE_VERSION)
+    manual.node.peer_down("n2")
+    old = f"n1 knows up to {c.BASE_VERSION} and must be upgraded"
+    away = "n2 is away, and may come back with an older release"
+    assert manual.node.versions.finalize(0) == (NEW, f"{old}; {away}")
+    heard(manual, "n1")
+    assert manual.node.versions.finalize(NEW) == (NEW, away)
+    words = f"n0 knows up to {NEW} and must be upgraded"
+    assert words in manual.node.versions.finalize(NEW + 1)[1]
+    assert raises(manual) == []
+
+
+def test_without_a_version_the_newest_of_any_member_is_meant(manual: Stage) -> None:
+    """An upgrade in the middle is not ended by the way, at what the older nodes know."""
+    heard(manual, "n1", version=NEW + 1)
+    version, reason = manual.node.versions.finalize(0)
+    assert version == NEW + 1
+    assert reason == "; ".join(
+        f"{name} knows up to {NEW} and must be upgraded" for name in ("n0", "n2")
+    )
+    assert raises(manual) == []
+
+
+def test_a_refused_wish_is_not_remembered(manual: Stage) -> None:
+    manual.node.peer_down("n2")
+    assert manual.node.versions.finalize(0)[1]
+    manual.node.peer_up("n2")
+    heard(manual, "n2")
+    assert raises(manual) == []
+
+
+def test_a_wish_ends_with_its_caller_and_with_its_term(manual: Stage) -> None:
+    """Nothing can be proposed for a while; when it can be, nobody waits for it any more."""
+    manual.node.versions.finalize(0)
+    manual.node.loop_us += WISH_US + 1
+    assert raises(manual) == []
+    manual.node.versions.finalize(0)
+    manual.become("follower", "n1", 2)
+    manual.become("leader", "n0", 3)
+    manual.commit()
+    heard(manual, "n1", "n2")
+    assert raises(manual) == []
+    assert manual.node.versions.finalize(0) == (NEW, "")
+    assert raises(manual) == [(c.RAISE, NEW)]
+
+
+def test_a_member_that_goes_before_the_entry_holds_it_back(manual: Stage) -> None:
+    manual.node.versions.finalize(0)
+    manual.node.peer_down("n1")
+    assert raises(manual) == []
+
+
+def test_a_leader_that_was_just_elected_says_so() -> None:
+    stage = Stage(knows=NEW, upgrade_finalize="manual")
+    for peer in MEMBERS[1:]:
+        stage.node.peer_up(peer)
+    stage.become("leader", "n0", 1)
+    heard(stage, "n1", "n2")
+    assert stage.node.versions.finalize(0) == (NEW, "n0 has just been elected")
+
+
+# --- programs that do not know it -----------------------------------------------------------------
 
 
 def test_the_beat_tells_what_is_known_and_what_is_active(leader: Stage) -> None:
