@@ -5,9 +5,10 @@ PYTHON ?= $(shell for name in python3 python3.11 python3.12 python3.13; do \
 	$$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$name && break; done)
 VENV := .venv
 BIN := $(VENV)/bin
-# What running nodes takes, and what developing takes: Spark alone is half a gigabyte.
+# What running nodes takes, what developing takes, and Spark, which alone is half a gigabyte.
 NODES := $(VENV)/.nodes
 READY := $(VENV)/.ready
+SPARK := $(VENV)/.spark
 # The packages with their hot path compiled: a tree of its own, used by what names it in PYTHONPATH.
 COMPILED := $(CURDIR)/build/compiled
 COMPILED_READY := $(COMPILED)/.ready
@@ -15,6 +16,8 @@ SOURCES := $(shell find cluster/beanpole node/beanpoled -name '*.py' -o -name '*
 # Which tests also run on it: those of the modules that it compiles, and with whole nodes.
 COMPILED_UNITS := $(addprefix tests/unit/,core protocol storage replication node eventlog)
 COMPILED_NODES := $(addprefix tests/integration/test_,clients.py failover.py disk.py peer_port.py)
+# What mypy checks without PySpark; `make test-spark` has the rest.
+TYPED := cluster node bench chaos deploy tests --exclude '^(tests|tests/unit|bench)/pipeline'
 # Which seeds `make sim` runs.
 SEEDS ?= 300
 FIRST ?= 1
@@ -28,7 +31,7 @@ PROTOC := $(BIN)/python -m grpc_tools.protoc -Iproto
 
 .DEFAULT_GOAL := check
 .PHONY: up compiled test test-nodes test-spark test-sim test-compiled test-spark-cluster \
-	test-power sim mutants check fmt proto bench bench-check bench-pipeline soak clean help
+	test-power sim mutants unit lint check golden fmt proto bench bench-check bench-pipeline soak clean help
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -43,6 +46,10 @@ $(READY): $(NODES)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
+$(SPARK): $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,spark]'
+	@touch $@
+
 up: $(NODES) ## run a local cluster of three nodes (make up ARGS='--nodes 1')
 	@exec $(BIN)/beanpole up $(ARGS)
 
@@ -53,20 +60,27 @@ $(COMPILED_READY): $(READY) deploy/compile.py $(SOURCES)
 compiled: $(COMPILED_READY) ## compile the hot path, and say how to use it
 	@echo "PYTHONPATH=$(COMPILED) $(BIN)/beanpole up"
 
-check: $(READY) ## lint, format, types and unit tests, in under a minute
+# All but what has the mark `slow` and what hypothesis makes examples for.
+unit: $(READY) ## the quick unit tests, in seconds
+	$(BIN)/python -m pytest -q --numprocesses=auto -m 'not slow and not hypothesis' tests/test_tidy.py tests/unit
+
+lint: $(READY) ## ruff, format and strict types of all that does not import PySpark
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+	$(BIN)/mypy $(TYPED)
+
+check: lint ## lint and all unit tests, in under a minute
 	$(BIN)/python -m pytest -q --numprocesses=auto tests/test_tidy.py tests/unit
 
-test: $(READY) ## everything, in parts that share the cores
+test: $(READY) $(SPARK) ## everything, in parts that share the cores
 	$(MAKE) --jobs=2 check $(COMPILED_READY)
 	$(MAKE) --jobs=3 --output-sync=target test-nodes test-spark test-sim test-compiled test-spark-cluster
 
 test-nodes: $(READY) $(COMPILED_READY) # simulated faults one by one, real nodes
 	$(BIN)/python -m pytest -q tests/sim tests/integration tests/compiled
 
-test-spark: $(READY) # the pipeline, on one machine
+test-spark: $(SPARK) # types of all that there is, and the pipeline on one machine
+	$(BIN)/mypy
 	$(BIN)/python -m pytest -q tests/pipeline --ignore=tests/pipeline/test_submit.py
 
 # Takes what the other parts leave of the cores, because they have clocks that run.
@@ -77,7 +91,7 @@ test-compiled: $(READY) $(COMPILED_READY) # what is compiled, again
 	PYTHONPATH=$(COMPILED) $(BIN)/python -m pytest -q -o pythonpath=. -m 'not constants' $(COMPILED_UNITS)
 	PYTHONPATH=$(COMPILED) $(BIN)/python -m pytest -q $(COMPILED_NODES)
 
-test-spark-cluster: $(READY) # the pipeline by spark-submit and Spark Connect
+test-spark-cluster: $(SPARK) # the pipeline by spark-submit and Spark Connect
 	$(BIN)/python -m pytest -q tests/pipeline/test_submit.py
 
 sim: $(READY) ## many simulated lives of whole clusters (make sim SEEDS=300 FIRST=1)
@@ -100,7 +114,7 @@ bench: $(COMPILED_READY) ## op/s and latency beside beanstalkd (make bench ARGS=
 bench-check: $(COMPILED_READY) ## name what got slower than recorded, in under four minutes
 	$(BIN)/python -m bench check $(ARGS)
 
-bench-pipeline: $(COMPILED_READY) ## rows per second of the Spark side (needs Java 17)
+bench-pipeline: $(SPARK) $(COMPILED_READY) ## rows per second of the Spark side (needs Java 17)
 	$(BIN)/python -m bench.pipeline
 
 soak: $(READY) $(COMPILED_READY) ## break a real cluster at random and check every reply (make soak MINUTES=20 ARGS='--seed 7')

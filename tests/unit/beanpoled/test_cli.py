@@ -313,6 +313,7 @@ def by_hand(redirections: str, *line: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("redirections", "line", "status", "words"),
     [

@@ -210,6 +210,7 @@ def run(test: Callable[[], Coroutine[None, None, None]]) -> None:
     asyncio.run(asyncio.wait_for(test(), 60))
 
 
+@pytest.mark.slow
 def test_a_life_of_a_cluster(up: Up) -> None:
     async def test() -> None:
         running = asyncio.create_task(up.supervisor.run())
@@ -233,6 +234,7 @@ def test_a_life_of_a_cluster(up: Up) -> None:
     assert (up.directory / "n0" / "log").read_text() == "serving\nended\n"
 
 
+@pytest.mark.slow
 def test_nodes_that_refuse_to_start_are_told_with_their_words(
     up: Up, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -234,6 +234,7 @@ def test_a_grant_keeps_the_session_for_an_image_under_way(cluster: Cluster) -> N
     image.close()
 
 
+@pytest.mark.slow
 def test_a_session_that_holds_very_many_jobs_stands_in_chunks_of_its_own(
     cluster: Cluster,
 ) -> None:

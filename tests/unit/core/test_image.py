@@ -299,6 +299,7 @@ def test_a_session_of_no_known_kind_is_damage(place: int, value: int) -> None:
         load([*BUSY[:SESSIONS], pack(sessions), *BUSY[KEYS:]])
 
 
+@pytest.mark.slow
 def test_a_head_of_many_long_names_is_cut() -> None:
     """A snapshot's chunk is at most 4 MiB: one client that watches long names stopped all nodes."""
     cluster = Cluster()

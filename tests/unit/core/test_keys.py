@@ -177,6 +177,7 @@ def crafted(count: int) -> list[bytes]:
     return found
 
 
+@pytest.mark.slow
 def test_keys_that_all_fall_into_one_shard_fit_into_a_snapshot() -> None:
     """A client chooses its keys; an image of them must not stop the nodes."""
     cluster = Cluster()

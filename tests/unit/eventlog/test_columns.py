@@ -36,6 +36,7 @@ def test_a_slice_is_a_part_of_the_whole(seed: int, rows: int, data: st.DataObjec
     assert part.note(0).first <= start < end <= events.end
 
 
+@pytest.mark.slow
 def test_batches_are_complete_streams_of_at_most_so_many_rows() -> None:
     rows = columns.BATCH_ROWS + 10
     events = chance(1, rows, 5)

@@ -19,6 +19,8 @@ from tests.integration.support.processes import children, is_running
 from tests.integration.support.waiting import wait_until
 from tests.unit.eventlog.made import chance
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def converter() -> Iterator[Converter]:

@@ -188,6 +188,7 @@ def export_some(directory: Path, parts: list[pa.RecordBatch]) -> None:
     out.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("steps", range(80))
 def test_killed_at_any_step_it_goes_on_without_loss_and_without_a_double(
     steps: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

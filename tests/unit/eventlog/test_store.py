@@ -170,6 +170,7 @@ def test_columns_of_a_large_segment_are_made_at_once(monkeypatch: pytest.MonkeyP
     assert host.within_us == [2_000_000, 0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
 def test_after_restarts_every_event_is_there_once(seed: int) -> None:
     """The log brings everything since a snapshot again; snapshots are taken at random."""
@@ -474,6 +475,7 @@ def test_names_of_tubes_without_events_are_forgotten(monkeypatch: pytest.MonkeyP
     assert life.read() == reference(life.driver.entries)
 
 
+@pytest.mark.slow
 def test_a_node_that_seals_nothing_does_not_import_arrow() -> None:
     """Whole nodes live for 15 simulated seconds without it; so does the import of the daemon."""
     code = (

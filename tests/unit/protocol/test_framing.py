@@ -115,6 +115,7 @@ def test_a_huge_body_is_not_kept(size: int) -> None:
     assert take(parser) == [JOB_TOO_BIG, (r.STATS,)]
 
 
+@pytest.mark.slow
 def test_a_large_body_in_small_pieces() -> None:
     # Copying what is there at each piece would move a terabyte here: the test would not end.
     body = b"0123456789abcdef" * (JOB_SIZE_MAX_BYTES // 16)
@@ -135,6 +136,7 @@ def test_a_large_body_in_small_pieces() -> None:
     assert peak_bytes < 3 * len(body)
 
 
+@pytest.mark.slow
 def test_small_pieces_that_nobody_asks_for() -> None:
     parser = Parser(100)
     for _ in range(500_000):

@@ -14,6 +14,8 @@ from beanpole.core.operations import reads
 from tests.unit.releases.record import record
 from tests.unit.releases.recording import FIXTURES, Recording, check, pack, replay, unpack
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[3]
 # The first release that can be upgraded from.
 FIRST = (0, 2, 0)

@@ -11,6 +11,8 @@ from beanpole.replication.pysyncobj.repairs import ALL_REPAIRS, Repairs
 from tests.sim.cluster import Cluster, Violation
 from tests.sim.faults import Plan, Run, world
 
+pytestmark = pytest.mark.slow
+
 SMALL: dict[str, Any] = {
     "snapshot_bytes_min": 30_000,
     "log_retain_bytes": 20_000,

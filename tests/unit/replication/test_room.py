@@ -110,6 +110,7 @@ def test_the_end_of_a_snapshot_meets_a_full_disk() -> None:
     assert lone.disk.list("/n0/snapshots") == []
 
 
+@pytest.mark.slow
 def test_snapshots_come_sooner_while_room_is_scarce() -> None:
     """So the log of deletes, touches and releases never comes to the end of the disk."""
     lone = a_replica(snapshot_bytes_min=64 * MIB, disk_reserve_bytes=1)
