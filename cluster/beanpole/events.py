@@ -34,11 +34,17 @@ KIND_NAMES: Final = {
     DELETED: "deleted",
 }
 
+# The machine version that brought a kind, for those that the base version lacks: an older machine
+# emits none, whatever its program knows. The code that emits it has the condition.
+KIND_SINCE: Final[dict[int, int]] = {}
+
 # --- protocols ----------------------------------------------------------------------------------
 NO_PROTOCOL: Final = 0  # no client did it: a delay ended
 BEANSTALK: Final = 1
 GRPC: Final = 2
 PROTOCOL_NAMES: Final = {BEANSTALK: "beanstalk", GRPC: "grpc"}
+# The same of protocols: below that version no session can be of them.
+PROTOCOL_SINCE: Final[dict[int, int]] = {}
 
 # --- reasons: why, where the kind does not say it ------------------------------------------------
 NO_REASON: Final = 0

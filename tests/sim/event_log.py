@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgpack
 
-from beanpole.events import RECORD
+from beanpole.commands import BASE_VERSION
+from beanpole.events import KIND_SINCE, RECORD
 from beanpoled.eventlog import segment as segments
 from beanpoled.eventlog.records import NOTE, Batch, Events
 from beanpoled.eventlog.segment import Segment
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 BATCH_ROWS: Final = 20
 # Where the tube's number stands in a record.
 _TUBE: Final = slice(8, 12)
+# ... and its kind.
+_KIND: Final = 0
 
 # Offset, log index, position in its entry, cluster time us, wall time us, tube, record.
 Row = tuple[int, int, int, int, int, bytes, bytes]
@@ -65,6 +68,10 @@ class EventWitness:
             first = len(self.rows)
             note = NOTE.pack(index, queue.now_us, wall_us, first, machine.chain)
             self.rows += rows(Events(first, queue.events, note, self._names, ()))
+            for row in self.rows[first:]:
+                since = KIND_SINCE.get(row[6][_KIND], BASE_VERSION)
+                if since > machine.version:
+                    raise Violation(f"event {row[0]} is of machine version {since}, at {index}")
 
     def check(self, host: "SimHost", whole: bool) -> int:
         """Compare what a node can give to readers; `whole`: nothing may be missing.

@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 from beanpole import commands as c
 from beanpole.core.image import image as image_module
 from beanpole.core.image.image import SESSION_HELD, Image, pack
+from beanpole.core.image.parts import PARTS, Part
 from beanpole.core.image.restore import OLDEST_VERSION, load
+from beanpole.core.machine import Machine
 from beanpole.errors import Damaged, UnknownVersion
 from beanpole.storage.snapshots import CHUNK_BYTES_MAX
-from tests.unit.core.cluster import DEFAULT, Cluster, image_of
+from tests.unit.core.cluster import DEFAULT, Cluster, chunks_of, image_of
 
 
 def busy() -> Cluster:
@@ -373,3 +375,75 @@ def test_any_chunks_are_damage_or_the_whole_image(chunks: list[bytes]) -> None:
         assert str(error)
         return
     assert image_of(machine) == chunks
+
+
+# --- parts of later versions ----------------------------------------------------------------------
+
+NEW = c.BASE_VERSION + 1
+
+
+@pytest.fixture
+def noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program of the next release, whose images also hold the machine's term, twice."""
+
+    def read(machine: Machine, value: int) -> None:
+        if value != machine.term:
+            raise Damaged(f"the term {value} is noted")
+
+    part = Part(NEW, lambda machine: [machine.term, machine.term], read)
+    monkeypatch.setitem(PARTS, "noted", part)
+
+
+@pytest.mark.usefixtures("noted")
+def test_a_part_of_a_later_version_is_not_in_an_image_before() -> None:
+    """A newer program writes what an older one reads, and reads what that one writes."""
+    assert image_of(busy().machine) == BUSY
+    assert load(BUSY, NEW).version == c.BASE_VERSION
+
+
+def noted_image() -> list[bytes]:
+    """An image of the next version; the part has the place of the first chunk of jobs."""
+    cluster = busy()
+    cluster.lead((c.EPOCH, 7, 0, 9, 9, 9, 9), (c.RAISE, NEW))
+    return image_of(cluster.machine)
+
+
+@pytest.mark.usefixtures("noted")
+def test_a_part_of_the_active_version_is_written_and_read() -> None:
+    chunks = noted_image()
+    assert [msgpack.unpackb(chunk)[:2] for chunk in chunks[JOBS : JOBS + 3]] == [
+        ["noted", 7],
+        ["noted", 7],
+        ["noted", None],
+    ]
+    assert len(chunks) == len(BUSY) + 3
+    assert image_of(load(chunks, NEW)) == chunks
+
+
+@pytest.mark.usefixtures("noted")
+def test_a_part_that_is_not_whole_is_damage() -> None:
+    chunks = noted_image()
+    before, part, behind = chunks[:JOBS], chunks[JOBS : JOBS + 3], chunks[JOBS + 3 :]
+    for wrong in ([], part[:2], [pack(["noted", 8]), part[2]], [pack(["other", 7]), part[2]]):
+        with pytest.raises(Damaged):
+            load([*before, *wrong, *behind], NEW)
+
+
+def test_a_part_that_the_program_does_not_expect_is_damage(
+    noted: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chunks = noted_image()
+    monkeypatch.delitem(PARTS, "noted")
+    with pytest.raises(Damaged):
+        load(chunks, NEW)
+
+
+@pytest.mark.usefixtures("noted")
+def test_a_part_is_as_it_was_when_the_image_began() -> None:
+    cluster = busy()
+    cluster.lead((c.RAISE, NEW))
+    image = Image(cluster.machine)
+    before = image_of(cluster.machine)
+    cluster.lead((c.EPOCH, 7, 0, 9, 9, 9, 9))
+    assert chunks_of(image) == before
+    image.close()

@@ -6,6 +6,7 @@ So a newer program that replays the log of an older one does what that one did.
 import pytest
 
 from beanpole import commands as c
+from beanpole import events as e
 from beanpole.core.machine import Machine
 from beanpole.core.operations import changes as operations
 from beanpole.core.sessions import Origin
@@ -110,3 +111,21 @@ def test_a_machine_from_an_image_has_the_operations_of_its_version() -> None:
     cluster.lead((c.RAISE, NEW))
     cluster.machine = copy_of(cluster.machine)
     assert cluster.do(INVENTED, 1, b"x") == c.OK
+
+
+def test_a_protocol_of_a_later_version_is_refused_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by a program that does not know it: otherwise one that has its name would differ."""
+    later = max(e.PROTOCOL_NAMES) + 1
+    monkeypatch.setitem(e.PROTOCOL_NAMES, later, "later")
+    monkeypatch.setitem(e.PROTOCOL_SINCE, later, NEW)
+    cluster = Cluster()
+    cluster.open(1)
+    assert cluster.do(c.SPEAK, 1, later) == c.BAD_COMMAND
+    assert cluster.do(c.SPEAK, 1, e.GRPC) == c.OK
+    cluster.lead((c.RAISE, NEW))
+    assert cluster.do(c.SPEAK, 1, later) == c.OK
+
+
+@pytest.mark.parametrize("since", [e.KIND_SINCE, e.PROTOCOL_SINCE])
+def test_versions_of_tables_are_later_than_the_base_and_known(since: dict[int, int]) -> None:
+    assert all(c.BASE_VERSION < version <= c.MACHINE_VERSION for version in since.values())

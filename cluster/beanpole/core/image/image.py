@@ -1,19 +1,21 @@
 """The machine as canonical bytes.
 
 An image is the machine as it was when the image began, made in slices while the machine goes on:
-first a head, then tubes, sessions, deduplication keys, and the jobs in the order of their ids. What
+first a head, then tubes, sessions, deduplication keys, what came after the base version (`parts`),
+and the jobs in the order of their ids. What
 is about to change before its turn is encoded first (copy on write; `Queue` and `Machine` say so).
 The bytes depend on the state alone, not on the layout of dicts, so two nodes at the same index make
 the same bytes: that is the digest that nodes compare, and the snapshot that a node starts from. How
 a machine is made of them is in `core.image.restore`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any, Final
 
 import msgpack
 
+from beanpole.core.image import parts
 from beanpole.core.jobs.job import Job
 from beanpole.core.jobs.tube import Tube
 from beanpole.core.machine import Machine
@@ -91,6 +93,9 @@ class Image:
             for place, shard in enumerate(generation.shards)
             for start in range(0, len(shard), KEYS_PER_CHUNK)
         ]
+        self._parts: list[tuple[str, Iterable[Any]]] = [
+            (kind, part.write(machine)) for kind, part in parts.of_version(self.version)
+        ]
         self._head = self._encode_head()
         self._chunks = self._make_chunks()
         queue.images = (*queue.images, self)
@@ -138,6 +143,7 @@ class Image:
         self._tubes.clear()
         self._sessions.clear()
         self._slices.clear()
+        self._parts.clear()
 
     def _make_chunks(self) -> Iterator[bytes]:
         yield self._head
@@ -150,6 +156,10 @@ class Image:
                 yield pack(["held", held[start : start + CHUNK_IDS]])
         for age, place, shard, start, stop in self._slices:
             yield pack(["keys", [age, place, list(islice(shard.items(), start, stop))]])
+        for kind, values in self._parts:
+            for value in values:
+                yield pack([kind, value])
+            yield pack([kind, None])
         while self._done_id < self._last_id:
             yield pack(["jobs", self._next_jobs()])
         yield pack(["end", self._count])

@@ -10,6 +10,7 @@ import msgpack
 
 from beanpole import commands as c
 from beanpole.constants import DEDUP_KEY_MAX_BYTES, U8_MAX, U32_MAX, URGENT_BELOW
+from beanpole.core.image import parts
 from beanpole.core.image.image import (
     KEYS_PER_CHUNK,
     MACHINE_LIMITS,
@@ -58,6 +59,7 @@ def load(chunks: Iterable[bytes], knows: int = c.MACHINE_VERSION) -> Machine:
         loading.load_tubes(head, iterator)
         loading.load_sessions(head, iterator)
         _load_keys(loading.machine, head, iterator)
+        _load_parts(loading.machine, iterator)
         _load_jobs(loading, iterator)
     except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
         raise Damaged(f"the image cannot be read: {error!r}") from error
@@ -206,6 +208,18 @@ def _load_keys(machine: Machine, head: list[Any], chunks: Iterator[bytes]) -> No
         generation.began_us = began_us
         if generation.count != count:
             raise Damaged(f"the image holds {generation.count} keys and says {count}")
+
+
+def _load_parts(machine: Machine, chunks: Iterator[bytes]) -> None:
+    """What came after the base version, as far as an image of this version has it."""
+    for name, part in parts.of_version(machine.version):
+        while True:
+            kind, value = _unpack(next(chunks, b""))
+            if kind != name:
+                raise Damaged(f"the image has {kind!r} where {name!r} should go on or end")
+            if value is None:
+                break
+            part.read(machine, value)
 
 
 def _load_jobs(loading: _Loading, chunks: Iterator[bytes]) -> None:

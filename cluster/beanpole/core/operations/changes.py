@@ -23,7 +23,7 @@ from beanpole.core.accounts import JOB_BYTES
 from beanpole.core.jobs.job import BURIED, DELAYED, RESERVED, Job
 from beanpole.core.jobs.tube import Tube
 from beanpole.core.sessions import Origin
-from beanpole.events import NOBODY_WAITING, PROTOCOL_NAMES
+from beanpole.events import NOBODY_WAITING, PROTOCOL_NAMES, PROTOCOL_SINCE
 
 if TYPE_CHECKING:
     from beanpole.core.machine import Machine
@@ -272,11 +272,14 @@ def pause_tube(machine: "Machine", origin: Origin, command: c.Command) -> int:
 
 def speak(machine: "Machine", origin: Origin, command: c.Command) -> int:
     """SPEAK: the events of what this session does name its protocol."""
-    if command[2] not in PROTOCOL_NAMES:
+    protocol = command[2]
+    if PROTOCOL_SINCE.get(protocol, c.BASE_VERSION) > machine.version:
+        return c.BAD_COMMAND
+    if protocol not in PROTOCOL_NAMES:
         return c.BAD_COMMAND
     session = origin.sessions[command[1]]
     machine.queue.keep_session(session)
-    session.protocol = command[2]
+    session.protocol = protocol
     machine.note_session(session)
     return c.OK
 

@@ -1,0 +1,39 @@
+"""Parts of an image that the base version lacks, each since a version of the machine.
+
+Belongs here: the one table of such parts. What every image has, and in which order, is in
+`core.image.image`; how it is read is in `core.image.restore`.
+
+A part stands behind the keys and before the jobs, in chunks of its own kind that end with one that
+holds None. It is written when the machine works at its version, and expected when the image is of
+that version. So an image of an older version keeps its bytes, and is read as before.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final, NamedTuple
+
+from beanpole.core.machine import Machine
+
+
+class Part(NamedTuple):
+    """One part.
+
+    Attributes:
+        since: the machine version that brought it.
+        write: gives the values of its chunks. It is called when the image begins; what it returns
+            is taken later, between entries, and must stay as it is.
+        read: puts the value of one chunk into a machine that has all but its jobs. What it cannot
+            read it raises as Damaged, ValueError, TypeError, KeyError or IndexError.
+    """
+
+    since: int
+    write: Callable[[Machine], Iterable[Any]]
+    read: Callable[[Machine, Any], None]
+
+
+# By the kind of its chunks, in the order in which they stand. None has come since the base version.
+PARTS: Final[dict[str, Part]] = {}
+
+
+def of_version(version: int) -> list[tuple[str, Part]]:
+    """The parts that an image of a version has, in order."""
+    return [(kind, part) for kind, part in PARTS.items() if part.since <= version]
