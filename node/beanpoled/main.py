@@ -154,7 +154,7 @@ async def run(config: NodeConfig) -> None:
     if too_much is not None:
         host.log(too_much)
     node = Node(config, host, disks)
-    host.clients.clients = node.clients
+    host.clients.frontends = node.frontends
     node.lifecycle.load()
     if config.durability == "memory":
         host.log("durability is memory: acknowledged jobs are lost when the power is")

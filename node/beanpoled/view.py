@@ -20,6 +20,17 @@ class JobCounts(NamedTuple):
     buried: int = 0
 
 
+class ClientFigures(NamedTuple):
+    """The clients of one protocol at a node, since its start."""
+
+    connections: int = 0
+    connections_total: int = 0
+    refused_total: int = 0
+    waiting: int = 0
+    # By kind: the protocol's own words, such as "put" and "reserve-with-timeout".
+    commands_total: Mapping[str, int] = {}
+
+
 @dataclass(slots=True)
 class Metrics:
     """The numbers of a node since its start, beside those that `NodeView` has anyway.
@@ -38,10 +49,6 @@ class Metrics:
     loop_lag_seconds_last: float = 0.0
     loop_lag_seconds_max: float = 0.0
     leader_changes_total: int = 0
-    connections: int = 0
-    connections_total: int = 0
-    connections_refused_total: int = 0
-    waiting: int = 0
     tubes: int = 0
     sessions: int = 0
     queue_bytes: int = 0
@@ -49,8 +56,7 @@ class Metrics:
     events_total: int = 0
     events_lost_total: int = 0
     events_bytes: int = 0
-    # By kind: the protocol's own words, such as "put" and "reserve-with-timeout".
-    commands_total: Mapping[str, int] = field(default_factory=dict)
+    clients: Mapping[str, ClientFigures] = field(default_factory=dict)  # by protocol
 
 
 @dataclass(slots=True)

@@ -4,15 +4,10 @@ from typing import TYPE_CHECKING
 
 from beanpole import VERSION
 from beanpole.core import accounts
-from beanpole.protocol.beanstalk import requests as r
-from beanpole.protocol.beanstalk.stats import STATS_KEYS
 from beanpoled.view import JobCounts, Metrics, Role, SnapshotStream
 
 if TYPE_CHECKING:
     from beanpoled.turn.node import Node
-
-_COMMANDS = tuple(key.removeprefix("cmd-") for key in STATS_KEYS if key.startswith("cmd-"))
-assert len(_COMMANDS) == r.COUNTERS - 1
 
 
 class Viewpoint:
@@ -138,7 +133,6 @@ class Viewpoint:
         """See `NodeView`."""
         node = self._node
         queue = node.machine.queue
-        clients = node.clients
         disk, room = node.replica.disk(), node.replica.room()
         return Metrics(
             fsyncs_total=disk.syncs,
@@ -152,10 +146,7 @@ class Viewpoint:
             loop_lag_seconds_last=node.lag_us / 1e6,
             loop_lag_seconds_max=node.lag_max_us / 1e6,
             leader_changes_total=node.leader_changes,
-            connections=len(clients.connections),
-            connections_total=clients.connections_total,
-            connections_refused_total=clients.connections_refused,
-            waiting=clients.waiting,
+            clients=node.frontends.figures(),
             tubes=len(queue.tubes),
             sessions=node.machine.sessions,
             queue_bytes=accounts.memory_bytes(node.machine),
@@ -163,7 +154,6 @@ class Viewpoint:
             events_total=queue.events_total,
             events_lost_total=node.events.lost,
             events_bytes=node.events.bytes,
-            commands_total=dict(zip(_COMMANDS, clients.counts[1:], strict=True)),
         )
 
     def transfer_leader(self, to: str | None) -> bool:

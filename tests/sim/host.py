@@ -301,7 +301,7 @@ class SimHost:
 
     # --- Host: the process ----------------------------------------------------------------------
 
-    def open_clients(self) -> None:
+    def open_clients(self, protocol: str) -> None:
         """Accept clients."""
         self.clients_open = True
 

@@ -19,7 +19,7 @@ from beanpole.storage.wal import Wal
 from beanpoled.disk.identity import REJOINING
 from beanpoled.eventlog.store import EventLog
 from beanpoled.frontends.clients import Clients
-from beanpoled.frontends.connection import Connection
+from beanpoled.frontends.requests import RequestConnection
 from beanpoled.leading import leader
 from beanpoled.leading.ends import Ends
 from beanpoled.leading.leader import Leader
@@ -235,7 +235,7 @@ def hasty_answer() -> list[Patch]:
     ) -> Batch:
         taken = submit(origin, client, kind, command, behind)
         # Alone in its pipeline, so that the reply is the right one for the request.
-        if command[0] == c.DELETE and client is not None and len(client._pending) == 1:
+        if command[0] == c.DELETE and client is not None and client._replies.pending == 1:
             taken.owners[-1] = (None, kind, taken.owners[-1][2])
             client.answered(kind, 1)
         return taken
@@ -315,7 +315,7 @@ def no_drain() -> list[Patch]:
 
 def no_quit() -> list[Patch]:
     """`quit` ends nothing."""
-    return [(Connection, "_quit", nothing)]
+    return [(RequestConnection, "_quit", nothing)]
 
 
 def no_memory_of_replacement() -> list[Patch]:

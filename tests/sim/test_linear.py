@@ -323,11 +323,13 @@ def test_a_peek_that_a_node_answers_by_itself_is_noticed(monkeypatch: pytest.Mon
     honest = BeanstalkConnection._about_job
 
     def hasty(connection: BeanstalkConnection, request: r.Request) -> None:
-        if request[0] != r.PEEK or connection._pending:
+        if request[0] != r.PEEK or connection._replies.pending:
             honest(connection, request)
             return
         job = connection._clients.machine.queue.jobs.get(request[1])
-        connection._reply(replies.NOT_FOUND if job is None else replies.found(job.id, job.body))
+        connection._replies.reply(
+            replies.NOT_FOUND if job is None else replies.found(job.id, job.body)
+        )
 
     monkeypatch.setitem(beanstalk._HANDLERS, r.PEEK, hasty)
     asked, verdict = a_leader_cut_off("peek", 1)

@@ -36,6 +36,7 @@ class Wire:
         self.connection: Connection | None = None
         self.number = 0  # of the session, once it was opened
         self.incarnation = 0
+        self.protocol = "beanstalk"
         self.open = True  # the client's side
         self.cut_s: float | None = None  # when the node's side ended
         self._delay_s = delay_s
@@ -53,7 +54,7 @@ class Wire:
         if not self.host.clients_open:
             self._cut()
             return
-        self.connection = self.host.node.clients.connected(self)
+        self.connection = self.host.node.frontends[self.protocol].connected(self)
         if self.connection is None:
             self._cut()
 

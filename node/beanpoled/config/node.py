@@ -106,6 +106,11 @@ class NodeConfig:
         return self.dial.get(member, {}).get("grpc", self.members[member].grpc)
 
     @property
+    def client_addresses(self) -> Mapping[str, tuple[str, ...]]:
+        """Where clients connect, by protocol."""
+        return {"beanstalk": self.listen}
+
+    @property
     def config_hash(self) -> str:
         """What must be the same on all nodes, as 16 hexadecimal digits for the handshake.
 

@@ -1,24 +1,23 @@
 """The clients of one node: their connections and calls, and what those share.
 
 Here is everything that the connections need of their node; they know `Clients` and not the node.
-What a protocol says is in its own package, the order of replies and the flow of bytes are in
-`connection`, the sockets are in `host`.
+How many clients there are is bounded here, over all protocols. What a protocol says is in its own
+package, what they have in common in `requests`, the sockets are in `host`.
 """
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from beanpole.core.machine import Machine
-from beanpole.protocol.beanstalk import requests as r
-from beanpoled.frontends.beanstalk import facts
-from beanpoled.frontends.beanstalk.connection import BeanstalkConnection
-from beanpoled.frontends.connection import INPUT_BYTES_MAX, Connection
-from beanpoled.host.seam import ClientPort, Timer
+from beanpoled.frontends.connection import Connection
+from beanpoled.host.seam import Timer
 from beanpoled.origin.batches import Client
 
 if TYPE_CHECKING:
     from beanpoled.turn.node import Node
 
+# What a client may send behind a blocked request before it is paused, beside one whole body.
+INPUT_BYTES_MAX: Final = 64 * 1024
 # A client that has not read its replies for so long is closed.
 STALL_MAX_US: Final = 30_000_000
 # Clients beyond the limit that may wait for their refusal; more are closed at once.
@@ -35,12 +34,12 @@ class Clients:
         self.host = node.host
         self.origin = node.origin
         self.clock = node.clock
-        self.counts = [0] * r.COUNTERS
         # Dicts and not sets: closing all of them must happen in the same order in every run.
         self.connections: dict[Connection, None] = {}
+        # By protocol, since the start of the node.
+        self.connections_total: dict[str, int] = {}
+        self.connections_refused: dict[str, int] = {}
         self.calls: dict[Client, None] = {}
-        self.connections_total = 0
-        self.connections_refused = 0
         self.dirty: list[Connection] = []  # connections with replies to write
         # They are read with every request, and looking into `config` has its price.
         self.outbox_bytes_max = config.outbox_bytes_max
@@ -90,17 +89,19 @@ class Clients:
 
     # --- connections come and go ----------------------------------------------------------------
 
-    def connected(self, port: ClientPort) -> Connection | None:
-        """A client connected; None if it must be closed at once."""
-        over = len(self.connections) - self.config.connections_max
-        if over >= REFUSED_MAX or self._node.stopped:
-            return None
-        connection = BeanstalkConnection(self, port)
-        connection.refused = over >= 0
-        self.connections_refused += over >= 0
+    @property
+    def is_crowded(self) -> bool:
+        """Whether one more client must be closed at once."""
+        room = self.config.connections_max + REFUSED_MAX - len(self.connections)
+        return room <= 0 or self._node.stopped
+
+    def add(self, connection: Connection) -> None:
+        """A client connected. One too many hears of that with its first command."""
+        refused = len(self.connections) >= self.config.connections_max
+        connection.refused = refused
         self.connections[connection] = None
-        self.connections_total += 1
-        return connection
+        for totals, more in ((self.connections_total, 1), (self.connections_refused, refused)):
+            totals[connection.protocol] = totals.get(connection.protocol, 0) + more
 
     def forget(self, connection: Connection) -> None:
         """A connection ended."""
@@ -140,11 +141,6 @@ class Clients:
         """Whether clients must not be read until something is applied."""
         return self.origin.bytes > self.outbox_bytes_max
 
-    @property
-    def waiting(self) -> int:
-        """How many clients are blocked in a wait for a job."""
-        return sum(connection.is_waiting for connection in self.connections)
-
     def waiting_on(self, tube: bytes) -> int:
         """How many clients of this node wait for a job of a tube."""
         return sum(item.is_waiting and item.watches(tube) for item in self.connections)
@@ -165,7 +161,3 @@ class Clients:
         if held is None or not held.reserved:
             return -1
         return min(map(machine.queue.deadline_us, held.reserved.values()))
-
-    def stats(self, cluster: tuple[int, ...]) -> tuple[object, ...]:
-        """The values of `stats`: the cluster's from the machine, the others this node's."""
-        return facts.stats(self, cluster)

@@ -118,9 +118,9 @@ class AioHost:
         if not task.cancelled() and task.exception() is not None:
             self.fatal(f"unexpected: {task.exception()!r}")
 
-    def open_clients(self) -> None:
+    def open_clients(self, protocol: str) -> None:
         """See `Host`."""
-        self.clients.open()
+        self.clients.open(protocol)
 
     def close_clients(self) -> None:
         """See `Host`."""

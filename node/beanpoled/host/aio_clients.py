@@ -6,15 +6,13 @@ import os
 import socket
 import stat
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, cast
 
 from beanpole.addresses import split_address
 from beanpole.errors import ConfigurationError
 from beanpoled.config.node import NodeConfig
 from beanpoled.frontends.connection import Connection
-
-if TYPE_CHECKING:
-    from beanpoled.frontends.clients import Clients
+from beanpoled.frontends.frontend import Frontend, Frontends
 
 # Ten thousand workers that connect at once after a restart.
 BACKLOG: Final = 8192
@@ -32,16 +30,17 @@ class ClientProtocol:
     An `asyncio.Protocol` in all but name: a class that is compiled cannot inherit from one.
     """
 
-    def __init__(self, clients: "Clients") -> None:
-        self._clients = clients
+    def __init__(self, frontend: Frontend) -> None:
+        self._frontend = frontend
         self._transport: asyncio.Transport | None = None
         self._connection: Connection | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._transport.set_write_buffer_limits(high=self._clients.client_output_bytes_max)
+        output_bytes_max = self._frontend.clients.client_output_bytes_max
+        self._transport.set_write_buffer_limits(high=output_bytes_max)
         _keep_alive(self._transport)
-        self._connection = self._clients.connected(self)
+        self._connection = self._frontend.connected(self)
         if self._connection is None:
             self._transport.abort()
 
@@ -109,68 +108,89 @@ def _keep_alive(transport: asyncio.Transport) -> None:
 
 
 class ClientServer:
-    """The sockets on which clients connect."""
+    """The sockets on which clients connect, of all protocols."""
 
     def __init__(
         self, config: NodeConfig, loop: asyncio.AbstractEventLoop, fatal: Callable[[str], None]
     ) -> None:
-        self.clients: Clients
+        self.frontends: Frontends
         self._config = config
         self._loop = loop
         self._fatal = fatal
-        self._sockets: list[socket.socket] = []
-        self._servers: list[asyncio.AbstractServer] = []
-        self._opening: asyncio.Task[None] | None = None
-        self.is_open = False
+        self._open: dict[str, _Acceptor] = {}  # by protocol
 
     def check(self) -> None:
         """Bind and release every address once, so that a taken one is told at the start."""
-        for address in self._config.listen:
-            _bind(address).close()
-            if address.startswith("unix:"):
-                os.unlink(address.removeprefix("unix:"))
+        for addresses in self._config.client_addresses.values():
+            for address in addresses:
+                _bind(address).close()
+                if address.startswith("unix:"):
+                    os.unlink(address.removeprefix("unix:"))
 
-    def open(self) -> None:
-        """Accept clients."""
-        if self.is_open:
+    def open(self, protocol: str) -> None:
+        """Accept clients of a protocol."""
+        if protocol in self._open:
             return
-        self.is_open = True
+        addresses = self._config.client_addresses.get(protocol, ())
         try:
-            sockets = [_bind(address) for address in self._config.listen]
+            sockets = [_bind(address) for address in addresses]
         except (OSError, ConfigurationError) as error:
             self._fatal(f"cannot listen for clients: {error}")
             return
-        self._sockets = sockets
-        self._opening = self._loop.create_task(self._serve(sockets))
+        acceptor = _Acceptor(self._loop, self.frontends[protocol], addresses, sockets)
+        self._open[protocol] = acceptor
 
-    async def _serve(self, sockets: list[socket.socket]) -> None:
-        for raw in sockets:
+    def close(self) -> None:
+        """Accept no more clients; those that are connected stay."""
+        for acceptor in self._open.values():
+            acceptor.close()
+        self._open.clear()
+
+
+class _Acceptor:
+    """The open sockets of one protocol."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        frontend: Frontend,
+        addresses: tuple[str, ...],
+        sockets: list[socket.socket],
+    ) -> None:
+        self._loop = loop
+        self._frontend = frontend
+        self._addresses = addresses
+        self._sockets = sockets
+        self._servers: list[asyncio.AbstractServer] = []
+        self._is_open = True
+        self._opening = loop.create_task(self._serve())
+
+    async def _serve(self) -> None:
+        for raw in list(self._sockets):
             if raw.family == socket.AF_UNIX:
                 server: asyncio.AbstractServer = await self._loop.create_unix_server(
                     self._protocol, sock=raw, backlog=BACKLOG
                 )
             else:
                 server = await self._loop.create_server(self._protocol, sock=raw, backlog=BACKLOG)
-            if not self.is_open:
+            if not self._is_open:
                 server.close()
                 return
             self._servers.append(server)
 
     def _protocol(self) -> asyncio.Protocol:
-        return cast(asyncio.Protocol, ClientProtocol(self.clients))
+        return cast(asyncio.Protocol, ClientProtocol(self._frontend))
 
     def close(self) -> None:
-        """Accept no more clients; those that are connected stay."""
-        if not self.is_open:
-            return
-        self.is_open = False
+        """Accept no more clients."""
+        self._is_open = False
         for server in self._servers:
             server.close()
         self._servers.clear()
         for raw in self._sockets:
             raw.close()
         self._sockets.clear()
-        for address in self._config.listen:
+        for address in self._addresses:
             if address.startswith("unix:"):
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(address.removeprefix("unix:"))

@@ -92,11 +92,11 @@ class Host(Protocol):
     def first_at_wall(self, payload: bytes, wall_us: int) -> int | None:
         """Return the first offset of a batch at or after a wall time; away from the loop, too."""
 
-    def open_clients(self) -> None:
-        """Accept clients from now on. Opening twice does no harm."""
+    def open_clients(self, protocol: str) -> None:
+        """Accept clients of a protocol from now on. Opening twice does no harm."""
 
     def close_clients(self) -> None:
-        """Accept no clients any more; connections that exist stay. Twice does no harm."""
+        """Accept no clients of any protocol; connections that exist stay. Twice does no harm."""
 
     def log(self, line: str) -> None:
         """One line for the operator: start, stop, leader change, snapshot. Never one per job."""

@@ -19,7 +19,7 @@ _ROLES: Final = ("follower", "candidate", "leader")
 def render(view: NodeView) -> str:
     """Return all metrics of a node as text."""
     lines: list[str] = []
-    for name, kind, words, samples in (*_raft(view), *_node(view), *_queue(view)):
+    for name, kind, words, samples in (*_raft(view), *_node(view), *_clients(view), *_queue(view)):
         full = f"beanpole_{name}"
         lines.append(f"# HELP {full} {words}")
         lines.append(f"# TYPE {full} {kind}")
@@ -77,23 +77,37 @@ def _node(view: NodeView) -> list[Family]:
         _gauge("outbox_bytes", "Commands of own clients not applied yet.", now.outbox_bytes),
         _gauge("loop_lag_seconds", "Last lateness of the event loop.", now.loop_lag_seconds_last),
         _gauge("loop_lag_max_seconds", "Worst lateness of the loop.", now.loop_lag_seconds_max),
-        _gauge("connections", "Client connections.", now.connections),
-        _counter("connections", "Client connections accepted.", now.connections_total),
-        _counter(
-            "connections_refused",
-            "Client connections above the limit.",
-            now.connections_refused_total,
-        ),
         _gauge("events_bytes", "Bytes of events in files.", now.events_bytes),
         _counter("events_lost", "Events that this node could not keep.", now.events_lost_total),
-        _gauge("waiting", "Clients of this node blocked in a reserve.", now.waiting),
+    ]
+
+
+def _clients(view: NodeView) -> list[Family]:
+    """What is told of each protocol by itself."""
+    found = view.metrics().clients.items()
+    commands = [
+        (label(protocol=protocol, command=word), n)
+        for protocol, its in found
+        for word, n in sorted(its.commands_total.items())
+    ]
+
+    def each(name: str, kind: str, words: str, field: str) -> Family:
+        samples = [(label(protocol=protocol), getattr(its, field)) for protocol, its in found]
+        return (name, kind, words, samples)
+
+    accepted, above = "Client connections accepted.", "Client connections above the limit."
+    return [
+        each("connections", "gauge", "Client connections.", "connections"),
+        each("connections_total", "counter", accepted, "connections_total"),
+        each("connections_refused_total", "counter", above, "refused_total"),
+        each("waiting", "gauge", "Clients of this node blocked in a reserve.", "waiting"),
+        ("commands_total", "counter", "Commands of this node's clients by kind.", commands),
     ]
 
 
 def _queue(view: NodeView) -> list[Family]:
     now = view.metrics()
     jobs = view.jobs()._asdict().items()
-    commands = sorted(now.commands_total.items())
     return [
         ("jobs", "gauge", "Jobs by state.", [(label(state=state), n) for state, n in jobs]),
         _gauge("tubes", "Tubes.", now.tubes),
@@ -101,12 +115,6 @@ def _queue(view: NodeView) -> list[Family]:
         _gauge("queue_bytes", "Memory that the jobs are counted with.", now.queue_bytes),
         _counter("job_timeouts", "Jobs whose TTR ran out.", now.job_timeouts_total),
         _counter("events", "Events of all jobs since the cluster began.", now.events_total),
-        (
-            "commands_total",
-            "counter",
-            "Commands of this node's clients by kind.",
-            [(label(command=word), n) for word, n in commands],
-        ),
     ]
 
 

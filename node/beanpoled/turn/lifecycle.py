@@ -125,7 +125,7 @@ class Lifecycle:
         if incarnation == node.origin.incarnation:
             node.origin.up = True
             if self._step == _RUNNING and not self.fenced:
-                node.host.open_clients()
+                node.frontends.open()
             node.host.log(f"serving clients as incarnation {incarnation}")
         elif node.origin.incarnation and incarnation > node.origin.incarnation:
             node.fatal(
@@ -215,14 +215,14 @@ class Lifecycle:
         if why and not self.fenced:
             self.fenced = True
             node.host.log(f"{why}: closing all clients")
-            node.host.close_clients()
+            node.frontends.close()
             node.origin.fence()
             node.clients.drop_all()
         elif self.fenced and not why:
             self.fenced = False
             node.host.log("going on with the majority again")
             if node.origin.up and self._step == _RUNNING:
-                node.host.open_clients()
+                node.frontends.open()
 
     def _look_at_memory(self) -> None:
         """Say so if the leader's limit is more than this machine has."""
@@ -303,7 +303,7 @@ class Lifecycle:
             self._node.host.exit()
         elif self._step == _RUNNING:
             self._node.host.log("stopping")
-            self._node.host.close_clients()
+            self._node.frontends.close()
             self._enter(_HANDING_OVER)
 
     @property

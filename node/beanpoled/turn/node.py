@@ -20,6 +20,8 @@ from beanpoled.disk.disks import Disks
 from beanpoled.disk.identity import REJOINING
 from beanpoled.eventlog.store import EventLog
 from beanpoled.frontends.clients import Clients
+from beanpoled.frontends.frontend import Frontends
+from beanpoled.frontends.table import FRONTENDS, Table
 from beanpoled.host.seam import Host
 from beanpoled.leading.leader import Leader
 from beanpoled.links import frames
@@ -44,7 +46,12 @@ class Node:
     """A member of the cluster. It is the replica's `Outside`."""
 
     def __init__(
-        self, config: NodeConfig, host: Host, disks: Disks, knows: int = c.MACHINE_VERSION
+        self,
+        config: NodeConfig,
+        host: Host,
+        disks: Disks,
+        knows: int = c.MACHINE_VERSION,
+        frontends: Table = FRONTENDS,
     ) -> None:
         self.config = config
         self.host = host
@@ -64,6 +71,7 @@ class Node:
         self.digest = Digest(host.now_us, self.peers.digested)
         self.origin = Origin(self)
         self.clients = Clients(self)
+        self.frontends = Frontends(self.clients, frontends)
         self.versions = Versions(self, knows)
         self.leader = Leader(self)
         self.lifecycle = Lifecycle(self)
@@ -203,6 +211,7 @@ class Node:
         self.lifecycle.keep_house()
         self.events.keep_house(self.loop_us)
         self.origin.expire(self.loop_us - self.config.command_timeout_ms * 1000)
+        self.frontends.keep_house()
         self.clients.keep_house()
 
     # --- the other members ----------------------------------------------------------------------

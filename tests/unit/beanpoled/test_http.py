@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from beanpoled.http.server import CONNECTIONS_MAX, REQUEST_BYTES_MAX, HttpServer
+from beanpoled.view import ClientFigures
 from tests.unit.beanpoled.fakes import FakeView
 
 
@@ -110,7 +111,10 @@ def test_a_failed_or_stuck_node_is_not_alive() -> None:
 def test_metrics() -> None:
     view = FakeView()
     view.cluster = 'a"b\\c\nd'
-    view.numbers.commands_total = {"put": 3, "delete": 2}
+    view.numbers.clients = {
+        "beanstalk": ClientFigures(4, 9, 1, 2, {"put": 3, "delete": 2}),
+        "toy": ClientFigures(connections=1, commands_total={"put": 7}),
+    }
     status, text = get(view, "/metrics")
     assert status == 200
     assert "Content-Type: text/plain; version=0.0.4" in text
@@ -130,7 +134,13 @@ def test_metrics() -> None:
         'beanpole_peer_up{peer="n1"} 1',
         'beanpole_peer_up{peer="n2"} 0',
         'beanpole_jobs{state="delayed"} 3',
-        'beanpole_commands_total{command="put"} 3',
+        'beanpole_connections{protocol="beanstalk"} 4',
+        'beanpole_connections{protocol="toy"} 1',
+        'beanpole_connections_total{protocol="beanstalk"} 9',
+        'beanpole_connections_refused_total{protocol="beanstalk"} 1',
+        'beanpole_waiting{protocol="beanstalk"} 2',
+        'beanpole_commands_total{protocol="beanstalk",command="put"} 3',
+        'beanpole_commands_total{protocol="toy",command="put"} 7',
     ):
         assert line in lines
     assert r'cluster="a\"b\\c\nd"' in text

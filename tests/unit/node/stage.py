@@ -120,7 +120,7 @@ class StageHost:
     def first_at_wall(self, payload: bytes, wall_us: int) -> int | None:
         raise AssertionError("nobody reads events by their time on this stage")
 
-    def open_clients(self) -> None:
+    def open_clients(self, protocol: str) -> None:
         self.clients_open = True
 
     def close_clients(self) -> None:
@@ -411,7 +411,7 @@ class Stage:
     def client(self, data: bytes = b"") -> tuple[BeanstalkConnection, Port]:
         """Connect a client, which sends something."""
         port = Port()
-        connection = self.node.clients.connected(port)
+        connection = self.node.frontends["beanstalk"].connected(port)
         assert isinstance(connection, BeanstalkConnection)
         if data:
             connection.received(data)

@@ -5,7 +5,7 @@ import pytest
 from beanpole import commands as c
 from beanpole.core.machine import Machine
 from beanpole.weights import COMMAND_BYTES
-from beanpoled.frontends.connection import Connection
+from beanpoled.frontends.beanstalk.connection import BeanstalkConnection
 from beanpoled.links import frames
 from beanpoled.origin.outbox import LARGE_BATCH_BYTES, LARGE_BYTES_MIN
 from tests.unit.node.stage import Port, Stage
@@ -396,7 +396,7 @@ def test_a_large_job_is_not_starved_by_ordinary_ones(roomy: Stage) -> None:
 # --- what fails, and what stands behind it --------------------------------------------------------
 
 
-def without_leader(stage: Stage, before: bytes, data: bytes) -> tuple[Connection, Port]:
+def without_leader(stage: Stage, before: bytes, data: bytes) -> tuple[BeanstalkConnection, Port]:
     """A client whose first commands are overdue, and one that came later is not."""
     stage.become("follower", None, 1)
     connection, port = stage.client(before)

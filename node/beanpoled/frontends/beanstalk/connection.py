@@ -1,11 +1,10 @@
 """The beanstalk protocol at its node: requests become commands, results become replies.
 
-The codec is `beanpole.protocol.beanstalk`; the order of replies and the flow of bytes are in
-`connection`.
+The codec is `beanpole.protocol.beanstalk`; the life of a connection is in `requests`.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, final
 
 from beanpole import commands as c
 from beanpole.constants import (
@@ -18,14 +17,14 @@ from beanpole.core.jobs.job import Job
 from beanpole.protocol.beanstalk import replies, stats
 from beanpole.protocol.beanstalk import requests as r
 from beanpole.protocol.beanstalk.parser import Parser
+from beanpoled.frontends.beanstalk import facts
 from beanpoled.frontends.beanstalk.answers import FORMATTERS, format_reserve_job
-from beanpoled.frontends.connection import Connection
+from beanpoled.frontends.clients import Clients
+from beanpoled.frontends.replies import HELD
+from beanpoled.frontends.requests import RequestConnection
 from beanpoled.host.seam import ClientPort
 from beanpoled.origin.batches import KIND_OPEN, KIND_QUIET, KIND_WAIT, NOT_DONE
 from beanpoled.origin.heavy import LIGHT_MAX
-
-if TYPE_CHECKING:
-    from beanpoled.frontends.clients import Clients
 
 # beanstalkd's margin: a worker is warned this long before its first TTR ends.
 SOON_US: Final = SECOND_US
@@ -33,22 +32,30 @@ SOON_US: Final = SECOND_US
 TIMER_MIN_US: Final = 1000
 
 
-class BeanstalkConnection(Connection):
-    """A beanstalk client. It implements `origin.Client`."""
+@final
+class BeanstalkConnection(RequestConnection):
+    """A beanstalk client."""
 
     __slots__ = (
         "_binding",
+        "_counts",
         "_deadline_soon",
         "_kick_left",
         "_kicked",
+        "_parser",
         "_request",
         "_timeout_us",
         "_used",
         "_watched",
     )
 
-    def __init__(self, clients: "Clients", port: ClientPort) -> None:
-        super().__init__(clients, port, Parser(clients.config.max_job_size))
+    def __init__(
+        self, clients: Clients, protocol: str, port: ClientPort, counts: list[int]
+    ) -> None:
+        """Begin a connection; `counts` has how often each request was made at this node."""
+        super().__init__(clients, protocol, port)
+        self._counts = counts
+        self._parser = Parser(clients.config.max_job_size)
         self._used: bytes = DEFAULT_TUBE
         self._watched: dict[bytes, None] = {DEFAULT_TUBE: None}
         self._binding = b""  # the tube that is used or watched once it exists
@@ -62,19 +69,33 @@ class BeanstalkConnection(Connection):
         """See `Connection`."""
         return tube in self._watched
 
-    def _refusal(self) -> bytes:
-        return replies.OUT_OF_MEMORY
+    def _feed(self, data: bytes) -> None:
+        self._parser.feed(data)
 
-    def _handle(self, request: r.Request) -> None:
+    @property
+    def _buffered_bytes(self) -> int:
+        return self._parser.buffered_bytes
+
+    def _act(self) -> bool:
+        request = self._parser.next()
+        if request is None:
+            return False
         kind = request[0]
         if kind < r.COUNTERS:
-            self._clients.counts[kind] += 1
+            self._counts[kind] += 1
         _HANDLERS[kind](self, request)
+        return True
+
+    def _refuse(self) -> bool:
+        if self._parser.next() is None:
+            return False
+        self._replies.push(replies.OUT_OF_MEMORY)
+        return True
 
     # --- requests -------------------------------------------------------------------------------
 
     def _submit(self, kind: int, command: c.Command) -> None:
-        self._pending.append(kind)
+        self._replies.expect(kind)
         self._clients.origin.submit(self, kind, command)
 
     def _submit_alone(self, kind: int, command: c.Command, weight: int = 0) -> None:
@@ -83,7 +104,7 @@ class BeanstalkConnection(Connection):
         `weight` is how many jobs, tubes or connections it may look at.
         """
         self.blocked = True
-        self._pending.append(kind)
+        self._replies.expect(kind)
         self._submit_heavy(kind, command, weight)
 
     def _submit_heavy(self, kind: int, command: c.Command, weight: int) -> None:
@@ -92,12 +113,6 @@ class BeanstalkConnection(Connection):
             origin.heavy.submit(self, kind, command, self._clients.loop_us)
         else:
             origin.submit(self, kind, command)
-
-    def _answer_alone(self, reply: bytes) -> None:
-        """Answer what `_submit_alone` submitted: everything before it is answered already."""
-        self.blocked = False
-        self._pending[0] = reply
-        self._settle()
 
     def _session(self) -> int:
         if not self.number:
@@ -109,14 +124,14 @@ class BeanstalkConnection(Connection):
         self.is_producer = True
         session = self._session()
         if self._clients.draining:
-            self._reply(replies.DRAINING)
+            self._replies.reply(replies.DRAINING)
             return
         if self._clients.machine.puts_refused:
             # At once: its body would stand in the log of a disk that has no room for it.
-            self._reply(replies.OUT_OF_MEMORY)
+            self._replies.reply(replies.OUT_OF_MEMORY)
             return
         command = (c.PUT, session, self._used, priority, delay_s, ttr_s, body)
-        self._pending.append(r.PUT)
+        self._replies.expect(r.PUT)
         self._clients.origin.submit_put(self, r.PUT, command)
 
     def _use(self, request: r.Request) -> None:
@@ -126,19 +141,19 @@ class BeanstalkConnection(Connection):
             if not self._bind(r.USE, (c.USE, session, tube)):
                 return
             self._used = tube
-        self._reply(replies.using(tube))
+        self._replies.reply(replies.using(tube))
 
     def _watch(self, request: r.Request) -> None:
         tube = request[1]
         session = self._session()
         if tube not in self._watched:
             if len(self._watched) >= WATCHED_TUBES_MAX:
-                self._reply(replies.OUT_OF_MEMORY)
+                self._replies.reply(replies.OUT_OF_MEMORY)
                 return
             if not self._bind(r.WATCH, (c.WATCH, session, tube)):
                 return
             self._watched[tube] = None
-        self._reply(replies.watching(len(self._watched)))
+        self._replies.reply(replies.watching(len(self._watched)))
 
     def _bind(self, kind: int, command: c.Command) -> bool:
         """Bind the session to a tube; False if the answer is given already, or comes later.
@@ -152,7 +167,7 @@ class BeanstalkConnection(Connection):
             clients.origin.submit(self, KIND_QUIET, command)
             return True
         if clients.refuses_tube(tube):
-            self._reply(replies.OUT_OF_MEMORY)
+            self._replies.reply(replies.OUT_OF_MEMORY)
         else:
             self._binding = tube
             self._submit_alone(kind, command)
@@ -163,21 +178,21 @@ class BeanstalkConnection(Connection):
         session = self._session()
         if tube in self._watched:
             if len(self._watched) == 1:
-                self._reply(replies.NOT_IGNORED)
+                self._replies.reply(replies.NOT_IGNORED)
                 return
             del self._watched[tube]
             self._clients.origin.submit(self, KIND_QUIET, (c.IGNORE, session, tube))
-        self._reply(replies.watching(len(self._watched)))
+        self._replies.reply(replies.watching(len(self._watched)))
 
     def _about_job(self, request: r.Request) -> None:
         kind = request[0]
         if kind in _WITH_BODY:
-            self._owe(self._clients.config.max_job_size)
+            self._replies.owe(self._clients.config.max_job_size)
         self._submit(kind, (_OPERATIONS[kind], self._session(), *request[1:]))
 
     def _about_used_tube(self, request: r.Request) -> None:
         kind = request[0]
-        self._owe(self._clients.config.max_job_size)
+        self._replies.owe(self._clients.config.max_job_size)
         self._submit(kind, (_OPERATIONS[kind], self._session(), self._used))
 
     def _stats(self, request: r.Request) -> None:
@@ -192,7 +207,7 @@ class BeanstalkConnection(Connection):
 
     def _list_tubes(self, request: r.Request) -> None:
         tubes = len(self._clients.machine.queue.tubes)
-        self._owe(tubes * TUBE_NAME_MAX_BYTES)
+        self._replies.owe(tubes * TUBE_NAME_MAX_BYTES)
         self._submit_alone(r.LIST_TUBES, (c.LIST_TUBES, self._session()), tubes)
 
     def _kick(self, request: r.Request) -> None:
@@ -205,21 +220,21 @@ class BeanstalkConnection(Connection):
 
     def _list_tube_used(self, request: r.Request) -> None:
         self._session()
-        self._reply(replies.using(self._used))
+        self._replies.reply(replies.using(self._used))
 
     def _list_tubes_watched(self, request: r.Request) -> None:
         self._session()
         reply = replies.ok(stats.format_list(self._watched))
-        self._owe(len(reply))
-        self._reply(reply)
+        self._replies.owe(len(reply))
+        self._replies.reply(reply)
 
     def _bad(self, request: r.Request) -> None:
         _, reply, counted = request
         if counted:
-            self._clients.counts[counted] += 1
+            self._counts[counted] += 1
             # One whose body is too big, or who says more than a put has to say, put nothing.
             self.is_producer |= reply == replies.EXPECTED_CRLF
-        self._reply(reply)
+        self._replies.reply(reply)
 
     def _asked_to_quit(self, request: r.Request) -> None:
         self._quit()
@@ -240,8 +255,8 @@ class BeanstalkConnection(Connection):
         self._timeout_us = timeout_us
         self._deadline_soon = False
         self._request += 1
-        is_first = not self._pending
-        self._pending.append(KIND_WAIT)
+        is_first = not self._replies.pending
+        self._replies.expect(KIND_WAIT)
         self.wait = self._clients.origin.wait(self, self._request)
         if is_first:
             self._arm()
@@ -293,8 +308,7 @@ class BeanstalkConnection(Connection):
             soon = self._deadline_soon or 0 <= due_us <= until_us + SOON_US
             reply = replies.DEADLINE_SOON if soon else replies.TIMED_OUT
         # A reserve is a barrier, so nothing stands behind it; something may stand before it.
-        self._pending[-1] = reply
-        self._settle()
+        self._settled(self._replies.answer_newest(reply))
 
     # --- results --------------------------------------------------------------------------------
 
@@ -304,26 +318,26 @@ class BeanstalkConnection(Connection):
             return
         formatter = FORMATTERS.get(kind)
         if formatter is not None:
-            self._answer_first(formatter(result))
+            self._answer(formatter(result))
         elif kind == KIND_QUIET:
             if result != c.OK:
                 self._refused_later(result)
         elif kind == r.RESERVE_JOB:
             self.is_worker |= type(result) is tuple
-            self._answer_first(format_reserve_job(result))
+            self._answer(format_reserve_job(result))
         elif kind == r.KICK:
             self._kick_answered(result)
         elif kind in (r.USE, r.WATCH):
             self._bound(kind, result)
         elif kind == r.STATS:
-            self._answer_alone(replies.ok(stats.format_stats(self._clients.stats(result))))
+            self._answer_alone(replies.ok(stats.format_stats(self._stats_values(result))))
         elif kind == r.STATS_TUBE:
             self._answer_alone(self._stats_tube(result))
         elif kind == r.LIST_TUBES:
             self._answer_alone(replies.ok(stats.format_list(result)))
         elif result != c.OK:
             assert kind == KIND_OPEN, kind
-            self._write(replies.OUT_OF_MEMORY)
+            self._replies.push(replies.OUT_OF_MEMORY)
             self._close()
 
     def _bound(self, kind: int, result: int) -> None:
@@ -343,8 +357,8 @@ class BeanstalkConnection(Connection):
         The error is named where it says nothing about a command that stands behind, and that may
         be done: with no reply pending, or with a reserve, whose job comes back.
         """
-        if not self._pending or self._pending[0] == KIND_WAIT:
-            self._write(_refusal(result))
+        if self._replies.head != HELD:
+            self._replies.push(_refusal(result))
         self._close()
 
     def _kick_answered(self, result: tuple[int, int, int] | int) -> None:
@@ -360,6 +374,9 @@ class BeanstalkConnection(Connection):
             self._submit_heavy(r.KICK, command, self._kick_left)
             return
         self._answer_alone(replies.kicked(self._kicked))
+
+    def _stats_values(self, cluster: tuple[int, ...]) -> tuple[object, ...]:
+        return facts.stats(self._clients, self.protocol, self._counts, cluster)
 
     def _stats_tube(self, result: tuple[Any, ...] | int) -> bytes:
         if isinstance(result, int):
@@ -379,15 +396,14 @@ class BeanstalkConnection(Connection):
             self._stop_timer()
         if kind in _ALONE:
             self.blocked = False  # it was this one that held up what stands behind it
-        # The commands that were not sent are the last ones, and they fail in order.
-        place = self._pending.index(kind)
         if kind == r.PUT:
-            self._pending[place] = replies.DRAINING
+            reply = replies.DRAINING
         elif kind == r.KICK and self._kicked:
-            self._pending[place] = replies.kicked(self._kicked)  # its first steps were done
+            reply = replies.kicked(self._kicked)  # its first steps were done
         else:
-            self._pending[place] = replies.INTERNAL_ERROR
-        self._settle()
+            reply = replies.INTERNAL_ERROR
+        # The commands that were not sent are the last ones, and they fail in order.
+        self._settled(self._replies.answer_kind(kind, reply))
 
 
 def _refusal(result: int) -> bytes:

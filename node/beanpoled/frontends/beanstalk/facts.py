@@ -1,11 +1,10 @@
 """The values of `stats` that are this node's own, joined with the cluster's."""
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
 from beanpole.protocol.beanstalk import requests as r
-
-if TYPE_CHECKING:
-    from beanpoled.frontends.clients import Clients
+from beanpoled.frontends.clients import Clients
 
 # The version of the protocol that is spoken. Clients compare it, so no word of ours stands in it.
 VERSION_BYTES: Final = b"1.13"
@@ -13,15 +12,19 @@ VERSION_BYTES: Final = b"1.13"
 BINLOG: Final = (0, 0, 0, 0, 10_485_760)
 
 
-def stats(clients: "Clients", cluster: tuple[int, ...]) -> tuple[object, ...]:
+def stats(
+    clients: Clients, protocol: str, counts: Sequence[int], cluster: tuple[int, ...]
+) -> tuple[object, ...]:
     """All values of `stats`, in the protocol's order.
 
     Args:
-        clients: whose clients, process and log they are.
-        cluster: what the machine answered (see `core.reads.stats`).
+        clients: of the node that is asked.
+        protocol: whose connections are counted.
+        counts: how often each request was made at this node.
+        cluster: what the machine answered (see `core.operations.reads.stats`).
     """
     urgent, ready, reserved, delayed, buried, timeouts, jobs_total, tubes = cluster
-    connections = clients.connections
+    connections = [item for item in clients.connections if item.protocol == protocol]
     process = clients.host.process()
     return (
         urgent,
@@ -29,7 +32,7 @@ def stats(clients: "Clients", cluster: tuple[int, ...]) -> tuple[object, ...]:
         reserved,
         delayed,
         buried,
-        *clients.counts[r.PUT : r.COUNTERS],
+        *counts[r.PUT : r.COUNTERS],
         timeouts,
         jobs_total,
         clients.config.max_job_size,
@@ -38,7 +41,7 @@ def stats(clients: "Clients", cluster: tuple[int, ...]) -> tuple[object, ...]:
         sum(connection.is_producer for connection in connections),
         sum(connection.is_worker for connection in connections),
         sum(connection.is_waiting for connection in connections),
-        clients.connections_total,
+        clients.connections_total.get(protocol, 0),
         process.pid,
         VERSION_BYTES,
         process.user_s,

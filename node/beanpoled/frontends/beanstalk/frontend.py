@@ -1,0 +1,34 @@
+"""Beanstalk as a frontend: how its connections are made, and what its clients asked for.
+
+What clients say is in `connection`.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from beanpole.protocol.beanstalk import requests as r
+from beanpole.protocol.beanstalk.stats import STATS_KEYS
+from beanpoled.frontends.beanstalk.connection import BeanstalkConnection
+from beanpoled.frontends.clients import Clients
+from beanpoled.frontends.connection import Connection
+from beanpoled.frontends.frontend import Frontend
+from beanpoled.host.seam import ClientPort
+
+_COMMANDS: Final = tuple(key.removeprefix("cmd-") for key in STATS_KEYS if key.startswith("cmd-"))
+assert len(_COMMANDS) == r.COUNTERS - 1
+
+
+class BeanstalkFrontend(Frontend):
+    """The beanstalk protocol at a node."""
+
+    def __init__(self, clients: Clients, name: str) -> None:
+        super().__init__(clients, name)
+        self._counts = [0] * r.COUNTERS
+
+    def connect(self, port: ClientPort) -> Connection:
+        """See `Frontend`."""
+        return BeanstalkConnection(self.clients, self.name, port, self._counts)
+
+    def counters(self) -> Mapping[str, int]:
+        """See `Frontend`."""
+        return dict(zip(_COMMANDS, self._counts[1:], strict=True))

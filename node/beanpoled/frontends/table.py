@@ -1,0 +1,15 @@
+"""Which protocols a node speaks: one row for each, and nothing else.
+
+The listeners of each row are in `config.protocols`.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from beanpoled.frontends.beanstalk.frontend import BeanstalkFrontend
+from beanpoled.frontends.clients import Clients
+from beanpoled.frontends.frontend import Frontend
+
+Table = Mapping[str, Callable[[Clients, str], Frontend]]
+
+FRONTENDS: Final[Table] = {"beanstalk": BeanstalkFrontend}
