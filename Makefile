@@ -14,7 +14,7 @@ COMPILED := $(CURDIR)/build/compiled
 COMPILED_READY := $(COMPILED)/.ready
 SOURCES := $(shell find cluster/beanpole node/beanpoled -name '*.py' -o -name '*.c')
 # Which tests also run on it: those of the modules that it compiles, and with whole nodes.
-COMPILED_UNITS := $(addprefix tests/unit/,core protocol storage replication node eventlog)
+COMPILED_UNITS := $(addprefix tests/unit/,core protocol storage replication node eventlog golden)
 COMPILED_NODES := $(addprefix tests/integration/test_,clients.py failover.py disk.py peer_port.py)
 # What mypy checks without PySpark; `make test-spark` has the rest.
 TYPED := cluster node bench chaos deploy tests --exclude '^(tests|tests/unit|bench)/pipeline'
@@ -99,6 +99,10 @@ sim: $(READY) ## many simulated lives of whole clusters (make sim SEEDS=300 FIRS
 
 mutants: $(READY) ## plant each known defect and see that it is noticed
 	$(BIN)/python -m tests.sim.mutants $(ARGS)
+
+golden: $(READY) ## write the golden scripts again; git diff shows what an intended change does
+	BEANPOLE_GOLDEN=rewrite $(BIN)/python -m pytest -q tests/unit/golden
+	git diff --stat tests/unit/golden
 
 fmt: $(READY) ## format and mend what can be mended mechanically
 	$(BIN)/ruff check --fix-only --quiet .

@@ -263,11 +263,15 @@ class Stage:
     """Member n0 and its world."""
 
     def __init__(
-        self, knows: int = c.MACHINE_VERSION, files: Disk | None = None, **overrides: Any
+        self,
+        knows: int = c.MACHINE_VERSION,
+        files: Disk | None = None,
+        replica: ScriptedReplica | None = None,
+        **overrides: Any,
     ) -> None:
         self.host = StageHost()
         self.host.files = files or self.host.files
-        self.replica = ScriptedReplica()
+        self.replica = replica or ScriptedReplica()
         wanted = config(**overrides)
         disk = DiskIdentity("stage", "n0", bytes(16), MEMBERS, VOTER, bytes(16))
         if files is None:
