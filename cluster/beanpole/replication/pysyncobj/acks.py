@@ -92,7 +92,8 @@ class LeaderAcks:
     """What the leader of one term makes of the acknowledgements."""
 
     def __init__(self, shared: "Shared", transport: "LibraryTransport") -> None:
-        self.known: dict[str, int] = {}  # durable at the peer, whether it counts or not
+        # Durable at the peer, whether it counts or not; the transport's flow control looks there.
+        self.known = transport.known
         self._shared = shared
         self._transport = transport
         self._term = -1
@@ -250,10 +251,6 @@ class LeaderAcks:
         """Return whether a confirmation waits for a message that was not sent yet."""
         waiting = self._confirmations
         return bool(waiting) and waiting[-1][0] >= self._transport.asked_round
-
-    def forget(self, peer: str) -> int:
-        """Forget what the peer had, and return it: a new link may lead to a new life of it."""
-        return self.known.pop(peer, 0)
 
     def check_confirmations(self) -> None:
         """Call what is proved; ask for answers if something is still to be asked."""

@@ -83,8 +83,8 @@ class PySyncObjReplica:
         self._journal = LogJournal(config, self._files, repairs)
         self._journal.wal.on_durable = self._on_durable
         self._journal.wal.on_failure = self._on_failure
-        shared = self._shared = Shared(config, outside, self._journal, repairs)
-        room = self._room = shared.room = Room(shared, self._files)
+        room = self._room = Room(config, outside, self._journal.wal, self._files)
+        shared = self._shared = Shared(config, outside, self._journal, room, repairs)
         self._journal.wal.on_full = room.ballast.release
         dump = Dump()
         self._transport = LibraryTransport()
@@ -100,9 +100,9 @@ class PySyncObjReplica:
         self._snapshots.wire(self._transport, self._leader_acks)
         self._transport.wire(
             shared,
-            self._elections,
-            self._follower_acks,
-            self._leader_acks,
+            self._elections.stands,
+            self._follower_acks.matched,
+            self._leader_acks.wants_answers,
             self._snapshots.offered,
         )
         heading = self._snapshots.load_latest()
@@ -123,7 +123,7 @@ class PySyncObjReplica:
         if self._alone:
             self._core.stand_now()  # nobody to wait for
         self._started = True
-        self._room.look()
+        self._room.look(self._shared.now_s)
         self._note_changes()
         self._journal.wal.flush()
         outside.wake()
@@ -174,7 +174,7 @@ class PySyncObjReplica:
             self._transport.beat()
             self._leader_acks.check_confirmations()
         self._rejoin.check()
-        self._room.look()
+        self._room.look(shared.now_s)
         self._snapshots.turn()
         journal.wal.flush()
         if core.applied < core.commit:

@@ -6,14 +6,12 @@ snapshot, for the log that comes before and during it, and for what cutting the 
 What is written, and when, is decided elsewhere.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from beanpole.replication.consensus import ENTRY_MAX_BYTES, MIB, DiskRoom
+from beanpole.replication.consensus import ENTRY_MAX_BYTES, MIB, DiskRoom, Outside, ReplicaConfig
 from beanpole.storage.ballast import BALLAST_BYTES, Ballast
 from beanpole.storage.files import Files
-
-if TYPE_CHECKING:
-    from beanpole.replication.pysyncobj.shared import Shared
+from beanpole.storage.wal import Wal
 
 # How often the system is asked (2 us). A client fills a megabyte in this time.
 LOOK_PERIOD_S: Final = 0.01
@@ -41,8 +39,7 @@ class Room:
         growth_bytes: how much of the log makes a snapshot worth its writing while room is scarce.
     """
 
-    def __init__(self, shared: "Shared", files: Files) -> None:
-        config = shared.config
+    def __init__(self, config: ReplicaConfig, outside: Outside, wal: Wal, files: Files) -> None:
         self.low = False
         self.free_bytes = 0
         self.reserve_bytes = config.disk_reserve_bytes
@@ -50,7 +47,9 @@ class Room:
         self.ballast = Ballast(
             files, config.directory, min(BALLAST_BYTES, config.disk_reserve_bytes)
         )
-        self._shared = shared
+        self._config = config
+        self._outside = outside
+        self._wal = wal
         self._files = files
         self._estimate = 0
         self._log_end_max = 2**64  # where the log must stop if nothing changes
@@ -58,16 +57,14 @@ class Room:
         self._look_s = -1e9
         self._ballast_s = -1e9
 
-    def look(self) -> None:
+    def look(self, now_s: float) -> None:
         """Ask the system, if it is time, and act on it."""
-        shared = self._shared
-        now_s = shared.now_s
         if now_s < self._look_s:
             return
         self._look_s = now_s + LOOK_PERIOD_S
         self._measure()
         if self.free_bytes < BALLAST_ROOM_BYTES and self.ballast.release():
-            shared.outside.log(
+            self._outside.log(
                 f"{self.free_bytes} bytes are free: the ballast of {self.ballast.size} is given up"
             )
             self._ballast_s = now_s + BALLAST_PERIOD_S
@@ -83,17 +80,16 @@ class Room:
         self._judge()
 
     def _measure(self) -> None:
-        shared = self._shared
-        wal, config = shared.journal.wal, shared.config
+        wal, config = self._wal, self._config
         free = self._files.free_bytes(config.directory) - (wal.end - wal.durable)
         self.free_bytes = max(0, free)
         self._log_end_max = wal.end + free - LOG_ROOM_BYTES
-        self._estimate = shared.outside.image_bytes()
+        self._estimate = self._outside.image_bytes()
         self.growth_bytes = max(config.segment_bytes, self._estimate // GROWTH_DIVISOR)
 
     def _judge(self) -> None:
         """Say what became scarce, or plenty."""
-        config, log = self._shared.config, self._shared.outside.log
+        config, log = self._config, self._outside.log
         # A snapshot; the log before it is worth one, and while it is made; the segment that is
         # written, which is not cut; and what stands before the snapshot.
         needed = (
@@ -125,7 +121,7 @@ class Room:
     @property
     def full(self) -> bool:
         """Whether the log must not grow: a write that fails would end the node."""
-        return self._shared.journal.wal.end > self._log_end_max
+        return self._wal.end > self._log_end_max
 
     @property
     def snapshot_needs_bytes(self) -> int:

@@ -3,7 +3,7 @@
 No behaviour of its own beyond sending a message and stopping.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from beanpole.replication.consensus import Outside, ReplicaConfig
 from beanpole.replication.pysyncobj.core import Core
@@ -11,16 +11,14 @@ from beanpole.replication.pysyncobj.journal import LogJournal
 from beanpole.replication.pysyncobj.library import Member
 from beanpole.replication.pysyncobj.messages import ACK, VOTE, VOTE_GRANTED, Message, encode
 from beanpole.replication.pysyncobj.repairs import Repairs
-
-if TYPE_CHECKING:
-    from beanpole.replication.pysyncobj.room import Room
+from beanpole.replication.pysyncobj.room import Room
 
 # Of these a member may not say another thing in the same term, whatever becomes of its memory.
 _COUNTING: Final = (ACK, VOTE, VOTE_GRANTED)
 
 
 class Shared:
-    """One per replica. `core` and `room` are set once everything they need exists."""
+    """One per replica. `core` is set once everything that it needs exists."""
 
     __slots__ = (
         "config",
@@ -39,14 +37,19 @@ class Shared:
     )
 
     core: Core
-    room: "Room"
 
     def __init__(
-        self, config: ReplicaConfig, outside: Outside, journal: LogJournal, repairs: Repairs
+        self,
+        config: ReplicaConfig,
+        outside: Outside,
+        journal: LogJournal,
+        room: Room,
+        repairs: Repairs,
     ) -> None:
         self.config = config
         self.outside = outside
         self.journal = journal
+        self.room = room
         self.repairs = repairs
         self.members = {name: Member(name) for name in sorted(config.members)}
         self.peers = tuple(name for name in self.members if name != config.node_id)

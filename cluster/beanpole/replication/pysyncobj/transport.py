@@ -2,7 +2,8 @@
 
 Everything the library says passes through `LibraryTransport.send`, everything it hears through
 `hear`. Replaces its TCP transport, which unpickles what the network sends (H1) and never stops
-sending (B7). Who answers what is decided in `appends.py`, `acks.py` and `elections.py`.
+sending (B7). Who answers what is decided in `appends.py`, `acks.py` and `elections.py`, which stand
+above this file; what it needs of them it is given as functions (`wire`).
 """
 
 from collections.abc import Callable
@@ -17,8 +18,6 @@ from beanpole.replication.pysyncobj.core import Payload
 from beanpole.replication.pysyncobj.messages import encode
 
 if TYPE_CHECKING:
-    from beanpole.replication.pysyncobj.acks import FollowerAcks, LeaderAcks
-    from beanpole.replication.pysyncobj.elections import Elections
     from beanpole.replication.pysyncobj.shared import Shared
 
 # B7: bytes of the log on the way to one peer and not acknowledged. It bounds what the peer has
@@ -49,10 +48,11 @@ class LibraryTransport(Transport):
         self.asked_round = 0  # the last round in which every peer was asked for an answer
         self._asking = False
         self.links: dict[str, Link] = {}
+        self.known: dict[str, int] = {}  # durable at the peer, whether it counts or not
         self._shared: Shared
-        self._elections: Elections
-        self._follower_acks: FollowerAcks
-        self._leader_acks: LeaderAcks
+        self._stands: Callable[[int], bool]
+        self._matched: Callable[[str, int, bool], None]
+        self._wants_answers: Callable[[], bool]
         self._snapshot: Callable[[], tuple[int, int] | None]
         self._packed_key: tuple[int, ...] = ()
         self._packed = b""
@@ -60,16 +60,24 @@ class LibraryTransport(Transport):
     def wire(
         self,
         shared: "Shared",
-        elections: "Elections",
-        follower_acks: "FollowerAcks",
-        leader_acks: "LeaderAcks",
+        stands: Callable[[int], bool],
+        matched: Callable[[str, int, bool], None],
+        wants_answers: Callable[[], bool],
         snapshot: Callable[[], tuple[int, int] | None],
     ) -> None:
-        """Connect the parts; before the library's object exists."""
+        """Connect the parts; before the library's object exists.
+
+        Args:
+            shared: what the parts of the replica share.
+            stands: note that votes are asked for in a term; returns whether for a transfer.
+            matched: tell a leader that the log matches up to an index, by new entries.
+            wants_answers: whether something waits for an answer to a message of this round.
+            snapshot: (index, term) of the snapshot to be offered, if there is one.
+        """
         self._shared = shared
-        self._elections = elections
-        self._follower_acks = follower_acks
-        self._leader_acks = leader_acks
+        self._stands = stands
+        self._matched = matched
+        self._wants_answers = wants_answers
         self._snapshot = snapshot
         self.links = {peer: Link() for peer in shared.peers}
 
@@ -84,10 +92,14 @@ class LibraryTransport(Transport):
         link = self.links[peer]
         link.linked, link.full = True, False
         core = self._shared.core
-        known = self._leader_acks.forget(peer)
+        known = self.forget(peer)
         if core.leads and known:
             core.next_index[self._shared.members[peer]] = known + 1
         self._resume(peer)
+
+    def forget(self, peer: str) -> int:
+        """Forget what the peer had, and return it: a new link may lead to a new life of it."""
+        return self.known.pop(peer, 0)
 
     def disconnected(self, peer: str) -> None:
         """Stop sending to the peer."""
@@ -98,7 +110,7 @@ class LibraryTransport(Transport):
     def begin_round(self) -> None:
         """Begin a turn: what is sent in it can be told from what was sent before."""
         self.round += 1
-        self._asking = self._leader_acks.wants_answers()
+        self._asking = self._wants_answers()
         if self._asking:
             self.asked_round = self.round
             self._shared.core.send_now()
@@ -116,12 +128,12 @@ class LibraryTransport(Transport):
         if kind == "next_node_idx":
             # The library answers only what `appends.py` gave it: entries that were new.
             assert message["success"], "the library refused what was checked before"
-            self._follower_acks.matched(node.id, message["next_node_idx"] - 1, True)
+            self._matched(node.id, message["next_node_idx"] - 1, True)
             return True
         post, term = self._shared.post, message["term"]
         if kind == "request_vote":
             last, last_term = message["last_log_index"], message["last_log_term"]
-            transfer = int(self._elections.stands(term))
+            transfer = int(self._stands(term))
             return post(node.id, (messages.VOTE, term, last, last_term, transfer))
         if kind == "response_vote":
             return post(node.id, (messages.VOTE_GRANTED, term))
@@ -191,7 +203,7 @@ class LibraryTransport(Transport):
     # --- flow control (B7) -----------------------------------------------------------------------
 
     def _in_flight_bytes(self, peer: str, sent: int) -> int:
-        known = self._leader_acks.known.get(peer, 0)
+        known = self.known.get(peer, 0)
         if not known:
             return 0  # the first answer of a term is still to come: only heartbeats are out
         journal = self._shared.journal
