@@ -1,10 +1,10 @@
-"""Operation codes, tuple layouts and bytes of everything that travels through the log.
+"""Operation codes, and bytes of everything that travels through the log.
 
 One entry of the Raft log is a header (time, flags) and sections. A section is either a batch of an
 origin (the node that holds the clients' connections) or the leader's own commands. A command is a
 flat tuple whose first item is its operation code; tube names and bodies are bytes.
 
-Nothing here decides anything: what a command does is in `core`.
+Nothing here decides anything: the fields of a command, and what it does, are in `core.operations`.
 """
 
 from collections.abc import Iterable
@@ -36,44 +36,45 @@ LEADER: Final = 255
 # Origins are positions in the sorted member list.
 ORIGINS_MAX: Final = 64
 
-# --- commands of a batch: (operation, session number, ...) --------------------------------------
-OPEN: Final = 1  # (OPEN, session)
-CLOSE: Final = 2  # (CLOSE, session, lost): lost is 1 when the client did not ask for it
-PUT: Final = 3  # (PUT, session, tube, priority, delay_s, ttr_s, body)
-USE: Final = 4  # (USE, session, tube)
-WATCH: Final = 5  # (WATCH, session, tube)
-IGNORE: Final = 6  # (IGNORE, session, tube)
-DELETE: Final = 7  # (DELETE, session, job)
-RELEASE: Final = 8  # (RELEASE, session, job, priority, delay_s)
-BURY: Final = 9  # (BURY, session, job, priority)
-TOUCH: Final = 10  # (TOUCH, session, job)
-KICK: Final = 11  # (KICK, session, tube, bound, state of the jobs; 0: see `operations`)
-KICK_JOB: Final = 12  # (KICK_JOB, session, job)
-RESERVE_JOB: Final = 13  # (RESERVE_JOB, session, job)
-PAUSE_TUBE: Final = 14  # (PAUSE_TUBE, session, tube, delay_s)
-RETURN: Final = 15  # (RETURN, session, job): a granted job that no client is waiting for any more
-KEEP: Final = 16  # (KEEP, session, secret, grace_us): the session may be resumed after a loss
-RESUME: Final = 17  # (RESUME, session, secret): this attachment takes over the session kept so
-PUT_KEYED: Final = 18  # (PUT_KEYED, as PUT, key): gives (job, whether the key was remembered)
-SPEAK: Final = 19  # (SPEAK, session, protocol): what its client speaks, if it is not beanstalk
+# --- operations of a batch -----------------------------------------------------------------------
+# The fields of each, and what it does: `core.operations.table`.
+OPEN: Final = 1
+CLOSE: Final = 2
+PUT: Final = 3
+USE: Final = 4
+WATCH: Final = 5
+IGNORE: Final = 6
+DELETE: Final = 7
+RELEASE: Final = 8
+BURY: Final = 9
+TOUCH: Final = 10
+KICK: Final = 11
+KICK_JOB: Final = 12
+RESERVE_JOB: Final = 13
+PAUSE_TUBE: Final = 14
+RETURN: Final = 15  # a granted job that no client is waiting for any more
+KEEP: Final = 16  # the session may be resumed after a loss
+RESUME: Final = 17  # this attachment takes over the session that was kept with its secret
+PUT_KEYED: Final = 18  # gives (job, whether the key was remembered)
+SPEAK: Final = 19  # which protocol the session's client speaks, if it is not beanstalk
 
-# --- reads of a batch: answered in place, only at their origin; they never touch state ----------
-PEEK: Final = 32  # (PEEK, session, job)
-PEEK_READY: Final = 33  # (PEEK_READY, session, tube)
-PEEK_DELAYED: Final = 34  # (PEEK_DELAYED, session, tube)
-PEEK_BURIED: Final = 35  # (PEEK_BURIED, session, tube)
-STATS: Final = 36  # (STATS, session)
-STATS_JOB: Final = 37  # (STATS_JOB, session, job)
-STATS_TUBE: Final = 38  # (STATS_TUBE, session, tube)
-LIST_TUBES: Final = 39  # (LIST_TUBES, session)
+# --- operations of a batch that only read: answered in place, at their origin --------------------
+PEEK: Final = 32
+PEEK_READY: Final = 33
+PEEK_DELAYED: Final = 34
+PEEK_BURIED: Final = 35
+STATS: Final = 36
+STATS_JOB: Final = 37
+STATS_TUBE: Final = 38
+LIST_TUBES: Final = 39
 
 # --- the leader's own commands -------------------------------------------------------------------
-EPOCH: Final = 64  # (EPOCH, term, floor_us, jobs, tubes, sessions, bytes): maxima
-TICK: Final = 65  # (TICK,)
-NODE_DOWN: Final = 66  # (NODE_DOWN, origin, incarnation)
-GRANT: Final = 67  # (GRANT, origin, incarnation, session, request, behind)
-DIGEST: Final = 68  # (DIGEST,): every node takes the canonical digest at this index
-RAISE: Final = 69  # (RAISE, machine version): from here on; a node that does not know it stops
+EPOCH: Final = 64  # the first entry of a term
+# 65 was TICK, which did nothing: an empty entry does the same. Released logs may hold it.
+NODE_DOWN: Final = 66
+GRANT: Final = 67
+DIGEST: Final = 68  # every node takes the canonical digest at this index
+RAISE: Final = 69  # the machine's version from here on; a node that does not know it stops
 
 # --- results -------------------------------------------------------------------------------------
 OK: Final = 1
@@ -81,46 +82,6 @@ NOT_FOUND: Final = 0
 OUT_OF_MEMORY: Final = -1  # a limit of the cluster is reached
 BAD_COMMAND: Final = -2  # wrong layout, unknown operation, or a session that does not exist
 
-# The types of every command's items, in order: what `apply` checks before it believes a command.
-SHAPES: Final[dict[int, tuple[type, ...]]] = {
-    OPEN: (int, int),
-    CLOSE: (int, int, int),
-    PUT: (int, int, bytes, int, int, int, bytes),
-    USE: (int, int, bytes),
-    WATCH: (int, int, bytes),
-    IGNORE: (int, int, bytes),
-    DELETE: (int, int, int),
-    RELEASE: (int, int, int, int, int),
-    BURY: (int, int, int, int),
-    TOUCH: (int, int, int),
-    KICK: (int, int, bytes, int, int),
-    KICK_JOB: (int, int, int),
-    RESERVE_JOB: (int, int, int),
-    PAUSE_TUBE: (int, int, bytes, int),
-    RETURN: (int, int, int),
-    KEEP: (int, int, bytes, int),
-    RESUME: (int, int, bytes),
-    PUT_KEYED: (int, int, bytes, int, int, int, bytes, bytes),
-    SPEAK: (int, int, int),
-    PEEK: (int, int, int),
-    PEEK_READY: (int, int, bytes),
-    PEEK_DELAYED: (int, int, bytes),
-    PEEK_BURIED: (int, int, bytes),
-    STATS: (int, int),
-    STATS_JOB: (int, int, int),
-    STATS_TUBE: (int, int, bytes),
-    LIST_TUBES: (int, int),
-    EPOCH: (int, int, int, int, int, int, int),
-    TICK: (int,),
-    NODE_DOWN: (int, int, int),
-    GRANT: (int, int, int, int, int, int),
-    DIGEST: (int,),
-    RAISE: (int, int),
-}
-
-# The machine version that brought an operation, for those that BASE_VERSION lacks. Below it the
-# operation is BAD_COMMAND on every node, as it is where the program does not know it at all.
-SINCE: Final[dict[int, int]] = {}
 # In place of a command that the active version lacks: BAD_COMMAND in every version.
 NO_COMMAND: Final = (0,)
 
@@ -134,19 +95,6 @@ ENTRY_HEADER_BYTES: Final[int] = _HEADER.size
 SECTION_HEADER_BYTES: Final[int] = _SECTION.size
 
 _pack = msgpack.Packer(use_bin_type=True, autoreset=True).pack
-
-
-def is_command(value: Any) -> bool:
-    """Whether a value has exactly the types of its operation: what a log holds may be anything."""
-    if type(value) is not tuple or not value or type(value[0]) is not int:
-        return False
-    shape = SHAPES.get(value[0])
-    if shape is None or len(value) != len(shape):
-        return False
-    for place in range(len(shape)):  # noqa: SIM110 - compiled, four times as fast as all()
-        if type(value[place]) is not shape[place]:
-            return False
-    return True
 
 
 def pack_commands(commands: Iterable[Command]) -> bytes:

@@ -248,16 +248,16 @@ def hasty_answer() -> list[Patch]:
 
 def granted_twice() -> list[Patch]:
     """A second GRANT of one request takes a second job."""
-    grant = Machine._grant
+    lead = Machine._lead
 
     def wrong(machine: Machine, command: c.Command, applied: Any) -> None:
-        origin = machine.origins.get(command[1])
+        origin = machine.origins.get(command[1]) if command[0] == c.GRANT else None
         session = None if origin is None else origin.sessions.get(command[3])
         if session is not None:
             session.request_granted = 0
-        grant(machine, command, applied)
+        lead(machine, command, applied)
 
-    return [(Machine, "_grant", wrong)]
+    return [(Machine, "_lead", wrong)]
 
 
 def none_beside_ready() -> list[Patch]:

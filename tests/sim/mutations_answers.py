@@ -41,7 +41,7 @@ def fence_without_a_word() -> list[Patch]:
 
 
 def only_what_is_ready() -> list[Patch]:
-    """A wait ends without a job although one is due, and its TICK is not."""
+    """A wait ends without a job although one is due, and its entry is not."""
     must_stay = vars(Ends)["_must_stay"]
 
     def wrong(self: Ends, waiter: Waiter, due_us: int | None) -> Any:
@@ -57,7 +57,7 @@ def a_tick_for_everybody() -> list[Patch]:
     def wrong(self: Ends) -> None:
         turn(self)
         if self._leaving:
-            self._node.leader._commands.append((c.TICK,))
+            self._node.leader._commands.append(c.NO_COMMAND)
 
     return [(Ends, "turn", wrong)]
 

@@ -10,9 +10,10 @@ from typing import Any, Final
 from crc32c import crc32c
 
 from beanpole import commands as c
+from beanpole.core.applied import GRANTED
 from beanpole.core.jobs import queue as q
 from beanpole.core.jobs.job import RESERVED
-from beanpole.core.machine import GRANTED, Machine
+from beanpole.core.machine import Machine
 from tests.sim import costs
 from tests.sim.cluster import Violation
 from tests.sim.costs import CountedJobs

@@ -16,8 +16,11 @@ from beanpole.constants import (
     U32_MAX,
 )
 from beanpole.core.operations.changes import GRACE_MAX_US, SECRET_MAX_BYTES, SESSION_NUMBER_MAX
+from beanpole.core.operations.operation import ClientOperation, LeaderOperation
+from beanpole.core.operations.table import OPERATIONS, is_command, packed_bytes
 
 U64_MAX = 2**64 - 1
+CLIENTS = [entry for entry in OPERATIONS.values() if isinstance(entry, ClientOperation)]
 
 SESSION = st.sampled_from((1, SESSION_NUMBER_MAX))
 JOB = st.sampled_from((0, JOB_ID_MAX, U64_MAX))
@@ -65,13 +68,21 @@ def commands(draw: st.DrawFn) -> c.Command:
 
 
 def test_every_operation_of_a_client_is_tried() -> None:
-    assert set(ITEMS) == {operation for operation in c.SHAPES if operation < c.EPOCH}
+    assert set(ITEMS) == {entry.code for entry in CLIENTS}
+
+
+@pytest.mark.parametrize("entry", CLIENTS, ids=lambda entry: str(entry.code))
+def test_a_weight_is_at_least_that_of_its_fields(entry: ClientOperation) -> None:
+    assert entry.shape[0] is int and entry.shape[1] is int
+    fields = sum(field.packed_bytes for field in entry.fields)
+    assert weights.HEAD_BYTES + fields <= entry.weight
+    assert [entry.shape[place] for place in entry.strings] == [bytes] * len(entry.strings)
 
 
 @given(st.lists(commands(), max_size=20))
 def test_no_command_takes_more_than_it_weighs(some: list[c.Command]) -> None:
-    assert all(map(c.is_command, some))
-    weight = sum(map(weights.packed_bytes, some))
+    assert all(map(is_command, some))
+    weight = sum(map(packed_bytes, some))
     assert len(c.pack_commands(some)) <= weights.SECTION_ARRAY_BYTES + weight
 
 
@@ -79,11 +90,11 @@ def test_no_command_takes_more_than_it_weighs(some: list[c.Command]) -> None:
 def test_a_weight_is_near_what_it_stands_for(operation: int) -> None:
     tube, body = b"default", bytes(100)
     items = {bytes: tube, int: 70_000}
-    command: c.Command = tuple(items[shape] for shape in c.SHAPES[operation])
+    command: c.Command = tuple(items[shape] for shape in OPERATIONS[operation].shape)
     command = (operation, *command[1:])
     if operation in (c.PUT, c.PUT_KEYED):
         command = (*command[:6], body, *command[7:])
-    assert 0 <= weights.packed_bytes(command) - len(c.pack_commands([command])) < 25
+    assert 0 <= packed_bytes(command) - len(c.pack_commands([command])) < 25
 
 
 def test_the_largest_command_fits_into_a_batch() -> None:
@@ -95,13 +106,13 @@ def test_the_largest_command_fits_into_a_batch() -> None:
         bytes(JOB_SIZE_MAX_BYTES),
         bytes(DEDUP_KEY_MAX_BYTES),
     )
-    assert weights.packed_bytes(largest) == weights.COMMAND_MAX_BYTES
+    assert packed_bytes(largest) == weights.COMMAND_MAX_BYTES
     assert len(c.pack_commands([largest])) <= BATCH_MAX_BYTES
 
 
 def test_the_largest_entry_is_a_batch_and_what_the_leader_adds() -> None:
     number = U64_MAX
-    epoch = (c.EPOCH, *[number] * (len(c.SHAPES[c.EPOCH]) - 1))
+    epoch = (c.EPOCH, *[number] * (len(OPERATIONS[c.EPOCH].shape) - 1))
     grant = (c.GRANT, *[number] * 5)
     own = c.pack_commands([epoch, *[grant] * weights.LEADER_COMMANDS_MAX])
     grants = c.pack_commands([grant] * weights.GRANTS_FOR_PUTS_MAX)
@@ -112,8 +123,9 @@ def test_the_largest_entry_is_a_batch_and_what_the_leader_adds() -> None:
     ]
     entry = c.encode_entry(255, 2**62, 2**62, sections)
     assert len(entry) <= weights.ENTRY_MAX_BYTES
-    longest = max(len(shape) for operation, shape in c.SHAPES.items() if operation >= c.EPOCH)
-    assert len(epoch) == longest
+    own_ones = [entry for entry in OPERATIONS.values() if isinstance(entry, LeaderOperation)]
+    assert max(len(entry.shape) for entry in own_ones) == len(epoch)
+    assert len(epoch) == 1 + weights.LEADER_NUMBERS_MAX
 
 
 def test_the_largest_hint_fits() -> None:

@@ -5,10 +5,9 @@ interpreter. Measured as the growth of the process beside bodies, names and keys
 glibc, 100,000 to 500,000 of each), and rounded up.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from beanpole.core.machine import Machine
+from beanpole.core.state import MachineState
 
 # A job beside its body: 336 to 352 bytes when ready, 420 reserved, 466 buried, 488 delayed; more
 # if it stays while its neighbours go (`core.jobs.store`).
@@ -30,7 +29,7 @@ WATCH_IMAGE_BYTES: Final = 5
 KEY_IMAGE_BYTES: Final = 80
 
 
-def beside_jobs_bytes(machine: "Machine") -> int:
+def beside_jobs_bytes(machine: MachineState) -> int:
     """Return the memory of all that is no job."""
     keys = machine.keys
     return (
@@ -41,13 +40,13 @@ def beside_jobs_bytes(machine: "Machine") -> int:
     )
 
 
-def memory_bytes(machine: "Machine") -> int:
+def memory_bytes(machine: MachineState) -> int:
     """Return what counts against `queue_bytes_max`."""
     queue = machine.queue
     return queue.body_bytes + len(queue.jobs) * JOB_BYTES + beside_jobs_bytes(machine)
 
 
-def image_bytes(machine: "Machine") -> int:
+def image_bytes(machine: MachineState) -> int:
     """Return about how large an image is; rather too much than too little."""
     queue, keys = machine.queue, machine.keys
     return (

@@ -1,11 +1,10 @@
 """The replicated state machine: `apply` takes one entry of the log and changes the queue by it.
 
 Here is the order in which things happen inside an entry, who may send batches (origins and their
-incarnations), when sessions end, and the leader's own commands. What a client's command does is
-in `core.operations.changes`; the jobs are in `core.jobs.queue`; bytes are in `core.image.image`.
+incarnations), and bounded work: time, and sessions that ended. What a command does is in
+`core.operations`, what it works on in `core.state`; bytes are in `core.image.image`.
 """
 
-from collections import deque
 from collections.abc import Sequence
 from struct import Struct, pack
 from typing import Any, Final
@@ -14,112 +13,45 @@ from crc32c import crc32c
 
 from beanpole import commands as c
 from beanpole.constants import (
-    JOBS_MAX_DEFAULT,
     KICKS_PER_ENTRY_MAX,
     LOOKS_PER_ENTRY_MAX,
-    QUEUE_BYTES_MAX_DEFAULT,
-    SESSIONS_MAX_DEFAULT,
     TRANSITIONS_PER_ENTRY_MAX,
-    TUBES_MAX_DEFAULT,
 )
 from beanpole.core.accounts import beside_jobs_bytes
-from beanpole.core.jobs.job import Job
-from beanpole.core.jobs.order import Order
-from beanpole.core.jobs.queue import BATCH, RAISED, SESSION, TRANSITION_BITS, Queue
-from beanpole.core.keys import Keys
-from beanpole.core.operations import changes as operations
-from beanpole.core.operations import reads
-from beanpole.core.sessions import ATTACHED, DEAD, DETACHED, Origin, Session
-from beanpole.events import CONNECTION_LOST, NO_REASON, NODE_DOWN
-
-# What became of a GRANT.
-LATER: Final = 2  # this entry has looked at as many tubes as it may; the leader asks again
-GRANTED: Final = 1
-NONE_READY: Final = 0  # the leader keeps the waiter
-VOID: Final = -1  # the waiter is gone, or got its job already
+from beanpole.core.applied import Applied
+from beanpole.core.jobs.queue import BATCH, SESSION, TRANSITION_BITS
+from beanpole.core.operations import table
+from beanpole.core.operations.operation import ClientOperation, LeaderOperation, fits
+from beanpole.core.sessions import Origin
+from beanpole.core.state import MachineState
+from beanpole.events import NODE_DOWN
 
 # Index, time, floor, events so far, sessions alive, sessions dying, flags, the chain so far.
 _CHAIN: Final = Struct("<qqQQIIII")
 
 
-def _active(handlers: dict[int, operations.Handler], version: int) -> dict[int, operations.Handler]:
-    """The handlers of the operations that a machine of this version has."""
-    since = c.SINCE
-    return {
-        operation: handler
-        for operation, handler in handlers.items()
-        if since.get(operation, c.BASE_VERSION) <= version
-    }
-
-
-class Applied:
-    """What one entry did, for the node that applied it.
-
-    Attributes:
-        results: (incarnation, number, results of each command) of each applied batch of `own`.
-        grants: (origin, incarnation, session, request, outcome, job or None) of each GRANT.
-        gaps: origins of which a batch came too early.
-        downs: (origin, incarnation) of each NODE_DOWN that took effect.
-        ups: (origin, incarnation) of each incarnation that began.
-        epoch: the term of the EPOCH in this entry, or 0.
-        digest: whether a DIGEST stands in this entry.
-        raised: whether the machine's version rose in this entry.
-    """
-
-    __slots__ = ("digest", "downs", "epoch", "gaps", "grants", "raised", "results", "ups")
-
-    def __init__(self) -> None:
-        self.results: list[tuple[int, int, list[Any]]] = []
-        self.grants: list[tuple[int, int, int, int, int, Job | None]] = []
-        self.gaps: list[int] = []
-        self.downs: list[tuple[int, int]] = []
-        self.ups: list[tuple[int, int]] = []
-        self.epoch = 0
-        self.digest = False
-        self.raised = False
-
-
-class Machine:
+class Machine(MachineState):
     """The deterministic queue of a cluster. One instance a node, changed only by `apply`."""
 
-    def __init__(self) -> None:
-        self.queue = Queue()
-        self.keys = Keys()
-        self.index = 0
-        self.wall_us = 0  # the leader's wall time of the last entry; shown, never used to decide
-        self.chain = 0
-        self.term = 0
-        self.activate(c.BASE_VERSION)
-        self.origins: dict[int, Origin] = {}
-        self.sessions = 0  # attached and detached ones
-        self.sessions_total = 0
-        self.watches = 0  # tubes that sessions watch, those that are dying included
-        self.kept: dict[bytes, Session] = {}
-        # Detached sessions by their serial numbers, and in the order (detached until, serial).
-        self.detached: dict[int, Session] = {}
-        self.returning = Order()
-        # Bounded work that is left over: the sessions of dead incarnations, which no command finds
-        # any more, and sessions whose jobs are to be returned, oldest first.
-        self.lost: deque[dict[int, Session]] = deque()
-        self.dying: deque[Session] = deque()
-        self.puts_refused = False
-        self.jobs_max = JOBS_MAX_DEFAULT
-        self.tubes_max = TUBES_MAX_DEFAULT
-        self.sessions_max = SESSIONS_MAX_DEFAULT
-        self.queue_bytes_max = QUEUE_BYTES_MAX_DEFAULT
-        self.beside_jobs_bytes = 0  # memory of all but jobs when the present entry began
-        # What this entry may still do: transitions of time and of lost sessions, kicked jobs, and
-        # watched tubes that GRANTs look at.
-        self._budget = 0
-        self.kicks_left = 0
-        self._looks_left = 0
-
     def activate(self, version: int) -> None:
-        """Work at a version from here on. Only RAISE and an image may ask for that."""
-        self.version = version
+        """Work at a version from here on. Only RAISE and an image may ask for that.
+
+        An operation of a later version is BAD_COMMAND, as to a program that does not know it.
+        """
+        super().activate(version)
+        self._leading: dict[int, LeaderOperation] = {}
         # Reads are answered at their origin only; the other nodes skip them.
-        self._changes = _active(operations.HANDLERS, version)
-        self._all = self._changes | _active(reads.HANDLERS, version)
+        self._changes: dict[int, ClientOperation] = {}
+        self._all: dict[int, ClientOperation] = {}
+        for code, operation in table.OPERATIONS.items():
+            if operation.since > version:
+                continue
+            if isinstance(operation, LeaderOperation):
+                self._leading[code] = operation
+            elif isinstance(operation, ClientOperation):
+                self._all[code] = operation
+                if not operation.reads:
+                    self._changes[code] = operation
 
     # --- the one entrance -----------------------------------------------------------------------
 
@@ -152,7 +84,7 @@ class Machine:
         self.beside_jobs_bytes = beside_jobs_bytes(self)
         self._budget = TRANSITIONS_PER_ENTRY_MAX
         self.kicks_left = KICKS_PER_ENTRY_MAX
-        self._looks_left = LOOKS_PER_ENTRY_MAX
+        self.looks_left = LOOKS_PER_ENTRY_MAX
         applied = Applied()
         if sections and sections[0][0] == c.LEADER:
             self._raise_floor(sections[0][3], queue.now_us - time_us)
@@ -164,9 +96,9 @@ class Machine:
             else:
                 self._batch(origin, incarnation, number, commands, own, applied)
         if self.lost:
-            self._end_the_lost()
+            self._end_lost_sessions()
         if self.dying:
-            self._bury_the_dead()
+            self._return_jobs()
         transitions = queue.transitions
         self.chain = crc32c(
             pack(f"<{len(transitions)}Q", *transitions),
@@ -229,110 +161,34 @@ class Machine:
             return
         origin.next_number = number + 1
         self.queue.transitions.append((number << 8 | index) << TRANSITION_BITS | BATCH)
-        handlers = self._changes
+        operations = self._changes
         results: list[Any] | None = None
         if index == own:
-            handlers = self._all
+            operations = self._all
             results = []
             applied.results.append((incarnation, number, results))
         sessions = origin.sessions
         for command in commands:
             result: Any = c.BAD_COMMAND
-            if c.is_command(command):
-                operation = command[0]
-                handler = handlers.get(operation)
+            if type(command) is tuple and command and type(command[0]) is int:
+                operation = operations.get(command[0])
                 # An attachment that was refused, closed or resumed elsewhere does nothing.
-                if handler is not None and (operation == c.OPEN or command[1] in sessions):
-                    result = handler(self, origin, command)
+                if (
+                    operation is not None
+                    and fits(command, operation.shape)
+                    and (operation.code == c.OPEN or command[1] in sessions)
+                ):
+                    result = operation.handler(self, origin, command)
             if results is not None:
                 results.append(result)
 
     def _begin_incarnation(self, index: int, origin: Origin, incarnation: int) -> None:
         """NODE_UP: a new life of a node. Everything of its older lives is lost."""
-        self._end_incarnation(origin)
+        self.end_incarnation(origin)
         origin.incarnation = incarnation
         origin.next_number = 1
         origin.alive = True
         self.queue.transitions.append(incarnation << TRANSITION_BITS | SESSION)
-
-    def _end_incarnation(self, origin: Origin) -> None:
-        origin.alive = False
-        self.queue.transitions.append(origin.incarnation << TRANSITION_BITS | SESSION)
-        if origin.sessions:
-            self.lost.append(origin.sessions)
-            origin.sessions = {}
-
-    # --- sessions -------------------------------------------------------------------------------
-
-    def note_session(self, session: Session) -> None:
-        """Let the running digest see that a session changed."""
-        self.queue.transitions.append(session.number << TRANSITION_BITS | SESSION)
-
-    def open_session(self, origin: Origin, number: int) -> None:
-        tube = self.queue.default
-        self.sessions_total += 1
-        session = Session(self.sessions_total, origin.index, origin.incarnation, number, tube)
-        tube.users += 1
-        tube.watchers += 1
-        self.watches += 1
-        origin.sessions[number] = session
-        self.sessions += 1
-        self.note_session(session)
-
-    def attach(self, session: Session, origin: Origin, number: int, request_granted: int) -> None:
-        """Give a kept session a new attachment.
-
-        Requests are numbered by the attachment, so its last granted one comes along with it: a
-        late second GRANT of the session that stood here before stays void.
-        """
-        self.queue.keep_session(session)
-        if session.state == DETACHED:
-            self._forget_detached(session)
-        else:
-            self._forget_attachment(session)
-        session.origin = origin.index
-        session.incarnation = origin.incarnation
-        session.number = number
-        session.epoch += 1
-        session.state = ATTACHED
-        session.reason = NO_REASON
-        session.detached_until_us = 0
-        session.request_granted = request_granted
-        origin.sessions[number] = session
-        self.note_session(session)
-
-    def end_session(self, session: Session, lost: bool, reason: int = CONNECTION_LOST) -> None:
-        """The session loses its attachment: it is detached if it may come back, else dead."""
-        self.queue.keep_session(session)
-        session.reason = reason
-        self._forget_attachment(session)
-        self.note_session(session)
-        if lost and session.secret:
-            session.state = DETACHED
-            session.detached_until_us = self.queue.now_us + session.grace_us
-            self.detached[session.serial] = session
-            self.returning.add((session.detached_until_us, session.serial))
-            return
-        self._kill(session)
-
-    def _forget_attachment(self, session: Session) -> None:
-        """No command finds the session under its number any more."""
-        for sessions in (self.origins[session.origin].sessions, *self.lost):
-            if sessions.get(session.number) is session:
-                del sessions[session.number]
-                return
-
-    def _forget_detached(self, session: Session) -> None:
-        del self.detached[session.serial]
-        self.returning.remove((session.detached_until_us, session.serial))
-
-    def _kill(self, session: Session) -> None:
-        self.queue.keep_session(session)
-        session.state = DEAD
-        self.sessions -= 1
-        if session.secret:
-            del self.kept[session.secret]
-        self.dying.append(session)
 
     # --- bounded work ---------------------------------------------------------------------------
 
@@ -345,12 +201,12 @@ class Machine:
             if first is None or first[0] > queue.now_us:
                 break
             session = self.detached[first[1]]
-            self._forget_detached(session)
-            self._kill(session)
+            self.forget_detached(session)
+            self.kill(session)
             self._budget -= 1
         self._budget = queue.expire(self._budget)
 
-    def _end_the_lost(self) -> None:
+    def _end_lost_sessions(self) -> None:
         """End the sessions of dead incarnations, as far as this entry's budget goes."""
         while self.lost and self._budget:
             sessions = self.lost[0]
@@ -362,8 +218,8 @@ class Machine:
             if not sessions:
                 self.lost.popleft()
 
-    def _bury_the_dead(self) -> None:
-        """Return the jobs of dead sessions, as far as this entry's budget goes."""
+    def _return_jobs(self) -> None:
+        """Return the jobs of sessions that ended, as far as this entry's budget goes."""
         queue = self.queue
         dying = self.dying
         while dying and self._budget:
@@ -391,27 +247,10 @@ class Machine:
     # --- the leader's commands ------------------------------------------------------------------
 
     def _lead(self, command: Any, applied: Applied) -> None:
-        if not c.is_command(command):
-            return
-        operation = command[0]
-        if operation == c.GRANT:
-            self._grant(command, applied)
-        elif operation in c.SINCE and c.SINCE[operation] > self.version:
-            return  # of a later version, as to a program that does not know it
-        elif operation == c.EPOCH:
-            self._begin_epoch(command, applied)
-        elif operation == c.NODE_DOWN:
-            _, index, incarnation = command
-            origin = self.origins.get(index)
-            if origin is not None and origin.alive and origin.incarnation == incarnation:
-                self._end_incarnation(origin)
-                applied.downs.append((index, incarnation))
-        elif operation == c.DIGEST:
-            applied.digest = True
-        elif operation == c.RAISE and self.version < command[1] <= c.VERSION_MAX:
-            self.activate(command[1])
-            self.queue.transitions.append(self.version << TRANSITION_BITS | RAISED)
-            applied.raised = True
+        if type(command) is tuple and command and type(command[0]) is int:
+            operation = self._leading.get(command[0])
+            if operation is not None and fits(command, operation.shape):
+                operation.handler(self, applied, command)
 
     def _raise_floor(self, commands: tuple[Any, ...], behind_us: int) -> None:
         """EPOCH stands first in its entry, and its floor counts before the entry's time does.
@@ -422,47 +261,6 @@ class Machine:
         and what was reserved at that very time is old.
         """
         command: Any = commands[0] if commands else ()
-        if c.is_command(command) and command[0] == c.EPOCH:
+        if table.is_command(command) and command[0] == c.EPOCH:
             epoch_us = self.queue.now_us + (behind_us > 0)
             self.queue.begin_epoch(epoch_us, command[2] + behind_us)
-
-    def _begin_epoch(self, command: c.Command, applied: Applied) -> None:
-        """EPOCH: the first entry of a term. Limits follow the leader's configuration."""
-        _, term, floor_us, jobs, tubes, sessions, body_bytes = command
-        self.term = term
-        self.jobs_max = jobs
-        self.tubes_max = tubes
-        self.sessions_max = sessions
-        self.queue_bytes_max = body_bytes
-        self.queue.begin_epoch(self.queue.now_us, floor_us)
-        applied.epoch = term
-
-    def _grant(self, command: c.Command, applied: Applied) -> None:
-        """GRANT: reserve the best ready job of the session's watched, unpaused tubes."""
-        _, index, incarnation, number, request, behind = command
-        origin = self.origins.get(index)
-        job: Job | None = None
-        outcome = VOID
-        if (
-            origin is not None
-            and origin.alive
-            and origin.incarnation == incarnation
-            and origin.next_number > behind
-        ):
-            session = origin.sessions.get(number)
-            if session is not None and request > session.request_granted:
-                self._looks_left -= len(session.watched)
-                outcome = NONE_READY if self._looks_left >= 0 else LATER
-            if session is not None and outcome == NONE_READY:
-                queue = self.queue
-                best = 0
-                for tube in session.watched.values():
-                    if tube.ready_count and not tube.paused_until_us:
-                        key = tube.first_ready()
-                        if key and (not best or key < best):
-                            best = key
-                if best:
-                    job = queue.reserve_first(best, session)
-                    session.request_granted = request
-                    outcome = GRANTED
-        applied.grants.append((index, incarnation, number, request, outcome, job))

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 from beanpole import commands as c
 from beanpole.constants import ENTRY_COMMANDS_MAX, ENTRY_JOIN_BYTES, SECOND_US
-from beanpole.core.jobs.tube import Tube
-from beanpole.core.machine import LATER, NONE_READY
+from beanpole.core.applied import LATER, NONE_READY
+from beanpole.core.jobs.job import Tube
 from beanpole.errors import ProtocolError
 from beanpole.weights import GRANTS_FOR_PUTS_MAX, LEADER_COMMANDS_MAX
 from beanpoled.host.seam import Timer

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 from beanpole import commands as c
 from beanpole.constants import BATCH_COMMANDS_MAX, BATCH_MAX_BYTES
 from beanpole.core.jobs.job import Job
-from beanpole.weights import BATCH_ROOM_BYTES, packed_bytes
+from beanpole.core.operations.table import packed_bytes, ready_tube, since
+from beanpole.weights import BATCH_ROOM_BYTES
 from beanpoled.links import frames
 from beanpoled.origin.batches import (
     KIND_OPEN,
@@ -137,7 +138,7 @@ class Origin:
         Returns:
             The batch that it is in.
         """
-        if command[0] in c.SINCE and not self.knows(command[0]):
+        if not self.knows(command[0]):
             command = c.NO_COMMAND  # its answer keeps its place among the others
         size = packed_bytes(command)
         batch = self._open
@@ -194,13 +195,13 @@ class Origin:
 
     def knows(self, operation: int) -> bool:
         """Whether the cluster's machines have an operation; it becomes BAD_COMMAND if not."""
-        return c.SINCE.get(operation, c.BASE_VERSION) <= self._node.machine.version
+        return since(operation) <= self._node.machine.version
 
     def submit_put(self, client: Client, kind: int, command: c.Command) -> None:
-        """Put a PUT or PUT_KEYED into the open batch, with a hint of the tube if it is ready."""
+        """Put a command into the open batch, with a hint of the tube where it makes a job ready."""
         hint = self.submit(client, kind, command).hint
-        if not command[4]:
-            tube = command[2]
+        tube = ready_tube(command)
+        if tube is not None:
             hint[tube] = hint.get(tube, 0) + 1
 
     def wait(self, client: Client, request: int) -> Wait:
@@ -437,8 +438,9 @@ class Origin:
                 kept.append((command, owner))
                 continue
             failed.append((client, kind))
-            if command[0] in (c.PUT, c.PUT_KEYED) and not command[4]:
-                batch.hint[command[2]] -= 1
+            tube = ready_tube(command)
+            if tube is not None:
+                batch.hint[tube] -= 1
             size = packed_bytes(command)
             batch.clients -= 1
             batch.bytes -= size

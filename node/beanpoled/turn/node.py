@@ -10,8 +10,9 @@ from typing import Final
 
 from beanpole import commands as c
 from beanpole.core import accounts
+from beanpole.core.applied import Applied
 from beanpole.core.image import image
-from beanpole.core.machine import Applied, Machine
+from beanpole.core.machine import Machine
 from beanpole.errors import BeanpoleError, ProtocolError
 from beanpole.replication.consensus import TURN_PERIOD_MAX_S, Image, Replica, Sink
 from beanpole.replication.dormant import DormantReplica

@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 from beanpole import commands as c
 from beanpole import events as e
 from beanpole.constants import SECOND_US
+from beanpole.core.applied import Applied
 from beanpole.core.image.image import Image
 from beanpole.core.image.restore import load
 from beanpole.core.jobs.job import STATE_NAMES
-from beanpole.core.machine import Applied, Machine
+from beanpole.core.machine import Machine
 
 DEFAULT = b"default"
 # (index, flags, time us, wall us, sections): what `Machine.apply` takes.
@@ -86,9 +87,9 @@ class Cluster:
         return self.apply([(c.LEADER, 0, 0, commands)])
 
     def pass_s(self, seconds: float) -> Applied:
-        """Let time pass, and show it to the machine with a TICK."""
+        """Let time pass, and show it to the machine with an entry that holds no command."""
         self.time_us += round(seconds * SECOND_US)
-        return self.lead((c.TICK,))
+        return self.lead()
 
     # --- clients --------------------------------------------------------------------------------
 

@@ -79,7 +79,6 @@ LEADS = st.one_of(
     GRANTS,
     GRANTS,
     GRANTS,
-    command(c.TICK),
     command(c.DIGEST),
     command(c.NODE_DOWN, ORIGIN, INCARNATION),
     command(c.RAISE, st.integers(c.BASE_VERSION - 1, c.BASE_VERSION + 2)),

@@ -15,11 +15,11 @@ from beanpole.constants import (
     WATCHED_TUBES_MAX,
 )
 from beanpole.core import machine as machine_module
+from beanpole.core.applied import GRANTED, LATER
 from beanpole.core.image import image as image_module
 from beanpole.core.image.image import Image
 from beanpole.core.image.restore import load
 from beanpole.core.jobs.job import BURIED, DELAYED
-from beanpole.core.machine import GRANTED, LATER
 from tests.unit.core.cluster import DEFAULT, Cluster, copy_of, image_of
 
 SECRET = b"s" * 16

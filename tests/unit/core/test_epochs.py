@@ -3,7 +3,7 @@
 import pytest
 
 from beanpole import commands as c
-from beanpole.core import machine as machine_module
+from beanpole.core.applied import Applied
 from tests.unit.core.cluster import Cluster
 
 SECOND = 1_000_000
@@ -16,7 +16,7 @@ def cluster() -> Cluster:
     return cluster
 
 
-def epoch(cluster: Cluster, grace_s: int, term: int = 1) -> machine_module.Applied:
+def epoch(cluster: Cluster, grace_s: int, term: int = 1) -> Applied:
     floor_us = cluster.time_us + grace_s * SECOND
     return cluster.lead((c.EPOCH, term, floor_us, 100, 100, 100, 10_000))
 

@@ -13,7 +13,7 @@ from beanpole.core.image import image as image_module
 from beanpole.core.image.image import SESSION_HELD, Image, pack
 from beanpole.core.image.parts import PARTS, Part
 from beanpole.core.image.restore import OLDEST_VERSION, load
-from beanpole.core.machine import Machine
+from beanpole.core.state import MachineState
 from beanpole.errors import Damaged, UnknownVersion
 from beanpole.storage.snapshots import CHUNK_BYTES_MAX
 from tests.unit.core.cluster import DEFAULT, Cluster, chunks_of, image_of
@@ -386,7 +386,7 @@ NEW = c.BASE_VERSION + 1
 def noted(monkeypatch: pytest.MonkeyPatch) -> None:
     """A program of the next release, whose images also hold the machine's term, twice."""
 
-    def read(machine: Machine, value: int) -> None:
+    def read(machine: MachineState, value: int) -> None:
         if value != machine.term:
             raise Damaged(f"the term {value} is noted")
 

@@ -4,9 +4,8 @@ import random
 
 import pytest
 
-from beanpole.core.jobs.job import Job
+from beanpole.core.jobs.job import Job, Tube
 from beanpole.core.jobs.store import SHARD_JOBS, Jobs
-from beanpole.core.jobs.tube import Tube
 
 
 def job(job_id: int) -> Job:

@@ -4,8 +4,8 @@ import pytest
 
 from beanpole import commands as c
 from beanpole.constants import JOB_SIZE_MAX_BYTES, KICK_MAX, SECOND_US, U32_MAX
+from beanpole.core.applied import NONE_READY
 from beanpole.core.jobs.job import BURIED, DELAYED
-from beanpole.core.machine import NONE_READY
 from tests.unit.core.cluster import DEFAULT, Cluster
 
 

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from beanpole import commands as c
+from beanpole.core.applied import GRANTED
 from beanpole.core.jobs.job import BURIED, DELAYED
-from beanpole.core.machine import GRANTED
 from tests.unit.core.cluster import DEFAULT, Cluster, copy_of
 from tests.unit.core.ledger import Ledger
 from tests.unit.core.model import Model

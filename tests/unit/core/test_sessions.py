@@ -6,10 +6,11 @@ from beanpole import commands as c
 from beanpole.constants import TRANSITIONS_PER_ENTRY_MAX, U32_MAX
 from beanpole.core import machine as machine_module
 from beanpole.core.accounts import TUBE_BYTES, WATCH_BYTES, memory_bytes
+from beanpole.core.applied import GRANTED, NONE_READY, VOID
 from beanpole.core.machine import Machine
-from beanpole.core.operations import changes as operations
-from beanpole.core.operations import reads
 from beanpole.core.operations.changes import GRACE_MAX_US, SECRET_MAX_BYTES, SECRET_MIN_BYTES
+from beanpole.core.operations.operation import ClientOperation
+from beanpole.core.operations.table import OPERATIONS
 from tests.unit.core.cluster import DEFAULT, Cluster, copy_of, image_of
 
 SECRET = b"s" * SECRET_MIN_BYTES
@@ -78,7 +79,7 @@ def test_commands_of_no_session_are_bad_commands(cluster: Cluster) -> None:
         (c.STATS_TUBE, 9, DEFAULT),
         (c.LIST_TUBES, 9),
     ]
-    known = {*operations.HANDLERS, *reads.HANDLERS}
+    known = {code for code, entry in OPERATIONS.items() if isinstance(entry, ClientOperation)}
     assert {command[0] for command in commands} == known - {c.OPEN}
     for command in commands:
         assert cluster.do(*command) == c.BAD_COMMAND, command
@@ -255,28 +256,28 @@ def test_node_down_of_what_is_not_current_is_ignored(
 def test_a_request_is_granted_once(cluster: Cluster) -> None:
     cluster.put()
     cluster.put()
-    assert cluster.grant(request=5) == (machine_module.GRANTED, 1)
-    assert cluster.grant(request=5) == (machine_module.VOID, 0)
-    assert cluster.grant(request=4) == (machine_module.VOID, 0)
-    assert cluster.grant(request=6) == (machine_module.GRANTED, 2)
-    assert cluster.grant(request=7) == (machine_module.NONE_READY, 0)
+    assert cluster.grant(request=5) == (GRANTED, 1)
+    assert cluster.grant(request=5) == (VOID, 0)
+    assert cluster.grant(request=4) == (VOID, 0)
+    assert cluster.grant(request=6) == (GRANTED, 2)
+    assert cluster.grant(request=7) == (NONE_READY, 0)
     cluster.put()
-    assert cluster.grant(request=7) == (machine_module.GRANTED, 3)
+    assert cluster.grant(request=7) == (GRANTED, 3)
 
 
 def test_a_grant_is_void_until_the_batch_it_stands_behind_is_applied(cluster: Cluster) -> None:
     cluster.put()  # batch 2
-    assert cluster.grant(request=1, behind=3) == (machine_module.VOID, 0)
+    assert cluster.grant(request=1, behind=3) == (VOID, 0)
     cluster.open(2)
-    assert cluster.grant(request=1, behind=3) == (machine_module.GRANTED, 1)
+    assert cluster.grant(request=1, behind=3) == (GRANTED, 1)
 
 
 def test_a_grant_is_void_for_an_unknown_or_closed_session(cluster: Cluster) -> None:
     job = cluster.put()
-    assert cluster.grant(session=9, request=1)[0] == machine_module.VOID
-    assert cluster.grant(session=1, origin=9, request=1)[0] == machine_module.VOID
+    assert cluster.grant(session=9, request=1)[0] == VOID
+    assert cluster.grant(session=1, origin=9, request=1)[0] == VOID
     cluster.do(c.CLOSE, 1, 0)
-    assert cluster.grant(session=1, request=1)[0] == machine_module.VOID
+    assert cluster.grant(session=1, request=1)[0] == VOID
     assert cluster.state(job) == b"ready"
 
 
@@ -284,9 +285,9 @@ def test_a_grant_is_void_for_another_or_a_dead_incarnation(cluster: Cluster) -> 
     cluster.put()
     for incarnation in (0, 2):
         applied = cluster.lead((c.GRANT, 0, incarnation, 1, 1, 0))
-        assert applied.grants == [(0, incarnation, 1, 1, machine_module.VOID, None)]
+        assert applied.grants == [(0, incarnation, 1, 1, VOID, None)]
     cluster.lead((c.NODE_DOWN, 0, 1))
-    assert cluster.grant(request=1)[0] == machine_module.VOID
+    assert cluster.grant(request=1)[0] == VOID
 
 
 def test_a_put_and_its_grant_share_an_entry(cluster: Cluster) -> None:
@@ -297,7 +298,7 @@ def test_a_put_and_its_grant_share_an_entry(cluster: Cluster) -> None:
         ]
     )
     outcomes = [(grant[4], grant[5].body if grant[5] else None) for grant in applied.grants]
-    assert outcomes == [(machine_module.GRANTED, b"quick"), (machine_module.NONE_READY, None)]
+    assert outcomes == [(GRANTED, b"quick"), (NONE_READY, None)]
 
 
 # --- KEEP and RESUME ------------------------------------------------------------------------------
@@ -365,7 +366,7 @@ def test_resume_takes_a_session_away_from_its_old_attachment(cluster: Cluster) -
     assert cluster.do(c.RESUME, 2, SECRET) == c.OK
     assert cluster.do(c.TOUCH, 1, job) == c.BAD_COMMAND
     assert cluster.do(c.TOUCH, 2, job) == c.OK
-    assert cluster.grant(session=1, request=100)[0] == machine_module.VOID
+    assert cluster.grant(session=1, request=100)[0] == VOID
 
 
 def test_a_session_is_resumed_again_and_again(cluster: Cluster) -> None:
@@ -410,11 +411,11 @@ def test_a_late_second_grant_stays_void_after_resume(cluster: Cluster) -> None:
     cluster.open(2)
     cluster.put(session=2)
     cluster.put(session=2)
-    assert cluster.grant(session=2, request=1) == (machine_module.GRANTED, 1)
+    assert cluster.grant(session=2, request=1) == (GRANTED, 1)
     cluster.do(c.RESUME, 2, SECRET)
     # Two leaders may have proposed the same request; it must not reserve a second job.
-    assert cluster.grant(session=2, request=1)[0] == machine_module.VOID
-    assert cluster.grant(session=2, request=2)[0] == machine_module.GRANTED
+    assert cluster.grant(session=2, request=1)[0] == VOID
+    assert cluster.grant(session=2, request=2)[0] == GRANTED
 
 
 def test_secrets_are_unique_and_bounded_and_given_once(cluster: Cluster) -> None:

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beanpole import commands as c
+from beanpole.core.operations.table import OPERATIONS
 from tests.unit.core.cluster import DEFAULT, Cluster, copy_of, image_of
 
 EDGES = st.sampled_from(
@@ -22,11 +23,13 @@ VALUES = st.recursive(
 )
 SHAPED = st.one_of(
     *(
-        st.tuples(st.just(operation), *(EDGES if kind is int else NAMES for kind in shape[1:]))
-        for operation, shape in c.SHAPES.items()
+        st.tuples(
+            st.just(operation), *(EDGES if kind is int else NAMES for kind in entry.shape[1:])
+        )
+        for operation, entry in OPERATIONS.items()
     )
 )
-MISSHAPED = st.tuples(st.sampled_from(sorted(c.SHAPES)), VALUES, VALUES)
+MISSHAPED = st.tuples(st.sampled_from(sorted(OPERATIONS)), VALUES, VALUES)
 ANYTHING = st.lists(st.one_of(SHAPED, SHAPED, MISSHAPED, VALUES), max_size=8)
 
 
@@ -71,13 +74,13 @@ def test_what_is_no_command_is_a_bad_command(command: c.Command) -> None:
     cluster.lead(command)
 
 
-@pytest.mark.parametrize("operation", sorted(c.SHAPES))
+@pytest.mark.parametrize("operation", sorted(OPERATIONS))
 def test_a_wrong_layout_is_a_bad_command_and_changes_nothing(operation: int) -> None:
     cluster = Cluster()
     cluster.open(1)
     job = cluster.put()
     before = cluster.machine.queue.jobs[job]
-    shape = c.SHAPES[operation]
+    shape = OPERATIONS[operation].shape
     wrong = (operation, *(b"" if kind is int else 1 for kind in shape[1:]))
     commands: list[c.Command] = [wrong] if len(shape) > 1 else []
     commands += [(operation, *(1 if kind is int else b"s" * 16 for kind in shape[1:]), 1)]
@@ -87,10 +90,10 @@ def test_a_wrong_layout_is_a_bad_command_and_changes_nothing(operation: int) -> 
     assert list(cluster.machine.queue.jobs.values()) == [before]
 
 
-@pytest.mark.parametrize("operation", [c.EPOCH, c.TICK, c.NODE_DOWN, c.GRANT, c.DIGEST, c.RAISE])
+@pytest.mark.parametrize("operation", [c.EPOCH, c.NODE_DOWN, c.GRANT, c.DIGEST, c.RAISE])
 def test_a_client_cannot_speak_for_the_leader(operation: int) -> None:
     cluster = Cluster()
     cluster.open(1)
-    command = (operation, *([1] * (len(c.SHAPES[operation]) - 1)))
+    command = (operation, *([1] * (len(OPERATIONS[operation].shape) - 1)))
     assert cluster.do(*command) == c.BAD_COMMAND
     assert (cluster.machine.term, cluster.machine.version) == (0, c.BASE_VERSION)

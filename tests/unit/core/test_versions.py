@@ -8,8 +8,11 @@ import pytest
 from beanpole import commands as c
 from beanpole import events as e
 from beanpole.core.machine import Machine
-from beanpole.core.operations import changes as operations
+from beanpole.core.operations import changes, leading
+from beanpole.core.operations.operation import BODY, SESSION, ClientOperation, LeaderOperation
+from beanpole.core.operations.table import OPERATIONS
 from beanpole.core.sessions import Origin
+from beanpole.core.state import MachineState
 from tests.unit.core.cluster import Cluster, copy_of
 
 NEW = c.BASE_VERSION + 1
@@ -17,19 +20,20 @@ NEW = c.BASE_VERSION + 1
 INVENTED = 31
 
 
-def double(machine: Machine, origin: Origin, command: c.Command) -> int:
+def double(machine: MachineState, origin: Origin, command: c.Command) -> int:
     """Two jobs for one command."""
     for _ in range(2):
-        operations.put(machine, origin, (c.PUT, command[1], b"default", 0, 0, 1, command[2]))
+        changes.put(machine, origin, (c.PUT, command[1], b"default", 0, 0, 1, command[2]))
     return c.OK
+
+
+ENTRY = ClientOperation(INVENTED, (SESSION, BODY), double, since=NEW)
 
 
 @pytest.fixture
 def invented(monkeypatch: pytest.MonkeyPatch) -> None:
     """A program of the next release: it knows one operation more."""
-    monkeypatch.setitem(c.SHAPES, INVENTED, (int, int, bytes))
-    monkeypatch.setitem(c.SINCE, INVENTED, NEW)
-    monkeypatch.setitem(operations.HANDLERS, INVENTED, double)
+    monkeypatch.setitem(OPERATIONS, INVENTED, ENTRY)
 
 
 @pytest.mark.constants
@@ -61,7 +65,7 @@ def test_it_never_sinks_and_never_leaves_its_bounds(version: int) -> None:
 def test_the_running_chain_shows_it() -> None:
     raised, other = Cluster(), Cluster()
     raised.lead((c.RAISE, NEW))
-    other.lead((c.TICK,))
+    other.lead()
     assert raised.machine.chain != other.machine.chain
 
 
@@ -85,9 +89,7 @@ def test_the_program_that_does_not_know_it_makes_the_same_of_the_log(
     assert old.do(INVENTED, 1, b"x") == c.BAD_COMMAND
     old.put()
     chain = old.machine.chain
-    monkeypatch.setitem(c.SHAPES, INVENTED, (int, int, bytes))
-    monkeypatch.setitem(c.SINCE, INVENTED, NEW)
-    monkeypatch.setitem(operations.HANDLERS, INVENTED, double)
+    monkeypatch.setitem(OPERATIONS, INVENTED, ENTRY)
     machine = Machine()
     for entry in old.log:
         machine.apply(*entry)
@@ -98,7 +100,8 @@ def test_the_program_that_does_not_know_it_makes_the_same_of_the_log(
 def test_a_leaders_command_of_a_later_version_does_nothing_before(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setitem(c.SINCE, c.DIGEST, NEW)
+    entry = LeaderOperation(c.DIGEST, (), leading.digest, since=NEW)
+    monkeypatch.setitem(OPERATIONS, c.DIGEST, entry)
     cluster = Cluster()
     assert not cluster.lead((c.DIGEST,)).digest
     assert cluster.lead((c.RAISE, NEW), (c.DIGEST,)).digest

@@ -9,31 +9,20 @@ from collections.abc import Callable
 from typing import Final
 
 from beanpole import commands as c
+from beanpole.core.operations.table import OPERATIONS
 from beanpoled.links import frames
 from tests.unit.node.stage import MEMBERS, SECOND, Port, ScriptedReplica, Stage
 
-# The names of operations, and the words of their fields behind the session's number.
-OPERATIONS: Final = {
+# The names of operations, and the words of their fields, without units.
+NAMES: Final = {
     code: name
     for name, code in vars(c).items()
-    if type(code) is int and code in c.SHAPES and name.isupper() and name not in ("OK", "LEADER")
+    if type(code) is int and code in OPERATIONS and name.isupper() and name not in ("OK", "LEADER")
 }
-CODES: Final = {name: code for code, name in OPERATIONS.items()}
+CODES: Final = {name: code for code, name in NAMES.items()}
 FIELDS: Final = {
-    c.OPEN: ("session",),
-    c.CLOSE: ("session", "lost"),
-    c.PUT: ("session", "tube", "priority", "delay", "ttr", "body"),
-    c.WATCH: ("session", "tube"),
-    c.IGNORE: ("session", "tube"),
-    c.DELETE: ("session", "job"),
-    c.RELEASE: ("session", "job", "priority", "delay"),
-    c.BURY: ("session", "job", "priority"),
-    c.KICK: ("session", "tube", "bound", "state"),
-    c.NODE_DOWN: ("origin", "incarnation"),
-    c.GRANT: ("origin", "incarnation", "session", "request", "behind"),
-    c.RAISE: ("version",),
-    c.TICK: (),
-    c.DIGEST: (),
+    code: tuple(field.name.removesuffix("_s") for field in entry.fields)
+    for code, entry in OPERATIONS.items()
 }
 # What a command of a script need not say.
 DEFAULTS: Final = {
@@ -53,7 +42,7 @@ KINDS: Final = {frames.BATCH: "BATCH", frames.NONES: "NONES"}
 def shown(command: c.Command, start_us: int) -> str:
     """Return a command by the names of its fields, without those that have their default."""
     code, values = command[0], command[1:]
-    words = [OPERATIONS[code]]
+    words = [NAMES[code]]
     if code == c.EPOCH:
         floor_us = values[1] - start_us
         return f"EPOCH term={values[0]} floor={seconds(floor_us)}"
@@ -71,7 +60,7 @@ def read(line: str) -> c.Command:
     name, *words = line.split()
     given = dict(word.split("=") for word in words)
     values: list[int | bytes] = []
-    for field, shape in zip(FIELDS[CODES[name]], c.SHAPES[CODES[name]][1:], strict=True):
+    for field, shape in zip(FIELDS[CODES[name]], OPERATIONS[CODES[name]].shape[1:], strict=True):
         text = given.pop(field, None)
         if text is None:
             value = DEFAULTS[field]

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beanpole import commands as c
+from beanpole.core.operations.table import OPERATIONS
 from beanpole.errors import ProtocolError
 from beanpoled.links import frames
 from tests.unit.node.stage import Stage, leading, put
@@ -42,10 +43,10 @@ def shaped(operation: int) -> st.SearchStrategy[c.Command]:
         int: NUMBERS,
         bytes: st.sampled_from([b"", b"default", b"t", bytes(201)]),
     }
-    return st.tuples(st.just(operation), *(kinds[kind] for kind in c.SHAPES[operation][1:]))
+    return st.tuples(st.just(operation), *(kinds[kind] for kind in OPERATIONS[operation].shape[1:]))
 
 
-COMMANDS = st.one_of(VALUES, st.sampled_from(sorted(c.SHAPES)).flatmap(shaped), st.just(put()))
+COMMANDS = st.one_of(VALUES, st.sampled_from(sorted(OPERATIONS)).flatmap(shaped), st.just(put()))
 PAYLOADS = st.one_of(st.binary(max_size=20), st.lists(COMMANDS, max_size=5).map(c.pack_commands))
 HINTS = st.one_of(st.binary(max_size=9), VALUES.map(msgpack.packb))
 

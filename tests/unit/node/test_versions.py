@@ -6,6 +6,8 @@ import pytest
 
 from beanpole import commands as c
 from beanpole.core.machine import Machine
+from beanpole.core.operations.operation import SESSION, ClientOperation
+from beanpole.core.operations.table import OPERATIONS
 from beanpoled.links import frames
 from beanpoled.origin.batches import Batch, Wait
 from beanpoled.turn.versions import WISH_US
@@ -261,8 +263,8 @@ def test_a_command_of_a_later_version_does_not_leave_its_origin(
 ) -> None:
     """It is answered among the others, in order, and the log does not hold it."""
     invented = 31
-    monkeypatch.setitem(c.SHAPES, invented, (int, int))
-    monkeypatch.setitem(c.SINCE, invented, NEW)
+    entry = ClientOperation(invented, (SESSION,), lambda *_: c.OK, since=NEW)
+    monkeypatch.setitem(OPERATIONS, invented, entry)
     stage = leading()
     answers: list[tuple[int, object]] = []
 

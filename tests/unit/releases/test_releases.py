@@ -9,9 +9,9 @@ from beanpole import commands as c
 from beanpole.core.image import image
 from beanpole.core.jobs.queue import Queue
 from beanpole.core.machine import Machine
-from beanpole.core.operations import changes as operations
-from beanpole.core.operations import reads
-from tests.unit.releases.record import record
+from beanpole.core.operations.operation import ClientOperation
+from beanpole.core.operations.table import OPERATIONS
+from tests.unit.releases.record import RETIRED, record
 from tests.unit.releases.recording import FIXTURES, Recording, check, pack, replay, unpack
 
 pytestmark = pytest.mark.slow
@@ -60,8 +60,9 @@ def test_every_operation_stands_in_the_log_and_has_an_effect(recording: Recordin
             for command, result in zip(sent, results, strict=True):
                 if type(result) is not int or result > 0:
                     effective.add(command[0])
-    assert seen == set(c.SHAPES) - {c.RAISE}
-    assert effective == set(operations.HANDLERS) | set(reads.HANDLERS)
+    assert seen == set(OPERATIONS) - {c.RAISE} | {RETIRED}
+    clients = {code for code, entry in OPERATIONS.items() if isinstance(entry, ClientOperation)}
+    assert effective == clients
 
 
 def test_a_change_of_apply_is_found(recording: Recording, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,8 +2,8 @@
 
 An image is the machine as it was when the image began, made in slices while the machine goes on:
 first a head, then tubes, sessions, deduplication keys, what came after the base version (`parts`),
-and the jobs in the order of their ids. What
-is about to change before its turn is encoded first (copy on write; `Queue` and `Machine` say so).
+and the jobs in the order of their ids. What is about to change before its turn is encoded first
+(copy on write: `Queue` says so).
 The bytes depend on the state alone, not on the layout of dicts, so two nodes at the same index make
 the same bytes: that is the digest that nodes compare, and the snapshot that a node starts from. How
 a machine is made of them is in `core.image.restore`.
@@ -16,10 +16,10 @@ from typing import Any, Final
 import msgpack
 
 from beanpole.core.image import parts
-from beanpole.core.jobs.job import Job
-from beanpole.core.jobs.tube import Tube
-from beanpole.core.machine import Machine
+from beanpole.core.jobs.copy_on_write import CopyOnWrite
+from beanpole.core.jobs.job import Holder, Job, Tube
 from beanpole.core.sessions import Session
+from beanpole.core.state import MachineState
 
 # Tubes and sessions of one chunk. A chunk of sessions also ends after CHUNK_IDS tubes that are
 # watched and jobs that are held.
@@ -60,14 +60,14 @@ SESSION_WATCHED: Final = 7
 SESSION_HELD: Final = 8
 
 
-class Image:
-    """A consistent image under way. `next_chunk` until it returns None; always `close` it.
+class Image(CopyOnWrite):
+    """A consistent image in progress. `next_chunk` until it returns None; always `close` it.
 
     What changes before its turn is kept as it was: jobs, and of tubes and sessions, those that
     were there when the image began. They are told apart by numbers that only grow.
     """
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: MachineState) -> None:
         queue = machine.queue
         self.version = machine.version
         self._machine = machine
@@ -108,7 +108,7 @@ class Image:
         if self._done_id < job_id <= self._last_id and job_id not in self._kept:
             self._kept[job_id] = _encode_job(job)
         if job.holder is not None:
-            self.keep_session(job.holder)
+            self.keep_holder(job.holder)
 
     def keep_tube(self, tube: Tube) -> None:
         """Remember a tube as it is."""
@@ -116,15 +116,16 @@ class Image:
         if self._done_tube < serial <= self._last_tube and serial not in self._kept_tubes:
             self._kept_tubes[serial] = _encode_tube(tube)
 
-    def keep_session(self, session: Session) -> None:
+    def keep_holder(self, holder: Holder) -> None:
         """Remember a session as it is."""
-        serial = session.serial
+        assert isinstance(holder, Session), "only sessions hold jobs"
+        serial = holder.serial
         if (
             serial <= self._last_session
             and serial not in self._kept_sessions
             and serial not in self._done_sessions
         ):
-            self._kept_sessions[serial] = _encode_session(session)
+            self._kept_sessions[serial] = _encode_session(holder)
 
     # --- chunks ---------------------------------------------------------------------------------
 
@@ -236,7 +237,7 @@ class Image:
         )
 
 
-def _sessions_of(machine: Machine) -> list[Session]:
+def _sessions_of(machine: MachineState) -> list[Session]:
     """All sessions, the first of the image at the end: attached, lost, detached, dying ones."""
     sessions: list[Session] = []
     for _, origin in sorted(machine.origins.items()):

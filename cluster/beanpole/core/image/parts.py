@@ -11,7 +11,7 @@ that version. So an image of an older version keeps its bytes, and is read as be
 from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
-from beanpole.core.machine import Machine
+from beanpole.core.state import MachineState
 
 
 class Part(NamedTuple):
@@ -26,8 +26,8 @@ class Part(NamedTuple):
     """
 
     since: int
-    write: Callable[[Machine], Iterable[Any]]
-    read: Callable[[Machine, Any], None]
+    write: Callable[[MachineState], Iterable[Any]]
+    read: Callable[[MachineState, Any], None]
 
 
 # By the kind of its chunks, in the order in which they stand. None has come since the base version.

@@ -18,8 +18,7 @@ from beanpole.core.image.image import (
     QUEUE_NUMBERS,
     SESSION_HELD,
 )
-from beanpole.core.jobs.job import BURIED, DELAYED, READY, RESERVED, STATE_NAMES, Job
-from beanpole.core.jobs.tube import Tube
+from beanpole.core.jobs.job import BURIED, DELAYED, READY, RESERVED, STATE_NAMES, Job, Tube
 from beanpole.core.keys import shard_of
 from beanpole.core.machine import Machine
 from beanpole.core.sessions import DEAD, DETACHED, Origin, Session

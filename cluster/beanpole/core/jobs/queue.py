@@ -4,19 +4,25 @@ This is the only place that changes a job's state, and so the one that emits eve
 for a transition is decided in `core.operations.changes`; when time asks for one, in `core.machine`.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from beanpole import events as e
 from beanpole.constants import DEFAULT_TUBE, SECOND_US, U32_MAX, URGENT_BELOW
-from beanpole.core.jobs.job import BURIED, DELAYED, GONE, READY, RESERVED, Job
+from beanpole.core.jobs.copy_on_write import CopyOnWrite
+from beanpole.core.jobs.job import (
+    BURIED,
+    DELAYED,
+    GONE,
+    ID_MASK,
+    READY,
+    RESERVED,
+    Holder,
+    Job,
+    Tube,
+)
 from beanpole.core.jobs.order import Order
 from beanpole.core.jobs.store import Jobs
 from beanpole.core.jobs.timers import Timers
-from beanpole.core.jobs.tube import ID_MASK, Tube
-from beanpole.core.sessions import Session
-
-if TYPE_CHECKING:
-    from beanpole.core.image.image import Image
 
 # What a transition was, in the running digest: job id * 16 + one of these.
 PUT: Final = 1
@@ -68,7 +74,7 @@ class Queue:
         self.transitions: list[int] = []
         # Tubes that may have something for a waiting client since the leader last looked.
         self.woken: dict[bytes, None] = {}
-        self.images: tuple[Image, ...] = ()
+        self.images: tuple[CopyOnWrite, ...] = ()
         self.events = bytearray()
         self.events_total = 0
         self.events_kept = True
@@ -144,7 +150,7 @@ class Queue:
         delay_s: int,
         ttr_s: int,
         body: bytes,
-        session: Session,
+        session: Holder,
     ) -> Job:
         """Create a job, ready or delayed."""
         job_id = self.next_id
@@ -164,13 +170,13 @@ class Queue:
         self.emit(e.PUT, GONE, job, session)
         return job
 
-    def reserve_first(self, key: int, session: Session) -> Job:
+    def reserve_first(self, key: int, session: Holder) -> Job:
         """Reserve the ready job of this key, which `first_ready` of its tube just returned."""
         job = self.jobs[key & ID_MASK]
         tube = job.tube
         for image in self.images:
             image.keep(job)
-            image.keep_session(session)
+            image.keep_holder(session)
         tube.ready.pop_first()
         self.ready -= 1
         tube.ready_count -= 1
@@ -181,9 +187,9 @@ class Queue:
         self.emit(e.RESERVED, READY, job, session)
         return job
 
-    def reserve(self, job: Job, session: Session) -> None:
+    def reserve(self, job: Job, session: Holder) -> None:
         """Reserve a job of any state but reserved."""
-        self.keep_session(session)
+        self.keep_holder(session)
         before = self.take(job)
         self.make_reserved(job, session)
         self.emit(e.RESERVED, before, job, session)
@@ -227,14 +233,14 @@ class Queue:
         self.make_buried(job)
         self.emit(e.BURIED, RESERVED, job, holder)
 
-    def kick(self, job: Job, session: Session) -> None:
+    def kick(self, job: Job, session: Holder) -> None:
         """Make a buried or delayed job ready."""
         before = self.take(job)
         job.kicks = (job.kicks + 1) & U32_MAX
         self.make_ready(job)
         self.emit(e.KICKED, before, job, session)
 
-    def delete(self, job: Job, session: Session) -> None:
+    def delete(self, job: Job, session: Holder) -> None:
         """Forget a job in whatever state it is."""
         before = self.take(job)
         tube = job.tube
@@ -249,16 +255,16 @@ class Queue:
 
     # --- the steps of transitions ---------------------------------------------------------------
 
-    def keep_session(self, session: Session) -> None:
-        """Keep a session as it is for images under way: it is about to change."""
+    def keep_holder(self, holder: Holder) -> None:
+        """Keep a holder as it is for images in progress: it is about to change."""
         for image in self.images:
-            image.keep_session(session)
+            image.keep_holder(holder)
 
     def take(self, job: Job) -> int:
         """Take a job out of the order of its state; the caller makes it something else.
 
         Every change of an existing job begins here (or in `reserve_first` and `touch`), so this is
-        where an image under way keeps the job as it was.
+        where an image in progress keeps the job as it was.
         """
         for image in self.images:
             image.keep(job)
@@ -328,7 +334,7 @@ class Queue:
         job.tube.buried[job.id] = job
         self.transitions.append(job.id << TRANSITION_BITS | BURY)
 
-    def make_reserved(self, job: Job, session: Session) -> None:
+    def make_reserved(self, job: Job, session: Holder) -> None:
         """A job that is in no order becomes reserved by `session`, for its TTR."""
         job.state = RESERVED
         job.holder = session
@@ -342,7 +348,7 @@ class Queue:
         self.transitions.append(job.id << TRANSITION_BITS | RESERVE)
 
     def emit(
-        self, kind: int, before: int, job: Job, session: Session | None, reason: int = e.NO_REASON
+        self, kind: int, before: int, job: Job, session: Holder | None, reason: int = e.NO_REASON
     ) -> None:
         """Append the event of a transition that is complete.
 

@@ -1,12 +1,11 @@
-"""What each command of a batch does. Who may do what follows beanstalkd 1.13.
+"""What each command of a batch does. Which session may do what follows beanstalkd 1.13.
 
 Every handler is `handler(machine, origin, command) -> result`, and total: it checks its numbers
 before it changes anything, and a command that makes no sense has an error result. The machine has
 seen to it that the command's session exists. Handlers that read are in `core.operations.reads`.
 """
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 from beanpole import commands as c
 from beanpole.constants import (
@@ -20,15 +19,10 @@ from beanpole.constants import (
     WATCHED_TUBES_MAX,
 )
 from beanpole.core.accounts import JOB_BYTES
-from beanpole.core.jobs.job import BURIED, DELAYED, RESERVED, Job
-from beanpole.core.jobs.tube import Tube
+from beanpole.core.jobs.job import BURIED, DELAYED, RESERVED, Job, Tube
 from beanpole.core.sessions import Origin
+from beanpole.core.state import MachineState
 from beanpole.events import NOBODY_WAITING, PROTOCOL_NAMES, PROTOCOL_SINCE
-
-if TYPE_CHECKING:
-    from beanpole.core.machine import Machine
-
-Handler = Callable[["Machine", Origin, c.Command], Any]
 
 # A secret shorter than this could be guessed; the front ends draw 16 random bytes.
 SECRET_MIN_BYTES: Final = 16
@@ -39,7 +33,7 @@ GRACE_MAX_US: Final = U32_MAX * SECOND_US
 SESSION_NUMBER_MAX: Final = 2**48
 
 
-def _named(machine: "Machine", name: bytes) -> Tube | None:
+def _named(machine: MachineState, name: bytes) -> Tube | None:
     """The tube of this name, created if the limits allow; None if not."""
     tube = machine.queue.tubes.get(name)
     if tube is not None:
@@ -54,7 +48,7 @@ def _held(origin: Origin, command: c.Command) -> Job | None:
     return origin.sessions[command[1]].reserved.get(command[2])
 
 
-def open_session(machine: "Machine", origin: Origin, command: c.Command) -> int:
+def open_session(machine: MachineState, origin: Origin, command: c.Command) -> int:
     number = command[1]
     if number in origin.sessions or not 0 < number <= SESSION_NUMBER_MAX:
         return c.BAD_COMMAND
@@ -64,12 +58,12 @@ def open_session(machine: "Machine", origin: Origin, command: c.Command) -> int:
     return c.OK
 
 
-def close_session(machine: "Machine", origin: Origin, command: c.Command) -> int:
+def close_session(machine: MachineState, origin: Origin, command: c.Command) -> int:
     machine.end_session(origin.sessions[command[1]], lost=command[2] != 0)
     return c.OK
 
 
-def put(machine: "Machine", origin: Origin, command: c.Command) -> int:
+def put(machine: MachineState, origin: Origin, command: c.Command) -> int:
     _, _, name, priority, delay_s, ttr_s, body = command
     queue = machine.queue
     if not (
@@ -95,7 +89,7 @@ def put(machine: "Machine", origin: Origin, command: c.Command) -> int:
     return queue.put(tube, priority, delay_s, ttr_s, body, session).id
 
 
-def put_keyed(machine: "Machine", origin: Origin, command: c.Command) -> tuple[int, int] | int:
+def put_keyed(machine: MachineState, origin: Origin, command: c.Command) -> tuple[int, int] | int:
     """A put that makes no job if its key is remembered, even if the job of that key is gone.
 
     Returns:
@@ -114,12 +108,12 @@ def put_keyed(machine: "Machine", origin: Origin, command: c.Command) -> tuple[i
     return job_id
 
 
-def use(machine: "Machine", origin: Origin, command: c.Command) -> int:
+def use(machine: MachineState, origin: Origin, command: c.Command) -> int:
     session = origin.sessions[command[1]]
     tube = _named(machine, command[2])
     if tube is None:
         return c.OUT_OF_MEMORY
-    machine.queue.keep_session(session)
+    machine.queue.keep_holder(session)
     previous = session.used
     tube.users += 1
     previous.users -= 1
@@ -129,7 +123,7 @@ def use(machine: "Machine", origin: Origin, command: c.Command) -> int:
     return c.OK
 
 
-def watch(machine: "Machine", origin: Origin, command: c.Command) -> int:
+def watch(machine: MachineState, origin: Origin, command: c.Command) -> int:
     session = origin.sessions[command[1]]
     name = command[2]
     if name in session.watched:
@@ -139,7 +133,7 @@ def watch(machine: "Machine", origin: Origin, command: c.Command) -> int:
     tube = _named(machine, name)
     if tube is None:
         return c.OUT_OF_MEMORY
-    machine.queue.keep_session(session)
+    machine.queue.keep_holder(session)
     tube.watchers += 1
     session.watched[name] = tube
     machine.watches += 1
@@ -147,14 +141,14 @@ def watch(machine: "Machine", origin: Origin, command: c.Command) -> int:
     return c.OK
 
 
-def ignore(machine: "Machine", origin: Origin, command: c.Command) -> int:
+def ignore(machine: MachineState, origin: Origin, command: c.Command) -> int:
     session = origin.sessions[command[1]]
     tube = session.watched.get(command[2])
     if tube is None:
         return c.OK
     if len(session.watched) == 1:
         return c.NOT_FOUND
-    machine.queue.keep_session(session)
+    machine.queue.keep_holder(session)
     del session.watched[command[2]]
     machine.watches -= 1
     tube.watchers -= 1
@@ -163,7 +157,7 @@ def ignore(machine: "Machine", origin: Origin, command: c.Command) -> int:
     return c.OK
 
 
-def delete(machine: "Machine", origin: Origin, command: c.Command) -> int:
+def delete(machine: MachineState, origin: Origin, command: c.Command) -> int:
     job = machine.queue.jobs.get(command[2])
     session = origin.sessions[command[1]]
     if job is None or (job.state == RESERVED and job.holder is not session):
@@ -172,7 +166,7 @@ def delete(machine: "Machine", origin: Origin, command: c.Command) -> int:
     return c.OK
 
 
-def release(machine: "Machine", origin: Origin, command: c.Command) -> int:
+def release(machine: MachineState, origin: Origin, command: c.Command) -> int:
     job = _held(origin, command)
     if job is None:
         return c.NOT_FOUND
@@ -183,7 +177,7 @@ def release(machine: "Machine", origin: Origin, command: c.Command) -> int:
     return c.OK
 
 
-def give_back(machine: "Machine", origin: Origin, command: c.Command) -> int:
+def give_back(machine: MachineState, origin: Origin, command: c.Command) -> int:
     """RETURN: like a lost connection for one job, so no counter of the job moves."""
     job = _held(origin, command)
     if job is None:
@@ -192,7 +186,7 @@ def give_back(machine: "Machine", origin: Origin, command: c.Command) -> int:
     return c.OK
 
 
-def bury(machine: "Machine", origin: Origin, command: c.Command) -> int:
+def bury(machine: MachineState, origin: Origin, command: c.Command) -> int:
     job = _held(origin, command)
     if job is None:
         return c.NOT_FOUND
@@ -202,7 +196,7 @@ def bury(machine: "Machine", origin: Origin, command: c.Command) -> int:
     return c.OK
 
 
-def touch(machine: "Machine", origin: Origin, command: c.Command) -> int:
+def touch(machine: MachineState, origin: Origin, command: c.Command) -> int:
     job = _held(origin, command)
     if job is None:
         return c.NOT_FOUND
@@ -210,7 +204,7 @@ def touch(machine: "Machine", origin: Origin, command: c.Command) -> int:
     return c.OK
 
 
-def kick(machine: "Machine", origin: Origin, command: c.Command) -> tuple[int, int, int]:
+def kick(machine: MachineState, origin: Origin, command: c.Command) -> tuple[int, int, int]:
     """Kick buried jobs, or delayed ones if none is buried, as far as this entry's share goes.
 
     A command with a state kicks only jobs of that state: the origin repeats a command that has
@@ -244,7 +238,7 @@ def kick(machine: "Machine", origin: Origin, command: c.Command) -> tuple[int, i
     return kicked, state, int(kicked < bound)
 
 
-def kick_job(machine: "Machine", origin: Origin, command: c.Command) -> int:
+def kick_job(machine: MachineState, origin: Origin, command: c.Command) -> int:
     job = machine.queue.jobs.get(command[2])
     if job is None or job.state not in (BURIED, DELAYED):
         return c.NOT_FOUND
@@ -252,7 +246,9 @@ def kick_job(machine: "Machine", origin: Origin, command: c.Command) -> int:
     return c.OK
 
 
-def reserve_job(machine: "Machine", origin: Origin, command: c.Command) -> tuple[int, bytes] | int:
+def reserve_job(
+    machine: MachineState, origin: Origin, command: c.Command
+) -> tuple[int, bytes] | int:
     job = machine.queue.jobs.get(command[2])
     if job is None or job.state == RESERVED:
         return c.NOT_FOUND
@@ -260,7 +256,7 @@ def reserve_job(machine: "Machine", origin: Origin, command: c.Command) -> tuple
     return job.id, job.body
 
 
-def pause_tube(machine: "Machine", origin: Origin, command: c.Command) -> int:
+def pause_tube(machine: MachineState, origin: Origin, command: c.Command) -> int:
     tube = machine.queue.tubes.get(command[2])
     if tube is None:
         return c.NOT_FOUND
@@ -270,7 +266,7 @@ def pause_tube(machine: "Machine", origin: Origin, command: c.Command) -> int:
     return c.OK
 
 
-def speak(machine: "Machine", origin: Origin, command: c.Command) -> int:
+def speak(machine: MachineState, origin: Origin, command: c.Command) -> int:
     """SPEAK: the events of what this session does name its protocol."""
     protocol = command[2]
     if PROTOCOL_SINCE.get(protocol, c.BASE_VERSION) > machine.version:
@@ -278,13 +274,13 @@ def speak(machine: "Machine", origin: Origin, command: c.Command) -> int:
     if protocol not in PROTOCOL_NAMES:
         return c.BAD_COMMAND
     session = origin.sessions[command[1]]
-    machine.queue.keep_session(session)
+    machine.queue.keep_holder(session)
     session.protocol = protocol
     machine.note_session(session)
     return c.OK
 
 
-def keep_session(machine: "Machine", origin: Origin, command: c.Command) -> int:
+def keep_session(machine: MachineState, origin: Origin, command: c.Command) -> int:
     """KEEP: from now on a loss detaches the session for `grace_us` instead of ending it."""
     session = origin.sessions[command[1]]
     _, _, secret, grace_us = command
@@ -292,7 +288,7 @@ def keep_session(machine: "Machine", origin: Origin, command: c.Command) -> int:
         return c.BAD_COMMAND
     if not (0 < grace_us <= GRACE_MAX_US and SECRET_MIN_BYTES <= len(secret) <= SECRET_MAX_BYTES):
         return c.BAD_COMMAND
-    machine.queue.keep_session(session)
+    machine.queue.keep_holder(session)
     session.secret = secret
     session.grace_us = grace_us
     machine.kept[secret] = session
@@ -300,7 +296,7 @@ def keep_session(machine: "Machine", origin: Origin, command: c.Command) -> int:
     return c.OK
 
 
-def resume_session(machine: "Machine", origin: Origin, command: c.Command) -> int:
+def resume_session(machine: MachineState, origin: Origin, command: c.Command) -> int:
     """RESUME: the session of this secret moves to this attachment; its epoch grows.
 
     Commands that still arrive from the old attachment find no session there and are refused.
@@ -312,26 +308,3 @@ def resume_session(machine: "Machine", origin: Origin, command: c.Command) -> in
     machine.end_session(fresh, lost=False)
     machine.attach(session, origin, command[1], fresh.request_granted)
     return c.OK
-
-
-HANDLERS: Final[dict[int, Handler]] = {
-    c.OPEN: open_session,
-    c.CLOSE: close_session,
-    c.PUT: put,
-    c.USE: use,
-    c.WATCH: watch,
-    c.IGNORE: ignore,
-    c.DELETE: delete,
-    c.RELEASE: release,
-    c.BURY: bury,
-    c.TOUCH: touch,
-    c.KICK: kick,
-    c.KICK_JOB: kick_job,
-    c.RESERVE_JOB: reserve_job,
-    c.PAUSE_TUBE: pause_tube,
-    c.RETURN: give_back,
-    c.KEEP: keep_session,
-    c.RESUME: resume_session,
-    c.PUT_KEYED: put_keyed,
-    c.SPEAK: speak,
-}

@@ -1,16 +1,12 @@
 """Commands that only read. They are answered at their origin, in place, and touch no state."""
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any
 
 from beanpole import commands as c
 from beanpole.constants import SECOND_US
-from beanpole.core.jobs.job import DELAYED, RESERVED, STATE_NAMES, Job
-from beanpole.core.jobs.tube import ID_MASK
-from beanpole.core.operations.changes import Handler
+from beanpole.core.jobs.job import DELAYED, ID_MASK, RESERVED, STATE_NAMES, Job
 from beanpole.core.sessions import Origin
-
-if TYPE_CHECKING:
-    from beanpole.core.machine import Machine
+from beanpole.core.state import MachineState
 
 Found = tuple[int, bytes] | int
 
@@ -24,31 +20,31 @@ def _seconds_left(due_us: int, now_us: int) -> int:
     return max(0, due_us - now_us) // SECOND_US
 
 
-def peek(machine: "Machine", origin: Origin, command: c.Command) -> Found:
+def peek(machine: MachineState, origin: Origin, command: c.Command) -> Found:
     return _found(machine.queue.jobs.get(command[2]))
 
 
-def peek_ready(machine: "Machine", origin: Origin, command: c.Command) -> Found:
+def peek_ready(machine: MachineState, origin: Origin, command: c.Command) -> Found:
     queue = machine.queue
     tube = queue.tubes.get(command[2])
     key = 0 if tube is None else tube.first_ready()
     return _found(queue.jobs[key & ID_MASK] if key else None)
 
 
-def peek_delayed(machine: "Machine", origin: Origin, command: c.Command) -> Found:
+def peek_delayed(machine: MachineState, origin: Origin, command: c.Command) -> Found:
     tube = machine.queue.tubes.get(command[2])
     first = 0 if tube is None else tube.first_delayed()
     return _found(machine.queue.jobs.get(first))
 
 
-def peek_buried(machine: "Machine", origin: Origin, command: c.Command) -> Found:
+def peek_buried(machine: MachineState, origin: Origin, command: c.Command) -> Found:
     tube = machine.queue.tubes.get(command[2])
     if tube is None or not tube.buried:
         return c.NOT_FOUND
     return _found(next(iter(tube.buried.values())))
 
 
-def stats(machine: "Machine", origin: Origin, command: c.Command) -> tuple[int, ...]:
+def stats(machine: MachineState, origin: Origin, command: c.Command) -> tuple[int, ...]:
     """The cluster's part of `stats`.
 
     Returns:
@@ -67,7 +63,7 @@ def stats(machine: "Machine", origin: Origin, command: c.Command) -> tuple[int, 
     )
 
 
-def stats_job(machine: "Machine", origin: Origin, command: c.Command) -> tuple[Any, ...] | int:
+def stats_job(machine: MachineState, origin: Origin, command: c.Command) -> tuple[Any, ...] | int:
     """The 14 values of `stats-job`, in the protocol's order."""
     queue = machine.queue
     job = queue.jobs.get(command[2])
@@ -96,7 +92,7 @@ def stats_job(machine: "Machine", origin: Origin, command: c.Command) -> tuple[A
     )
 
 
-def stats_tube(machine: "Machine", origin: Origin, command: c.Command) -> tuple[Any, ...] | int:
+def stats_tube(machine: MachineState, origin: Origin, command: c.Command) -> tuple[Any, ...] | int:
     """The 14 values of `stats-tube`, in the protocol's order; `waiting` is the origin's to fill."""
     queue = machine.queue
     tube = queue.tubes.get(command[2])
@@ -120,17 +116,5 @@ def stats_tube(machine: "Machine", origin: Origin, command: c.Command) -> tuple[
     )
 
 
-def list_tubes(machine: "Machine", origin: Origin, command: c.Command) -> tuple[bytes, ...]:
+def list_tubes(machine: MachineState, origin: Origin, command: c.Command) -> tuple[bytes, ...]:
     return tuple(machine.queue.tubes)
-
-
-HANDLERS: Final[dict[int, Handler]] = {
-    c.PEEK: peek,
-    c.PEEK_READY: peek_ready,
-    c.PEEK_DELAYED: peek_delayed,
-    c.PEEK_BURIED: peek_buried,
-    c.STATS: stats,
-    c.STATS_JOB: stats_job,
-    c.STATS_TUBE: stats_tube,
-    c.LIST_TUBES: list_tubes,
-}

@@ -1,0 +1,38 @@
+"""What one entry of the log did, for the node that applied it. Nothing here decides anything."""
+
+from typing import Any, Final
+
+from beanpole.core.jobs.job import Job
+
+# What became of a GRANT.
+LATER: Final = 2  # this entry has looked at as many tubes as it may; the leader asks again
+GRANTED: Final = 1
+NONE_READY: Final = 0  # the leader keeps the waiter
+VOID: Final = -1  # the waiter is gone, or got its job already
+
+
+class Applied:
+    """What one entry did, for the node that applied it.
+
+    Attributes:
+        results: (incarnation, number, results of each command) of each applied batch of `own`.
+        grants: (origin, incarnation, session, request, outcome, job or None) of each GRANT.
+        gaps: origins of which a batch came too early.
+        downs: (origin, incarnation) of each NODE_DOWN that took effect.
+        ups: (origin, incarnation) of each incarnation that began.
+        epoch: the term of the EPOCH in this entry, or 0.
+        digest: whether a DIGEST stands in this entry.
+        raised: whether the machine's version rose in this entry.
+    """
+
+    __slots__ = ("digest", "downs", "epoch", "gaps", "grants", "raised", "results", "ups")
+
+    def __init__(self) -> None:
+        self.results: list[tuple[int, int, list[Any]]] = []
+        self.grants: list[tuple[int, int, int, int, int, Job | None]] = []
+        self.gaps: list[int] = []
+        self.downs: list[tuple[int, int]] = []
+        self.ups: list[tuple[int, int]] = []
+        self.epoch = 0
+        self.digest = False
+        self.raised = False

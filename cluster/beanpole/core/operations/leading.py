@@ -1,0 +1,76 @@
+"""What each command of the leader's own does. It is `handler(machine, applied, command)`.
+
+Like the operations of clients it is total: a command that makes no sense changes nothing.
+"""
+
+from beanpole import commands as c
+from beanpole.core.applied import GRANTED, LATER, NONE_READY, VOID, Applied
+from beanpole.core.jobs.job import Job
+from beanpole.core.jobs.queue import RAISED, TRANSITION_BITS
+from beanpole.core.state import MachineState
+
+
+def begin_epoch(machine: MachineState, applied: Applied, command: c.Command) -> None:
+    """EPOCH: the first entry of a term. Limits follow the leader's configuration."""
+    _, term, floor_us, jobs, tubes, sessions, body_bytes = command
+    machine.term = term
+    machine.jobs_max = jobs
+    machine.tubes_max = tubes
+    machine.sessions_max = sessions
+    machine.queue_bytes_max = body_bytes
+    machine.queue.begin_epoch(machine.queue.now_us, floor_us)
+    applied.epoch = term
+
+
+def node_down(machine: MachineState, applied: Applied, command: c.Command) -> None:
+    """NODE_DOWN: an incarnation is given up, if it is the present one."""
+    _, index, incarnation = command
+    origin = machine.origins.get(index)
+    if origin is not None and origin.alive and origin.incarnation == incarnation:
+        machine.end_incarnation(origin)
+        applied.downs.append((index, incarnation))
+
+
+def grant(machine: MachineState, applied: Applied, command: c.Command) -> None:
+    """GRANT: reserve the best ready job of the session's watched, unpaused tubes."""
+    _, index, incarnation, number, request, behind = command
+    origin = machine.origins.get(index)
+    job: Job | None = None
+    outcome = VOID
+    if (
+        origin is not None
+        and origin.alive
+        and origin.incarnation == incarnation
+        and origin.next_number > behind
+    ):
+        session = origin.sessions.get(number)
+        if session is not None and request > session.request_granted:
+            machine.looks_left -= len(session.watched)
+            outcome = NONE_READY if machine.looks_left >= 0 else LATER
+        if session is not None and outcome == NONE_READY:
+            queue = machine.queue
+            best = 0
+            for tube in session.watched.values():
+                if tube.ready_count and not tube.paused_until_us:
+                    key = tube.first_ready()
+                    if key and (not best or key < best):
+                        best = key
+            if best:
+                job = queue.reserve_first(best, session)
+                session.request_granted = request
+                outcome = GRANTED
+    applied.grants.append((index, incarnation, number, request, outcome, job))
+
+
+def digest(machine: MachineState, applied: Applied, command: c.Command) -> None:
+    """DIGEST: every node takes the digest of the whole machine at this index."""
+    applied.digest = True
+
+
+def raise_version(machine: MachineState, applied: Applied, command: c.Command) -> None:
+    """RAISE: the machine works at this version from here on; it never goes back."""
+    version = command[1]
+    if machine.version < version <= c.VERSION_MAX:
+        machine.activate(version)
+        machine.queue.transitions.append(version << TRANSITION_BITS | RAISED)
+        applied.raised = True

@@ -1,0 +1,136 @@
+"""The table of operations: one entry for each, and what is read off the entries.
+
+A new operation is its code in `commands`, an entry here and one function, in `changes`, `reads` or
+`leading`. The machine, origins, batches and the simulator know operations by their entries only.
+"""
+
+from typing import Any, Final
+
+from beanpole import commands as c
+from beanpole.core.operations import changes, leading, reads
+from beanpole.core.operations.operation import (
+    BEHIND,
+    BODY,
+    BOUND,
+    BYTES_MAX,
+    DELAY_S,
+    FLOOR_US,
+    GRACE_US,
+    INCARNATION,
+    JOB,
+    JOBS_MAX,
+    KEY,
+    LOST,
+    ORIGIN,
+    PRIORITY,
+    PROTOCOL,
+    REQUEST,
+    SECRET,
+    SESSION,
+    SESSIONS_MAX,
+    STATE,
+    TERM,
+    TTR_S,
+    TUBE,
+    TUBES_MAX,
+    VERSION,
+    ClientOperation,
+    LeaderOperation,
+    Operation,
+    fits,
+)
+from beanpole.weights import COMMAND_BYTES, LEADER_NUMBERS_MAX, PUT_BYTES
+
+_JOB_FIELDS: Final = (SESSION, TUBE, PRIORITY, DELAY_S, TTR_S, BODY)
+
+_ENTRIES: Final[tuple[Operation, ...]] = (
+    ClientOperation(c.OPEN, (SESSION,), changes.open_session),
+    ClientOperation(c.CLOSE, (SESSION, LOST), changes.close_session),
+    ClientOperation(
+        c.PUT, _JOB_FIELDS, changes.put, weight=PUT_BYTES, makes_ready=TUBE, unless=DELAY_S
+    ),
+    ClientOperation(c.USE, (SESSION, TUBE), changes.use),
+    ClientOperation(c.WATCH, (SESSION, TUBE), changes.watch),
+    ClientOperation(c.IGNORE, (SESSION, TUBE), changes.ignore),
+    ClientOperation(c.DELETE, (SESSION, JOB), changes.delete),
+    ClientOperation(c.RELEASE, (SESSION, JOB, PRIORITY, DELAY_S), changes.release),
+    ClientOperation(c.BURY, (SESSION, JOB, PRIORITY), changes.bury),
+    ClientOperation(c.TOUCH, (SESSION, JOB), changes.touch),
+    ClientOperation(c.KICK, (SESSION, TUBE, BOUND, STATE), changes.kick),
+    ClientOperation(c.KICK_JOB, (SESSION, JOB), changes.kick_job),
+    ClientOperation(c.RESERVE_JOB, (SESSION, JOB), changes.reserve_job),
+    ClientOperation(c.PAUSE_TUBE, (SESSION, TUBE, DELAY_S), changes.pause_tube),
+    ClientOperation(c.RETURN, (SESSION, JOB), changes.give_back),
+    ClientOperation(c.KEEP, (SESSION, SECRET, GRACE_US), changes.keep_session),
+    ClientOperation(c.RESUME, (SESSION, SECRET), changes.resume_session),
+    ClientOperation(
+        c.PUT_KEYED,
+        (*_JOB_FIELDS, KEY),
+        changes.put_keyed,
+        weight=PUT_BYTES,
+        makes_ready=TUBE,
+        unless=DELAY_S,
+    ),
+    ClientOperation(c.SPEAK, (SESSION, PROTOCOL), changes.speak),
+    ClientOperation(c.PEEK, (SESSION, JOB), reads.peek, reads=True),
+    ClientOperation(c.PEEK_READY, (SESSION, TUBE), reads.peek_ready, reads=True),
+    ClientOperation(c.PEEK_DELAYED, (SESSION, TUBE), reads.peek_delayed, reads=True),
+    ClientOperation(c.PEEK_BURIED, (SESSION, TUBE), reads.peek_buried, reads=True),
+    ClientOperation(c.STATS, (SESSION,), reads.stats, reads=True),
+    ClientOperation(c.STATS_JOB, (SESSION, JOB), reads.stats_job, reads=True),
+    ClientOperation(c.STATS_TUBE, (SESSION, TUBE), reads.stats_tube, reads=True),
+    ClientOperation(c.LIST_TUBES, (SESSION,), reads.list_tubes, reads=True),
+    LeaderOperation(
+        c.EPOCH,
+        (TERM, FLOOR_US, JOBS_MAX, TUBES_MAX, SESSIONS_MAX, BYTES_MAX),
+        leading.begin_epoch,
+    ),
+    LeaderOperation(c.NODE_DOWN, (ORIGIN, INCARNATION), leading.node_down),
+    LeaderOperation(c.GRANT, (ORIGIN, INCARNATION, SESSION, REQUEST, BEHIND), leading.grant),
+    LeaderOperation(c.DIGEST, (), leading.digest),
+    LeaderOperation(c.RAISE, (VERSION,), leading.raise_version),
+)
+
+OPERATIONS: Final[dict[int, Operation]] = {entry.code: entry for entry in _ENTRIES}
+assert len(OPERATIONS) == len(_ENTRIES), "a code names one operation"
+assert all(
+    len(entry.fields) <= LEADER_NUMBERS_MAX and set(entry.shape) == {int}
+    for entry in _ENTRIES
+    if isinstance(entry, LeaderOperation)
+), "the leader's part of an entry has its bound from `weights`"
+
+
+def is_command(value: Any) -> bool:
+    """Whether a value has exactly the types of its operation: what a log holds may be anything."""
+    if type(value) is not tuple or not value or type(value[0]) is not int:
+        return False
+    operation = OPERATIONS.get(value[0])
+    return operation is not None and fits(value, operation.shape)
+
+
+def since(code: int) -> int:
+    """The machine version that brought an operation; the oldest for what is no operation."""
+    operation = OPERATIONS.get(code)
+    return c.BASE_VERSION if operation is None else operation.since
+
+
+def packed_bytes(command: c.Command) -> int:
+    """What a client's command takes in its batch at most, if its numbers are legal."""
+    operation = OPERATIONS.get(command[0])
+    if not isinstance(operation, ClientOperation):
+        return COMMAND_BYTES
+    size = operation.weight
+    for place in operation.strings:
+        size += len(command[place])
+    return size
+
+
+def ready_tube(command: c.Command) -> bytes | None:
+    """The tube in which a client's command makes a job ready, as far as its origin can know."""
+    operation = OPERATIONS.get(command[0])
+    if not isinstance(operation, ClientOperation) or not operation.ready_tube:
+        return None
+    if operation.ready_unless and command[operation.ready_unless]:
+        return None
+    tube: bytes = command[operation.ready_tube]
+    return tube

@@ -1,0 +1,143 @@
+"""What the cluster agrees on: the queue, keys, sessions and limits, and how sessions begin and end.
+
+Operations work on this; when they do, and what time and budgets ask for, is in `core.machine`.
+"""
+
+from collections import deque
+
+from beanpole import commands as c
+from beanpole.constants import (
+    JOBS_MAX_DEFAULT,
+    QUEUE_BYTES_MAX_DEFAULT,
+    SESSIONS_MAX_DEFAULT,
+    TUBES_MAX_DEFAULT,
+)
+from beanpole.core.jobs.order import Order
+from beanpole.core.jobs.queue import SESSION, TRANSITION_BITS, Queue
+from beanpole.core.keys import Keys
+from beanpole.core.sessions import ATTACHED, DEAD, DETACHED, Origin, Session
+from beanpole.events import CONNECTION_LOST, NO_REASON
+
+
+class MachineState:
+    """The state of a `Machine`, which is the only subclass; changed only while it applies."""
+
+    def __init__(self) -> None:
+        self.queue = Queue()
+        self.keys = Keys()
+        self.index = 0
+        self.wall_us = 0  # the leader's wall time of the last entry; shown, never used to decide
+        self.chain = 0
+        self.term = 0
+        self.version = 0
+        self.activate(c.BASE_VERSION)
+        self.origins: dict[int, Origin] = {}
+        self.sessions = 0  # attached and detached ones
+        self.sessions_total = 0
+        self.watches = 0  # tubes that sessions watch, those that are dying included
+        self.kept: dict[bytes, Session] = {}
+        # Detached sessions by their serial numbers, and in the order (detached until, serial).
+        self.detached: dict[int, Session] = {}
+        self.returning = Order()
+        # Bounded work that is left over: the sessions of dead incarnations, which no command finds
+        # any more, and sessions whose jobs are to be returned, oldest first.
+        self.lost: deque[dict[int, Session]] = deque()
+        self.dying: deque[Session] = deque()
+        self.puts_refused = False
+        self.jobs_max = JOBS_MAX_DEFAULT
+        self.tubes_max = TUBES_MAX_DEFAULT
+        self.sessions_max = SESSIONS_MAX_DEFAULT
+        self.queue_bytes_max = QUEUE_BYTES_MAX_DEFAULT
+        self.beside_jobs_bytes = 0  # memory of all but jobs when the present entry began
+        # What this entry may still do: transitions of time and of lost sessions, kicked jobs, and
+        # watched tubes that GRANTs look at.
+        self._budget = 0
+        self.kicks_left = 0
+        self.looks_left = 0
+
+    def activate(self, version: int) -> None:
+        """Work at a version from here on. Only RAISE and an image may ask for that."""
+        self.version = version
+
+    # --- sessions -------------------------------------------------------------------------------
+
+    def note_session(self, session: Session) -> None:
+        """Let the running digest see that a session changed."""
+        self.queue.transitions.append(session.number << TRANSITION_BITS | SESSION)
+
+    def open_session(self, origin: Origin, number: int) -> None:
+        """Begin a session of an origin; its number is free."""
+        tube = self.queue.default
+        self.sessions_total += 1
+        session = Session(self.sessions_total, origin.index, origin.incarnation, number, tube)
+        tube.users += 1
+        tube.watchers += 1
+        self.watches += 1
+        origin.sessions[number] = session
+        self.sessions += 1
+        self.note_session(session)
+
+    def attach(self, session: Session, origin: Origin, number: int, request_granted: int) -> None:
+        """Give a kept session a new attachment.
+
+        Requests are numbered by the attachment, so its last granted one comes along with it: a
+        late second GRANT of the session that stood here before stays void.
+        """
+        self.queue.keep_holder(session)
+        if session.state == DETACHED:
+            self.forget_detached(session)
+        else:
+            self._forget_attachment(session)
+        session.origin = origin.index
+        session.incarnation = origin.incarnation
+        session.number = number
+        session.epoch += 1
+        session.state = ATTACHED
+        session.reason = NO_REASON
+        session.detached_until_us = 0
+        session.request_granted = request_granted
+        origin.sessions[number] = session
+        self.note_session(session)
+
+    def end_session(self, session: Session, lost: bool, reason: int = CONNECTION_LOST) -> None:
+        """The session loses its attachment: it is detached if it may come back, else dead."""
+        self.queue.keep_holder(session)
+        session.reason = reason
+        self._forget_attachment(session)
+        self.note_session(session)
+        if lost and session.secret:
+            session.state = DETACHED
+            session.detached_until_us = self.queue.now_us + session.grace_us
+            self.detached[session.serial] = session
+            self.returning.add((session.detached_until_us, session.serial))
+            return
+        self.kill(session)
+
+    def _forget_attachment(self, session: Session) -> None:
+        """No command finds the session under its number any more."""
+        for sessions in (self.origins[session.origin].sessions, *self.lost):
+            if sessions.get(session.number) is session:
+                del sessions[session.number]
+                return
+
+    def forget_detached(self, session: Session) -> None:
+        """The session is detached no longer."""
+        del self.detached[session.serial]
+        self.returning.remove((session.detached_until_us, session.serial))
+
+    def kill(self, session: Session) -> None:
+        """End a session for good; its jobs are returned within the bounded work of entries."""
+        self.queue.keep_holder(session)
+        session.state = DEAD
+        self.sessions -= 1
+        if session.secret:
+            del self.kept[session.secret]
+        self.dying.append(session)
+
+    def end_incarnation(self, origin: Origin) -> None:
+        """An origin is down: its sessions end within the bounded work of entries."""
+        origin.alive = False
+        self.queue.transitions.append(origin.incarnation << TRANSITION_BITS | SESSION)
+        if origin.sessions:
+            self.lost.append(origin.sessions)
+            origin.sessions = {}
