@@ -37,7 +37,10 @@ STAGES: Final = tuple(
         ("answers made", r"Origin___(applied|granted)|BeanstalkConnection___(answered|wait_ended)"),
         ("batches packed and handed on", r"_origin___|pack_commands"),
         ("requests taken", r"_(connection|beanstalk)___"),
-        ("leader: waits, grants, entries joined", r"_(leader|waiting|gathering)___"),
+        (
+            "leader: waits, grants, entries joined",
+            r"_(leader|dispatching|proposing|term|waiting|batching)___",
+        ),
         ("log records made and handed over", r"_(wal|writer|segment|files|journal)___"),
         ("frames read", r"_link___|PeerProtocol___data_received"),
         (
@@ -45,7 +48,10 @@ STAGES: Final = tuple(
             r"_(backend|acks|appends|core|elections|messages|shared|snapshots|seam)___",
         ),
         ("sockets read", r"^uv__read$|^uv__stream_io$"),
-        ("a node's turn, clocks, silence", r"_(node|peers|clock|frames|aio\w*|lifecycle)___"),
+        (
+            "a node's turn, clocks, silence",
+            r"_(node|callbacks|routing|context|heartbeats|peers|clock|frames|aio\w*|lifecycle)___",
+        ),
     )
 )
 

@@ -21,7 +21,7 @@ from beanpole.replication.consensus import ReplicaConfig
 from beanpole.replication.pysyncobj.backend import PySyncObjReplica
 from beanpole.storage.ballast import make_room_to_start
 from beanpole.storage.dump import describe
-from beanpoled.config import memory
+from beanpoled.config import memory, memory_budget
 from beanpoled.config import node as configuration
 from beanpoled.config.node import NodeConfig
 from beanpoled.disk.disks import Disks
@@ -150,12 +150,12 @@ async def run(config: NodeConfig) -> None:
     disks = Disks(host.files, config, os.urandom(DISK_ID_BYTES))
     host.log(f"starting, {'compiled' if host.compiled else 'not compiled'}")
     host.clients.check()
-    too_much = memory.warning(config, config.queue_bytes_max, memory.found())
+    too_much = memory_budget.warning(config, config.queue_bytes_max, memory.found())
     if too_much is not None:
         host.log(too_much)
     node = Node(config, host, disks)
     host.clients.frontends = node.frontends
-    node.lifecycle.load()
+    node.leader.saved_clock.load()
     if config.durability == "memory":
         host.log("durability is memory: acknowledged jobs are lost when the power is")
     view = Viewpoint(node)
@@ -177,14 +177,14 @@ async def run(config: NodeConfig) -> None:
         stack.push_async_callback(http.stop)
         await rpc.start(config.grpc_listen)
         stack.push_async_callback(rpc.stop)
-        await host.links.start(node)
+        await host.links.start(node.router, node.introductions)
         stack.push_async_callback(host.links.stop)
         host.handle_signals(node.lifecycle.stop, node.lifecycle.drain)
         if config.events == "on":
             host.warm_up()
         gc.freeze()
         await host.wait_for_exit()
-        if node.lifecycle.disk_health.hangs:
+        if node.disk_health.hangs:
             # Closing the files would wait for the disk, perhaps for ever.
             exit_now: Callable[[int], None] = os._exit
             exit_now(0)
@@ -192,8 +192,9 @@ async def run(config: NodeConfig) -> None:
 
 def start_replica(node: Node) -> None:
     """Let a node whose disk knows its cluster take part in it. Raises what `Node.start` raises."""
-    config = replica_config(node.config, node.disks)
-    node.start(PySyncObjReplica(config, node, node.host.files))
+    context = node.context
+    config = replica_config(context.config, context.disks)
+    node.start(PySyncObjReplica(config, node.callbacks, context.host.files))
 
 
 def _begin(node: Node, host: AioHost) -> None:
@@ -201,7 +202,7 @@ def _begin(node: Node, host: AioHost) -> None:
     try:
         start_replica(node)
     except (BeanpoleError, OSError) as error:
-        node.fatal(str(error))
+        node.context.fatal(str(error))
     host.links.renew()
 
 

@@ -1,40 +1,37 @@
 """A node as its operators see it: `view.NodeView` read from the node's parts."""
 
-from typing import TYPE_CHECKING
-
 from beanpole import VERSION
 from beanpole.core import accounts
+from beanpoled.turn.node import Node
 from beanpoled.view import JobCounts, Metrics, Role, SnapshotStream
-
-if TYPE_CHECKING:
-    from beanpoled.turn.node import Node
 
 
 class Viewpoint:
     """Implements `NodeView`."""
 
-    def __init__(self, node: "Node") -> None:
+    def __init__(self, node: Node) -> None:
         self._node = node
+        self._context = node.context
 
     @property
     def cluster(self) -> str:
-        return self._node.config.cluster
+        return self._context.config.cluster
 
     @property
     def node_id(self) -> str:
-        return self._node.name
+        return self._context.name
 
     @property
     def members(self) -> tuple[str, ...]:
-        return tuple(self._node.config.members)
+        return tuple(self._context.config.members)
 
     @property
     def config_hash(self) -> str:
-        return self._node.config.config_hash
+        return self._context.config.config_hash
 
     @property
     def birth(self) -> str:
-        return self._node.disks.own.birth.hex()
+        return self._context.disks.own.birth.hex()
 
     @property
     def version(self) -> str:
@@ -42,47 +39,47 @@ class Viewpoint:
 
     @property
     def machine_version(self) -> int:
-        return self._node.machine.version
+        return self._context.machine.version
 
     @property
     def machine_version_known(self) -> int:
-        return self._node.versions.knows
+        return self._context.knows
 
     @property
     def upgrade_finalize(self) -> str:
-        return self._node.config.upgrade_finalize
+        return self._context.config.upgrade_finalize
 
     @property
     def durability(self) -> str:
-        return self._node.config.durability
+        return self._context.config.durability
 
     @property
     def role(self) -> Role:
-        return self._node.replica.role
+        return self._context.replica.role
 
     @property
     def leader(self) -> str | None:
-        return self._node.replica.leader if self._node.peers.has_contact() else None
+        return self._context.replica.leader if self._node.peers.has_contact() else None
 
     @property
     def term(self) -> int:
-        return self._node.replica.term
+        return self._context.replica.term
 
     @property
     def commit_index(self) -> int:
-        return self._node.replica.commit_index
+        return self._context.replica.commit_index
 
     @property
     def applied_index(self) -> int:
-        return self._node.replica.applied_index
+        return self._context.replica.applied_index
 
     @property
     def first_index(self) -> int:
-        return self._node.replica.first_index
+        return self._context.replica.first_index
 
     @property
     def last_index(self) -> int:
-        return self._node.replica.last_index
+        return self._context.replica.last_index
 
     @property
     def caught_up(self) -> bool:
@@ -94,7 +91,7 @@ class Viewpoint:
 
     @property
     def draining(self) -> bool:
-        return self._node.draining
+        return self._context.draining
 
     def waiting_for(self) -> tuple[str, ...]:
         """See `NodeView`."""
@@ -102,7 +99,7 @@ class Viewpoint:
 
     @property
     def rejoining(self) -> bool:
-        return self._node.replica.rejoining
+        return self._context.replica.rejoining
 
     @property
     def failure(self) -> str | None:
@@ -114,11 +111,11 @@ class Viewpoint:
 
     @property
     def disk_lag_s(self) -> float:
-        return self._node.lifecycle.disk_health.lag_us / 1e6
+        return self._node.disk_health.lag_us / 1e6
 
     @property
     def disk_hangs(self) -> bool:
-        return self._node.lifecycle.disk_health.hangs
+        return self._node.disk_health.hangs
 
     def links(self) -> tuple[str, ...]:
         """See `NodeView`."""
@@ -126,30 +123,30 @@ class Viewpoint:
 
     def jobs(self) -> JobCounts:
         """See `NodeView`."""
-        queue = self._node.machine.queue
+        queue = self._context.machine.queue
         return JobCounts(queue.ready, queue.reserved, queue.delayed, queue.buried)
 
     def metrics(self) -> Metrics:
         """See `NodeView`."""
-        node = self._node
-        queue = node.machine.queue
-        disk, room = node.replica.disk(), node.replica.room()
+        node, context = self._node, self._context
+        queue = context.machine.queue
+        disk, room = context.replica.disk(), context.replica.room()
         return Metrics(
             fsyncs_total=disk.syncs,
             fsync_seconds_total=disk.sync_us_total / 1e6,
             fsync_seconds_last=disk.sync_us_last / 1e6,
             wal_bytes_written_total=disk.bytes_written,
-            wal_bytes=node.replica.journal_bytes,
+            wal_bytes=context.replica.journal_bytes,
             disk_free_bytes=room.free_bytes,
             disk_reserve_bytes=room.reserve_bytes,
             outbox_bytes=node.origin.bytes,
             loop_lag_seconds_last=node.lag_us / 1e6,
             loop_lag_seconds_max=node.lag_max_us / 1e6,
-            leader_changes_total=node.leader_changes,
+            leader_changes_total=node.roles.leader_changes,
             clients=node.frontends.figures(),
             tubes=len(queue.tubes),
-            sessions=node.machine.sessions,
-            queue_bytes=accounts.memory_bytes(node.machine),
+            sessions=context.machine.sessions,
+            queue_bytes=accounts.memory_bytes(context.machine),
             job_timeouts_total=queue.timeouts,
             events_total=queue.events_total,
             events_lost_total=node.events.lost,
@@ -158,23 +155,23 @@ class Viewpoint:
 
     def transfer_leader(self, to: str | None) -> bool:
         """See `NodeView`."""
-        return self._node.replica.transfer(to)
+        return self._context.replica.transfer(to)
 
     def finalize(self, to: int) -> tuple[int, str]:
         """See `NodeView`."""
-        return self._node.versions.finalize(to)
+        return self._node.leader.versions.finalize(to)
 
     @property
     def snapshot_index(self) -> int:
-        return self._node.replica.snapshot_index
+        return self._context.replica.snapshot_index
 
     def take_snapshot(self) -> None:
         """See `NodeView`."""
-        self._node.replica.compact()
+        self._context.replica.compact()
 
     def snapshot_source(self) -> SnapshotStream | None:
         """See `NodeView`."""
-        source = self._node.replica.snapshot_source()
+        source = self._context.replica.snapshot_source()
         if source is None:
             return None
         info, chunks = source

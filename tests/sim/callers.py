@@ -61,7 +61,8 @@ class Caller:
         hosts = [
             host
             for host in self.world.serving()
-            if host.node.serving and not (host.node.draining or host.node.clients.outbox_is_full)
+            if host.node.serving
+            and not (host.node.context.draining or host.node.clients.outbox_is_full)
         ]
         if not hosts:
             self.world.clock.after(RETRY_S, self._try)

@@ -66,7 +66,7 @@ class Client:
             return
         host = self.dice.choice(serving)
         self.wire = Wire(self.world, host, self, self.dice.choice((0.0001, 0.001, 0.02)))
-        self.connected = Connected(self.number, host.name, host.node.index)
+        self.connected = Connected(self.number, host.name, host.node.context.index)
         self._parser = ReplyParser()
         self.held.clear()
         self.used = self._told_used = b"default"

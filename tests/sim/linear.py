@@ -244,7 +244,7 @@ class Life:
         leader = self.world.leader()
         if leader is not None and not leader.paused:
             self.world.counts["transfers"] += 1
-            leader.node.replica.transfer(None)
+            leader.node.context.replica.transfer(None)
 
     def _slow(self, luck: float) -> None:
         """One way becomes slow; most often that of what the leader says."""

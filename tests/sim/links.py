@@ -125,8 +125,9 @@ class SimLinks(PeerLinks):
     """All links of one node."""
 
     def __init__(self, host: "SimHost") -> None:
-        super().__init__(host.node.config, cast(Any, SimLoop(host)), host.log)
-        self.node = host.node
+        super().__init__(host.node.context.config, cast(Any, SimLoop(host)), host.log)
+        self.router = host.node.router
+        self.introductions = host.node.introductions
         self._host = host
         self._ends: dict[str, PeerProtocol] = {}  # by peer: the present connection
         self._dialed: dict[str, PeerProtocol] = {}  # connections that are about to be made

@@ -20,19 +20,21 @@ from beanpoled.disk.identity import REJOINING
 from beanpoled.eventlog.store import EventLog
 from beanpoled.frontends.clients import Clients
 from beanpoled.frontends.requests import RequestConnection
-from beanpoled.leading import leader
+from beanpoled.leading import term
+from beanpoled.leading.dispatching import Dispatcher
 from beanpoled.leading.ends import Ends
-from beanpoled.leading.leader import Leader
-from beanpoled.links.introductions import Introductions
+from beanpoled.leading.proposing import Proposer
 from beanpoled.links.link import Hello
 from beanpoled.origin.batches import Batch, Wait
 from beanpoled.origin.outbox import Origin
-from beanpoled.turn import clock
-from beanpoled.turn.clock import ClusterClock
+from beanpoled.peers.peers import Peers
+from beanpoled.shared import clock
+from beanpoled.shared.clock import ClusterClock
+from beanpoled.turn.callbacks import ReplicaCallbacks
+from beanpoled.turn.heartbeats import Heartbeats
+from beanpoled.turn.introductions import Introductions
 from beanpoled.turn.lifecycle import Lifecycle
-from beanpoled.turn.node import Node
-from beanpoled.turn.peers import Peers
-from tests.sim.world import WatchedNode
+from tests.sim.world import WatchedCallbacks
 
 Patch = tuple[Any, str, Any]
 Patches = Callable[[], list[Patch]]
@@ -66,7 +68,7 @@ def no_patch() -> list[Patch]:
 
 def no_grace() -> list[Patch]:
     """The floor of an epoch is the epoch."""
-    return [(leader, "FLOOR_GRACE_US", 0)]
+    return [(term, "FLOOR_GRACE_US", 0)]
 
 
 def late_floor() -> list[Patch]:
@@ -131,11 +133,11 @@ def fast_clock() -> list[Patch]:
 def growing_clock() -> list[Patch]:
     """A follower's estimate never follows the leader's clock down."""
 
-    def hear(self: ClusterClock, cluster_us: int, now_us: int) -> None:
+    def receive(self: ClusterClock, cluster_us: int, now_us: int) -> None:
         if not self.leading and cluster_us >= self.estimate_us(now_us):
-            self._base_us, self._heard_at_us = cluster_us, now_us
+            self._base_us, self._received_at_us = cluster_us, now_us
 
-    return [(ClusterClock, "hear", hear)]
+    return [(ClusterClock, "receive", receive)]
 
 
 def lonely_clock() -> list[Patch]:
@@ -155,7 +157,7 @@ def no_deadline() -> list[Patch]:
 
 def no_ticks() -> list[Patch]:
     """Time has its effect only when somebody writes."""
-    return [(Leader, "_time_is_due", lambda self, now_us: False)]
+    return [(Proposer, "_time_is_due", lambda self, now_us: False)]
 
 
 # --- once and only once ---------------------------------------------------------------------------
@@ -265,7 +267,7 @@ def none_beside_ready() -> list[Patch]:
     answer = Ends._answer
 
     def wrong(self: Ends, leaving: Any) -> None:
-        queue = self._node.machine.queue
+        queue = self._context.machine.queue
         tubes, queue.tubes = queue.tubes, {}
         try:
             answer(self, leaving)
@@ -287,7 +289,7 @@ def none_by_itself() -> list[Patch]:
 
 def line_forgotten() -> list[Patch]:
     """The waiters of an origin that was silent for a moment are never served again."""
-    return [(Leader, "unpark", nothing)]
+    return [(Dispatcher, "unpark", nothing)]
 
 
 # --- lives of nodes -------------------------------------------------------------------------------
@@ -300,7 +302,7 @@ def no_fence() -> list[Patch]:
 
 def no_node_down() -> list[Patch]:
     """A node that is gone is never given up."""
-    return [(Peers, "_declare_down", nothing)]
+    return [(Heartbeats, "_declare_down", nothing)]
 
 
 def deaf_to_its_death() -> list[Patch]:
@@ -310,7 +312,7 @@ def deaf_to_its_death() -> list[Patch]:
 
 def no_drain() -> list[Patch]:
     """A draining node takes puts."""
-    return [(Node, "draining", False)]
+    return [(Lifecycle, "drain", nothing)]
 
 
 def no_quit() -> list[Patch]:
@@ -331,13 +333,13 @@ def no_memory_of_replacement() -> list[Patch]:
 
 def other_machine() -> list[Patch]:
     """One node's machine counts otherwise for a moment."""
-    apply = WatchedNode.apply
+    apply = WatchedCallbacks.apply
 
-    def wrong(node: WatchedNode, index: int, term: int, entry: bytes) -> None:
-        node.machine.queue.next_id += node.name == "n1" and 60 <= index < 65
-        apply(node, index, term, entry)
+    def wrong(node: WatchedCallbacks, index: int, number: int, entry: bytes) -> None:
+        node.context.machine.queue.next_id += node.context.name == "n1" and 60 <= index < 65
+        apply(node, index, number, entry)
 
-    return [(WatchedNode, "apply", wrong)]
+    return [(WatchedCallbacks, "apply", wrong)]
 
 
 def no_keys() -> list[Patch]:
@@ -371,7 +373,7 @@ def image_forgets_time() -> list[Patch]:
 
 def snapshot_before_events() -> list[Patch]:
     """A snapshot cuts the log behind events that are only in memory."""
-    return [(Node, "begin_image", lambda self: image.Image(self.machine))]
+    return [(ReplicaCallbacks, "begin_image", lambda self: image.Image(self._context.machine))]
 
 
 def events_kept_again() -> list[Patch]:

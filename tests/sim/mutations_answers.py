@@ -57,7 +57,7 @@ def a_tick_for_everybody() -> list[Patch]:
     def wrong(self: Ends) -> None:
         turn(self)
         if self._leaving:
-            self._node.leader._commands.append(c.NO_COMMAND)
+            self._term.commands.append(c.NO_COMMAND)
 
     return [(Ends, "turn", wrong)]
 

@@ -6,10 +6,11 @@ from typing import Any
 from beanpoled.disk import disks
 from beanpoled.disk.disks import Disks
 from beanpoled.disk.identity import DiskIdentity, Founders, birth_of
-from beanpoled.links import admission, introductions
+from beanpoled.links import admission
 from beanpoled.links.admission import Known, Verdict
-from beanpoled.links.introductions import Introductions
 from beanpoled.links.link import Hello
+from beanpoled.turn import introductions
+from beanpoled.turn.introductions import Introductions
 from tests.sim.mutations import Patch, nothing
 
 

@@ -10,7 +10,7 @@ from beanpole.replication.pysyncobj.backend import PySyncObjReplica
 from beanpole.replication.pysyncobj.journal import LogJournal
 from beanpole.storage.wal import Wal
 from beanpoled.leading.inbox import Inbox
-from beanpoled.turn.agreement import Agreement
+from beanpoled.peers.agreement import Agreement
 from beanpoled.turn.disk_health import DiskHealth
 from beanpoled.turn.lifecycle import Lifecycle
 from tests.sim import schedules_sick as s

@@ -5,8 +5,10 @@ A patch is (owner, name, replacement), as in `mutations`.
 
 from typing import Final
 
-from beanpoled.turn.node import Node
-from beanpoled.turn.versions import Versions
+from beanpoled.leading.term import Term
+from beanpoled.leading.versions import Versions
+from beanpoled.peers.peers import Peers
+from beanpoled.shared.context import Context
 from tests.sim import schedules_versions as v
 from tests.sim.mutant import Mutant
 from tests.sim.mutations import Patch, nothing
@@ -16,9 +18,9 @@ def version_of_program() -> list[Patch]:
     """A machine begins at the version of its program, not at the base."""
     begin = vars(Versions)["__init__"]
 
-    def wrong(self: Versions, node: Node, knows: int) -> None:
-        begin(self, node, knows)
-        node.machine.activate(knows)
+    def wrong(self: Versions, context: Context, peers: Peers, term: Term) -> None:
+        begin(self, context, peers, term)
+        context.machine.activate(context.knows)
 
     return [(Versions, "__init__", wrong)]
 
@@ -27,10 +29,10 @@ def unheard_is_known() -> list[Patch]:
     """A member that was not heard in this term knows what the leader knows."""
 
     def wrong(self: Versions) -> int:
-        peers = self._node.peers.peers.values()
-        term = self._node.replica.term
+        peers = self._peers.peers.values()
+        term = self._context.replica.term
         heard = [peer for peer in peers if peer.beat is not None and peer.beat.term == term]
-        return min((peer.knows for peer in heard), default=self.knows)
+        return min((peer.knows for peer in heard), default=self._context.knows)
 
     return [(Versions, "common", wrong)]
 

@@ -8,7 +8,7 @@ and hosts, never clients; what clients saw is judged in `verdicts`.
 from typing import TYPE_CHECKING, Final
 
 from beanpole.replication.pysyncobj import messages
-from beanpoled.turn.clock import TURN_MAX_US
+from beanpoled.shared.clock import TURN_MAX_US
 from tests.sim.cluster import Violation
 from tests.sim.witness import STAMP_S
 
@@ -49,7 +49,7 @@ class Oracle:
 
     def died(self, host: "SimHost") -> None:
         """A node is about to lose what its disk had not synced."""
-        name, replica = host.name, host.node.replica
+        name, replica = host.name, host.node.context.replica
         self._had[name] = self.durable(name)
         term, index = self._told.pop(name, (0, 0))
         self._promised[name] = index if term == replica.term else 0
@@ -62,7 +62,7 @@ class Oracle:
 
     def started(self, name: str) -> None:
         """A node read its disk again: R6, nothing that it told anybody is gone."""
-        replica = self._world.hosts[name].node.replica
+        replica = self._world.hosts[name].node.context.replica
         if name in self._wiped:
             return
         needed = max(self._had.get(name, 0), self._promised.pop(name, 0))
@@ -75,7 +75,7 @@ class Oracle:
         had = self._had.get(name, 0)
         if host is None or not host.ready:
             return had
-        replica = host.node.replica
+        replica = host.node.context.replica
         if name in self._wiped:
             if replica.rejoining:
                 return had
@@ -93,10 +93,10 @@ class Oracle:
 
     def proposed(self, host: "SimHost") -> None:
         """A leader stamps an entry: its pauses count 250 ms each, the rest as it is."""
-        if not host.node.leader.serving:
+        if not host.node.leader.term.serving:
             return  # what was committed before it was elected may be later than what it knew
-        term = host.node.replica.term
-        time_us = host.node.clock.estimate_us(host.node.now_us)
+        term = host.node.context.replica.term
+        time_us = host.node.context.clock.estimate_us(host.node.context.now_us)
         before = self._stamped.get(host.name)
         self._stamped[host.name] = (term, time_us, host.ran_s, host.pauses)
         if before is None or before[0] != term:

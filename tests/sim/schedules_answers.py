@@ -151,14 +151,14 @@ def idle_workers_poll(_: int, repairs: Repairs) -> None:
     for hand in hands:
         hand.ask(b"reserve-with-timeout 0")
     world.clock.run(0.1)
-    before = leader.node.replica.last_index
+    before = leader.node.context.replica.last_index
     for _round in range(30):
         for hand in hands:
             hand.ask(b"reserve-with-timeout 0")
         world.clock.run(0.1)
     if any(word != b"TIMED_OUT" for hand in hands for word, _, _ in hand.replies):
         raise Violation("a job came from nowhere")
-    written = leader.node.replica.last_index - before
+    written = leader.node.context.replica.last_index - before
     if written > DELAYS_THAT_END:
         raise Violation(f"{written} entries for {DELAYS_THAT_END} delays that ended")
 

@@ -59,7 +59,7 @@ class Meter:
     def __init__(self, world: World) -> None:
         self.most = 0
         for host in world.hosts.values():
-            self._watch(host.node.machine)
+            self._watch(host.node.context.machine)
 
     def _watch(self, machine: Machine) -> None:
         apply = machine.apply
@@ -121,7 +121,7 @@ def a_node_dies_with_thousands_of_jobs(_: int, repairs: Repairs) -> None:
     hand.wait(jobs, 20.0)
     meter = Meter(world)
     world.crash(host.name)
-    queue = leader.node.machine.queue
+    queue = leader.node.context.machine.queue
     if not world.clock.run_until(lambda: queue.ready == jobs, 20.0):
         raise Stuck(f"{queue.ready} of {jobs} jobs are back: {world.describe()}")
     if meter.most > TRANSITIONS_PER_ENTRY_MAX:

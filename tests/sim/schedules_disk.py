@@ -112,8 +112,8 @@ def workers_go_on_for_ever_on_full_disks(_: int, repairs: Repairs) -> None:
     hosts = dict(world.hosts)
     hand = Hand(world, leader)
     _fill(world, hand)
-    end = leader.node.replica.disk().bytes_written + 18 * MIB
-    while leader.node.replica.disk().bytes_written < end:
+    end = leader.node.context.replica.disk().bytes_written + 18 * MIB
+    while leader.node.context.replica.disk().bytes_written < end:
         for place in range(600):
             hand.send(b"pause-tube %b 0" % (b"a" * 199 + b"ab"[place % 2 : place % 2 + 1]))
         hand.wait(len(hand.replies) + 600, 10.0)

@@ -141,7 +141,7 @@ def _without(world: Edge, leader: SimHost, third: SimHost) -> None:
 def _counts(world: Edge, name: str) -> bool:
     """Whether a node takes part and has a vote."""
     host = world.hosts.get(name)
-    return host is not None and host.ready and not host.node.replica.rejoining
+    return host is not None and host.ready and not host.node.context.replica.rejoining
 
 
 # --- a disk that lost something -------------------------------------------------------------------
@@ -386,6 +386,6 @@ def _must_be_one(world: World, what: str) -> None:
     """All nodes serve, and are part of one cluster."""
     if not world.clock.run_until(lambda: len(world.serving()) == 3, SERVES_S):
         raise Stuck(f"{what}: {world.describe()}")
-    births = {host.node.disks.own.birth for host in world.hosts.values()}
+    births = {host.node.context.disks.own.birth for host in world.hosts.values()}
     if len(births) != 1:
         raise Violation(f"{what}: {len(births)} clusters were founded")

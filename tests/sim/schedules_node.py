@@ -128,7 +128,7 @@ def a_node_was_down_while_the_others_slept(_: int, repairs: Repairs) -> None:
     world.clock.run(0.3)
     leader.enter(lambda: vars(leader.node)["replica"].transfer(name))
     world.clock.run(6.0)
-    assert host.node.leader.serving, "it does not lead"
+    assert host.node.leader.term.serving, "it does not lead"
 
 
 def a_leader_knows_less_than_the_log(_: int, repairs: Repairs) -> None:
@@ -149,11 +149,11 @@ def a_leader_knows_less_than_the_log(_: int, repairs: Repairs) -> None:
 def a_leader_alone_for_a_moment(_: int, repairs: Repairs) -> None:
     """Cluster time stands while the leader cannot serve."""
     world, leader = quick_world(repairs)
-    before_us = leader.node.clock.estimate_us(leader.node.now_us)
+    before_us = leader.node.context.clock.estimate_us(leader.node.context.now_us)
     world.network.partition([(a, b) for a in world.names for b in world.names if a != b])
     world.clock.run(0.7)
-    assert leader.node.replica.role == "leader"
-    passed_us = leader.node.clock.estimate_us(leader.node.now_us) - before_us
+    assert leader.node.context.replica.role == "leader"
+    passed_us = leader.node.context.clock.estimate_us(leader.node.context.now_us) - before_us
     if passed_us > 300_000:
         raise Violation(f"cluster time went on by {passed_us} us, and nobody answered the leader")
 
@@ -163,9 +163,9 @@ def a_cold_start_with_clocks_that_nobody_believes(_: int, repairs: Repairs) -> N
     world, leader = quick_world(repairs)
     for place, name in enumerate(world.names):
         world.walls_s[name] += 86_400.0 * place
-    life = leader.node.lifecycle
+    saved = leader.node.leader.saved_clock
     world.clock.run(1.0)  # a second after the last time was saved, nearly
-    old = world.clock.run_until(lambda: life._next_clock_us - leader.node.loop_us < 200_000, 2.0)
+    old = world.clock.run_until(lambda: saved._next_us - leader.node.context.loop_us < 200_000, 2.0)
     assert old, "the time is never saved"
     hand = Hand(world, leader)
     hand.put(b"a")
@@ -182,7 +182,7 @@ def a_cold_start_with_clocks_that_nobody_believes(_: int, repairs: Repairs) -> N
 
 def _lose_one_batch(leader: SimHost, place: int) -> None:
     """Let the leader lose the next batch of an origin, and believe that it has it."""
-    part = leader.node.leader
+    part = leader.node.leader.proposer
     receive = part.receive_batch
 
     def lossy(origin: int, frame: bytes) -> None:
@@ -203,7 +203,7 @@ def a_leader_loses_a_batch(_: int, repairs: Repairs) -> None:
     for hand in (first, second):  # so that both have their sessions
         hand.put(b"before")
         hand.wait(1)
-    _lose_one_batch(leader, host.node.index)
+    _lose_one_batch(leader, host.node.context.index)
     first.put(b"lost")
     world.clock.run(0.1)
     second.put(b"after")
@@ -237,15 +237,15 @@ def a_node_acts_after_it_was_declared_down(_: int, repairs: Repairs) -> None:
 def a_grant_that_comes_twice(_: int, repairs: Repairs) -> None:
     """One request gets one job, whatever the leader proposes."""
     world, leader = quick_world(repairs)
-    part = leader.node.leader
+    part = leader.node.leader.dispatcher
     grant: Callable[..., c.Command] = part._grant
 
     def twice(*arguments: Any, **words: Any) -> c.Command:
         command = grant(*arguments, **words)
 
         def again() -> None:
-            part._commands.append(command)
-            leader.node.wake()
+            leader.node.leader.term.commands.append(command)
+            leader.node.context.wake()
 
         world.clock.after(0.05, lambda: leader.enter(again))
         return command
@@ -378,7 +378,7 @@ def a_disk_is_replaced_while_another_node_is_away(_: int, repairs: Repairs) -> N
     world.crash(lost)
     world.replace_disk(lost)
     world.start(lost)
-    if not world.clock.run_until(lambda: not world.hosts[lost].node.replica.rejoining, 5.0):
+    if not world.clock.run_until(lambda: not world.hosts[lost].node.context.replica.rejoining, 5.0):
         raise Stuck(f"{lost} is still rejoining")
     world.start(away.name)
     world.clock.run(1.0)

@@ -18,7 +18,7 @@ from tests.sim.schedules_node import Hand, quick_world
 from tests.sim.storm import Stuck
 from tests.sim.wire import Wire
 from tests.sim.witness import Witness
-from tests.sim.world import WatchedNode, World
+from tests.sim.world import WatchedCallbacks, World
 
 # No disk of this world is so slow, and no schedule so long.
 FOR_EVER_S = 1e6
@@ -30,7 +30,7 @@ def a_link_flaps_while_the_disks_hang(_: int, repairs: Repairs) -> None:
     followers = [host for host in world.hosts.values() if host is not leader]
     for host in followers:
         world.disks[host.name].latency_s = 5.0
-    origin, inbox = followers[0], leader.node.leader.inbox
+    origin, inbox = followers[0], leader.node.leader.proposer.inbox
     hands = [Hand(world, origin) for _ in range(20)]
     for hand in hands:
         hand.put(b"a")
@@ -38,7 +38,7 @@ def a_link_flaps_while_the_disks_hang(_: int, repairs: Repairs) -> None:
     for _ in range(6):
         world.network.reset(origin.name, leader.name)
         world.clock.run(0.1)
-        numbers = [batch[2] for batch in inbox.batches if batch[0] == origin.node.index]
+        numbers = [batch[2] for batch in inbox.batches if batch[0] == origin.node.context.index]
         if len(numbers) != len(set(numbers)):
             raise Violation(f"{len(numbers)} batches wait at the leader, {len(set(numbers))} once")
     for host in followers:
@@ -61,10 +61,11 @@ def two_replicas_differ_while_the_third_is_away(_: int, repairs: Repairs) -> Non
 
     vars(world)["ended"] = ended
     world.crash(away.name)
-    honest = WatchedNode.apply
+    honest = WatchedCallbacks.apply
 
-    def apply(node: WatchedNode, index: int, term: int, entry: bytes) -> None:
-        node.machine.queue.next_id += node.name == victim.name and b"spoils" in entry
+    def apply(node: WatchedCallbacks, index: int, term: int, entry: bytes) -> None:
+        queue = node.context.machine.queue
+        queue.next_id += node.context.name == victim.name and b"spoils" in entry
         honest(node, index, term, entry)
 
     hand = Hand(world, leader)
@@ -72,7 +73,7 @@ def two_replicas_differ_while_the_third_is_away(_: int, repairs: Repairs) -> Non
     quiet: list[Patch] = [
         (Witness, "check_chain", nothing),
         (Witness, "check_events", nothing),
-        (WatchedNode, "apply", apply),
+        (WatchedCallbacks, "apply", apply),
     ]
     with planted(partial(list, quiet)):
         hand.put(b"a job that spoils one")

@@ -10,7 +10,7 @@ from typing import Final
 
 from beanpole import commands as c
 from beanpole.replication.pysyncobj.repairs import Repairs
-from beanpoled.leading.leader import DIGEST_PERIOD_US
+from beanpoled.leading.proposing import DIGEST_PERIOD_US
 from beanpoled.links import frames
 from tests.sim.cluster import Violation
 from tests.sim.host import SimHost
@@ -41,7 +41,7 @@ class Upgrading(World):
 
     def ended(self, host: SimHost) -> None:
         """A node that met a version which it may not know has said so, and is down."""
-        if host.node.versions.knows < self.witness.machine.version:
+        if host.node.context.knows < self.witness.machine.version:
             self.refused[host.name] = host.end
             self.crash(host.name)
         else:
@@ -80,7 +80,7 @@ class Upgrading(World):
         if not self.clock.run_until(self.is_equal, SERVES_S):
             raise Stuck(f"the nodes do not become equal: {self.describe()}")
         for name, host in sorted(self.hosts.items()):
-            found = host.node.machine.version
+            found = host.node.context.machine.version
             if found != version:
                 raise Violation(f"{name} works at machine version {found}, not {version}")
         self.check_equal()
@@ -94,7 +94,7 @@ class Upgrading(World):
         self.put()
         self.clock.run(SAID_S)
         for name, host in sorted(self.hosts.items()):
-            if not host.node.peers.digest_index:
+            if not host.node.agreement.image[0]:
                 raise Stuck(f"{name} has made no digest")
 
 
@@ -140,7 +140,7 @@ def an_upgraded_node_leads_before_it_has_heard(_: int, repairs: Repairs) -> None
     for host, send in loud.items():
         quiet = partial(_send_but_beats, send, new)
         host.send_peer = quiet  # type: ignore[method-assign]
-    leader.node.replica.transfer(new)
+    leader.node.context.replica.transfer(new)
     if not world.clock.run_until(lambda: world.leader() is world.hosts.get(new), SERVES_S):
         raise Stuck(f"{new} does not lead: {world.describe()}, {world.refused}")
     world.clock.run(SAID_S)
@@ -194,9 +194,9 @@ def an_old_program_comes_back_after_the_raise(_: int, repairs: Repairs) -> None:
         world.check(NEW)
         name = world.follower()
         if snapshot:
-            world.hosts[name].node.replica.compact()
+            world.hosts[name].node.context.replica.compact()
             world.clock.run(SAID_S)
-            if not world.hosts[name].node.replica.snapshot_index:
+            if not world.hosts[name].node.context.replica.snapshot_index:
                 raise Stuck(f"{name} has made no snapshot")
         world.crash(name)
         world.versions[name] = OLD

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from beanpole.replication.pysyncobj.repairs import ALL_REPAIRS, Repairs
 from beanpole.replication.pysyncobj.snapshots import FULL_PERIOD_S
-from beanpoled.origin import outbox as origin
+from beanpoled.links import frames
 from tests.sim import callers
 from tests.sim.callers import Caller
 from tests.sim.clients import RETRY_S, Client
@@ -103,7 +103,7 @@ class Storm:
             Violation: a promise is broken.
             Stuck: something does not go on.
         """
-        module = vars(origin)
+        module = vars(frames)
         before = module["BATCHES_IN_FLIGHT_MAX"]
         module["BATCHES_IN_FLIGHT_MAX"] = self.batches_max
         try:
@@ -233,7 +233,7 @@ class Storm:
         leader = world.leader()
         if leader is None:
             raise Stuck("there is no leader")
-        now_us = leader.node.clock.estimate_us(leader.node.now_us)
+        now_us = leader.node.context.clock.estimate_us(leader.node.context.now_us)
         if machine.has_work() or (due_us is not None and due_us < now_us - 1_000_000):
             raise Stuck(f"what was due at {due_us} is not done at {now_us}")
 

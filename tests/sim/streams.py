@@ -44,7 +44,9 @@ class Fetch:
         self._done = done
         self._stream = SnapshotStream(peer, index, sink)
         self._source = world.hosts.get(peer)
-        found = None if self._source is None else self._source.node.replica.snapshot_source()
+        found = (
+            None if self._source is None else self._source.node.context.replica.snapshot_source()
+        )
         self._chunks: Iterator[bytes] | None = None
         if found is not None and found[0].index == index:
             self._chunks = found[1]

@@ -8,13 +8,13 @@ processes is in tests/integration/test_divergence.py.
 import pytest
 
 from beanpole import commands as c
-from beanpoled.leading import leader as leader_module
-from beanpoled.leading.leader import DIGEST_PERIOD_US
-from beanpoled.turn.agreement import RELINK_US
+from beanpoled.leading import proposing
+from beanpoled.leading.proposing import DIGEST_PERIOD_US
+from beanpoled.peers.agreement import RELINK_US
 from tests.sim.host import SimHost
 from tests.sim.wire import Wire
 from tests.sim.witness import Witness
-from tests.sim.world import WatchedNode, World
+from tests.sim.world import WatchedCallbacks, World
 
 MARK = b"the job that one node spoils"
 SPOILT = b"the job that one node spoilt"
@@ -99,18 +99,18 @@ class Listener:
 
 def spoil(patch: pytest.MonkeyPatch, victim: str, only_image: bool) -> None:
     """Let one node do something else with the marked job."""
-    honest = WatchedNode.apply
+    honest = WatchedCallbacks.apply
 
-    def apply(node: WatchedNode, index: int, term: int, entry: bytes) -> None:
-        marked = node.name == victim and MARK in entry
+    def apply(node: WatchedCallbacks, index: int, term: int, entry: bytes) -> None:
+        marked = node.context.name == victim and MARK in entry
         if marked and not only_image:
-            node.machine.queue.next_id += 1
+            node.context.machine.queue.next_id += 1
         honest(node, index, term, entry)
-        for job in node.machine.queue.jobs.values() if marked and only_image else ():
+        for job in node.context.machine.queue.jobs.values() if marked and only_image else ():
             if job.body == MARK:
                 job.body = SPOILT
 
-    patch.setattr(WatchedNode, "apply", apply)
+    patch.setattr(WatchedCallbacks, "apply", apply)
     # It would tell at once; here the nodes must see it by themselves.
     patch.setattr(Witness, "check_chain", lambda *_: None)
     patch.setattr(Witness, "check_events", lambda *_: None)
@@ -212,7 +212,7 @@ def test_one_that_differs_while_the_third_is_slow_stops_alone(
 
 def test_digests_are_asked_for_under_load_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """They were proposed only by turns that had nothing else to propose."""
-    monkeypatch.setattr(leader_module, "DIGEST_PERIOD_US", 500_000)
+    monkeypatch.setattr(proposing, "DIGEST_PERIOD_US", 500_000)
     world = Diverging()
     putters = [Putter(world, host, 0.0, 8) for host in world.serving()]
     world.clock.run(3.0)

@@ -51,7 +51,7 @@ class Faults:
 
 def _transfer(leader: SimHost) -> None:
     """Let a leader hand its leadership to whom it likes."""
-    leader.node.replica.transfer(None)
+    leader.node.context.replica.transfer(None)
 
 
 NAMES: Final = tuple(Faults.__dataclass_fields__)
@@ -186,7 +186,7 @@ class Troubles:
     def _drain(self) -> None:
         """Puts are refused at one node, for a while."""
         host = self._host()
-        if host is not None and not host.node.draining:
+        if host is not None and not host.node.context.draining:
             self._drain_node(host, True)
             seconds = 3.0 * self.dice.random()
             self.world.clock.after(seconds, lambda: self._drain_node(host, False))
@@ -194,7 +194,7 @@ class Troubles:
 
     def _drain_node(self, host: SimHost, on: bool) -> None:
         def drain() -> None:
-            if host.node.draining != on:
+            if host.node.context.draining != on:
                 host.node.lifecycle.drain(on)
                 self.world.drained(host.name, on)
 
@@ -216,7 +216,7 @@ class Troubles:
     def _compact(self) -> None:
         host = self._host()
         if host is not None and not host.paused:
-            host.enter(host.node.replica.compact)
+            host.enter(host.node.context.replica.compact)
             self.world.counts["snapshots"] += 1
 
     def _reset(self) -> None:

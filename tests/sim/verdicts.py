@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from beanpole.core.jobs import queue as q
-from beanpoled.turn.clock import TURN_MAX_US
+from beanpoled.shared.clock import TURN_MAX_US
 from tests.sim.callers import MARK
 from tests.sim.cluster import Violation
 from tests.sim.history import NOT_DONE, Op

@@ -177,7 +177,7 @@ class Wire:
             return
         if self._slow or self._unread:  # what is unread when the connection ends comes first
             self._unread.append(data)
-            limit = self.host.node.config.client_output_bytes_max
+            limit = self.host.node.context.config.client_output_bytes_max
             if self._slow and sum(map(len, self._unread)) > limit:
                 self.host.enter(self._stall)
             return

@@ -27,6 +27,8 @@ from beanpoled.disk import identity
 from beanpoled.disk.disks import Disks
 from beanpoled.disk.identity import DISK_ID_BYTES
 from beanpoled.main import replica_config
+from beanpoled.shared.context import Context
+from beanpoled.turn.callbacks import ReplicaCallbacks
 from beanpoled.turn.node import Node
 from tests.sim.clock import Clock
 from tests.sim.cluster import Violation
@@ -49,22 +51,36 @@ BODY_BYTES = (0, 0, 10, 200, 900)
 DISK_WORDS = ("could not be written", "cannot write", "has failed", "input/output", "no space")
 
 
-class WatchedNode(Node):
-    """A node whose applied entries are compared with the witness."""
+class WatchedCallbacks(ReplicaCallbacks):
+    """What a replica tells its node: applied entries are compared with the witness."""
 
-    witness: Witness
-    world: "World"
+    def __init__(self, node: Node, world: "World") -> None:
+        leader = node.leader
+        super().__init__(
+            node.context,
+            node.events,
+            node.agreement,
+            node.digest,
+            node.origin,
+            leader,
+            node.roles,
+            node.lifecycle,
+        )
+        self.context = node.context
+        self.name = node.context.name
+        self.world = world
+        self.witness = world.witness
 
     def apply(self, index: int, term: int, entry: bytes) -> None:
         """See `Outside`."""
         if index not in self.witness.log:
             self.world.oracle.committed(self.name, index)
         self.witness.committed(self.name, index, term, entry)
-        queue = self.machine.queue
+        queue = self.context.machine.queue
         kept = queue.events_kept  # not while the log brings again what is in files
         emitted = Emitted.watch(queue)
         super().apply(index, term, entry)
-        self.witness.check_chain(self.name, index, self.machine.chain)
+        self.witness.check_chain(self.name, index, self.context.machine.chain)
         METER.us += self.witness.costs[index]
         if kept:
             self.witness.check_events(self.name, index, emitted.crc, queue.events_total)
@@ -83,7 +99,7 @@ class WatchedNode(Node):
     def role_changed(self) -> None:
         """See `Outside`."""
         super().role_changed()
-        self.world.role_changed(self)
+        self.world.role_changed(self.context)
 
 
 class WatchedReplica(PySyncObjReplica):
@@ -185,11 +201,11 @@ class World:
         make_room_to_start(host.files, config.data_dir)
         try:
             disks = Disks(host.files, config, self.dice.randbytes(DISK_ID_BYTES))
-            host.node = node = WatchedNode(config, host, disks, self.versions[name])
+            host.node = node = Node(config, host, disks, self.versions[name])
+            node.callbacks = WatchedCallbacks(node, self)
             host.peer_links = SimLinks(host)
-            node.world, node.witness = self, self.witness
             node.introductions.begin = lambda: self._begin(host)
-            node.lifecycle.load()
+            node.leader.saved_clock.load()
             if disks.own.runs:
                 self._start_replica(host)
         except BeanpoleError as error:
@@ -219,8 +235,8 @@ class World:
 
     def _start_replica(self, host: SimHost) -> None:
         node = host.node
-        config = replica_config(node.config, node.disks)
-        replica = WatchedReplica(config, node, host.files, self.repairs)
+        config = replica_config(node.context.config, node.context.disks)
+        replica = WatchedReplica(config, node.callbacks, host.files, self.repairs)
         replica.world = self
         if len(self.names) > 1:
             replica.in_flight_max = self.in_flight_max
@@ -233,7 +249,7 @@ class World:
         try:
             self._start_replica(host)
         except (BeanpoleError, OSError) as error:
-            host.node.fatal(str(error))
+            host.node.context.fatal(str(error))
         self.counts["disks that joined a cluster"] += 1
         host.peer_links.renew()
 
@@ -278,7 +294,7 @@ class World:
         """Whether a disk may be lost: so few at a time that the others are a majority."""
         for lost in sorted(self.lost_disks):
             host = self.hosts.get(lost)
-            if host is not None and host.ready and not host.node.replica.rejoining:
+            if host is not None and host.ready and not host.node.context.replica.rejoining:
                 self.lost_disks.discard(lost)
                 self.rejoin.discard(lost)
         return not self.damaged and len(self.lost_disks) < self.lost_disks_max
@@ -309,7 +325,7 @@ class World:
             self.crash(host.name)
             self.counts["ends that were expected"] += 1
             return
-        if host.node.versions.knows < self.witness.machine.version:
+        if host.node.context.knows < self.witness.machine.version:
             self._upgrade(host)
             return
         # The disk may be well again when the process hears that it was not.
@@ -351,7 +367,7 @@ class World:
         elif times and times[-1][1] == float("inf"):
             times[-1][1] = self.clock.now_s
 
-    def role_changed(self, node: WatchedNode) -> None:
+    def role_changed(self, node: Context) -> None:
         """R1: a term has one leader."""
         replica = node.replica
         if replica.role == "leader":
@@ -395,9 +411,11 @@ class World:
         leading = [
             host
             for host in self.hosts.values()
-            if host.alive and host.node.leader.serving and host.node.replica.role == "leader"
+            if host.alive
+            and host.node.leader.term.serving
+            and host.node.context.replica.role == "leader"
         ]
-        return max(leading, key=lambda host: host.node.replica.term, default=None)
+        return max(leading, key=lambda host: host.node.context.replica.term, default=None)
 
     def serving(self) -> list[SimHost]:
         """Return the nodes that accept clients."""
@@ -409,9 +427,10 @@ class World:
         leader = self.leader()
         if leader is None or len(self.hosts) < len(self.names):
             return False
-        last = leader.node.replica.last_index
+        last = leader.node.context.replica.last_index
         return all(
-            host.node.replica.applied_index == last and host.node.replica.leader == leader.name
+            host.node.context.replica.applied_index == last
+            and host.node.context.replica.leader == leader.name
             for host in self.hosts.values()
         )
 
@@ -419,7 +438,7 @@ class World:
         """Compare the nodes' whole states with the witness's, byte by byte."""
         expected = _image_crc(self.witness.machine)
         for name, host in sorted(self.hosts.items()):
-            machine = host.node.machine
+            machine = host.node.context.machine
             if machine.index != self.witness.machine.index:
                 raise Violation(f"{name} is at {machine.index}, not {self.witness.machine.index}")
             if machine.chain != self.witness.machine.chain:
@@ -435,7 +454,7 @@ class World:
         """Return every node's state, for failure messages."""
         parts = []
         for name, host in sorted(self.hosts.items()):
-            node, replica = host.node, host.node.replica
+            node, replica = host.node, host.node.context.replica
             parts.append(
                 f"{name} {replica.role} t{replica.term} c{replica.commit_index} "
                 f"a{replica.applied_index} l{replica.last_index} i{node.origin.incarnation}"

@@ -22,7 +22,7 @@ from beanpoled.cli.inspect import as_json, as_text
 from beanpoled.config.settings import MEMBERS_MAX, Name
 from beanpoled.disk import identity as identities
 from beanpoled.disk.offline import begin_anew, look, write_replica
-from beanpoled.turn.lifecycle import CLOCK_FILE
+from beanpoled.leading.saved_clock import CLOCK_FILE
 
 
 def add_command(commands: Any) -> None:

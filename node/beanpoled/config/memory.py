@@ -1,23 +1,18 @@
-"""The memory that this process may use, and whether what is configured fits into it.
+"""The memory that this process may use, and the limit of the queue where none is set.
 
-The queue counts what its jobs take by itself (`core.accounts`). Here is where the limit comes from
-when nobody sets one, and the lines that say so when one is set that the machine does not have.
+The queue counts what its jobs take by itself (`core.accounts`). Whether what is configured fits
+into the memory is in `memory_budget`.
 """
 
 import os
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from beanpoled.config.settings import GIB, MIB
-
-if TYPE_CHECKING:
-    from beanpoled.config.node import NodeConfig
 
 # Half of it for the queue. The other half is for what stands beside jobs: the log's newest part,
 # buffers of clients and peers, an image under way (16 MiB, and the jobs that change meanwhile), the
 # process that makes columns of events, holes in the heap, and the system's cache of the log.
 QUEUE_SHARE: Final = 2
-# What a node without a job takes, compiled or not, with its events' process.
-BASE_BYTES: Final = 256 * MIB
 # What counts where the system does not say: a small machine.
 UNKNOWN_BYTES: Final = 2 * GIB
 # A cgroup "without a limit" of version 1 is a number just below 2**63.
@@ -48,32 +43,6 @@ def found(root: str = "/") -> Memory:
 def queue_bytes_default(memory: Memory, nodes: int = 1) -> int:
     """Return `queue_bytes_max` where none is set, for each of so many nodes of one machine."""
     return max(MIB, memory.bytes // QUEUE_SHARE // nodes)
-
-
-def warning(config: "NodeConfig", queue_bytes_max: int, memory: Memory) -> str | None:
-    """Say that limits exceed the memory; None if they do not.
-
-    Args:
-        config: of this node.
-        queue_bytes_max: what counts: the leader's, once it is known.
-        memory: of this machine.
-    """
-    parts = {
-        "queue_bytes_max": queue_bytes_max,
-        "log_memory_bytes": config.log_memory_bytes,
-        "outbox_bytes_max": config.outbox_bytes_max,
-        "event_segment_bytes": config.event_segment_bytes if config.events == "on" else 0,
-    }
-    beside = BASE_BYTES + sum(parts.values()) - queue_bytes_max
-    if queue_bytes_max + beside <= memory.bytes:
-        return None
-    told = " + ".join(f"{name} {value}" for name, value in parts.items() if value)
-    fits = max(0, memory.bytes - beside)
-    return (
-        f"{told} + {BASE_BYTES} for the rest are more than {memory.source} memory of "
-        f"{memory.bytes} bytes: when the queue grows, the system will kill this node, and all "
-        f"others that are alike; set queue_bytes_max to {fits // MIB} MiB or less on all nodes"
-    )
 
 
 def _machine(root: str) -> int:

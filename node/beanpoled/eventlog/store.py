@@ -251,7 +251,7 @@ class EventLog:
 
     # --- time -----------------------------------------------------------------------------------
 
-    def keep_house(self, loop_us: int) -> None:
+    def run_periodic(self, loop_us: int) -> None:
         """Called every 100 ms of the loop's time."""
         self._loop_us = loop_us
         if self._notes:

@@ -6,15 +6,14 @@ package, what they have in common in `requests`, the sockets are in `host`.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from beanpole.core.machine import Machine
 from beanpoled.frontends.connection import Connection
 from beanpoled.host.seam import Timer
 from beanpoled.origin.batches import Client
-
-if TYPE_CHECKING:
-    from beanpoled.turn.node import Node
+from beanpoled.origin.outbox import Origin
+from beanpoled.shared.context import Context
 
 # What a client may send behind a blocked request before it is paused, beside one whole body.
 INPUT_BYTES_MAX: Final = 64 * 1024
@@ -27,13 +26,13 @@ REFUSED_MAX: Final = 64
 class Clients:
     """The connections and calls of one node."""
 
-    def __init__(self, node: "Node") -> None:
-        config = node.config
-        self._node = node
+    def __init__(self, context: Context, origin: Origin) -> None:
+        config = context.config
+        self._context = context
         self.config = config
-        self.host = node.host
-        self.origin = node.origin
-        self.clock = node.clock
+        self.host = context.host
+        self.origin = origin
+        self.clock = context.clock
         # Dicts and not sets: closing all of them must happen in the same order in every run.
         self.connections: dict[Connection, None] = {}
         # By protocol, since the start of the node.
@@ -53,35 +52,35 @@ class Clients:
     @property
     def machine(self) -> Machine:
         """The machine as applied here; a snapshot replaces it."""
-        return self._node.machine
+        return self._context.machine
 
     @property
     def draining(self) -> bool:
         """Whether puts are refused at this node."""
-        return self._node.draining
+        return self._context.draining
 
     @property
     def now_us(self) -> int:
         """The time of this turn, by the node's monotonic clock."""
-        return self._node.now_us
+        return self._context.now_us
 
     @property
     def loop_us(self) -> int:
         """The time that the loop of this node has counted."""
-        return self._node.loop_us
+        return self._context.loop_us
 
     @property
     def disk_id(self) -> bytes:
         """The identity of the disk of this node."""
-        return self._node.disks.own.disk_id
+        return self._context.disks.own.disk_id
 
     def wake(self) -> None:
         """Ask for a turn."""
-        self._node.wake()
+        self._context.wake()
 
     def read_clock(self) -> None:
         """Make `now_us` the present; called by timers and by what must not be early."""
-        self._node.turn_begins()
+        self._context.read_clock()
 
     def call_later(self, delay_us: int, callback: Callable[[], None]) -> Timer:
         """See `Host`."""
@@ -93,7 +92,7 @@ class Clients:
     def is_crowded(self) -> bool:
         """Whether one more client must be closed at once."""
         room = self.config.connections_max + REFUSED_MAX - len(self.connections)
-        return room <= 0 or self._node.stopped
+        return room <= 0 or self._context.stopped
 
     def add(self, connection: Connection) -> None:
         """A client connected. One too many hears of that with its first command."""
@@ -124,9 +123,9 @@ class Clients:
         for connection in dirty:
             connection.flush()
 
-    def keep_house(self) -> None:
+    def run_periodic(self) -> None:
         """Called every 100 ms of the loop's time: close stalled clients, read paused ones."""
-        loop_us = self._node.loop_us
+        loop_us = self._context.loop_us
         for connection, since_us in list(self.stalled.items()):
             if loop_us - since_us > STALL_MAX_US:
                 connection.abort()
@@ -147,14 +146,14 @@ class Clients:
 
     def refuses_tube(self, tube: bytes) -> bool:
         """Whether a tube that does not exist may not be created."""
-        machine = self._node.machine
+        machine = self._context.machine
         tubes = machine.queue.tubes
         return tube not in tubes and len(tubes) >= machine.tubes_max
 
     def first_deadline_us(self, session: int) -> int:
         """When the first TTR of a session of this node ends, in cluster time; -1 for none."""
-        machine = self._node.machine
-        state = machine.origins.get(self._node.index)
+        machine = self._context.machine
+        state = machine.origins.get(self._context.index)
         if state is None or state.incarnation != self.origin.incarnation:
             return -1
         held = state.sessions.get(session)

@@ -85,7 +85,7 @@ class Frontends:
         self._is_open = False
         self._clients.host.close_clients()
 
-    def keep_house(self) -> None:
+    def run_periodic(self) -> None:
         """Called every 100 ms of the loop's time: what a raised version brought opens its ports."""
         if self._is_open and self._clients.machine.version != self._version:
             self.open()

@@ -9,16 +9,15 @@ import contextlib
 import os
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, cast
 
 from beanpole.addresses import split_address
 from beanpole.errors import ProtocolError
 from beanpoled.config.node import NodeConfig
 from beanpoled.links import link
 from beanpoled.links.admission import REFUSE, WAIT
-
-if TYPE_CHECKING:
-    from beanpoled.turn.node import Node
+from beanpoled.turn.introductions import Introductions
+from beanpoled.turn.routing import Router
 
 # What may wait in a link's output: above it, `send` says no and the sender tries again later.
 OUTPUT_BYTES_MAX: Final = 32 * 1024 * 1024
@@ -86,7 +85,7 @@ class PeerProtocol:
                     self.close()
                     return
                 if self.peer is not None:
-                    self._links.node.peer_frame(self.peer, kind, payload)
+                    self._links.router.receive(self.peer, kind, payload)
                 else:
                     self._introduce(frame)
         except link.Refused as refused:  # one name for both would have one type when compiled
@@ -112,7 +111,7 @@ class PeerProtocol:
         hello = self._handshake.done
         if hello is None:
             return
-        introductions = self._links.node.introductions
+        introductions = self._links.introductions
         own = self._handshake.own
         verdict = introductions.meet(hello) if introductions.is_current(own) else None
         if verdict is None or not introductions.is_current(own):
@@ -183,7 +182,8 @@ class PeerLinks:
     ) -> None:
         self.loop = loop
         self.log = log
-        self.node: Node
+        self.router: Router
+        self.introductions: Introductions
         self._config = config
         self._links: dict[str, PeerProtocol] = {}
         self._waiting: dict[PeerProtocol, None] = {}  # introduced, and not talked to yet
@@ -191,9 +191,10 @@ class PeerLinks:
         self._tasks: list[asyncio.Task[None]] = []
         self._complained: dict[str, float] = {}  # line -> when it was logged
 
-    async def start(self, node: "Node") -> None:
+    async def start(self, router: Router, introductions: Introductions) -> None:
         """Listen, and dial the members that this node dials. OSError if the port is taken."""
-        self.node = node
+        self.router = router
+        self.introductions = introductions
         host, port = split_address(self._config.peer_listen)
         self._server = await self.loop.create_server(
             lambda: cast(asyncio.Protocol, PeerProtocol(self, None)), host, port
@@ -215,7 +216,7 @@ class PeerLinks:
 
     def handshake(self, expected: str | None) -> link.Handshake:
         """Begin an introduction."""
-        own = self.node.introductions.hello(os.urandom(link.NONCE_BYTES))
+        own = self.introductions.hello(os.urandom(link.NONCE_BYTES))
         return link.Handshake(own, self._config.peer_secret.encode(), expected)
 
     def renew(self) -> None:
@@ -238,10 +239,10 @@ class PeerLinks:
         assert protocol.peer is not None
         previous = self._links.pop(protocol.peer, None)
         if previous is not None:
-            self.node.peer_down(protocol.peer)
+            self.router.link_down(protocol.peer)
             previous.close()
         self._links[protocol.peer] = protocol
-        self.node.peer_up(protocol.peer)
+        self.router.link_up(protocol.peer)
 
     def waits(self, protocol: PeerProtocol) -> None:
         """A member proved itself, and one of the two does not know its cluster yet."""
@@ -251,15 +252,15 @@ class PeerLinks:
         """A connection is gone."""
         if protocol.waiting is not None:
             self._waiting.pop(protocol, None)
-            self.node.introductions.parted(protocol.waiting)
+            self.introductions.parted(protocol.waiting)
         if protocol.peer is not None and self._links.get(protocol.peer) is protocol:
             del self._links[protocol.peer]
-            self.node.peer_down(protocol.peer)
+            self.router.link_down(protocol.peer)
 
     def refused(self, peer: str, cause: int, reason: str) -> None:
         """We and another member do not belong together."""
         if peer in self._config.members:
-            self.node.introductions.refused(peer, cause, reason)
+            self.introductions.refused(peer, cause, reason)
         else:
             self.complain(f"refused a link: {reason}")
 

@@ -1,8 +1,8 @@
 """Waits that came to the leader before the batch that they stand behind was applied.
 
 Here is only when each may be registered, and which of them are to end at once; the waiting line is
-in `waiting`, and what is proposed in `leader`. No I/O, no clock. A wait costs the same however many
-others are early, because thousands of clients may come in one moment.
+in `waiting`, and what is proposed in `dispatching`. No I/O, no clock. A wait costs the same however
+many others are early, because thousands of clients may come in one moment.
 """
 
 from collections import deque

@@ -1,29 +1,31 @@
 """How waits end without a job: the leader says that there was none when it is certain.
 
 An origin asks with an UNWAIT (time-out, DEADLINE_SOON, half-close). Here is what must be true
-before NONE is sent; who waits, and who is granted what, is in `leader`. All of it is volatile.
+before NONE is sent; which client is granted which job is in `dispatching`. All of it is volatile.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-from beanpoled.leading.waiting import LOOKS_PER_TURN_MAX, Key, Waiter
+from beanpoled.leading.term import Term
+from beanpoled.leading.waiting import LOOKS_PER_TURN_MAX, Key, Waiter, WaitingLine
 from beanpoled.links import frames
-
-if TYPE_CHECKING:
-    from beanpoled.turn.node import Node
+from beanpoled.origin.outbox import Origin
+from beanpoled.shared.context import Context
 
 
 class Ends:
     """The waiters that want to leave.
 
     Attributes:
-        awaited_us: cluster time; what is due until then must have its effect now, because somebody
-            waits for it who wants to leave.
+        awaited_us: cluster time; what is due until then must have its effect now, because a waiter
+            that wants to leave waits for it.
     """
 
-    def __init__(self, node: "Node") -> None:
-        self._node = node
+    def __init__(self, context: Context, term: Term, line: WaitingLine, origin: Origin) -> None:
+        self._context = context
+        self._term = term
+        self._line = line
+        self._origin = origin
         self.awaited_us = 0
         self._leaving: dict[Key, Waiter] = {}
         self._confirming = False
@@ -43,31 +45,31 @@ class Ends:
         self._leaving.pop(key, None)
 
     def wake(self) -> None:
-        """Ask for a turn if somebody wants to leave whom nobody has looked at."""
+        """Ask for a turn if a waiter wants to leave that `turn` has not looked at."""
         if self._leaving and not self._confirming:
-            self._node.wake()
+            self._context.wake()
 
     def turn(self) -> None:
-        """Ask for the proof that those who want to leave may. Called once in each turn.
+        """Ask for the proof that the waiters that want to leave may. Called once in each turn.
 
         Not more often: a turn begins with a look at the clock, so that their end is not judged by
         a time before it.
         """
-        node = self._node
-        if not self._leaving or self._confirming or not node.leader.serving:
+        context, term = self._context, self._term
+        if not self._leaving or self._confirming or not term.serving:
             return
         self._confirming = True
         leaving: list[Waiter] = []
         looks = 0
-        now_us = node.clock.estimate_us(node.now_us)
+        now_us = context.clock.estimate_us(context.now_us)
         for waiter in self._leaving.values():
             waiter.until_us = waiter.until_us or now_us
             leaving.append(waiter)
             looks += len(waiter.tubes)
             if looks >= LOOKS_PER_TURN_MAX:
                 break
-        read_index = node.replica.commit_index
-        node.replica.confirm(self._confirmation(leaving, read_index, node.leader.term))
+        read_index = context.replica.commit_index
+        context.replica.confirm(self._confirmation(leaving, read_index, term.number))
 
     def _confirmation(
         self, leaving: list[Waiter], read_index: int, term: int
@@ -75,37 +77,44 @@ class Ends:
         """What to do once a majority has confirmed that this node still led after `leaving`."""
 
         def confirmed() -> None:
-            node = self._node
-            if node.leader.term != term:
+            context = self._context
+            if self._term.number != term:
                 return
             self._confirming = False
-            node.wake()
-            if node.replica.applied_index < read_index:
+            context.wake()
+            if context.replica.applied_index < read_index:
                 return  # they are still leaving: the next turn asks again
             self._answer(leaving)
 
         return confirmed
 
     def _answer(self, leaving: list[Waiter]) -> None:
-        node = self._node
-        leader = node.leader
-        due_us = node.machine.next_due_us(node.clock.estimate_us(node.now_us))
+        context = self._context
+        due_us = context.machine.next_due_us(context.clock.estimate_us(context.now_us))
         nones: dict[tuple[int, int], list[frames.NoneItem]] = {}
         for waiter in leaving:
-            if leader.line.waiters.get(waiter.key) is not waiter or waiter.granting:
+            if self._line.waiters.get(waiter.key) is not waiter or waiter.granting:
                 continue
             if self._must_stay(waiter, due_us):
                 # It is still leaving: the next turn asks again, and first for those behind it.
                 del self._leaving[waiter.key]
                 self._leaving[waiter.key] = waiter
                 continue
-            leader.drop(waiter)
+            self._line.remove(waiter.key)
+            self.forget(waiter.key)
             origin, incarnation, session = waiter.key
             item = (session, waiter.request, waiter.until_us)
             nones.setdefault((origin, incarnation), []).append(item)
         for (origin, incarnation), items in nones.items():
-            for frame in frames.encode_all(leader.term, incarnation, items):
-                node.send_origin(origin, frames.NONES, frame)
+            for frame in frames.encode_all(self._term.number, incarnation, items):
+                self._send(origin, frame)
+
+    def _send(self, origin: int, frame: bytes) -> None:
+        context = self._context
+        if origin == context.index:
+            self._origin.nones(context.name, frame)
+        else:
+            context.host.send_peer(context.members[origin], frames.NONES, frame)
 
     def _must_stay(self, waiter: Waiter, due_us: int | None) -> bool:
         """Whether a job may still come for a waiter that wants to leave.
@@ -114,7 +123,7 @@ class Ends:
             waiter: its origin asked for the end at `waiter.until_us`.
             due_us: when time has its next effect; what is due by the end of a wait comes first.
         """
-        tubes = self._node.machine.queue.tubes
+        tubes = self._context.machine.queue.tubes
         time_is_behind = due_us is not None and due_us <= waiter.until_us
         for name in waiter.tubes:
             tube = tubes.get(name)
@@ -127,8 +136,8 @@ class Ends:
             if time_is_behind and (
                 tube.delayed_count or tube.reserved_count or tube.paused_until_us
             ):
-                # Deadlines share entries within TICK_GRAIN_US; this one needs its entry now. Who
-                # polls tubes in which nothing can be due does not ask for any.
+                # Deadlines share entries within TICK_GRAIN_US; this one needs its entry now. A poll
+                # of tubes in which nothing can be due does not ask for any.
                 self.awaited_us = max(self.awaited_us, waiter.until_us)
                 return True
         return False

@@ -1,6 +1,6 @@
 """The batches that came to the leader and are in no entry yet, in the order of their arrival.
 
-Here is which batches are taken and which are forgotten; when they leave is decided in `leader`.
+Here is which batches are taken and which are forgotten; when they leave is decided in `proposing`.
 No I/O, no clock. An origin keeps every batch until it is applied, so what is forgotten here comes
 again; what is kept here must never be there twice, or the bound below would not be one.
 """
@@ -9,7 +9,7 @@ from collections import deque
 from typing import Final
 
 from beanpoled.links import frames
-from beanpoled.origin.outbox import BATCHES_IN_FLIGHT_MAX
+from beanpoled.links.frames import BATCHES_IN_FLIGHT_MAX
 
 # Of one origin. It numbers the next batch only when fewer than so many are not applied, and what is
 # here is not here twice. But entries of an earlier leader, applied before the first of this one,

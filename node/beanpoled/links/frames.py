@@ -34,6 +34,9 @@ _NUMBER_MAX: Final = 2**63 - 1
 
 _pack = msgpack.Packer(use_bin_type=True, autoreset=True).pack
 
+# Batches of an origin on their way to the leader. Few, so that batches grow by themselves under
+# load; enough to cover the time of a commit.
+BATCHES_IN_FLIGHT_MAX: Final = 16
 # What one frame lists at most: 2 MB of waits. A node may have a million clients that wait.
 ITEMS_MAX: Final = 65_536
 

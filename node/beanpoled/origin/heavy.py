@@ -1,18 +1,16 @@
 """Commands that may take long, one of this node at a time: kicks of many jobs, and long reads.
 
-Each takes milliseconds of the machine or of this node. Hundreds in one entry would hold up all who
-stand behind them, and all who share the node; here they stand in a line of their own, and others
+Each takes milliseconds of the machine or of this node. Hundreds in one entry would hold up all that
+stands behind them, and all clients of the node; here they stand in a line of their own, and others
 pass. The client of each is blocked until it is answered, so none of its commands passes another.
 """
 
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
 from beanpole import commands as c
 from beanpoled.origin.batches import NOT_DONE, Batch, Client
-
-if TYPE_CHECKING:
-    from beanpoled.origin.outbox import Origin
 
 # Jobs, tubes or connections that a command may look at and still be one of many: 0.3 ms.
 LIGHT_MAX: Final = 256
@@ -21,8 +19,9 @@ LIGHT_MAX: Final = 256
 class HeavyLine:
     """The heavy commands of a node's clients, first come first served; a repeated one goes last."""
 
-    def __init__(self, origin: "Origin") -> None:
-        self._origin = origin
+    def __init__(self, submit: Callable[[Client, int, c.Command], Batch]) -> None:
+        """Begin without any; `submit` puts a command into the open batch."""
+        self._submit = submit
         self._line: deque[tuple[Client, int, c.Command, int]] = deque()
         self._batch: Batch | None = None  # it holds the one that is on its way
         self._since_us = 0  # when that one was submitted
@@ -34,7 +33,7 @@ class HeavyLine:
         """Submit a command now, or when those before it are answered."""
         if self._batch is None:
             self._since_us = now_us
-            self._batch = self._origin.submit(client, kind, command)
+            self._batch = self._submit(client, kind, command)
         else:
             self._line.append((client, kind, command, now_us))
 

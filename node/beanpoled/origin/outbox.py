@@ -6,7 +6,7 @@ answer is made when this node applies its own batch, so a client always reads it
 """
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from beanpole import commands as c
 from beanpole.constants import BATCH_COMMANDS_MAX, BATCH_MAX_BYTES
@@ -26,13 +26,9 @@ from beanpoled.origin.batches import (
     Wait,
 )
 from beanpoled.origin.heavy import HeavyLine
+from beanpoled.origin.leader_link import LeaderLink
+from beanpoled.shared.context import Context
 
-if TYPE_CHECKING:
-    from beanpoled.turn.node import Node
-
-# Batches on their way. Few, so that batches grow by themselves under load; enough to cover the
-# time of a commit.
-BATCHES_IN_FLIGHT_MAX: Final = 16
 # Bytes on their way, over all batches (a single larger batch still travels).
 BATCH_BYTES_IN_FLIGHT_MAX: Final = 8 * 1024 * 1024
 # A command above this waits in a line of its own, where one batch is on its way at a time, so that
@@ -43,10 +39,15 @@ LARGE_BATCH_BYTES: Final = 1024 * 1024
 
 
 class Origin:
-    """The outbox of one node, for one incarnation after another."""
+    """The outbox of one node, for one incarnation after another.
 
-    def __init__(self, node: "Node") -> None:
-        self._node = node
+    Attributes:
+        leader: the way to the leader; set by the node before anything is submitted.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self.leader: LeaderLink
         self.incarnation = 0
         self.up = False  # our NODE_UP is applied and we were not declared down since
         self.bytes = 0  # of all commands that are not applied
@@ -64,7 +65,7 @@ class Origin:
         self._sent_to: tuple[str, int, int] | None = None  # leader, term, generation of its link
         self._first = True
         self._resend = False
-        self.heavy = HeavyLine(self)
+        self.heavy = HeavyLine(self.submit)
 
     # --- lives ----------------------------------------------------------------------------------
 
@@ -150,13 +151,13 @@ class Origin:
             self._full.append(batch)
             batch = self._open = Batch()
         batch.commands.append(command)
-        batch.owners.append((client, kind, self._node.loop_us))
+        batch.owners.append((client, kind, self._context.loop_us))
         batch.clients += kind >= 0
         batch.bytes += size
         self.bytes += size
         if client is not None:
             client.batch = batch
-        self._node.wake_for_entry()
+        self.leader.wake()
         if (
             len(batch.commands) >= BATCH_COMMANDS_MAX or batch.bytes >= BATCH_MAX_BYTES // 2
         ) and batch is self._open:
@@ -195,7 +196,7 @@ class Origin:
 
     def knows(self, operation: int) -> bool:
         """Whether the cluster's machines have an operation; it becomes BAD_COMMAND if not."""
-        return since(operation) <= self._node.machine.version
+        return since(operation) <= self._context.machine.version
 
     def submit_put(self, client: Client, kind: int, command: c.Command) -> None:
         """Put a command into the open batch, with a hint of the tube where it makes a job ready."""
@@ -209,7 +210,7 @@ class Origin:
         wait = Wait(client, client.number, request, client.batch)
         self._waits[wait.session] = wait
         self._new_waits.append(wait)
-        self._node.wake_for_entry()
+        self.leader.wake()
         return wait
 
     def end_wait(self, wait: Wait) -> None:
@@ -217,9 +218,9 @@ class Origin:
         if wait.ending or self._waits.get(wait.session) is not wait:
             return
         wait.ending = True
-        wait.ending_at_us = self._node.loop_us
+        wait.ending_at_us = self._context.loop_us
         self._new_ends.append(wait)
-        self._node.wake()
+        self._context.wake()
 
     def close(self, client: Client, lost: bool) -> None:
         """The client is gone: end its session."""
@@ -238,8 +239,7 @@ class Origin:
 
     def send(self) -> None:
         """Hand what is new to the leader; after a change of leader or link, everything again."""
-        node = self._node
-        target = node.leader_link()
+        target = self.leader.target()
         if target is None:
             return
         if target != self._sent_to or self._resend:
@@ -269,7 +269,7 @@ class Origin:
 
     def _has_room(self) -> bool:
         return not self._numbered or (
-            len(self._numbered) < BATCHES_IN_FLIGHT_MAX
+            len(self._numbered) < frames.BATCHES_IN_FLIGHT_MAX
             and self._bytes_numbered < BATCH_BYTES_IN_FLIGHT_MAX
         )
 
@@ -292,7 +292,7 @@ class Origin:
             batch.payload,
         )
         self._first = False
-        if not self._node.send_leader(frames.BATCH, frame):
+        if not self.leader.send(frames.BATCH, frame):
             self._resend = True  # the link was full or gone: everything again on the next turn
 
     def _send_all(self) -> None:
@@ -322,7 +322,7 @@ class Origin:
             items.append((wait.session, wait.request, behind))
         self._new_waits = later
         for frame in frames.encode_all(term, self.incarnation, items):
-            self._resend |= not self._node.send_leader(frames.WAITS, frame)
+            self._resend |= not self.leader.send(frames.WAITS, frame)
         ends = [(wait.session, wait.request) for wait in self._new_ends if wait.sent]
         self._new_ends = [
             wait
@@ -330,7 +330,7 @@ class Origin:
             if not wait.sent and self._waits.get(wait.session) is wait  # or it was given up
         ]
         for frame in frames.encode_all(term, self.incarnation, ends):
-            self._resend |= not self._node.send_leader(frames.UNWAITS, frame)
+            self._resend |= not self.leader.send(frames.UNWAITS, frame)
 
     # --- what the machine applied ---------------------------------------------------------------
 
@@ -343,9 +343,9 @@ class Origin:
         for (client, kind, _), result in zip(batch.owners, results, strict=True):
             if client is not None:
                 client.answered(kind, result)
-        self.heavy.done(batch, self._node.loop_us)
+        self.heavy.done(batch, self._context.loop_us)
         if self._large:
-            self._node.wake()
+            self._context.wake()
 
     def _forget(self, batch: Batch) -> None:
         self.bytes -= batch.bytes
@@ -377,11 +377,11 @@ class Origin:
     def resend(self) -> None:
         """A gap was applied: the leader is missing one of our batches."""
         self._resend = True
-        self._node.wake()
+        self._context.wake()
 
     def image_loaded(self) -> None:
         """A snapshot replaced the machine: what it covers was done, but its results are unknown."""
-        state = self._node.machine.origins.get(self._node.index)
+        state = self._context.machine.origins.get(self._context.index)
         if state is None or state.incarnation != self.incarnation:
             return
         for number in [number for number in self._numbered if number < state.next_number]:
@@ -390,7 +390,7 @@ class Origin:
             for client in {id(owner[0]): owner[0] for owner in batch.owners}.values():
                 if client is not None:
                     client.drop()
-            self.heavy.done(batch, self._node.loop_us)
+            self.heavy.done(batch, self._context.loop_us)
         for wait in list(self._waits.values()):
             session = state.sessions.get(wait.session)
             if session is not None and session.request_granted >= wait.request:
@@ -410,14 +410,14 @@ class Origin:
         for batch in [*self._full, self._open, *self._large]:
             if batch.owners and batch.owners[0][2] < before_us:
                 self._expire_unnumbered(batch, before_us)
-        self.heavy.expire(before_us, self._node.loop_us)
+        self.heavy.expire(before_us, self._context.loop_us)
         for wait in list(self._waits.values()):
             if wait.ending and wait.ending_at_us < before_us:
                 self._give_up(wait)
 
     def fence(self) -> None:
         """Clients are about to be closed: tell them what no leader was told, and never will be."""
-        self.expire(self._node.loop_us + 1)
+        self.expire(self._context.loop_us + 1)
         for wait in list(self._waits.values()):
             self._give_up(wait)
 

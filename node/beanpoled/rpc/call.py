@@ -6,15 +6,13 @@ the wire is in `queue_rpc`.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from beanpole import commands as c
 from beanpole import events
 from beanpole.core.jobs.job import Job
+from beanpoled.frontends.clients import Clients
 from beanpoled.origin.batches import KIND_OPEN, KIND_QUIET, UNKNOWN, Batch, Wait
-
-if TYPE_CHECKING:
-    from beanpoled.frontends.clients import Clients
 
 # All commands of a call are of one kind: their results come in the order of the commands.
 KIND_COMMAND: Final = 0
@@ -42,7 +40,7 @@ class Call:
         "wait",
     )
 
-    def __init__(self, clients: "Clients", done: Callable[[], None]) -> None:
+    def __init__(self, clients: Clients, done: Callable[[], None]) -> None:
         """Open a session; `done` is called when the call has ended."""
         self._clients = clients
         self._done = done

@@ -6,7 +6,7 @@ the way of every client's (`call`).
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import Any, Final, NoReturn
 
 import grpc
 import grpc.aio
@@ -22,9 +22,7 @@ from beanpole.pb import queue_pb2, queue_pb2_grpc
 from beanpole.protocol.beanstalk.requests import is_tube_name
 from beanpoled.rpc.call import NO_SESSION, Call
 from beanpoled.rpc.server import Context, fail
-
-if TYPE_CHECKING:
-    from beanpoled.turn.node import Node
+from beanpoled.turn.node import Node
 
 SERVICE: Final = queue_pb2.DESCRIPTOR.services_by_name["Queue"].full_name
 # Both bound the time for which one call holds up the loop, and are what one batch takes.
@@ -51,8 +49,9 @@ class Refused(Exception):
 class QueueServicer(queue_pb2_grpc.QueueServicer):
     """Puts and kicks jobs for callers of this node."""
 
-    def __init__(self, node: "Node") -> None:
+    def __init__(self, node: Node) -> None:
         self._node = node
+        self._context = node.context
         self._calls = 0  # that wait for the cluster
 
     def add_to(self, server: grpc.aio.Server) -> str:
@@ -62,16 +61,16 @@ class QueueServicer(queue_pb2_grpc.QueueServicer):
 
     async def Put(self, request: queue_pb2.PutRequest, context: Context) -> queue_pb2.PutReply:
         try:
-            puts = read_puts(request, self._node.config.max_job_size)
+            puts = read_puts(request, self._context.config.max_job_size)
         except Refused as error:
             await _refuse(context, error)
-        if self._node.draining:
-            message = f"{self._node.name} is draining and takes no puts; ask another node"
+        if self._context.draining:
+            message = f"{self._context.name} is draining and takes no puts; ask another node"
             await fail(context, grpc.StatusCode.UNAVAILABLE, message, "DRAINING")
         await self._check_serving(context)
         if not puts:
             return queue_pb2.PutReply()
-        if self._node.machine.puts_refused:
+        if self._context.machine.puts_refused:
             return queue_pb2.PutReply(results=[_result(c.OUT_OF_MEMORY)] * len(puts))
         done = asyncio.Event()
         call = Call(self._node.clients, done.set)
@@ -99,13 +98,14 @@ class QueueServicer(queue_pb2_grpc.QueueServicer):
         """Refuse what could not be done now: nothing of it will be done."""
         node = self._node
         if not node.serving:
-            message = f"{node.name} is not serving now; ask another node"
+            message = f"{self._context.name} is not serving now; ask another node"
             await fail(context, grpc.StatusCode.UNAVAILABLE, message, "NOT_SERVING")
         if node.clients.outbox_is_full:
-            message = f"the outbox of {node.name} is full; try again in a moment"
+            message = f"the outbox of {self._context.name} is full; try again in a moment"
             await fail(context, grpc.StatusCode.RESOURCE_EXHAUSTED, message, "OUTBOX_FULL")
         if self._calls >= CALLS_MAX:
-            message = f"{CALLS_MAX} calls are under way at {node.name}; ask another node, or later"
+            message = f"{CALLS_MAX} calls are under way at {self._context.name}"
+            message += "; ask another node, or later"
             await fail(context, grpc.StatusCode.RESOURCE_EXHAUSTED, message, "TOO_MANY_CALLS")
 
     async def _finish(self, call: Call, done: asyncio.Event, context: Context) -> None:
@@ -120,7 +120,7 @@ class QueueServicer(queue_pb2_grpc.QueueServicer):
             message = "the cluster has as many sessions as sessions_max allows; nothing was done"
             await fail(context, grpc.StatusCode.RESOURCE_EXHAUSTED, message, "TOO_MANY_SESSIONS")
         if call.failure:
-            message = f"no answer of a majority, or {self._node.name} was cut off"
+            message = f"no answer of a majority, or {self._context.name} was cut off"
             message += "; the outcome is unknown"
             await fail(context, grpc.StatusCode.DEADLINE_EXCEEDED, message)
 

@@ -6,12 +6,13 @@ node stands for no election until its disk is well. Time is the loop's, so that 
 process is never taken for one of the disk.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from beanpole.replication.consensus import UNWRITTEN_BYTES_MAX
-
-if TYPE_CHECKING:
-    from beanpoled.turn.node import Node
+from beanpoled.leading.saved_clock import SavedClock
+from beanpoled.leading.term import Term
+from beanpoled.peers.peers import Peers
+from beanpoled.shared.context import Context
 
 # A leader hands over when so much of the log is not on its own disk: well before it may propose
 # nothing any more, and more than a disk that keeps up ever lacks.
@@ -29,59 +30,65 @@ class DiskHealth:
         hangs: whether that is longer than `raft_max`, or what waits is too much.
     """
 
-    def __init__(self, node: "Node") -> None:
-        self._node = node
+    def __init__(self, context: Context, peers: Peers, term: Term, saved_clock: SavedClock) -> None:
+        self._context = context
+        self._peers = peers
+        self._term = term
+        self._saved_clock = saved_clock
         self.lag_us = 0
         self.hangs = False
         # Everything up to this position of the log, and one more save of the clock, was given to
         # the disk at this time or before.
         self._log_end = 0
         self._log_us = 0
-        self._clocks = 0
+        self._saves = 0
         self._clock_us = 0
         self._next_transfer_us = 0
 
-    def look(self) -> None:
+    def run_periodic(self) -> None:
         """Called every 100 ms of the loop's time."""
-        node = self._node
-        now_us = node.loop_us
-        log = node.replica.log_on_disk()
+        context = self._context
+        now_us = context.loop_us
+        log = context.replica.log_on_disk()
         if log.written >= self._log_end:
             self._log_end, self._log_us = log.end, now_us
-        life = node.lifecycle
-        if not life.saving_clock or life.clocks_saved != self._clocks:
+        saved = self._saved_clock
+        if not saved.saving or saved.saves != self._saves:
             # In a cluster that is idle this is all that the disk is asked for.
-            self._clocks, self._clock_us = life.clocks_saved, now_us
+            self._saves, self._clock_us = saved.saves, now_us
         self.lag_us = now_us - min(self._log_us, self._clock_us)
         behind_bytes = log.end - log.written
-        hangs = self.lag_us > node.config.raft_max_ms * 1000 or behind_bytes > BEHIND_BYTES_MAX
+        hangs = self.lag_us > context.config.raft_max_ms * 1000 or behind_bytes > BEHIND_BYTES_MAX
         if hangs != self.hangs:
             self.hangs = hangs
-            node.replica.note_disk(hangs)
+            context.replica.note_disk(hangs)
             if hangs:
                 lag_s = self.lag_us / 1e6
-                node.host.log(f"the disk is behind: {behind_bytes} bytes, {lag_s:.1f} s")
+                context.host.log(f"the disk is behind: {behind_bytes} bytes, {lag_s:.1f} s")
             else:
-                node.host.log("the disk goes on")
-        if hangs and node.leader.term:
+                context.host.log("the disk goes on")
+        if hangs and self._term.number:
             self._hand_over(log.last)
 
     def _hand_over(self, last: int) -> None:
         """Let a member lead that has what this one lacks, if a majority goes on without it."""
-        node = self._node
-        if node.loop_us < self._next_transfer_us or node.replica.commit_index <= last:
+        context = self._context
+        if context.loop_us < self._next_transfer_us or context.replica.commit_index <= last:
             return
-        successor = node.peers.successor()
-        if successor is None or node.replica.match_index(successor) < node.replica.commit_index:
+        successor = self._peers.successor()
+        if (
+            successor is None
+            or context.replica.match_index(successor) < context.replica.commit_index
+        ):
             return
-        if node.replica.transfer(successor):
-            pause_ms = TRANSFER_PAUSE_RAFT_MAX * node.config.raft_max_ms
-            self._next_transfer_us = node.loop_us + pause_ms * 1000
-            node.host.log(f"this disk is too slow to lead: handing over to {successor}")
+        if context.replica.transfer(successor):
+            pause_ms = TRANSFER_PAUSE_RAFT_MAX * context.config.raft_max_ms
+            self._next_transfer_us = context.loop_us + pause_ms * 1000
+            context.host.log(f"this disk is too slow to lead: handing over to {successor}")
 
     def is_left_behind(self, after_us: int) -> bool:
         """Whether a majority has committed what this disk has not finished for so long."""
         if self.lag_us <= after_us:
             return False
-        replica = self._node.replica
+        replica = self._context.replica
         return replica.commit_index > replica.log_on_disk().last

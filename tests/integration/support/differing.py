@@ -9,25 +9,25 @@ import sys
 from typing import Any, Final
 
 from beanpoled import main
-from beanpoled.leading import leader
-from beanpoled.turn.node import Node
+from beanpoled.leading import proposing
+from beanpoled.turn.callbacks import ReplicaCallbacks
 
 MARK: Final = b"the job that one node spoils"
 SPOILT: Final = b"the job that one node spoilt"
 
-_honest: Any = Node.apply
+_honest: Any = ReplicaCallbacks.apply
 
 
-def spoil_transitions(node: Node, index: int, term: int, entry: bytes) -> None:
+def spoil_transitions(node: ReplicaCallbacks, index: int, term: int, entry: bytes) -> None:
     """Give the marked job another number."""
-    node.machine.queue.next_id += MARK in entry
+    node._context.machine.queue.next_id += MARK in entry
     _honest(node, index, term, entry)
 
 
-def spoil_image(node: Node, index: int, term: int, entry: bytes) -> None:
+def spoil_image(node: ReplicaCallbacks, index: int, term: int, entry: bytes) -> None:
     """Keep another body for the marked job."""
     _honest(node, index, term, entry)
-    for job in node.machine.queue.jobs.values() if MARK in entry else ():
+    for job in node._context.machine.queue.jobs.values() if MARK in entry else ():
         if job.body == MARK:
             job.body = SPOILT
 
@@ -41,8 +41,8 @@ HOWS: Final[dict[str, Any]] = {
 
 def run(how: str, period_s: float, arguments: list[str]) -> None:
     """Run a node with these arguments, that differs or not."""
-    vars(leader)["DIGEST_PERIOD_US"] = int(period_s * 1_000_000)
-    type.__setattr__(Node, "apply", HOWS[how])
+    vars(proposing)["DIGEST_PERIOD_US"] = int(period_s * 1_000_000)
+    type.__setattr__(ReplicaCallbacks, "apply", HOWS[how])
     sys.argv = ["beanpoled", *arguments]
     main.main()
 

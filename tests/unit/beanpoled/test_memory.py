@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from beanpoled.config import memory
+from beanpoled.config import memory, memory_budget
 from beanpoled.config import node as config
 from beanpoled.config.memory import Memory
 from beanpoled.config.settings import GIB, MIB
@@ -79,13 +79,13 @@ def test_the_default_follows_the_memory(monkeypatch: pytest.MonkeyPatch) -> None
 def test_limits_beyond_the_memory_are_named_with_what_would_fit() -> None:
     cluster = stage_config()
     there = Memory(4 * GIB, "the cgroup's")
-    assert memory.warning(cluster, 2 * GIB, there) is None
-    line = memory.warning(cluster, 4 * GIB, there)
+    assert memory_budget.warning(cluster, 2 * GIB, there) is None
+    line = memory_budget.warning(cluster, 4 * GIB, there)
     assert line is not None and "\n" not in line
     assert f"queue_bytes_max {4 * GIB}" in line and f"the cgroup's memory of {4 * GIB}" in line
     fits = int(line.partition("set queue_bytes_max to ")[2].split()[0]) * MIB
-    assert memory.warning(cluster, fits, there) is None
-    assert memory.warning(cluster, fits + MIB, there) is not None
+    assert memory_budget.warning(cluster, fits, there) is None
+    assert memory_budget.warning(cluster, fits + MIB, there) is not None
 
 
 def test_a_leader_with_more_memory_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,6 +95,6 @@ def test_a_leader_with_more_memory_is_noticed(monkeypatch: pytest.MonkeyPatch) -
     stage.lead()
     stage.pass_us(1_000_000)
     assert not any("the leader's limits" in line for line in stage.host.lines)
-    stage.node.machine.queue_bytes_max = 64 * GIB
+    stage.node.context.machine.queue_bytes_max = 64 * GIB
     stage.pass_us(1_000_000)
     assert sum("the leader's limits" in line for line in stage.host.lines) == 1

@@ -99,7 +99,7 @@ def test_every_put_has_its_result() -> None:
 
 def test_a_full_cluster_says_so_for_each_job() -> None:
     async def test(service: Service) -> None:
-        service.stage.node.machine.jobs_max = 1
+        service.stage.node.context.machine.jobs_max = 1
         call = asyncio.ensure_future(service.stub.Put(put_request(b"one", b"two", b"")))
         await service.apply_next()
         refused = queue_pb2.PUT_OUTCOME_OUT_OF_MEMORY
@@ -137,10 +137,10 @@ def test_a_node_that_cannot_do_it_now_says_why_and_does_nothing() -> None:
             code, detail = await service.refusal(call)
             return f"{code} {detail.reason}"
 
-        stage.node.lifecycle.draining = True
+        stage.node.context.draining = True
         assert await reason(stub.Put(put_request(b""))) == "UNAVAILABLE DRAINING"
-        stage.node.lifecycle.draining = False
-        stage.node.origin.bytes = stage.node.config.outbox_bytes_max + 1
+        stage.node.context.draining = False
+        stage.node.origin.bytes = stage.node.context.config.outbox_bytes_max + 1
         assert await reason(stub.Put(put_request(b""))) == "RESOURCE_EXHAUSTED OUTBOX_FULL"
         stage.node.origin.bytes = 0
         stage.node.lifecycle.fenced = True
@@ -149,7 +149,7 @@ def test_a_node_that_cannot_do_it_now_says_why_and_does_nothing() -> None:
         stage.node.lifecycle.fenced = False
         stage.run()
         assert not stage.sent(frames.BATCH)
-        stage.node.machine.sessions_max = 0
+        stage.node.context.machine.sessions_max = 0
         call = asyncio.ensure_future(reason(stub.Put(put_request(b""))))
         await service.apply_next()
         assert await call == "RESOURCE_EXHAUSTED TOO_MANY_SESSIONS"

@@ -105,13 +105,13 @@ def test_a_segment_is_sealed_when_it_is_old() -> None:
     life = Life(event_segment_age_s=5)
     life.driver.put(3)
     for loop_us in range(0, 5_000_000, 100_000):
-        life.log.keep_house(loop_us)
+        life.log.run_periodic(loop_us)
     life.settle()
     assert life.host.files.list(life.log.directory) == []
-    life.log.keep_house(5_000_000)
+    life.log.run_periodic(5_000_000)
     life.settle()
     assert life.host.files.list(life.log.directory) == [segments.name_of(0, 3)]
-    life.log.keep_house(50_000_000)
+    life.log.run_periodic(50_000_000)
     life.settle()
     assert len(life.host.files.list(life.log.directory)) == 1
 
@@ -133,8 +133,8 @@ def test_columns_are_made_over_a_part_of_the_time_in_which_the_events_came() -> 
     life = Life(host, event_segment_age_s=3600)
     for seconds in (0, 8, 3600):
         life.driver.put(1)
-        life.log.keep_house(0)
-        life.log.keep_house(seconds * 1_000_000)
+        life.log.run_periodic(0)
+        life.log.run_periodic(seconds * 1_000_000)
         life.log.seal()
         life.settle()
     assert host.within_us == [0, 2_000_000, SPREAD_US_MAX]
@@ -145,11 +145,11 @@ def test_columns_are_made_at_once_of_what_came_at_once_or_waited_for_others() ->
     life = Life(host, event_segment_age_s=3600)
     for _ in range(3):
         life.driver.put(1)
-        life.log.keep_house(0)
-        life.log.keep_house(8_000_000)
+        life.log.run_periodic(0)
+        life.log.run_periodic(8_000_000)
         life.log.seal()
     life.settle()
-    life.log.keep_house(100_000_000)
+    life.log.run_periodic(100_000_000)
     life.driver.put(1)
     life.log.seal()
     life.settle()
@@ -163,8 +163,8 @@ def test_columns_of_a_large_segment_are_made_at_once(monkeypatch: pytest.MonkeyP
     life = Life(host, event_segment_age_s=3600)
     for count in (2, 3):
         life.driver.put(count)
-        life.log.keep_house(0)
-        life.log.keep_house(8_000_000)
+        life.log.run_periodic(0)
+        life.log.run_periodic(8_000_000)
         life.log.seal()
         life.settle()
     assert host.within_us == [2_000_000, 0]
@@ -287,7 +287,7 @@ def test_the_oldest_go_when_there_is_too_much() -> None:
     life = filled()
     size = sum(life.host.files.size(path) for path in paths(life))
     kept = Life(life.host, life.driver.machine, event_retain_bytes=size * 55 // 100)
-    kept.log.keep_house(0)
+    kept.log.run_periodic(0)
     kept.settle()
     assert kept.log.spans() == [(250, 500)]
     assert len(paths(life)) == 5
@@ -302,7 +302,7 @@ def paths(life: Life) -> list[str]:
 def test_the_oldest_go_when_they_are_too_old_by_both_clocks() -> None:
     life = filled(event_retain_age_s=5)
     life.host.walls_us = WALL_US + 10**15  # somebody set it ahead by years
-    life.log.keep_house(0)
+    life.log.run_periodic(0)
     life.settle()
     # The driver's entries are a second apart: the first two of eleven are older than 5 s less.
     assert life.log.spans() == [(200, 500)]
@@ -312,15 +312,15 @@ def test_the_oldest_go_before_the_queue_has_no_room(monkeypatch: pytest.MonkeyPa
     """Puts are refused below 1000 bytes."""
     life = filled(disk_reserve_bytes=1000)
     monkeypatch.setattr(life.host.files, "free_bytes", lambda path: 2000)
-    life.log.keep_house(0)
+    life.log.run_periodic(0)
     assert life.log.spans() == [(0, 500)]
     monkeypatch.setattr(life.host.files, "free_bytes", lambda path: 1999)
-    life.log.keep_house(RETAIN_PERIOD_US)
-    life.log.keep_house(2 * RETAIN_PERIOD_US)  # the first are not gone yet
+    life.log.run_periodic(RETAIN_PERIOD_US)
+    life.log.run_periodic(2 * RETAIN_PERIOD_US)  # the first are not gone yet
     life.settle()
     assert life.log.spans() == [(50, 500)]
     assert "events 0 to 50 are removed: below twice the disk's reserve" in life.host.lines[-1]
-    life.log.keep_house(3 * RETAIN_PERIOD_US)
+    life.log.run_periodic(3 * RETAIN_PERIOD_US)
     assert life.log.spans() == [(100, 500)]
 
 
@@ -361,16 +361,16 @@ def test_files_that_cannot_be_used_go_first_when_the_disk_is_short(
     assert isinstance(found, segments.Segment)
     again.log.leave_out(found, "damaged")
     spans = [(0, 100), (200, 250), (300, 500)]
-    again.log.keep_house(0)
+    again.log.run_periodic(0)
     again.settle()
     assert again.log.spans() == spans and set(useless) < set(paths(again))
     sizes = sum(map(again.host.files.size, [*useless, found.path]))
     monkeypatch.setattr(again.host.files, "free_bytes", lambda path: 2000 - sizes)
-    again.log.keep_house(RETAIN_PERIOD_US)
+    again.log.run_periodic(RETAIN_PERIOD_US)
     again.settle()
     assert again.log.spans() == spans
     assert not {*useless, found.path} & set(paths(again))
-    again.log.keep_house(2 * RETAIN_PERIOD_US)
+    again.log.run_periodic(2 * RETAIN_PERIOD_US)
     again.settle()
     assert again.log.spans() == [(350, 500)]
     assert foreign in paths(again)
@@ -380,11 +380,11 @@ def test_files_that_cannot_be_used_count_among_those_that_are_kept() -> None:
     life, useless, foreign = spoiled()
     total = sum(map(life.host.files.size, paths(life))) - life.host.files.size(foreign)
     again = Life(life.host, life.driver.machine, event_retain_bytes=total)
-    again.log.keep_house(0)
+    again.log.run_periodic(0)
     again.settle()
     assert set(useless) < set(paths(again))
     again = Life(life.host, life.driver.machine, event_retain_bytes=total - 1)
-    again.log.keep_house(0)
+    again.log.run_periodic(0)
     again.settle()
     gone = set(useless) - set(paths(again))
     assert len(gone) == 1 and foreign in paths(again)
@@ -469,7 +469,7 @@ def test_names_of_tubes_without_events_are_forgotten(monkeypatch: pytest.MonkeyP
     for number in range(100):
         tube = b"tube-%d" % number
         life.driver.do((c.WATCH, 1, tube), (c.IGNORE, 1, tube))
-        life.log.keep_house(number * 100_000)
+        life.log.run_periodic(number * 100_000)
     assert len(life.log._names) <= 12
     life.driver.put(1)
     assert life.read() == reference(life.driver.entries)

@@ -102,11 +102,11 @@ class PacedReplica(ScriptedReplica):
             return
         node = self.world.stage.node
         self.commit_index += count
-        node.committed()
+        node.callbacks.committed()
         for entry in taken:
             self.applied_index += 1
             self.world.say(f"applies {self.applied_index}")
-            node.apply(self.applied_index, self.term, entry)
+            node.callbacks.apply(self.applied_index, self.term, entry)
 
 
 class LeaderWorld:
@@ -116,7 +116,7 @@ class LeaderWorld:
         self._output: list[str] = []
         self.replica = PacedReplica(self)
         self.stage = Stage(replica=self.replica)
-        self.start_us = self.stage.node.machine.queue.now_us
+        self.start_us = self.stage.node.context.machine.queue.now_us
         self.clients: dict[str, tuple[Callable[[bytes], None], Port]] = {}
 
     def perform(self, command: str, lines: list[str]) -> list[str]:
@@ -151,7 +151,7 @@ class LeaderWorld:
     def do_lead(self, term: str) -> None:
         """`lead 1`: be elected, with links to all."""
         for peer in MEMBERS[1:]:
-            self.stage.node.peer_up(peer)
+            self.stage.node.router.link_up(peer)
         self.stage.become("leader", "n0", int(term))
 
     def do_follow(self, leader: str, term: str) -> None:
@@ -161,7 +161,7 @@ class LeaderWorld:
     def do_link(self, peer: str, state: str) -> None:
         """`link n1 down`: a link ends or is there again."""
         node = self.stage.node
-        (node.peer_up if state == "up" else node.peer_down)(peer)
+        (node.router.link_up if state == "up" else node.router.link_down)(peer)
         self.stage.run()
 
     def do_batch(self, origin: str, number: str, *rest: str | list[str]) -> None:
@@ -201,12 +201,12 @@ class LeaderWorld:
             if word.startswith("after="):
                 self.stage.host.us += int(word.removeprefix("after=").removesuffix("us"))
         self.replica.committable = int(counts[0]) if counts else len(self.replica.proposed)
-        self.stage.node.wake()
+        self.stage.node.context.wake()
         self.stage.run()
 
     def do_turn(self) -> None:
         """`turn`: one turn, in which no time passes."""
-        self.stage.node.wake()
+        self.stage.node.context.wake()
         self.stage.run()
 
     def do_confirm(self) -> None:
@@ -224,7 +224,7 @@ class LeaderWorld:
         for _ in range(us // step_us):
             for peer in MEMBERS[1:]:
                 if peer not in silent:
-                    self.stage.node.peer_frame(peer, frames.BEAT, self._beat())
+                    self.stage.node.router.receive(peer, frames.BEAT, self._beat())
             self.stage.pass_us(step_us, step_us)
             self._tell()
 

@@ -310,21 +310,21 @@ class Stage:
         """Change what the replica is."""
         self.replica.role, self.replica.leader, self.replica.term = role, leader, term
         self.replica.majority_answers = role == "leader"
-        self.node.role_changed()
+        self.node.callbacks.role_changed()
         self.run()
 
     def lead(self, term: int = 1) -> None:
         """Be elected, and serve."""
         for peer in MEMBERS[1:]:
-            self.node.peer_up(peer)
+            self.node.router.link_up(peer)
         self.become("leader", "n0", term)
         self.commit()
-        assert self.node.leader.serving
+        assert self.node.leader.term.serving
 
     def follow(self, leader: str = "n1", term: int = 1) -> None:
         """Follow a leader that is linked."""
         for peer in MEMBERS[1:]:
-            self.node.peer_up(peer)
+            self.node.router.link_up(peer)
         self.become("follower", leader, term)
 
     def commit(self, count: int | None = None) -> None:
@@ -339,14 +339,14 @@ class Stage:
         """Apply one committed entry."""
         self.replica.commit_index += 1
         self.replica.last_index = max(self.replica.last_index, self.replica.commit_index)
-        self.node.apply(self.replica.commit_index, self.replica.term, entry)
+        self.node.callbacks.apply(self.replica.commit_index, self.replica.term, entry)
         self.replica.applied_index = self.replica.commit_index
-        self.node.wake()  # a real replica applies within a turn
+        self.node.context.wake()  # a real replica applies within a turn
 
     def apply_sections(self, *sections: tuple[int, int, int, tuple[c.Command, ...]]) -> None:
         """Apply an entry of another leader."""
         packed = [(*head, c.pack_commands(commands)) for *head, commands in sections]
-        now_us = self.node.machine.queue.now_us
+        now_us = self.node.context.machine.queue.now_us
         self.apply(c.encode_entry(0, now_us, 0, packed))  # type: ignore[arg-type]
         self.run()
 
@@ -365,7 +365,7 @@ class Stage:
         image = Image(machine)
         chunks = iter(list(_chunks(image)))
         image.close()
-        self.node.load_image(chunks)
+        self.node.callbacks.load_image(chunks)
         self.run()
 
     # --- origins ----------------------------------------------------------------------------------
@@ -395,13 +395,13 @@ class Stage:
             frames.pack(hint) if hint else b"",
             c.pack_commands(commands),
         )
-        self.node.peer_frame(origin, frames.BATCH, frame)
+        self.node.router.receive(origin, frames.BATCH, frame)
         self.run()
 
     def items(self, origin: str, kind: int, *items: tuple[int, ...], incarnation: int = 1) -> None:
         """Receive WAITS or UNWAITS of another member."""
         frame = frames.encode_items(self.replica.term, incarnation, items)
-        self.node.peer_frame(origin, kind, frame)
+        self.node.router.receive(origin, kind, frame)
         self.run()
 
     def sent(self, kind: int, peer: str | None = None) -> list[bytes]:
@@ -447,7 +447,7 @@ def put(
 
 def ready(stage: Stage, tube: bytes = DEFAULT) -> int:
     """How many jobs of a tube are ready."""
-    found = stage.node.machine.queue.tubes.get(tube)
+    found = stage.node.context.machine.queue.tubes.get(tube)
     return 0 if found is None else found.ready_count
 
 

@@ -3,9 +3,9 @@
 import pytest
 
 from beanpole.constants import SECOND_US
-from beanpoled.leading.leader import DIGEST_PERIOD_US
-from beanpoled.turn import agreement as module
-from beanpoled.turn.agreement import Agreement, ImageDigest
+from beanpoled.leading.proposing import DIGEST_PERIOD_US
+from beanpoled.peers import agreement as module
+from beanpoled.peers.agreement import Agreement, ImageDigest
 
 NO_IMAGE = (0, 0, 0)
 ALL = ("n1", "n2")

@@ -61,7 +61,7 @@ def test_a_tube_exists_when_its_client_is_told(
     stage.commit()
     stage.run()
     assert port.take() == reply
-    assert b"new" in stage.node.machine.queue.tubes
+    assert b"new" in stage.node.context.machine.queue.tubes
     # From then on it costs nothing to name it.
     _, second = stage.client(request_line)
     assert second.take() == reply
@@ -75,7 +75,7 @@ def test_what_stands_behind_a_new_tube_is_answered_behind_it(stage: Stage) -> No
     put = b"put 0 0 60 1\r\nx\r\n"
     told = ask(stage, port, connection, b"use new\r\n" + put + b"watch newer\r\nreserve\r\n")
     assert told == b"USING new\r\nINSERTED 1\r\nWATCHING 2\r\n"
-    assert stage.node.machine.queue.tubes[b"new"].ready_count == 1
+    assert stage.node.context.machine.queue.tubes[b"new"].ready_count == 1
 
 
 def test_a_new_tube_that_no_majority_makes_is_not_bound() -> None:
@@ -124,7 +124,7 @@ def told_too_early(stage: Stage, data: bytes) -> tuple[object, Port]:
     assert port.take() == b"WATCHING 2\r\nWATCHING 1\r\n"
     stage.commit()
     stage.run()
-    assert b"gone" not in stage.node.machine.queue.tubes
+    assert b"gone" not in stage.node.context.machine.queue.tubes
     return second, port
 
 
@@ -141,7 +141,9 @@ def test_no_error_is_taken_for_the_answer_of_what_stands_behind() -> None:
     connection, port = told_too_early(stage, b"put 0 0 60 1\r\nx\r\n")
     assert connection.closed  # type: ignore[attr-defined]
     assert (port.output, port.closed) == (b"", True)
-    assert stage.node.machine.queue.ready == 1, "it is done, so OUT_OF_MEMORY would be wrong"
+    assert stage.node.context.machine.queue.ready == 1, (
+        "it is done, so OUT_OF_MEMORY would be wrong"
+    )
 
 
 # --- who counts as what ---------------------------------------------------------------------------
@@ -152,7 +154,7 @@ def test_no_error_is_taken_for_the_answer_of_what_stands_behind() -> None:
     [b"list-tube-used", b"list-tubes-watched", b"use default", b"watch default", b"ignore absent"],
 )
 def test_a_connection_counts_from_its_first_command(stage: Stage, request_line: bytes) -> None:
-    default = stage.node.machine.queue.default
+    default = stage.node.context.machine.queue.default
     before = (default.users, default.watchers)
     connection, port = stage.client()
     assert ask(stage, port, connection, request_line + b"\r\n")
@@ -160,7 +162,7 @@ def test_a_connection_counts_from_its_first_command(stage: Stage, request_line: 
 
 
 def test_a_put_that_is_too_big_makes_no_producer(stage: Stage) -> None:
-    size = stage.node.config.max_job_size + 1
+    size = stage.node.context.config.max_job_size + 1
     connection, port = stage.client()
     told = ask(stage, port, connection, b"put 0 0 60 %d\r\n%b\r\n" % (size, b"x" * size))
     assert told == b"JOB_TOO_BIG\r\n"

@@ -91,11 +91,11 @@ def test_jobs_are_kicked(stage: Stage) -> None:
 
 
 def test_a_call_without_a_session_does_nothing(stage: Stage) -> None:
-    stage.node.machine.sessions_max = 0
+    stage.node.context.machine.sessions_max = 0
     listener, commands = putting(stage)
     stage.apply_sections((0, 1, 2, commands))
     assert (listener.ends, listener.call.failure) == (1, NO_SESSION)
-    assert not stage.node.machine.queue.jobs
+    assert not stage.node.context.machine.queue.jobs
 
 
 def test_without_a_quorum_what_was_not_sent_is_not_done(stage: Stage) -> None:
@@ -142,4 +142,4 @@ def test_a_call_that_nobody_waits_for_is_ended(stage: Stage) -> None:
     assert sent(stage) == ((c.CLOSE, 1, 0),)
     stage.apply_sections((0, 1, 2, commands))
     assert (listener.ends, listener.call.results) == (1, [])
-    assert len(stage.node.machine.queue.jobs) == 2
+    assert len(stage.node.context.machine.queue.jobs) == 2

@@ -30,7 +30,7 @@ def pass_alive(stage: Stage, us: int) -> None:
     for _ in range(us // 100_000):
         stage.pass_us(100_000)
         for peer in MEMBERS[1:]:
-            stage.node.peers.heard(peer)
+            stage.node.heartbeats.heard(peer)
 
 
 def reserving(stage: Stage) -> Port:
@@ -48,9 +48,9 @@ def lines(stage: Stage, words: str) -> int:
 def test_a_leader_whose_disk_hangs_hands_over_to_who_has_what_it_lacks(leader: Stage) -> None:
     leader.replica.on_disk = HUNG
     pass_alive(leader, 900_000)
-    assert not leader.node.lifecycle.disk_health.hangs and leader.replica.transfers == []
+    assert not leader.node.disk_health.hangs and leader.replica.transfers == []
     pass_alive(leader, 500_000)
-    assert leader.node.lifecycle.disk_health.hangs and leader.replica.disk_hangs
+    assert leader.node.disk_health.hangs and leader.replica.disk_hangs
     assert set(leader.replica.transfers) == {"n1"}
     assert lines(leader, "the disk is behind: 4000 bytes") == 1
     leader.replica.on_disk = LogOnDisk(5000, 5000, 9)
@@ -65,7 +65,7 @@ def test_it_leads_on_while_no_majority_goes_on_without_it(leader: Stage) -> None
     leader.replica.on_disk = HUNG
     leader.replica.matches = {"n1": 7, "n2": 8}
     pass_alive(leader, SECOND)
-    assert leader.node.lifecycle.disk_health.hangs
+    assert leader.node.disk_health.hangs
     assert leader.replica.transfers == []
 
 
@@ -100,24 +100,24 @@ def test_a_slow_disk_that_goes_on_does_not_hang(leader: Stage) -> None:
     for step in range(30):
         leader.replica.on_disk = LogOnDisk(2000 * step + 3000, 2000 * step, 7)
         pass_alive(leader, 100_000)
-    assert not leader.node.lifecycle.disk_health.hangs
+    assert not leader.node.disk_health.hangs
 
 
 def test_an_idle_log_hides_no_disk_that_hangs(leader: Stage) -> None:
     leader.host.files.latency_s = 1e6
     pass_alive(leader, 4 * SECOND)
-    assert leader.node.lifecycle.saving_clock
-    assert leader.node.lifecycle.disk_health.hangs
+    assert leader.node.leader.saved_clock.saving
+    assert leader.node.disk_health.hangs
     leader.host.files.hasten(0.0)
     leader.host.clock.run(0.1)
     pass_alive(leader, 100_000)
-    assert not leader.node.lifecycle.disk_health.hangs
+    assert not leader.node.disk_health.hangs
 
 
 def test_a_pause_of_the_process_is_none_of_the_disk(leader: Stage) -> None:
     leader.replica.on_disk = HUNG
     leader.pass_us(60 * SECOND, step_us=20 * SECOND)
-    assert not leader.node.lifecycle.disk_health.hangs
+    assert not leader.node.disk_health.hangs
 
 
 def test_who_is_left_behind_closes_its_clients_and_comes_back(leader: Stage) -> None:
@@ -125,7 +125,7 @@ def test_who_is_left_behind_closes_its_clients_and_comes_back(leader: Stage) -> 
     leader.become("follower", "n1", 2)
     follow_up(leader)
     leader.replica.on_disk = HUNG
-    fence_us = leader.node.config.fence_timeout_ms * 1000
+    fence_us = leader.node.context.config.fence_timeout_ms * 1000
     pass_alive(leader, fence_us - 100_000)
     assert leader.node.serving and not port.closed
     pass_alive(leader, 400_000)
@@ -139,8 +139,8 @@ def test_who_is_left_behind_closes_its_clients_and_comes_back(leader: Stage) -> 
 def test_clients_stay_while_nobody_goes_on(leader: Stage) -> None:
     port = reserving(leader)
     leader.replica.on_disk = HUNG._replace(last=9)
-    pass_alive(leader, 2 * leader.node.config.fence_timeout_ms * 1000)
-    assert leader.node.lifecycle.disk_health.hangs
+    pass_alive(leader, 2 * leader.node.context.config.fence_timeout_ms * 1000)
+    assert leader.node.disk_health.hangs
     assert not port.closed and leader.node.serving
 
 
@@ -175,8 +175,8 @@ def test_batches_are_taken_again_when_there_is_room(leader: Stage) -> None:
     """A leader that may propose nothing keeps what comes, within the bounds of origins."""
     leader.replica.proposed = [b""] * 8
     leader.batch("n1", 1, put(), first=True)
-    assert len(leader.node.leader.inbox.batches) == 1
+    assert len(leader.node.leader.proposer.inbox.batches) == 1
     leader.replica.proposed = []
     leader.pass_us(20_000)
-    assert len(leader.node.leader.inbox.batches) == 0
+    assert len(leader.node.leader.proposer.inbox.batches) == 0
     assert leader.sent(frames.BATCH) == []

@@ -29,7 +29,7 @@ def test_an_entry_says_that_puts_are_refused_although_nobody_asks() -> None:
     stage.pass_us(20_000)
     assert flags(stage) == [0]
     stage.commit()
-    assert not stage.node.machine.puts_refused
+    assert not stage.node.context.machine.puts_refused
 
 
 def test_a_put_that_will_be_refused_is_not_logged() -> None:
@@ -41,7 +41,7 @@ def test_a_put_that_will_be_refused_is_not_logged() -> None:
     _, port = stage.client(b"put 0 0 60 1\r\nx\r\nlist-tube-used\r\n")
     assert port.take() == b"OUT_OF_MEMORY\r\nUSING default\r\n"
     assert not any(command[0] == c.PUT for command in stage.proposed())
-    assert stage.node.machine.queue.next_id == 1
+    assert stage.node.context.machine.queue.next_id == 1
 
 
 def test_workers_go_on_while_puts_are_refused() -> None:
@@ -52,7 +52,7 @@ def test_workers_go_on_while_puts_are_refused() -> None:
     stage.commit()
     stage.batch("n1", 2, put(), (c.DELETE, 1, job))
     stage.commit()
-    assert len(stage.node.machine.queue.jobs) == 0
+    assert len(stage.node.context.machine.queue.jobs) == 0
 
 
 def test_the_others_hear_that_the_disk_is_low() -> None:
@@ -93,7 +93,7 @@ def test_metrics_show_the_room_and_what_the_queue_takes() -> None:
     ready(stage)
     now = Viewpoint(stage.node).metrics()
     assert (now.disk_free_bytes, now.disk_reserve_bytes) == (100, 200)
-    assert now.queue_bytes == accounts.memory_bytes(stage.node.machine) > accounts.JOB_BYTES
+    assert now.queue_bytes == accounts.memory_bytes(stage.node.context.machine) > accounts.JOB_BYTES
 
 
 def test_a_disk_that_is_full_to_the_end_puts_off_a_new_incarnation() -> None:

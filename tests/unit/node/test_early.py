@@ -162,12 +162,12 @@ def test_a_turn_with_many_early_waits_that_end_costs_as_much_for_each() -> None:
         ends = frames.encode_items(1, 1, [(session, 1) for session in sessions])
 
         def come(waits: bytes = waits, ends: bytes = ends, node: Any = stage.node) -> None:
-            node.peer_frame("n1", frames.WAITS, waits)
-            node.peer_frame("n1", frames.UNWAITS, ends)
-            node.leader.propose()
+            node.router.receive("n1", frames.WAITS, waits)
+            node.router.receive("n1", frames.UNWAITS, ends)
+            node.leader.proposer.propose()
             node.leader.ends.turn()
 
-        first, again = lines_run(come), lines_run(stage.node.leader.propose)
+        first, again = lines_run(come), lines_run(stage.node.leader.proposer.propose)
         costs.append(first)
         assert again < 200, "a turn that finds nothing new looks at each of them again"
         stage.commit()

@@ -4,7 +4,7 @@ import pytest
 
 from beanpole import commands as c
 from beanpole.constants import ENTRY_COMMANDS_MAX, WATCHED_TUBES_MAX
-from beanpoled.leading import leader
+from beanpoled.leading import dispatching
 from beanpoled.links import frames
 from beanpoled.origin.heavy import LIGHT_MAX
 from tests.unit.node.stage import DEFAULT, Port, Stage, leading, put
@@ -111,7 +111,7 @@ def test_what_stands_behind_a_heavy_command_waits_for_it(stage: Stage) -> None:
 
 def test_long_reads_are_heavy(stage: Stage) -> None:
     for number in range(LIGHT_MAX + 1):
-        stage.node.machine.queue.tube(b"t%d" % number)
+        stage.node.context.machine.queue.tube(b"t%d" % number)
     ports = ports_of(stage, 3, b"list-tubes\r\n")
     assert len(stage.node.origin.heavy) == 2
     stage.commit()
@@ -182,7 +182,7 @@ def test_an_entry_joins_a_bounded_number_of_commands() -> None:
             frame = frames.encode_batch(
                 1, 1, number, False, 0, b"", c.pack_commands([touch] * count)
             )
-            stage.node.peer_frame(peer, frames.BATCH, frame)
+            stage.node.router.receive(peer, frames.BATCH, frame)
     stage.run()
     sizes = []
     while stage.replica.proposed:
@@ -205,15 +205,15 @@ def test_what_is_no_list_has_no_commands() -> None:
 def test_waits_of_long_lists_are_registered_a_few_in_a_turn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(leader, "LOOKS_PER_TURN_MAX", 2)
+    monkeypatch.setattr(dispatching, "LOOKS_PER_TURN_MAX", 2)
     stage = leading()
     line = stage.node.leader.line
     frame = frames.encode_items(1, 1, [(session, 1, 1) for session in (1, 2, 3)])
-    stage.node.peer_frame("n1", frames.WAITS, frame)
-    stage.node.leader.propose()
+    stage.node.router.receive("n1", frames.WAITS, frame)
+    stage.node.leader.proposer.propose()
     assert len(line) == 1
     # Who wants to leave is found before it stands in line.
-    stage.node.peer_frame("n1", frames.UNWAITS, frames.encode_items(1, 1, [(3, 1)]))
+    stage.node.router.receive("n1", frames.UNWAITS, frames.encode_items(1, 1, [(3, 1)]))
     stage.run()
     assert len(line) == 3
     assert line.waiters[1, 1, 3].until_us
@@ -223,19 +223,19 @@ def test_waits_of_long_lists_are_registered_a_few_in_a_turn(
 def test_clients_of_an_origin_that_is_heard_again_come_back_a_few_in_a_turn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(leader, "LOOKS_PER_TURN_MAX", 1)
+    monkeypatch.setattr(dispatching, "LOOKS_PER_TURN_MAX", 1)
     stage = leading()
     stage.items("n1", frames.WAITS, (1, 1, 1), (2, 1, 1), (3, 1, 1))
     stage.run()
     waiters = list(stage.node.leader.line.waiters.values())
     assert len(waiters) == 3
-    stage.node.leader.park(1)
-    stage.node.leader.unpark(1)
+    stage.node.leader.dispatcher.park(1)
+    stage.node.leader.dispatcher.unpark(1)
     assert [waiter.parked for waiter in waiters] == [False, True, True]
-    stage.node.leader.park(1)
+    stage.node.leader.dispatcher.park(1)
     stage.run()
     assert all(waiter.parked for waiter in waiters)
-    stage.node.leader.unpark(1)
+    stage.node.leader.dispatcher.unpark(1)
     stage.run()
     assert not any(waiter.parked for waiter in waiters)
 
@@ -257,7 +257,7 @@ def test_a_grant_that_came_too_late_in_its_entry_is_proposed_again(
     again = [command for command in stage.proposed() if command[0] == c.GRANT]
     assert again == grants[1:]
     stage.commit()
-    assert stage.node.machine.queue.reserved == 2
+    assert stage.node.context.machine.queue.reserved == 2
     assert not stage.node.leader.line.waiters
 
 

@@ -88,7 +88,7 @@ def test_a_founder_that_stopped_too_early_takes_the_cluster_over() -> None:
 
 def test_a_disk_that_rejoins_takes_the_cluster_over_without_a_vote() -> None:
     start = Start(rejoin=True)
-    assert start.node.replica.rejoining
+    assert start.node.context.replica.rejoining
     start.who.meet(founded("n1"))
     assert (start.begun, start.who.waiting_for()) == (0, ("n2",))
     start.who.meet(founded("n2"))
@@ -113,7 +113,7 @@ def test_an_empty_disk_beside_a_cluster_without_it_ends_with_what_to_do() -> Non
 
 def test_a_peer_is_remembered_before_it_is_talked_to_and_a_stranger_never() -> None:
     stage = Stage()
-    who, disks = stage.node.introductions, stage.node.disks
+    who, disks = stage.node.introductions, stage.node.context.disks
     own = disks.own
     known = {"birth": own.birth, "standing": VOTER}
     assert who.meet(hello("n1", **known)).kind == TALK
@@ -193,7 +193,7 @@ def test_hellos_that_were_overtaken_never_end_a_node() -> None:
 
 def test_who_refuses_an_older_copy_goes_on() -> None:
     stage = Stage()
-    known = {"birth": stage.node.disks.own.birth, "standing": VOTER}
+    known = {"birth": stage.node.context.disks.own.birth, "standing": VOTER}
     who = stage.node.introductions
     for name in ("n1", "n2"):
         who.meet(hello(name, last_index=80, **known))
@@ -215,7 +215,7 @@ def test_a_hello_that_was_overtaken_by_a_new_incarnation_is_no_older_disk() -> N
     stage = Stage()
     stage.follow()
     stage.apply_sections((1, 7, 1, ()))
-    known = {"birth": stage.node.disks.own.birth, "standing": VOTER}
+    known = {"birth": stage.node.context.disks.own.birth, "standing": VOTER}
     assert stage.node.introductions.meet(hello("n1", incarnation=6, **known)).kind == REFUSE
     assert not any("no link to" in line for line in stage.host.lines)
     assert stage.node.introductions.meet(hello("n1", incarnation=7, **known)).kind == TALK
@@ -224,7 +224,7 @@ def test_a_hello_that_was_overtaken_by_a_new_incarnation_is_no_older_disk() -> N
 def test_a_disk_that_lost_what_it_had_said_to_have_is_refused() -> None:
     stage = Stage()
     who = stage.node.introductions
-    known = {"birth": stage.node.disks.own.birth, "standing": VOTER}
+    known = {"birth": stage.node.context.disks.own.birth, "standing": VOTER}
     assert who.meet(hello("n1", last_index=80, **known)).kind == TALK
     who.accepted("n1", 77)
     assert who.meet(hello("n1", last_index=77, **known)).kind == TALK

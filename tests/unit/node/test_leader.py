@@ -6,9 +6,9 @@ from beanpole import commands as c
 from beanpole import pace
 from beanpole.errors import ProtocolError
 from beanpoled.leading.inbox import INBOX_BATCHES_MAX
-from beanpoled.leading.leader import DIGEST_PERIOD_US, ENTRY_FULL_BYTES
+from beanpoled.leading.proposing import DIGEST_PERIOD_US, ENTRY_FULL_BYTES
 from beanpoled.links import frames
-from beanpoled.origin.outbox import BATCHES_IN_FLIGHT_MAX
+from beanpoled.links.frames import BATCHES_IN_FLIGHT_MAX
 from tests.unit.node.stage import DEFAULT, MEMBERS, Stage, grants, leading, put, ready
 
 
@@ -27,13 +27,13 @@ def test_only_contiguous_numbers_of_a_link_are_taken(stage: Stage) -> None:
     stage.batch("n1", 4, put())
     stage.batch("n1", 3, put())
     stage.commit()
-    assert stage.node.machine.origins[1].next_number == 4
+    assert stage.node.context.machine.origins[1].next_number == 4
 
 
 def test_a_new_link_begins_anew(stage: Stage) -> None:
     stage.batch("n1", 2, put())
-    stage.node.peer_down("n1")
-    stage.node.peer_up("n1")
+    stage.node.router.link_down("n1")
+    stage.node.router.link_up("n1")
     stage.batch("n1", 3, put())
     stage.batch("n1", 2, put(), first=True)
     stage.batch("n1", 3, put())
@@ -43,7 +43,7 @@ def test_a_new_link_begins_anew(stage: Stage) -> None:
 
 def test_a_batch_of_another_term_is_not_taken(stage: Stage) -> None:
     frame = frames.encode_batch(7, 1, 2, True, 1, b"", c.pack_commands([put()]))
-    stage.node.peer_frame("n1", frames.BATCH, frame)
+    stage.node.router.receive("n1", frames.BATCH, frame)
     stage.run()
     assert stage.replica.proposed == []
 
@@ -72,7 +72,7 @@ def test_what_waited_is_proposed_before_the_commit_is_applied(stage: Stage) -> N
     stage.batch("n1", 3, put())
     (entry,) = stage.replica.proposed
     stage.replica.proposed.clear()
-    stage.node.committed()
+    stage.node.callbacks.committed()
     assert len(stage.replica.proposed) == 1
     assert ready(stage) == 0
     stage.apply(entry)
@@ -85,11 +85,11 @@ def test_what_waits_for_the_entry_in_flight_brings_no_turn(stage: Stage) -> None
         frames.encode_batch(1, 1, number, False, 1, b"", c.pack_commands([put()]))
         for number in (3, 4)
     )
-    stage.node.peer_frame("n1", frames.BATCH, third)
-    stage.node.peer_frame("n2", frames.WAITS, frames.encode_items(1, 1, [(1, 1, 1)]))
+    stage.node.router.receive("n1", frames.BATCH, third)
+    stage.node.router.receive("n2", frames.WAITS, frames.encode_items(1, 1, [(1, 1, 1)]))
     assert stage.host.soon == []
     stage.commit()
-    stage.node.peer_frame("n1", frames.BATCH, fourth)
+    stage.node.router.receive("n1", frames.BATCH, fourth)
     assert stage.host.soon != []
     stage.run()
     assert ready(stage) == 1  # the other one went to the waiter
@@ -102,7 +102,7 @@ def test_own_commands_join_one_batch_while_an_entry_is_in_flight(stage: Stage) -
     for _ in range(3):
         stage.client(b"put 0 0 60 1\r\nx\r\n")
     stage.replica.proposed.clear()
-    stage.node.committed()
+    stage.node.callbacks.committed()
     (following,) = stage.replica.proposed
     (section,) = c.decode_entry(following)[3]
     assert section[0] == 0
@@ -118,7 +118,7 @@ def test_a_digest_is_asked_for_when_the_one_before_is_done(
     stage.apply_sections((1, 1, 2, (put(),)), (c.LEADER, 0, 0, ((c.DIGEST,),)))
     stage.replica.proposed.clear()
     stage.pass_us(50_000)
-    assert not stage.node.digest.under_way
+    assert not stage.node.digest.in_progress
     stage.apply(c.encode_entry(0, 0, 0, [(c.LEADER, 0, 0, c.pack_commands([(c.DIGEST,)]))]))
     stage.batch("n1", 3, put())
     assert (c.DIGEST,) not in stage.proposed()
@@ -134,9 +134,9 @@ def test_an_idle_leader_asks_for_digests_while_images_are_disputed(stage: Stage)
         stage.pass_us(DIGEST_PERIOD_US + 1_000_000)
         stage.commit()
     assert stage.proposed() == [], "nothing was written after the last one"
-    agreement, index = stage.node.peers.agreement, stage.node.machine.index
+    agreement, index = stage.node.agreement, stage.node.context.machine.index
     agreement.digested((index, 77, 1))
-    agreement.told("n2", (0, 0), (index, 78, 1), stage.node.loop_us)
+    agreement.told("n2", (0, 0), (index, 78, 1), stage.node.context.loop_us)
     stage.pass_us(10_000)
     assert stage.proposed() == [(c.DIGEST,)]
     stage.commit()
@@ -151,7 +151,7 @@ def test_an_origin_may_not_flood_its_leader(stage: Stage) -> None:
     with pytest.raises(ProtocolError, match="too many"):
         stage.batch("n1", 2 + INBOX_BATCHES_MAX)
     stage.batch("n2", 2, first=True)  # the bound is each origin's own
-    assert len(stage.node.leader.inbox.batches) == INBOX_BATCHES_MAX + 1
+    assert len(stage.node.leader.proposer.inbox.batches) == INBOX_BATCHES_MAX + 1
 
 
 def test_an_origin_may_go_on_where_an_earlier_leader_s_entries_come_to_be_applied() -> None:
@@ -176,14 +176,14 @@ def test_an_origin_may_go_on_where_an_earlier_leader_s_entries_come_to_be_applie
 def test_a_link_that_flaps_leaves_nothing_behind(stage: Stage) -> None:
     """Copies of what waited stayed with each new link, until the leader ended itself."""
     stage.replica.proposed = [b""] * 8
-    inbox = stage.node.leader.inbox
+    inbox = stage.node.leader.proposer.inbox
     for _ in range(20):
         for number in range(2, 18):
             stage.batch("n1", number, put(), first=number == 2)
         assert (len(inbox.batches), inbox.clients) == (16, 16)
-        stage.node.peer_down("n1")
+        stage.node.router.link_down("n1")
         assert (len(inbox.batches), inbox.bytes, inbox.clients) == (0, 0, 0)
-        stage.node.peer_up("n1")
+        stage.node.router.link_up("n1")
 
 
 def test_what_an_origin_sends_again_on_the_same_link_is_there_once(stage: Stage) -> None:
@@ -192,7 +192,7 @@ def test_what_an_origin_sends_again_on_the_same_link_is_there_once(stage: Stage)
     for _ in range(20):
         for number in range(2, 18):
             stage.batch("n1", number, put(), first=number == 2)
-    assert len(stage.node.leader.inbox.batches) == 17
+    assert len(stage.node.leader.proposer.inbox.batches) == 17
     stage.replica.proposed = []
     stage.run()
     stage.pass_us(10_000)
@@ -204,10 +204,10 @@ def test_what_this_node_sends_itself_is_refused_within_the_turn(stage: Stage) ->
     stage.come_up()
     stage.replica.proposed = [b""] * 8
     for number in range(1, 1 + INBOX_BATCHES_MAX):
-        assert stage.node.send_leader(frames.BATCH, _own(number, number == 1))
-    assert not stage.node.send_leader(frames.BATCH, _own(1 + INBOX_BATCHES_MAX, False))
+        assert stage.node.origin.leader.send(frames.BATCH, _own(number, number == 1))
+    assert not stage.node.origin.leader.send(frames.BATCH, _own(1 + INBOX_BATCHES_MAX, False))
     assert "too many batches" in stage.host.lines[-1]
-    assert stage.node.send_leader(frames.BATCH, _own(1, True))
+    assert stage.node.origin.leader.send(frames.BATCH, _own(1, True))
 
 
 def _own(number: int, first: bool) -> bytes:
@@ -219,7 +219,7 @@ def test_a_wrong_hint_is_refused_where_it_arrives(stage: Stage, hint: object) ->
     """It was looked into when the next entry was made, if somebody waited then."""
     frame = frames.encode_batch(1, 1, 2, True, 1, frames.pack(hint), c.pack_commands([put()]))
     with pytest.raises(ProtocolError, match="hint"):
-        stage.node.peer_frame("n1", frames.BATCH, frame)
+        stage.node.router.receive("n1", frames.BATCH, frame)
 
 
 def test_a_batch_right_behind_the_election_is_taken() -> None:
@@ -229,15 +229,15 @@ def test_a_batch_right_behind_the_election_is_taken() -> None:
 
     def elected() -> None:
         stage.replica.role, stage.replica.leader, stage.replica.term = "leader", "n0", 2
-        stage.node.role_changed()
+        stage.node.callbacks.role_changed()
 
     stage.replica.on_receive = elected
-    stage.node.peer_frame("n1", frames.RAFT, b"a vote")
+    stage.node.router.receive("n1", frames.RAFT, b"a vote")
     frame = frames.encode_batch(2, 1, 1, True, 1, b"", c.pack_commands([(c.OPEN, 1)]))
-    stage.node.peer_frame("n1", frames.BATCH, frame)
+    stage.node.router.receive("n1", frames.BATCH, frame)
     stage.run()
     stage.commit()
-    assert stage.node.machine.origins[1].next_number == 2
+    assert stage.node.context.machine.origins[1].next_number == 2
 
 
 # --- GRANTs ---------------------------------------------------------------------------------------
@@ -267,8 +267,8 @@ def test_a_wait_that_comes_again_on_a_new_link_gets_one_grant(stage: Stage) -> N
     stage.commit()
     stage.items("n1", frames.WAITS, (1, 1, 1))
     assert grants(stage) == [(1, 1, 1)]
-    stage.node.peer_down("n1")
-    stage.node.peer_up("n1")
+    stage.node.router.link_down("n1")
+    stage.node.router.link_up("n1")
     stage.items("n1", frames.WAITS, (1, 1, 1))
     assert grants(stage) == [(1, 1, 1)]
     stage.commit()
@@ -302,7 +302,7 @@ def test_who_found_a_ready_job_and_does_not_get_it_stands_in_line(stage: Stage) 
 
 def test_who_waits_already_comes_before_who_finds_a_ready_job(stage: Stage) -> None:
     stage.items("n1", frames.WAITS, (1, 1, 1))
-    stage.node.leader.park(1)
+    stage.node.leader.dispatcher.park(1)
     stage.batch("n2", 2, put())
     stage.commit()
     waiter = stage.node.leader.line.waiters[1, 1, 1]
@@ -340,15 +340,15 @@ def test_a_silent_origin_is_passed_over_and_keeps_its_place(stage: Stage) -> Non
     stage.items("n1", frames.WAITS, (1, 1, 1))
     stage.items("n2", frames.WAITS, (1, 1, 1))
     stage.pass_us(60_000)
-    stage.node.peers.heard("n2")
+    stage.node.heartbeats.heard("n2")
     stage.pass_us(60_000)
-    stage.node.peers.heard("n2")
+    stage.node.heartbeats.heard("n2")
     stage.commit()
     stage.batch("n2", 2, put(2), hint={DEFAULT: 1})
     assert grants(stage) == [(2, 1, 1)]
     stage.commit()
     stage.items("n2", frames.WAITS, (1, 2, 1))
-    stage.node.peers.heard("n1")
+    stage.node.heartbeats.heard("n1")
     stage.batch("n2", 3, put(2), hint={DEFAULT: 1})
     assert grants(stage) == [(1, 1, 1)]
 
@@ -356,7 +356,7 @@ def test_a_silent_origin_is_passed_over_and_keeps_its_place(stage: Stage) -> Non
 def test_the_waiters_of_a_dead_incarnation_are_nobody(stage: Stage) -> None:
     """The link may outlive the incarnation, and session numbers begin anew in the next one."""
     stage.items("n1", frames.WAITS, (1, 1, 1), (2, 5, 1))
-    stage.node.leader.node_down(1, 1)
+    stage.node.leader.term.node_down(1, 1)
     stage.pass_us(10_000)
     stage.commit()
     assert len(stage.node.leader.line) == 0
@@ -372,7 +372,7 @@ def test_the_waiters_of_a_dead_incarnation_are_nobody(stage: Stage) -> None:
 def test_a_link_that_ends_takes_its_waiters_along(stage: Stage) -> None:
     stage.items("n1", frames.WAITS, (1, 1, 1), (2, 1, 9))
     stage.items("n1", frames.UNWAITS, (2, 1))
-    stage.node.peer_down("n1")
+    stage.node.router.link_down("n1")
     stage.batch("n2", 2, put(), hint={DEFAULT: 1})
     assert grants(stage) == []
     stage.commit()
@@ -386,14 +386,14 @@ def test_the_clock_goes_on_from_what_was_applied_before_the_epoch() -> None:
     """A node that was elected before it applied its log must not make time stand."""
     stage = Stage()
     for peer in MEMBERS[1:]:
-        stage.node.peer_up(peer)
+        stage.node.router.link_up(peer)
     stage.become("leader", "n0", 2)
     far_us = 3600 * 1_000_000
     epoch = stage.replica.proposed.pop(0)
     stage.apply(c.encode_entry(0, far_us, 0, []))
     stage.replica.proposed.insert(0, epoch)
     stage.commit()
-    assert stage.node.clock.estimate_us(stage.node.now_us) >= far_us
+    assert stage.node.context.clock.estimate_us(stage.node.context.now_us) >= far_us
 
 
 def test_nothing_of_an_earlier_term_is_proposed_in_a_later_one(stage: Stage) -> None:

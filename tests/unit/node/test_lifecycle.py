@@ -5,8 +5,8 @@ import pytest
 from beanpole import commands as c
 from beanpole.core.machine import Machine
 from beanpoled.disk import identity
+from beanpoled.leading.saved_clock import CLOCK_FILE
 from beanpoled.links import frames
-from beanpoled.turn.lifecycle import CLOCK_FILE
 from tests.unit.node.stage import Stage, Stopped
 
 
@@ -107,10 +107,10 @@ def test_a_disk_that_is_older_than_the_log_ends_the_node() -> None:
 
 def test_a_disk_that_counts_again_goes_on_above_the_incarnations_of_the_lost_one() -> None:
     stage = Stage()
-    stage.node.disks.change(standing=identity.REJOINING)
+    stage.node.context.disks.change(standing=identity.REJOINING)
     stage.follow()
     stage.load(image((0, 3, 1, ())))
-    stage.node.rejoined()
+    stage.node.callbacks.rejoined()
     stage.host.files.crash()
     found = identity.read(stage.host.files, "/n0")
     assert found is not None and (found.standing, found.incarnation) == (identity.VOTER, 65_539)
@@ -128,11 +128,11 @@ def test_who_comes_between_two_incarnations_is_sent_away() -> None:
     stage = born()
     stage.apply_sections((0, 1, 1, ()))
     assert stage.host.clients_open
-    stage.node.lifecycle.disk_health.hangs = True
+    stage.node.disk_health.hangs = True
     stage.apply_sections((c.LEADER, 0, 0, ((c.NODE_DOWN, 0, 1),)))
     assert not (stage.node.origin.up or stage.host.clients_open)
     connection, port = stage.client(b"watch a\r\n")  # it was on its way when the port was closed
-    stage.node.lifecycle.disk_health.hangs = False
+    stage.node.disk_health.hangs = False
     stage.pass_us(200_000)
     assert stage.node.origin.incarnation == 2
     assert connection.closed and port.closed
@@ -149,7 +149,7 @@ def test_what_cannot_be_written_about_the_disk_ends_the_node(change: str) -> Non
 
 def test_a_stop_before_there_is_a_cluster_ends_at_once() -> None:
     stage = Stage()
-    stage.node.started = False
+    stage.node.context.started = False
     stage.node.lifecycle.stop()
     assert stage.host.lines[-1] == "exit"
 
@@ -161,13 +161,13 @@ def test_a_clock_that_was_never_heard_is_not_saved() -> None:
 
     def live() -> bool:
         for _ in range(30):
-            stage.node.peers.heard("n1")
+            stage.node.heartbeats.heard("n1")
             stage.pass_us(90_000)
         stage.host.clock.run(1)
         return stage.host.files.exists(f"/n0/{CLOCK_FILE}")
 
     assert not live()
-    stage.node.clock.hear(5, stage.node.now_us)
+    stage.node.context.clock.receive(5, stage.node.context.now_us)
     assert live()
 
 
@@ -182,6 +182,6 @@ def test_a_node_cut_off_closes_its_clients_and_opens_again() -> None:
     assert (connection.closed, stage.host.clients_open) == (True, False)
     stage.become("follower", "n1", 2)
     for _ in range(3):
-        stage.node.peers.heard("n1")
+        stage.node.heartbeats.heard("n1")
         stage.pass_us(90_000)
     assert stage.host.clients_open

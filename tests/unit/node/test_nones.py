@@ -3,7 +3,7 @@
 import pytest
 
 from beanpole import commands as c
-from beanpoled.leading.leader import TICK_GRAIN_US
+from beanpoled.leading.proposing import TICK_GRAIN_US
 from beanpoled.links import frames
 from tests.unit.node.stage import DEFAULT, SECOND, Stage, grants, leading, put, ready
 
@@ -27,7 +27,7 @@ def test_none_is_said_after_a_majority_confirmed(stage: Stage) -> None:
     assert stage.sent(frames.NONES) == []
     confirm(stage)
     (frame,) = stage.sent(frames.NONES, "n1")
-    until_us = stage.node.clock.estimate_us(stage.node.now_us)
+    until_us = stage.node.context.clock.estimate_us(stage.node.context.now_us)
     assert frames.decode_items(frame, 3) == (1, 1, [(1, 1, until_us)])
     assert len(stage.node.leader.line) == 0
 
@@ -79,7 +79,7 @@ def test_none_is_not_said_before_what_is_due_by_then(stage: Stage) -> None:
     stage.pass_us(13_456)
     stage.batch("n2", 2, delayed())
     stage.commit()
-    due_us = stage.node.machine.queue.now_us + SECOND
+    due_us = stage.node.context.machine.queue.now_us + SECOND
     assert due_us % TICK_GRAIN_US, "it would have its entry now in any case"
     stage.items("n1", frames.WAITS, (1, 1, 1))
     stage.pass_us(SECOND)

@@ -65,8 +65,8 @@ def test_everything_unapplied_is_sent_again(stage: Stage, why: str) -> None:
     stage.client(PUT)
     assert numbers(stage) == [(2, False)]
     if why == "link":
-        stage.node.peer_down("n1")
-        stage.node.peer_up("n1")
+        stage.node.router.link_down("n1")
+        stage.node.router.link_up("n1")
     elif why == "term":
         stage.become("follower", "n1", 2)
     else:
@@ -90,8 +90,8 @@ def test_waits_and_their_ends_come_again_on_a_new_link(stage: Stage) -> None:
     stage.pass_us(1_100_000)
     stage.sent(frames.WAITS)
     stage.sent(frames.UNWAITS)
-    stage.node.peer_down("n1")
-    stage.node.peer_up("n1")
+    stage.node.router.link_down("n1")
+    stage.node.router.link_up("n1")
     stage.run()
     assert frames.decode_items(stage.sent(frames.WAITS)[0], 3)[2] == [(1, 1, 2)]
     assert frames.decode_items(stage.sent(frames.UNWAITS)[0], 2)[2] == [(1, 1)]
@@ -123,10 +123,12 @@ def test_only_the_present_leader_ends_a_wait_without_a_job(stage: Stage) -> None
         ("n1", 1, 1, (1, 2, 9)),
         ("n1", 1, 1, (2, 1, 9)),
     ]:
-        stage.node.peer_frame(peer, frames.NONES, frames.encode_items(term, incarnation, [item]))
+        stage.node.router.receive(
+            peer, frames.NONES, frames.encode_items(term, incarnation, [item])
+        )
         stage.run()
         assert port.output == b""
-    stage.node.peer_frame("n1", frames.NONES, frames.encode_items(1, 1, [(1, 1, 9)]))
+    stage.node.router.receive("n1", frames.NONES, frames.encode_items(1, 1, [(1, 1, 9)]))
     stage.run()
     assert port.output == b"TIMED_OUT\r\n"
 
@@ -364,7 +366,7 @@ def connection_number(commands: list[c.Command]) -> int:
 def test_large_jobs_that_no_leader_saw_are_certainly_not_done(roomy: Stage) -> None:
     roomy.become("follower", None, 1)
     ports = [roomy.client(large_put())[1] for _ in range(3)]
-    roomy.pass_us(roomy.node.config.command_timeout_ms * 1000 + 200_000)
+    roomy.pass_us(roomy.node.context.config.command_timeout_ms * 1000 + 200_000)
     assert [port.output for port in ports] == [b"DRAINING\r\n"] * 3
     assert roomy.node.origin.bytes < LARGE_BYTES_MIN
 
@@ -436,4 +438,4 @@ def test_nothing_behind_quit_is_executed_when_a_put_fails(stage: Stage) -> None:
     assert port.output == b"DRAINING\r\n"
     assert connection.closed
     answered(stage, port)
-    assert len(stage.node.machine.queue.jobs) == 0
+    assert len(stage.node.context.machine.queue.jobs) == 0

@@ -17,19 +17,19 @@ def beat(stage: Stage, peer: str, **changes: object) -> None:
         cluster_us=0,
         wall_us=stage.host.walls_us,
         incarnation=1,
-        applied_index=node.machine.index,
-        chain=node.machine.chain,
+        applied_index=node.context.machine.index,
+        chain=node.context.machine.chain,
         machine_version=c.MACHINE_VERSION,
         disk_low=False,
         stopping=False,
         digest_index=0,
         digest=0,
-        digest_version=node.machine.version,
-        active_version=node.machine.version,
+        digest_version=node.context.machine.version,
+        active_version=node.context.machine.version,
         kept_index=0,
     )
     frame = frames.encode_beat(values._replace(**changes))  # type: ignore[arg-type]
-    node.peer_frame(peer, frames.BEAT, frame)
+    node.router.receive(peer, frames.BEAT, frame)
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def test_a_node_that_agrees_with_one_goes_on(leader: Stage) -> None:
 
 
 def test_digests_of_another_index_are_not_compared(leader: Stage) -> None:
-    index = leader.node.machine.index
+    index = leader.node.context.machine.index
     for peer in MEMBERS[1:]:
         beat(leader, peer, chain=1, applied_index=index + 5)
         beat(leader, peer, digest=1, digest_index=index)
@@ -73,18 +73,18 @@ def test_digests_of_another_index_are_not_compared(leader: Stage) -> None:
 
 
 def test_an_older_index_is_compared_with_what_was_applied_then(leader: Stage) -> None:
-    index, chain = leader.node.machine.index, leader.node.machine.chain
+    index, chain = leader.node.context.machine.index, leader.node.context.machine.chain
     leader.batch("n1", 2, (c.PUT, 1, b"default", 0, 0, 1, b"x"))
     leader.commit()
-    assert leader.node.machine.chain != chain
+    assert leader.node.context.machine.chain != chain
     beat(leader, "n1", applied_index=index, chain=chain)
     assert not any("differs" in line for line in leader.host.lines)
-    beat(leader, "n2", applied_index=index, chain=leader.node.machine.chain)
+    beat(leader, "n2", applied_index=index, chain=leader.node.context.machine.chain)
     assert any("differs" in line for line in leader.host.lines)
 
 
 def test_canonical_digests_are_compared_too(leader: Stage) -> None:
-    leader.node.peers.digested(3, 77, c.BASE_VERSION)
+    leader.node.agreement.digested((3, 77, c.BASE_VERSION))
     beat(leader, "n1", digest_index=3, digest=77)
     assert not any("differs" in line for line in leader.host.lines)
     with pytest.raises(Stopped):
@@ -94,7 +94,7 @@ def test_canonical_digests_are_compared_too(leader: Stage) -> None:
 
 def test_digests_of_images_of_different_versions_are_not_compared(leader: Stage) -> None:
     """The same state has other bytes in another version."""
-    leader.node.peers.digested(3, 77, c.BASE_VERSION)
+    leader.node.agreement.digested((3, 77, c.BASE_VERSION))
     for peer in MEMBERS[1:]:
         beat(leader, peer, digest_index=3, digest=78, digest_version=c.BASE_VERSION + 1)
     assert not any("differs" in line for line in leader.host.lines)
@@ -103,10 +103,10 @@ def test_digests_of_images_of_different_versions_are_not_compared(leader: Stage)
 def test_the_digest_of_a_machine_that_a_snapshot_replaced_is_not_told_any_more() -> None:
     stage = Stage()
     stage.follow()
-    peers = stage.node.peers
-    peers.digested(3, 77, c.BASE_VERSION)
-    stage.load(stage.node.machine)
-    assert (peers.digest_index, peers.digest, peers.digest_version) == (0, 0, 0)
+    agreement = stage.node.agreement
+    agreement.digested((3, 77, c.BASE_VERSION))
+    stage.load(stage.node.context.machine)
+    assert agreement.image == (0, 0, 0)
     beat(stage, "n1", digest_index=3, digest=78)
     assert not any("differs" in line for line in stage.host.lines)
 
@@ -114,7 +114,7 @@ def test_the_digest_of_a_machine_that_a_snapshot_replaced_is_not_told_any_more()
 def test_a_node_that_differs_and_is_agreed_with_by_nobody_stops(leader: Stage) -> None:
     """An absent member counted as agreeing, so that both of the others served on."""
     beat(leader, "n2")
-    leader.node.peer_down("n2")
+    leader.node.router.link_down("n2")
     leader.pass_us(2 * SECOND)
     leader.batch("n1", 2, (c.PUT, 1, b"default", 0, 0, 1, b"x"))
     leader.commit()
@@ -125,7 +125,7 @@ def test_a_node_that_differs_and_is_agreed_with_by_nobody_stops(leader: Stage) -
 def test_a_member_that_goes_away_before_it_has_agreed_counts_no_more(leader: Stage) -> None:
     beat(leader, "n1", chain=1)
     leader.pass_us(20_000)
-    leader.node.peer_down("n2")
+    leader.node.router.link_down("n2")
     leader.pass_us(1_900_000)
     with pytest.raises(Stopped, match="no majority"):
         leader.pass_us(100_000)
@@ -134,12 +134,12 @@ def test_a_member_that_goes_away_before_it_has_agreed_counts_no_more(leader: Sta
 def test_a_member_whose_link_is_dialed_again_is_waited_for(leader: Stage) -> None:
     """Its link was away for 50 ms when another one differed, and the healthy node stopped."""
     beat(leader, "n2")
-    leader.node.peer_down("n2")
+    leader.node.router.link_down("n2")
     leader.batch("n1", 2, (c.PUT, 1, b"default", 0, 0, 1, b"x"))
     leader.commit()
     beat(leader, "n1", chain=1)
     leader.pass_us(50_000)
-    leader.node.peer_up("n2")
+    leader.node.router.link_up("n2")
     beat(leader, "n2")
     leader.pass_us(5 * SECOND)
     assert sum("differs" in line for line in leader.host.lines) == 1
@@ -191,7 +191,7 @@ def test_a_beat_read_after_a_pause_is_heard_now_and_not_before_the_pause() -> No
     stage.follow()
     stage.host.us += 5_000_000  # this process stood still, and reads before its next turn
     beat(stage, "n1", cluster_us=10_000_000)
-    assert stage.node.clock.estimate_us(stage.host.now_us()) == 10_000_000
+    assert stage.node.context.clock.estimate_us(stage.host.now_us()) == 10_000_000
 
 
 def test_only_the_leader_of_this_term_tells_the_time() -> None:
@@ -200,43 +200,43 @@ def test_only_the_leader_of_this_term_tells_the_time() -> None:
     beat(stage, "n2", leading=True, cluster_us=10_000_000)
     beat(stage, "n1", term=7, cluster_us=10_000_000)
     beat(stage, "n1", leading=False, cluster_us=10_000_000)
-    assert not stage.node.clock.was_up()
+    assert not stage.node.context.clock.was_up()
 
 
 def test_entries_of_this_term_tell_the_time_too() -> None:
     """Seed 180: n0 led for 40 ms, sent no beat, and its clock was 1.2 s behind what n2 knew."""
     stage = Stage()
     stage.follow("n1", term=1)
-    now_us = stage.node.clock.estimate_us
+    now_us = stage.node.context.clock.estimate_us
     stage.apply(c.encode_entry(0, 50 * SECOND, 0, []))
-    assert not stage.node.clock.was_up(), "what the log repeats after a start is not news"
-    stage.node.clock.hear(100 * SECOND, stage.host.us)
+    assert not stage.node.context.clock.was_up(), "what the log repeats after a start is not news"
+    stage.node.context.clock.receive(100 * SECOND, stage.host.us)
     stage.pass_us(3 * SECOND)
     stage.apply(c.encode_entry(0, 101 * SECOND, 0, []))
     assert now_us(stage.host.us) == 101 * SECOND
     stage.replica.term = 2
-    stage.node.apply(4, 1, c.encode_entry(0, 105 * SECOND, 0, []))
+    stage.node.callbacks.apply(4, 1, c.encode_entry(0, 105 * SECOND, 0, []))
     assert now_us(stage.host.us) == 101 * SECOND, "an entry of an earlier term"
 
 
 def test_a_leader_that_was_down_asks_who_was_up_before_it_asks_its_wall_clock() -> None:
     """It counted an hour in which the others were stopped, for it had saved the time before."""
     stage = Stage()
-    stage.node.lifecycle._saved_pair = (7_000_000, stage.host.walls_us - 3_600_000_000)
-    assert stage.node.lifecycle.begin_epoch() == 3_607_000_000
+    stage.node.leader.saved_clock._pair = (7_000_000, stage.host.walls_us - 3_600_000_000)
+    assert stage.node.leader.saved_clock.begin_epoch() == 3_607_000_000
     stage = Stage()
-    stage.node.lifecycle._saved_pair = (7_000_000, stage.host.walls_us - 3_600_000_000)
+    stage.node.leader.saved_clock._pair = (7_000_000, stage.host.walls_us - 3_600_000_000)
     for peer, cluster_us in (("n1", 9_000_000), ("n2", 8_000_000)):
         stage.node.peers.up(peer)
         beat(stage, peer, cluster_us=cluster_us)
-    assert stage.node.lifecycle.begin_epoch() == 8_000_000
+    assert stage.node.leader.saved_clock.begin_epoch() == 8_000_000
 
 
 def test_who_was_up_tells_the_time_that_it_heard() -> None:
     stage = Stage()
     stage.follow()
     beat(stage, "n1", cluster_us=10_000_000)
-    stage.node.peers.send_beats()
+    stage.node.heartbeats.send()
     told = frames.decode_beat(stage.sent(frames.BEAT, "n2")[-1])
     assert (told.leading, told.cluster_us) == (False, 10_000_000)
 
@@ -260,5 +260,5 @@ def test_leadership_goes_to_a_linked_member_that_stays(leader: Stage) -> None:
     assert leader.node.peers.successor() == "n2"
     beat(leader, "n2", stopping=True)
     assert leader.node.peers.successor() == "n1"
-    leader.node.peer_down("n1")
+    leader.node.router.link_down("n1")
     assert leader.node.peers.successor() is None

@@ -111,7 +111,7 @@ def test_a_batch_of_a_peer_that_is_too_large_ends_the_link() -> None:
     ):
         frame = frames.encode_batch(1, 1, 1, True, 0, hint, payload)
         with pytest.raises(ProtocolError, match="at most"):
-            stage.node.peer_frame("n1", frames.BATCH, frame)
+            stage.node.router.receive("n1", frames.BATCH, frame)
 
 
 def test_more_waits_than_a_frame_may_list_take_several() -> None:

@@ -88,10 +88,10 @@ FRAMES = st.one_of(
 def receive(stage: Stage, peer: str, kind: int, payload: bytes) -> None:
     """As the host does: a frame that no correct member sends ends the link."""
     try:
-        stage.node.peer_frame(peer, kind, payload)
+        stage.node.router.receive(peer, kind, payload)
     except ProtocolError:
-        stage.node.peer_down(peer)
-        stage.node.peer_up(peer)
+        stage.node.router.link_down(peer)
+        stage.node.router.link_up(peer)
 
 
 def live_on(stage: Stage) -> None:

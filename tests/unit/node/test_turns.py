@@ -44,22 +44,22 @@ def test_an_image_goes_on_after_every_turn_until_it_is_made(stage: Stage) -> Non
 def test_a_digest_waits_for_a_snapshot(stage: Stage) -> None:
     """Together they took twice the processor, and held the clients up for it."""
     stage.replica.imaging = True
-    stage.node.digest.begin(stage.node.machine)
+    stage.node.digest.begin(stage.node.context.machine)
     stage.pass_us(1_000_000)
-    assert stage.node.digest.under_way
+    assert stage.node.digest.in_progress
     stage.replica.imaging = False
     stage.pass_us(1_000_000)
-    assert not stage.node.digest.under_way
+    assert not stage.node.digest.in_progress
 
 
 def test_a_stopped_node_makes_no_image(stage: Stage) -> None:
     slices: list[int] = []
     stage.replica.imaging = True
     stage.replica.slice_image = lambda: slices.append(stage.host.us)  # type: ignore[method-assign]
-    stage.node.wake()
+    stage.node.context.wake()
     (turn,), stage.host.soon = stage.host.soon, []
     turn()
     with pytest.raises(Stopped):
-        stage.node.fatal("the test says so")
+        stage.node.context.fatal("the test says so")
     stage.run()
     assert slices == []

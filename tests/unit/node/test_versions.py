@@ -8,9 +8,9 @@ from beanpole import commands as c
 from beanpole.core.machine import Machine
 from beanpole.core.operations.operation import SESSION, ClientOperation
 from beanpole.core.operations.table import OPERATIONS
+from beanpoled.leading.versions import WISH_US
 from beanpoled.links import frames
 from beanpoled.origin.batches import Batch, Wait
-from beanpoled.turn.versions import WISH_US
 from tests.unit.node.stage import MEMBERS, Stage, Stopped
 from tests.unit.node.test_peers import beat
 
@@ -46,7 +46,7 @@ def test_it_is_raised_once_when_every_member_knows_it(leader: Stage) -> None:
     heard(leader, "n1", "n2")
     assert raises(leader) == [(c.RAISE, NEW)]
     leader.commit()
-    assert leader.node.machine.version == NEW
+    assert leader.node.context.machine.version == NEW
     heard(leader, "n1", "n2")
     assert raises(leader) == []
 
@@ -62,7 +62,7 @@ def test_one_old_member_holds_it_back(leader: Stage) -> None:
     heard(leader, "n1")
     heard(leader, "n2", version=c.BASE_VERSION)
     assert raises(leader) == []
-    assert leader.node.versions.common() == c.BASE_VERSION
+    assert leader.node.leader.versions.common() == c.BASE_VERSION
 
 
 def test_a_beat_of_an_earlier_term_does_not_count(leader: Stage) -> None:
@@ -74,10 +74,10 @@ def test_a_beat_of_an_earlier_term_does_not_count(leader: Stage) -> None:
 def test_a_new_link_may_be_another_program(leader: Stage) -> None:
     """A member is restarted, perhaps with the older program, and no term passes."""
     heard(leader, "n1")
-    leader.node.peer_down("n1")
+    leader.node.router.link_down("n1")
     heard(leader, "n2")
     assert raises(leader) == []
-    leader.node.peer_up("n1")
+    leader.node.router.link_up("n1")
     assert raises(leader) == []
     heard(leader, "n1", version=c.BASE_VERSION)
     assert raises(leader) == []
@@ -86,7 +86,7 @@ def test_a_new_link_may_be_another_program(leader: Stage) -> None:
 
 
 def test_a_late_beat_of_a_link_that_ended_does_not_count(leader: Stage) -> None:
-    leader.node.peer_down("n1")
+    leader.node.router.link_down("n1")
     heard(leader, "n1", "n2")
     assert raises(leader) == []
 
@@ -94,11 +94,11 @@ def test_a_late_beat_of_a_link_that_ended_does_not_count(leader: Stage) -> None:
 def test_a_leader_that_does_not_serve_yet_raises_nothing() -> None:
     stage = Stage(knows=NEW)
     for peer in MEMBERS[1:]:
-        stage.node.peer_up(peer)
+        stage.node.router.link_up(peer)
     stage.become("leader", "n0", 1)
     heard(stage, "n1", "n2")
     assert raises(stage) == []
-    assert not stage.node.leader.serving
+    assert not stage.node.leader.term.serving
 
 
 def test_a_follower_raises_nothing() -> None:
@@ -114,7 +114,7 @@ def test_a_lone_node_raises_by_itself() -> None:
     stage.node.peers.peers.clear()
     stage.become("leader", "n0", 1)
     stage.commit()
-    assert stage.node.machine.version == NEW
+    assert stage.node.context.machine.version == NEW
 
 
 def test_a_raise_that_was_lost_with_its_term_is_proposed_again(leader: Stage) -> None:
@@ -148,40 +148,40 @@ def manual() -> Stage:
 
 def test_a_leader_waits_for_its_operator(manual: Stage) -> None:
     assert raises(manual) == []
-    assert manual.node.versions.finalize(0) == (NEW, "")
+    assert manual.node.leader.versions.finalize(0) == (NEW, "")
     assert raises(manual) == [(c.RAISE, NEW)]
-    assert manual.node.versions.finalize(0) == (NEW, ""), "it is on its way"
+    assert manual.node.leader.versions.finalize(0) == (NEW, ""), "it is on its way"
     manual.commit()
-    assert manual.node.machine.version == NEW
-    assert manual.node.versions.finalize(0) == (NEW, "")
-    assert manual.node.versions.finalize(c.BASE_VERSION) == (NEW, "")
+    assert manual.node.context.machine.version == NEW
+    assert manual.node.leader.versions.finalize(0) == (NEW, "")
+    assert manual.node.leader.versions.finalize(c.BASE_VERSION) == (NEW, "")
     assert raises(manual) == []
 
 
 def test_an_operator_may_ask_for_less_than_all_know() -> None:
     stage = leading(NEW + 2, upgrade_finalize="manual")
     heard(stage, "n1", "n2", version=NEW + 2)
-    assert stage.node.versions.finalize(NEW) == (NEW, "")
+    assert stage.node.leader.versions.finalize(NEW) == (NEW, "")
     assert raises(stage) == [(c.RAISE, NEW)]
 
 
 def test_who_holds_it_back_is_named(manual: Stage) -> None:
     heard(manual, "n1", version=c.BASE_VERSION)
-    manual.node.peer_down("n2")
+    manual.node.router.link_down("n2")
     old = f"n1 knows up to {c.BASE_VERSION} and must be upgraded"
     away = "n2 is away, and may come back with an older release"
-    assert manual.node.versions.finalize(0) == (NEW, f"{old}; {away}")
+    assert manual.node.leader.versions.finalize(0) == (NEW, f"{old}; {away}")
     heard(manual, "n1")
-    assert manual.node.versions.finalize(NEW) == (NEW, away)
+    assert manual.node.leader.versions.finalize(NEW) == (NEW, away)
     words = f"n0 knows up to {NEW} and must be upgraded"
-    assert words in manual.node.versions.finalize(NEW + 1)[1]
+    assert words in manual.node.leader.versions.finalize(NEW + 1)[1]
     assert raises(manual) == []
 
 
 def test_without_a_version_the_newest_of_any_member_is_meant(manual: Stage) -> None:
     """An upgrade in the middle is not ended by the way, at what the older nodes know."""
     heard(manual, "n1", version=NEW + 1)
-    version, reason = manual.node.versions.finalize(0)
+    version, reason = manual.node.leader.versions.finalize(0)
     assert version == NEW + 1
     assert reason == "; ".join(
         f"{name} knows up to {NEW} and must be upgraded" for name in ("n0", "n2")
@@ -190,52 +190,52 @@ def test_without_a_version_the_newest_of_any_member_is_meant(manual: Stage) -> N
 
 
 def test_a_refused_wish_is_not_remembered(manual: Stage) -> None:
-    manual.node.peer_down("n2")
-    assert manual.node.versions.finalize(0)[1]
-    manual.node.peer_up("n2")
+    manual.node.router.link_down("n2")
+    assert manual.node.leader.versions.finalize(0)[1]
+    manual.node.router.link_up("n2")
     heard(manual, "n2")
     assert raises(manual) == []
 
 
 def test_a_wish_ends_with_its_caller_and_with_its_term(manual: Stage) -> None:
     """Nothing can be proposed for a while; when it can be, nobody waits for it any more."""
-    manual.node.versions.finalize(0)
-    manual.node.loop_us += WISH_US + 1
+    manual.node.leader.versions.finalize(0)
+    manual.node.context.loop_us += WISH_US + 1
     assert raises(manual) == []
-    manual.node.versions.finalize(0)
+    manual.node.leader.versions.finalize(0)
     manual.become("follower", "n1", 2)
     manual.become("leader", "n0", 3)
     manual.commit()
     heard(manual, "n1", "n2")
     assert raises(manual) == []
-    assert manual.node.versions.finalize(0) == (NEW, "")
+    assert manual.node.leader.versions.finalize(0) == (NEW, "")
     assert raises(manual) == [(c.RAISE, NEW)]
 
 
 def test_a_member_that_goes_before_the_entry_holds_it_back(manual: Stage) -> None:
-    manual.node.versions.finalize(0)
-    manual.node.peer_down("n1")
+    manual.node.leader.versions.finalize(0)
+    manual.node.router.link_down("n1")
     assert raises(manual) == []
 
 
 def test_a_leader_that_was_just_elected_says_so() -> None:
     stage = Stage(knows=NEW, upgrade_finalize="manual")
     for peer in MEMBERS[1:]:
-        stage.node.peer_up(peer)
+        stage.node.router.link_up(peer)
     stage.become("leader", "n0", 1)
     heard(stage, "n1", "n2")
-    assert stage.node.versions.finalize(0) == (NEW, "n0 has just been elected")
+    assert stage.node.leader.versions.finalize(0) == (NEW, "n0 has just been elected")
 
 
 # --- programs that do not know it -----------------------------------------------------------------
 
 
 def test_the_beat_tells_what_is_known_and_what_is_active(leader: Stage) -> None:
-    leader.node.peers.send_beats()
+    leader.node.heartbeats.send()
     told = frames.decode_beat(leader.sent(frames.BEAT, "n1")[-1])
     assert (told.machine_version, told.active_version) == (NEW, c.BASE_VERSION)
     leader.apply_sections((c.LEADER, 0, 0, ((c.RAISE, NEW),)))
-    leader.node.peers.send_beats()
+    leader.node.heartbeats.send()
     told = frames.decode_beat(leader.sent(frames.BEAT, "n1")[-1])
     assert (told.machine_version, told.active_version) == (NEW, NEW)
 
@@ -255,7 +255,7 @@ def test_a_program_that_does_not_know_it_stops_at_the_snapshot() -> None:
         stage.load(machine)
     stage = Stage(knows=NEW)
     stage.load(machine)
-    assert stage.node.machine.version == NEW
+    assert stage.node.context.machine.version == NEW
 
 
 def test_a_command_of_a_later_version_does_not_leave_its_origin(

@@ -73,7 +73,7 @@ def _go_on(world: World) -> None:
     world.start(name)
     _all_serve(world)
     for host in list(world.hosts.values()):
-        host.node.replica.compact()
+        host.node.context.replica.compact()
     world.clock.run(1.0)
     for host in world.serving():
         hand = Hand(world, host)

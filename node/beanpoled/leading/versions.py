@@ -5,15 +5,15 @@ that does not know the version which it meets stops. What a version means is in 
 """
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from beanpole import commands as c
 from beanpole.core.image import restore
 from beanpole.core.machine import Machine
 from beanpole.errors import UnknownVersion
-
-if TYPE_CHECKING:
-    from beanpoled.turn.node import Node
+from beanpoled.leading.term import Term
+from beanpoled.peers.peers import Peers
+from beanpoled.shared.context import Context
 
 # Somebody waits for the answer and asks again before this ends. Afterwards nothing is raised: what
 # an operator wants counts now, and not when a member comes back days later with another program.
@@ -23,10 +23,10 @@ WISH_US: Final = 1_000_000
 class Versions:
     """The versions of one node."""
 
-    def __init__(self, node: "Node", knows: int) -> None:
-        """Begin; `knows` is the newest machine version that the program knows."""
-        self.knows = knows
-        self._node = node
+    def __init__(self, context: Context, peers: Peers, term: Term) -> None:
+        self._context = context
+        self._peers = peers
+        self._term = term
         self._proposed = (0, 0)  # term and version of the newest RAISE of this node
         # What an operator asks for: term, version, and the loop time at which that ends.
         self._wanted = (0, 0, 0)
@@ -37,13 +37,12 @@ class Versions:
         A member says it with each beat. What counts was heard in this term and on the present
         link: a member that is away may come back with an older program.
         """
-        node = self._node
-        term = node.replica.term
+        term = self._context.replica.term
         known = {
             name: peer.knows if peer.beat is not None and peer.beat.term == term else 0
-            for name, peer in node.peers.peers.items()
+            for name, peer in self._peers.peers.items()
         }
-        return {**known, node.name: self.knows}
+        return {**known, self._context.name: self._context.knows}
 
     def common(self) -> int:
         """The newest version that every member knows; 0 while one of them has not said it."""
@@ -51,17 +50,17 @@ class Versions:
 
     def due(self) -> tuple[c.Command, ...]:
         """The RAISE that the next entry should carry, if any. Each is proposed once in a term."""
-        node = self._node
-        active = node.machine.version
-        if self.knows <= active or not node.leader.serving:
+        context, number = self._context, self._term.number
+        active = context.machine.version
+        if context.knows <= active or not self._term.serving:
             return ()
-        if node.config.upgrade_finalize == "manual":
+        if context.config.upgrade_finalize == "manual":
             term, version, until_us = self._wanted
-            if term != node.leader.term or node.loop_us > until_us or self.common() < version:
+            if term != number or context.loop_us > until_us or self.common() < version:
                 return ()
         else:
             version = self.common()
-        proposed = (node.leader.term, version)
+        proposed = (number, version)
         if version <= active or proposed == self._proposed:
             return ()
         self._proposed = proposed
@@ -74,28 +73,28 @@ class Versions:
             The version, and why it cannot be raised now. There is no reason if the machine has
             that version already, or if its RAISE is in the log or goes into the next entry.
         """
-        node = self._node
+        context = self._context
         known = self.known()
         version = to or max(known.values())
-        if version <= node.machine.version:
-            return node.machine.version, ""
-        if not node.leader.serving:
-            return version, f"{node.name} has just been elected"
-        term = node.leader.term
+        if version <= context.machine.version:
+            return context.machine.version, ""
+        if not self._term.serving:
+            return version, f"{context.name} has just been elected"
+        term = self._term.number
         if self._proposed != (term, version):
             refusal = refusal_words(version, known)
             if refusal:
                 return version, refusal
-            self._wanted = (term, version, node.loop_us + WISH_US)
-            node.wake()
+            self._wanted = (term, version, context.loop_us + WISH_US)
+            context.wake()
         return version, ""
 
     def raised(self) -> None:
         """A RAISE was applied: go on, or stop before anything is made of the entry."""
-        active = self._node.machine.version
-        if active > self.knows:
-            self._node.fatal(restore.upgrade_words(active, self.knows))
-        self._node.host.log(f"the cluster works at machine version {active}")
+        active = self._context.machine.version
+        if active > self._context.knows:
+            self._context.fatal(restore.upgrade_words(active, self._context.knows))
+        self._context.host.log(f"the cluster works at machine version {active}")
 
     def load_image(self, chunks: Iterator[bytes]) -> Machine:
         """Build a machine from a snapshot; the node stops at one of a version it does not know.
@@ -104,9 +103,9 @@ class Versions:
             Damaged: it is no image.
         """
         try:
-            return restore.load(chunks, self.knows)
+            return restore.load(chunks, self._context.knows)
         except UnknownVersion as error:
-            self._node.fatal(str(error))
+            self._context.fatal(str(error))
             raise
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from beanpoled.leading.gathering import LATE_SHARE, PATIENCE_MAX_US, SKIPPED_MAX, Gathering
+from beanpoled.leading.batching import EARLY_SHARE, PATIENCE_MAX_US, SKIPPED_MAX, AdaptiveBatching
 
 FLIGHT_US = 400
 PATIENCE_US = FLIGHT_US * 5 // 2
@@ -12,18 +12,18 @@ class Clients:
     """Entries of a leader, with a clock."""
 
     def __init__(self) -> None:
-        self.gathering = Gathering()
+        self.batching = AdaptiveBatching()
         self.now_us = 1_000_000
 
     def entry(self, commands: int, late: int = 0, flight_us: int = FLIGHT_US) -> None:
         """An entry for so many clients comes and goes; meanwhile, `late` others arrive."""
-        self.gathering.proposed(commands, self.now_us)
+        self.batching.proposed(commands, self.now_us)
         self.now_us += flight_us
-        self.gathering.committed(late, late, self.now_us)
+        self.batching.committed(late, late, self.now_us)
 
     def left_us(self, waiting: int, after_us: int = 0) -> int:
         self.now_us += after_us
-        return self.gathering.left_us(waiting, self.now_us)
+        return self.batching.left_us(waiting, self.now_us)
 
     def pauses(self) -> int:
         """How many entries leave at once until one is waited with again."""
@@ -47,11 +47,11 @@ def clients() -> Clients:
 def test_those_who_were_answered_are_waited_for(clients: Clients) -> None:
     assert clients.left_us(1) == 0
     clients.entry(28, late=4)
-    assert clients.gathering.target == 30
+    assert clients.batching.expected == 30
     assert clients.left_us(4) == PATIENCE_US
     assert clients.left_us(29, after_us=100) == PATIENCE_US - 100
     assert clients.left_us(30) == 0
-    assert clients.gathering.target == 0
+    assert clients.batching.expected == 0
 
 
 def test_two_groups_become_one(clients: Clients) -> None:
@@ -99,16 +99,16 @@ def test_commands_that_nobody_waited_for_are_no_sign(clients: Clients) -> None:
     """They reach the number that is waited for, and come in the next flight as well."""
     clients.entry(16)
     assert clients.left_us(15) == 0
-    clients.entry(16, late=16 // LATE_SHARE + 1)
+    clients.entry(16, late=16 // EARLY_SHARE + 1)
     assert clients.pauses() == 1
 
 
 def test_waits_that_came_along_with_their_batch_are_not_late(clients: Clients) -> None:
     clients.entry(16)
     assert clients.left_us(15) == 0
-    clients.gathering.proposed(16, clients.now_us)
+    clients.batching.proposed(16, clients.now_us)
     clients.now_us += FLIGHT_US
-    clients.gathering.committed(12, 0, clients.now_us)
+    clients.batching.committed(12, 0, clients.now_us)
     assert clients.left_us(12) > 0
 
 
@@ -116,9 +116,9 @@ def test_patience_is_not_renewed_without_another_entry(clients: Clients) -> None
     """What one commit covers may be applied in many turns."""
     clients.entry(16)
     assert clients.left_us(3, after_us=300) == PATIENCE_US - 300
-    clients.gathering.committed(9, 9, clients.now_us)
+    clients.batching.committed(9, 9, clients.now_us)
     assert clients.left_us(9) == PATIENCE_US - 300
-    assert clients.gathering.target == 15
+    assert clients.batching.expected == 15
 
 
 def test_a_try_of_use_ends_the_pauses(clients: Clients) -> None:
@@ -129,7 +129,7 @@ def test_a_try_of_use_ends_the_pauses(clients: Clients) -> None:
     clients.entry(16)
     clients.pauses()
     assert clients.left_us(15) == 0
-    clients.entry(16, late=16 // LATE_SHARE)
+    clients.entry(16, late=16 // EARLY_SHARE)
     assert clients.left_us(5) > 0
     clients.fail()
     clients.entry(16)
@@ -138,6 +138,6 @@ def test_a_try_of_use_ends_the_pauses(clients: Clients) -> None:
 
 def test_a_new_term_expects_nobody(clients: Clients) -> None:
     clients.entry(16)
-    clients.gathering.forget()
+    clients.batching.forget()
     assert clients.left_us(0) == 0
-    assert clients.gathering.target == 0
+    assert clients.batching.expected == 0

@@ -41,10 +41,10 @@ class ClusterClock:
 
     def __init__(self) -> None:
         self._base_us = 0
-        self._heard_at_us = -1  # monotonic; -1: nothing was heard in this process's life
+        self._received_at_us = -1  # monotonic; -1: nothing was received in this process's life
         self.leading = False
 
-    def hear(self, cluster_us: int, now_us: int) -> None:
+    def receive(self, cluster_us: int, now_us: int) -> None:
         """The present leader told its time, in a beat or in an entry.
 
         It counts even if it is behind our estimate: the leader's clock stands while the leader
@@ -54,17 +54,17 @@ class ClusterClock:
         """
         if not self.leading and cluster_us >= self._base_us:
             self._base_us = cluster_us
-            self._heard_at_us = now_us
+            self._received_at_us = now_us
 
     def estimate_us(self, now_us: int) -> int:
         """What cluster time is about now."""
-        if self.leading or self._heard_at_us < 0:
+        if self.leading or self._received_at_us < 0:
             return self._base_us
-        return self._base_us + now_us - self._heard_at_us
+        return self._base_us + now_us - self._received_at_us
 
     def was_up(self) -> bool:
-        """Whether this process has heard a leader's clock, or was one."""
-        return self._heard_at_us >= 0
+        """Whether this process has received a leader's time, or was one."""
+        return self._received_at_us >= 0
 
     def lead(self, start_us: int) -> None:
         """Become the clock, from `start_us` (never earlier than what is known)."""
@@ -74,7 +74,7 @@ class ClusterClock:
     def follow(self, now_us: int) -> None:
         """Stop being the clock."""
         self.leading = False
-        self._heard_at_us = now_us
+        self._received_at_us = now_us
 
     def advance(self, step_us: int, majority_answers: bool) -> None:
         """One turn of the leader's loop; time stands while the leader cannot serve."""

@@ -3,7 +3,7 @@
 import pytest
 
 from beanpole import commands as c
-from beanpoled.leading.leader import ENTRY_FULL_BYTES
+from beanpoled.leading.proposing import ENTRY_FULL_BYTES
 from beanpoled.links import frames
 from tests.unit.node.stage import DEFAULT, MEMBERS, Stage, leading, put, ready
 
@@ -26,8 +26,8 @@ def commit(stage: Stage, flight_us: int = 400) -> None:
     (entry,) = stage.replica.proposed
     stage.replica.proposed.clear()
     stage.host.us += flight_us
-    stage.node.turn_begins()
-    stage.node.committed()
+    stage.node.context.read_clock()
+    stage.node.callbacks.committed()
     stage.apply(entry)
     stage.run()
 
@@ -65,9 +65,13 @@ def test_clients_of_the_leader_are_waited_for_as_well(stage: Stage) -> None:
 def test_what_comes_while_others_are_waited_for_brings_no_turn(stage: Stage) -> None:
     answered(stage)
     payload = c.pack_commands([put()])
-    stage.node.peer_frame("n1", frames.BATCH, frames.encode_batch(1, 1, 4, False, 1, b"", payload))
+    stage.node.router.receive(
+        "n1", frames.BATCH, frames.encode_batch(1, 1, 4, False, 1, b"", payload)
+    )
     assert stage.host.soon == []
-    stage.node.peer_frame("n1", frames.BATCH, frames.encode_batch(1, 1, 5, False, 8, b"", payload))
+    stage.node.router.receive(
+        "n1", frames.BATCH, frames.encode_batch(1, 1, 5, False, 8, b"", payload)
+    )
     assert stage.host.soon != []
 
 
@@ -88,10 +92,10 @@ def test_a_commit_that_is_applied_in_steps_forgets_nobody_who_came_back(stage: S
     stage.batch("n1", 2, *[other] * 3)
     commit(stage)
     stage.items("n2", frames.WAITS, (1, 1, 1))  # nothing is ready for it
-    stage.node.wake()
+    stage.node.context.wake()
     stage.run()
     assert len(stage.node.leader.line) == 1
-    stage.node.committed()  # the next step of the same commit
+    stage.node.callbacks.committed()  # the next step of the same commit
     stage.batch("n1", 3, other)
     assert stage.replica.proposed == []
     stage.batch("n1", 4, other)

@@ -6,16 +6,14 @@ and proofs of a hello are in `link`; here it is acted on: remembered, counted, t
 
 from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from beanpoled.disk.identity import FOUNDING, VOTER, short
 from beanpoled.links import admission
 from beanpoled.links.admission import REFUSE, TALK, Known, Verdict
 from beanpoled.links.link import NONCE_BYTES, OLDER, VERSION_MAX, VERSION_MIN, VERSIONS, Hello
-
-if TYPE_CHECKING:
-    from beanpoled.disk.disks import Disks
-    from beanpoled.turn.node import Node
+from beanpoled.origin.outbox import Origin
+from beanpoled.shared.context import Context
 
 # A hello that was under way while its node began an incarnation shows the one before it: who
 # refuses twice in a row means it. Links are dialed again at once.
@@ -25,9 +23,11 @@ REFUSALS_MIN: Final = 2
 class Introductions:
     """Who this node talks to. `begin` is called once its disk knows its cluster."""
 
-    def __init__(self, node: "Node", disks: "Disks") -> None:
-        self._node = node
-        self._disks = disks
+    def __init__(self, context: Context, origin: Origin) -> None:
+        self._context = context
+        self._disks = context.disks
+        self._origin = origin
+        self._others = frozenset(context.members) - {context.name}
         self.begin: Callable[[], None]
         self._met: dict[str, Hello] = {}  # who is connected while this disk knows no cluster
         self._refusals: Counter[str] = Counter()  # in a row, for the same reason
@@ -37,8 +37,8 @@ class Introductions:
         self._told: dict[str, str] = {}  # the last refusal of each peer that was logged
 
     def hello(self, nonce: bytes) -> Hello:
-        """Introduce this node."""
-        config, own = self._node.config, self._disks.own
+        """Introduce this context."""
+        config, own = self._context.config, self._disks.own
         assert len(nonce) == NONCE_BYTES
         return Hello(
             version_min=VERSION_MIN,
@@ -52,7 +52,7 @@ class Introductions:
             standing=own.standing,
             replacement=own.replacement,
             incarnation=own.incarnation,
-            last_index=self._node.replica.last_index,
+            last_index=self._context.replica.last_index,
             founders=own.founders,
         )
 
@@ -95,8 +95,8 @@ class Introductions:
         A disk that has lost what its node had must not vote, whoever else would take its vote: one
         member that knows it is enough, and a node that serves ends, too.
         """
-        node = self._node
-        if name not in node.peers.peers:
+        context = self._context
+        if name not in self._others:
             return  # whoever that is: the links are complained of where they are made
         if self._reasons.get(name) != reason:
             self._reasons[name] = reason
@@ -106,24 +106,24 @@ class Introductions:
             return
         if self._told.get(name) != reason:
             self._told[name] = reason
-            node.host.log(f"no link to {name}: {reason}")
+            context.host.log(f"no link to {name}: {reason}")
         if cause == VERSIONS or not is_mutual:
             return
         self._causes[name] = cause
         if cause == OLDER:
-            node.fatal(f"{'stopping' if node.origin.up else 'refusing to start'}: {reason}")
-        elif not node.origin.up and admission.is_hopeless(self._disks.own, self._causes):
-            node.fatal(f"refusing to start: {reason}")
+            context.fatal(f"{'stopping' if self._origin.up else 'refusing to start'}: {reason}")
+        elif not self._origin.up and admission.is_hopeless(self._disks.own, self._causes):
+            context.fatal(f"refusing to start: {reason}")
 
     def waiting_for(self) -> tuple[str, ...]:
         """The members that this disk waits for, as long as it does not know its cluster."""
         return admission.awaited(self._disks.own, self._met)
 
     def _known(self, hello: Hello) -> Known:
-        peers = self._node.peers
-        if hello.node not in peers.peers:
+        if hello.node not in self._others:
             return Known()
-        origin = self._node.machine.origins.get(self._node.place(hello.node))
+        context = self._context
+        origin = context.machine.origins.get(context.index_of(hello.node))
         return Known(
             disks=self._disks.known(hello.node),
             incarnation=0 if origin is None else origin.incarnation,
@@ -132,13 +132,13 @@ class Introductions:
 
     def kept_index(self) -> int:
         """Up to which index this disk has the log for certain, and for ever."""
-        node = self._node
-        if node.config.durability != "sync":
+        context = self._context
+        if context.config.durability != "sync":
             return 0
-        return min(node.replica.durable_index, node.replica.commit_index)
+        return min(context.replica.durable_index, context.replica.commit_index)
 
     def accepted(self, name: str, kept_index: int) -> None:
-        """A member says something on a link, so it has accepted this node."""
+        """A member says something on a link, so it has accepted this context."""
         self._kept[name] = kept_index
         if name in self._refusals:
             del self._refusals[name]
@@ -147,7 +147,7 @@ class Introductions:
 
     def _settle(self) -> None:
         """Take part in a cluster, if it can be known now which."""
-        node, own = self._node, self._disks.own
+        context, own = self._context, self._disks.own
         found = admission.founding(own, self._met)
         if found is None:
             return
@@ -156,10 +156,10 @@ class Introductions:
         try:
             self._disks.change(birth=birth, founders=founders, standing=standing)
         except OSError as error:
-            node.fatal(f"cannot write what this disk is: {error.strerror}")
+            context.fatal(f"cannot write what this disk is: {error.strerror}")
             return
         self._met.clear()
         self._refusals.clear()
         self._causes.clear()
-        node.host.log(f"part of the cluster with the birth id {short(birth)}")
+        context.host.log(f"part of the cluster with the birth id {short(birth)}")
         self.begin()

@@ -1,10 +1,11 @@
 """Whether the replicas agree, and whether this one may go on when they do not.
 
-Here is only what was told, what it means, and the judgement; who is heard is in `peers`. No I/O, no
-clock. Every beat tells the running digest of a member's transitions (its chain), and the digest of
-its image at an index that the log fixed. A chain covers everything before it, so equal chains at an
-index mean that nothing differed up to there. A member counts as agreeing only if it has shown that,
-at or after the first index at which another one differs: who is away has shown nothing.
+Here is only what was told, what it means, and the judgement; heartbeats are in `turn.heartbeats`.
+No I/O, no clock. Every heartbeat tells the running digest of a member's transitions (its chain),
+and the digest of its image at an index that the log fixed. A chain covers everything before it, so
+equal chains at an index mean that nothing differed up to there. A member counts as agreeing only if
+it has shown that, at or after the first index at which another one differs: a member that is away
+has shown nothing.
 """
 
 from collections import deque
@@ -60,6 +61,7 @@ class Agreement:
 
     Attributes:
         disputed: whether a member is known to differ, so that `judge` has something to judge.
+        image: the digest of this replica's image at the last index that the log fixed.
     """
 
     def __init__(self, peers: Iterable[str]) -> None:
@@ -71,7 +73,7 @@ class Agreement:
         self._since_us = [0, 0]  # when the present dispute began
         self._chains: dict[int, int] = {}
         self._indexes: deque[int] = deque()
-        self._image: ImageDigest = (0, 0, 0)
+        self.image: ImageDigest = (0, 0, 0)
 
     @property
     def image_disputed(self) -> bool:
@@ -89,13 +91,13 @@ class Agreement:
 
     def digested(self, image: ImageDigest) -> None:
         """The digest of the image at an index that the log fixed is ready."""
-        self._image = image
+        self.image = image
 
     def forget(self) -> None:
         """A snapshot replaced the machine: what was compared before is about another one."""
         self._chains.clear()
         self._indexes.clear()
-        self._image = (0, 0, 0)
+        self.image = (0, 0, 0)
         self._members = {name: _Member() for name in self._members}
         self.disputed = False
 
@@ -119,8 +121,8 @@ class Agreement:
         if member.ahead[0] <= last:
             member.ahead = chain if chain[0] > last else (0, 0)
         # Of another version the same state has other bytes.
-        comparable = image[0] and image[0] == self._image[0] and image[2] == self._image[2]
-        if comparable and member.note(IMAGE, image[0], image[1] == self._image[1]):
+        comparable = image[0] and image[0] == self.image[0] and image[2] == self.image[2]
+        if comparable and member.note(IMAGE, image[0], image[1] == self.image[1]):
             where = self._dispute(IMAGE, image[0], now_us)
             found = found or where
         self.disputed = any(any(member.differs) for member in self._members.values())
@@ -138,7 +140,7 @@ class Agreement:
 
         Args:
             linked: the members with a link, now or lately: they may still show that they agree.
-            now_us: the time, as the loop linkedd it.
+            now_us: the time, as the loop lived it.
 
         Returns:
             Why this replica must stop; None if it goes on, or if a linked member is waited for.

@@ -1,7 +1,7 @@
 """The canonical digest of the machine, made in slices of the loop's time.
 
-The log asks for it (DIGEST), the other members compare it (`peers`); what an image's bytes are is
-in `core.image.image`.
+The log asks for it (DIGEST), the other members compare it (`agreement`); what an image's bytes are
+is in `core.image.image`.
 """
 
 from collections.abc import Callable
@@ -11,12 +11,13 @@ from crc32c import crc32c
 from beanpole.core.image.image import Image
 from beanpole.core.machine import Machine
 from beanpole.pace import Pace
+from beanpoled.peers.agreement import ImageDigest
 
 
 class Digest:
     """The digest that the log asked for last, while it is being made."""
 
-    def __init__(self, now_us: Callable[[], int], done: Callable[[int, int, int], None]) -> None:
+    def __init__(self, now_us: Callable[[], int], done: Callable[[ImageDigest], None]) -> None:
         """Make none yet; `done` will be called with index, digest and machine version of each."""
         self._done = done
         self._image: Image | None = None
@@ -25,12 +26,12 @@ class Digest:
         self._pace = Pace(now_us)
 
     @property
-    def under_way(self) -> bool:
+    def in_progress(self) -> bool:
         """Whether it is still being made."""
         return self._image is not None
 
     def begin(self, machine: Machine) -> None:
-        """Begin one of the machine as it is; one that is under way is given up."""
+        """Begin one of the machine as it is; one that is in progress is given up."""
         self.drop()
         self._index, self._digest, self._image = machine.index, 0, Image(machine)
 
@@ -46,7 +47,7 @@ class Digest:
         chunk = image.next_chunk()
         if chunk is None:
             self.drop()
-            self._done(self._index, self._digest, image.version)
+            self._done((self._index, self._digest, image.version))
             return False
         self._digest = crc32c(chunk, self._digest)
         return True

@@ -1,0 +1,39 @@
+"""Whether the limits of a configuration fit into the memory, and the line that says so if not.
+
+How much memory there is, is found in `memory`.
+"""
+
+from typing import Final
+
+from beanpoled.config.memory import Memory
+from beanpoled.config.node import NodeConfig
+from beanpoled.config.settings import MIB
+
+# What a node without a job takes, compiled or not, with its events' process.
+BASE_BYTES: Final = 256 * MIB
+
+
+def warning(config: NodeConfig, queue_bytes_max: int, memory: Memory) -> str | None:
+    """Say that limits exceed the memory; None if they do not.
+
+    Args:
+        config: of this node.
+        queue_bytes_max: what counts: the leader's, once it is known.
+        memory: of this machine.
+    """
+    parts = {
+        "queue_bytes_max": queue_bytes_max,
+        "log_memory_bytes": config.log_memory_bytes,
+        "outbox_bytes_max": config.outbox_bytes_max,
+        "event_segment_bytes": config.event_segment_bytes if config.events == "on" else 0,
+    }
+    beside = BASE_BYTES + sum(parts.values()) - queue_bytes_max
+    if queue_bytes_max + beside <= memory.bytes:
+        return None
+    told = " + ".join(f"{name} {value}" for name, value in parts.items() if value)
+    fits = max(0, memory.bytes - beside)
+    return (
+        f"{told} + {BASE_BYTES} for the rest are more than {memory.source} memory of "
+        f"{memory.bytes} bytes: when the queue grows, the system will kill this node, and all "
+        f"others that are alike; set queue_bytes_max to {fits // MIB} MiB or less on all nodes"
+    )

@@ -1,0 +1,231 @@
+"""Dispatching: which waiting client is granted which job, as the leader proposes it.
+
+Here the clients' waits begin, stand in line and are met by jobs that are ready or about to be. A
+GRANT only proposes: the machine decides what is granted. How waits end without a job is in `ends`.
+"""
+
+from collections import deque
+
+from beanpole import commands as c
+from beanpole.core.applied import LATER, NONE_READY
+from beanpole.core.jobs.job import Tube
+from beanpole.errors import ProtocolError
+from beanpole.weights import GRANTS_FOR_PUTS_MAX
+from beanpoled.leading.early import EarlyWait, EarlyWaits
+from beanpoled.leading.ends import Ends
+from beanpoled.leading.term import Term
+from beanpoled.leading.waiting import LOOKS_PER_TURN_MAX, Key, Waiter, WaitingLine
+from beanpoled.links import frames
+from beanpoled.shared.context import Context
+
+
+class Dispatcher:
+    """The waits of all origins, and the GRANTs in flight.
+
+    Attributes:
+        line: the clients that wait.
+        early: waits that came before the batch that they stand behind was applied.
+        placed: waits that found no job since the last commit, and stand in line.
+    """
+
+    def __init__(self, context: Context, term: Term, line: WaitingLine, ends: Ends) -> None:
+        self._context = context
+        self._term = term
+        self._ends = ends
+        self.line = line
+        self.early = EarlyWaits()
+        self.placed = 0
+        # GRANTs in flight: for a job of which tube, and whether the job is ready already, or is
+        # put in the same entry.
+        self._grants: dict[tuple[Key, int], tuple[bytes, bool]] = {}
+        # Tube -> jobs that are ready already and that GRANTs in flight are for.
+        self._claimed: dict[bytes, int] = {}
+        self._back: deque[Waiter] = deque()  # parked ones whose origin is heard again
+
+    def clear(self) -> None:
+        """Leadership is lost: nothing of an earlier term survives."""
+        self.line.clear()
+        self.early.clear()
+        self.placed = 0
+        self._grants.clear()
+        self._claimed.clear()
+        self._back.clear()
+
+    # --- from origins ---------------------------------------------------------------------------
+
+    def receive_waits(self, origin: int, frame: bytes) -> None:
+        """Take WAITs; each is registered once the batch that it stands behind is applied.
+
+        Raises:
+            ProtocolError: no correct origin sends this.
+        """
+        term, incarnation, items = frames.decode_items(frame, 3)
+        if term == self._term.number and not self.early.add(origin, incarnation, items):
+            raise ProtocolError(f"origin {origin} has too many clients that wait")
+
+    def receive_unwaits(self, origin: int, frame: bytes) -> None:
+        """Take UNWAITs; they follow the WAITs they end.
+
+        Raises:
+            ProtocolError: no correct origin sends this.
+        """
+        term, incarnation, items = frames.decode_items(frame, 2)
+        if term != self._term.number:
+            return
+        for session, request in items:
+            key = (origin, incarnation, session)
+            waiter = self.line.waiters.get(key)
+            if waiter is not None and waiter.request == request:
+                self._ends.add(waiter)
+            else:
+                self.early.end(key, request)
+
+    def forget_link(self, origin: int) -> None:
+        """The link to an origin ended: its waits come again on the next one."""
+        self.early.forget(origin)
+        for waiter in self.line.of_origin(origin):
+            self._drop(waiter)
+
+    def incarnation_ended(self, origin: int, incarnation: int) -> None:
+        """An incarnation of an origin is dead: its clients wait no more. The link may live on."""
+        for waiter in self.line.of_origin(origin):
+            if waiter.key[1] <= incarnation:
+                self._drop(waiter)
+
+    def park(self, origin: int) -> None:
+        """An origin is silent: its clients are passed over until it is heard again."""
+        for waiter in self.line.of_origin(origin):
+            waiter.parked = True
+        self._back = deque(waiter for waiter in self._back if waiter.key[0] != origin)
+
+    def unpark(self, origin: int) -> None:
+        """A silent origin is heard again: its clients go back to their places, a few in a turn."""
+        self._back.extend(waiter for waiter in self.line.of_origin(origin) if waiter.parked)
+        self._unpark_some()
+
+    def _unpark_some(self) -> None:
+        looks = LOOKS_PER_TURN_MAX
+        while self._back and looks > 0:
+            waiter = self._back.popleft()
+            waiter.parked = False
+            self.line.put_back(waiter)
+            for tube in waiter.tubes:
+                self.match(tube)
+            looks -= len(waiter.tubes)
+        if self._back:
+            self._context.wake()
+
+    def _drop(self, waiter: Waiter) -> None:
+        self.line.remove(waiter.key)
+        self._ends.forget(waiter.key)
+
+    # --- waits get their places -----------------------------------------------------------------
+
+    def register(self) -> None:
+        """Give WAITs whose batch is applied their places in line; called before each entry."""
+        self._unpark_some()
+        if not self.early.count:
+            return
+        origins = self._context.machine.origins
+        self.early.look(origins)
+        looks = LOOKS_PER_TURN_MAX
+        while looks > 0:
+            taken = self.early.take()
+            if taken is None:
+                return
+            key, wait = taken
+            looks -= 1
+            origin = origins[key[0]]
+            session = origin.sessions.get(key[2]) if origin.incarnation == key[1] else None
+            if session is not None and session.request_granted < wait.request:
+                looks -= len(session.watched)
+                self._enter(key, wait, session.watched)
+        self._context.wake()
+
+    def _enter(self, key: Key, wait: EarlyWait, watched: dict[bytes, Tube]) -> None:
+        known = self.line.waiters.get(key)
+        if known is not None:
+            if known.request >= wait.request:
+                return
+            self._drop(known)
+        waiter = Waiter(key, wait.request, wait.behind, self.line.next_place())
+        # After a new link the same wait comes again, perhaps while its GRANT is in flight.
+        waiter.granting = (key, wait.request) in self._grants
+        name = None if waiter.granting else self._unclaimed(watched)
+        if name is not None and self.line.first(name) is None:
+            # It need not stand in the lines of all its tubes, which may be many.
+            self._term.commands.append(self._grant(waiter, name, is_ready=True))
+        self.line.add(waiter, watched)
+        if wait.ending:
+            self._ends.add(waiter)
+        if not waiter.granting:
+            self.placed += 1
+            if name is not None:
+                self.match(name)
+
+    # --- jobs meet them -------------------------------------------------------------------------
+
+    def grant_puts(self, hint: frames.Hint, grants: list[c.Command]) -> None:
+        """For each ready job that a batch puts, add one GRANT for the oldest waiter of its tube."""
+        for tube, count in hint.items():
+            for _ in range(min(count, GRANTS_FOR_PUTS_MAX - len(grants))):
+                waiter = self.line.first(tube)
+                if waiter is None:
+                    break
+                grants.append(self._grant(waiter, tube, is_ready=False))
+
+    def match(self, name: bytes) -> None:
+        """Propose GRANTs for the ready jobs of a tube that no GRANT in flight is for."""
+        tube = self._context.machine.queue.tubes.get(name)
+        if not self._term.serving or tube is None:
+            return
+        while self._is_unclaimed(tube):
+            waiter = self.line.first(name)
+            if waiter is None:
+                return
+            self._term.commands.append(self._grant(waiter, name, is_ready=True))
+
+    def outcome(self, key: Key, request: int, outcome: int) -> None:
+        """A GRANT was applied."""
+        grant = self._grants.pop((key, request), None)
+        if grant is None:
+            return
+        tube, was_ready = grant
+        if was_ready:
+            left = self._claimed[tube] - 1
+            if left:
+                self._claimed[tube] = left
+            else:
+                del self._claimed[tube]
+        waiter = self.line.waiters.get(key)
+        if waiter is not None and waiter.request == request:
+            waiter.granting = False
+            if outcome == LATER:
+                self._term.commands.append(self._grant(waiter, tube, is_ready=True))
+                return
+            if outcome == NONE_READY:
+                self.line.put_back(waiter)
+            else:
+                self._drop(waiter)
+        # Also after GRANTED: a waiter of several tubes may have got the job of another one.
+        self.match(tube)
+
+    def _grant(self, waiter: Waiter, tube: bytes, is_ready: bool) -> c.Command:
+        waiter.granting = True
+        self._grants[waiter.key, waiter.request] = (tube, is_ready)
+        if is_ready:
+            self._claimed[tube] = self._claimed.get(tube, 0) + 1
+        return (c.GRANT, *waiter.key, waiter.request, waiter.behind)
+
+    def _unclaimed(self, tubes: dict[bytes, Tube]) -> bytes | None:
+        """The first of these tubes that has a ready job which no GRANT in flight is for."""
+        for name, tube in tubes.items():
+            if self._is_unclaimed(tube):
+                return name
+        return None
+
+    def _is_unclaimed(self, tube: Tube) -> bool:
+        # Most tubes have none; asking that first is what makes it cheap.
+        if not tube.ready_count or tube.paused_until_us:
+            return False
+        return tube.ready_count > self._claimed.get(tube.name, 0)

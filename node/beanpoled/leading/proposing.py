@@ -1,0 +1,227 @@
+"""Proposing: what the leader's next entry has in it, and when it leaves.
+
+Here batches are joined into entries, time is carried into the log, and digests are asked for. How
+long an entry waits for more is in `batching`, the GRANTs that it carries come from `dispatching`.
+"""
+
+from typing import Final
+
+from beanpole import commands as c
+from beanpole.constants import ENTRY_COMMANDS_MAX, ENTRY_JOIN_BYTES, SECOND_US
+from beanpole.errors import ProtocolError
+from beanpole.weights import LEADER_COMMANDS_MAX
+from beanpoled.host.seam import Timer
+from beanpoled.leading.batching import AdaptiveBatching
+from beanpoled.leading.dispatching import Dispatcher
+from beanpoled.leading.ends import Ends
+from beanpoled.leading.inbox import Inbox
+from beanpoled.leading.saved_clock import SavedClock
+from beanpoled.leading.term import Term
+from beanpoled.leading.versions import Versions
+from beanpoled.links import frames
+from beanpoled.origin.outbox import Origin
+from beanpoled.peers.agreement import Agreement
+from beanpoled.peers.digest import Digest
+from beanpoled.peers.peers import Peers
+from beanpoled.shared.context import Context
+
+# While an entry is in flight, the next one waits until it has so much to carry: Nagle's rule (RFC
+# 896). An entry costs six packets, three syncs and a turn of every node, whatever is in it.
+ENTRY_FULL_BYTES: Final = 64 * 1024
+# TICKs are rounded up to this, so that many deadlines share one entry.
+TICK_GRAIN_US: Final = 10_000
+# The loop's timers count milliseconds; what rounds to none would be the loop's next step.
+ALARM_MIN_US: Final = 1000
+# How often the canonical digests are compared, in cluster time, if anything was written or images
+# are disputed: with the next one a member that missed the last may show that it agrees.
+DIGEST_PERIOD_US: Final = 60 * SECOND_US
+
+
+class Proposer:
+    """The entries of this node while it leads.
+
+    Attributes:
+        inbox: the batches that are in no entry yet.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        term: Term,
+        origin: Origin,
+        peers: Peers,
+        agreement: Agreement,
+        digest: Digest,
+        dispatcher: Dispatcher,
+        ends: Ends,
+        versions: Versions,
+        saved_clock: SavedClock,
+    ) -> None:
+        self._context = context
+        self._term = term
+        self._origin = origin
+        self._peers = peers
+        self._agreement = agreement
+        self._digest = digest
+        self._dispatcher = dispatcher
+        self._ends = ends
+        self._versions = versions
+        self._saved_clock = saved_clock
+        self.inbox = Inbox()
+        self._next_digest_us = 0
+        self._digested_index = 0
+        self._batching = AdaptiveBatching()
+        self._alarm: Timer | None = None  # ends a wait for clients that takes too long
+
+    def clear(self) -> None:
+        """Leadership is lost: nothing of an earlier term survives."""
+        self.inbox.clear()
+        self._batching.forget()
+        self._silence()
+
+    def serve(self) -> None:
+        """The EPOCH of the term is applied."""
+        self._next_digest_us = self._context.machine.queue.now_us + DIGEST_PERIOD_US
+
+    def receive_batch(self, origin: int, frame: bytes) -> None:
+        """Take a batch if it is the next of its link; the origin sends again what is missing.
+
+        Raises:
+            ProtocolError: no correct origin sends this.
+        """
+        term, incarnation, number, first, clients, hint, payload = frames.decode_batch(frame)
+        if term == self._term.number:
+            batch = (origin, incarnation, number, clients, frames.unpack_hint(hint), payload)
+            if not self.inbox.add(batch, first):
+                raise ProtocolError(f"origin {origin} has too many batches in flight")
+
+    # --- when an entry leaves -------------------------------------------------------------------
+
+    def must_wait(self) -> bool:
+        """Whether this node leads, and what is to be proposed waits for something else to come."""
+        if (
+            not self._term.number
+            or self.inbox.bytes + self._origin.unsent_bytes >= ENTRY_FULL_BYTES
+        ):
+            return False
+        if self._context.replica.entries_in_flight:
+            return True
+        return self._waiting() + self._dispatcher.placed < self._batching.expected
+
+    def committed(self) -> None:
+        """More is committed; when nothing is in flight any more, more may be worth a wait."""
+        if not self._context.replica.entries_in_flight:
+            waiting = self._waiting()
+            # Waits behind batches that are not applied came along with those.
+            early = waiting - self._dispatcher.early.behind(self._context.machine.origins)
+            if self._batching.committed(waiting, early, self._context.now_us):
+                self._dispatcher.placed = 0
+
+    def _waiting(self) -> int:
+        """How many clients have sent what is in no entry yet."""
+        here = self._dispatcher.early.count + self.inbox.clients + len(self._term.commands)
+        return here + self._origin.unsent_clients
+
+    def _may_leave(self) -> bool:
+        """Whether what waits travels as an entry now, and not together with what comes."""
+        context = self._context
+        if self.inbox.bytes < ENTRY_FULL_BYTES:
+            if context.replica.entries_in_flight:
+                return False
+            waiting = self._waiting() + self._dispatcher.placed
+            left_us = self._batching.left_us(waiting, context.now_us)
+            if left_us:
+                if self._alarm is None:
+                    alarm_us = max(left_us, ALARM_MIN_US)
+                    self._alarm = context.host.call_later(alarm_us, self._alarmed)
+                return False
+        self._silence()  # it would hide the alarm of a shorter wait
+        return True
+
+    def _alarmed(self) -> None:
+        self._alarm = None
+        self._context.wake()
+
+    def _silence(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+
+    # --- what it has in it ----------------------------------------------------------------------
+
+    def propose(self) -> None:
+        """Propose entries while there is something to propose and room in flight."""
+        term = self._term
+        replica = self._context.replica
+        if not term.number:
+            return
+        if term.serving:
+            self._dispatcher.register()
+        while replica.can_propose() and term.number and self._may_leave():
+            entry = self._next_entry()
+            if entry is None:
+                return
+            replica.propose(entry)
+
+    def _next_entry(self) -> bytes | None:
+        context, term = self._context, self._term
+        now_us = context.clock.estimate_us(context.now_us)
+        commands: list[c.Command] = []
+        if term.epoch_is_due:
+            now_us = self._saved_clock.begin_epoch()
+            commands.append(term.epoch(now_us))
+        sections: list[tuple[int, int, int, bytes]] = []
+        size = count = 0
+        clients = 0
+        inbox, dispatcher = self.inbox, self._dispatcher
+        grants: list[c.Command] = []
+        while inbox.batches:
+            size += c.SECTION_HEADER_BYTES + len(inbox.batches[0][5])
+            count += c.count_of(inbox.batches[0][5])
+            if sections and (size > ENTRY_JOIN_BYTES or count > ENTRY_COMMANDS_MAX):
+                break
+            origin, incarnation, number, asking, hint, payload = inbox.pop()
+            clients += asking
+            sections.append((origin, incarnation, number, payload))
+            if hint and dispatcher.line.waiters:
+                dispatcher.grant_puts(hint, grants)
+        commands += self._versions.due()
+        self._digest_in_time(now_us)
+        own = term.commands[:LEADER_COMMANDS_MAX]
+        del term.commands[:LEADER_COMMANDS_MAX]
+        commands += own
+        if commands:
+            sections.insert(0, (c.LEADER, 0, 0, c.pack_commands(commands)))
+        if grants:
+            sections.append((c.LEADER, 0, 0, c.pack_commands(grants)))
+        if not sections and not self._time_is_due(now_us):
+            return None
+        self._batching.proposed(clients + len(own) + len(grants), context.now_us)
+        flags = c.FLAG_PUTS_REFUSED if self._peers.disk_is_low() else 0
+        return c.encode_entry(flags, now_us, context.host.wall_us(), sections)
+
+    def _time_is_due(self, now_us: int) -> bool:
+        """Whether an empty entry (a TICK) is needed for time to have its effect."""
+        replica = self._context.replica
+        if not self._term.serving or replica.last_index > replica.applied_index:
+            return False  # an entry is on its way and carries the time
+        machine = self._context.machine
+        if machine.has_work() or machine.puts_refused != self._peers.disk_is_low():
+            return True  # origins refuse puts by themselves until an entry says otherwise
+        due_us = machine.next_due_us(now_us)
+        if due_us is None:
+            return False
+        shared_us = -(-due_us // TICK_GRAIN_US) * TICK_GRAIN_US
+        return shared_us <= now_us or due_us <= self._ends.awaited_us
+
+    def _digest_in_time(self, now_us: int) -> None:
+        """Ask for a digest when one is due: also under load, when no entry is empty."""
+        index = self._context.machine.index
+        if not self._term.serving or self._digest.in_progress:
+            return  # another one would end the one before, and with many jobs none would be done
+        if now_us < self._next_digest_us:
+            return
+        if index > self._digested_index + 1 or self._agreement.image_disputed:
+            self._next_digest_us = now_us + DIGEST_PERIOD_US
+            self._digested_index = index
+            self._term.commands.append((c.DIGEST,))

@@ -1,0 +1,107 @@
+"""How cluster time goes on when this node becomes the clock, also after the whole cluster was down.
+
+For that each node saves the cluster time beside its own wall clock. The rules are in
+docs/consistency.md, "Time"; the running clock is in `shared.clock`.
+"""
+
+from struct import Struct
+from typing import Final
+
+from beanpole.constants import SECOND_US
+from beanpole.storage.records import read_checked, write_atomic
+from beanpole.storage.wal import Identity
+from beanpoled.peers.peers import Peers
+from beanpoled.shared.clock import downtime_us
+from beanpoled.shared.context import Context
+
+# The (cluster time, own wall clock) pair is saved this often; after a crash the estimate of the
+# downtime does not depend on its age, because both grow together.
+CLOCK_PERIOD_US: Final = SECOND_US
+
+_PAIR: Final = Struct("<qq")
+CLOCK_FILE: Final = "clock"
+
+
+class SavedClock:
+    """What this disk knows of cluster time.
+
+    Attributes:
+        saving: whether the disk is asked to keep it just now.
+        saves: how often it has answered, well or not.
+    """
+
+    def __init__(self, context: Context, peers: Peers) -> None:
+        self._context = context
+        self._peers = peers
+        self.saving = False
+        self.saves = 0
+        self._next_us = CLOCK_PERIOD_US
+        self._pair: tuple[int, int] = (0, 0)
+
+    def load(self) -> None:
+        """Read what an earlier life knew of cluster time.
+
+        Raises:
+            StorageError: the file is damaged or another node's.
+        """
+        pair = read_checked(self._context.host.files, self._path, self._identity)
+        if pair is not None:
+            self._pair = _PAIR.unpack(pair)
+
+    @property
+    def _path(self) -> str:
+        return f"{self._context.config.data_dir}/{CLOCK_FILE}"
+
+    @property
+    def _identity(self) -> Identity:
+        return Identity(self._context.config.cluster, self._context.name)
+
+    def run_periodic(self) -> None:
+        """Called every 100 ms of the loop's time: save it once a second while it is known."""
+        loop_us = self._context.loop_us
+        if loop_us >= self._next_us and self._peers.has_contact():
+            self._next_us = loop_us + CLOCK_PERIOD_US
+            self._save()
+
+    def _save(self) -> None:
+        context = self._context
+        clock, host = context.clock, context.host
+        if self.saving or not (clock.leading or clock.was_up()):
+            return  # what an earlier life saved is better than knowing nothing
+        self.saving = True
+        pair = _PAIR.pack(clock.estimate_us(context.now_us), host.wall_us())
+        path, identity = self._path, self._identity
+
+        def work() -> None:
+            write_atomic(host.files, path, identity, pair)
+
+        def done(error: OSError | None) -> None:
+            self.saving = False
+            self.saves += 1
+            if error is not None:
+                host.log(f"cannot write {path}: {error.strerror}")
+
+        host.files.submit(work, done)
+
+    def begin_epoch(self) -> int:
+        """Become the cluster's clock; returns the time of the EPOCH."""
+        context = self._context
+        clock = context.clock
+        if clock.was_up():
+            start_us = clock.estimate_us(context.now_us)
+        else:
+            # This node was not up, but perhaps others were: they know when time stood.
+            told_us = self._peers.cluster_us()
+            start_us = self._cold_start_us() if told_us is None else told_us
+        # Later than every reservation that is known, so that the floor spares all of them.
+        clock.lead(max(start_us, context.machine.queue.now_us + 1))
+        return clock.estimate_us(context.now_us)
+
+    def _cold_start_us(self) -> int:
+        """Cluster time as this node estimates it after the whole cluster was down."""
+        host = self._context.host
+        cluster_us, wall_us = self._pair
+        passed_us = downtime_us(wall_us, host.wall_us(), self._peers.skews_us())
+        if passed_us:
+            host.log(f"counting {passed_us // SECOND_US} s in which no node was running")
+        return cluster_us + passed_us

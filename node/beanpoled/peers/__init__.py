@@ -1,0 +1,1 @@
+"""What this node knows of the other members, and whether the replicas agree."""

@@ -1,0 +1,110 @@
+"""What this node knows of the other members: links, silence, the last heartbeat of each.
+
+Here are the facts, and the questions that they answer by themselves. How heartbeats are sent, when
+a member counts as silent and what follows from it is in `turn.heartbeats`.
+"""
+
+from beanpoled.links.frames import Beat
+from beanpoled.peers.agreement import RELINK_US
+from beanpoled.shared.context import Context
+
+
+class Peer:
+    """One other member."""
+
+    __slots__ = ("beat", "generation", "knows", "left_us", "linked", "silence_us", "silent")
+
+    def __init__(self) -> None:
+        self.linked = False
+        self.left_us = -RELINK_US  # loop time at which the last link was gone
+        self.generation = 0  # of the link: grows with each new one
+        self.silence_us = 0
+        self.silent = False
+        self.beat: Beat | None = None
+        # The newest machine version that its program knows; 0 until it says so on this very link,
+        # because each restart may bring another program.
+        self.knows = 0
+
+
+class Peers:
+    """All other members.
+
+    Attributes:
+        peers: by name.
+        contact_us: loop time since this node last had a leader with a majority.
+        disk_low: whether this node's own disk is below its reserve.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self.peers = {name: Peer() for name in context.members if name != context.name}
+        self.contact_us = 0
+        self.disk_low = False
+
+    def up(self, name: str) -> None:
+        """There is a new link."""
+        peer = self.peers[name]
+        peer.linked = True
+        peer.generation += 1
+        peer.knows = 0
+
+    def down(self, name: str) -> None:
+        """The link is gone."""
+        peer = self.peers[name]
+        peer.linked = False
+        peer.left_us = self._context.loop_us
+        peer.knows = 0
+
+    def linked_lately(self) -> list[str]:
+        """Return the members with a link, or with one a moment ago."""
+        loop_us = self._context.loop_us
+        return [
+            name
+            for name, peer in self.peers.items()
+            if peer.linked or loop_us - peer.left_us < RELINK_US
+        ]
+
+    def has_contact(self) -> bool:
+        """Whether this node is connected to a leader that a majority answers, as far as seen."""
+        replica = self._context.replica
+        if replica.role == "leader":
+            return replica.majority_answers
+        peer = self.peers.get(replica.leader or "")
+        return peer is not None and peer.linked and not peer.silent
+
+    def cluster_us(self) -> int | None:
+        """Cluster time as the members that were up know it; None if none was.
+
+        The lowest: what is late harms nobody, and TTRs must not end early.
+        """
+        known = [
+            peer.beat.cluster_us + peer.silence_us
+            for peer in self.peers.values()
+            if peer.beat is not None and peer.beat.cluster_us and peer.linked and not peer.silent
+        ]
+        return min(known, default=None)
+
+    def disk_is_low(self) -> bool:
+        """Whether puts must be refused: this disk, or a majority, is below its reserve."""
+        low = int(self.disk_low)
+        low += sum(peer.beat is not None and peer.beat.disk_low for peer in self.peers.values())
+        return self.disk_low or low > len(self._context.members) // 2
+
+    def successor(self) -> str | None:
+        """The member that should lead after this one: linked, and with most of the log."""
+        replica = self._context.replica
+        able = [
+            (replica.match_index(name), name)
+            for name, peer in self.peers.items()
+            if peer.linked and not peer.silent and not (peer.beat and peer.beat.stopping)
+        ]
+        return max(able)[1] if able else None
+
+    def skews_us(self) -> list[int]:
+        """How far the other nodes' wall clocks seem to be from ours."""
+        wall_us = self._context.host.wall_us()
+        return [
+            peer.beat.wall_us - wall_us - peer.silence_us
+            for peer in self.peers.values()
+            if peer.beat is not None
+        ]

@@ -1,0 +1,1 @@
+"""What all parts of a node share: its configuration, time, machine and replica."""

@@ -1,0 +1,87 @@
+"""The context of a node: what all its parts share.
+
+Belongs here: what more than two parts read, and the few calls that mean the same to all of them. A
+part is given this and the parts below it that it needs, never the whole node. What one part decides
+for itself stays in that part.
+"""
+
+from collections.abc import Callable
+
+from beanpole import commands as c
+from beanpole.core.machine import Machine
+from beanpole.replication.consensus import Replica
+from beanpole.replication.dormant import DormantReplica
+from beanpoled.config.node import NodeConfig
+from beanpoled.disk.disks import Disks
+from beanpoled.disk.identity import REJOINING
+from beanpoled.host.seam import Host
+from beanpoled.shared.clock import ClusterClock
+
+
+class Context:
+    """Data of one node, shared by its parts; all of them act in one loop.
+
+    Attributes:
+        name: the id of this node.
+        members: the ids of all members, sorted; the position of one is its index as an origin.
+        index: the position of this node in it.
+        knows: the newest machine version that the program knows.
+        now_us: monotonic time at the beginning of the turn, or at the last `read_clock`.
+        loop_us: the time that the loop has lived; a pause of the process hardly counts.
+        machine: the replicated state; a snapshot that is loaded replaces it.
+        replica: does nothing until the node starts.
+        clock: what this node knows of cluster time.
+        turn: what a turn does; set by the node before anything may wake it.
+        started: whether its replica has begun to work.
+        draining: whether this node refuses puts.
+        stopping: whether this node is about to be gone.
+        stopped: whether it does nothing any more.
+    """
+
+    def __init__(
+        self, config: NodeConfig, host: Host, disks: Disks, knows: int = c.MACHINE_VERSION
+    ) -> None:
+        self.config = config
+        self.host = host
+        self.disks = disks
+        self.name = config.node_id
+        self.members = tuple(sorted(config.members))
+        self.index = self.members.index(self.name)
+        self.knows = knows
+        self.now_us = host.now_us()
+        self.loop_us = 0
+        self.machine = Machine()
+        # Until the start: the real one needs all parts, and a disk that knows its cluster.
+        rejoining = disks.own.standing == REJOINING
+        self.replica: Replica = DormantReplica(self.name, self.members, rejoining)
+        self.clock = ClusterClock()
+        self.turn: Callable[[], None]
+        self.started = False
+        self.draining = False
+        self.stopping = False
+        self.stopped = False
+        self._turn_is_due = False
+
+    def index_of(self, member: str) -> int:
+        """Return the origin index of a member."""
+        return self.members.index(member)
+
+    def read_clock(self) -> None:
+        """Begin a turn, or what a timer does between turns, with the present time."""
+        self.now_us = self.host.now_us()
+
+    def wake(self) -> None:
+        """Ask for a turn after the input that is already there."""
+        if not self._turn_is_due:
+            self._turn_is_due = True
+            self.host.call_soon(self._run_turn)
+
+    def _run_turn(self) -> None:
+        self._turn_is_due = False
+        if not self.stopped:
+            self.turn()
+
+    def fatal(self, reason: str) -> None:
+        """Say why in one line and end the process."""
+        self.stopped = True
+        self.host.fatal(reason)

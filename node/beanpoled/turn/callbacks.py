@@ -1,0 +1,183 @@
+"""What the replica needs of its node: the other side of `consensus.Outside`.
+
+Here committed entries are applied and their outcomes handed to the parts, and images of the machine
+are made and loaded. When the replica acts is decided in `node`.
+"""
+
+from collections.abc import Callable, Iterator
+
+from beanpole import commands as c
+from beanpole.core import accounts
+from beanpole.core.applied import Applied
+from beanpole.core.image import image
+from beanpole.errors import BeanpoleError
+from beanpole.replication.consensus import Image, Sink
+from beanpoled.eventlog.store import EventLog
+from beanpoled.leading.leader import Leader
+from beanpoled.links import frames
+from beanpoled.origin.outbox import Origin
+from beanpoled.peers.agreement import Agreement
+from beanpoled.peers.digest import Digest
+from beanpoled.shared.context import Context
+from beanpoled.turn.lifecycle import Lifecycle
+from beanpoled.turn.roles import Roles
+
+
+class ReplicaCallbacks:
+    """Implements `Outside` for the replica of one node."""
+
+    def __init__(
+        self,
+        context: Context,
+        events: EventLog,
+        agreement: Agreement,
+        digest: Digest,
+        origin: Origin,
+        leader: Leader,
+        roles: Roles,
+        lifecycle: Lifecycle,
+    ) -> None:
+        self._context = context
+        self._events = events
+        self._agreement = agreement
+        self._digest = digest
+        self._origin = origin
+        self._leader = leader
+        self._term = leader.term
+        self._dispatcher = leader.dispatcher
+        self._roles = roles
+        self._lifecycle = lifecycle
+
+    # --- the world ------------------------------------------------------------------------------
+
+    def now_s(self) -> float:
+        """See `Outside`."""
+        return self._context.host.now_us() / 1_000_000
+
+    def random(self) -> float:
+        """See `Outside`."""
+        return self._context.host.random()
+
+    def send(self, peer: str, message: bytes) -> bool:
+        """See `Outside`."""
+        return self._context.host.send_peer(peer, frames.RAFT, message)
+
+    def flush(self) -> None:
+        """See `Outside`."""
+        self._context.host.flush_peers()
+
+    def fetch_snapshot(
+        self, peer: str, index: int, sink: Sink, done: Callable[[str | None], None]
+    ) -> None:
+        """See `Outside`."""
+        host = self._context.host
+        host.log(f"fetching the snapshot at index {index} from {peer}")
+        # What the snapshot covers is not applied here again.
+        self._events.seal()
+        host.fetch_snapshot(peer, index, sink, done)
+
+    def log(self, line: str) -> None:
+        """See `Outside`."""
+        self._context.host.log(line)
+
+    def wake(self) -> None:
+        """See `Outside`."""
+        self._context.wake()
+
+    def fatal(self, reason: str) -> None:
+        """See `Outside`."""
+        self._context.fatal(reason)
+
+    # --- roles ----------------------------------------------------------------------------------
+
+    def role_changed(self) -> None:
+        """See `Outside`."""
+        self._roles.changed = True
+        self._context.wake()
+
+    def rejoined(self) -> None:
+        """See `Outside`."""
+        self._lifecycle.rejoined()
+
+    def committed(self) -> None:
+        """See `Outside`."""
+        if self._term.number:
+            leader = self._leader
+            leader.proposer.committed()
+            self._origin.send()
+            leader.proposer.propose()
+            leader.ends.wake()
+
+    # --- images ---------------------------------------------------------------------------------
+
+    def begin_image(self) -> Image:
+        """See `Outside`."""
+        self._events.seal()
+        return image.Image(self._context.machine)
+
+    def image_bytes(self) -> int:
+        """See `Outside`."""
+        return accounts.image_bytes(self._context.machine)
+
+    def load_image(self, chunks: Iterator[bytes]) -> None:
+        """See `Outside`."""
+        context = self._context
+        self._digest.drop()
+        context.machine = machine = self._leader.versions.load_image(chunks)
+        machine.queue.woken.clear()
+        self._events.attach(machine)
+        # What was told of the machine before holds no longer.
+        self._agreement.forget()
+        self._agreement.applied(machine.index, machine.chain)
+        self._origin.image_loaded()
+        self._lifecycle.image_loaded()
+        context.host.log(f"loaded a snapshot at index {context.machine.index}")
+
+    # --- entries --------------------------------------------------------------------------------
+
+    def apply(self, index: int, term: int, entry: bytes) -> None:
+        """See `Outside`."""
+        context = self._context
+        try:
+            flags, time_us, wall_us, sections = c.decode_entry(entry)
+        except BeanpoleError as error:
+            context.fatal(f"entry {index} cannot be applied: {error}")
+            return
+        if term == context.replica.term and context.clock.was_up():
+            # A leader that falls soon after its election may never have sent a heartbeat.
+            context.clock.receive(time_us, context.now_us)
+        machine, origin = context.machine, self._origin
+        applied = machine.apply(index, flags, time_us, wall_us, sections, context.index)
+        if applied.raised:
+            self._leader.versions.raised()
+        self._events.applied(index, wall_us)
+        self._agreement.applied(index, machine.chain)
+        for incarnation, number, results in applied.results:
+            if incarnation == origin.incarnation:
+                origin.applied(number, results)
+        for place, incarnation, session, request, outcome, job in applied.grants:
+            if job is not None and place == context.index and incarnation == origin.incarnation:
+                origin.granted(session, request, job)
+            if self._term.number:
+                self._dispatcher.outcome((place, incarnation, session), request, outcome)
+        if applied.epoch:
+            self._leader.epoch_applied(applied.epoch)
+        if applied.ups or applied.downs or applied.gaps or applied.digest:
+            self._applied_rare(applied)
+
+    def _applied_rare(self, applied: Applied) -> None:
+        context = self._context
+        for origin, incarnation in applied.ups:
+            self._dispatcher.incarnation_ended(origin, incarnation - 1)
+            if origin == context.index:
+                self._lifecycle.went_up(incarnation)
+        for origin, incarnation in applied.downs:
+            if self._origin.up:
+                context.host.log(f"{context.members[origin]} was declared down")
+            self._dispatcher.incarnation_ended(origin, incarnation)
+            if origin == context.index:
+                self._lifecycle.went_down(incarnation)
+        if context.index in applied.gaps:
+            self._origin.resend()
+        if applied.digest:
+            self._digest.begin(context.machine)

@@ -1,0 +1,154 @@
+"""Heartbeats: what this node tells the others and hears of them, and what follows from silence.
+
+Every node tells every other its heartbeat in each period. Silence is counted in loop time, so that
+a pause of this process is never mistaken for the silence of the others. What is known of a member
+is in `peers`.
+"""
+
+from typing import Final
+
+from beanpoled.leading.dispatching import Dispatcher
+from beanpoled.leading.term import Term
+from beanpoled.links import frames
+from beanpoled.links.frames import Beat
+from beanpoled.origin.outbox import Origin
+from beanpoled.peers.agreement import Agreement
+from beanpoled.peers.peers import Peers
+from beanpoled.shared.context import Context
+from beanpoled.turn.introductions import Introductions
+
+# A peer is silent after this many heartbeats without a frame: its waiters are passed over.
+SILENT_HEARTBEATS: Final = 2
+
+
+class Heartbeats:
+    """The heartbeats of this node and of the others."""
+
+    def __init__(
+        self,
+        context: Context,
+        peers: Peers,
+        agreement: Agreement,
+        origin: Origin,
+        term: Term,
+        dispatcher: Dispatcher,
+        introductions: Introductions,
+    ) -> None:
+        self._context = context
+        self._peers = peers
+        self._agreement = agreement
+        self._origin = origin
+        self._term = term
+        self._dispatcher = dispatcher
+        self._introductions = introductions
+        self._period_us = context.config.heartbeat_ms * 1000
+        self._down_us = context.config.node_timeout_ms * 1000
+        self._since_sent_us = 0
+
+    # --- silence --------------------------------------------------------------------------------
+
+    def heard(self, name: str) -> None:
+        """A frame of the peer arrived."""
+        peer = self._peers.peers[name]
+        peer.silence_us = 0
+        if peer.silent:
+            peer.silent = False
+            self._dispatcher.unpark(self._context.index_of(name))
+
+    def turn(self, step_us: int) -> None:
+        """Count silence, send heartbeats, judge the replicas. Input was read before."""
+        peers = self._peers
+        silent_us = SILENT_HEARTBEATS * self._period_us
+        for name, peer in peers.peers.items():
+            peer.silence_us += step_us
+            if peer.silence_us > silent_us and not peer.silent:
+                peer.silent = True
+                self._dispatcher.park(self._context.index_of(name))
+        peers.contact_us += step_us
+        if peers.has_contact():
+            peers.contact_us = 0
+        if self._term.serving:
+            self._declare_down()
+        if self._agreement.disputed:
+            self._judge()
+        self._since_sent_us += step_us
+        if self._since_sent_us >= self._period_us:
+            self._since_sent_us = 0
+            self.send()
+
+    def _declare_down(self) -> None:
+        """Give up members that were silent for too long while this node led.
+
+        A member that was cut off from this node alone was in contact with the leader before, and
+        has to have the time to close its clients.
+        """
+        context = self._context
+        led_us = context.loop_us - self._term.since_us
+        for name, peer in self._peers.peers.items():
+            if min(peer.silence_us, led_us) < self._down_us:
+                continue
+            index = context.index_of(name)
+            origin = context.machine.origins.get(index)
+            if origin is not None and origin.alive:
+                self._term.node_down(index, origin.incarnation)
+
+    # --- heartbeats -----------------------------------------------------------------------------
+
+    def send(self) -> None:
+        """Tell the others how this node is."""
+        context = self._context
+        clock, machine = context.clock, context.machine
+        leading = self._term.serving
+        digest_index, digest, digest_version = self._agreement.image
+        beat = Beat(
+            term=context.replica.term,
+            leading=leading,
+            cluster_us=clock.estimate_us(context.now_us) if leading or clock.was_up() else 0,
+            wall_us=context.host.wall_us(),
+            incarnation=self._origin.incarnation,
+            applied_index=machine.index,
+            chain=machine.chain,
+            machine_version=context.knows,
+            disk_low=self._peers.disk_low,
+            stopping=context.stopping,
+            digest_index=digest_index,
+            digest=digest,
+            digest_version=digest_version,
+            active_version=machine.version,
+            kept_index=self._introductions.kept_index(),
+        )
+        frame = frames.encode_beat(beat)
+        for name, peer in self._peers.peers.items():
+            if peer.linked:
+                context.host.send_peer(name, frames.BEAT, frame)
+
+    def receive(self, name: str, beat: Beat) -> None:
+        """A heartbeat of a peer arrived."""
+        context = self._context
+        peer = self._peers.peers[name]
+        peer.beat = beat
+        peer.knows = beat.machine_version if peer.linked else 0
+        self._introductions.accepted(name, beat.kept_index)
+        if beat.leading and beat.term == context.replica.term and context.replica.leader == name:
+            context.read_clock()  # after a pause of this process the last turn is long ago
+            context.clock.receive(beat.cluster_us, context.now_us)
+        self._compare(name, beat)
+
+    # --- do the replicas agree? -----------------------------------------------------------------
+
+    def _compare(self, name: str, beat: Beat) -> None:
+        chain = (beat.applied_index, beat.chain)
+        image = (beat.digest_index, beat.digest, beat.digest_version)
+        differs = self._agreement.told(name, chain, image, self._context.loop_us)
+        if differs:
+            self._context.host.log(f"the state of {name} differs from ours {differs}")
+            self._judge()
+
+    def _judge(self) -> None:
+        """Stop if the members that have shown that they agree with this node are too few."""
+        context = self._context
+        reason = self._agreement.judge(self._peers.linked_lately(), context.loop_us)
+        if reason is not None:
+            self.send()  # so that the members that differ from this replica learn it, too
+            context.host.flush_peers()
+            context.fatal(reason)
