@@ -1,5 +1,8 @@
 """Checks properties of the source code itself: purity, layering, size, honesty.
 
+Imports run one way: there is no circle of modules, not even of those that are imported for their
+types only, and the rooms of the core and of the daemon have an order.
+
 The state machine must be deterministic, so the modules that replicas replay may not reach for a
 clock, a socket, a random number or the event loop. A reviewer forgets; this test does not.
 What ruff and mypy already say does not belong here.
@@ -42,6 +45,34 @@ ALLOWED = {
     "pb": frozenset[str](),
     "replication": frozenset({"core", "storage"}),
     "client": frozenset({"pb", "protocol"}),
+}
+# The rooms of the core and of the daemon, from the bottom to the top: a module imports only from
+# its own tier and from those below. The longest name that fits a module says where it is.
+ORDER = {
+    "beanpole.core": (
+        ("beanpole.core.jobs",),
+        ("beanpole.core.keys", "beanpole.core.sessions"),
+        ("beanpole.core.applied", "beanpole.core.state"),
+        ("beanpole.core.accounts",),
+        ("beanpole.core.operations",),
+        ("beanpole.core.machine",),
+        ("beanpole.core.image",),
+    ),
+    "beanpoled": (
+        (
+            *("beanpoled.config", "beanpoled.disk", "beanpoled.eventlog", "beanpoled.links"),
+            *("beanpoled.host.seam", "beanpoled.view"),
+        ),
+        ("beanpoled.shared",),
+        ("beanpoled.origin", "beanpoled.peers"),
+        ("beanpoled.frontends", "beanpoled.leading"),
+        ("beanpoled.turn",),
+        (
+            *("beanpoled.eventlog.service", "beanpoled.host", "beanpoled.http", "beanpoled.rpc"),
+            "beanpoled.viewpoint",
+        ),
+        ("beanpoled.__main__", "beanpoled.cli", "beanpoled.main"),
+    ),
 }
 FUNCTION_LINES_MAX = 70
 FILE_LINES_MAX = 500
@@ -165,6 +196,74 @@ def test_who_replaces_a_compiled_constant_says_so(path: Path) -> None:
             compiled = [one for one in constants_replaced(item) if is_compiled(known.get(one, ""))]
             marks = [ast.unparse(one) for one in item.decorator_list]
             assert not compiled or "pytest.mark.constants" in marks, (item.name, compiled)
+
+
+def module_of(path: Path) -> str:
+    """Return the dotted name of a file of one of our packages."""
+    parts = path.relative_to(ROOT).with_suffix("").parts[1:]
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def import_graph() -> dict[str, set[str]]:
+    """Return what each module of our packages imports of them, be it for its types only."""
+    folders = [ROOT / folder for folder in ("cluster", "node", "pipeline")]
+    paths = [path for path in SOURCES if any(map(path.is_relative_to, folders))]
+    modules = {module_of(path) for path in paths}
+    graph: dict[str, set[str]] = {}
+    for path in paths:
+        used = graph[module_of(path)] = set()
+        for name in imports(ast.parse(path.read_text())):
+            used.add(name if name in modules else name.rpartition(".")[0])
+        used &= modules
+    return graph
+
+
+def circle_in(graph: dict[str, set[str]]) -> list[str]:
+    """Return modules of which each imports the next, and the last one the first; or none."""
+    done: set[str] = set()
+
+    def follow(way: list[str]) -> list[str]:
+        for name in sorted(graph[way[-1]] - done):
+            if name in way:
+                return [*way[way.index(name) :], name]
+            if found := follow([*way, name]):
+                return found
+        done.add(way[-1])
+        return []
+
+    return next((found for name in sorted(graph) if (found := follow([name]))), [])
+
+
+def test_no_imports_go_in_a_circle() -> None:
+    circle = circle_in(import_graph())
+    assert not circle, f"imports in a circle: {' -> '.join(circle)}"
+
+
+def tier_of(module: str, tiers: tuple[tuple[str, ...], ...]) -> int:
+    """Return in which tier a module is; -1 if it is in none."""
+    found = [
+        (len(room), number)
+        for number, rooms in enumerate(tiers)
+        for room in rooms
+        if f"{module}.".startswith(f"{room}.")
+    ]
+    return max(found, default=(0, -1))[1]
+
+
+@pytest.mark.parametrize("package", ORDER)
+def test_no_import_runs_back_up(package: str) -> None:
+    tiers = ORDER[package]
+    for name, used in import_graph().items():
+        tier = tier_of(name, tiers)
+        assert tier >= 0 or not name.startswith(f"{package}."), f"{name} has no place in ORDER"
+        for other in sorted(used):
+            upwards = 0 <= tier < tier_of(other, tiers)
+            assert not upwards, f"{name} imports {other}, which stands above it"
+
+
+def test_circles_and_their_absence_are_seen() -> None:
+    assert circle_in({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == ["b", "c", "b"]
+    assert circle_in({"a": {"b", "c"}, "b": {"c"}, "c": set()}) == []
 
 
 def test_there_is_something_to_check() -> None:
