@@ -24,6 +24,7 @@ from typing import Any, Final, NamedTuple, TextIO
 
 from beanpole.addresses import split_address
 from beanpole.errors import ConfigurationError
+from beanpoled.config.protocols import FIRST, PROTOCOLS, Protocol
 
 CLUSTER: Final = "dev"
 HOST: Final = "127.0.0.1"
@@ -40,6 +41,7 @@ OWN_SETTINGS: Final = frozenset(
         "node_id",
         "data_dir",
         "listen",
+        "listeners",
         "peer_listen",
         "grpc_listen",
         "http_listen",
@@ -47,7 +49,9 @@ OWN_SETTINGS: Final = frozenset(
         "dial",
     }
 )
-PORTS: Final = {"beanstalk": 0, "peer": 10, "grpc": 20, "http": 30}
+# Of what is no client protocol, counted from the base port. Those of protocols are in their rows:
+# beanstalk has 0, and 40, 50 and 60 are reserved for Workq, Gearman and qless.
+PORTS: Final = {"peer": 10, "grpc": 20, "http": 30}
 
 
 class LocalNode(NamedTuple):
@@ -67,13 +71,16 @@ class LocalNode(NamedTuple):
         return [sys.executable, "-m", "beanpoled", "--config", str(self.config_path)]
 
 
-def plan(directory: Path, nodes: int, base_port: int) -> list[LocalNode]:
+def plan(
+    directory: Path, nodes: int, base_port: int, protocols: Iterable[Protocol] = PROTOCOLS
+) -> list[LocalNode]:
     """Return the nodes that a local cluster has."""
+    offsets = {**{protocol.name: protocol.port_offset for protocol in protocols}, **PORTS}
     return [
         LocalNode(
             f"n{number}",
             directory / f"n{number}",
-            {kind: f"{HOST}:{base_port + offset + number}" for kind, offset in PORTS.items()},
+            {kind: f"{HOST}:{base_port + offset + number}" for kind, offset in offsets.items()},
         )
         for number in range(nodes)
     ]
@@ -139,16 +146,19 @@ def write(nodes: list[LocalNode], settings: Mapping[str, str]) -> None:
         node.id: {"peer": node.addresses["peer"], "grpc": node.addresses["grpc"]} for node in nodes
     }
     for node in nodes:
+        clients = {kind: at for kind, at in node.addresses.items() if kind not in PORTS}
+        listen = clients.pop(FIRST)
         values: dict[str, Any] = {
             "cluster": CLUSTER,
             "node_id": node.id,
             "data_dir": str(node.directory / "data"),
-            "listen": [node.addresses["beanstalk"]],
+            "listen": [listen],
             "peer_listen": node.addresses["peer"],
             "grpc_listen": node.addresses["grpc"],
             "http_listen": node.addresses["http"],
             **{name: _number_or_text(text) for name, text in settings.items()},
             "members": members,
+            "listeners": {protocol: [at] for protocol, at in clients.items()},
         }
         node.directory.mkdir(parents=True, exist_ok=True)
         head = "# Written by `beanpole up` each time it starts.\n"
@@ -161,19 +171,33 @@ def _number_or_text(text: str) -> int | str:
 
 
 def toml(values: Mapping[str, Any]) -> str:
-    """Write strings, numbers, lists of strings and tables of tables of strings as TOML."""
+    """Write strings, numbers, lists of strings, and tables of lists or of tables, as TOML."""
     lines = []
     tables = []
     for name, value in values.items():
         if isinstance(value, Mapping):
-            for key, entry in value.items():
-                tables.append(f"\n[{name}.{_text(key)}]")
-                tables += [f"{field} = {_text(text)}" for field, text in entry.items()]
+            tables += _table(name, value)
         elif isinstance(value, list):
-            lines.append(f"{name} = [{', '.join(_text(item) for item in value)}]")
+            lines.append(f"{name} = {_list(value)}")
         else:
             lines.append(f"{name} = {value if isinstance(value, int) else _text(value)}")
     return "\n".join([*lines, *tables]) + "\n"
+
+
+def _table(name: str, table: Mapping[str, Any]) -> list[str]:
+    """The lines of a table of lists, or of tables of strings."""
+    lists = {key: entry for key, entry in table.items() if isinstance(entry, list)}
+    lines = [f"\n[{name}]"] if lists else []
+    lines += [f"{_text(key)} = {_list(entry)}" for key, entry in lists.items()]
+    for key, entry in table.items():
+        if key not in lists:
+            lines.append(f"\n[{name}.{_text(key)}]")
+            lines += [f"{field} = {_text(text)}" for field, text in entry.items()]
+    return lines
+
+
+def _list(values: Iterable[str]) -> str:
+    return f"[{', '.join(map(_text, values))}]"
 
 
 def _text(value: str) -> str:

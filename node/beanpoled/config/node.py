@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -19,6 +19,7 @@ from beanpole import constants
 from beanpole.addresses import is_loopback, split_address
 from beanpole.errors import ConfigurationError
 from beanpoled.config import memory
+from beanpoled.config.protocols import FIRST, PROTOCOLS, Protocol
 from beanpoled.config.settings import (
     GIB,
     KIB,
@@ -30,6 +31,7 @@ from beanpoled.config.settings import (
     Integer,
     Kind,
     Listen,
+    Listeners,
     Members,
     Name,
     Path,
@@ -60,6 +62,7 @@ class NodeConfig:
     dial: Mapping[str, Mapping[str, str]]
     data_dir: str
     listen: tuple[str, ...]
+    listeners: Mapping[str, tuple[str, ...]]
     peer_listen: str
     grpc_listen: str
     http_listen: str
@@ -108,7 +111,7 @@ class NodeConfig:
     @property
     def client_addresses(self) -> Mapping[str, tuple[str, ...]]:
         """Where clients connect, by protocol."""
-        return {"beanstalk": self.listen}
+        return {FIRST: self.listen, **self.listeners}
 
     @property
     def config_hash(self) -> str:
@@ -141,7 +144,8 @@ SETTINGS: Final = (
     Setting("members", Members(), None, "all nodes of the cluster and their addresses"),
     Setting("dial", Dial(), {}, "addresses to dial in place of the members' own"),
     Setting("data_dir", Path(), None, "folder of the log and the snapshots"),
-    Setting("listen", Listen(), ("127.0.0.1:11300",), "where beanstalk clients connect"),
+    Setting("listen", Listen(), PROTOCOLS[0].listen, "where beanstalk clients connect"),
+    Setting("listeners", Listeners(), {}, "where clients of other protocols connect"),
     Setting("peer_listen", Address(), None, "where the other nodes connect"),
     Setting("grpc_listen", Address(), None, "where the gRPC services listen"),
     Setting("http_listen", Address(), None, "where health and metrics are served"),
@@ -214,7 +218,11 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def from_arguments(arguments: argparse.Namespace, environment: Mapping[str, str]) -> NodeConfig:
+def from_arguments(
+    arguments: argparse.Namespace,
+    environment: Mapping[str, str],
+    protocols: Sequence[Protocol] = PROTOCOLS,
+) -> NodeConfig:
     """Load the configuration that a command line (see `add_flags`) and an environment ask for.
 
     Raises:
@@ -223,7 +231,7 @@ def from_arguments(arguments: argparse.Namespace, environment: Mapping[str, str]
     path = arguments.config or environment.get("BEANPOLE_CONFIG")
     given = vars(arguments)
     flags = {name: given[name] for name in _BY_NAME if given.get(name) is not None}
-    return load(path, environment, flags, rejoin=arguments.rejoin)
+    return load(path, environment, flags, arguments.rejoin, protocols)
 
 
 def load(
@@ -231,6 +239,7 @@ def load(
     environment: Mapping[str, str],
     flags: Mapping[str, str],
     rejoin: bool = False,
+    protocols: Sequence[Protocol] = PROTOCOLS,
 ) -> NodeConfig:
     """Read, join and check a configuration.
 
@@ -239,6 +248,7 @@ def load(
         environment: all variables of the process; those that begin with BEANPOLE_ count.
         flags: text by setting name.
         rejoin: comes from the command line only, because it is meant for one start.
+        protocols: which protocols the program speaks.
 
     Raises:
         ConfigurationError: the message names the setting, its source, its value, what is allowed.
@@ -261,6 +271,7 @@ def load(
             )
     values["members"] = MappingProxyType(values["members"])
     values["dial"] = MappingProxyType(values["dial"])
+    values["listeners"] = MappingProxyType(_all_listeners(values["listeners"], protocols))
     config = NodeConfig(**values, rejoin=rejoin)
     _check_relations(config)
     return config
@@ -311,6 +322,26 @@ def _checked(name: str, value: object, source: str, text: bool = False) -> objec
         ) from None
 
 
+def _all_listeners(
+    given: Mapping[str, tuple[str, ...]], protocols: Sequence[Protocol]
+) -> dict[str, tuple[str, ...]]:
+    """Add the protocols that are not configured; refuse a name that is none."""
+    others = {protocol.name: protocol.listen for protocol in protocols if protocol.name != FIRST}
+    if FIRST in given:
+        raise ConfigurationError(
+            f"listeners names {FIRST!r}, whose addresses are the setting listen"
+        )
+    for name in given:
+        if name not in others:
+            near = difflib.get_close_matches(name, others, n=1)
+            known = ", ".join(others) or f"none beside {FIRST}"
+            raise ConfigurationError(
+                f"listeners names {name!r}, which is no protocol of this program"
+                + (f"; did you mean {near[0]!r}?" if near else f"; known are {known}")
+            )
+    return {**others, **given}
+
+
 def _check_relations(config: NodeConfig) -> None:
     """Check what the settings mean together."""
     if config.node_id not in config.members:
@@ -346,6 +377,14 @@ def _check_addresses(config: NodeConfig) -> None:
                     f"{owner} = {address!r} is not allowed: {owners[address]} has that address"
                 )
             owners[address] = owner
+    listening: dict[str, str] = {}
+    for protocol, places in config.client_addresses.items():
+        for address in places:
+            if address in listening and not address.endswith(":0"):
+                raise ConfigurationError(
+                    f"{address!r} is not allowed for {protocol}: {listening[address]} listens there"
+                )
+            listening[address] = protocol
     for field in ("peer_listen", "grpc_listen"):
         address = getattr(config, field)
         if not config.peer_secret and not is_loopback(address):

@@ -190,6 +190,35 @@ class Listen:
         return tuple(checked)
 
 
+class Listeners:
+    """A table of protocols and their client addresses; in text: NAME=ADDRESS, again for more."""
+
+    allowed = (
+        "a table [listeners] in which NAME is a list of HOST:PORT or unix:PATH, "
+        "as text NAME=ADDRESS,NAME=ADDRESS"
+    )
+
+    def from_text(self, text: str) -> object:
+        table: dict[str, list[str]] = {}
+        for part in text.split(",") if text else ():
+            name, equals, address = part.strip().partition("=")
+            if not equals:
+                raise ValueError(self.allowed)
+            table.setdefault(name, []).append(address)
+        return self.check(table)
+
+    def check(self, value: object) -> object:
+        if not isinstance(value, Mapping):
+            raise ValueError(self.allowed)
+        checked: dict[str, object] = {}
+        for name, addresses in value.items():
+            try:
+                checked[str(name)] = Listen().check(addresses)
+            except ValueError as error:
+                raise ValueError(f"{self.allowed}; {name} must be {error}") from None
+        return checked
+
+
 class Members:
     """A table of ids and addresses; in text: ID=PEER/GRPC, separated by commas."""
 

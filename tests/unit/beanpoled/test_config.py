@@ -1,13 +1,17 @@
 """The node's configuration: precedence, what is refused and with which words."""
 
 import argparse
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from beanpole.errors import ConfigurationError
+from beanpoled.cli import layout
 from beanpoled.config import node as config
 from beanpoled.config.node import NodeConfig
+from beanpoled.config.protocols import PROTOCOLS, Protocol
+from beanpoled.frontends.table import FRONTENDS
 
 FILE = """
 cluster = "dev"
@@ -95,6 +99,61 @@ def test_everything_can_come_from_the_environment() -> None:
     assert loaded.peer_address("b") == "127.0.0.1:9"
     assert loaded.grpc_address("b") == "b.example:2"
     assert loaded.queue_bytes_max == 2 * 1024**3
+
+
+TOY = Protocol("toy", ("127.0.0.1:7000",), 70)
+
+
+def with_toy(
+    path: Path, environment: dict[str, str] | None = None, **flags: str
+) -> Mapping[str, tuple[str, ...]]:
+    """The client addresses of a program that speaks another protocol, too."""
+    protocols = (*PROTOCOLS, TOY)
+    return config.load(str(path), environment or {}, flags, False, protocols).client_addresses
+
+
+def test_listeners_of_every_protocol(path: Path) -> None:
+    first = ("127.0.0.1:11301", "unix:/run/beanpole.sock")
+    assert load(path).client_addresses == {"beanstalk": first}
+    assert with_toy(path) == {"beanstalk": first, "toy": TOY.listen}
+    text = "toy=127.0.0.1:7001,toy=unix:/run/toy"
+    two = {"beanstalk": first, "toy": ("127.0.0.1:7001", "unix:/run/toy")}
+    assert with_toy(path, listeners=text) == two
+    assert with_toy(path, {"BEANPOLE_LISTENERS": text}) == two
+    path.write_text(FILE + '[listeners]\ntoy = ["127.0.0.1:7001", "unix:/run/toy"]\n')
+    assert with_toy(path) == two
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        ('tox = ["127.0.0.1:1"]', ("listeners", "'tox'", "did you mean 'toy'?")),
+        ('gearman = ["127.0.0.1:1"]', ("listeners", "'gearman'", "known are toy")),
+        ('beanstalk = ["127.0.0.1:1"]', ("'beanstalk'", "the setting listen")),
+        ('toy = "127.0.0.1:1"', ("listeners", "toy must be one or more of HOST:PORT")),
+        ("toy = []", ("toy must be one or more",)),
+        ('toy = ["127.0.0.1:11301"]', ("127.0.0.1:11301", "for toy", "beanstalk listens there")),
+    ],
+)
+def test_listeners_that_are_refused(path: Path, table: str, words: tuple[str, ...]) -> None:
+    path.write_text(f"{FILE}[listeners]\n{table}\n")
+    with pytest.raises(ConfigurationError) as caught:
+        with_toy(path)
+    assert not [word for word in words if word not in str(caught.value)]
+
+
+def test_a_program_with_one_protocol_refuses_all_others(path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="'toy', which is no protocol of this"):
+        load(path, listeners="toy=127.0.0.1:1")
+    with pytest.raises(ConfigurationError, match="NAME=ADDRESS"):
+        load(path, listeners="127.0.0.1:1")
+
+
+def test_every_protocol_has_a_frontend() -> None:
+    assert [protocol.name for protocol in PROTOCOLS] == list(FRONTENDS)
+    ports = [*layout.PORTS.values(), *(protocol.port_offset for protocol in PROTOCOLS)]
+    assert len(set(ports)) == len(ports)
+    assert max(ports) + layout.NODES_MAX <= 65535 - layout.BASE_PORT_MAX
 
 
 def test_a_command_line(path: Path) -> None:

@@ -20,6 +20,7 @@ from beanpoled.cli.layout import LocalNode
 from beanpoled.cli.screen import Screen
 from beanpoled.cli.up import Supervisor
 from beanpoled.config import node as config
+from beanpoled.config.protocols import PROTOCOLS, Protocol
 
 ROOT = Path(__file__).resolve().parents[3]
 FAKE = Path(__file__).with_name("fake_process.py")
@@ -60,6 +61,20 @@ def test_what_is_written_can_be_read_and_started(tmp_path: Path) -> None:
     assert nodes[1].command[:3] == [sys.executable, "-m", "beanpoled"]
     hashes = {config.load(str(node.config_path), {}, {}).config_hash for node in nodes}
     assert len(hashes) == 1
+
+
+def test_a_further_protocol_is_one_row(tmp_path: Path) -> None:
+    protocols = (*PROTOCOLS, Protocol("toy", (), 70))
+    nodes = layout.plan(tmp_path, 3, 11300, protocols)
+    assert nodes[2].addresses["toy"] == "127.0.0.1:11372"
+    layout.write(nodes, {})
+    loaded = config.load(str(nodes[2].config_path), {}, {}, False, protocols)
+    assert loaded.client_addresses == {
+        "beanstalk": ("127.0.0.1:11302",),
+        "toy": ("127.0.0.1:11372",),
+    }
+    layout.write_cluster(tmp_path, nodes, {node.id: 1 for node in nodes})
+    assert layout.read_cluster(tmp_path)[2]["toy"] == "127.0.0.1:11372"
 
 
 def test_toml_escapes() -> None:
