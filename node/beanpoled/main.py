@@ -27,6 +27,7 @@ from beanpoled.config.node import NodeConfig
 from beanpoled.disk.disks import Disks
 from beanpoled.disk.identity import DISK_ID_BYTES, REJOINING
 from beanpoled.eventlog.service import EventsServicer
+from beanpoled.frontends.table import FRONTENDS, Table
 from beanpoled.host.aio import AioHost
 from beanpoled.http.server import HttpServer
 from beanpoled.rpc.admin import RpcServer
@@ -134,8 +135,12 @@ def replica_config(config: NodeConfig, disks: Disks) -> ReplicaConfig:
     )
 
 
-async def run(config: NodeConfig) -> None:
+async def run(config: NodeConfig, frontends: Table = FRONTENDS) -> None:
     """Run one node until it is told to stop.
+
+    Args:
+        config: what it was told.
+        frontends: the protocols that it speaks.
 
     Raises:
         StorageError: the data directory cannot be used.
@@ -153,7 +158,7 @@ async def run(config: NodeConfig) -> None:
     too_much = memory_budget.warning(config, config.queue_bytes_max, memory.found())
     if too_much is not None:
         host.log(too_much)
-    node = Node(config, host, disks)
+    node = Node(config, host, disks, frontends=frontends)
     host.clients.frontends = node.frontends
     node.leader.saved_clock.load()
     if config.durability == "memory":

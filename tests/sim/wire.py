@@ -29,14 +29,21 @@ class User(Protocol):
 class Wire:
     """One connection. Everything that the client does takes `delay_s` to reach the node."""
 
-    def __init__(self, world: "World", host: "SimHost", user: User, delay_s: float) -> None:
+    def __init__(
+        self,
+        world: "World",
+        host: "SimHost",
+        user: User,
+        delay_s: float,
+        protocol: str = "beanstalk",
+    ) -> None:
         self.world = world
         self.host = host
         self.user = user
         self.connection: Connection | None = None
         self.number = 0  # of the session, once it was opened
         self.incarnation = 0
-        self.protocol = "beanstalk"
+        self.protocol = protocol
         self.open = True  # the client's side
         self.cut_s: float | None = None  # when the node's side ended
         self._delay_s = delay_s

@@ -26,6 +26,7 @@ from beanpoled.config.settings import Addresses
 from beanpoled.disk import identity
 from beanpoled.disk.disks import Disks
 from beanpoled.disk.identity import DISK_ID_BYTES
+from beanpoled.frontends.table import FRONTENDS, Table
 from beanpoled.main import replica_config
 from beanpoled.shared.context import Context
 from beanpoled.turn.callbacks import ReplicaCallbacks
@@ -145,6 +146,7 @@ class World:
         self.stream_dice: random.Random | None = None  # snapshots on their way go wrong
         self.frames_go_wrong = False
         self.slowness = 0.0  # how much slower than priced the processors are; 0: work takes no time
+        self.frontends: Table = FRONTENDS
         self.body_bytes: tuple[int, ...] = BODY_BYTES
         self.in_flight_max = 1
         self.turn_s = 0.0002
@@ -201,7 +203,7 @@ class World:
         make_room_to_start(host.files, config.data_dir)
         try:
             disks = Disks(host.files, config, self.dice.randbytes(DISK_ID_BYTES))
-            host.node = node = Node(config, host, disks, self.versions[name])
+            host.node = node = Node(config, host, disks, self.versions[name], self.frontends)
             node.callbacks = WatchedCallbacks(node, self)
             host.peer_links = SimLinks(host)
             node.introductions.begin = lambda: self._begin(host)

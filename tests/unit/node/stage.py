@@ -18,6 +18,7 @@ from beanpoled.disk.disks import Disks
 from beanpoled.disk.identity import VOTER, DiskIdentity
 from beanpoled.eventlog.records import Batch, Events
 from beanpoled.frontends.beanstalk.connection import BeanstalkConnection
+from beanpoled.frontends.table import FRONTENDS, Table
 from beanpoled.host.seam import ProcessFacts
 from beanpoled.links import frames
 from beanpoled.turn.node import Node
@@ -81,6 +82,7 @@ class StageHost:
         self.takes = True
         self.lines: list[str] = []
         self.clients_open = False
+        self.opened: list[str] = []
         self.timers: list[Timer] = []
         self.soon: list[Callable[[], None]] = []
 
@@ -122,6 +124,7 @@ class StageHost:
 
     def open_clients(self, protocol: str) -> None:
         self.clients_open = True
+        self.opened.append(protocol)
 
     def close_clients(self) -> None:
         self.clients_open = False
@@ -267,6 +270,7 @@ class Stage:
         knows: int = c.MACHINE_VERSION,
         files: Disk | None = None,
         replica: ScriptedReplica | None = None,
+        frontends: Table = FRONTENDS,
         **overrides: Any,
     ) -> None:
         self.host = StageHost()
@@ -277,7 +281,7 @@ class Stage:
         if files is None:
             identity.write(self.host.files, wanted.data_dir, disk)
         disks = Disks(self.host.files, wanted, bytes(16))
-        self.node = Node(wanted, self.host, disks, knows)
+        self.node = Node(wanted, self.host, disks, knows, frontends)
         self.node.start(self.replica)
         self.run()
 

@@ -1,0 +1,149 @@
+"""The toy protocol at a node: what `docs/adding-a-protocol.md` explains line by line.
+
+Its queues are tubes of beanstalk, so that clients of both see the same jobs.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from beanpole import commands as c
+from beanpole.constants import DEFAULT_TUBE, SECOND_US
+from beanpole.core.jobs.job import Job
+from beanpoled.config.protocols import Protocol
+from beanpoled.frontends.clients import Clients
+from beanpoled.frontends.connection import Connection
+from beanpoled.frontends.frontend import Frontend
+from beanpoled.frontends.requests import RequestConnection
+from beanpoled.host.seam import ClientPort
+from beanpoled.origin.batches import KIND_OPEN, KIND_QUIET, KIND_WAIT, NOT_DONE
+from tests.toy.protocol import DONE, HUH, PUT, TAKE, WORDS, Parser
+
+TTR_US: Final = 60 * SECOND_US
+
+ROW: Final = Protocol("toy", listen=(), port_offset=40)
+
+
+class ToyConnection(RequestConnection):
+    """A client of the toy protocol."""
+
+    __slots__ = ("_counts", "_parser", "_queue", "_request")
+
+    def __init__(
+        self, clients: Clients, protocol: str, port: ClientPort, counts: list[int]
+    ) -> None:
+        super().__init__(clients, protocol, port)
+        self._parser = Parser()
+        self._counts = counts
+        self._queue = DEFAULT_TUBE  # the one that the session watches
+        self._request = 0  # the number of the last wait
+
+    # --- requests become commands -----------------------------------------------------------------
+
+    def _feed(self, data: bytes) -> None:
+        self._parser.feed(data)
+
+    @property
+    def _buffered_bytes(self) -> int:
+        return self._parser.buffered_bytes
+
+    def _act(self) -> bool:
+        match self._parser.next():
+            case None:
+                return False
+            case (int(kind), *arguments):
+                self._counts[kind] += 1
+                self._ask(kind, arguments)
+        return True
+
+    def _ask(self, kind: int, arguments: list[Any]) -> None:
+        origin = self._clients.origin
+        if kind == HUH:
+            self._replies.reply(b"HUH\n")
+            return
+        if not self.number:
+            origin.open_session(self)
+        if kind == TAKE:
+            self._take(arguments[0])
+            return
+        self._replies.expect(kind)
+        if kind == PUT:
+            queue, body = arguments
+            put = (c.PUT, self.number, queue, 0, 0, TTR_US // SECOND_US, body)
+            origin.submit_put(self, kind, put)
+        else:
+            origin.submit(self, kind, (c.DELETE, self.number, arguments[0]))
+
+    def _take(self, queue: bytes) -> None:
+        origin = self._clients.origin
+        if queue != self._queue:
+            origin.submit(self, KIND_QUIET, (c.WATCH, self.number, queue))
+            origin.submit(self, KIND_QUIET, (c.IGNORE, self.number, self._queue))
+            self._queue = queue
+        self.blocked = True  # what stands behind it in a pipeline waits
+        self._replies.expect(KIND_WAIT)
+        self._request += 1
+        self.wait = origin.wait(self, self._request)
+
+    def _arm(self) -> None:
+        """A TAKE has no time-out; but a client that sends nothing more waits for nothing."""
+        if self.ended and self.wait is not None:
+            self._clients.origin.end_wait(self.wait)
+
+    def watches(self, tube: bytes) -> bool:
+        """See `Connection`."""
+        return tube == self._queue
+
+    # --- results become replies -------------------------------------------------------------------
+
+    def answered(self, kind: int, result: Any) -> None:
+        """See `Connection`."""
+        if self.closed:
+            return
+        if kind == PUT and result > 0:
+            self._answer(b"OK %d\n" % result)
+        elif kind in (PUT, DONE):
+            self._answer(b"OK\n" if result > 0 else b"NO\n")
+        elif kind in (KIND_OPEN, KIND_QUIET) and result != c.OK:
+            self.drop()
+
+    def wait_ended(self, job: Job | None, until_us: int = 0) -> None:
+        """See `Connection`."""
+        self.wait = None
+        self.blocked = False
+        if not self.closed:
+            reply = b"NO\n" if job is None else b"JOB %d %b\n" % (job.id, job.body)
+            self._settled(self._replies.answer_newest(reply))
+
+    def failed(self, kind: int, why: int) -> None:
+        """See `Connection`."""
+        if self.closed:
+            return
+        if why != NOT_DONE:
+            self.drop()
+            return
+        if kind == KIND_WAIT:
+            self.wait = None
+            self.blocked = False
+        self._settled(self._replies.answer_kind(kind, b"NO\n"))
+
+    def _refuse(self) -> bool:
+        if self._parser.next() is None:
+            return False
+        self._replies.push(b"NO\n")
+        return True
+
+
+class ToyFrontend(Frontend):
+    """The toy protocol at a node."""
+
+    def __init__(self, clients: Clients, name: str) -> None:
+        super().__init__(clients, name)
+        self._counts = [0] * (HUH + 1)
+
+    def connect(self, port: ClientPort) -> Connection:
+        """See `Frontend`."""
+        return ToyConnection(self.clients, self.name, port, self._counts)
+
+    def counters(self) -> Mapping[str, int]:
+        """See `Frontend`."""
+        return dict(zip(WORDS, self._counts[PUT:HUH], strict=True))
