@@ -69,5 +69,5 @@ def test_what_was_acknowledged_is_taken_once(seed: int) -> None:
         taker.send(b"DONE %d" % job)
     assert world.clock.run_until(lambda: len(taker.lines) == 2 * JOBS, 10.0)
     assert taker.lines[JOBS:] == [b"OK"] * JOBS
-    queue = other.node.machine.queue
+    queue = other.node.context.machine.queue
     assert (queue.ready, queue.reserved) == (0, 0)

@@ -33,7 +33,7 @@ def test_a_port_opens_at_the_version_of_its_protocol() -> None:
         beat(stage, peer, machine_version=NEW)
     stage.pass_us(1_000_000)
     stage.commit()
-    assert stage.node.machine.version == NEW
+    assert stage.node.context.machine.version == NEW
     assert stage.host.opened == ["beanstalk"]
     stage.pass_us(200_000)
     assert stage.host.opened == ["beanstalk", "beanstalk", "late"]
@@ -48,7 +48,7 @@ def test_a_node_that_accepts_no_clients_opens_nothing_for_a_version() -> None:
     stage.pass_us(1_000_000)
     stage.commit()
     stage.pass_us(200_000)
-    assert stage.node.machine.version == NEW
+    assert stage.node.context.machine.version == NEW
     assert stage.host.opened == ["beanstalk"]
 
 
