@@ -3,12 +3,18 @@
 A patch is (owner, name, replacement), as in `mutations`.
 """
 
-from typing import Final
+from collections.abc import Iterator
+from typing import Any, Final
 
+from beanpole.core.image import restore
+from beanpole.core.image.image import Image
+from beanpole.core.image.parts import PARTS
+from beanpole.core.machine import Machine
 from beanpoled.leading.term import Term
 from beanpoled.leading.versions import Versions
 from beanpoled.peers.peers import Peers
 from beanpoled.shared.context import Context
+from tests.sim import next_release
 from tests.sim import schedules_versions as v
 from tests.sim.mutant import Mutant
 from tests.sim.mutations import Patch, nothing
@@ -42,7 +48,115 @@ def raise_ignored() -> list[Patch]:
     return [(Versions, "raised", nothing)]
 
 
+def raised_too_early() -> list[Patch]:
+    """It is enough that one member knows a version."""
+    return [(Versions, "common", lambda self: max(self.known().values()))]
+
+
+def operator_ignored() -> list[Patch]:
+    """A leader with `manual` raises as if somebody asked at every moment."""
+    due = vars(Versions)["due"]
+
+    def wrong(self: Versions) -> Any:
+        self.finalize(0)
+        return due(self)
+
+    return [(Versions, "due", wrong)]
+
+
+def wish_remembered() -> list[Patch]:
+    """A wish that was refused is granted when the member that was away comes back."""
+    due, finalize = vars(Versions)["due"], vars(Versions)["finalize"]
+
+    def wish(self: Versions, to: int) -> Any:
+        vars(self)["wish"] = to
+        return finalize(self, to)
+
+    def wrong(self: Versions) -> Any:
+        if "wish" in vars(self):
+            finalize(self, vars(self)["wish"])
+        return due(self)
+
+    return [(Versions, "due", wrong), (Versions, "finalize", wish)]
+
+
+def ungated_change() -> list[Patch]:
+    """A newer program applies entries in its own way before the RAISE."""
+
+    def wrong(machine: Machine) -> bool:
+        return next_release.program(machine) >= next_release.VERSION
+
+    return [(next_release, "is_active", wrong)]
+
+
+def old_image_unreadable() -> list[Patch]:
+    """A newer program expects its part in every image."""
+    load = vars(restore)["_load_parts"]
+
+    def wrong(machine: Machine, chunks: Iterator[bytes]) -> None:
+        version = machine.version
+        machine.version = next_release.VERSION
+        load(machine, chunks)
+        machine.version = version
+
+    return [(restore, "_load_parts", wrong)]
+
+
+def image_of_the_program() -> list[Patch]:
+    """A newer program writes its part into every image."""
+    begin = vars(Image)["__init__"]
+
+    def wrong(self: Image, machine: Machine) -> None:
+        begin(self, machine)
+        if next_release.program(machine) >= next_release.VERSION:
+            vars(self)["_parts"] = [(kind, [0]) for kind in PARTS]
+
+    return [(Image, "__init__", wrong)]
+
+
 VERSIONS: Final = (
+    Mutant(
+        "raised_too_early",
+        "versions: one member that knows a version is enough",
+        v.a_node_is_away_while_the_others_are_upgraded,
+        r"need machine version 3",
+        raised_too_early,
+    ),
+    Mutant(
+        "operator_ignored",
+        "versions: a leader ends an upgrade that is for an operator to end",
+        v.an_operator_ends_the_upgrade,
+        r"works at machine version 3, not 2",
+        operator_ignored,
+    ),
+    Mutant(
+        "wish_remembered",
+        "versions: a refused wish is granted later",
+        v.a_refused_wish_is_forgotten,
+        r"works at machine version 3, not 2",
+        wish_remembered,
+    ),
+    Mutant(
+        "ungated_change",
+        "versions: a newer program applies entries in its own way before the RAISE",
+        v.a_change_waits_for_the_raise,
+        r"the machine of n\d differs after index",
+        ungated_change,
+    ),
+    Mutant(
+        "old_image_unreadable",
+        "versions: a newer program does not read the image of the older one",
+        v.snapshots_of_both_versions_are_read,
+        r"does not start: .*image",
+        old_image_unreadable,
+    ),
+    Mutant(
+        "image_of_the_program",
+        "versions: a newer program writes an image that the older one does not read",
+        v.snapshots_of_both_versions_are_read,
+        r"does not start: .*image|image .* differs",
+        image_of_the_program,
+    ),
     Mutant(
         "version_of_program",
         "versions: a machine begins at what its program knows",

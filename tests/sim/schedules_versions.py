@@ -12,6 +12,8 @@ from beanpole import commands as c
 from beanpole.replication.pysyncobj.repairs import Repairs
 from beanpoled.leading.proposing import DIGEST_PERIOD_US
 from beanpoled.links import frames
+from beanpoled.viewpoint import Viewpoint
+from tests.sim import next_release
 from tests.sim.cluster import Violation
 from tests.sim.host import SimHost
 from tests.sim.schedules_node import Hand
@@ -30,8 +32,8 @@ SAID_S: Final = 1.0
 class Upgrading(World):
     """A cluster whose nodes are upgraded; a node that asks for a newer program is noted."""
 
-    def __init__(self, repairs: Repairs, version: int = OLD) -> None:
-        super().__init__(1, 3, **QUICK)
+    def __init__(self, repairs: Repairs, version: int = OLD, finalize: str = "auto") -> None:
+        super().__init__(1, 3, **QUICK, upgrade_finalize=finalize)
         self.repairs = repairs
         self.refused: dict[str, str] = {}  # node -> what it said when it ended
         self.versions = dict.fromkeys(self.names, version)
@@ -50,7 +52,7 @@ class Upgrading(World):
     def wait_for(self, count: int) -> None:
         """Wait until so many nodes serve and one leads."""
         if not self.clock.run_until(lambda: len(self.serving()) == count, SERVES_S):
-            raise Stuck(f"{count} nodes should serve: {self.describe()}")
+            raise Stuck(f"{count} nodes should serve: {self.describe()}, {self.refused}")
         if not self.clock.run_until(lambda: self.leader() is not None, SERVES_S):
             raise Stuck(f"nobody leads: {self.describe()}")
 
@@ -61,6 +63,12 @@ class Upgrading(World):
         self.versions[name] = version
         self.start(name)
         self.wait_for(len(self.hosts))
+
+    def finalize(self) -> str:
+        """An operator asks the leader to end the upgrade: what it refuses with, or nothing."""
+        leader = self.leader()
+        assert leader is not None, "somebody leads"
+        return Viewpoint(leader.node).finalize(0)[1]
 
     def follower(self) -> str:
         """A node that does not lead."""
@@ -86,6 +94,14 @@ class Upgrading(World):
         self.check_equal()
         if any("differs" in line for line in self.lines):
             raise Violation("a false alarm: " + self.lines[-1])
+
+    def snapshot(self, name: str) -> None:
+        """Let a node write a snapshot, from which it starts the next time."""
+        replica = self.hosts[name].node.context.replica
+        wanted = replica.applied_index
+        replica.compact()
+        if not self.clock.run_until(lambda: replica.snapshot_index >= wanted, SERVES_S):
+            raise Stuck(f"{name} has made no snapshot: {self.describe()}")
 
     def compare_images(self) -> None:
         """Wait until the nodes have compared their images, and go on."""
@@ -208,3 +224,77 @@ def an_old_program_comes_back_after_the_raise(_: int, repairs: Repairs) -> None:
         world.put()
         world.install(name, NEW)
         world.check(NEW)
+
+
+def a_change_waits_for_the_raise(_: int, repairs: Repairs) -> None:
+    """The next release applies an entry in another way and writes another image: after RAISE."""
+    with next_release.installed():
+        world = Upgrading(repairs)
+        for name in (world.follower(), *world.names):
+            world.put()
+            world.install(name, NEW)
+            world.compare_images()
+        world.check(NEW)
+        if world.refused:
+            raise Violation(f"an upgraded node stopped: {world.refused}")
+
+
+def snapshots_of_both_versions_are_read(_: int, repairs: Repairs) -> None:
+    """The next release starts from a snapshot of the older one, and that one from one of it."""
+    with next_release.installed():
+        world = Upgrading(repairs)
+        name = world.follower()
+        for version in (NEW, OLD, NEW):
+            world.put()
+            world.snapshot(name)
+            world.install(name, version)
+            world.check(OLD)
+        for other in world.names:
+            world.install(other, NEW)
+        world.clock.run(SAID_S)
+        world.put()
+        world.snapshot(name)
+        world.install(name, NEW)
+        world.compare_images()
+        world.check(NEW)
+
+
+def an_operator_ends_the_upgrade(_: int, repairs: Repairs) -> None:
+    """With "manual" the way back is open until somebody asks, however long that takes."""
+    world = Upgrading(repairs, finalize="manual")
+    for name in world.names:
+        world.install(name, NEW)
+    world.clock.run(3 * SAID_S)
+    world.put()
+    world.check(OLD)
+    back = world.follower()
+    world.install(back, OLD)
+    world.clock.run(SAID_S)
+    if f"{back} knows up to {OLD} and must be upgraded" not in world.finalize():
+        raise Violation(f"an upgrade ends while {back} runs the older program")
+    world.install(back, NEW)
+    world.clock.run(SAID_S)
+    world.check(OLD)
+    if world.finalize():
+        raise Stuck(f"the upgrade cannot end: {world.finalize()}")
+    world.clock.run(SAID_S)
+    world.put()
+    world.check(NEW)
+    if world.finalize():
+        raise Violation(f"what is done is refused: {world.finalize()}")
+
+
+def a_refused_wish_is_forgotten(_: int, repairs: Repairs) -> None:
+    """A member that comes back does not bring a RAISE that somebody wanted before."""
+    world = Upgrading(repairs, finalize="manual")
+    for name in world.names:
+        world.install(name, NEW)
+    away = world.follower()
+    world.crash(away)
+    world.clock.run(SAID_S)
+    if f"{away} is away" not in world.finalize():
+        raise Violation(f"an upgrade ends while {away} is away")
+    world.install(away, NEW)
+    world.clock.run(3 * SAID_S)
+    world.put()
+    world.check(OLD)

@@ -9,6 +9,7 @@ import pytest
 from beanpole.replication.pysyncobj.repairs import ALL_REPAIRS
 from tests.sim import schedules_versions as v
 from tests.sim.mutant import Check
+from tests.sim.upgrades import Upgrade
 
 
 @pytest.mark.parametrize(
@@ -20,8 +21,21 @@ from tests.sim.mutant import Check
         v.a_node_is_away_while_the_others_are_upgraded,
         v.a_node_goes_back_before_the_raise,
         v.an_old_program_comes_back_after_the_raise,
+        v.a_change_waits_for_the_raise,
+        v.snapshots_of_both_versions_are_read,
+        v.an_operator_ends_the_upgrade,
+        v.a_refused_wish_is_forgotten,
     ],
     ids=lambda schedule: schedule.__name__,
 )
 def test_an_upgrade_is_no_alarm(schedule: Check) -> None:
     schedule(0, ALL_REPAIRS)
+
+
+@pytest.mark.parametrize("seed", range(1, 5))
+def test_an_upgrade_in_a_storm_keeps_every_promise(seed: int) -> None:
+    """`python -m tests.sim.upgrades 1 1000` is the whole; even seeds end by themselves."""
+    storm = Upgrade(seed)
+    storm.run()
+    assert storm.world.counts["programs installed"] >= 9
+    assert storm.operator.raised

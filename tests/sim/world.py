@@ -6,7 +6,7 @@ faults happen when is decided by `storm`, what clients do by `clients`.
 
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from hashlib import sha256
 from types import MappingProxyType
@@ -38,6 +38,7 @@ from tests.sim.disk import Disk
 from tests.sim.host import SimHost
 from tests.sim.links import SimLinks, is_introduction
 from tests.sim.network import Network
+from tests.sim.next_release import note_program
 from tests.sim.oracle import Oracle
 from tests.sim.witness import Emitted, Witness
 
@@ -85,6 +86,11 @@ class WatchedCallbacks(ReplicaCallbacks):
         METER.us += self.witness.costs[index]
         if kept:
             self.witness.check_events(self.name, index, emitted.crc, queue.events_total)
+
+    def load_image(self, chunks: Iterator[bytes]) -> None:
+        """See `Outside`."""
+        super().load_image(chunks)
+        note_program(self.context.machine, self.context.knows)
 
     def begin_image(self) -> Image:
         """See `Outside`."""
@@ -204,6 +210,7 @@ class World:
         try:
             disks = Disks(host.files, config, self.dice.randbytes(DISK_ID_BYTES))
             host.node = node = Node(config, host, disks, self.versions[name], self.frontends)
+            note_program(node.context.machine, node.context.knows)
             node.callbacks = WatchedCallbacks(node, self)
             host.peer_links = SimLinks(host)
             node.introductions.begin = lambda: self._begin(host)

@@ -32,8 +32,8 @@ def leading(knows: int = NEW, **overrides: Any) -> Stage:
 
 
 def raises(stage: Stage) -> list[c.Command]:
-    """What is proposed within a second, and not committed."""
-    stage.pass_us(1_000_000)
+    """What is proposed within some turns, before anybody is silent, and not committed."""
+    stage.pass_us(30_000)
     return [command for command in stage.proposed() if command[0] == c.RAISE]
 
 
@@ -89,6 +89,18 @@ def test_a_late_beat_of_a_link_that_ended_does_not_count(leader: Stage) -> None:
     leader.node.router.link_down("n1")
     heard(leader, "n1", "n2")
     assert raises(leader) == []
+
+
+def test_a_member_that_died_without_a_word_does_not_count(leader: Stage) -> None:
+    """Its power was cut: the link lasts for seconds, and the program may be another one then."""
+    leader.node.context.knows = c.BASE_VERSION
+    heard(leader, "n1", "n2")
+    leader.pass_us(200_000)
+    leader.node.context.knows = NEW
+    heard(leader, "n1")
+    assert raises(leader) == []
+    heard(leader, "n1", "n2")
+    assert raises(leader) == [(c.RAISE, NEW)]
 
 
 def test_a_leader_that_does_not_serve_yet_raises_nothing() -> None:

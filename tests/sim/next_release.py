@@ -1,0 +1,67 @@
+"""A program of the next release, in the simulation only: what machine version 3 brings.
+
+It changes the formula of the running chain, the worst change to make without a condition, and its
+machine remembers where it was raised, in a part of the image. All nodes share one process and one
+code, so the code of the next release is there for old programs, too: they may not notice. What a
+program knows is noted on its machine, for the planted defects that forget a condition.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from crc32c import crc32c
+
+from beanpole.commands import BASE_VERSION
+from beanpole.core.applied import Applied
+from beanpole.core.image.parts import PARTS, Part
+from beanpole.core.machine import Machine
+from beanpole.core.state import MachineState
+
+VERSION: Final = BASE_VERSION + 1
+_KIND: Final = "raised"
+
+
+def note_program(machine: Machine, knows: int) -> None:
+    """The program of this machine knows versions up to this one."""
+    vars(machine)["program"] = knows
+
+
+def program(machine: Machine) -> int:
+    """The newest version that the program of this machine knows."""
+    known: int = vars(machine).get("program", BASE_VERSION)
+    return known
+
+
+def is_active(machine: Machine) -> bool:
+    """The condition that the change of `apply` has."""
+    return machine.version >= VERSION
+
+
+def _write(machine: MachineState) -> list[int]:
+    return [vars(machine)["raised_index"]]
+
+
+def _read(machine: MachineState, index: int) -> None:
+    vars(machine)["raised_index"] = index
+
+
+@contextmanager
+def installed() -> Iterator[None]:
+    """The next release is among the programs, for as long as this lasts."""
+    released = Machine.apply
+
+    def apply(self: Machine, *arguments: Any) -> Applied:
+        applied = released(self, *arguments)
+        if is_active(self):
+            self.chain = crc32c(b"next", self.chain)
+            vars(self).setdefault("raised_index", self.index)
+        return applied
+
+    type.__setattr__(Machine, "apply", apply)
+    PARTS[_KIND] = Part(VERSION, _write, _read)
+    try:
+        yield
+    finally:
+        del PARTS[_KIND]
+        type.__setattr__(Machine, "apply", released)

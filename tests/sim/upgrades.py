@@ -1,0 +1,214 @@
+"""Upgrades in a storm: an operator goes from node to node while they die and clients work.
+
+    python -m tests.sim.upgrades FIRST [HOW_MANY]
+
+All nodes begin with the older program. Each is stopped and started with the next release
+(`next_release`), then each goes back, then forward again, and the upgrade is ended; afterwards the
+older program is started once more and must refuse. Everything else is a life of `storm`, and is
+judged as one. Half of the lives leave the end to the leaders ("auto").
+"""
+
+import random
+import sys
+from typing import Final
+
+from beanpole import commands as c
+from beanpole.replication.pysyncobj.repairs import ALL_REPAIRS, Repairs
+from beanpoled.viewpoint import Viewpoint
+from tests.sim import next_release
+from tests.sim.cluster import Violation
+from tests.sim.hazards import Hazards, draw
+from tests.sim.host import SimHost
+from tests.sim.storm import Storm, Stuck
+from tests.sim.world import World
+
+OLD: Final = c.BASE_VERSION
+NEW: Final = next_release.VERSION
+# The cluster works for so long before the upgrade begins.
+BEFORE_S: Final = 1.5
+# An operator waits so long for a node to serve, and then goes on with the next one all the same,
+STEP_MAX_S: Final = 1.0
+# ... and looks at a cluster that serves for so long before the next step.
+STEP_MIN_S: Final = 0.15
+# The leader has heard of a restart after this, whatever was on its way before.
+SERVES_S: Final = 0.5
+# Members say what they know with each heartbeat, and a RAISE is one commit.
+RAISED_S: Final = 5.0
+# These have other programs, member lists or disks than an upgrade has.
+WITHOUT: Final = frozenset({"versions", "members", "parts", "small"})
+
+
+class Operator(Hazards):
+    """The hazards of a life, and an operator that upgrades the cluster meanwhile."""
+
+    def __init__(self, world: World, seed: int) -> None:
+        super().__init__(world, seed, draw(seed) - WITHOUT)
+        self._choices = random.Random(seed * 49_979_687 + 11)
+        self.manual = bool(seed % 2)
+        self._steps = [(name, version) for version in (NEW, OLD, NEW) for name in world.names]
+        self._stepped_s = 0.0
+        # From when to when each older program was seen to serve.
+        self._old_s: dict[SimHost, tuple[float, float]] = {}
+        self._judged = False
+        self._ends = False  # the operator asks for the end of the upgrade
+        self.too_old = 0  # programs that were installed too late
+
+    def begin(self) -> None:
+        """All nodes have the older program."""
+        super().begin()
+        world = self.world
+        world.overrides["upgrade_finalize"] = "manual" if self.manual else "auto"
+        world.versions = dict.fromkeys(world.names, OLD)
+        self._stepped_s = world.clock.now_s + BEFORE_S
+
+    @property
+    def raised(self) -> bool:
+        """Whether the cluster works at the next version."""
+        return self.world.witness.machine.version == NEW
+
+    def strike(self, step_s: float) -> None:
+        """What happens in any life, and the next step of the upgrade when it is time."""
+        super().strike(step_s)
+        world = self.world
+        if self.manual and not self._ends and self.raised:
+            raise Violation("the cluster is raised before its operator has asked")
+        self._judge_raise()
+        if self._ends and not self.raised:
+            self.finalize()
+        serving = len(world.serving()) == len(world.names)
+        waited_s = world.clock.now_s - self._stepped_s
+        if waited_s < (STEP_MIN_S if serving else STEP_MAX_S):
+            return
+        self._stepped_s = world.clock.now_s
+        if self._steps:
+            self._install(*self._steps.pop(0))
+        elif not self._ends:
+            self._ends = True
+        elif self.raised and not self.too_old:
+            self.too_old = 1
+            self._install(self._choices.choice(world.names), OLD)
+
+    def _judge_raise(self) -> None:
+        """Nobody raises the version while a member serves with a program that does not know it."""
+        world = self.world
+        for host in world.serving():
+            if Viewpoint(host.node).machine_version_known == OLD:
+                now_s = world.clock.now_s
+                self._old_s[host] = (self._old_s.get(host, (now_s, now_s))[0], now_s)
+        if not self.raised or self._judged:
+            return
+        self._judged = True
+        proposed_s = self._proposed_s()
+        for host, (since_s, seen_s) in self._old_s.items():
+            if since_s < proposed_s - SERVES_S and seen_s >= proposed_s:
+                raise Violation(f"raised while {host.name} serves with the older program")
+
+    def _proposed_s(self) -> float:
+        """When the RAISE was proposed that is applied somewhere."""
+        witness = self.world.witness
+        for _, entry in reversed(witness.log.values()):
+            for section in c.decode_entry(entry)[3]:
+                if any(command[0] == c.RAISE for command in section[3]):
+                    return witness.proposed_s[entry]
+        raise AssertionError("the log has no RAISE")
+
+    def _install(self, name: str, version: int) -> None:
+        """Stop a node, in order or not, and start it with this program."""
+        world = self.world
+        host = world.hosts.get(name)
+        world.versions[name] = version
+        if host is not None and not host.paused and self._choices.random() < 0.5:
+            host.enter(host.node.lifecycle.stop)  # it is started again as every node that is down
+        else:
+            if host is not None:
+                world.crash(name)
+            world.start(name)
+        world.counts["programs installed"] += 1
+
+    def finalize(self) -> str:
+        """Ask the leader, if there is one: what it refuses with."""
+        leader = self.world.leader()
+        if leader is None:
+            return "nobody leads"
+        return Viewpoint(leader.node).finalize(NEW)[1]
+
+    def mend(self) -> None:
+        """The nodes that are left get the newer program, whatever the operator was at."""
+        super().mend()
+        self._steps.clear()
+        self._ends = True
+        for name in self.world.names:
+            self.world.versions[name] = NEW
+            host = self.world.hosts.get(name)
+            if host is not None and Viewpoint(host.node).machine_version_known != NEW:
+                self.world.crash(name)
+
+
+class Upgrade(Storm):
+    """One upgrade of one seed."""
+
+    def __init__(self, seed: int, repairs: Repairs = ALL_REPAIRS) -> None:
+        super().__init__(seed, repairs=repairs)
+        self.operator = Operator(self.world, seed)
+        self.hazards = self.operator
+
+    def run(self) -> None:
+        """Play, heal, end the upgrade, judge: see `Storm`."""
+        with next_release.installed():
+            super().run()
+
+    def settle(self) -> None:
+        """When all is well the upgrade can be ended, and the nodes are equal after that, too."""
+        super().settle()
+        world, operator = self.world, self.operator
+        said = ""
+
+        def ended() -> bool:
+            nonlocal said
+            said = operator.finalize()
+            return operator.raised
+
+        world.counts["raised within the storm"] += operator.raised
+        if not world.clock.run_until(ended, RAISED_S):
+            raise Stuck(f"the upgrade cannot be ended: {said}")
+        if not world.clock.run_until(world.is_equal, RAISED_S):
+            raise Stuck(f"not all nodes are equal: {world.describe()}")
+        world.check_equal()
+        too_old = world.counts["programs that were too old"]
+        if operator.manual and too_old > operator.too_old:
+            raise Violation(f"{too_old} nodes were stopped by a RAISE that came too early")
+
+
+def upgrade(seed: int, repairs: Repairs) -> None:
+    """One upgrade, as a check."""
+    Upgrade(seed, repairs).run()
+
+
+def main() -> int:
+    """Run seeds from the command line; 1 if one of them failed."""
+    first = int(sys.argv[1])
+    count = int(sys.argv[2]) if len(sys.argv) > 2 else 1
+    bad = installed = within = 0
+    for seed in range(first, first + count):
+        storm = Upgrade(seed)
+        try:
+            storm.run()
+        except AssertionError as error:
+            if count == 1:
+                sys.stdout.write("\n".join(storm.world.lines) + "\n")
+                raise
+            bad += 1
+            words = f"{type(error).__name__}: {str(error)[:300]}"
+            sys.stdout.write(f"{seed} {words}\n    python -m tests.sim.upgrades {seed}\n")
+            sys.stdout.flush()
+        installed += storm.world.counts["programs installed"]
+        within += storm.world.counts["raised within the storm"]
+    sys.stdout.write(
+        f"{count - bad} of {count} upgrades kept every promise: {installed} programs installed, "
+        f"{within} raised within the storm\n"
+    )
+    return int(bad > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
