@@ -23,7 +23,7 @@ FOLLOWER: Final = "follower"
 CANDIDATE: Final = "candidate"
 
 # Entries of the leader that are not committed yet. Enough to fill the pipe between two nodes with
-# large ones; small ones wait for each other in the leader (`leader.ENTRY_FULL_BYTES`).
+# large ones; small ones wait for each other in the leader (`proposing.ENTRY_FULL_BYTES`).
 ENTRIES_IN_FLIGHT_MAX: Final = 8
 # Alone there is nothing to overlap with: what arrives while the disk works forms the next entry.
 ENTRIES_IN_FLIGHT_ALONE_MAX: Final = 1
