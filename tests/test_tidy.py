@@ -68,7 +68,7 @@ ORDER = {
         ("beanpoled.frontends", "beanpoled.leading"),
         ("beanpoled.turn",),
         (
-            *("beanpoled.eventlog.service", "beanpoled.host", "beanpoled.http", "beanpoled.rpc"),
+            *("beanpoled.host", "beanpoled.http", "beanpoled.rpc"),
             "beanpoled.viewpoint",
         ),
         ("beanpoled.__main__", "beanpoled.cli", "beanpoled.main"),

@@ -26,11 +26,11 @@ from beanpoled.config import node as configuration
 from beanpoled.config.node import NodeConfig
 from beanpoled.disk.disks import Disks
 from beanpoled.disk.identity import DISK_ID_BYTES, REJOINING
-from beanpoled.eventlog.service import EventsServicer
 from beanpoled.frontends.table import FRONTENDS, Table
 from beanpoled.host.aio import AioHost
 from beanpoled.http.server import HttpServer
 from beanpoled.rpc.admin import RpcServer
+from beanpoled.rpc.events import EventsServicer
 from beanpoled.rpc.queue import QueueServicer
 from beanpoled.turn.node import Node
 from beanpoled.viewpoint import Viewpoint

@@ -22,7 +22,7 @@ from tests.integration.support.waiting import wait_until
 
 # How often the nodes compare their images in this test; the product does so each minute.
 DIGEST_PERIOD_S = 2.0
-# On a loaded machine beats, digests and the end of a process take their time.
+# On a loaded machine heartbeats, digests and the end of a process take their time.
 SLACK_S = 10.0
 REJOIN_TIMEOUT_S = 20.0
 ATTEMPTS = 5

@@ -37,7 +37,9 @@ def unheard_is_known() -> list[Patch]:
     def wrong(self: Versions) -> int:
         peers = self._peers.peers.values()
         term = self._context.replica.term
-        heard = [peer for peer in peers if peer.beat is not None and peer.beat.term == term]
+        heard = [
+            peer for peer in peers if peer.heartbeat is not None and peer.heartbeat.term == term
+        ]
         return min((peer.knows for peer in heard), default=self._context.knows)
 
     return [(Versions, "common", wrong)]

@@ -120,8 +120,8 @@ def a_node_was_down_while_the_others_slept(_: int, repairs: Repairs) -> None:
     hand.hold(ttr_s=30)
 
     def no_beats_of_the_leader(sender: str, receiver: str, message: bytes) -> tuple[float, ...]:
-        beat = (sender, receiver, message[KIND_AT]) == (leader.name, name, frames.BEAT)
-        return () if beat else (0.001,)
+        heartbeat = (sender, receiver, message[KIND_AT]) == (leader.name, name, frames.HEARTBEAT)
+        return () if heartbeat else (0.001,)
 
     world.network.filter = no_beats_of_the_leader
     host = world.start(name)

@@ -151,7 +151,7 @@ def an_upgraded_node_leads_before_it_has_heard(_: int, repairs: Repairs) -> None
     world.install(new, NEW)
     leader = world.leader()
     assert leader is not None and leader.name != new, "it leads already"
-    # Their beats come late: it is elected, and has its EPOCH applied, before it hears one.
+    # Their heartbeats come late: it is elected, and has its EPOCH applied, before it hears one.
     loud = {host: host.send_peer for host in world.hosts.values() if host.name != new}
     for host, send in loud.items():
         quiet = partial(_send_but_beats, send, new)
@@ -168,7 +168,7 @@ def an_upgraded_node_leads_before_it_has_heard(_: int, repairs: Repairs) -> None
 
 
 def _send_but_beats(send: Send, silent: str, peer: str, kind: int, payload: bytes) -> bool:
-    return True if (peer, kind) == (silent, frames.BEAT) else send(peer, kind, payload)
+    return True if (peer, kind) == (silent, frames.HEARTBEAT) else send(peer, kind, payload)
 
 
 def a_node_is_away_while_the_others_are_upgraded(_: int, repairs: Repairs) -> None:

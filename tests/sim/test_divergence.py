@@ -1,8 +1,8 @@
 """A node whose machine differs stops with a message within one digest interval; the others go on.
 
-Two ways to differ: transitions, which the running digest of every beat shows, and only the image,
-which the canonical digest shows that the log asks for every DIGEST_PERIOD_US. The same with real
-processes is in tests/integration/test_divergence.py.
+Two ways to differ: transitions, which the running digest of every heartbeat shows, and only the
+image, which the canonical digest shows that the log asks for every DIGEST_PERIOD_US. The same with
+real processes is in tests/integration/test_divergence.py.
 """
 
 import pytest
@@ -19,9 +19,9 @@ from tests.sim.world import WatchedCallbacks, World
 MARK = b"the job that one node spoils"
 SPOILT = b"the job that one node spoilt"
 PERIOD_S = DIGEST_PERIOD_US / 1e6
-# Clocks of nodes run at the true rate here; an election and some beats are between.
+# Clocks of nodes run at the true rate here; an election and some heartbeats are between.
 SLACK_S = 2.0
-# A beat at each heartbeat.
+# A heartbeat at each heartbeat.
 BEATS_S = 0.5
 
 
@@ -180,7 +180,7 @@ def test_two_that_differ_stop_both_while_the_third_is_away(
             assert f"this replica differs from {differing} at index" in reason
             assert "no majority of the 3 members" in reason and "all that differ stop" in reason
             continue
-        # Its last beat did not come through; one alone is no majority and acknowledges nothing.
+        # Its last heartbeat was lost; one node alone is no majority and acknowledges nothing.
         late = Listener(world, world.hosts[name], b"put 1 0 60 4\r\nmore\r\n")
         world.clock.run(SLACK_S)
         assert b"INSERTED" not in late.told

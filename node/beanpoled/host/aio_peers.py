@@ -21,7 +21,7 @@ from beanpoled.turn.routing import Router
 
 # What may wait in a link's output: above it, `send` says no and the sender tries again later.
 OUTPUT_BYTES_MAX: Final = 32 * 1024 * 1024
-# A link without a frame for this long is dead: beats come every 50 ms.
+# A link without a frame for this long is dead: heartbeats come every 50 ms.
 IDLE_MAX_S: Final = 3.0
 DIAL_TIMEOUT_S: Final = 2.0
 # A peer that does not answer or refuses is tried again soon at first, then less often.

@@ -11,13 +11,11 @@ from heapq import heappop, heappush
 from typing import Final
 
 from beanpole.core.sessions import Origin
+from beanpoled.leading.waiting import Key
 
 # Of one origin. A session has at most one, and a node at most this many connections
 # (`connections_max`); an origin that sends more is broken.
 EARLY_MAX: Final = 1_000_000
-
-# (origin, incarnation, session)
-Place = tuple[int, int, int]
 
 
 class EarlyWait:
@@ -66,7 +64,7 @@ class EarlyWaits:
         self._origins: dict[int, _Arrivals] = {}
         self._fresh: list[tuple[int, int]] = []  # (origin, session), in the order of arrival
         # Those whose batch is applied, and that nobody has taken yet; some of them are forgotten.
-        self._ready: deque[tuple[Place, EarlyWait]] = deque()
+        self._ready: deque[tuple[Key, EarlyWait]] = deque()
 
     def add(self, origin: int, incarnation: int, items: list[tuple[int, ...]]) -> bool:
         """Take WAITs (session, request, behind); False if no correct origin sends so many."""
@@ -92,11 +90,11 @@ class EarlyWaits:
                 self._fresh.append((origin, session))
         return True
 
-    def end(self, place: Place, request: int) -> None:
+    def end(self, key: Key, request: int) -> None:
         """An UNWAIT: the wait is to end as soon as it is registered."""
-        arrivals = self._origins.get(place[0])
-        if arrivals is not None and arrivals.incarnation == place[1]:
-            wait = arrivals.waits.get(place[2])
+        arrivals = self._origins.get(key[0])
+        if arrivals is not None and arrivals.incarnation == key[1]:
+            wait = arrivals.waits.get(key[2])
             if wait is not None and wait.request == request:
                 wait.ending = True
 
@@ -108,16 +106,16 @@ class EarlyWaits:
             count += arrivals.waits[session].behind >= _next_number(origins, index, arrivals)
         return count
 
-    def take(self) -> tuple[Place, EarlyWait] | None:
+    def take(self) -> tuple[Key, EarlyWait] | None:
         """Remove and return the first wait whose batch is applied."""
         while self._ready:
-            place, wait = self._ready.popleft()
-            arrivals = self._origins.get(place[0])
+            key, wait = self._ready.popleft()
+            arrivals = self._origins.get(key[0])
             # It may be forgotten, or a later request of the session have taken its place.
-            if arrivals is not None and arrivals.waits.get(place[2]) is wait:
-                del arrivals.waits[place[2]]
+            if arrivals is not None and arrivals.waits.get(key[2]) is wait:
+                del arrivals.waits[key[2]]
                 self.count -= 1
-                return place, wait
+                return key, wait
         return None
 
     def look(self, origins: Mapping[int, Origin]) -> None:

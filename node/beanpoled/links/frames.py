@@ -2,10 +2,10 @@
 
 The link that carries them (hello, length, CRC) is in `link`; Raft's own messages are opaque here.
 
-Between nodes of different releases: a BEAT may grow (see `Beat`); the layout of all other frames,
-their kinds and Raft's messages belong to the link version that both sides agreed on in the hello.
-What a version does not know is never sent on a link of that version; one that comes all the same
-is a ProtocolError, which ends the link.
+Between nodes of different releases: a HEARTBEAT may grow (see `Heartbeat`); the layout of all other
+frames, their kinds and Raft's messages belong to the link version that both sides agreed on in the
+hello. What a version does not know is never sent on a link of that version; one that comes all the
+same is a ProtocolError, which ends the link.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ BATCH: Final = 2  # origin -> leader
 WAITS: Final = 3  # origin -> leader: sessions that wait for a job
 UNWAITS: Final = 4  # origin -> leader: waits that should end
 NONES: Final = 5  # leader -> origin: these waits ended without a job
-BEAT: Final = 6  # everybody to everybody, each heartbeat
+HEARTBEAT: Final = 6  # everybody to everybody, each heartbeat
 
 # Term, incarnation, number, first of a (re)sending, clients who wait for answers, hint bytes.
 _BATCH: Final = Struct("<QIQBII")
@@ -49,7 +49,7 @@ EndItem = tuple[int, int]
 NoneItem = tuple[int, int, int]
 
 
-class Beat(NamedTuple):
+class Heartbeat(NamedTuple):
     """What every node tells every other at each heartbeat.
 
     Nodes of different releases exchange it, so fields are only ever added, at the end and with a
@@ -75,7 +75,7 @@ class Beat(NamedTuple):
 
 
 # Those without a default, which release 0.2.0 sends.
-BEAT_FIELDS_MIN: Final = len(Beat._fields) - len(Beat._field_defaults)
+HEARTBEAT_FIELDS_MIN: Final = len(Heartbeat._fields) - len(Heartbeat._field_defaults)
 
 
 def encode_batch(
@@ -161,20 +161,20 @@ def decode_items(frame: bytes, width: int) -> tuple[int, int, list[tuple[int, ..
     return term, incarnation, list(items)
 
 
-def encode_beat(beat: Beat) -> bytes:
-    """Encode a BEAT."""
-    return pack(tuple(beat))
+def encode_heartbeat(heartbeat: Heartbeat) -> bytes:
+    """Encode a HEARTBEAT."""
+    return pack(tuple(heartbeat))
 
 
-def decode_beat(frame: bytes) -> Beat:
-    """Decode a BEAT; fields that a newer release has added are left out."""
+def decode_heartbeat(frame: bytes) -> Heartbeat:
+    """Decode a HEARTBEAT; fields that a newer release has added are left out."""
     value = _unpack(frame)
-    if type(value) is not tuple or len(value) < BEAT_FIELDS_MIN:
-        raise ProtocolError("a beat has another layout")
-    known = value[: len(Beat._fields)]
+    if type(value) is not tuple or len(value) < HEARTBEAT_FIELDS_MIN:
+        raise ProtocolError("a heartbeat has another layout")
+    known = value[: len(Heartbeat._fields)]
     if any(type(item) not in (int, bool) for item in known):
-        raise ProtocolError("a beat holds something that is no number")
-    return Beat(*known)
+        raise ProtocolError("a heartbeat holds something that is no number")
+    return Heartbeat(*known)
 
 
 def _unpack(data: bytes) -> Any:

@@ -22,9 +22,9 @@ CHAINS_KEPT: Final = 16_384
 CHAIN: Final = 0
 IMAGE: Final = 1
 # How long a linked member is waited for before it counts for nobody, too. It tells a chain with
-# every beat, once it has applied as much; this forgives a short pause of it. The log asks for the
-# digest of an image each minute of cluster time, and it is made in slices: a member that missed one
-# has the next one too, and half a minute for its slices.
+# every heartbeat, once it has applied as much; this forgives a short pause of it. The log asks for
+# the digest of an image each minute of cluster time, and it is made in slices: a member that missed
+# one has the next one too, and half a minute for its slices.
 _WAITS_US: Final = (2 * SECOND_US, 150 * SECOND_US)
 # A member that had a link so lately counts as linked: links are dialed again at once.
 RELINK_US: Final = _WAITS_US[CHAIN]
@@ -117,7 +117,7 @@ class Agreement:
             if mine is not None and member.note(CHAIN, index, mine == value):
                 found = self._dispute(CHAIN, index, now_us)
         # What it told when it was ahead is compared when this node is there, too: under load each
-        # beat of a faster member would be ahead.
+        # heartbeat of a faster member would be ahead.
         if member.ahead[0] <= last:
             member.ahead = chain if chain[0] > last else (0, 0)
         # Of another version the same state has other bytes.

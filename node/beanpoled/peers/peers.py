@@ -4,7 +4,7 @@ Here are the facts, and the questions that they answer by themselves. How heartb
 a member counts as silent and what follows from it is in `turn.heartbeats`.
 """
 
-from beanpoled.links.frames import Beat
+from beanpoled.links.frames import Heartbeat
 from beanpoled.peers.agreement import RELINK_US
 from beanpoled.shared.context import Context
 
@@ -12,7 +12,7 @@ from beanpoled.shared.context import Context
 class Peer:
     """One other member."""
 
-    __slots__ = ("beat", "generation", "knows", "left_us", "linked", "silence_us", "silent")
+    __slots__ = ("generation", "heartbeat", "knows", "left_us", "linked", "silence_us", "silent")
 
     def __init__(self) -> None:
         self.linked = False
@@ -20,7 +20,7 @@ class Peer:
         self.generation = 0  # of the link: grows with each new one
         self.silence_us = 0
         self.silent = False
-        self.beat: Beat | None = None
+        self.heartbeat: Heartbeat | None = None
         # The newest machine version that its program knows; 0 until it says so on this very link,
         # because each restart may bring another program.
         self.knows = 0
@@ -78,16 +78,18 @@ class Peers:
         The lowest: what is late harms nobody, and TTRs must not end early.
         """
         known = [
-            peer.beat.cluster_us + peer.silence_us
+            peer.heartbeat.cluster_us + peer.silence_us
             for peer in self.peers.values()
-            if peer.beat is not None and peer.beat.cluster_us and peer.linked and not peer.silent
+            if peer.heartbeat is not None and peer.linked and not peer.silent
+            if peer.heartbeat.cluster_us
         ]
         return min(known, default=None)
 
     def disk_is_low(self) -> bool:
         """Whether puts must be refused: this disk, or a majority, is below its reserve."""
         low = int(self.disk_low)
-        low += sum(peer.beat is not None and peer.beat.disk_low for peer in self.peers.values())
+        for peer in self.peers.values():
+            low += peer.heartbeat is not None and peer.heartbeat.disk_low
         return self.disk_low or low > len(self._context.members) // 2
 
     def successor(self) -> str | None:
@@ -96,7 +98,7 @@ class Peers:
         able = [
             (replica.match_index(name), name)
             for name, peer in self.peers.items()
-            if peer.linked and not peer.silent and not (peer.beat and peer.beat.stopping)
+            if peer.linked and not peer.silent and not (peer.heartbeat and peer.heartbeat.stopping)
         ]
         return max(able)[1] if able else None
 
@@ -104,7 +106,7 @@ class Peers:
         """How far the other nodes' wall clocks seem to be from ours."""
         wall_us = self._context.host.wall_us()
         return [
-            peer.beat.wall_us - wall_us - peer.silence_us
+            peer.heartbeat.wall_us - wall_us - peer.silence_us
             for peer in self.peers.values()
-            if peer.beat is not None
+            if peer.heartbeat is not None
         ]

@@ -45,7 +45,7 @@ class ClusterClock:
         self.leading = False
 
     def receive(self, cluster_us: int, now_us: int) -> None:
-        """The present leader told its time, in a beat or in an entry.
+        """The present leader told its time, in a heartbeat or in an entry.
 
         It counts even if it is behind our estimate: the leader's clock stands while the leader
         cannot serve, and ours may be the faster one. An estimate that only ever grew would carry

@@ -10,7 +10,7 @@ from typing import Final
 from beanpoled.leading.dispatching import Dispatcher
 from beanpoled.leading.term import Term
 from beanpoled.links import frames
-from beanpoled.links.frames import Beat
+from beanpoled.links.frames import Heartbeat
 from beanpoled.origin.outbox import Origin
 from beanpoled.peers.agreement import Agreement
 from beanpoled.peers.peers import Peers
@@ -100,7 +100,7 @@ class Heartbeats:
         clock, machine = context.clock, context.machine
         leading = self._term.serving
         digest_index, digest, digest_version = self._agreement.image
-        beat = Beat(
+        heartbeat = Heartbeat(
             term=context.replica.term,
             leading=leading,
             cluster_us=clock.estimate_us(context.now_us) if leading or clock.was_up() else 0,
@@ -117,28 +117,32 @@ class Heartbeats:
             active_version=machine.version,
             kept_index=self._introductions.kept_index(),
         )
-        frame = frames.encode_beat(beat)
+        frame = frames.encode_heartbeat(heartbeat)
         for name, peer in self._peers.peers.items():
             if peer.linked:
-                context.host.send_peer(name, frames.BEAT, frame)
+                context.host.send_peer(name, frames.HEARTBEAT, frame)
 
-    def receive(self, name: str, beat: Beat) -> None:
+    def receive(self, name: str, heartbeat: Heartbeat) -> None:
         """A heartbeat of a peer arrived."""
         context = self._context
         peer = self._peers.peers[name]
-        peer.beat = beat
-        peer.knows = beat.machine_version if peer.linked else 0
-        self._introductions.accepted(name, beat.kept_index)
-        if beat.leading and beat.term == context.replica.term and context.replica.leader == name:
+        peer.heartbeat = heartbeat
+        peer.knows = heartbeat.machine_version if peer.linked else 0
+        self._introductions.accepted(name, heartbeat.kept_index)
+        if (
+            heartbeat.leading
+            and heartbeat.term == context.replica.term
+            and context.replica.leader == name
+        ):
             context.read_clock()  # after a pause of this process the last turn is long ago
-            context.clock.receive(beat.cluster_us, context.now_us)
-        self._compare(name, beat)
+            context.clock.receive(heartbeat.cluster_us, context.now_us)
+        self._compare(name, heartbeat)
 
     # --- do the replicas agree? -----------------------------------------------------------------
 
-    def _compare(self, name: str, beat: Beat) -> None:
-        chain = (beat.applied_index, beat.chain)
-        image = (beat.digest_index, beat.digest, beat.digest_version)
+    def _compare(self, name: str, heartbeat: Heartbeat) -> None:
+        chain = (heartbeat.applied_index, heartbeat.chain)
+        image = (heartbeat.digest_index, heartbeat.digest, heartbeat.digest_version)
         differs = self._agreement.told(name, chain, image, self._context.loop_us)
         if differs:
             self._context.host.log(f"the state of {name} differs from ours {differs}")

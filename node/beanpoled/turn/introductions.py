@@ -15,8 +15,8 @@ from beanpoled.links.link import NONCE_BYTES, OLDER, VERSION_MAX, VERSION_MIN, V
 from beanpoled.origin.outbox import Origin
 from beanpoled.shared.context import Context
 
-# A hello that was under way while its node began an incarnation shows the one before it: who
-# refuses twice in a row means it. Links are dialed again at once.
+# A hello that was on its way while its node began an incarnation shows the one before it: only the
+# second refusal in a row counts. Links are dialed again at once.
 REFUSALS_MIN: Final = 2
 
 

@@ -166,12 +166,12 @@ class Lifecycle:
             return False
         if replica.leader == context.name:
             return self._term.serving
-        beat = self._peers.peers[replica.leader].beat
+        heartbeat = self._peers.peers[replica.leader].heartbeat
         return (
-            beat is not None
-            and beat.leading
-            and beat.term == replica.term
-            and context.machine.index >= beat.applied_index
+            heartbeat is not None
+            and heartbeat.leading
+            and heartbeat.term == replica.term
+            and context.machine.index >= heartbeat.applied_index
         )
 
     # --- what time brings -----------------------------------------------------------------------
@@ -230,7 +230,7 @@ class Lifecycle:
         if room.full and context.replica.role == "leader":
             successor = self._peers.successor()
             peer = None if successor is None else self._peers.peers[successor]
-            if peer is not None and not (peer.beat and peer.beat.disk_low):
+            if peer is not None and not (peer.heartbeat and peer.heartbeat.disk_low):
                 context.replica.transfer(successor)
 
     # --- drain and stop -------------------------------------------------------------------------

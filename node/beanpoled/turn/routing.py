@@ -132,7 +132,7 @@ class Router:
             context.wake()
         elif kind == frames.NONES:
             self._origin.nones(peer, payload)
-        elif kind == frames.BEAT:
-            self._heartbeats.receive(peer, frames.decode_beat(payload))
+        elif kind == frames.HEARTBEAT:
+            self._heartbeats.receive(peer, frames.decode_heartbeat(payload))
         else:
             raise ProtocolError(f"{peer} sent a frame of the unknown kind {kind}")

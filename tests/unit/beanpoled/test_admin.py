@@ -13,10 +13,10 @@ from beanpole.client.rpc import detail_of
 from beanpole.commands import ORIGINS_MAX
 from beanpole.errors import Damaged
 from beanpole.pb import admin_pb2, admin_pb2_grpc, node_pb2
-from beanpoled.eventlog.service import READERS_MAX
 from beanpoled.rpc import admin
 from beanpoled.rpc import queue as queue_rpc
 from beanpoled.rpc.admin import ADMIN_SERVICE, LEADER_HEALTH, RpcServer
+from beanpoled.rpc.events import READERS_MAX
 from beanpoled.rpc.peer import PeerClient
 from beanpoled.rpc.server import peer_proof
 from beanpoled.view import SnapshotStream

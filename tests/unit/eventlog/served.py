@@ -12,7 +12,7 @@ import grpc.aio
 from beanpoled.config.node import NodeConfig
 from beanpoled.eventlog import columns
 from beanpoled.eventlog.records import Batch, Events
-from beanpoled.eventlog.service import EventsServicer
+from beanpoled.rpc.events import EventsServicer
 from tests.unit.eventlog.test_store import Life
 from tests.unit.node.stage import StageHost, config
 

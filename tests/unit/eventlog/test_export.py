@@ -18,8 +18,8 @@ from beanpoled import cli
 from beanpoled.eventlog import columns, export
 from beanpoled.eventlog.export import Export, begin_export, open_export
 from beanpoled.eventlog.records import Batch
-from beanpoled.eventlog.service import EventsServicer
 from beanpoled.eventlog.source import Source
+from beanpoled.rpc.events import EventsServicer
 from beanpoled.rpc.server import Context
 from beanpoled.view import JobCounts
 from tests.unit.eventlog.made import Driver, chance

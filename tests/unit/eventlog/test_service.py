@@ -11,9 +11,10 @@ import pytest
 from beanpole.client.rpc import ERROR_KEY
 from beanpole.core.machine import Machine
 from beanpole.pb import errors_pb2, events_pb2, events_pb2_grpc
-from beanpoled.eventlog import columns, service
+from beanpoled.eventlog import columns
 from beanpoled.eventlog import segment as segments
 from beanpoled.eventlog.records import Batch, Events
+from beanpoled.rpc import events as service
 from tests.integration.support.waiting import wait_until
 from tests.unit.eventlog.made import WALL_US, Driver, naive
 from tests.unit.eventlog.served import ArrowHost, Server, life_of, serving

@@ -2,7 +2,7 @@
 
 The node is real; its replica is a double that commits when a command says so. The node is driven
 from outside only: frames of members, bytes of clients, links, time, commits. Printed are the
-entries that it proposes, the frames and replies that it sends (but beats), and its log lines.
+entries that it proposes, the frames and replies that it sends (but heartbeats), and its log lines.
 """
 
 from collections.abc import Callable
@@ -218,13 +218,13 @@ class LeaderWorld:
         self.stage.run()
 
     def do_pass(self, time: str, *silent: str) -> None:
-        """`pass 100ms n1`: time passes in turns; these members send no beats."""
+        """`pass 100ms n1`: time passes in turns; these members send no heartbeats."""
         us = int(time.removesuffix("us").removesuffix("ms")) * (1000 if "ms" in time else 1)
         step_us = 10_000 if us >= 10_000 else 100
         for _ in range(us // step_us):
             for peer in MEMBERS[1:]:
                 if peer not in silent:
-                    self.stage.node.router.receive(peer, frames.BEAT, self._beat())
+                    self.stage.node.router.receive(peer, frames.HEARTBEAT, self._beat())
             self.stage.pass_us(step_us, step_us)
             self._tell()
 
@@ -245,8 +245,8 @@ class LeaderWorld:
 
     def _beat(self) -> bytes:
         """Return what a member says that agrees with this node in everything."""
-        return frames.encode_beat(
-            frames.Beat(
+        return frames.encode_heartbeat(
+            frames.Heartbeat(
                 term=self.replica.term,
                 leading=False,
                 cluster_us=0,
@@ -275,7 +275,7 @@ class LeaderWorld:
                 for session, request, until_us in items:
                     until = seconds(until_us - self.start_us)
                     self.say(f"to {peer} NONE session={session} request={request} until={until}")
-            elif kind != frames.BEAT:
+            elif kind != frames.HEARTBEAT:
                 self.say(f"to {peer} {KINDS[kind]}")
         lines, host.lines = host.lines, []
         for line in lines:

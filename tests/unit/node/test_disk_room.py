@@ -58,9 +58,9 @@ def test_workers_go_on_while_puts_are_refused() -> None:
 def test_the_others_hear_that_the_disk_is_low() -> None:
     stage = leading()
     stage.replica.space = LOW
-    stage.sent(frames.BEAT)
+    stage.sent(frames.HEARTBEAT)
     stage.pass_us(200_000)
-    assert frames.decode_beat(stage.sent(frames.BEAT)[-1]).disk_low
+    assert frames.decode_heartbeat(stage.sent(frames.HEARTBEAT)[-1]).disk_low
 
 
 def test_a_leader_whose_log_has_no_room_hands_over_to_one_with_room() -> None:

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from beanpole.errors import ProtocolError
 from beanpoled.links import frames
-from beanpoled.links.frames import Beat
+from beanpoled.links.frames import Heartbeat
 
-BEAT = Beat(3, True, 10, 20, 4, 50, 2**32 - 1, 1, False, True, 7, 9, 2, 2, 44)
+HEARTBEAT = Heartbeat(3, True, 10, 20, 4, 50, 2**32 - 1, 1, False, True, 7, 9, 2, 2, 44)
 
 
 def test_a_batch_comes_back() -> None:
@@ -26,17 +26,17 @@ def test_waits_come_back() -> None:
 
 
 def test_a_beat_comes_back() -> None:
-    assert frames.decode_beat(frames.encode_beat(BEAT)) == BEAT
+    assert frames.decode_heartbeat(frames.encode_heartbeat(HEARTBEAT)) == HEARTBEAT
 
 
 @pytest.mark.parametrize("tail", [(1,), ("text", b"bytes", None), ((1, {"a": 2}),)])
 def test_what_a_newer_release_adds_to_a_beat_is_left_out(tail: tuple[object, ...]) -> None:
-    assert frames.decode_beat(msgpack.packb((*BEAT, *tail))) == BEAT
+    assert frames.decode_heartbeat(msgpack.packb((*HEARTBEAT, *tail))) == HEARTBEAT
 
 
 def test_a_beat_of_release_0_2_0_is_read_for_ever() -> None:
     """A receiver needs these fields, in this order; what is added later has a default."""
-    assert frames.Beat._fields[: frames.BEAT_FIELDS_MIN] == (
+    assert frames.Heartbeat._fields[: frames.HEARTBEAT_FIELDS_MIN] == (
         "term",
         "leading",
         "cluster_us",
@@ -71,10 +71,10 @@ def test_waits_of_another_layout_are_refused(value: object) -> None:
         frames.decode_items(msgpack.packb(value), 3)
 
 
-@pytest.mark.parametrize("value", [None, (), tuple(BEAT)[1:], (*BEAT[1:], "x")])
+@pytest.mark.parametrize("value", [None, (), tuple(HEARTBEAT)[1:], (*HEARTBEAT[1:], "x")])
 def test_beats_of_another_layout_are_refused(value: object) -> None:
     with pytest.raises(ProtocolError):
-        frames.decode_beat(msgpack.packb(value))
+        frames.decode_heartbeat(msgpack.packb(value))
 
 
 @pytest.mark.parametrize("value", [[1], 7, b"x", {1: 2}, {b"t": b"x"}])
@@ -87,7 +87,7 @@ def test_a_hint_that_is_no_mapping_of_counts_is_refused(value: object) -> None:
 def test_garbage_is_refused_and_nothing_else_happens(data: bytes) -> None:
     for decode in (
         frames.decode_batch,
-        frames.decode_beat,
+        frames.decode_heartbeat,
         frames.unpack_hint,
         lambda frame: frames.decode_items(frame, 2),
     ):

@@ -6,7 +6,7 @@ from beanpoled.frontends.clients import REFUSED_MAX, Clients
 from beanpoled.frontends.frontend import Frontend
 from beanpoled.frontends.table import FRONTENDS
 from tests.unit.node.stage import Port, Stage
-from tests.unit.node.test_peers import beat
+from tests.unit.node.test_peers import heartbeat
 
 NEW = c.BASE_VERSION + 1
 
@@ -30,7 +30,7 @@ def test_a_port_opens_at_the_version_of_its_protocol() -> None:
     stage = stage_of_two()
     assert stage.host.opened == ["beanstalk"]
     for peer in ("n1", "n2"):
-        beat(stage, peer, machine_version=NEW)
+        heartbeat(stage, peer, machine_version=NEW)
     stage.pass_us(1_000_000)
     stage.commit()
     assert stage.node.context.machine.version == NEW
@@ -44,7 +44,7 @@ def test_a_node_that_accepts_no_clients_opens_nothing_for_a_version() -> None:
     stage.node.frontends.close()
     assert not stage.host.clients_open
     for peer in ("n1", "n2"):
-        beat(stage, peer, machine_version=NEW)
+        heartbeat(stage, peer, machine_version=NEW)
     stage.pass_us(1_000_000)
     stage.commit()
     stage.pass_us(200_000)

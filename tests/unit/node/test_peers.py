@@ -1,17 +1,17 @@
-"""What a node concludes from the others' silence, beats and digests."""
+"""What a node concludes from the others' silence, heartbeats and digests."""
 
 import pytest
 
 from beanpole import commands as c
 from beanpoled.links import frames
-from beanpoled.links.frames import Beat
+from beanpoled.links.frames import Heartbeat
 from tests.unit.node.stage import MEMBERS, SECOND, Stage, Stopped
 
 
-def beat(stage: Stage, peer: str, **changes: object) -> None:
-    """Receive a beat that agrees with this node, but for the changes."""
+def heartbeat(stage: Stage, peer: str, **changes: object) -> None:
+    """Receive a heartbeat that agrees with this node, but for the changes."""
     node = stage.node
-    values = Beat(
+    values = Heartbeat(
         term=stage.replica.term,
         leading=peer == stage.replica.leader,
         cluster_us=0,
@@ -28,8 +28,8 @@ def beat(stage: Stage, peer: str, **changes: object) -> None:
         active_version=node.context.machine.version,
         kept_index=0,
     )
-    frame = frames.encode_beat(values._replace(**changes))  # type: ignore[arg-type]
-    node.router.receive(peer, frames.BEAT, frame)
+    frame = frames.encode_heartbeat(values._replace(**changes))  # type: ignore[arg-type]
+    node.router.receive(peer, frames.HEARTBEAT, frame)
 
 
 @pytest.fixture
@@ -51,24 +51,24 @@ def downs(stage: Stage) -> list[c.Command]:
 
 
 def test_a_node_outvoted_by_the_others_stops(leader: Stage) -> None:
-    beat(leader, "n1", chain=1)
+    heartbeat(leader, "n1", chain=1)
     assert "differs" in leader.host.lines[-1]
     with pytest.raises(Stopped, match="differs from 2 of 3 members"):
-        beat(leader, "n2", chain=1)
+        heartbeat(leader, "n2", chain=1)
 
 
 def test_a_node_that_agrees_with_one_goes_on(leader: Stage) -> None:
-    beat(leader, "n2")
-    beat(leader, "n1", chain=1)
-    beat(leader, "n1", chain=1)
+    heartbeat(leader, "n2")
+    heartbeat(leader, "n1", chain=1)
+    heartbeat(leader, "n1", chain=1)
     assert sum("differs" in line for line in leader.host.lines) == 1
 
 
 def test_digests_of_another_index_are_not_compared(leader: Stage) -> None:
     index = leader.node.context.machine.index
     for peer in MEMBERS[1:]:
-        beat(leader, peer, chain=1, applied_index=index + 5)
-        beat(leader, peer, digest=1, digest_index=index)
+        heartbeat(leader, peer, chain=1, applied_index=index + 5)
+        heartbeat(leader, peer, digest=1, digest_index=index)
     assert not any("differs" in line for line in leader.host.lines)
 
 
@@ -77,26 +77,26 @@ def test_an_older_index_is_compared_with_what_was_applied_then(leader: Stage) ->
     leader.batch("n1", 2, (c.PUT, 1, b"default", 0, 0, 1, b"x"))
     leader.commit()
     assert leader.node.context.machine.chain != chain
-    beat(leader, "n1", applied_index=index, chain=chain)
+    heartbeat(leader, "n1", applied_index=index, chain=chain)
     assert not any("differs" in line for line in leader.host.lines)
-    beat(leader, "n2", applied_index=index, chain=leader.node.context.machine.chain)
+    heartbeat(leader, "n2", applied_index=index, chain=leader.node.context.machine.chain)
     assert any("differs" in line for line in leader.host.lines)
 
 
 def test_canonical_digests_are_compared_too(leader: Stage) -> None:
     leader.node.agreement.digested((3, 77, c.BASE_VERSION))
-    beat(leader, "n1", digest_index=3, digest=77)
+    heartbeat(leader, "n1", digest_index=3, digest=77)
     assert not any("differs" in line for line in leader.host.lines)
     with pytest.raises(Stopped):
         for peer in MEMBERS[1:]:
-            beat(leader, peer, digest_index=3, digest=78)
+            heartbeat(leader, peer, digest_index=3, digest=78)
 
 
 def test_digests_of_images_of_different_versions_are_not_compared(leader: Stage) -> None:
     """The same state has other bytes in another version."""
     leader.node.agreement.digested((3, 77, c.BASE_VERSION))
     for peer in MEMBERS[1:]:
-        beat(leader, peer, digest_index=3, digest=78, digest_version=c.BASE_VERSION + 1)
+        heartbeat(leader, peer, digest_index=3, digest=78, digest_version=c.BASE_VERSION + 1)
     assert not any("differs" in line for line in leader.host.lines)
 
 
@@ -107,23 +107,23 @@ def test_the_digest_of_a_machine_that_a_snapshot_replaced_is_not_told_any_more()
     agreement.digested((3, 77, c.BASE_VERSION))
     stage.load(stage.node.context.machine)
     assert agreement.image == (0, 0, 0)
-    beat(stage, "n1", digest_index=3, digest=78)
+    heartbeat(stage, "n1", digest_index=3, digest=78)
     assert not any("differs" in line for line in stage.host.lines)
 
 
 def test_a_node_that_differs_and_is_agreed_with_by_nobody_stops(leader: Stage) -> None:
     """An absent member counted as agreeing, so that both of the others served on."""
-    beat(leader, "n2")
+    heartbeat(leader, "n2")
     leader.node.router.link_down("n2")
     leader.pass_us(2 * SECOND)
     leader.batch("n1", 2, (c.PUT, 1, b"default", 0, 0, 1, b"x"))
     leader.commit()
     with pytest.raises(Stopped, match=r"differs from n1 at index \d+ .*no majority of the 3"):
-        beat(leader, "n1", chain=1)
+        heartbeat(leader, "n1", chain=1)
 
 
 def test_a_member_that_goes_away_before_it_has_agreed_counts_no_more(leader: Stage) -> None:
-    beat(leader, "n1", chain=1)
+    heartbeat(leader, "n1", chain=1)
     leader.pass_us(20_000)
     leader.node.router.link_down("n2")
     leader.pass_us(1_900_000)
@@ -133,14 +133,14 @@ def test_a_member_that_goes_away_before_it_has_agreed_counts_no_more(leader: Sta
 
 def test_a_member_whose_link_is_dialed_again_is_waited_for(leader: Stage) -> None:
     """Its link was away for 50 ms when another one differed, and the healthy node stopped."""
-    beat(leader, "n2")
+    heartbeat(leader, "n2")
     leader.node.router.link_down("n2")
     leader.batch("n1", 2, (c.PUT, 1, b"default", 0, 0, 1, b"x"))
     leader.commit()
-    beat(leader, "n1", chain=1)
+    heartbeat(leader, "n1", chain=1)
     leader.pass_us(50_000)
     leader.node.router.link_up("n2")
-    beat(leader, "n2")
+    heartbeat(leader, "n2")
     leader.pass_us(5 * SECOND)
     assert sum("differs" in line for line in leader.host.lines) == 1
 
@@ -151,12 +151,12 @@ def test_a_member_whose_link_is_dialed_again_is_waited_for(leader: Stage) -> Non
 def test_a_member_is_declared_down_after_node_timeout_of_silence(leader: Stage) -> None:
     for _ in range(78):
         leader.pass_us(100_000)
-        beat(leader, "n2")
+        heartbeat(leader, "n2")
     assert downs(leader) == []
     leader.commit()
     for _ in range(4):
         leader.pass_us(100_000)
-        beat(leader, "n2")
+        heartbeat(leader, "n2")
     assert downs(leader) == [(c.NODE_DOWN, 1, 1)]
 
 
@@ -165,16 +165,16 @@ def test_a_new_leader_counts_from_its_epoch(leader: Stage) -> None:
     leader.become("follower", "n2", 2)
     for _ in range(90):
         leader.pass_us(100_000)
-        beat(leader, "n2")
+        heartbeat(leader, "n2")
     leader.become("leader", "n0", 3)
     leader.commit()
     for _ in range(78):
         leader.pass_us(100_000)
-        beat(leader, "n2")
+        heartbeat(leader, "n2")
     assert downs(leader) == []
     for _ in range(4):
         leader.pass_us(100_000)
-        beat(leader, "n2")
+        heartbeat(leader, "n2")
     assert downs(leader) == [(c.NODE_DOWN, 1, 1)]
 
 
@@ -183,28 +183,28 @@ def test_a_pause_of_this_process_is_not_the_silence_of_others(leader: Stage) -> 
     assert downs(leader) == []
 
 
-# --- beats ----------------------------------------------------------------------------------------
+# --- heartbeats -----------------------------------------------------------------------------------
 
 
 def test_a_beat_read_after_a_pause_is_heard_now_and_not_before_the_pause() -> None:
     stage = Stage()
     stage.follow()
     stage.host.us += 5_000_000  # this process stood still, and reads before its next turn
-    beat(stage, "n1", cluster_us=10_000_000)
+    heartbeat(stage, "n1", cluster_us=10_000_000)
     assert stage.node.context.clock.estimate_us(stage.host.now_us()) == 10_000_000
 
 
 def test_only_the_leader_of_this_term_tells_the_time() -> None:
     stage = Stage()
     stage.follow()
-    beat(stage, "n2", leading=True, cluster_us=10_000_000)
-    beat(stage, "n1", term=7, cluster_us=10_000_000)
-    beat(stage, "n1", leading=False, cluster_us=10_000_000)
+    heartbeat(stage, "n2", leading=True, cluster_us=10_000_000)
+    heartbeat(stage, "n1", term=7, cluster_us=10_000_000)
+    heartbeat(stage, "n1", leading=False, cluster_us=10_000_000)
     assert not stage.node.context.clock.was_up()
 
 
 def test_entries_of_this_term_tell_the_time_too() -> None:
-    """Seed 180: n0 led for 40 ms, sent no beat, and its clock was 1.2 s behind what n2 knew."""
+    """Seed 180: n0 led for 40 ms without a heartbeat, its clock 1.2 s behind what n2 knew."""
     stage = Stage()
     stage.follow("n1", term=1)
     now_us = stage.node.context.clock.estimate_us
@@ -228,37 +228,37 @@ def test_a_leader_that_was_down_asks_who_was_up_before_it_asks_its_wall_clock() 
     stage.node.leader.saved_clock._pair = (7_000_000, stage.host.walls_us - 3_600_000_000)
     for peer, cluster_us in (("n1", 9_000_000), ("n2", 8_000_000)):
         stage.node.peers.up(peer)
-        beat(stage, peer, cluster_us=cluster_us)
+        heartbeat(stage, peer, cluster_us=cluster_us)
     assert stage.node.leader.saved_clock.begin_epoch() == 8_000_000
 
 
 def test_who_was_up_tells_the_time_that_it_heard() -> None:
     stage = Stage()
     stage.follow()
-    beat(stage, "n1", cluster_us=10_000_000)
+    heartbeat(stage, "n1", cluster_us=10_000_000)
     stage.node.heartbeats.send()
-    told = frames.decode_beat(stage.sent(frames.BEAT, "n2")[-1])
+    told = frames.decode_heartbeat(stage.sent(frames.HEARTBEAT, "n2")[-1])
     assert (told.leading, told.cluster_us) == (False, 10_000_000)
 
 
 def test_puts_are_refused_below_the_reserve_of_this_disk_or_of_a_majority(leader: Stage) -> None:
     peers = leader.node.peers
-    beat(leader, "n1", disk_low=True)
+    heartbeat(leader, "n1", disk_low=True)
     assert not peers.disk_is_low()
-    beat(leader, "n2", disk_low=True)
+    heartbeat(leader, "n2", disk_low=True)
     assert peers.disk_is_low()
-    beat(leader, "n1")
-    beat(leader, "n2")
+    heartbeat(leader, "n1")
+    heartbeat(leader, "n2")
     assert not peers.disk_is_low()
     peers.disk_low = True
     assert peers.disk_is_low()
 
 
 def test_leadership_goes_to_a_linked_member_that_stays(leader: Stage) -> None:
-    beat(leader, "n1")
-    beat(leader, "n2")
+    heartbeat(leader, "n1")
+    heartbeat(leader, "n2")
     assert leader.node.peers.successor() == "n2"
-    beat(leader, "n2", stopping=True)
+    heartbeat(leader, "n2", stopping=True)
     assert leader.node.peers.successor() == "n1"
     leader.node.router.link_down("n1")
     assert leader.node.peers.successor() is None

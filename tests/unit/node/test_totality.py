@@ -80,7 +80,7 @@ BEATS = st.lists(st.one_of(NUMBERS, st.booleans(), VALUES), min_size=10, max_siz
 FRAMES = st.one_of(
     batches(),
     lists(),
-    st.tuples(st.just(frames.BEAT), BEATS.map(frames.pack)),
+    st.tuples(st.just(frames.HEARTBEAT), BEATS.map(frames.pack)),
     st.tuples(st.integers(0, 255).filter(lambda kind: kind != frames.RAFT), st.binary(max_size=40)),
 )
 

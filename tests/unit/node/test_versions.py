@@ -12,7 +12,7 @@ from beanpoled.leading.versions import WISH_US
 from beanpoled.links import frames
 from beanpoled.origin.batches import Batch, Wait
 from tests.unit.node.stage import MEMBERS, Stage, Stopped
-from tests.unit.node.test_peers import beat
+from tests.unit.node.test_peers import heartbeat
 
 NEW = c.BASE_VERSION + 1
 UPGRADE = rf"need machine version {NEW}, this program knows up to {c.BASE_VERSION}: upgrade "
@@ -39,7 +39,7 @@ def raises(stage: Stage) -> list[c.Command]:
 
 def heard(stage: Stage, *peers: str, version: int = NEW) -> None:
     for peer in peers:
-        beat(stage, peer, machine_version=version)
+        heartbeat(stage, peer, machine_version=version)
 
 
 def test_it_is_raised_once_when_every_member_knows_it(leader: Stage) -> None:
@@ -66,8 +66,8 @@ def test_one_old_member_holds_it_back(leader: Stage) -> None:
 
 
 def test_a_beat_of_an_earlier_term_does_not_count(leader: Stage) -> None:
-    beat(leader, "n1", machine_version=NEW)
-    beat(leader, "n2", machine_version=NEW, term=leader.replica.term - 1)
+    heartbeat(leader, "n1", machine_version=NEW)
+    heartbeat(leader, "n2", machine_version=NEW, term=leader.replica.term - 1)
     assert raises(leader) == []
 
 
@@ -244,11 +244,11 @@ def test_a_leader_that_was_just_elected_says_so() -> None:
 
 def test_the_beat_tells_what_is_known_and_what_is_active(leader: Stage) -> None:
     leader.node.heartbeats.send()
-    told = frames.decode_beat(leader.sent(frames.BEAT, "n1")[-1])
+    told = frames.decode_heartbeat(leader.sent(frames.HEARTBEAT, "n1")[-1])
     assert (told.machine_version, told.active_version) == (NEW, c.BASE_VERSION)
     leader.apply_sections((c.LEADER, 0, 0, ((c.RAISE, NEW),)))
     leader.node.heartbeats.send()
-    told = frames.decode_beat(leader.sent(frames.BEAT, "n1")[-1])
+    told = frames.decode_heartbeat(leader.sent(frames.HEARTBEAT, "n1")[-1])
     assert (told.machine_version, told.active_version) == (NEW, NEW)
 
 
