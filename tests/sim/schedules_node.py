@@ -126,7 +126,11 @@ def a_node_was_down_while_the_others_slept(_: int, repairs: Repairs) -> None:
     world.network.filter = no_beats_of_the_leader
     host = world.start(name)
     world.clock.run(0.3)
-    leader.enter(lambda: vars(leader.node)["replica"].transfer(name))
+
+    def hand_over() -> None:
+        leader.node.context.replica.transfer(name)
+
+    leader.enter(hand_over)
     world.clock.run(6.0)
     assert host.node.leader.term.serving, "it does not lead"
 

@@ -150,7 +150,7 @@ def _hanging(repairs: Repairs, durability: str = "sync") -> tuple[World, SimHost
 
 def _check_memory(host: SimHost) -> None:
     """What a node keeps for its disk is bounded."""
-    log = vars(host.node)["replica"].log_on_disk()
+    log = host.node.context.replica.log_on_disk()
     if log.end - log.written > 1.2 * UNWRITTEN_BYTES:
         raise Violation(f"{host.name} keeps {log.end - log.written} bytes for its disk")
 
