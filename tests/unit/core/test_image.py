@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from beanpole import commands as c
 from beanpole.core.image import image as image_module
-from beanpole.core.image.image import SESSION_HELD, Image, pack
+from beanpole.core.image.image import Image, pack
 from beanpole.core.image.parts import PARTS, Part
+from beanpole.core.image.records import SessionRecord
 from beanpole.core.image.restore import OLDEST_VERSION, load
 from beanpole.core.state import MachineState
 from beanpole.errors import Damaged, UnknownVersion
@@ -285,7 +286,7 @@ def test_keys_that_cannot_be_are_damage(change: Callable[[Any], None]) -> None:
 
 def test_a_session_that_holds_no_such_job_is_damage() -> None:
     sessions = msgpack.unpackb(BUSY[SESSIONS])
-    reserved = sessions[1][0][SESSION_HELD]
+    reserved = SessionRecord(*sessions[1][0]).held
     assert reserved == [1]
     reserved.append(4)
     with pytest.raises(Damaged, match="holds a job"):

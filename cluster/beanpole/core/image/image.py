@@ -15,7 +15,16 @@ from typing import Any, Final
 
 import msgpack
 
-from beanpole.core.image import parts
+from beanpole.core.image import parts, records
+from beanpole.core.image.records import (
+    JOB_BODY,
+    MACHINE_LIMITS,
+    MACHINE_NUMBERS,
+    QUEUE_NUMBERS,
+    JobRecord,
+    SessionRecord,
+    TubeRecord,
+)
 from beanpole.core.jobs.copy_on_write import CopyOnWrite
 from beanpole.core.jobs.job import Holder, Job, Tube
 from beanpole.core.sessions import Session
@@ -34,30 +43,6 @@ CHUNK_IDS: Final = 8192
 KEYS_PER_CHUNK: Final = 8192
 # A chunk also ends here, so that large bodies do not make a chunk of hundreds of megabytes.
 CHUNK_BYTES: Final = 1024 * 1024
-# What the head has of the machine and of the queue, in this order.
-MACHINE_NUMBERS: Final = ("index", "wall_us", "chain", "term", "sessions_total")
-MACHINE_LIMITS: Final = (
-    "jobs_max",
-    "tubes_max",
-    "sessions_max",
-    "queue_bytes_max",
-    "puts_refused",
-)
-QUEUE_NUMBERS: Final = (
-    "now_us",
-    "epoch_us",
-    "floor_us",
-    "next_id",
-    "next_order",
-    "jobs_total",
-    "timeouts",
-    "events_total",
-    "tubes_total",
-)
-# Where the record of a session has the tubes that it watches and the jobs that it holds: their ids,
-# or how many there are if they stand in chunks of their own.
-SESSION_WATCHED: Final = 7
-SESSION_HELD: Final = 8
 
 
 class Image(CopyOnWrite):
@@ -75,15 +60,15 @@ class Image(CopyOnWrite):
         self._last_id = queue.jobs.last_id()
         self._ids = queue.jobs.ids_and_gaps()
         self._done_id = 0  # jobs up to this id are encoded already
-        self._kept: dict[int, tuple[Any, ...]] = {}
+        self._kept: dict[int, JobRecord] = {}
         self._tubes = list(queue.tubes.values())
         self._last_tube = queue.tubes_total
         self._done_tube = 0  # tubes up to this serial number are encoded already
-        self._kept_tubes: dict[int, list[Any]] = {}
+        self._kept_tubes: dict[int, TubeRecord] = {}
         self._sessions = _sessions_of(machine)
         self._last_session = machine.sessions_total
         self._done_sessions: set[int] = set()
-        self._kept_sessions: dict[int, list[Any]] = {}
+        self._kept_sessions: dict[int, SessionRecord] = {}
         # Shards of keys only grow, so that the first so many of each are the machine as it was.
         # A slice skips those before it: 10 ms at the end of a shard that has all 500,000.
         keys = machine.keys
@@ -106,7 +91,7 @@ class Image(CopyOnWrite):
         """Remember a job as it is, because it is about to change, and so is who holds it."""
         job_id = job.id
         if self._done_id < job_id <= self._last_id and job_id not in self._kept:
-            self._kept[job_id] = _encode_job(job)
+            self._kept[job_id] = records.of_job(job)
         if job.holder is not None:
             self.keep_holder(job.holder)
 
@@ -114,7 +99,7 @@ class Image(CopyOnWrite):
         """Remember a tube as it is."""
         serial = tube.serial
         if self._done_tube < serial <= self._last_tube and serial not in self._kept_tubes:
-            self._kept_tubes[serial] = _encode_tube(tube)
+            self._kept_tubes[serial] = records.of_tube(tube)
 
     def keep_holder(self, holder: Holder) -> None:
         """Remember a session as it is."""
@@ -125,7 +110,7 @@ class Image(CopyOnWrite):
             and serial not in self._kept_sessions
             and serial not in self._done_sessions
         ):
-            self._kept_sessions[serial] = _encode_session(holder)
+            self._kept_sessions[serial] = records.of_session(holder)
 
     # --- chunks ---------------------------------------------------------------------------------
 
@@ -151,8 +136,8 @@ class Image(CopyOnWrite):
         for start in range(0, len(self._tubes), CHUNK_TUBES):
             yield pack(["tubes", self._next_tubes(start)])
         while self._sessions:
-            records, held = self._next_sessions()
-            yield pack(["sessions", records])
+            sessions, held = self._next_sessions()
+            yield pack(["sessions", sessions])
             for start in range(0, len(held), CHUNK_IDS):
                 yield pack(["held", held[start : start + CHUNK_IDS]])
         for age, place, shard, start, stop in self._slices:
@@ -165,38 +150,38 @@ class Image(CopyOnWrite):
             yield pack(["jobs", self._next_jobs()])
         yield pack(["end", self._count])
 
-    def _next_tubes(self, start: int) -> list[list[Any]]:
-        records = []
+    def _next_tubes(self, start: int) -> list[TubeRecord]:
+        chunk: list[TubeRecord] = []
         for tube in self._tubes[start : start + CHUNK_TUBES]:
             self._done_tube = tube.serial
             kept = self._kept_tubes.pop(tube.serial, None)
-            records.append(_encode_tube(tube) if kept is None else kept)
-        return records
+            chunk.append(records.of_tube(tube) if kept is None else kept)
+        return chunk
 
-    def _next_sessions(self) -> tuple[list[list[Any]], list[int]]:
+    def _next_sessions(self) -> tuple[list[SessionRecord], list[int]]:
         """The next sessions, and what the last one holds if that is more than a chunk takes."""
         sessions = self._sessions
-        records: list[list[Any]] = []
+        chunk: list[SessionRecord] = []
         size = 0
-        while sessions and len(records) < CHUNK_SESSIONS and size < CHUNK_IDS:
+        while sessions and len(chunk) < CHUNK_SESSIONS and size < CHUNK_IDS:
             session = sessions.pop()
             self._done_sessions.add(session.serial)
             record = self._kept_sessions.pop(session.serial, None)
             if record is None:
-                record = _encode_session(session)
-            records.append(record)
-            held = record[SESSION_HELD]
+                record = records.of_session(session)
+            held: list[int] = record.held
             if len(held) > CHUNK_IDS:
-                record[SESSION_HELD] = len(held)
-                return records, held
-            size += len(held) + len(record[SESSION_WATCHED])
-        return records, []
+                chunk.append(record._replace(held=len(held)))
+                return chunk, held
+            chunk.append(record)
+            size += len(held) + len(record.watched)
+        return chunk, []
 
-    def _next_jobs(self) -> list[tuple[Any, ...]]:
+    def _next_jobs(self) -> list[JobRecord]:
         """The next jobs."""
         jobs = self._machine.queue.jobs
         kept = self._kept
-        chunk: list[tuple[Any, ...]] = []
+        chunk: list[JobRecord] = []
         size = 0
         for job_id in islice(self._ids, CHUNK_IDS):
             self._done_id = job_id
@@ -205,9 +190,9 @@ class Image(CopyOnWrite):
                 job = jobs.get(job_id)
                 if job is None:
                     continue
-                record = _encode_job(job)
+                record = records.of_job(job)
             chunk.append(record)
-            size += len(record[-1])
+            size += len(record[JOB_BODY])
             if len(chunk) >= CHUNK_JOBS or size >= CHUNK_BYTES:
                 break
         return chunk
@@ -215,26 +200,18 @@ class Image(CopyOnWrite):
     def _encode_head(self) -> bytes:
         machine = self._machine
         queue = machine.queue
-        origins = sorted(machine.origins.items())
-        return pack(
-            [
-                "head",
-                self.version,
-                [
-                    [getattr(machine, name) for name in MACHINE_NUMBERS],
-                    [getattr(machine, name) for name in MACHINE_LIMITS],
-                    [getattr(queue, name) for name in QUEUE_NUMBERS],
-                    [[index, o.incarnation, o.next_number, o.alive] for index, o in origins],
-                    [
-                        [generation.began_us, generation.count]
-                        for generation in (machine.keys.older, machine.keys.younger)
-                    ],
-                    len(self._tubes),
-                    len(self._sessions),
-                    len(self._slices),
-                ],
-            ]
+        keys = machine.keys
+        head = records.Head(
+            numbers=[getattr(machine, name) for name in MACHINE_NUMBERS],
+            limits=[getattr(machine, name) for name in MACHINE_LIMITS],
+            queue_numbers=[getattr(queue, name) for name in QUEUE_NUMBERS],
+            origins=[records.of_origin(origin) for _, origin in sorted(machine.origins.items())],
+            generations=[records.of_generation(one) for one in (keys.older, keys.younger)],
+            tubes=len(self._tubes),
+            sessions=len(self._sessions),
+            key_chunks=len(self._slices),
         )
+        return pack(["head", self.version, head])
 
 
 def _sessions_of(machine: MachineState) -> list[Session]:
@@ -248,61 +225,6 @@ def _sessions_of(machine: MachineState) -> list[Session]:
     sessions += machine.dying
     sessions.reverse()
     return sessions
-
-
-def _encode_job(job: Job) -> tuple[Any, ...]:
-    return (
-        job.id,
-        job.tube.serial,
-        job.priority,
-        job.delay_s,
-        job.ttr_s,
-        job.created_us,
-        job.state,
-        job.due_us,
-        job.order,
-        0 if job.holder is None else job.holder.serial,
-        job.reserves,
-        job.timeouts,
-        job.releases,
-        job.buries,
-        job.kicks,
-        job.ready_us,
-        job.reserved_us,
-        job.body,
-    )
-
-
-def _encode_tube(tube: Tube) -> list[Any]:
-    return [
-        tube.name,
-        tube.serial,
-        tube.jobs_total,
-        tube.deletes,
-        tube.pauses,
-        tube.pause_s,
-        tube.paused_until_us,
-    ]
-
-
-def _encode_session(session: Session) -> list[Any]:
-    return [
-        session.serial,
-        session.origin,
-        session.incarnation,
-        session.number,
-        session.epoch,
-        session.state,
-        session.used.serial,
-        [tube.serial for tube in session.watched.values()],
-        list(session.reserved),
-        session.request_granted,
-        session.secret,
-        session.grace_us,
-        session.detached_until_us,
-        session.protocol,
-        session.reason,
-    ]
 
 
 def pack(value: Any) -> bytes:

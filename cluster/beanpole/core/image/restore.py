@@ -1,6 +1,6 @@
 """A machine from the chunks of an image, which may be anything: what cannot be is `Damaged`.
 
-What an image holds, and in which order, is in `core.image.image`.
+Which records an image holds is in `core.image.records`, and in which order, in `core.image.image`.
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,12 +11,17 @@ import msgpack
 from beanpole import commands as c
 from beanpole.constants import DEDUP_KEY_MAX_BYTES, U8_MAX, U32_MAX, URGENT_BELOW
 from beanpole.core.image import parts
-from beanpole.core.image.image import (
-    KEYS_PER_CHUNK,
+from beanpole.core.image.image import KEYS_PER_CHUNK
+from beanpole.core.image.records import (
     MACHINE_LIMITS,
     MACHINE_NUMBERS,
     QUEUE_NUMBERS,
-    SESSION_HELD,
+    GenerationRecord,
+    Head,
+    OriginRecord,
+    SessionRecord,
+    TubeRecord,
+    job_of,
 )
 from beanpole.core.jobs.job import BURIED, DELAYED, READY, RESERVED, STATE_NAMES, Job, Tube
 from beanpole.core.keys import shard_of
@@ -42,7 +47,7 @@ def load(chunks: Iterable[bytes], knows: int = c.MACHINE_VERSION) -> Machine:
     """
     iterator = iter(chunks)
     try:
-        kind, version, head = _unpack(next(iterator, b""))
+        kind, version, values = _unpack(next(iterator, b""))
         if kind != "head":
             raise Damaged("the image does not begin with its head")
         if type(version) is not int:
@@ -54,6 +59,7 @@ def load(chunks: Iterable[bytes], knows: int = c.MACHINE_VERSION) -> Machine:
                 f"the data are of machine version {version}, this program reads "
                 f"{OLDEST_VERSION} to {knows}: start a release that knows both before this one"
             )
+        head = Head(*values)
         loading = _Loading(head, version)
         loading.load_tubes(head, iterator)
         loading.load_sessions(head, iterator)
@@ -80,78 +86,95 @@ def _unpack(chunk: bytes) -> Any:
 class _Loading:
     """A machine in the making, and what its parts are called in the image."""
 
-    def __init__(self, head: list[Any], version: int) -> None:
+    def __init__(self, head: Head, version: int) -> None:
         self.machine = Machine()
         self.machine.activate(version)
         self.tubes: dict[int, Tube] = {}  # by serial number, as below
         self.sessions: dict[int, Session] = {}
         fields = (*MACHINE_NUMBERS, *MACHINE_LIMITS)
-        for field, value in zip(fields, head[0] + head[1], strict=True):
+        for field, value in zip(fields, head.numbers + head.limits, strict=True):
             setattr(self.machine, field, value)
-        for index, incarnation, next_number, alive in head[3]:
-            origin = self.machine.origins[index] = Origin(index)
-            origin.incarnation, origin.next_number, origin.alive = incarnation, next_number, alive
+        for values in head.origins:
+            record = OriginRecord(*values)
+            origin = self.machine.origins[record.origin] = Origin(record.origin)
+            origin.incarnation = record.incarnation
+            origin.next_number = record.next_number
+            origin.alive = record.alive
 
-    def load_tubes(self, head: list[Any], chunks: Iterator[bytes]) -> None:
+    def load_tubes(self, head: Head, chunks: Iterator[bytes]) -> None:
         """All tubes, and what the head says of the queue."""
         queue = self.machine.queue
+        tubes_total = head.queue_numbers[QUEUE_NUMBERS.index("tubes_total")]
         last = 0
-        while len(self.tubes) < head[5]:
+        while len(self.tubes) < head.tubes:
             kind, records = _unpack(next(chunks, b""))
             if kind != "tubes" or not records:
-                raise Damaged(f"the image holds {len(self.tubes)} tubes and says {head[5]}")
-            for name, serial, total, deletes, pauses, pause_s, until_us in records:
-                if not last < serial <= head[2][QUEUE_NUMBERS.index("tubes_total")]:
-                    raise Damaged(f"tube {serial} comes after tube {last}")
-                last = serial
-                tube = self.tubes[serial] = queue.tube(name)
-                tube.serial, tube.number = serial, serial & U32_MAX
-                tube.jobs_total, tube.deletes, tube.pauses = total, deletes, pauses
-                tube.pause_s, tube.paused_until_us = pause_s, until_us
-                if until_us:
-                    queue.pauses.add((until_us, name))
+                raise Damaged(f"the image holds {len(self.tubes)} tubes and says {head.tubes}")
+            for values in records:
+                record = TubeRecord(*values)
+                if not last < record.serial <= tubes_total:
+                    raise Damaged(f"tube {record.serial} comes after tube {last}")
+                last = record.serial
+                tube = self.tubes[record.serial] = queue.tube(record.name)
+                tube.serial = record.serial
+                tube.number = record.serial & U32_MAX
+                tube.jobs_total = record.jobs_total
+                tube.deletes = record.deletes
+                tube.pauses = record.pauses
+                tube.pause_s = record.pause_s
+                tube.paused_until_us = record.paused_until_us
+                if tube.paused_until_us:
+                    queue.pauses.add((tube.paused_until_us, tube.name))
         if len(queue.tubes) != len(self.tubes):
             raise Damaged(f"the image has {len(self.tubes)} tubes for {len(queue.tubes)} names")
         queue.tubes_named = [(tube.number, tube.name) for tube in self.tubes.values()]
         # After the tubes, because those count themselves.
-        for field, value in zip(QUEUE_NUMBERS, head[2], strict=True):
+        for field, value in zip(QUEUE_NUMBERS, head.queue_numbers, strict=True):
             setattr(queue, field, value)
 
-    def load_sessions(self, head: list[Any], chunks: Iterator[bytes]) -> None:
+    def load_sessions(self, head: Head, chunks: Iterator[bytes]) -> None:
         """All sessions; what one holds that holds very many stands behind it."""
-        while len(self.sessions) < head[6]:
+        while len(self.sessions) < head.sessions:
             kind, records = _unpack(next(chunks, b""))
             if kind != "sessions" or not records:
-                raise Damaged(f"the image holds {len(self.sessions)} sessions and says {head[6]}")
-            for record in records:
-                held = record[SESSION_HELD]
-                self._load_session(record, [] if type(held) is int else held)
-            if type(held) is int:
-                session = self.sessions[record[0]]
-                while len(session.reserved) < held:
+                raise Damaged(
+                    f"the image holds {len(self.sessions)} sessions and says {head.sessions}"
+                )
+            for values in records:
+                record = SessionRecord(*values)
+                self._load_session(record)
+            if type(record.held) is int:
+                session = self.sessions[record.serial]
+                while len(session.reserved) < record.held:
                     kind, ids = _unpack(next(chunks, b""))
                     if kind != "held" or not ids:
-                        raise Damaged(f"session {session.number} holds less than {held} jobs")
+                        raise Damaged(
+                            f"session {session.number} holds less than {record.held} jobs"
+                        )
                     session.reserved.update(cast(dict[int, Job], dict.fromkeys(ids)))
 
-    def _load_session(self, values: list[Any], held: list[int]) -> None:
-        machine = self.machine
-        serial, origin, incarnation, number, epoch, state, used, watched = values[:8]
+    def _load_session(self, record: SessionRecord) -> None:
+        machine, serial = self.machine, record.serial
         if serial in self.sessions or not 0 < serial <= machine.sessions_total:
             raise Damaged(f"session {serial} of {machine.sessions_total}")
-        session = Session(serial, origin, incarnation, number, self.tubes[used])
+        used = self.tubes[record.used]
+        session = Session(serial, record.origin, record.incarnation, record.number, used)
         self.sessions[serial] = session
-        session.epoch, session.state = epoch, state
-        session.used.users += 1
-        session.watched = {self.tubes[place].name: self.tubes[place] for place in watched}
+        session.epoch, session.state = record.epoch, record.state
+        used.users += 1
+        session.watched = {self.tubes[one].name: self.tubes[one] for one in record.watched}
         for tube in session.watched.values():
             tube.watchers += 1
-        machine.watches += len(watched)
+        machine.watches += len(record.watched)
         # The jobs themselves are filled in when they are read; this fixes their order.
+        held: list[int] = [] if type(record.held) is int else record.held
         session.reserved = cast(dict[int, Job], dict.fromkeys(held))
-        session.request_granted, session.secret = values[9], values[10]
-        session.grace_us, session.detached_until_us = values[11], values[12]
-        session.protocol, session.reason = values[13], values[14]
+        session.request_granted = record.request_granted
+        session.secret = record.secret
+        session.grace_us = record.grace_us
+        session.detached_until_us = record.detached_until_us
+        session.protocol = record.protocol
+        session.reason = record.reason
         if not (0 <= session.protocol <= U8_MAX and 0 <= session.reason <= U8_MAX):
             raise Damaged(
                 f"session {session.number} has the protocol {session.protocol}"
@@ -182,12 +205,12 @@ class _Loading:
         machine.lost[-1][session.number] = session
 
 
-def _load_keys(machine: Machine, head: list[Any], chunks: Iterator[bytes]) -> None:
+def _load_keys(machine: Machine, head: Head, chunks: Iterator[bytes]) -> None:
     """The shards of both generations, in order; a large one in several chunks."""
     keys = machine.keys
     generations = (keys.older, keys.younger)
     last, size = (0, -1), 0
-    for _ in range(head[7]):
+    for _ in range(head.key_chunks):
         kind, (age, place, items) = _unpack(next(chunks, b""))
         # Only a full chunk has more of its shard behind it.
         after = last <= (age, place) if size == KEYS_PER_CHUNK else last < (age, place)
@@ -203,10 +226,11 @@ def _load_keys(machine: Machine, head: list[Any], chunks: Iterator[bytes]) -> No
             if type(job_id) is not int or not 0 < job_id < machine.queue.next_id:
                 raise Damaged(f"the key {key!r} has job {job_id}")
             generations[age].add(key, job_id)
-    for generation, (began_us, count) in zip(generations, head[4], strict=True):
-        generation.began_us = began_us
-        if generation.count != count:
-            raise Damaged(f"the image holds {generation.count} keys and says {count}")
+    for generation, values in zip(generations, head.generations, strict=True):
+        record = GenerationRecord(*values)
+        generation.began_us = record.began_us
+        if generation.count != record.keys:
+            raise Damaged(f"the image holds {generation.count} keys and says {record.keys}")
 
 
 def _load_parts(machine: Machine, chunks: Iterator[bytes]) -> None:
@@ -261,20 +285,16 @@ def _load_jobs(loading: _Loading, chunks: Iterator[bytes]) -> None:
 
 
 def _load_job(tubes: dict[int, Tube], sessions: dict[int, Session], record: list[Any]) -> Job:
-    (job_id, tube, priority, delay_s, ttr_s, created_us, *rest) = record
-    job = Job(job_id, tubes[tube], priority, delay_s, ttr_s, record[-1], created_us)
-    job.state, job.due_us, job.order, holder = rest[:4]
-    job.reserves, job.timeouts, job.releases, job.buries, job.kicks = rest[4:9]
-    job.ready_us, job.reserved_us = rest[9:11]
+    job = job_of(record, tubes, sessions)
+    counters = (job.reserves, job.timeouts, job.releases, job.buries, job.kicks)
     # What stands in 32 bits of an event would spill over into its neighbour there.
-    narrow = (priority, delay_s, ttr_s, *rest[4:9])
+    narrow = (job.priority, job.delay_s, job.ttr_s, *counters)
     if min(narrow) < 0 or max(narrow) > U32_MAX:
-        raise Damaged(f"job {job_id} has a number beyond 32 bits")
-    if holder:
-        job.holder = sessions[holder]
-        if job_id not in job.holder.reserved:
-            raise Damaged(f"job {job_id} is held by a session that does not know it")
-        job.holder.reserved[job_id] = job
+        raise Damaged(f"job {job.id} has a number beyond 32 bits")
+    if job.holder is not None:
+        if job.id not in job.holder.reserved:
+            raise Damaged(f"job {job.id} is held by a session that does not know it")
+        job.holder.reserved[job.id] = job
     return job
 
 
