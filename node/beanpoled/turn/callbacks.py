@@ -145,7 +145,7 @@ class ReplicaCallbacks:
             return
         if term == context.replica.term and context.clock.was_up():
             # A leader that falls soon after its election may never have sent a heartbeat.
-            context.clock.receive(time_us, context.now_us)
+            context.clock.receive(term, time_us, context.now_us)
         machine, origin = context.machine, self._origin
         applied = machine.apply(index, flags, time_us, wall_us, sections, context.index)
         if applied.raised:

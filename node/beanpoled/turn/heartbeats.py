@@ -135,7 +135,7 @@ class Heartbeats:
             and context.replica.leader == name
         ):
             context.read_clock()  # after a pause of this process the last turn is long ago
-            context.clock.receive(heartbeat.cluster_us, context.now_us)
+            context.clock.receive(heartbeat.term, heartbeat.cluster_us, context.now_us)
         self._compare(name, heartbeat)
 
     # --- do the replicas agree? -----------------------------------------------------------------

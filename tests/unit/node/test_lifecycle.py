@@ -167,7 +167,7 @@ def test_a_clock_that_was_never_heard_is_not_saved() -> None:
         return stage.host.files.exists(f"/n0/{CLOCK_FILE}")
 
     assert not live()
-    stage.node.context.clock.receive(5, stage.node.context.now_us)
+    stage.node.context.clock.receive(1, 5, stage.node.context.now_us)
     assert live()
 
 
