@@ -74,6 +74,10 @@ class Heartbeat(NamedTuple):
     kept_index: int  # committed and on this disk, so that no later life has less; 0 if not synced
 
 
+# The places of the flags: compiled code stops at a number where it was promised one of them.
+_FLAGS: Final = frozenset(
+    Heartbeat._fields.index(name) for name in ("leading", "disk_low", "stopping")
+)
 # Those without a default, which release 0.2.0 sends.
 HEARTBEAT_FIELDS_MIN: Final = len(Heartbeat._fields) - len(Heartbeat._field_defaults)
 
@@ -172,8 +176,11 @@ def decode_heartbeat(frame: bytes) -> Heartbeat:
     if type(value) is not tuple or len(value) < HEARTBEAT_FIELDS_MIN:
         raise ProtocolError("a heartbeat has another layout")
     known = value[: len(Heartbeat._fields)]
-    if any(type(item) not in (int, bool) for item in known):
-        raise ProtocolError("a heartbeat holds something that is no number")
+    for place, item in enumerate(known):
+        if type(item) is not (bool if place in _FLAGS else int):
+            raise ProtocolError(
+                f"{Heartbeat._fields[place]} of a heartbeat is not what it should be"
+            )
     return Heartbeat(*known)
 
 
