@@ -19,7 +19,7 @@ from tests.sim import next_release
 from tests.sim.cluster import Violation
 from tests.sim.hazards import Hazards, draw
 from tests.sim.host import SimHost
-from tests.sim.storm import Storm, Stuck
+from tests.sim.storm import SETTLED_S, Storm, Stuck
 from tests.sim.world import World
 
 OLD: Final = c.BASE_VERSION
@@ -92,7 +92,7 @@ class Operator(Hazards):
         """Nobody raises the version while a member serves with a program that does not know it."""
         world = self.world
         for host in world.serving():
-            if Viewpoint(host.node).machine_version_known == OLD:
+            if host.node.context.knows == OLD:
                 now_s = world.clock.now_s
                 self._old_s[host] = (self._old_s.get(host, (now_s, now_s))[0], now_s)
         if not self.raised or self._judged:
@@ -133,15 +133,15 @@ class Operator(Hazards):
         return Viewpoint(leader.node).finalize(NEW)[1]
 
     def mend(self) -> None:
-        """The nodes that are left get the newer program, whatever the operator was at."""
+        """The operator stops; what is left of the upgrade comes when all nodes serve."""
         super().mend()
         self._steps.clear()
         self._ends = True
-        for name in self.world.names:
-            self.world.versions[name] = NEW
-            host = self.world.hosts.get(name)
-            if host is not None and Viewpoint(host.node).machine_version_known != NEW:
-                self.world.crash(name)
+
+    def older(self) -> list[str]:
+        """The nodes that run the older program."""
+        hosts = sorted(self.world.hosts.items())
+        return [name for name, host in hosts if host.node.context.knows == OLD]
 
 
 class Upgrade(Storm):
@@ -161,6 +161,13 @@ class Upgrade(Storm):
         """When all is well the upgrade can be ended, and the nodes are equal after that, too."""
         super().settle()
         world, operator = self.world, self.operator
+        world.counts["raised within the storm"] += operator.raised
+        for name in operator.older():
+            world.crash(name)
+            world.versions[name] = NEW
+            world.start(name)
+            if not world.clock.run_until(self._all_serve, SETTLED_S):
+                raise Stuck(f"{name} does not serve with the newer program: {world.describe()}")
         said = ""
 
         def ended() -> bool:
@@ -168,7 +175,6 @@ class Upgrade(Storm):
             said = operator.finalize()
             return operator.raised
 
-        world.counts["raised within the storm"] += operator.raised
         if not world.clock.run_until(ended, RAISED_S):
             raise Stuck(f"the upgrade cannot be ended: {said}")
         if not world.clock.run_until(world.is_equal, RAISED_S):
