@@ -203,7 +203,7 @@ def test_a_finalize_that_is_refused_names_the_members(monkeypatch: pytest.Monkey
         assert detail_of(caught.value).reason == "MEMBERS_NOT_READY"
         words = "n1, which leads: nothing is raised to machine version 3: n2 is away"
         assert caught.value.details() == words
-        assert len(views[1].finalizes) > 2, "members may say a moment later what they know"
+        assert len(views[1].finalizes) > 1, "members may say a moment later what they know"
 
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await finalize([leading()], 256)
