@@ -27,5 +27,8 @@ SEEDS: Final = {
     47: "what followed an entry of a megabyte was not replaced, and the node ended at each start",
     168: "a node whose disk stands while the majority goes on closes its clients at once",
     402: "two refusals for different reasons made a member an older copy",
+    1582: "an incarnation of a lost disk was committed late: the new disk was an older copy",
+    1592: "a member that the majority needed waited for room that was there again",
+    1828: "a client came between two incarnations, and its session was never opened",
     119: "a snapshot that was overtaken while it was written was removed twice",
 }

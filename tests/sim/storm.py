@@ -11,6 +11,7 @@ import sys
 from typing import Any, Final
 
 from beanpole.replication.pysyncobj.repairs import ALL_REPAIRS, Repairs
+from beanpole.replication.pysyncobj.snapshots import FULL_PERIOD_S
 from beanpoled import origin
 from tests.sim import callers
 from tests.sim.callers import Caller
@@ -31,6 +32,8 @@ PLAY_S: Final = 15.0
 LULL_SHARE: Final = 0.1
 # After everything is mended, this long until a put is answered at a node that runs.
 PUT_ANSWERED_S: Final = 3.0
+# The end of the line of a node that waits for `FULL_PERIOD_S` before it tries again.
+NO_ROOM: Final = "the disk is full; it is tried again"
 # ... until a node that had to start again serves, all nodes are equal, every wait has its job.
 SETTLED_S: Final = 15.0
 ROUNDS: Final = 5
@@ -142,15 +145,16 @@ class Storm:
         self.hazards.mend()
         self.troubles.mend()
         probe = Probe(world)
+        answered_s = PUT_ANSWERED_S + (FULL_PERIOD_S if self._awaits_room() else 0.0)
         while (
             not world.clock.run_until(
-                lambda: probe.inserted > 0 or len(world.hosts) < len(world.names), PUT_ANSWERED_S
+                lambda: probe.inserted > 0 or len(world.hosts) < len(world.names), answered_s
             )
             or not probe.inserted
         ):
             if self._start_missing():
                 continue  # it was stopping when the world healed, or its disk was damaged
-            raise Stuck(f"no put is answered {PUT_ANSWERED_S} s after healing")
+            raise Stuck(f"no put is answered {answered_s} s after healing")
         for client in self.clients:
             client.active = False
         for caller in self.callers:
@@ -166,6 +170,14 @@ class Storm:
         if not world.clock.run_until(world.is_equal, SETTLED_S):
             raise Stuck(f"not all nodes are equal {SETTLED_S} s after healing")
         world.check_equal()
+
+    def _awaits_room(self) -> bool:
+        """Whether a node found no room for a snapshot lately, and tries again by the clock."""
+        after_s = self.world.clock.now_s - FULL_PERIOD_S
+        return any(
+            line.endswith(NO_ROOM) and float(line.split(maxsplit=1)[0]) > after_s
+            for line in self.world.lines
+        )
 
     def _start_missing(self) -> bool:
         missing = [name for name in self.world.names if name not in self.world.hosts]

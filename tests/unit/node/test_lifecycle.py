@@ -104,7 +104,7 @@ def test_a_disk_that_is_older_than_the_log_ends_the_node() -> None:
         stage.node.lifecycle._begin_incarnation()
 
 
-def test_a_disk_that_counts_again_goes_on_behind_the_incarnations_of_the_lost_one() -> None:
+def test_a_disk_that_counts_again_goes_on_above_the_incarnations_of_the_lost_one() -> None:
     stage = Stage()
     stage.node.disks.change(standing=identity.REJOINING)
     stage.follow()
@@ -112,9 +112,29 @@ def test_a_disk_that_counts_again_goes_on_behind_the_incarnations_of_the_lost_on
     stage.node.rejoined()
     stage.host.files.crash()
     found = identity.read(stage.host.files, "/n0")
-    assert found is not None and (found.standing, found.incarnation) == (identity.VOTER, 3)
+    assert found is not None and (found.standing, found.incarnation) == (identity.VOTER, 65_539)
+    # A batch of the lost disk that was in a log all the time is applied only now.
+    stage.replica.commit_index = 100
+    stage.apply_sections((0, 4, 1, ()))
     stage.node.lifecycle._begin_incarnation()
-    assert stage.node.origin.incarnation == 4
+    assert stage.node.origin.incarnation == 65_540
+    stage.apply_sections((0, 4, 2, ()))
+    assert not stage.node.origin.up
+
+
+def test_who_comes_between_two_incarnations_is_sent_away() -> None:
+    """Its session was opened in neither of them: `watch` was promised and then refused."""
+    stage = born()
+    stage.apply_sections((0, 1, 1, ()))
+    assert stage.host.clients_open
+    stage.node.lifecycle.disk_health.hangs = True
+    stage.apply_sections((c.LEADER, 0, 0, ((c.NODE_DOWN, 0, 1),)))
+    assert not (stage.node.origin.up or stage.host.clients_open)
+    connection, port = stage.client(b"watch a\r\n")  # it was on its way when the port was closed
+    stage.node.lifecycle.disk_health.hangs = False
+    stage.pass_us(200_000)
+    assert stage.node.origin.incarnation == 2
+    assert connection.closed and port.closed
 
 
 @pytest.mark.parametrize("change", ["rejoined", "_begin_incarnation"])
