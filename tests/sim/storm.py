@@ -145,16 +145,19 @@ class Storm:
         self.hazards.mend()
         self.troubles.mend()
         probe = Probe(world)
-        answered_s = PUT_ANSWERED_S + (FULL_PERIOD_S if self._awaits_room() else 0.0)
+        waits_for_room = False
         while (
             not world.clock.run_until(
-                lambda: probe.inserted > 0 or len(world.hosts) < len(world.names), answered_s
+                lambda: probe.inserted > 0 or len(world.hosts) < len(world.names), PUT_ANSWERED_S
             )
             or not probe.inserted
         ):
             if self._start_missing():
                 continue  # it was stopping when the world healed, or its disk was damaged
-            raise Stuck(f"no put is answered {answered_s} s after healing")
+            if not waits_for_room and self._waits_for_room():
+                waits_for_room = True
+                continue
+            raise Stuck(f"no put is answered {PUT_ANSWERED_S} s after healing")
         for client in self.clients:
             client.active = False
         for caller in self.callers:
@@ -171,7 +174,7 @@ class Storm:
             raise Stuck(f"not all nodes are equal {SETTLED_S} s after healing")
         world.check_equal()
 
-    def _awaits_room(self) -> bool:
+    def _waits_for_room(self) -> bool:
         """Whether a node found no room for a snapshot lately, and tries again by the clock."""
         after_s = self.world.clock.now_s - FULL_PERIOD_S
         return any(
