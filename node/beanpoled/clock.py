@@ -41,19 +41,22 @@ class ClusterClock:
 
     def __init__(self) -> None:
         self._base_us = 0
+        self._term = 0  # of the leader that told it
         self._heard_at_us = -1  # monotonic; -1: nothing was heard in this process's life
         self.leading = False
 
-    def hear(self, cluster_us: int, now_us: int) -> None:
-        """The present leader told its time, in a beat or in an entry.
+    def hear(self, term: int, cluster_us: int, now_us: int) -> None:
+        """The leader of this term, the present one, told its time in a beat or in an entry.
 
         It counts even if it is behind our estimate: the leader's clock stands while the leader
         cannot serve, and ours may be the faster one. An estimate that only ever grew would carry
         all of that into the next EPOCH, and TTRs would end early by it. Only what is older than
-        what was told before is no news.
+        what the same leader told before is no news: another one may be behind it, and this node may
+        have been that one.
         """
-        if not self.leading and cluster_us >= self._base_us:
+        if not self.leading and (cluster_us >= self._base_us or term > self._term):
             self._base_us = cluster_us
+            self._term = term
             self._heard_at_us = now_us
 
     def estimate_us(self, now_us: int) -> int:

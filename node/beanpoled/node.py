@@ -462,7 +462,7 @@ class Node:
             return
         if term == self.replica.term and self.clock.was_up():
             # A leader that falls soon after its election may never have sent a beat.
-            self.clock.hear(time_us, self.now_us)
+            self.clock.hear(term, time_us, self.now_us)
         machine = self.machine
         applied = machine.apply(index, flags, time_us, wall_us, sections, self.index)
         if applied.raised:

@@ -151,7 +151,7 @@ class Peers:
         node.introductions.accepted(name, beat.kept_index)
         if beat.leading and beat.term == node.replica.term and node.replica.leader == name:
             node.turn_begins()  # after a pause of this process the last turn is long ago
-            node.clock.hear(beat.cluster_us, node.now_us)
+            node.clock.hear(beat.term, beat.cluster_us, node.now_us)
         self._compare(name, beat)
 
     def cluster_us(self) -> int | None:

@@ -129,7 +129,7 @@ def fast_clock() -> list[Patch]:
 def growing_clock() -> list[Patch]:
     """A follower's estimate never follows the leader's clock down."""
 
-    def hear(self: ClusterClock, cluster_us: int, now_us: int) -> None:
+    def hear(self: ClusterClock, term: int, cluster_us: int, now_us: int) -> None:
         if not self.leading and cluster_us >= self.estimate_us(now_us):
             self._base_us, self._heard_at_us = cluster_us, now_us
 

@@ -29,6 +29,7 @@ SEEDS: Final = {
     402: "two refusals for different reasons made a member an older copy",
     1582: "an incarnation of a lost disk was committed late: the new disk was an older copy",
     1592: "a member that the majority needed waited for room that was there again",
+    3816: "a leader that had lost time was not believed by the next: a delay ended early",
     2263: "the same, in a write that was under way when the disks were mended",
     1828: "a client came between two incarnations, and its session was never opened",
     119: "a snapshot that was overtaken while it was written was removed twice",

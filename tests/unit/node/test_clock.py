@@ -26,31 +26,50 @@ def test_a_follower_goes_on_from_the_last_beat() -> None:
     clock = ClusterClock()
     assert not clock.was_up()
     assert clock.estimate_us(99) == 0
-    clock.hear(500, 1000)
+    clock.hear(1, 500, 1000)
     assert clock.was_up()
     assert clock.estimate_us(1007) == 507
 
 
 def test_a_follower_follows_the_beats_of_a_leader_that_stood_still() -> None:
     clock = ClusterClock()
-    clock.hear(500, 1000)
+    clock.hear(1, 500, 1000)
     assert clock.estimate_us(1000 + 5 * SECOND) == 500 + 5 * SECOND
-    clock.hear(600, 1000 + 5 * SECOND)  # the leader was paused, and lives
+    clock.hear(1, 600, 1000 + 5 * SECOND)  # the leader was paused, and lives
     assert clock.estimate_us(1000 + 5 * SECOND) == 600
 
 
 def test_an_older_beat_is_no_news() -> None:
     clock = ClusterClock()
-    clock.hear(500, 1000)
-    clock.hear(400, 1010)
+    clock.hear(1, 500, 1000)
+    clock.hear(1, 400, 1010)
     assert clock.estimate_us(1010) == 510
+
+
+def test_the_next_leader_is_believed_even_if_it_is_behind() -> None:
+    """Or the time that it has lost would be in the EPOCH after it, and delays would end early."""
+    clock = ClusterClock()
+    clock.hear(1, 500, 1000)
+    clock.hear(2, 400, 1010)
+    assert clock.estimate_us(1010) == 400
+    clock.hear(2, 300, 1020)
+    assert clock.estimate_us(1020) == 410
+
+
+def test_who_led_believes_the_next_leader() -> None:
+    clock = ClusterClock()
+    clock.hear(1, 500, 1000)
+    clock.lead(900)
+    clock.follow(1010)
+    clock.hear(3, 700, 1020)
+    assert clock.estimate_us(1020) == 700
 
 
 def test_a_leader_s_time_moves_by_turns_and_only_while_a_majority_answers() -> None:
     clock = ClusterClock()
-    clock.hear(500, 1000)
+    clock.hear(1, 500, 1000)
     clock.lead(clock.estimate_us(1010))
-    clock.hear(10**9, 1010)
+    clock.hear(1, 10**9, 1010)
     clock.advance(7, True)
     clock.advance(10**6, False)
     assert clock.estimate_us(10**9) == 517
@@ -60,7 +79,7 @@ def test_a_leader_s_time_moves_by_turns_and_only_while_a_majority_answers() -> N
 
 def test_leading_never_turns_time_back() -> None:
     clock = ClusterClock()
-    clock.hear(500, 1000)
+    clock.hear(1, 500, 1000)
     clock.lead(3)
     assert clock.estimate_us(1000) == 500
     clock.lead(900)

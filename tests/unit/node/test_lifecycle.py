@@ -166,7 +166,7 @@ def test_a_clock_that_was_never_heard_is_not_saved() -> None:
         return stage.host.files.exists(f"/n0/{CLOCK_FILE}")
 
     assert not live()
-    stage.node.clock.hear(5, stage.node.now_us)
+    stage.node.clock.hear(1, 5, stage.node.now_us)
     assert live()
 
 

@@ -210,7 +210,7 @@ def test_entries_of_this_term_tell_the_time_too() -> None:
     now_us = stage.node.clock.estimate_us
     stage.apply(c.encode_entry(0, 50 * SECOND, 0, []))
     assert not stage.node.clock.was_up(), "what the log repeats after a start is not news"
-    stage.node.clock.hear(100 * SECOND, stage.host.us)
+    stage.node.clock.hear(1, 100 * SECOND, stage.host.us)
     stage.pass_us(3 * SECOND)
     stage.apply(c.encode_entry(0, 101 * SECOND, 0, []))
     assert now_us(stage.host.us) == 101 * SECOND
