@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from hashlib import sha256
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 from crc32c import crc32c
 
@@ -96,6 +96,10 @@ class WatchedReplica(PySyncObjReplica):
         self.world.witness.proposed(entry)
         self.world.oracle.proposed(self.world.hosts[self.node_id])
         return super().propose(entry)
+
+
+# What a node says before it ends because its program is too old for the log.
+NEEDS_VERSION: Final = "need machine version"
 
 
 class World:
@@ -309,7 +313,7 @@ class World:
             self.crash(host.name)
             self.counts["ends that were expected"] += 1
             return
-        if host.node.versions.knows < self.witness.machine.version:
+        if host.node.versions.knows < self.witness.machine.version and NEEDS_VERSION in host.end:
             self._upgrade(host)
             return
         # The disk may be well again when the process hears that it was not.
@@ -325,7 +329,7 @@ class World:
     def _upgrade(self, host: SimHost) -> None:
         """A node has met a machine version that its program does not know: it asks for another."""
         needed = self.witness.machine.version
-        if f"need machine version {needed}, this program knows" not in host.end:
+        if f"{NEEDS_VERSION} {needed}, this program knows" not in host.end:
             raise Violation(f"{host.name} stopped itself: {host.end}")
         self.versions[host.name] = needed
         self.crash(host.name)
