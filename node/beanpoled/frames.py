@@ -71,6 +71,8 @@ class Beat(NamedTuple):
     kept_index: int  # committed and on this disk, so that no later life has less; 0 if not synced
 
 
+# The places of the flags: compiled code stops at a number where it was promised one of them.
+_FLAGS: Final = frozenset(Beat._fields.index(name) for name in ("leading", "disk_low", "stopping"))
 # Those without a default, which release 0.2.0 sends.
 BEAT_FIELDS_MIN: Final = len(Beat._fields) - len(Beat._field_defaults)
 
@@ -169,8 +171,9 @@ def decode_beat(frame: bytes) -> Beat:
     if type(value) is not tuple or len(value) < BEAT_FIELDS_MIN:
         raise ProtocolError("a beat has another layout")
     known = value[: len(Beat._fields)]
-    if any(type(item) not in (int, bool) for item in known):
-        raise ProtocolError("a beat holds something that is no number")
+    for place, item in enumerate(known):
+        if type(item) is not (bool if place in _FLAGS else int):
+            raise ProtocolError(f"{Beat._fields[place]} of a beat is not what it should be")
     return Beat(*known)
 
 

@@ -77,6 +77,15 @@ def test_beats_of_another_layout_are_refused(value: object) -> None:
         frames.decode_beat(msgpack.packb(value))
 
 
+@pytest.mark.parametrize("name", frames.Beat._fields)
+def test_a_number_is_no_flag_and_a_flag_is_no_number(name: str) -> None:
+    """Compiled code raises in the turn when it reads a flag that is a number."""
+    fields: dict[str, int] = BEAT._asdict()
+    fields[name] = 1 if type(fields[name]) is bool else True
+    with pytest.raises(ProtocolError, match=name):
+        frames.decode_beat(msgpack.packb(tuple(fields.values())))
+
+
 @pytest.mark.parametrize("value", [[1], 7, b"x", {1: 2}, {b"t": b"x"}])
 def test_a_hint_that_is_no_mapping_of_counts_is_refused(value: object) -> None:
     with pytest.raises(ProtocolError):
