@@ -37,7 +37,7 @@ class Introductions:
         self._told: dict[str, str] = {}  # the last refusal of each peer that was logged
 
     def hello(self, nonce: bytes) -> Hello:
-        """Introduce this context."""
+        """Introduce this node."""
         config, own = self._context.config, self._disks.own
         assert len(nonce) == NONCE_BYTES
         return Hello(
@@ -138,7 +138,7 @@ class Introductions:
         return min(context.replica.durable_index, context.replica.commit_index)
 
     def accepted(self, name: str, kept_index: int) -> None:
-        """A member says something on a link, so it has accepted this context."""
+        """A member says something on a link, so it has accepted this node."""
         self._kept[name] = kept_index
         if name in self._refusals:
             del self._refusals[name]
