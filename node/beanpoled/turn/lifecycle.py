@@ -133,7 +133,7 @@ class Lifecycle:
             self._be_born_again()
             if self._origin.incarnation == incarnation:
                 # This disk must be waited for: clients go elsewhere.
-                self._context.host.close_clients()
+                self._frontends.close()
 
     def _be_born_again(self) -> None:
         """Begin a new incarnation once the disk can be waited for; clients see their end before."""

@@ -52,6 +52,18 @@ def test_a_node_that_accepts_no_clients_opens_nothing_for_a_version() -> None:
     assert stage.host.opened == ["beanstalk"]
 
 
+def test_a_node_between_two_incarnations_opens_nothing_for_a_version() -> None:
+    """It waits for its disk, and a client would be part of no incarnation."""
+    stage = stage_of_two()
+    stage.node.disk_health.hangs = True
+    stage.node.lifecycle.went_down(1)
+    assert not stage.host.clients_open
+    stage.node.context.machine.version = NEW
+    stage.node.frontends.run_periodic()
+    assert stage.host.opened == ["beanstalk"]
+    assert not stage.host.clients_open
+
+
 def test_each_protocol_is_counted_by_itself() -> None:
     stage = stage_of_two()
     first, _ = stage.client(b"put 0 0 60 1\r\na\r\n")
