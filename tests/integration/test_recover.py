@@ -6,7 +6,6 @@ What a disk holds and what the commands refuse is in tests/unit/beanpoled/test_o
 import json
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +18,6 @@ from tests.integration.support.waiting import wait_until
 COMMAND_TIMEOUT_S = 60
 SURVIVOR = 2
 REFUSAL_TIMEOUT_S = 20.0
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    cluster = Cluster(tmp_path / "cluster")
-    try:
-        cluster.start_all()
-        yield cluster
-    finally:
-        cluster.close()
 
 
 def beanpole(*arguments: str) -> str:

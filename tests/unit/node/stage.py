@@ -380,6 +380,14 @@ class Stage:
         self.commit()
         assert self.node.origin.up
 
+    def come_up_behind(self) -> None:
+        """Follow n1, begin an incarnation, and apply its NODE_UP."""
+        self.follow()
+        self.node.lifecycle._begin_incarnation()
+        self.run()
+        self.apply_sections((0, 1, 1, ()))
+        assert self.node.origin.up
+
     def batch(
         self,
         origin: str,

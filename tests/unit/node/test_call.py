@@ -19,10 +19,7 @@ JOB = (b"rows", 0, 0, 60, b"body")
 def stage() -> Stage:
     """A follower whose NODE_UP is applied, with an empty outbox."""
     stage = Stage(fence_timeout_ms=20_000, node_timeout_ms=30_000)
-    stage.follow()
-    stage.node.lifecycle._begin_incarnation()
-    stage.run()
-    stage.apply_sections((0, 1, 1, ()))
+    stage.come_up_behind()
     stage.sent(frames.BATCH)
     return stage
 

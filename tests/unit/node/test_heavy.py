@@ -120,10 +120,7 @@ def test_long_reads_are_heavy(stage: Stage) -> None:
 
 def test_without_a_quorum_those_in_the_line_are_not_done() -> None:
     stage = Stage(fence_timeout_ms=20_000, node_timeout_ms=30_000)
-    stage.follow()
-    stage.node.lifecycle._begin_incarnation()
-    stage.run()
-    stage.apply_sections((0, 1, 1, ()))
+    stage.come_up_behind()
     stage.become("follower", None, 1)
     ports = ports_of(stage, 3, KICK)
     assert len(stage.node.origin.heavy) == 2
@@ -145,10 +142,7 @@ def test_without_a_quorum_those_in_the_line_are_not_done() -> None:
 
 def test_a_heavy_command_of_unknown_outcome_holds_nobody_up_for_ever() -> None:
     stage = Stage(fence_timeout_ms=20_000, node_timeout_ms=30_000)
-    stage.follow()
-    stage.node.lifecycle._begin_incarnation()
-    stage.run()
-    stage.apply_sections((0, 1, 1, ()))
+    stage.come_up_behind()
     stage.sent(frames.BATCH)
     made = [stage.client(b"list-tube-used\r\n") for _ in range(2)]
     for frame in stage.sent(frames.BATCH, "n1"):

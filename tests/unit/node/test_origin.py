@@ -17,11 +17,7 @@ PUT = b"put 0 0 60 1\r\nx\r\n"
 def stage() -> Stage:
     """A follower whose NODE_UP is applied, with an empty outbox."""
     stage = Stage(fence_timeout_ms=20_000, node_timeout_ms=30_000)
-    stage.follow()
-    stage.node.lifecycle._begin_incarnation()
-    stage.run()
-    stage.apply_sections((0, 1, 1, ()))
-    assert stage.node.origin.up
+    stage.come_up_behind()
     stage.sent(frames.BATCH)
     return stage
 
@@ -174,10 +170,7 @@ def test_the_unnumbered_rest_of_a_closed_client_is_not_answered(stage: Stage) ->
 def test_at_the_fence_all_that_no_leader_saw_is_answered() -> None:
     """With the settings as they are by default."""
     stage = Stage()
-    stage.follow()
-    stage.node.lifecycle._begin_incarnation()
-    stage.run()
-    stage.apply_sections((0, 1, 1, ()))
+    stage.come_up_behind()
     _, sent = stage.client(PUT)
     stage.become("follower", None, 1)
     _, early = stage.client(PUT)
@@ -315,10 +308,7 @@ def bodies(batches: list[list[c.Command]]) -> list[list[bytes]]:
 def roomy() -> Stage:
     """As `stage`, with large jobs allowed."""
     stage = Stage(max_job_size=len(LARGE))
-    stage.follow()
-    stage.node.lifecycle._begin_incarnation()
-    stage.run()
-    stage.apply_sections((0, 1, 1, ()))
+    stage.come_up_behind()
     stage.sent(frames.BATCH)
     return stage
 

@@ -72,10 +72,7 @@ def test_the_largest_commands_of_64_clients_make_legal_entries(kind: object) -> 
 
 def test_a_batch_is_never_larger_than_a_batch_may_be() -> None:
     stage = Stage(max_job_size=JOB_SIZE_MAX_BYTES)
-    stage.follow()
-    stage.node.lifecycle._begin_incarnation()
-    stage.run()
-    stage.apply_sections((0, 1, 1, ()))
+    stage.come_up_behind()
     stage.sent(frames.BATCH)
     call = Call(stage.node.clients, lambda: None)
     for number in range(4091):
