@@ -42,7 +42,7 @@ FILL: Final = 500
 REPLY_S: Final = 120.0
 SETTLE_S: Final = 2.0
 PAUSE_S: Final = 0.01  # of a bystander between two jobs
-# What nobody may wait longer for, whatever others do.
+# The longest wait that is allowed for one answer, whatever other clients do.
 WAIT_MAX_MS: Final = 500
 
 

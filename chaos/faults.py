@@ -26,7 +26,7 @@ DISTURBANCE_S: Final = (0.1, 10.0)
 DOWN_S_MAX: Final = 2.0
 # Behind an election of the two others, which by then have jobs again.
 LATE_S: Final = 3.0
-# A cut of power waits for one of so many writes, or changes of names, of the node.
+# A power cut comes with one of the node's next writes or changes of names; at most this far on.
 MOMENT_MAX: Final = 12
 START_WRITES_MAX: Final = 40
 # After a new leader is ready, so that a second interruption would be seen in the same window.

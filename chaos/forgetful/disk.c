@@ -14,8 +14,8 @@
 #define SECTORS (CHUNK / SECTOR)
 /* More than any file of a soak; a larger offset is a mistake of whoever writes there. */
 #define SIZE_MAX_BYTES (UINT64_C(16) << 30)
-/* One of so many writes to a sector that is not synced finds that the disk had written the earlier
-   one by itself, so that this one is what may survive. */
+/* Before one in EARLY_ONE_OF writes to an unsynced sector the disk has written the earlier data by
+   itself, so that they may survive. */
 #define EARLY_ONE_OF 8
 #define ALWAYS 256
 
@@ -250,7 +250,7 @@ static void cut_file(Inode *file, Cut *cut) {
     const uint64_t shares[] = {0, ALWAYS, ALWAYS / 2, disk_chance(ALWAYS)};
     uint64_t share = forgets_all ? 0 : shares[disk_chance(4)];
     uint64_t size = surviving_size(file, share);
-    bool regrown = size > file->size; /* a cut was forgotten, so what was cut off is there */
+    bool regrown = size > file->size; /* the truncation was lost, so the old end is there again */
     for (size_t index = 0; index < file->chunk_count; index++) {
         Chunk *chunk = &file->chunks[index];
         for (size_t sector = 0; sector < SECTORS && chunk->before; sector++) {

@@ -30,8 +30,8 @@
 #define WRITE_MAX (1024 * 1024)
 #define REQUEST_MAX (WRITE_MAX + 4096)
 #define PAGES_MAX (WRITE_MAX / 4096)
-/* Paths are looked up each time, because a power cut changes them behind the kernel; what it knows
-   of a file it learns again by that. */
+/* Paths are looked up each time, because a power cut changes them without the kernel's knowledge; a
+   lookup also renews the attributes that the kernel has cached. */
 #define ATTRIBUTES_VALID_S 3600
 static int device;
 static const char *space_of;
@@ -313,7 +313,7 @@ static void serve(void) {
 }
 
 /* Serve until stdin ends, or the file system is unmounted by others. Commands come one at a time,
-   each behind the answer of the one before, so that stdio holds none back. */
+   each after the answer to the one before, so that none stays in the buffer of stdio. */
 static void serve_all(void) {
     struct pollfd waits[] = {{device, POLLIN, 0}, {STDIN_FILENO, POLLIN, 0}};
     for (;;) {

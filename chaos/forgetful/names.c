@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* A file system writes changes out by itself, after seconds: here the oldest, beyond so many. */
+/* A file system writes changes out by itself, after seconds: here the oldest above this number. */
 #define JOURNAL_MAX 256
 
 enum kind { ADD, REMOVE, MOVE };

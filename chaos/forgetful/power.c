@@ -10,7 +10,7 @@
  *     format         a new, empty disk
  *     count          how often what was asked
  *
- * From the cut until "off" nobody who writes is answered, so that no process learns of the cut
+ * From the cut until "off" no write is answered, so that no process learns of the cut
  * before it is killed. */
 
 #include "power.h"
@@ -21,8 +21,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Both disks that docs/performance.md knows sync in 70 to 150 us; one in so many takes much longer,
-   as their slowest do. */
+/* Both disks of docs/performance.md sync in 70 to 150 us; one sync in SLOW_ONE_OF takes much
+   longer, as their slowest do. */
 #define SYNC_US_MIN 60
 #define SYNC_US_SPREAD 200
 #define SLOW_ONE_OF 200
@@ -39,7 +39,7 @@
 
 typedef struct {
     uint32_t thread;
-    Inode *file; /* NULL: nobody */
+    Inode *file; /* NULL: the place is free */
     uint64_t from, to;
 } Range;
 
