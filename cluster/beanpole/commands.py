@@ -24,7 +24,7 @@ ENTRY_VERSION: Final = 2
 BASE_VERSION: Final = 2
 # The newest machine version that this program knows. Each change of what `apply` does, a mended bug
 # or a changed constant included, needs one more and a condition on the active version.
-MACHINE_VERSION: Final = 2
+MACHINE_VERSION: Final = 3
 # Versions travel in one byte of the handshake and in 60 bits of the running chain.
 VERSION_MAX: Final = 255
 

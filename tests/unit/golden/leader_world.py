@@ -254,7 +254,7 @@ class LeaderWorld:
                 incarnation=1,
                 applied_index=0,
                 chain=0,
-                machine_version=c.MACHINE_VERSION,
+                machine_version=c.BASE_VERSION,  # no script has a RAISE in it
                 disk_low=False,
                 stopping=False,
                 digest_index=0,
