@@ -25,7 +25,7 @@ BASE_VERSION: Final = 2
 # The newest machine version that this program knows. Each change of what `apply` does, a mended bug
 # or a changed constant included, needs one more and a condition on the active version.
 MACHINE_VERSION: Final = 3
-# Versions travel in one byte of the handshake and in 60 bits of the running chain.
+# Versions travel in one byte of the handshake and in 60 bits of the running hash.
 VERSION_MAX: Final = 255
 
 # Header flag: the leader, or a majority, is below its disk reserve; puts are refused.
@@ -56,7 +56,7 @@ RETURN: Final = 15  # a granted job that no client is waiting for any more
 KEEP: Final = 16  # the session may be resumed after a loss
 RESUME: Final = 17  # this attachment takes over the session that was kept with its secret
 PUT_KEYED: Final = 18  # gives (job, whether the key was remembered)
-SPEAK: Final = 19  # which protocol the session's client speaks, if it is not beanstalk
+SET_PROTOCOL: Final = 19  # which protocol the session's client speaks, if it is not beanstalk
 
 # --- operations of a batch that only read: answered in place, at their origin --------------------
 PEEK: Final = 32

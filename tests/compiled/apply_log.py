@@ -52,7 +52,7 @@ def main(log: str, sent: str) -> None:
         applied = machine.apply(index, flags, time_us, wall_us, sections, own=1)
         grants = [(*grant[:5], grant[5] and grant[5].id) for grant in applied.grants]
         said = (applied.results, grants, applied.gaps, applied.downs, applied.ups)
-        results.update(repr((index, said, machine.chain)).encode())
+        results.update(repr((index, said, machine.state_hash)).encode())
     parser, requests = Parser(1000), sha256()
     data = Path(sent).read_bytes()
     for start in range(0, len(data), 37):

@@ -66,7 +66,7 @@ class EventWitness:
         queue.tubes_named.clear()
         if queue.events:
             first = len(self.rows)
-            note = NOTE.pack(index, queue.now_us, wall_us, first, machine.chain)
+            note = NOTE.pack(index, queue.now_us, wall_us, first, machine.state_hash)
             self.rows += rows(Events(first, queue.events, note, self._names, ()))
             for row in self.rows[first:]:
                 since = KIND_SINCE.get(row[6][_KIND], BASE_VERSION)

@@ -73,17 +73,17 @@ def no_grace() -> list[Patch]:
 
 def late_floor() -> list[Patch]:
     """The floor counts only after the entry's time had its effect."""
-    return [(Machine, "_raise_floor", nothing)]
+    return [(Machine, "_raise_expiry_floor", nothing)]
 
 
 def short_grace() -> list[Patch]:
     """The floor is as old as the leader's knowledge."""
-    raise_floor = Machine._raise_floor
+    raise_floor = Machine._raise_expiry_floor
 
     def wrong(machine: Machine, commands: Any, behind_us: int) -> None:
         raise_floor(machine, commands, 0)
 
-    return [(Machine, "_raise_floor", wrong)]
+    return [(Machine, "_raise_expiry_floor", wrong)]
 
 
 def nobody_asked() -> list[Patch]:

@@ -1,6 +1,6 @@
 """A program of the next release, in the simulation only: what machine version 3 brings.
 
-It changes the formula of the running chain, the worst change to make without a condition, and its
+It changes the formula of the running hash, the worst change to make without a condition, and its
 machine remembers where it was raised, in a part of the image. All nodes share one process and one
 code, so the code of the next release is there for old programs, too: they may not notice. What a
 program knows is noted on its machine, for the planted defects that forget a condition.
@@ -54,7 +54,7 @@ def installed() -> Iterator[None]:
     def apply(self: Machine, *arguments: Any) -> Applied:
         applied = released(self, *arguments)
         if is_active(self):
-            self.chain = crc32c(b"next", self.chain)
+            self.state_hash = crc32c(b"next", self.state_hash)
             vars(self).setdefault("raised_index", self.index)
         return applied
 

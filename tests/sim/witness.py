@@ -99,7 +99,7 @@ class Witness:
         self.costs: dict[int, float] = {}  # index -> microseconds
         self.events = EventWitness()
         self.log: dict[int, tuple[int, bytes]] = {}
-        # index -> (chain, CRC of the events of this entry, how many there were until then)
+        # index -> (state hash, CRC of the events of this entry, how many there were until then)
         self.outcomes: dict[int, tuple[int, int, int]] = {}
         self.proposed_s: dict[bytes, float] = {}
         self.jobs: dict[int, list[Event]] = {}
@@ -136,9 +136,9 @@ class Witness:
         self.log[index] = (term, entry)
         self._apply(index, entry)
 
-    def check_chain(self, name: str, index: int, chain: int) -> None:
+    def check_chain(self, name: str, index: int, state_hash: int) -> None:
         """A node has applied an entry."""
-        if self.outcomes[index][0] != chain:
+        if self.outcomes[index][0] != state_hash:
             raise Violation(f"the machine of {name} differs after index {index}")
 
     def check_events(self, name: str, index: int, crc: int, total: int) -> None:
@@ -174,7 +174,7 @@ class Witness:
             self._epoch_s = now_s
         elif stood_us > 0 and self.proposed_s[entry] > self._epoch_s + CATCH_UP_S:
             raise Violation(f"entry {index} is {stood_us} us behind cluster time: it stands")
-        self.outcomes[index] = (machine.chain, emitted.crc, machine.queue.events_total)
+        self.outcomes[index] = (machine.state_hash, emitted.crc, machine.queue.events_total)
         for origin, incarnation in applied.downs:
             self.downs.append((origin, incarnation, now_s))
         for origin, _ in applied.ups:

@@ -82,7 +82,7 @@ class WatchedCallbacks(ReplicaCallbacks):
         kept = queue.events_kept  # not while the log brings again what is in files
         emitted = Emitted.watch(queue)
         super().apply(index, term, entry)
-        self.witness.check_chain(self.name, index, self.context.machine.chain)
+        self.witness.check_chain(self.name, index, self.context.machine.state_hash)
         METER.us += self.witness.costs[index]
         if kept:
             self.witness.check_events(self.name, index, emitted.crc, queue.events_total)
@@ -454,7 +454,7 @@ class World:
             machine = host.node.context.machine
             if machine.index != self.witness.machine.index:
                 raise Violation(f"{name} is at {machine.index}, not {self.witness.machine.index}")
-            if machine.chain != self.witness.machine.chain:
+            if machine.state_hash != self.witness.machine.state_hash:
                 raise Violation(f"the running digest of {name} differs")
             if _image_crc(machine) != expected:
                 raise Violation(f"the image of {name} differs, but its running digest does not")

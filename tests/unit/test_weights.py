@@ -48,7 +48,7 @@ ITEMS: dict[int, tuple[st.SearchStrategy[object], ...]] = {
     c.KEEP: (st.just(bytes(SECRET_MAX_BYTES)), st.just(GRACE_MAX_US)),
     c.RESUME: (st.just(bytes(SECRET_MAX_BYTES)),),
     c.PUT_KEYED: (TUBE, NUMBER, NUMBER, NUMBER, BODY, KEY),
-    c.SPEAK: (st.just(255),),
+    c.SET_PROTOCOL: (st.just(255),),
     c.PEEK: (JOB,),
     c.PEEK_READY: (TUBE,),
     c.PEEK_DELAYED: (TUBE,),

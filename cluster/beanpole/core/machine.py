@@ -26,8 +26,8 @@ from beanpole.core.sessions import Origin
 from beanpole.core.state import MachineState
 from beanpole.events import NODE_DOWN
 
-# Index, time, floor, events so far, sessions alive, sessions dying, flags, the chain so far.
-_CHAIN: Final = Struct("<qqQQIIII")
+# Index, time, expiry floor, events so far, sessions alive, sessions ending, flags, the hash so far.
+_HASHED: Final = Struct("<qqQQIIII")
 
 
 class Machine(MachineState):
@@ -87,7 +87,7 @@ class Machine(MachineState):
         self.looks_left = LOOKS_PER_ENTRY_MAX
         applied = Applied()
         if sections and sections[0][0] == c.LEADER:
-            self._raise_floor(sections[0][3], queue.now_us - time_us)
+            self._raise_expiry_floor(sections[0][3], queue.now_us - time_us)
         self._pass_time()
         for origin, incarnation, number, commands in sections:
             if origin == c.LEADER:
@@ -97,22 +97,22 @@ class Machine(MachineState):
                 self._batch(origin, incarnation, number, commands, own, applied)
         if self.lost:
             self._end_lost_sessions()
-        if self.dying:
+        if self.ending:
             self._return_jobs()
         transitions = queue.transitions
-        self.chain = crc32c(
+        self.state_hash = crc32c(
             pack(f"<{len(transitions)}Q", *transitions),
             crc32c(
-                _CHAIN.pack(
+                _HASHED.pack(
                     index,
                     queue.now_us,
-                    queue.floor_us,
+                    queue.expiry_floor_us,
                     queue.events_total,
                     self.sessions,
                     # Not how many incarnations: an empty one is not in an image.
-                    len(self.dying) + sum(map(len, self.lost)),
+                    len(self.ending) + sum(map(len, self.lost)),
                     flags,
-                    self.chain,
+                    self.state_hash,
                 )
             ),
         )
@@ -121,7 +121,7 @@ class Machine(MachineState):
 
     def has_work(self) -> bool:
         """Whether bounded work is left over, so that the leader must propose another entry."""
-        return bool(self.dying or self.lost)
+        return bool(self.ending or self.lost)
 
     def next_due_us(self, now_us: int) -> int | None:
         """When the next entry must come at the latest for time to have its effect."""
@@ -221,9 +221,9 @@ class Machine(MachineState):
     def _return_jobs(self) -> None:
         """Return the jobs of sessions that ended, as far as this entry's budget goes."""
         queue = self.queue
-        dying = self.dying
-        while dying and self._budget:
-            session = dying[0]
+        ending = self.ending
+        while ending and self._budget:
+            session = ending[0]
             reserved = session.reserved
             while reserved and self._budget:
                 # The newest first, as above. It is put back because giving it back takes it out.
@@ -236,7 +236,7 @@ class Machine(MachineState):
             # A session of a thousand watched tubes is as much work as a thousand sessions.
             self._budget = max(0, self._budget - len(session.watched))
             self.watches -= len(session.watched)
-            dying.popleft()
+            ending.popleft()
             session.used.users -= 1
             queue.drop_if_idle(session.used)
             for tube in session.watched.values():
@@ -252,7 +252,7 @@ class Machine(MachineState):
             if operation is not None and fits(command, operation.shape):
                 operation.handler(self, applied, command)
 
-    def _raise_floor(self, commands: tuple[Any, ...], behind_us: int) -> None:
+    def _raise_expiry_floor(self, commands: tuple[Any, ...], behind_us: int) -> None:
         """EPOCH stands first in its entry, and its floor counts before the entry's time does.
 
         That time holds the leaderless time: the jobs whose TTR ended in it are those that the

@@ -27,14 +27,14 @@ class MachineState:
         self.keys = Keys()
         self.index = 0
         self.wall_us = 0  # the leader's wall time of the last entry; shown, never used to decide
-        self.chain = 0
+        self.state_hash = 0
         self.term = 0
         self.version = 0
         self.activate(c.BASE_VERSION)
         self.origins: dict[int, Origin] = {}
         self.sessions = 0  # attached and detached ones
         self.sessions_total = 0
-        self.watches = 0  # tubes that sessions watch, those that are dying included
+        self.watches = 0  # tubes that sessions watch, those that are ending included
         self.kept: dict[bytes, Session] = {}
         # Detached sessions by their serial numbers, and in the order (detached until, serial).
         self.detached: dict[int, Session] = {}
@@ -42,7 +42,7 @@ class MachineState:
         # Bounded work that is left over: the sessions of dead incarnations, which no command finds
         # any more, and sessions whose jobs are to be returned, oldest first.
         self.lost: deque[dict[int, Session]] = deque()
-        self.dying: deque[Session] = deque()
+        self.ending: deque[Session] = deque()
         self.puts_refused = False
         self.jobs_max = JOBS_MAX_DEFAULT
         self.tubes_max = TUBES_MAX_DEFAULT
@@ -132,7 +132,7 @@ class MachineState:
         self.sessions -= 1
         if session.secret:
             del self.kept[session.secret]
-        self.dying.append(session)
+        self.ending.append(session)
 
     def end_incarnation(self, origin: Origin) -> None:
         """An origin is down: its sessions end within the bounded work of entries."""

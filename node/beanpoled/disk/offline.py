@@ -145,4 +145,4 @@ def _forget_events(machine: Machine) -> None:
     """Events go nowhere here; a long log would fill the memory with them."""
     machine.queue.events = bytearray()
     machine.queue.tubes_named.clear()
-    machine.queue.woken.clear()
+    machine.queue.ready_tubes.clear()

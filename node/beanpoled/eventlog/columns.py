@@ -78,7 +78,7 @@ FIELDS: Final = (
     "run_us",
     "ready_at_us",
 )
-NOTE_FIELDS: Final = ("log_index", "time_us", "wall_us", "first", "chain")
+NOTE_FIELDS: Final = ("log_index", "time_us", "wall_us", "first", "state_hash")
 STATES: Final = {GONE: "gone", **{state: name.decode() for state, name in STATE_NAMES.items()}}
 
 

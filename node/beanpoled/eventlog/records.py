@@ -29,7 +29,7 @@ class Note(NamedTuple):
     time_us: int
     wall_us: int
     first: int
-    chain: int
+    state_hash: int
 
 
 class Events(NamedTuple):

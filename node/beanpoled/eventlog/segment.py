@@ -53,13 +53,13 @@ class About(NamedTuple):
     Attributes:
         log_index: of the first and the last event.
         wall_us: of the first and the last event.
-        chain: the machine's running digest after the last event's entry.
+        state_hash: the machine's running digest after the last event's entry.
         jobs: the counts before the first event.
     """
 
     log_index: tuple[int, int]
     wall_us: tuple[int, int]
-    chain: int
+    state_hash: int
     jobs: JobCounts
 
 
@@ -82,7 +82,9 @@ def name_of(first: int, end: int) -> str:
 def about(events: Events, jobs: JobCounts) -> About:
     """Describe events that are about to become a segment."""
     first, last = events.note(0), events.note(-1)
-    return About((first.log_index, last.log_index), (first.wall_us, last.wall_us), last.chain, jobs)
+    return About(
+        (first.log_index, last.log_index), (first.wall_us, last.wall_us), last.state_hash, jobs
+    )
 
 
 def write(

@@ -162,7 +162,7 @@ class EventLog:
             return
         self._end = total
         if queue.events_kept:
-            self._notes += NOTE.pack(index, queue.now_us, wall_us, first, self._machine.chain)
+            self._notes += NOTE.pack(index, queue.now_us, wall_us, first, self._machine.state_hash)
             if len(queue.events) >= self._config.event_segment_bytes:
                 self.seal()
         elif self.kept and total >= self._sealed_end:
@@ -172,8 +172,8 @@ class EventLog:
         """The log has brought again what is in files; from here on its events are new."""
         about = self._sealed_about
         assert about is not None, "only files make a node drop events"
-        expected = (about.log_index[1], self._sealed_end, about.chain)
-        if expected != (index, self._end, self._machine.chain):
+        expected = (about.log_index[1], self._sealed_end, about.state_hash)
+        if expected != (index, self._end, self._machine.state_hash):
             self._distrust()
         self._queue.events_kept = True
         self._names = self._living_names()  # none was told meanwhile

@@ -63,7 +63,7 @@ class Heartbeat(NamedTuple):
     wall_us: int
     incarnation: int
     applied_index: int
-    chain: int
+    state_hash: int
     machine_version: int  # the newest that its program knows
     disk_low: bool
     stopping: bool

@@ -1,11 +1,11 @@
 """Whether the replicas agree, and whether this one may go on when they do not.
 
 Here is only what was told, what it means, and the judgement; heartbeats are in `turn.heartbeats`.
-No I/O, no clock. Every heartbeat tells the running digest of a member's transitions (its chain),
-and the digest of its image at an index that the log fixed. A chain covers everything before it, so
-equal chains at an index mean that nothing differed up to there. A member counts as agreeing only if
-it has shown that, at or after the first index at which another one differs: a member that is away
-has shown nothing.
+No I/O, no clock. Every heartbeat tells the running hash of a member's transitions, and the digest
+of its image at an index that the log fixed. A hash covers everything before it, so equal hashes at
+an index mean that nothing differed up to there. A member counts as agreeing only if it has shown
+that, at or after the first index at which another one differs: a member that is away has shown
+nothing.
 """
 
 from collections import deque
@@ -19,15 +19,15 @@ from beanpole.constants import SECOND_US
 CHAINS_KEPT: Final = 16_384
 
 # What is compared.
-CHAIN: Final = 0
+STATE_HASH: Final = 0
 IMAGE: Final = 1
-# How long a linked member is waited for before it counts for nobody, too. It tells a chain with
+# How long a linked member is waited for before it counts for nobody, too. It tells its hash with
 # every heartbeat, once it has applied as much; this forgives a short pause of it. The log asks for
 # the digest of an image each minute of cluster time, and it is made in slices: a member that missed
 # one has the next one too, and half a minute for its slices.
 _WAITS_US: Final = (2 * SECOND_US, 150 * SECOND_US)
 # A member that had a link so lately counts as linked: links are dialed again at once.
-RELINK_US: Final = _WAITS_US[CHAIN]
+RELINK_US: Final = _WAITS_US[STATE_HASH]
 _NAMES: Final = ("its running digest", "the digest of its image")
 
 # A digest of an image: index, CRC, version of the machine.
@@ -42,7 +42,7 @@ class _Member:
     def __init__(self) -> None:
         self.agreed = [0, 0]  # the last index at which it was equal
         self.differs = [0, 0]  # the first index at which it was not; 0 if it is
-        self.ahead = (0, 0)  # the index and chain that it told before this node was there
+        self.ahead = (0, 0)  # the index and state hash that it told before this node was there
 
     def note(self, kind: int, index: int, equal: bool) -> bool:
         """Take a comparison; return whether it is a difference that was not known."""
@@ -71,7 +71,7 @@ class Agreement:
         self._size = len(self._members) + 1
         self._majority = self._size // 2 + 1
         self._since_us = [0, 0]  # when the present dispute began
-        self._chains: dict[int, int] = {}
+        self._hashes: dict[int, int] = {}
         self._indexes: deque[int] = deque()
         self.image: ImageDigest = (0, 0, 0)
 
@@ -82,12 +82,12 @@ class Agreement:
 
     # --- what this replica has --------------------------------------------------------------------
 
-    def applied(self, index: int, chain: int) -> None:
-        """Remember the chain after an entry."""
-        self._chains[index] = chain
+    def applied(self, index: int, state_hash: int) -> None:
+        """Remember the state hash after an entry."""
+        self._hashes[index] = state_hash
         self._indexes.append(index)
         if len(self._indexes) > CHAINS_KEPT:
-            del self._chains[self._indexes.popleft()]
+            del self._hashes[self._indexes.popleft()]
 
     def digested(self, image: ImageDigest) -> None:
         """The digest of the image at an index that the log fixed is ready."""
@@ -95,7 +95,7 @@ class Agreement:
 
     def forget(self) -> None:
         """A snapshot replaced the machine: what was compared before is about another one."""
-        self._chains.clear()
+        self._hashes.clear()
         self._indexes.clear()
         self.image = (0, 0, 0)
         self._members = {name: _Member() for name in self._members}
@@ -103,8 +103,8 @@ class Agreement:
 
     # --- what the others say ----------------------------------------------------------------------
 
-    def told(self, name: str, chain: tuple[int, int], image: ImageDigest, now_us: int) -> str:
-        """A member told its chain (index, chain) and the digest of its image.
+    def told(self, name: str, state_hash: tuple[int, int], image: ImageDigest, now_us: int) -> str:
+        """A member told its state hash (index, state hash) and the digest of its image.
 
         Returns:
             Where it differs, if that was not known; else nothing.
@@ -112,14 +112,14 @@ class Agreement:
         member = self._members[name]
         found = ""
         last = self._indexes[-1] if self._indexes else 0
-        for index, value in (member.ahead, chain):
-            mine = self._chains.get(index)
-            if mine is not None and member.note(CHAIN, index, mine == value):
-                found = self._dispute(CHAIN, index, now_us)
+        for index, value in (member.ahead, state_hash):
+            mine = self._hashes.get(index)
+            if mine is not None and member.note(STATE_HASH, index, mine == value):
+                found = self._dispute(STATE_HASH, index, now_us)
         # What it told when it was ahead is compared when this node is there, too: under load each
         # heartbeat of a faster member would be ahead.
         if member.ahead[0] <= last:
-            member.ahead = chain if chain[0] > last else (0, 0)
+            member.ahead = state_hash if state_hash[0] > last else (0, 0)
         # Of another version the same state has other bytes.
         comparable = image[0] and image[0] == self.image[0] and image[2] == self.image[2]
         if comparable and member.note(IMAGE, image[0], image[1] == self.image[1]):
@@ -145,7 +145,7 @@ class Agreement:
         Returns:
             Why this replica must stop; None if it goes on, or if a linked member is waited for.
         """
-        for kind in (CHAIN, IMAGE):
+        for kind in (STATE_HASH, IMAGE):
             reason = self._judge(kind, linked, now_us)
             if reason is not None:
                 return reason

@@ -124,11 +124,11 @@ class ReplicaCallbacks:
         context = self._context
         self._digest.drop()
         context.machine = machine = self._leader.versions.load_image(chunks)
-        machine.queue.woken.clear()
+        machine.queue.ready_tubes.clear()
         self._events.attach(machine)
         # What was told of the machine before holds no longer.
         self._agreement.forget()
-        self._agreement.applied(machine.index, machine.chain)
+        self._agreement.applied(machine.index, machine.state_hash)
         self._origin.image_loaded()
         self._lifecycle.image_loaded()
         context.host.log(f"loaded a snapshot at index {context.machine.index}")
@@ -151,7 +151,7 @@ class ReplicaCallbacks:
         if applied.raised:
             self._leader.versions.raised()
         self._events.applied(index, wall_us)
-        self._agreement.applied(index, machine.chain)
+        self._agreement.applied(index, machine.state_hash)
         for incarnation, number, results in applied.results:
             if incarnation == origin.incarnation:
                 origin.applied(number, results)

@@ -107,7 +107,7 @@ class Heartbeats:
             wall_us=context.host.wall_us(),
             incarnation=self._origin.incarnation,
             applied_index=machine.index,
-            chain=machine.chain,
+            state_hash=machine.state_hash,
             machine_version=context.knows,
             disk_low=self._peers.disk_low,
             stopping=context.stopping,
@@ -141,9 +141,9 @@ class Heartbeats:
     # --- do the replicas agree? -----------------------------------------------------------------
 
     def _compare(self, name: str, heartbeat: Heartbeat) -> None:
-        chain = (heartbeat.applied_index, heartbeat.chain)
+        state_hash = (heartbeat.applied_index, heartbeat.state_hash)
         image = (heartbeat.digest_index, heartbeat.digest, heartbeat.digest_version)
-        differs = self._agreement.told(name, chain, image, self._context.loop_us)
+        differs = self._agreement.told(name, state_hash, image, self._context.loop_us)
         if differs:
             self._context.host.log(f"the state of {name} differs from ours {differs}")
             self._judge()

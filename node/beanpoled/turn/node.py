@@ -139,14 +139,14 @@ class Node:
 
     def _match(self) -> None:
         """Jobs that became ready meet the clients that wait."""
-        woken = self.context.machine.queue.woken
-        if woken:
+        ready = self.context.machine.queue.ready_tubes
+        if ready:
             leader = self.leader
             if leader.term.serving and leader.line.waiters:
-                for name in woken:
+                for name in ready:
                     leader.dispatcher.match(name)
                 self.context.wake()
-            woken.clear()
+            ready.clear()
 
     def _run_periodic(self) -> None:
         loop_us = self.context.loop_us

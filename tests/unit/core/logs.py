@@ -40,7 +40,7 @@ COMMANDS = st.one_of(
     st.one_of(
         command(c.OPEN, SESSION),
         command(c.CLOSE, SESSION, st.integers(0, 1)),
-        command(c.SPEAK, SESSION, st.integers(0, 3)),
+        command(c.SET_PROTOCOL, SESSION, st.integers(0, 3)),
         command(c.KEEP, SESSION, SECRET, st.sampled_from([1, SECOND])),
         command(c.RESUME, SESSION, SECRET),
     ),
@@ -83,7 +83,7 @@ LEADS = st.one_of(
     command(c.NODE_DOWN, ORIGIN, INCARNATION),
     command(c.RAISE, st.integers(c.BASE_VERSION - 1, c.BASE_VERSION + 2)),
     st.builds(
-        lambda term, floor_us, jobs: (c.EPOCH, term, floor_us, jobs, 3, 4, 9_999_999),
+        lambda term, expiry_floor_us, jobs: (c.EPOCH, term, expiry_floor_us, jobs, 3, 4, 9_999_999),
         st.integers(1, 3),
         st.integers(0, 9 * SECOND),
         st.sampled_from([5, 100]),

@@ -61,7 +61,7 @@ class Model:
     def __init__(self) -> None:
         self.now_us = 0
         self.epoch_us = 0
-        self.floor_us = 0
+        self.expiry_floor_us = 0
         self.put_count = 0
         self.bury_count = 0
         self.timeout_count = 0
@@ -108,7 +108,7 @@ class Model:
 
     def deadline_us(self, job: ModelJob) -> int:
         held_before = job.ttr_began_us < self.epoch_us
-        return max(job.due_us, self.floor_us) if held_before else job.due_us
+        return max(job.due_us, self.expiry_floor_us) if held_before else job.due_us
 
     # --- time and the ends of sessions ------------------------------------------------------------
 

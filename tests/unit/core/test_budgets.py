@@ -116,7 +116,7 @@ def test_the_end_of_a_node_with_thousands_of_sessions_is_many_entries(cluster: C
     assert max(ended) <= TRANSITIONS_PER_ENTRY_MAX
     assert left[-1] == 0
     assert cluster.machine.queue.default.users == 0
-    assert not cluster.machine.dying
+    assert not cluster.machine.ending
 
 
 @pytest.mark.constants
@@ -188,7 +188,7 @@ CHANGES = {
     "use": (c.USE, 1, b"a"),
     "watch": (c.WATCH, 1, b"b"),
     "ignore": (c.IGNORE, 1, b"c"),
-    "speak": (c.SPEAK, 1, 1),
+    "set_protocol": (c.SET_PROTOCOL, 1, 1),
     "keep": (c.KEEP, 1, b"k" * 16, 5_000_000),
     "resume": (c.RESUME, 3, SECRET),
     "close": (c.CLOSE, 1, 1),

@@ -26,7 +26,7 @@ def test_the_own_origin_changes_nothing(entries: list[Entry], transitions: int) 
                 machine.apply(*entry, own=own)
                 for own, machine in zip((0, 1, -1), machines, strict=True)
             ]
-            assert len({machine.chain for machine in machines}) == 1
+            assert len({machine.state_hash for machine in machines}) == 1
             said = [
                 (a.gaps, a.downs, a.ups, a.epoch, a.digest, [g[:5] for g in a.grants])
                 for a in applied
@@ -53,7 +53,7 @@ def test_a_machine_that_starts_from_an_image_goes_on_alike(
             after = new.apply(*entry, own=0)
             assert before.results == after.results
             assert [grant[:5] for grant in before.grants] == [grant[:5] for grant in after.grants]
-            assert (old.chain, old.has_work()) == (new.chain, new.has_work())
+            assert (old.state_hash, old.has_work()) == (new.state_hash, new.has_work())
             assert old.queue.events == new.queue.events
             assert image_of(new) == image_of(old)
 
@@ -73,9 +73,9 @@ def test_an_image_at_every_point_of_a_run_leads_to_the_same_end(
             copies.append(copy_of(machine))
             for one in (machine, chained, *copies):
                 one.apply(*entry)
-        expected = machine.chain, image_of(machine)
+        expected = machine.state_hash, image_of(machine)
         for one in (chained, *copies):
-            assert (one.chain, image_of(one)) == expected
+            assert (one.state_hash, image_of(one)) == expected
 
 
 @PROPERTY
@@ -99,7 +99,7 @@ def test_an_image_under_way_is_the_machine_as_it_was(
             chunks.append(image.next_chunk())
         image.close()
         assert [chunk for chunk in chunks if chunk is not None] == expected
-        assert machine.chain == replay(entries).chain
+        assert machine.state_hash == replay(entries).state_hash
         assert not machine.queue.images
 
 
@@ -122,13 +122,13 @@ def test_counters_are_what_a_recount_gives(entries: list[Entry]) -> None:
             len(session.reserved)
             for sessions in [
                 *(origin.sessions.values() for origin in machine.origins.values()),
-                machine.dying,
+                machine.ending,
                 [kept for kept in machine.kept.values() if kept.detached_until_us],
             ]
             for session in sessions
         )
         assert held == queue.reserved
-        assert set(queue.woken) <= set(queue.tubes)
+        assert set(queue.ready_tubes) <= set(queue.tubes)
 
 
 @PROPERTY
@@ -138,12 +138,12 @@ def test_entries_survive_their_bytes(entries: list[Entry]) -> None:
     for index, flags, time_us, wall_us, sections in entries:
         packed = [(o, i, n, c.pack_commands(commands)) for o, i, n, commands in sections]
         machine.apply(index, *c.decode_entry(c.encode_entry(flags, time_us, wall_us, packed)))
-    assert machine.chain == replay(entries).chain
+    assert machine.state_hash == replay(entries).state_hash
 
 
 def test_the_chain_sees_what_the_transitions_of_jobs_do_not() -> None:
     def chain(*entries: Entry) -> int:
-        return replay(list(entries)).chain
+        return replay(list(entries)).state_hash
 
     opened: c.Section = (0, 1, 1, ((c.OPEN, 1),))
     epochs = [((c.LEADER, 0, 0, ((c.EPOCH, 1, floor_us, 9, 9, 9, 9),))) for floor_us in (5, 6)]
@@ -182,7 +182,10 @@ def test_reads_touch_no_state() -> None:
     answers = cluster.batch(*queries)
     assert len([answer for answer in answers if answer != c.NOT_FOUND]) == len(queries) - 1
     other.apply(*cluster.log[-1], own=-1)
-    assert (other.chain, image_of(other)) == (cluster.machine.chain, image_of(cluster.machine))
+    assert (other.state_hash, image_of(other)) == (
+        cluster.machine.state_hash,
+        image_of(cluster.machine),
+    )
 
 
 def test_an_image_of_two_at_once() -> None:

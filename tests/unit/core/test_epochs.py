@@ -17,15 +17,15 @@ def cluster() -> Cluster:
 
 
 def epoch(cluster: Cluster, grace_s: int, term: int = 1) -> Applied:
-    floor_us = cluster.time_us + grace_s * SECOND
-    return cluster.lead((c.EPOCH, term, floor_us, 100, 100, 100, 10_000))
+    expiry_floor_us = cluster.time_us + grace_s * SECOND
+    return cluster.lead((c.EPOCH, term, expiry_floor_us, 100, 100, 100, 10_000))
 
 
 def test_epoch_sets_term_limits_and_floor(cluster: Cluster) -> None:
     assert epoch(cluster, grace_s=5, term=7).epoch == 7
     machine = cluster.machine
     assert (machine.term, machine.jobs_max, machine.queue_bytes_max) == (7, 100, 10_000)
-    assert machine.queue.floor_us == cluster.time_us + 5 * SECOND
+    assert machine.queue.expiry_floor_us == cluster.time_us + 5 * SECOND
 
 
 def test_leaderless_time_does_not_expire_a_reserved_job(cluster: Cluster) -> None:
@@ -91,6 +91,6 @@ def test_a_reservation_after_the_epoch_ends_in_its_own_time(cluster: Cluster) ->
 
 def test_the_floor_never_sinks(cluster: Cluster) -> None:
     epoch(cluster, grace_s=100)
-    floor_us = cluster.machine.queue.floor_us
+    expiry_floor_us = cluster.machine.queue.expiry_floor_us
     epoch(cluster, grace_s=1, term=2)
-    assert cluster.machine.queue.floor_us == floor_us
+    assert cluster.machine.queue.expiry_floor_us == expiry_floor_us

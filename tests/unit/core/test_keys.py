@@ -81,11 +81,11 @@ def test_keys_are_in_the_image(cluster: Cluster) -> None:
 
 
 def test_a_session_speaks_a_protocol(cluster: Cluster) -> None:
-    assert cluster.do(c.SPEAK, 1, e.GRPC) == c.OK
+    assert cluster.do(c.SET_PROTOCOL, 1, e.GRPC) == c.OK
     cluster.machine = copy_of(cluster.machine)
     put(cluster)
     assert [event.protocol for event in events_of(cluster.machine)] == [e.GRPC]
-    assert cluster.do(c.SPEAK, 1, max(e.PROTOCOL_NAMES) + 1) == c.BAD_COMMAND
+    assert cluster.do(c.SET_PROTOCOL, 1, max(e.PROTOCOL_NAMES) + 1) == c.BAD_COMMAND
 
 
 def test_a_day_later_two_keys_are_enough_to_forget_one(cluster: Cluster) -> None:

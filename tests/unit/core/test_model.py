@@ -148,13 +148,13 @@ class Comparison(RuleBasedStateMachine):
     @rule(grace_us=st.sampled_from([1, SECOND, 3 * SECOND]), leaderless_s=SECONDS)
     def epoch(self, grace_us: int, leaderless_s: int) -> None:
         self.cluster.time_us += leaderless_s * SECOND
-        floor_us = self.cluster.time_us + grace_us
-        self.lead((c.EPOCH, 1, floor_us, 100, 100, 100, 10_000_000))
+        expiry_floor_us = self.cluster.time_us + grace_us
+        self.lead((c.EPOCH, 1, expiry_floor_us, 100, 100, 100, 10_000_000))
         # A leader that is behind the log spares what was reserved until now, for the whole grace.
         behind_us = max(0, self.model.now_us - self.cluster.time_us)
         epoch_us = self.cluster.time_us + behind_us + (behind_us > 0)
         self.model.epoch_us = max(self.model.epoch_us, epoch_us)
-        self.model.floor_us = max(self.model.floor_us, floor_us + behind_us)
+        self.model.expiry_floor_us = max(self.model.expiry_floor_us, expiry_floor_us + behind_us)
         self.model.begin_entry(self.cluster.time_us)
         self.model.end_entry()
 

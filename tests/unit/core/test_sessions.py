@@ -71,7 +71,7 @@ def test_commands_of_no_session_are_bad_commands(cluster: Cluster) -> None:
         (c.KEEP, 9, SECRET, 1),
         (c.RESUME, 9, SECRET),
         (c.PUT_KEYED, 9, DEFAULT, 0, 0, 1, b"", b"key"),
-        (c.SPEAK, 9, 2),
+        (c.SET_PROTOCOL, 9, 2),
         (c.PEEK, 9, 1),
         *[(peek, 9, DEFAULT) for peek in (c.PEEK_READY, c.PEEK_DELAYED, c.PEEK_BURIED)],
         (c.STATS, 9),
@@ -145,7 +145,7 @@ def test_a_ttr_fires_for_a_job_whose_dead_session_is_not_done(
     cluster.do(c.CLOSE, 2, 0)
     cluster.pass_s(5)
     assert [cluster.stats_job(job)["timeouts"] for job in (1, 2, 3)] == [1, 1, 0]
-    assert not cluster.machine.dying
+    assert not cluster.machine.ending
 
 
 @pytest.mark.constants
@@ -174,11 +174,11 @@ def test_ending_sessions_that_watch_many_tubes_is_bounded_work(cluster: Cluster)
         cluster.batch(*[(c.WATCH, session, name) for _, _, name in watches])
     cluster.incarnations[0] = 2
     cluster.batch()
-    left = len(cluster.machine.dying)
+    left = len(cluster.machine.ending)
     assert left >= TRANSITIONS_PER_ENTRY_MAX // watched
     cluster.pass_s(0)
     cluster.pass_s(0)
-    assert not cluster.machine.dying
+    assert not cluster.machine.ending
     assert list(cluster.machine.queue.tubes) == [DEFAULT]
 
 
@@ -465,7 +465,7 @@ def test_the_chain_knows_nothing_of_an_incarnation_without_sessions() -> None:
     for index in range(len(logs) + 1, len(logs) + 5):
         machine.apply(index, 0, 1000, 0, [])
         restored.apply(index, 0, 1000, 0, [])
-        assert machine.chain == restored.chain
+        assert machine.state_hash == restored.state_hash
 
 
 def test_watched_tubes_are_counted_as_long_as_they_take_memory() -> None:

@@ -108,7 +108,7 @@ def test_tubes_that_are_gone_wake_nobody(cluster: Cluster) -> None:
     for number in range(100):
         job = cluster.put(tube=b"t%d" % number)
         cluster.do(c.DELETE, 1, job)
-    assert set(cluster.machine.queue.woken) <= {DEFAULT}
+    assert set(cluster.machine.queue.ready_tubes) <= {DEFAULT}
 
 
 # --- pause ----------------------------------------------------------------------------------------
@@ -134,9 +134,9 @@ def test_a_pause_ends_at_its_time_and_not_before(cluster: Cluster) -> None:
     assert cluster.machine.next_due_us(0) == cluster.time_us + 2_000_000
     cluster.pass_s(1.999_999)
     assert cluster.reserve() == 0
-    cluster.machine.queue.woken.clear()
+    cluster.machine.queue.ready_tubes.clear()
     cluster.pass_s(0.000_001)
-    assert DEFAULT in cluster.machine.queue.woken
+    assert DEFAULT in cluster.machine.queue.ready_tubes
     assert cluster.reserve() == 1
     stats = cluster.stats_tube()
     assert (stats["pause"], stats["left"], stats["pauses"]) == (0, 0, 1)

@@ -66,7 +66,7 @@ def test_the_running_chain_shows_it() -> None:
     raised, other = Cluster(), Cluster()
     raised.lead((c.RAISE, NEW))
     other.lead()
-    assert raised.machine.chain != other.machine.chain
+    assert raised.machine.state_hash != other.machine.state_hash
 
 
 @pytest.mark.usefixtures("invented")
@@ -83,17 +83,17 @@ def test_an_operation_of_a_later_version_is_a_bad_command_before() -> None:
 def test_the_program_that_does_not_know_it_makes_the_same_of_the_log(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Entry by entry, up to the RAISE: the running chain depends on no program."""
+    """Entry by entry, up to the RAISE: the running hash depends on no program."""
     old = Cluster()
     old.open(1)
     assert old.do(INVENTED, 1, b"x") == c.BAD_COMMAND
     old.put()
-    chain = old.machine.chain
+    chain = old.machine.state_hash
     monkeypatch.setitem(OPERATIONS, INVENTED, ENTRY)
     machine = Machine()
     for entry in old.log:
         machine.apply(*entry)
-    assert machine.chain == chain
+    assert machine.state_hash == chain
     assert machine.queue.jobs_total == 1
 
 
@@ -123,10 +123,10 @@ def test_a_protocol_of_a_later_version_is_refused_before(monkeypatch: pytest.Mon
     monkeypatch.setitem(e.PROTOCOL_SINCE, later, NEW)
     cluster = Cluster()
     cluster.open(1)
-    assert cluster.do(c.SPEAK, 1, later) == c.BAD_COMMAND
-    assert cluster.do(c.SPEAK, 1, e.GRPC) == c.OK
+    assert cluster.do(c.SET_PROTOCOL, 1, later) == c.BAD_COMMAND
+    assert cluster.do(c.SET_PROTOCOL, 1, e.GRPC) == c.OK
     cluster.lead((c.RAISE, NEW))
-    assert cluster.do(c.SPEAK, 1, later) == c.OK
+    assert cluster.do(c.SET_PROTOCOL, 1, later) == c.OK
 
 
 @pytest.mark.parametrize("since", [e.KIND_SINCE, e.PROTOCOL_SINCE])

@@ -44,8 +44,8 @@ def shown(command: c.Command, start_us: int) -> str:
     code, values = command[0], command[1:]
     words = [NAMES[code]]
     if code == c.EPOCH:
-        floor_us = values[1] - start_us
-        return f"EPOCH term={values[0]} floor={seconds(floor_us)}"
+        expiry_floor_us = values[1] - start_us
+        return f"EPOCH term={values[0]} floor={seconds(expiry_floor_us)}"
     for field, value in zip(FIELDS[code], values, strict=True):
         if field == "origin":
             value = MEMBERS[value]
@@ -253,7 +253,7 @@ class LeaderWorld:
                 wall_us=self.stage.host.wall_us(),
                 incarnation=1,
                 applied_index=0,
-                chain=0,
+                state_hash=0,
                 machine_version=c.BASE_VERSION,  # no script has a RAISE in it
                 disk_low=False,
                 stopping=False,

@@ -13,7 +13,7 @@ ALL = ("n1", "n2")
 
 @pytest.fixture
 def three() -> Agreement:
-    """A replica of three that has applied entries 1 to 9; the chain of each is its tenfold."""
+    """A replica of three that has applied entries 1 to 9; the hash of each is its tenfold."""
     return applied(Agreement(ALL))
 
 
@@ -24,9 +24,9 @@ def applied(agreement: Agreement, last: int = 9) -> Agreement:
 
 
 def tell(
-    agreement: Agreement, name: str, index: int, chain: int, image: ImageDigest = NO_IMAGE
+    agreement: Agreement, name: str, index: int, state_hash: int, image: ImageDigest = NO_IMAGE
 ) -> str:
-    return agreement.told(name, (index, chain), image, 0)
+    return agreement.told(name, (index, state_hash), image, 0)
 
 
 def test_equal_chains_are_no_dispute(three: Agreement) -> None:
@@ -82,7 +82,7 @@ def test_who_is_outvoted_is_told_by_how_many(three: Agreement) -> None:
 
 def test_an_image_that_differs_needs_the_digests_of_images(three: Agreement) -> None:
     three.digested((5, 77, 2))
-    tell(three, "n2", 9, 90)  # its chain says nothing about its image
+    tell(three, "n2", 9, 90)  # its hash says nothing about its image
     where = tell(three, "n1", 9, 90, (5, 78, 2))
     assert where == "at index 5 (the digest of its image)"
     assert three.judge((), 0) is not None

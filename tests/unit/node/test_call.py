@@ -54,7 +54,7 @@ def test_a_call_is_a_session_and_its_results_are_in_order(stage: Stage) -> None:
     listener, commands = putting(stage)
     assert commands == (
         (c.OPEN, 1),
-        (c.SPEAK, 1, e.GRPC),
+        (c.SET_PROTOCOL, 1, e.GRPC),
         (c.PUT_KEYED, 1, *JOB, b"one"),
         (c.PUT, 1, *JOB),
         (c.PUT_KEYED, 1, *JOB, b"one"),
@@ -104,7 +104,7 @@ def test_without_a_quorum_what_was_not_sent_is_not_done(stage: Stage) -> None:
     assert (listener.ends, listener.call.failure) == (1, NOT_DONE)
     assert stage.node.origin.bytes == 3 * COMMAND_BYTES
     stage.become("follower", "n1", 2)
-    assert sent(stage) == ((c.OPEN, 1), (c.SPEAK, 1, e.GRPC), (c.CLOSE, 1, 0))
+    assert sent(stage) == ((c.OPEN, 1), (c.SET_PROTOCOL, 1, e.GRPC), (c.CLOSE, 1, 0))
 
 
 def test_what_was_sent_is_unknown(stage: Stage) -> None:

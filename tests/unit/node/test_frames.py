@@ -43,7 +43,7 @@ def test_a_beat_of_release_0_2_0_is_read_for_ever() -> None:
         "wall_us",
         "incarnation",
         "applied_index",
-        "chain",
+        "state_hash",
         "machine_version",
         "disk_low",
         "stopping",

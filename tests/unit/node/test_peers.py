@@ -18,7 +18,7 @@ def heartbeat(stage: Stage, peer: str, **changes: object) -> None:
         wall_us=stage.host.walls_us,
         incarnation=1,
         applied_index=node.context.machine.index,
-        chain=node.context.machine.chain,
+        state_hash=node.context.machine.state_hash,
         machine_version=c.MACHINE_VERSION,
         disk_low=False,
         stopping=False,
@@ -51,35 +51,35 @@ def downs(stage: Stage) -> list[c.Command]:
 
 
 def test_a_node_outvoted_by_the_others_stops(leader: Stage) -> None:
-    heartbeat(leader, "n1", chain=1)
+    heartbeat(leader, "n1", state_hash=1)
     assert "differs" in leader.host.lines[-1]
     with pytest.raises(Stopped, match="differs from 2 of 3 members"):
-        heartbeat(leader, "n2", chain=1)
+        heartbeat(leader, "n2", state_hash=1)
 
 
 def test_a_node_that_agrees_with_one_goes_on(leader: Stage) -> None:
     heartbeat(leader, "n2")
-    heartbeat(leader, "n1", chain=1)
-    heartbeat(leader, "n1", chain=1)
+    heartbeat(leader, "n1", state_hash=1)
+    heartbeat(leader, "n1", state_hash=1)
     assert sum("differs" in line for line in leader.host.lines) == 1
 
 
 def test_digests_of_another_index_are_not_compared(leader: Stage) -> None:
     index = leader.node.context.machine.index
     for peer in MEMBERS[1:]:
-        heartbeat(leader, peer, chain=1, applied_index=index + 5)
+        heartbeat(leader, peer, state_hash=1, applied_index=index + 5)
         heartbeat(leader, peer, digest=1, digest_index=index)
     assert not any("differs" in line for line in leader.host.lines)
 
 
 def test_an_older_index_is_compared_with_what_was_applied_then(leader: Stage) -> None:
-    index, chain = leader.node.context.machine.index, leader.node.context.machine.chain
+    index, chain = leader.node.context.machine.index, leader.node.context.machine.state_hash
     leader.batch("n1", 2, (c.PUT, 1, b"default", 0, 0, 1, b"x"))
     leader.commit()
-    assert leader.node.context.machine.chain != chain
-    heartbeat(leader, "n1", applied_index=index, chain=chain)
+    assert leader.node.context.machine.state_hash != chain
+    heartbeat(leader, "n1", applied_index=index, state_hash=chain)
     assert not any("differs" in line for line in leader.host.lines)
-    heartbeat(leader, "n2", applied_index=index, chain=leader.node.context.machine.chain)
+    heartbeat(leader, "n2", applied_index=index, state_hash=leader.node.context.machine.state_hash)
     assert any("differs" in line for line in leader.host.lines)
 
 
@@ -119,11 +119,11 @@ def test_a_node_that_differs_and_is_agreed_with_by_nobody_stops(leader: Stage) -
     leader.batch("n1", 2, (c.PUT, 1, b"default", 0, 0, 1, b"x"))
     leader.commit()
     with pytest.raises(Stopped, match=r"differs from n1 at index \d+ .*no majority of the 3"):
-        heartbeat(leader, "n1", chain=1)
+        heartbeat(leader, "n1", state_hash=1)
 
 
 def test_a_member_that_goes_away_before_it_has_agreed_counts_no_more(leader: Stage) -> None:
-    heartbeat(leader, "n1", chain=1)
+    heartbeat(leader, "n1", state_hash=1)
     leader.pass_us(20_000)
     leader.node.router.link_down("n2")
     leader.pass_us(1_900_000)
@@ -137,7 +137,7 @@ def test_a_member_whose_link_is_dialed_again_is_waited_for(leader: Stage) -> Non
     leader.node.router.link_down("n2")
     leader.batch("n1", 2, (c.PUT, 1, b"default", 0, 0, 1, b"x"))
     leader.commit()
-    heartbeat(leader, "n1", chain=1)
+    heartbeat(leader, "n1", state_hash=1)
     leader.pass_us(50_000)
     leader.node.router.link_up("n2")
     heartbeat(leader, "n2")

@@ -76,13 +76,13 @@ def replay(log: Log) -> Replayed:
     for place, (index, entry) in enumerate(log, 1):
         flags, time_us, wall_us, sections = c.decode_entry(entry)
         machine.apply(index, flags, time_us, wall_us, sections)
-        found.chains.append(machine.chain)
+        found.chains.append(machine.state_hash)
         if place % IMAGE_EVERY == 0 or place == len(log):
             found.images.append(_image_crc(machine))
         names.update(machine.queue.tubes_named)
         if machine.queue.events:
             first = len(found.events)
-            note = NOTE.pack(index, machine.queue.now_us, wall_us, first, machine.chain)
+            note = NOTE.pack(index, machine.queue.now_us, wall_us, first, machine.state_hash)
             events = Events(first, bytes(machine.queue.events), note, names, ("n0", "n1", "n2"))
             found.events.extend(columns.to_arrow(events).to_pylist())
             machine.queue.events.clear()
@@ -227,7 +227,7 @@ class _Applying(Witness):
         flags, time_us, wall_us, sections = c.decode_entry(entry)
         self.log[index] = (0, entry)
         self.machine.apply(index, flags, time_us, wall_us, sections)
-        self.outcomes[index] = (self.machine.chain, 0, 0)
+        self.outcomes[index] = (self.machine.state_hash, 0, 0)
         self.costs[index] = 0
 
     def check_events(self, name: str, index: int, crc: int, total: int) -> None:

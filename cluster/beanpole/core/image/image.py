@@ -215,14 +215,14 @@ class Image(CopyOnWrite):
 
 
 def _sessions_of(machine: MachineState) -> list[Session]:
-    """All sessions, the first of the image at the end: attached, lost, detached, dying ones."""
+    """All sessions, the first of the image at the end: attached, lost, detached, ending ones."""
     sessions: list[Session] = []
     for _, origin in sorted(machine.origins.items()):
         sessions += origin.sessions.values()
     for lost in machine.lost:
         sessions += lost.values()
     sessions += machine.detached.values()
-    sessions += machine.dying
+    sessions += machine.ending
     sessions.reverse()
     return sessions
 

@@ -12,7 +12,7 @@ from beanpole.core.keys import Generation
 from beanpole.core.sessions import Origin, Session
 
 # The attributes of the machine and of the queue that stand in the head, in this order.
-MACHINE_NUMBERS: Final = ("index", "wall_us", "chain", "term", "sessions_total")
+MACHINE_NUMBERS: Final = ("index", "wall_us", "state_hash", "term", "sessions_total")
 MACHINE_LIMITS: Final = (
     "jobs_max",
     "tubes_max",
@@ -23,7 +23,7 @@ MACHINE_LIMITS: Final = (
 QUEUE_NUMBERS: Final = (
     "now_us",
     "epoch_us",
-    "floor_us",
+    "expiry_floor_us",
     "next_id",
     "next_order",
     "jobs_total",

@@ -181,7 +181,7 @@ class _Loading:
                 f" and the reason {session.reason}; a byte is allowed for each"
             )
         if session.state == DEAD:
-            machine.dying.append(session)
+            machine.ending.append(session)
             return
         machine.sessions += 1
         if session.secret:

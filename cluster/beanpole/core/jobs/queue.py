@@ -70,10 +70,10 @@ class Queue:
         # Reservations from before the last EPOCH do not end before its floor: while there was no
         # leader, their workers had nobody to touch them at.
         self.epoch_us = 0
-        self.floor_us = 0
+        self.expiry_floor_us = 0
         self.transitions: list[int] = []
         # Tubes that may have something for a waiting client since the leader last looked.
-        self.woken: dict[bytes, None] = {}
+        self.ready_tubes: dict[bytes, None] = {}
         self.images: tuple[CopyOnWrite, ...] = ()
         self.events = bytearray()
         self.events_total = 0
@@ -100,7 +100,7 @@ class Queue:
             if tube.paused_until_us:
                 self.pauses.remove((tube.paused_until_us, tube.name))
             del self.tubes[tube.name]
-            self.woken.pop(tube.name, None)  # or it would grow forever where nobody looks
+            self.ready_tubes.pop(tube.name, None)  # or it would grow forever where nobody looks
 
     def pause(self, tube: Tube, delay_s: int) -> None:
         """Pause a tube from now on; 0 ends a pause."""
@@ -113,7 +113,7 @@ class Queue:
             self.pauses.remove((tube.paused_until_us, tube.name))
         if delay_s == 0:
             tube.paused_until_us = 0
-            self.woken[tube.name] = None
+            self.ready_tubes[tube.name] = None
             return
         tube.paused_until_us = self.now_us + delay_s * SECOND_US
         self.pauses.add((tube.paused_until_us, tube.name))
@@ -136,7 +136,7 @@ class Queue:
                 image.keep_tube(tube)
             tube.paused_until_us = 0
             tube.pause_s = 0
-            self.woken[tube.name] = None
+            self.ready_tubes[tube.name] = None
             self.transitions.append(TUBE)
             budget -= 1
         return budget
@@ -309,7 +309,7 @@ class Queue:
             self.urgent += 1
             tube.urgent_count += 1
         tube.push_ready(job)
-        self.woken[tube.name] = None
+        self.ready_tubes[tube.name] = None
         self.transitions.append(job.id << TRANSITION_BITS | MADE_READY)
 
     def make_delayed(self, job: Job, delay_s: int) -> None:
@@ -390,15 +390,15 @@ class Queue:
 
     # --- time -----------------------------------------------------------------------------------
 
-    def begin_epoch(self, time_us: int, floor_us: int) -> None:
+    def begin_epoch(self, time_us: int, expiry_floor_us: int) -> None:
         """A leader took over at `time_us`: reservations until now last at least until the floor."""
         self.epoch_us = max(self.epoch_us, time_us)
-        self.floor_us = max(self.floor_us, floor_us)
+        self.expiry_floor_us = max(self.expiry_floor_us, expiry_floor_us)
 
     def deadline_us(self, job: Job) -> int:
         """When a reservation ends."""
-        if job.due_us < self.floor_us and job.order < self.epoch_us:
-            return self.floor_us
+        if job.due_us < self.expiry_floor_us and job.order < self.epoch_us:
+            return self.expiry_floor_us
         return job.due_us
 
     def expire(self, budget: int) -> int:
@@ -415,7 +415,7 @@ class Queue:
             if job.state == RESERVED and due_us < self.deadline_us(job):
                 for image in self.images:
                     image.keep(job)
-                job.due_us = self.floor_us
+                job.due_us = self.expiry_floor_us
                 timers.add(job.due_us, job_id)
                 self.transitions.append(job_id << TRANSITION_BITS | TOUCH)
                 continue

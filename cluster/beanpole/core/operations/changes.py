@@ -266,8 +266,8 @@ def pause_tube(machine: MachineState, origin: Origin, command: c.Command) -> int
     return c.OK
 
 
-def speak(machine: MachineState, origin: Origin, command: c.Command) -> int:
-    """SPEAK: the events of what this session does name its protocol."""
+def set_protocol(machine: MachineState, origin: Origin, command: c.Command) -> int:
+    """SET_PROTOCOL: the events of what this session does name its protocol."""
     protocol = command[2]
     if PROTOCOL_SINCE.get(protocol, c.BASE_VERSION) > machine.version:
         return c.BAD_COMMAND

@@ -12,13 +12,13 @@ from beanpole.core.state import MachineState
 
 def begin_epoch(machine: MachineState, applied: Applied, command: c.Command) -> None:
     """EPOCH: the first entry of a term. Limits follow the leader's configuration."""
-    _, term, floor_us, jobs, tubes, sessions, body_bytes = command
+    _, term, expiry_floor_us, jobs, tubes, sessions, body_bytes = command
     machine.term = term
     machine.jobs_max = jobs
     machine.tubes_max = tubes
     machine.sessions_max = sessions
     machine.queue_bytes_max = body_bytes
-    machine.queue.begin_epoch(machine.queue.now_us, floor_us)
+    machine.queue.begin_epoch(machine.queue.now_us, expiry_floor_us)
     applied.epoch = term
 
 
