@@ -48,7 +48,7 @@ class ListImage:
 
 
 class Node:
-    """One node: the `Outside` of its replica, and the `Receiver` of the network."""
+    """One node: the `Callbacks` of its replica, and the `Receiver` of the network."""
 
     def __init__(self, cluster: "Cluster", name: str) -> None:
         self.cluster = cluster
@@ -78,7 +78,7 @@ class Node:
         """Never run anything of this node again."""
         self.alive = False
 
-    # --- Outside ---------------------------------------------------------------------------------
+    # --- Callbacks -------------------------------------------------------------------------------
 
     def now_s(self) -> float:
         """Return the node's clock, which may run at its own rate."""

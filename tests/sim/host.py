@@ -93,7 +93,7 @@ class SimHost:
         self.pauses = 0
         self.paused_until_s = 0.0
         self._paused_from_s: float | None = None
-        self._stood_s = 0.0
+        self._paused_s = 0.0
         self._begun_s = world.clock.now_s
         self._dice = random.Random(world.dice.random())
         self._uptime_s = self._dice.random() * 1e6
@@ -175,11 +175,11 @@ class SimHost:
     def ran_s(self) -> float:
         """How long the process ran in its life, pauses left out."""
         self._count_pause()
-        return self.world.clock.now_s - self._begun_s - self._stood_s
+        return self.world.clock.now_s - self._begun_s - self._paused_s
 
     def _count_pause(self) -> None:
         if self._paused_from_s is not None and not self.paused:
-            self._stood_s += self.paused_until_s - self._paused_from_s
+            self._paused_s += self.paused_until_s - self._paused_from_s
             self._paused_from_s = None
 
     def _go_on(self) -> None:

@@ -37,7 +37,7 @@ class SlowImage(ListImage):
 
 
 class Lone:
-    """The replica `n0`, its outside, and what it sent."""
+    """The replica `n0`, its callbacks, and what it sent."""
 
     def __init__(
         self, size: int = 3, repairs: Repairs = ALL_REPAIRS, clock: Clock | None = None, **over: Any
@@ -91,7 +91,7 @@ class Lone:
             self.replica.turn()
             self.replica.slice_image()
 
-    def hear(self, peer: str, *message: Any) -> None:
+    def receive(self, peer: str, *message: Any) -> None:
         """Let the peer say something."""
         self.replica.receive(peer, messages.encode(message))
 
@@ -129,7 +129,7 @@ class Lone:
         first, round_ = self.replica.last_index - count + 1, self.round
         self.take()
         for _ in range(answers):
-            self.hear(peer, messages.ACK, self.replica.term, round_, first, messages.REWIND, 0)
+            self.receive(peer, messages.ACK, self.replica.term, round_, first, messages.REWIND, 0)
             self.replica.turn()
 
     def append(
@@ -145,13 +145,13 @@ class Lone:
         flat: list[Any] = []
         for entry_term, entry in entries or []:
             flat += (entry_term, NO_OP if entry == NO_OP else OURS + entry)
-        self.hear(peer, messages.APPEND, term, round_, commit, *previous, 1, flat)
+        self.receive(peer, messages.APPEND, term, round_, commit, *previous, 1, flat)
 
     def acknowledge(self, peer: str, index: int, round_: int | None = None) -> None:
         """Let a peer acknowledge everything up to an index, in answer to everything sent."""
         round_ = self.round if round_ is None else round_
         term = self.replica.term
-        self.hear(peer, messages.ACK, term, round_, index + 1, messages.MATCHED, 0)
+        self.receive(peer, messages.ACK, term, round_, index + 1, messages.MATCHED, 0)
 
     @property
     def round(self) -> int:
@@ -164,12 +164,12 @@ class Lone:
         while not self.take(messages.PRE_VOTE):
             self.run(0.01)
         term = self.replica.term + 1
-        self.hear("n1", messages.PRE_VOTE_GRANTED, term)
+        self.receive("n1", messages.PRE_VOTE_GRANTED, term)
         if len(self.peers) > 2:
-            self.hear("n2", messages.PRE_VOTE_GRANTED, term)
+            self.receive("n2", messages.PRE_VOTE_GRANTED, term)
         self.replica.turn()
         for peer in self.peers:
-            self.hear(peer, messages.VOTE_GRANTED, term)
+            self.receive(peer, messages.VOTE_GRANTED, term)
         assert self.replica.role == "leader"
         self.run(0.01)
         for peer in self.peers:
@@ -178,7 +178,7 @@ class Lone:
         assert self.replica.commit_index == self.replica.last_index
         self.take()
 
-    # --- Outside ---------------------------------------------------------------------------------
+    # --- Callbacks -------------------------------------------------------------------------------
 
     def now_s(self) -> float:
         """Return virtual time."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from beanpole.replication.pysyncobj import messages, transport
 from beanpole.replication.pysyncobj.journal import SLICE_BYTES_MAX, SLICE_ENTRIES_MAX
 from beanpole.replication.pysyncobj.repairs import Repairs
-from beanpole.replication.pysyncobj.snapshots import Heading
+from beanpole.replication.pysyncobj.snapshots import SnapshotHeader
 from tests.sim.cluster import Cluster, Violation
 from tests.sim.lone import Lone
 from tests.sim.mutations import planted
@@ -27,7 +27,7 @@ def _stand(lone: Lone, voters: Sequence[str]) -> int:
         lone.run(0.01)
     term = lone.replica.term + 1
     for peer in voters:
-        lone.hear(peer, messages.PRE_VOTE_GRANTED, term)
+        lone.receive(peer, messages.PRE_VOTE_GRANTED, term)
     lone.replica.turn()
     assert lone.replica.role == "candidate"
     return term
@@ -43,7 +43,7 @@ def an_acknowledgement_of_an_earlier_term(_: int, repairs: Repairs) -> None:
     index = lone.replica.propose(b"a")
     lone.run(0.02)
     old = lone.replica.term - 1
-    lone.hear("n1", messages.ACK, old, lone.round, index + 1, messages.MATCHED, 0)
+    lone.receive("n1", messages.ACK, old, lone.round, index + 1, messages.MATCHED, 0)
     lone.run(0.02)
     _require(not lone.applied, f"{index} is committed by an acknowledgement of term {old}")
 
@@ -134,8 +134,8 @@ def a_vote_that_comes_twice(_: int, repairs: Repairs) -> None:
     """C1: R1, three of five elect, not one that votes twice."""
     lone = Lone(5, repairs=repairs)
     term = _stand(lone, ("n1", "n2"))
-    lone.hear("n1", messages.VOTE_GRANTED, term)
-    lone.hear("n1", messages.VOTE_GRANTED, term)
+    lone.receive("n1", messages.VOTE_GRANTED, term)
+    lone.receive("n1", messages.VOTE_GRANTED, term)
     _require(lone.replica.role != "leader", f"two of five elected the leader of term {term}")
 
 
@@ -157,7 +157,7 @@ def a_vote_against_a_leader_that_works(_: int, repairs: Repairs) -> None:
     lone = Lone(repairs=repairs)
     lone.append("n1", 1, (1, 0))
     lone.clock.run(0.01)  # a disk at work would hold its vote back
-    lone.hear("n2", messages.VOTE, 2, 1, 0, 0)
+    lone.receive("n2", messages.VOTE, 2, 1, 0, 0)
     _require(not lone.take(messages.VOTE_GRANTED), "it voted against the leader it hears")
 
 
@@ -181,7 +181,7 @@ def a_leader_is_deposed(_: int, repairs: Repairs) -> None:
         for peer in lone.peers:
             lone.acknowledge(peer, lone.replica.last_index)
     lone.take()
-    lone.hear("n1", messages.HIGHER_TERM, 9)
+    lone.receive("n1", messages.HIGHER_TERM, 9)
     lone.run(0.1)
     _require(not lone.take(messages.PRE_VOTE), "a deposed leader stands again at once")
 
@@ -199,11 +199,11 @@ def a_vote_before_a_power_cut(_: int, repairs: Repairs) -> None:
     """C2: R8, a vote is not given twice in one term."""
     lone = Lone(repairs=repairs)
     lone.clock.run(0.01)  # a disk at work would hold its vote back
-    lone.hear("n1", messages.VOTE, 7, 1, 0, 0)
+    lone.receive("n1", messages.VOTE, 7, 1, 0, 0)
     assert lone.take() == [(messages.VOTE_GRANTED, 7)]
     lone.crash()
     lone.start()
-    lone.hear("n2", messages.VOTE, 7, 1, 0, 0)
+    lone.receive("n2", messages.VOTE, 7, 1, 0, 0)
     _require(not lone.take(messages.VOTE_GRANTED), "it voted twice in term 7")
 
 
@@ -261,12 +261,12 @@ def a_snapshot_that_was_overtaken(_: int, repairs: Repairs) -> None:
     entries = [(1, b"%d" % index) for index in range(2, 31)]
     lone.append("n1", 1, (1, 0), entries[:10], commit=8)
     lone.run(0.05)
-    lone.hear("n1", messages.OFFER, 1, 2, 20, 1)
+    lone.receive("n1", messages.OFFER, 1, 2, 20, 1)
     lone.append("n2", 2, (11, 1), entries[10:])
     lone.run(0.05)
     told = lone.take(messages.ACK)[-1][3] - 1
     sink, done = lone.fetches.pop()[2:]
-    sink.write(Heading(20, 1, 1).encode())
+    sink.write(SnapshotHeader(20, 1, 1).encode())
     sink.write(b"machine")
     done(None)
     lone.run(0.1)

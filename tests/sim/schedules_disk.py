@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from beanpole.replication.pysyncobj import messages
 from beanpole.replication.pysyncobj.repairs import Repairs
-from beanpole.replication.pysyncobj.snapshots import FULL_PERIOD_S, Heading
+from beanpole.replication.pysyncobj.snapshots import FULL_PERIOD_S, SnapshotHeader
 from tests.sim.cluster import Violation
 from tests.sim.host import SimHost
 from tests.sim.lone import Lone
@@ -200,9 +200,9 @@ def a_fetch_meets_a_full_disk(_: int, repairs: Repairs) -> None:
     lone.append("n1", 1, (1, 0), [(1, b"a")] * 10, commit=8)
     lone.run(0.1)
     for round_ in (2, 3):
-        lone.hear("n1", messages.OFFER, 1, round_, 50, 1)
+        lone.receive("n1", messages.OFFER, 1, round_, 50, 1)
         sink, done = lone.fetches.pop()[2:]
-        sink.write(Heading(50, 1, 1).encode())
+        sink.write(SnapshotHeader(50, 1, 1).encode())
         sink.write(b"machine")
         lone.disk.taken_bytes = lone.disk.free_bytes("") if round_ == 2 else 0
         done(None)
@@ -220,11 +220,11 @@ def a_snapshot_that_is_not_installed(_: int, repairs: Repairs) -> None:
     lone = Lone(repairs=repairs, log_retain_bytes=10)
     lone.append("n1", 1, (1, 0), [(1, b"%d" % index) for index in range(2, 12)], commit=8)
     lone.run(0.05)
-    lone.hear("n1", messages.OFFER, 1, 2, 20, 1)
+    lone.receive("n1", messages.OFFER, 1, 2, 20, 1)
     lone.append("n2", 2, (11, 1), [(1, b"%d" % index) for index in range(12, 31)])
     lone.run(0.05)
     sink, done = lone.fetches.pop()[2:]
-    sink.write(Heading(20, 1, 1).encode())
+    sink.write(SnapshotHeader(20, 1, 1).encode())
     sink.write(b"machine")
     done(None)
     lone.run(2.5)

@@ -309,8 +309,8 @@ def test_a_leader_that_asks_nobody_whether_it_leads_is_noticed(
     honest = PySyncObjReplica.__init__
     repairs = ALL_REPAIRS.without("confirm_by_majority").without("check_quorum")
 
-    def alone(replica: PySyncObjReplica, config: Any, outside: Any, files: Any, *_: Any) -> None:
-        honest(replica, config, outside, files, repairs)
+    def alone(replica: PySyncObjReplica, config: Any, callbacks: Any, files: Any, *_: Any) -> None:
+        honest(replica, config, callbacks, files, repairs)
 
     monkeypatch.setattr(PySyncObjReplica, "__init__", alone)
     asked, verdict = a_leader_cut_off(*ANY_JOB)

@@ -74,7 +74,7 @@ class WatchedCallbacks(ReplicaCallbacks):
         self.witness = world.witness
 
     def apply(self, index: int, term: int, entry: bytes) -> None:
-        """See `Outside`."""
+        """See `Callbacks`."""
         if index not in self.witness.log:
             self.world.oracle.committed(self.name, index)
         self.witness.committed(self.name, index, term, entry)
@@ -88,23 +88,23 @@ class WatchedCallbacks(ReplicaCallbacks):
             self.witness.check_events(self.name, index, emitted.crc, queue.events_total)
 
     def load_image(self, chunks: Iterator[bytes]) -> None:
-        """See `Outside`."""
+        """See `Callbacks`."""
         super().load_image(chunks)
         note_program(self.context.machine, self.context.knows)
 
     def begin_image(self) -> Image:
-        """See `Outside`."""
+        """See `Callbacks`."""
         return CostlyImage(super().begin_image())
 
     def fetch_snapshot(
         self, peer: str, index: int, sink: Sink, done: Callable[[str | None], None]
     ) -> None:
-        """See `Outside`."""
+        """See `Callbacks`."""
         self.world.may_miss_events.add(self.name)
         super().fetch_snapshot(peer, index, sink, done)
 
     def role_changed(self) -> None:
-        """See `Outside`."""
+        """See `Callbacks`."""
         super().role_changed()
         self.world.role_changed(self.context)
 

@@ -102,7 +102,7 @@ class Sink(Protocol):
         ...
 
 
-class Outside(Protocol):
+class Callbacks(Protocol):
     """What a replica needs of its node. All of it is called in the node's loop."""
 
     def now_s(self) -> float:
@@ -228,7 +228,7 @@ class Replica(Protocol):
 
     @property
     def applied_index(self) -> int:
-        """Return the last index given to `Outside.apply` or covered by `load_image`."""
+        """Return the last index given to `Callbacks.apply` or covered by `load_image`."""
         ...
 
     @property
@@ -298,7 +298,7 @@ class Replica(Protocol):
         """Do what is due: elections, commits, applies (bounded), sends, the journal's flush.
 
         At most once per step of the loop, and at least every TURN_PERIOD_MAX_S. Never call it
-        from inside a callback of `Outside`.
+        from inside a callback of `Callbacks`.
         """
         ...
 
@@ -402,7 +402,7 @@ class ReplicaConfig:
             and than that snapshot.
         disk_reserve_bytes: the least free disk below which puts must be refused; it also bounds
             the ballast, so that 0 means none.
-        rejoin: this disk was lost and does not count, until `Outside.rejoined` is called.
+        rejoin: this disk was lost and does not count, until `Callbacks.rejoined` is called.
         log_base: what `note_log` noted last.
         note_log: remembers durably that a segment of the log begins at this position. Called in
             the loop or in the thread that writes the log.

@@ -12,10 +12,10 @@ from beanpole.replication.consensus import (
     ENTRY_MAX_BYTES,
     FOLLOWER,
     LEADER,
+    Callbacks,
     DiskFigures,
     DiskRoom,
     LogOnDisk,
-    Outside,
     Role,
 )
 
@@ -29,7 +29,7 @@ TERM: Final = 1
 class MemoryReplica:
     """Commits at the next turn what was proposed before it."""
 
-    def __init__(self, outside: Outside, node_id: str = "n0") -> None:
+    def __init__(self, callbacks: Callbacks, node_id: str = "n0") -> None:
         self.node_id = node_id
         self.members: tuple[str, ...] = (node_id,)
         self.role: Role = FOLLOWER
@@ -42,7 +42,7 @@ class MemoryReplica:
         self.journal_bytes = 0
         self.rejoining = False
         self.in_flight_max = ENTRIES_IN_FLIGHT_ALONE_MAX
-        self._outside = outside
+        self._callbacks = callbacks
         self._waiting: list[tuple[int, bytes]] = []
         self._confirmations: list[Callable[[], None]] = []
         self._closed = False
@@ -78,7 +78,7 @@ class MemoryReplica:
 
     def start(self) -> None:
         """Ask for the first turn, in which this member becomes the leader."""
-        self._outside.wake()
+        self._callbacks.wake()
 
     def turn(self) -> None:
         """Lead, then commit and apply everything proposed before this turn, then confirm."""
@@ -88,13 +88,13 @@ class MemoryReplica:
             self.role, self.leader, self.term = LEADER, self.node_id, TERM
             # A new leader's own first entry, as the real backend has it: index 1 is never applied.
             self.last_index = self.commit_index = self.applied_index = 1
-            self._outside.role_changed()
+            self._callbacks.role_changed()
             return
         waiting, self._waiting = self._waiting, []
         confirmations, self._confirmations = self._confirmations, []
         for index, entry in waiting:
             self.commit_index = index
-            self._outside.apply(index, TERM, entry)
+            self._callbacks.apply(index, TERM, entry)
             self.applied_index = index
         for done in confirmations:
             done()
@@ -132,14 +132,14 @@ class MemoryReplica:
         assert len(entry) <= ENTRY_MAX_BYTES, f"an entry of {len(entry)} bytes"
         self.last_index += 1
         self._waiting.append((self.last_index, entry))
-        self._outside.wake()
+        self._callbacks.wake()
         return self.last_index
 
     def confirm(self, done: Callable[[], None]) -> None:
         """Confirm at the next turn."""
         if self.role == LEADER:
             self._confirmations.append(done)
-            self._outside.wake()
+            self._callbacks.wake()
 
     def transfer(self, to: str | None) -> bool:
         """Return False: there is nobody to hand leadership to."""

@@ -14,7 +14,7 @@ from typing import Any
 from beanpole.core.machine import Machine
 from beanpole.errors import ConfigurationError, StorageError
 from beanpole.replication.pysyncobj.offline import StoppedReplica
-from beanpole.replication.pysyncobj.snapshots import Heading
+from beanpole.replication.pysyncobj.snapshots import SnapshotHeader
 from beanpole.storage.files import InlineFiles
 from beanpole.storage.readonly import ReadOnlyFiles
 from beanpole.storage.records import read_checked, write_atomic
@@ -145,10 +145,10 @@ def _write(
         record.cluster, members, lambda: os.urandom(identities.DISK_ID_BYTES)
     )
     # A term in which no node of the old cluster can have been with this log.
-    heading = Heading(last, replica.term + 1, replica.last_term, founded[0].birth)
+    header = SnapshotHeader(last, replica.term + 1, replica.last_term, founded[0].birth)
     for fresh in founded:
         target = os.path.join(out, fresh.node)
-        base = write_replica(target, fresh.owner, machine, heading)
+        base = write_replica(target, fresh.owner, machine, header)
         if clock is not None:
             write_atomic(files, os.path.join(target, CLOCK_FILE), fresh.owner, clock)
         # Last, because a directory counts only with it.

@@ -13,7 +13,7 @@ from beanpole.core.image import image, restore
 from beanpole.core.machine import Machine
 from beanpole.errors import BeanpoleError, UnknownVersion
 from beanpole.replication.pysyncobj.offline import StoppedReplica, begin_replica
-from beanpole.replication.pysyncobj.snapshots import Heading
+from beanpole.replication.pysyncobj.snapshots import SnapshotHeader
 from beanpole.storage.files import Files, InlineFiles
 from beanpole.storage.wal import Identity
 from beanpoled.disk.identity import NO_LOG, DiskIdentity
@@ -117,7 +117,9 @@ def begin_anew(machine: Machine, last: int) -> int:
     return position
 
 
-def write_replica(directory: str, identity: Identity, machine: Machine, heading: Heading) -> int:
+def write_replica(
+    directory: str, identity: Identity, machine: Machine, header: SnapshotHeader
+) -> int:
     """Make log and snapshot of a member of the new cluster; returns the base of its log.
 
     Raises:
@@ -126,7 +128,7 @@ def write_replica(directory: str, identity: Identity, machine: Machine, heading:
     picture = image.Image(machine)
     try:
         chunks = iter(picture.next_chunk, None)
-        return begin_replica(InlineFiles(), directory, identity, heading, chunks)
+        return begin_replica(InlineFiles(), directory, identity, header, chunks)
     finally:
         picture.close()
 

@@ -4,7 +4,7 @@ All of it is called in the node's loop. The machine appends records to its queue
 each entry `applied` adds one note. A segment is sealed by handing that buffer over: it becomes
 columns and a file away from the loop. Events never stop the queue: what cannot be kept is a gap.
 
-Exactly once: what the log is cut behind is sealed before (see `Outside.begin_image`), and what a
+Exactly once: what the log is cut behind is sealed before (see `Callbacks.begin_image`), and what a
 restart emits again is dropped up to the end of the newest file.
 """
 

@@ -81,7 +81,7 @@ class Host(Protocol):
     def fetch_snapshot(
         self, peer: str, index: int, sink: Sink, done: Callable[[str | None], None]
     ) -> None:
-        """Stream the peer's snapshot at `index` into `sink`, then call done (see `Outside`)."""
+        """Stream the peer's snapshot at `index` into `sink`, then call done (see `Callbacks`)."""
 
     def encode_events(self, events: Events, within_us: int = 0) -> list[Batch]:
         """Turn events into batches as readers get them; called away from the loop.

@@ -48,8 +48,8 @@ class PeerServicer(peer_pb2_grpc.PeerServicer):
                 f"no snapshot at index {request.index}; {there}",
                 "NO_SNAPSHOT",
             )
-        heading = peer_pb2.SnapshotChunk(index=source.index, term=source.term)
-        await write(context, heading, CHUNK_TIMEOUT_S)
+        header = peer_pb2.SnapshotChunk(index=source.index, term=source.term)
+        await write(context, header, CHUNK_TIMEOUT_S)
         while True:
             try:
                 chunk = await asyncio.to_thread(next, source.chunks, None)

@@ -1,4 +1,4 @@
-"""What the replica needs of its node: the other side of `consensus.Outside`.
+"""What the replica needs of its node: the other side of `consensus.Callbacks`.
 
 Here committed entries are applied and their outcomes handed to the parts, and images of the machine
 are made and loaded. When the replica acts is decided in `node`.
@@ -24,7 +24,7 @@ from beanpoled.turn.roles import Roles
 
 
 class ReplicaCallbacks:
-    """Implements `Outside` for the replica of one node."""
+    """Implements `Callbacks` for the replica of one node."""
 
     def __init__(
         self,
@@ -51,25 +51,25 @@ class ReplicaCallbacks:
     # --- the world ------------------------------------------------------------------------------
 
     def now_s(self) -> float:
-        """See `Outside`."""
+        """See `Callbacks`."""
         return self._context.host.now_us() / 1_000_000
 
     def random(self) -> float:
-        """See `Outside`."""
+        """See `Callbacks`."""
         return self._context.host.random()
 
     def send(self, peer: str, message: bytes) -> bool:
-        """See `Outside`."""
+        """See `Callbacks`."""
         return self._context.host.send_peer(peer, frames.RAFT, message)
 
     def flush(self) -> None:
-        """See `Outside`."""
+        """See `Callbacks`."""
         self._context.host.flush_peers()
 
     def fetch_snapshot(
         self, peer: str, index: int, sink: Sink, done: Callable[[str | None], None]
     ) -> None:
-        """See `Outside`."""
+        """See `Callbacks`."""
         host = self._context.host
         host.log(f"fetching the snapshot at index {index} from {peer}")
         # What the snapshot covers is not applied here again.
@@ -77,30 +77,30 @@ class ReplicaCallbacks:
         host.fetch_snapshot(peer, index, sink, done)
 
     def log(self, line: str) -> None:
-        """See `Outside`."""
+        """See `Callbacks`."""
         self._context.host.log(line)
 
     def wake(self) -> None:
-        """See `Outside`."""
+        """See `Callbacks`."""
         self._context.wake()
 
     def fatal(self, reason: str) -> None:
-        """See `Outside`."""
+        """See `Callbacks`."""
         self._context.fatal(reason)
 
     # --- roles ----------------------------------------------------------------------------------
 
     def role_changed(self) -> None:
-        """See `Outside`."""
+        """See `Callbacks`."""
         self._roles.changed = True
         self._context.wake()
 
     def rejoined(self) -> None:
-        """See `Outside`."""
+        """See `Callbacks`."""
         self._lifecycle.rejoined()
 
     def committed(self) -> None:
-        """See `Outside`."""
+        """See `Callbacks`."""
         if self._term.number:
             leader = self._leader
             leader.proposer.committed()
@@ -111,16 +111,16 @@ class ReplicaCallbacks:
     # --- images ---------------------------------------------------------------------------------
 
     def begin_image(self) -> Image:
-        """See `Outside`."""
+        """See `Callbacks`."""
         self._events.seal()
         return image.Image(self._context.machine)
 
     def image_bytes(self) -> int:
-        """See `Outside`."""
+        """See `Callbacks`."""
         return accounts.image_bytes(self._context.machine)
 
     def load_image(self, chunks: Iterator[bytes]) -> None:
-        """See `Outside`."""
+        """See `Callbacks`."""
         context = self._context
         self._digest.drop()
         context.machine = machine = self._leader.versions.load_image(chunks)
@@ -136,7 +136,7 @@ class ReplicaCallbacks:
     # --- entries --------------------------------------------------------------------------------
 
     def apply(self, index: int, term: int, entry: bytes) -> None:
-        """See `Outside`."""
+        """See `Callbacks`."""
         context = self._context
         try:
             flags, time_us, wall_us, sections = c.decode_entry(entry)

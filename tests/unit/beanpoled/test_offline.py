@@ -16,7 +16,7 @@ from beanpole.replication.pysyncobj.journal import LogJournal
 from beanpole.replication.pysyncobj.messages import OURS
 from beanpole.replication.pysyncobj.offline import StoppedReplica
 from beanpole.replication.pysyncobj.repairs import ALL_REPAIRS
-from beanpole.replication.pysyncobj.snapshots import Heading
+from beanpole.replication.pysyncobj.snapshots import SnapshotHeader
 from beanpole.storage.files import InlineFiles
 from beanpole.storage.readonly import ReadOnlyFiles
 from beanpole.storage.snapshots import SnapshotStore
@@ -232,7 +232,7 @@ def test_what_a_snapshot_overruled_is_not_read(disk: Path) -> None:
         machine.apply(index, flags, time_us, wall_us, sections)
     store = SnapshotStore(InlineFiles(), str(disk / "snapshots"), NODE)
     writer = store.create(2, TERM + 1)
-    writer.write(Heading(2, TERM + 1, TERM + 1, record.birth).encode())
+    writer.write(SnapshotHeader(2, TERM + 1, TERM + 1, record.birth).encode())
     for chunk in iter(Image(machine).next_chunk, None):
         writer.write(chunk)
     errors: list[OSError | None] = []

@@ -35,7 +35,7 @@ KINDS: Final = {
     m.ACK: "ACK",
     m.VOTE: "VOTE",
     m.VOTE_GRANTED: "VOTE_GRANTED",
-    m.STAND_NOW: "STAND_NOW",
+    m.TIMEOUT_NOW: "STAND_NOW",
     m.HIGHER_TERM: "HIGHER_TERM",
     m.PRE_VOTE: "PRE_VOTE",
     m.PRE_VOTE_GRANTED: "PRE_VOTE_GRANTED",
@@ -121,7 +121,7 @@ class Member:
             of = f" of {leader}" if role == "follower" and leader else ""
             self.world.say(f"{self.name} is {role}{of} in term {term}")
 
-    # --- Outside ---------------------------------------------------------------------------------
+    # --- Callbacks -------------------------------------------------------------------------------
 
     def now_s(self) -> float:
         """Return virtual time."""

@@ -86,7 +86,7 @@ def test_an_acknowledgement_of_another_term_does_not_count(repaired: bool) -> No
     index = lone.replica.propose(b"a")
     lone.run(0.02)
     old = lone.replica.term - 1
-    lone.hear("n1", messages.ACK, old, lone.round, index + 1, messages.MATCHED, 0)
+    lone.receive("n1", messages.ACK, old, lone.round, index + 1, messages.MATCHED, 0)
     lone.run(0.02)
     assert lone.applied == ([] if repaired else [(index, b"a")])
 
@@ -130,7 +130,7 @@ def test_a_rewind_after_a_lost_resend_is_honoured() -> None:
     for _ in range(3):
         round_ = lone.round
         lone.take()
-        lone.hear("n1", messages.ACK, lone.replica.term, round_, 3, messages.REWIND, 0)
+        lone.receive("n1", messages.ACK, lone.replica.term, round_, 3, messages.REWIND, 0)
         lone.replica.turn()
         assert sum(len(m[7]) // 2 for to, m in lone.sent if to == "n1") == 4
 
@@ -204,7 +204,7 @@ def test_what_is_under_way_is_bounded(repaired: bool, monkeypatch: pytest.Monkey
     assert (sent <= 20) is repaired
     for _ in range(30):
         # The peer has everything that was sent; more follows step by step.
-        lone.hear("n1", messages.ACK, term, 2**30, 2 + sent + 1, messages.MATCHED, 0)
+        lone.receive("n1", messages.ACK, term, 2**30, 2 + sent + 1, messages.MATCHED, 0)
         lone.run(0.06)
         sent += lone.entries_to("n1")
     assert sent >= 100
@@ -234,7 +234,7 @@ def test_a_confirmation_is_dropped_with_leadership() -> None:
     lone.elect()
     done: list[str] = []
     lone.replica.confirm(lambda: done.append("confirmed"))
-    lone.hear("n1", messages.HIGHER_TERM, 9)
+    lone.receive("n1", messages.HIGHER_TERM, 9)
     lone.replica.turn()
     lone.acknowledge("n1", lone.replica.last_index)
     lone.run(0.1)

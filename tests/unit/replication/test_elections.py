@@ -16,7 +16,7 @@ def until_candidate(lone: Lone) -> int:
         lone.run(0.01)
     term = lone.replica.term + 1
     for peer in lone.peers[: (len(lone.peers) + 1) // 2]:
-        lone.hear(peer, messages.PRE_VOTE_GRANTED, term)
+        lone.receive(peer, messages.PRE_VOTE_GRANTED, term)
     lone.replica.turn()
     assert (lone.replica.role, lone.replica.term) == ("candidate", term)
     return term
@@ -27,10 +27,10 @@ def test_a_vote_counts_once(repaired: bool) -> None:
     """C1: the library counts messages."""
     lone = Lone(5, ALL_REPAIRS if repaired else ALL_REPAIRS.without("votes_by_name"))
     term = until_candidate(lone)
-    lone.hear("n1", messages.VOTE_GRANTED, term)
-    lone.hear("n1", messages.VOTE_GRANTED, term)
+    lone.receive("n1", messages.VOTE_GRANTED, term)
+    lone.receive("n1", messages.VOTE_GRANTED, term)
     assert lone.replica.role == ("candidate" if repaired else "leader")
-    lone.hear("n2", messages.VOTE_GRANTED, term)
+    lone.receive("n2", messages.VOTE_GRANTED, term)
     assert lone.replica.role == "leader"
 
 
@@ -38,7 +38,7 @@ def test_a_vote_that_comes_after_the_candidacy_does_not_count() -> None:
     lone = Lone()
     term = until_candidate(lone)
     lone.clock.run(1.5)
-    lone.hear("n1", messages.VOTE_GRANTED, term)
+    lone.receive("n1", messages.VOTE_GRANTED, term)
     assert lone.replica.role == "candidate"
 
 
@@ -47,11 +47,11 @@ def test_a_vote_survives_a_crash(repaired: bool) -> None:
     """C2: a forgotten vote makes two leaders in one term."""
     lone = Lone(repairs=ALL_REPAIRS if repaired else ALL_REPAIRS.without("sync_votes"))
     lone.clock.run(0.01)
-    lone.hear("n1", messages.VOTE, 7, 1, 0, 0)
+    lone.receive("n1", messages.VOTE, 7, 1, 0, 0)
     assert lone.take() == [(messages.VOTE_GRANTED, 7)]
     lone.crash()
     lone.start()
-    lone.hear("n2", messages.VOTE, 7, 1, 0, 0)
+    lone.receive("n2", messages.VOTE, 7, 1, 0, 0)
     assert lone.take(messages.VOTE_GRANTED) == ([] if repaired else [(messages.VOTE_GRANTED, 7)])
 
 
@@ -64,7 +64,7 @@ def test_a_vote_waits_for_a_disk_that_is_at_work_and_the_loop_does_not() -> None
     lone.append("n1", 1, (1, 0), [(1, b"a")])
     lone.run(1.0)
     lone.take()
-    lone.hear("n2", messages.VOTE, 2, 2, 1, 0)
+    lone.receive("n2", messages.VOTE, 2, 2, 1, 0)
     lone.append("n2", 2, (2, 1), [(2, b"b")])
     lone.run(0.1)
     assert (lone.replica.term, lone.replica.leader) == (2, "n2")
@@ -76,15 +76,15 @@ def test_a_vote_waits_for_a_disk_that_is_at_work_and_the_loop_does_not() -> None
     assert [message[3] for message in sent if message[0] == messages.ACK][-1] == 4
     lone.crash()
     lone.start()
-    lone.hear("n1", messages.VOTE, 2, 9, 9, 0)
+    lone.receive("n1", messages.VOTE, 2, 9, 9, 0)
     assert lone.take(messages.VOTE_GRANTED) == []
 
 
 def test_what_waited_for_the_disk_is_not_said_in_a_later_term() -> None:
     lone = Lone()
     lone.disk.latency_s = 1e6
-    lone.hear("n1", messages.VOTE, 2, 1, 0, 0)
-    lone.hear("n2", messages.VOTE, 3, 1, 0, 0)
+    lone.receive("n1", messages.VOTE, 2, 1, 0, 0)
+    lone.receive("n2", messages.VOTE, 3, 1, 0, 0)
     assert lone.take(messages.VOTE_GRANTED) == []
     lone.disk.hasten(0.0005)
     lone.run(0.05)
@@ -95,7 +95,7 @@ def test_a_member_whose_disk_hangs_does_not_stand() -> None:
     lone = Lone()
     lone.replica.note_disk(True)
     lone.run(5.0)
-    lone.hear("n1", messages.STAND_NOW, 0)
+    lone.receive("n1", messages.TIMEOUT_NOW, 0)
     lone.run(0.1)
     assert lone.replica.term == 0 and lone.take(messages.PRE_VOTE) == []
     lone.replica.note_disk(False)
@@ -118,7 +118,7 @@ def test_who_hears_a_leader_votes_for_nobody(repaired: bool) -> None:
     lone = Lone(repairs=ALL_REPAIRS if repaired else ALL_REPAIRS.without("leader_stickiness"))
     lone.append("n1", 1, (1, 0))
     lone.clock.run(0.01)
-    lone.hear("n2", messages.VOTE, 2, 1, 0, 0)
+    lone.receive("n2", messages.VOTE, 2, 1, 0, 0)
     assert lone.replica.term == (1 if repaired else 2)
     assert bool(lone.take(messages.VOTE_GRANTED)) is not repaired
 
@@ -126,9 +126,9 @@ def test_who_hears_a_leader_votes_for_nobody(repaired: bool) -> None:
 def test_a_leader_with_a_majority_is_not_voted_out() -> None:
     lone = Lone()
     lone.elect()
-    lone.hear("n2", messages.VOTE, 9, 9, 9, 0)
+    lone.receive("n2", messages.VOTE, 9, 9, 9, 0)
     assert lone.replica.leader == "n0"
-    lone.hear("n2", messages.VOTE, 9, 9, 8, 1)  # it handed over itself
+    lone.receive("n2", messages.VOTE, 9, 9, 8, 1)  # it handed over itself
     assert lone.replica.leader is None
 
 
@@ -136,15 +136,15 @@ def test_pre_votes_are_given_only_without_a_leader_and_to_a_log_as_long() -> Non
     lone = Lone()
     lone.append("n1", 1, (1, 0), [(1, b"a")])
     lone.take()
-    lone.hear("n2", messages.PRE_VOTE, 2, 2, 1)
+    lone.receive("n2", messages.PRE_VOTE, 2, 2, 1)
     assert lone.take() == [], "there is a leader"
     lone.run(0.51)
     lone.take()
-    lone.hear("n2", messages.PRE_VOTE, 2, 1, 0)
+    lone.receive("n2", messages.PRE_VOTE, 2, 1, 0)
     assert lone.take() == [], "its log is shorter"
-    lone.hear("n2", messages.PRE_VOTE, 2, 2, 1)
+    lone.receive("n2", messages.PRE_VOTE, 2, 2, 1)
     assert lone.take() == [(messages.PRE_VOTE_GRANTED, 2)]
-    lone.hear("n2", messages.PRE_VOTE, 1, 2, 1)
+    lone.receive("n2", messages.PRE_VOTE, 1, 2, 1)
     assert lone.take() == [(messages.HIGHER_TERM, 1)], "its term is over"
     assert lone.replica.term == 1
 
@@ -153,7 +153,7 @@ def test_pre_votes_are_void_once_a_leader_is_heard() -> None:
     lone = Lone()
     while not lone.take(messages.PRE_VOTE):
         lone.run(0.01)
-    lone.hear("n1", messages.PRE_VOTE_GRANTED, 1)
+    lone.receive("n1", messages.PRE_VOTE_GRANTED, 1)
     lone.append("n2", 1, (1, 0))
     lone.run(0.2)
     assert lone.replica.term == 1 and lone.replica.leader == "n2"
@@ -186,7 +186,7 @@ def test_a_deposed_leader_gives_the_others_time(repaired: bool) -> None:
             lone.acknowledge(peer, lone.replica.last_index)
     assert lone.replica.role == "leader"
     lone.take()
-    lone.hear("n1", messages.HIGHER_TERM, 9)
+    lone.receive("n1", messages.HIGHER_TERM, 9)
     assert (lone.replica.role, lone.replica.term) == ("follower", 9)
     lone.run(0.1)
     assert bool(lone.take(messages.PRE_VOTE)) is not repaired
@@ -247,16 +247,16 @@ def test_a_transfer_to_nobody_is_refused_and_a_stuck_one_ends() -> None:
         for peer in lone.peers:
             lone.acknowledge(peer, lone.replica.last_index - 1)
     assert lone.replica.can_propose()
-    assert not lone.take(messages.STAND_NOW)
+    assert not lone.take(messages.TIMEOUT_NOW)
 
 
 def test_the_target_of_a_transfer_stands_at_once() -> None:
     lone = Lone()
     lone.append("n1", 1, (1, 0))
-    lone.hear("n2", messages.STAND_NOW, 1)
+    lone.receive("n2", messages.TIMEOUT_NOW, 1)
     lone.run(0.05)
     assert lone.replica.role == "follower", "only the leader may ask"
-    lone.hear("n1", messages.STAND_NOW, 1)
+    lone.receive("n1", messages.TIMEOUT_NOW, 1)
     lone.replica.turn()
     votes = lone.take(messages.VOTE)
     assert [message[1] for message in votes] == [2, 2]

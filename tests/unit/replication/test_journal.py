@@ -8,7 +8,7 @@ from beanpole.errors import Damaged
 from beanpole.replication.consensus import ReplicaConfig
 from beanpole.replication.pysyncobj.journal import (
     ADD,
-    HOLLOW,
+    PLACEHOLDER,
     SLICE_ENTRIES_MAX,
     TRUNCATE,
     LogJournal,
@@ -94,14 +94,14 @@ def test_durable_follows_the_disk(disk: Disk) -> None:
 def test_a_reset_stands_for_a_snapshot(disk: Disk) -> None:
     journal = filled(disk, 20)
     journal.clear()
-    journal.add(HOLLOW, 99, 6)
-    journal.add(HOLLOW, 100, 7)
+    journal.add(PLACEHOLDER, 99, 6)
+    journal.add(PLACEHOLDER, 100, 7)
     journal.add(b"next", 101, 7)
     journal.wal.sync()
     for log in (journal, opened(disk)):
         assert (log.first, log.last, len(log)) == (99, 101, 3)
         assert [log.term_of(index) for index in (98, 99, 100, 101)] == [None, 6, 7, 7]
-        assert log.is_hollow(99) and log.is_hollow(100) and not log.is_hollow(101)
+        assert log.is_placeholder(99) and log.is_placeholder(100) and not log.is_placeholder(101)
 
 
 def test_trimmed_segments_go_and_term_and_vote_stay(disk: Disk) -> None:
@@ -152,7 +152,7 @@ def test_alignment_puts_a_stand_in_before_the_first_entry(disk: Disk) -> None:
     journal.trim(20)
     journal.align(20, 3, 2)
     assert [entry[1:] for entry in journal[0:2]] == [(19, 2), (20, 3)]
-    assert journal.is_hollow(19) and not journal.is_hollow(20)
+    assert journal.is_placeholder(19) and not journal.is_placeholder(20)
 
 
 @pytest.mark.parametrize(("index", "term"), [(80, 9), (50, 99)])

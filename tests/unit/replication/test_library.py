@@ -107,7 +107,7 @@ EVERY_KIND = [
     (messages.ACK, 3, 7, 9, messages.REWIND, 0),
     (messages.VOTE, 3, 9, 2, 0),
     (messages.VOTE_GRANTED, 3),
-    (messages.STAND_NOW, 3),
+    (messages.TIMEOUT_NOW, 3),
     (messages.HIGHER_TERM, 3),
     (messages.PRE_VOTE, 3, 9, 2),
     (messages.PRE_VOTE_GRANTED, 3),

@@ -23,9 +23,9 @@ def test_it_neither_votes_nor_stands(repaired: bool) -> None:
     repairs = ALL_REPAIRS if repaired else ALL_REPAIRS.without("rejoin_without_vote")
     lone = Lone(repairs=repairs, rejoin=True)
     assert lone.replica.rejoining is repaired
-    lone.hear("n1", messages.PRE_VOTE, 1, 9, 0)
-    lone.hear("n1", messages.VOTE, 1, 9, 0, 0)
-    lone.hear("n1", messages.STAND_NOW, 0)
+    lone.receive("n1", messages.PRE_VOTE, 1, 9, 0)
+    lone.receive("n1", messages.VOTE, 1, 9, 0, 0)
+    lone.receive("n1", messages.TIMEOUT_NOW, 0)
     lone.run(5.0)
     kinds = {message[0] for message in lone.take()}
     assert (kinds == set()) is repaired
@@ -39,11 +39,11 @@ def test_it_counts_only_when_its_node_was_told_so() -> None:
     lone.append("n1", 4, (1, 0), [(4, b"a")], commit=2)
     lone.run(2.5)
     nonce = lone.take(messages.ACK)[-1][5]
-    lone.hear("n1", messages.REJOINED_AT, 4, nonce + 1, 2)
-    lone.hear("n1", messages.REJOINED_AT, 3, nonce, 2)
+    lone.receive("n1", messages.REJOINED_AT, 4, nonce + 1, 2)
+    lone.receive("n1", messages.REJOINED_AT, 3, nonce, 2)
     lone.run(0.1)
     assert lone.replica.rejoining, "the proof of another life or term"
-    lone.hear("n1", messages.REJOINED_AT, 4, nonce, 3)
+    lone.receive("n1", messages.REJOINED_AT, 4, nonce, 3)
     lone.run(0.1)
     assert lone.replica.rejoining, "it does not have all of it"
     lone.append("n1", 4, (2, 4), [(4, b"b")], commit=3)
@@ -62,7 +62,7 @@ def test_it_waits_until_old_votes_are_void() -> None:
     lone.append("n1", 4, (1, 0), [(4, b"a")], commit=2)
     lone.run(0.1)
     nonce = lone.take(messages.ACK)[-1][5]
-    lone.hear("n1", messages.REJOINED_AT, 4, nonce, 2)
+    lone.receive("n1", messages.REJOINED_AT, 4, nonce, 2)
     lone.run(1.0)
     assert lone.replica.rejoining
     lone.run(1.0)
@@ -75,7 +75,7 @@ def test_a_leader_does_not_count_it_and_proves_itself_by_the_others() -> None:
     term, nonce = lone.replica.term, 77
     index = lone.replica.propose(b"a")
     lone.run(0.02)
-    lone.hear("n1", messages.ACK, term, lone.round, index + 1, messages.MATCHED, nonce)
+    lone.receive("n1", messages.ACK, term, lone.round, index + 1, messages.MATCHED, nonce)
     lone.run(0.1)
     assert not lone.applied and not lone.take(messages.REJOINED_AT)
     assert not lone.replica.transfer("n1")
@@ -83,9 +83,9 @@ def test_a_leader_does_not_count_it_and_proves_itself_by_the_others() -> None:
     lone.acknowledge("n2", index)
     lone.run(0.02)
     assert lone.applied == [(index, b"a")]
-    lone.hear("n1", messages.ACK, term, lone.round, index + 1, messages.MATCHED, nonce)
+    lone.receive("n1", messages.ACK, term, lone.round, index + 1, messages.MATCHED, nonce)
     assert lone.take(messages.REJOINED_AT) == [(messages.REJOINED_AT, term, nonce, index)]
-    lone.hear("n1", messages.ACK, term, 1, index + 1, messages.MATCHED, 0)
+    lone.receive("n1", messages.ACK, term, 1, index + 1, messages.MATCHED, 0)
     later = lone.replica.propose(b"b")
     lone.run(0.02)
     lone.acknowledge("n1", later)
@@ -98,7 +98,7 @@ def test_answers_of_it_alone_keep_no_leader_in_office() -> None:
     lone.elect()
     for _ in range(50):
         lone.run(0.05)
-        lone.hear("n1", messages.ACK, lone.replica.term, lone.round, 3, messages.MATCHED, 77)
+        lone.receive("n1", messages.ACK, lone.replica.term, lone.round, 3, messages.MATCHED, 77)
     assert lone.replica.role == "follower"
 
 

@@ -109,7 +109,7 @@ def test_a_failed_write_of_a_vote_stops_the_node_before_it_is_sent() -> None:
     lone = Lone()
     lone.run(0.05)
     lone.disk.failing = OSError(errno.EIO, "refused")
-    lone.hear("n1", messages.VOTE, 7, 1, 0, 0)
+    lone.receive("n1", messages.VOTE, 7, 1, 0, 0)
     assert lone.reason is not None
     assert not lone.take(messages.VOTE_GRANTED)
 

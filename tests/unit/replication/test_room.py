@@ -7,7 +7,7 @@ import pytest
 from beanpole.replication.consensus import MIB, DiskRoom
 from beanpole.replication.pysyncobj import messages, snapshots
 from beanpole.replication.pysyncobj.room import BALLAST_ROOM_BYTES, LOG_ROOM_BYTES
-from beanpole.replication.pysyncobj.snapshots import Heading
+from beanpole.replication.pysyncobj.snapshots import SnapshotHeader
 from beanpole.storage.ballast import BALLAST_BYTES
 from tests.sim.lone import Lone
 
@@ -188,7 +188,7 @@ def offered(lone: Lone) -> Lone:
     """Let a leader offer a snapshot of what this follower lacks."""
     lone.append("n1", 1, (1, 0), [(1, b"a")] * 10, commit=8)
     lone.run(0.1)
-    lone.hear("n1", messages.OFFER, 1, 2, 50, 1)
+    lone.receive("n1", messages.OFFER, 1, 2, 50, 1)
     return lone
 
 
@@ -197,7 +197,7 @@ def test_a_fetch_that_meets_a_full_disk_is_given_up_and_tried_later() -> None:
     lone.disk.capacity_bytes = DISK_BYTES
     offered(lone)
     sink, done = lone.fetches.pop()[2:]
-    sink.write(Heading(50, 1, 1).encode())
+    sink.write(SnapshotHeader(50, 1, 1).encode())
     lone.run(0.05)
     lone.disk.taken_bytes += lone.disk.free_bytes("")
     sink.write(b"x" * MIB)
@@ -207,14 +207,14 @@ def test_a_fetch_that_meets_a_full_disk_is_given_up_and_tried_later() -> None:
     assert lone.reason is None, "a full disk ended the node"
     assert lone.disk.list("/n0/snapshots") == []
     assert any("is given up: the disk is full" in line for line in lone.lines)
-    lone.hear("n1", messages.OFFER, 1, 3, 50, 1)
+    lone.receive("n1", messages.OFFER, 1, 3, 50, 1)
     assert not lone.fetches
     lone.run(snapshots.FULL_PERIOD_S + 0.1)
-    lone.hear("n1", messages.OFFER, 1, 4, 50, 1)
+    lone.receive("n1", messages.OFFER, 1, 4, 50, 1)
     assert not lone.fetches, "there is no room yet"
     lone.disk.taken_bytes = 0
     lone.run(snapshots.FULL_PERIOD_S + 0.1)
-    lone.hear("n1", messages.OFFER, 1, 5, 50, 1)
+    lone.receive("n1", messages.OFFER, 1, 5, 50, 1)
     assert len(lone.fetches) == 1
 
 
@@ -223,7 +223,7 @@ def test_the_end_of_a_fetch_meets_a_full_disk() -> None:
     lone.disk.capacity_bytes = DISK_BYTES
     offered(lone)
     sink, done = lone.fetches.pop()[2:]
-    sink.write(Heading(50, 1, 1).encode())
+    sink.write(SnapshotHeader(50, 1, 1).encode())
     sink.write(b"machine")
     lone.disk.taken_bytes += lone.disk.free_bytes("")
     done(None)

@@ -8,7 +8,7 @@ import pytest
 from beanpole.errors import Damaged, WrongIdentity
 from beanpole.replication.pysyncobj import messages, snapshots
 from beanpole.replication.pysyncobj.repairs import ALL_REPAIRS
-from beanpole.replication.pysyncobj.snapshots import Heading
+from beanpole.replication.pysyncobj.snapshots import SnapshotHeader
 from tests.sim.cluster import Cluster, Violation
 from tests.sim.lone import Lone
 
@@ -30,7 +30,7 @@ def follower(repaired: bool = True, **over: Any) -> Lone:
 def deliver(lone: Lone, last: int, term: int, previous_term: int) -> None:
     """Let the fetch that was asked for succeed with a snapshot."""
     _, _, sink, done = lone.fetches.pop()
-    sink.write(Heading(last, term, previous_term).encode())
+    sink.write(SnapshotHeader(last, term, previous_term).encode())
     sink.write(b"machine")
     done(None)
 
@@ -60,7 +60,7 @@ def test_a_crash_between_snapshot_and_trimming_loses_nothing(repaired: bool) -> 
 def test_a_snapshot_that_is_behind_is_not_loaded(repaired: bool) -> None:
     """F7: the log was cleared for any snapshot."""
     lone = follower(repaired)
-    lone.hear("n1", messages.OFFER, 1, 2, 5, 1)
+    lone.receive("n1", messages.OFFER, 1, 2, 5, 1)
     assert bool(lone.fetches) is not repaired
     if repaired:
         assert lone.take(messages.ACK)[-1][3:5] == (9, messages.MATCHED)
@@ -70,7 +70,7 @@ def test_a_snapshot_that_is_behind_is_not_loaded(repaired: bool) -> None:
 def test_a_snapshot_that_was_overtaken_is_not_loaded(repaired: bool) -> None:
     """F7: entries that were acknowledged to another leader meanwhile were cleared."""
     lone = follower(repaired)
-    lone.hear("n1", messages.OFFER, 1, 2, 20, 1)
+    lone.receive("n1", messages.OFFER, 1, 2, 20, 1)
     lone.append("n2", 2, (11, 1), [(1, b"%d" % index) for index in range(12, 31)])
     lone.run(0.05)
     assert lone.take(messages.ACK)[-1][3:5] == (31, messages.MATCHED)
@@ -82,10 +82,10 @@ def test_a_snapshot_that_was_overtaken_is_not_loaded(repaired: bool) -> None:
 
 def test_a_member_that_is_behind_says_only_that_it_lives_while_it_fetches() -> None:
     lone = follower()
-    lone.hear("n1", messages.OFFER, 1, 2, 50, 1)
+    lone.receive("n1", messages.OFFER, 1, 2, 50, 1)
     assert [fetch[:2] for fetch in lone.fetches] == [("n1", 50)]
     lone.append("n1", 1, (70, 1))
-    lone.hear("n1", messages.OFFER, 1, 3, 50, 1)
+    lone.receive("n1", messages.OFFER, 1, 3, 50, 1)
     assert {ack[4] for ack in lone.take(messages.ACK)} == {messages.ALIVE}
     assert len(lone.fetches) == 1
     deliver(lone, 60, 1, 1)  # a newer one than was offered
@@ -103,38 +103,38 @@ def test_a_member_that_is_behind_says_only_that_it_lives_while_it_fetches() -> N
 def test_a_failed_fetch_is_tried_again_later() -> None:
     lone = follower()
     for _ in range(2):
-        lone.hear("n1", messages.OFFER, 1, 2, 50, 1)
-        lone.hear("n1", messages.OFFER, 1, 2, 50, 1)
+        lone.receive("n1", messages.OFFER, 1, 2, 50, 1)
+        lone.receive("n1", messages.OFFER, 1, 2, 50, 1)
         assert len(lone.fetches) == 1
         lone.fetches.pop()[3]("the link is gone")
         lone.run(0.6)
-    lone.hear("n1", messages.OFFER, 1, 2, 50, 1)
+    lone.receive("n1", messages.OFFER, 1, 2, 50, 1)
     _, _, sink, done = lone.fetches.pop()
-    sink.write(b"no heading")
+    sink.write(b"no header")
     sink.write(b"more")
     done(None)
     lone.run(0.6)
-    lone.hear("n1", messages.OFFER, 1, 2, 50, 1)
+    lone.receive("n1", messages.OFFER, 1, 2, 50, 1)
     deliver(lone, 49, 1, 1)  # older than offered
     lone.run(0.6)
-    lone.hear("n1", messages.OFFER, 1, 2, 50, 1)
-    lone.fetches[0][2].write(Heading(50, 1, 1).encode())
+    lone.receive("n1", messages.OFFER, 1, 2, 50, 1)
+    lone.fetches[0][2].write(SnapshotHeader(50, 1, 1).encode())
     lone.fetches[0][2].write(b"")
     lone.fetches.pop()[3](None)
     lone.run(0.6)
-    lone.hear("n1", messages.OFFER, 1, 2, 50, 1)
+    lone.receive("n1", messages.OFFER, 1, 2, 50, 1)
     lone.clock.run(1.0)
     lone.run(11.0, 0.1)  # it brings nothing
-    lone.hear("n1", messages.OFFER, 1, 2, 50, 1)
+    lone.receive("n1", messages.OFFER, 1, 2, 50, 1)
     assert len(lone.fetches) == 2
     assert lone.reason is None and lone.replica.last_index == 11
 
 
 def test_a_snapshot_of_another_life_of_the_cluster_is_refused() -> None:
     lone = follower(birth=b"this")
-    lone.hear("n1", messages.OFFER, 1, 2, 50, 1)
+    lone.receive("n1", messages.OFFER, 1, 2, 50, 1)
     _, _, sink, done = lone.fetches.pop()
-    sink.write(Heading(50, 1, 1, b"that").encode())
+    sink.write(SnapshotHeader(50, 1, 1, b"that").encode())
     sink.write(b"machine")
     done(None)
     lone.run(0.6)
@@ -163,7 +163,7 @@ def test_offers_are_bounded() -> None:
     lone.replica.connected("n1")
     lone.take()
     for _ in range(100):
-        lone.hear("n1", messages.ACK, lone.replica.term, 2**30, 2, messages.REWIND, 0)
+        lone.receive("n1", messages.ACK, lone.replica.term, 2**30, 2, messages.REWIND, 0)
         lone.run(0.01)
         lone.acknowledge("n2", lone.replica.last_index, 2**30)
     sent = lone.take(peer="n1")
@@ -244,7 +244,7 @@ def test_an_image_that_waits_for_the_disk_lets_others_go_on(
     lone.replica.propose(b"a")
     lone.run(0.1)
     lone.replica.compact()
-    assert not lone.replica.imaging, "its heading is not on the disk yet"
+    assert not lone.replica.imaging, "its header is not on the disk yet"
     lone.clock.run(0.1)
     assert lone.replica.imaging
 
@@ -295,7 +295,7 @@ def test_compacting_twice_does_nothing_without_news() -> None:
 def test_a_snapshot_that_is_not_installed_cuts_nothing_that_is_not_applied() -> None:
     """The log was cut behind the newest snapshot, although the machine did not have it."""
     lone = follower(log_retain_bytes=10)
-    lone.hear("n1", messages.OFFER, 1, 2, 20, 1)
+    lone.receive("n1", messages.OFFER, 1, 2, 20, 1)
     lone.append("n2", 2, (11, 1), [(1, b"%d" % index) for index in range(12, 31)])
     lone.run(0.05)
     deliver(lone, 20, 1, 1)
@@ -311,15 +311,15 @@ def test_a_snapshot_that_is_not_installed_cuts_nothing_that_is_not_applied() -> 
 def test_a_fetch_that_was_overtaken_leaves_no_file() -> None:
     """Its file stayed until the next start."""
     lone = follower()
-    lone.hear("n1", messages.OFFER, 1, 2, 20, 1)
+    lone.receive("n1", messages.OFFER, 1, 2, 20, 1)
     lone.append("n2", 2, (11, 1), [(1, b"%d" % index) for index in range(12, 31)])
     deliver(lone, 20, 1, 1)
     lone.run(0.1)
     lone.append("n1", 3, (11, 1), [(3, b"another")], round_=2)
     assert lone.replica.last_index == 12
-    lone.hear("n1", messages.OFFER, 3, 3, 20, 1)
+    lone.receive("n1", messages.OFFER, 3, 3, 20, 1)
     sink = lone.fetches.pop()[2]
-    sink.write(Heading(20, 1, 1).encode())
+    sink.write(SnapshotHeader(20, 1, 1).encode())
     lone.run(0.1)
     assert lone.replica.applied_index == 20, "it was fetched before"
     assert lone.disk.list("/n0/snapshots") == [f"{20:020d}-{1:020d}.snapshot"]

@@ -1,7 +1,7 @@
 """Acknowledgements: what may count, when it may count, and what a majority of them proves.
 
 Group commit: an entry counts for a member only when that member's disk has it (D2). The follower
-holds its acknowledgements back, the leader holds back its own. Also here, because they are read
+defers its acknowledgements, the leader defers its own. Also here, because they are read
 off the same acknowledgements: proofs of leadership, flow, and who is rejoining.
 """
 
@@ -26,11 +26,11 @@ class FollowerAcks:
         self._round_term = -1
         self._shared = shared
         self._rejoin = rejoin
-        self._held: tuple[str, int, int] | None = None  # leader, term, index to tell when durable
-        self._told = 0  # what was told of the held one so far
-        self._said_s = -1e9
+        self._deferred: tuple[str, int, int] | None = None  # leader, term, index
+        self._told = 0  # how far the deferred one was sent already
+        self._sent_s = -1e9
 
-    def heard(self, term: int, round_: int) -> None:
+    def note_round(self, term: int, round_: int) -> None:
         """Note which of the leader's messages this is. Every leader counts its own rounds."""
         if term != self._round_term:
             self._round, self._round_term = 0, term
@@ -42,46 +42,46 @@ class FollowerAcks:
         term = shared.core.term
         durable = shared.journal.durable if shared.repairs.clip_follower_acks else index
         if index > durable:
-            held = self._held
-            if held is None or held[:2] != (leader, term) or held[2] < index:
-                self._held = (leader, term, index)
+            deferred = self._deferred
+            if deferred is None or deferred[:2] != (leader, term) or deferred[2] < index:
+                self._deferred = (leader, term, index)
             self._told = durable
-            if brought_entries and shared.now_s - self._said_s < shared.config.heartbeat_s:
+            if brought_entries and shared.now_s - self._sent_s < shared.config.heartbeat_s:
                 return  # the disk will soon let us say more; a slow disk still gives signs of life
             index = durable
-        elif self._held is not None and self._held[2] <= index:
-            self._held = None
-        self._say(leader, messages.MATCHED, index + 1)
+        elif self._deferred is not None and self._deferred[2] <= index:
+            self._deferred = None
+        self._send_ack(leader, messages.MATCHED, index + 1)
 
     def rewind(self, leader: str, next_index: int) -> None:
         """Ask for everything from `next_index` on."""
-        self._say(leader, messages.REWIND, next_index)
+        self._send_ack(leader, messages.REWIND, next_index)
 
     def alive(self, leader: str) -> None:
         """Say nothing about the log, only that this member listens."""
-        self._say(leader, messages.ALIVE, 0)
+        self._send_ack(leader, messages.ALIVE, 0)
 
     def durable_grew(self) -> None:
-        """Tell what was held back."""
-        shared, held = self._shared, self._held
-        if held is None:
+        """Send the deferred acknowledgement, as far as the disk is."""
+        shared, deferred = self._shared, self._deferred
+        if deferred is None:
             return
-        leader, term, index = held
+        leader, term, index = deferred
         if term != shared.core.term:
-            self._held = None
+            self._deferred = None
             return
         index = min(index, shared.journal.last)
         durable = shared.journal.durable
         if durable >= index:
-            self._held = None
+            self._deferred = None
         elif durable <= self._told:
             return
         self._told = min(index, durable)
-        self._say(leader, messages.MATCHED, self._told + 1)
+        self._send_ack(leader, messages.MATCHED, self._told + 1)
 
-    def _say(self, leader: str, kind: int, next_index: int) -> None:
+    def _send_ack(self, leader: str, kind: int, next_index: int) -> None:
         shared = self._shared
-        self._said_s = shared.now_s
+        self._sent_s = shared.now_s
         # B3: the term, so that it cannot count in another one. The round, so that the leader
         # knows which of its messages are behind it.
         term = shared.core.term
@@ -174,7 +174,7 @@ class LeaderAcks:
         shared = self._shared
         core, node = shared.core, shared.members[peer]
         before = core.next_index[node]
-        self._transport.hear(
+        self._transport.receive(
             peer,
             {
                 "type": "next_node_idx",
@@ -227,7 +227,7 @@ class LeaderAcks:
             shared.due = True
         if peer not in self._rejoining:
             answer = {"type": "next_node_idx", "reset": False, "success": False, "next_node_idx": 1}
-            self._transport.hear(peer, answer)  # a sign of life, nothing else
+            self._transport.receive(peer, answer)  # a sign of life, nothing else
         self._transport.acknowledged(peer)
 
     # --- what a majority proves ------------------------------------------------------------------
@@ -237,7 +237,7 @@ class LeaderAcks:
         shared = self._shared
         if not shared.core.leads:
             return False
-        since_s = shared.outside.now_s() - shared.config.raft_min_s
+        since_s = shared.callbacks.now_s() - shared.config.raft_min_s
         answers = 1 + sum(at_s >= since_s for at_s in self._answered_s.values())
         return answers >= shared.majority
 

@@ -105,8 +105,8 @@ class Appends:
             # B8: the library would obey. Two leaders in one term break every promise.
             shared.stop(f"{peer} and this node both lead term {term}")
             return False
-        self._elections.heard_leader()
-        self._acks.heard(term, round_)
+        self._elections.note_leader_contact()
+        self._acks.note_round(term, round_)
         return True
 
     def _keep_alive(self, peer: str, term: int, commit: int, verified: int) -> None:
@@ -118,7 +118,7 @@ class Appends:
         if self._shared.repairs.commit_verified_only:
             commit = min(commit, verified)
         payload = {"type": "append_entries", "term": term, "commit_index": commit}
-        self._transport.hear(peer, payload)
+        self._transport.receive(peer, payload)
 
     def _conflict(self, peer: str, term: int, commit: int, previous: int) -> None:
         shared = self._shared
@@ -170,7 +170,7 @@ class Appends:
             return
         self._cut_behind(matched)
         end = entries[-1][1] if entries else matched
-        self._transport.hear(
+        self._transport.receive(
             peer,
             {
                 "type": "append_entries",

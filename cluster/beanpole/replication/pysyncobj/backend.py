@@ -15,10 +15,10 @@ from beanpole.replication.consensus import (
     ENTRIES_IN_FLIGHT_MAX,
     ENTRY_MAX_BYTES,
     FOLLOWER,
+    Callbacks,
     DiskFigures,
     DiskRoom,
     LogOnDisk,
-    Outside,
     ReplicaConfig,
     Role,
 )
@@ -53,7 +53,7 @@ class PySyncObjReplica:
     def __init__(
         self,
         config: ReplicaConfig,
-        outside: Outside,
+        callbacks: Callbacks,
         files: Files,
         repairs: Repairs = ALL_REPAIRS,
     ) -> None:
@@ -61,7 +61,7 @@ class PySyncObjReplica:
         self.node_id = config.node_id
         self.members = tuple(sorted(config.members))
         self._config = config
-        self._outside = outside
+        self._callbacks = callbacks
         self._files = files
         self._repairs = repairs
         self._alone = len(self.members) == 1
@@ -78,13 +78,13 @@ class PySyncObjReplica:
 
     def start(self) -> None:
         """Load snapshot and log. Errors of the files are raised; nothing was changed then."""
-        config, outside, repairs = self._config, self._outside, self._repairs
-        self._rejoin = Rejoin(config, outside)
+        config, callbacks, repairs = self._config, self._callbacks, self._repairs
+        self._rejoin = Rejoin(config, callbacks)
         self._journal = LogJournal(config, self._files, repairs)
         self._journal.wal.on_durable = self._on_durable
         self._journal.wal.on_failure = self._on_failure
-        room = self._room = Room(config, outside, self._journal.wal, self._files)
-        shared = self._shared = Shared(config, outside, self._journal, room, repairs)
+        room = self._room = Room(config, callbacks, self._journal.wal, self._files)
+        shared = self._shared = Shared(config, callbacks, self._journal, room, repairs)
         self._journal.wal.on_full = room.ballast.release
         dump = Dump()
         self._transport = LibraryTransport()
@@ -100,14 +100,14 @@ class PySyncObjReplica:
         self._snapshots.wire(self._transport, self._leader_acks)
         self._transport.wire(
             shared,
-            self._elections.stands,
+            self._elections.begin_campaign,
             self._follower_acks.matched,
             self._leader_acks.wants_answers,
             self._snapshots.offered,
         )
-        heading = self._snapshots.load_latest()
-        self._surroundings = seam.Surroundings(outside.random, self._journal, dump)
-        seam.enter(self._surroundings, shared.now_s)
+        header = self._snapshots.load_latest()
+        self._context = seam.CallContext(callbacks.random, self._journal, dump)
+        seam.enter(self._context, shared.now_s)
         shared.core = Core(
             config,
             repairs,
@@ -118,15 +118,15 @@ class PySyncObjReplica:
             self._apply,
         )
         self._core = shared.core
-        if heading is not None:
-            self._snapshots.take_over(heading)
+        if header is not None:
+            self._snapshots.take_over(header)
         if self._alone:
-            self._core.stand_now()  # nobody to wait for
+            self._core.campaign()  # nobody to wait for
         self._started = True
         self._room.look(self._shared.now_s)
         self._note_changes()
         self._journal.wal.flush()
-        outside.wake()
+        callbacks.wake()
 
     def close(self) -> None:
         """Write out what is buffered, close the files."""
@@ -143,7 +143,7 @@ class PySyncObjReplica:
     def turn(self) -> None:
         """Do what is due. A turn with nothing to do costs a look at the clock."""
         assert not self._inside, "a replica was entered from inside one of its callbacks"
-        now_s = self._outside.now_s()
+        now_s = self._callbacks.now_s()
         if not self._shared.due and now_s < self._look_s:
             return
         if not self._enter(now_s):
@@ -171,7 +171,7 @@ class PySyncObjReplica:
             return
         self._note_changes()
         if core.leads:
-            self._transport.beat()
+            self._transport.send_heartbeats()
             self._leader_acks.check_confirmations()
         self._rejoin.check()
         self._room.look(shared.now_s)
@@ -180,7 +180,7 @@ class PySyncObjReplica:
         if core.applied < core.commit:
             shared.due = True  # F11: the rest in the next turns; others have the loop meanwhile
         if shared.due:
-            self._outside.wake()
+            self._callbacks.wake()
 
     @property
     def imaging(self) -> bool:
@@ -189,7 +189,7 @@ class PySyncObjReplica:
 
     def slice_image(self) -> None:
         """Go on with the image."""
-        if not self._enter(self._outside.now_s()):
+        if not self._enter(self._callbacks.now_s()):
             return
         try:
             self._snapshots.slice()
@@ -204,7 +204,7 @@ class PySyncObjReplica:
         if peer not in self._transport.links:
             raise ProtocolError(f"{peer} is not a member")
         decoded = messages.decode(message)
-        if not self._enter(self._outside.now_s()):
+        if not self._enter(self._callbacks.now_s()):
             return
         try:
             self._dispatch(peer, decoded)
@@ -221,7 +221,7 @@ class PySyncObjReplica:
             core = self._core
             shared.due = core.commit > core.applied or self._journal.wal.buffered_bytes > 0
         if shared.due:
-            self._outside.wake()
+            self._callbacks.wake()
 
     def _dispatch(self, peer: str, message: messages.Message) -> None:
         kind = message[0]
@@ -241,23 +241,23 @@ class PySyncObjReplica:
             self._elections.higher_term(peer, message)
         elif kind == messages.OFFER:
             self._appends.offer(peer, message)
-        elif kind == messages.STAND_NOW:
-            self._elections.stand_now(peer, message)
+        elif kind == messages.TIMEOUT_NOW:
+            self._elections.timeout_now(peer, message)
         else:
             self._rejoin.proved(peer, message)
 
     def connected(self, peer: str) -> None:
         """Note a new link."""
-        if self._enter(self._outside.now_s()):
+        if self._enter(self._callbacks.now_s()):
             self._transport.connected(peer)
             self._core.send_now()
             self._shared.due = True
             self._leave()
-            self._outside.wake()
+            self._callbacks.wake()
 
     def disconnected(self, peer: str) -> None:
         """Note that there is no link."""
-        if self._enter(self._outside.now_s()):
+        if self._enter(self._callbacks.now_s()):
             self._transport.disconnected(peer)
             self._leave()
 
@@ -286,21 +286,21 @@ class PySyncObjReplica:
         index = self._core.append(entry)
         self._core.send_now()
         self._shared.due = True
-        self._outside.wake()
+        self._callbacks.wake()
         return index
 
     def confirm(self, done: Callable[[], None]) -> None:
         """Call `done` once a majority confirmed this leadership after now."""
         if self._core.leads and not self._closed:
             self._leader_acks.confirm(done)
-            self._outside.wake()
+            self._callbacks.wake()
 
     def transfer(self, to: str | None) -> bool:
         """Begin to hand leadership over."""
         begun = not self._closed and self._transfer.begin(to)
         if begun:
             self._shared.due = True
-            self._outside.wake()
+            self._callbacks.wake()
         return begun
 
     @property
@@ -406,7 +406,7 @@ class PySyncObjReplica:
         assert not self._inside, "a replica was entered from inside one of its callbacks"
         self._inside = True
         shared.now_s = now_s
-        seam.enter(self._surroundings, now_s)
+        seam.enter(self._context, now_s)
         return True
 
     def _leave(self) -> None:
@@ -443,21 +443,21 @@ class PySyncObjReplica:
             self._transport.resume_all()
             self._transfer.end()
         self._shared.due = True
-        self._outside.role_changed()
+        self._callbacks.role_changed()
 
     def _before_apply(self) -> None:
         """What others wait for leaves first: they and the disk work while this node applies."""
         core = self._core
         if core.commit > core.applied:
-            self._outside.committed()
+            self._callbacks.committed()
         core.send_appends()
-        self._outside.flush()
+        self._callbacks.flush()
         self._journal.wal.flush()
-        self._applying_until_s = self._outside.now_s() + APPLY_SLICE_S
+        self._applying_until_s = self._callbacks.now_s() + APPLY_SLICE_S
 
     def _apply(self, index: int, term: int, entry: bytes) -> None:
-        self._outside.apply(index, term, entry)
-        if self._outside.now_s() > self._applying_until_s:
+        self._callbacks.apply(index, term, entry)
+        if self._callbacks.now_s() > self._applying_until_s:
             self._journal.end_slice()  # the rest in the next turn: the library goes through it
 
     def _on_durable(self) -> None:
@@ -465,7 +465,7 @@ class PySyncObjReplica:
             self._durable_grew = True  # a disk that answers at once; `_leave` comes back to it
             return
         self._durable_grew = False
-        if not self._enter(self._outside.now_s()):
+        if not self._enter(self._callbacks.now_s()):
             return
         try:
             self._shared.release()
@@ -478,7 +478,7 @@ class PySyncObjReplica:
         if self._alone:
             self._shared.due = True
         if self._shared.due:
-            self._outside.wake()
+            self._callbacks.wake()
 
     def _on_failure(self, error: OSError) -> None:
         self._shared.stop(f"the log could not be written: {error}")

@@ -140,7 +140,7 @@ class Core:
         self._library._SyncObj__raftCommitIndex = index
 
     def wants_tick(self, now_s: float) -> bool:
-        """Return whether a tick would do anything: lead, apply, or stand for election."""
+        """Return whether a tick would do anything: lead, apply, or campaign."""
         library = self._library
         return (
             library._SyncObj__raftState == LEADING
@@ -162,15 +162,15 @@ class Core:
 
     @property
     def transferring(self) -> bool:
-        """Whether the leader told this member to stand now."""
+        """Whether the leader told this member to campaign now."""
         return self._library._SyncObj__transferInProgress
 
     @property
     def deadline_s(self) -> float:
-        """When a follower stands for election."""
+        """When a follower begins to campaign."""
         return self._library._SyncObj__raftElectionDeadline
 
-    def stand_now(self) -> None:
+    def campaign(self) -> None:
         """Let the next tick begin an election."""
         self._library._SyncObj__raftElectionDeadline = 0.0
 
@@ -215,7 +215,7 @@ class Core:
         self.commit = index
 
     def transfer_to(self, peer: Node) -> bool:
-        """Tell a member with the whole log to stand; False if the library refuses."""
+        """Tell a member with the whole log to campaign; False if the library refuses."""
         outcomes: list[int] = []
         self._library.transferLeadership(peer, lambda _, reason: outcomes.append(reason))
         return outcomes == [0]

@@ -1,4 +1,4 @@
-"""Elections: who may stand, who may be voted for, and who is left in peace.
+"""Elections: when this member campaigns, for whom it votes, and how long it keeps its leader.
 
 The library's own rules (one vote per term, log up to date) are right; what is added is what keeps
 a working leader working: pre-vote, stickiness, and fair timeouts (C1, C3, C4, C5).
@@ -26,24 +26,24 @@ class Elections:
         self._transport = transport
         self._acks = acks
         self._rejoin = rejoin
-        self._heard_s = -1e9  # the last message of a current leader
+        self._contact_s = -1e9  # the last message of a current leader
         self._looked_s = shared.now_s  # the last turn
         self._pre_votes: set[str] = set()
         self._pre_vote_term = 0
-        self._may_stand = False
+        self._may_campaign = False
         self._for_transfer = False
-        self._stood_s = -1e9
+        self._campaign_s = -1e9
         self._voters: set[tuple[str, int]] = set()
 
-    def heard_leader(self) -> None:
+    def note_leader_contact(self) -> None:
         """Note a message of the leader of this term."""
-        self._heard_s = self._shared.now_s
+        self._contact_s = self._shared.now_s
         # What was granted was granted for want of a leader.
-        self._may_stand = False
+        self._may_campaign = False
 
-    def stands(self, term: int) -> bool:
+    def begin_campaign(self, term: int) -> bool:
         """Note that the library asks for votes; return whether it does so for a transfer."""
-        self._stood_s = self._shared.now_s
+        self._campaign_s = self._shared.now_s
         self._voters = {vote for vote in self._voters if vote[1] >= term}
         return self._for_transfer
 
@@ -57,7 +57,7 @@ class Elections:
         if core.leads:
             return
         # C4: after a pause the heartbeats of the meantime are still unread, and the library
-        # would stand before it reads them.
+        # would campaign before it reads them.
         if paused_s > shared.config.raft_min_s / 2 and shared.repairs.pause_is_not_silence:
             core.postpone_election(now_s)
         if core.deadline_s >= now_s:
@@ -69,14 +69,14 @@ class Elections:
             self._for_transfer = True
         elif not shared.peers or not shared.repairs.pre_vote:
             self._for_transfer = False
-        elif self._may_stand:
-            self._may_stand = self._for_transfer = False
+        elif self._may_campaign:
+            self._may_campaign = self._for_transfer = False
         else:
             core.postpone_election(now_s)
             self._ask_for_pre_votes()
 
     def deposed(self) -> None:
-        """Give the others time: the library would let a deposed leader stand again at once (C5)."""
+        """Wait: the library would let a deposed leader campaign again at once (C5)."""
         if self._shared.repairs.deposed_leader_waits:
             self._shared.core.postpone_election(self._shared.now_s)
 
@@ -103,20 +103,20 @@ class Elections:
         elif (
             not core.leads
             and not self._rejoin.active
-            and not self._hears_leader()
+            and not self._has_contact()
             and (last_term, last) >= (journal.last_term, journal.last)
         ):
             shared.post(peer, (messages.PRE_VOTE_GRANTED, term))
 
     def pre_vote_granted(self, peer: str, message: "Message") -> None:
-        """Stand in the next tick once a majority would vote."""
+        """Campaign in the next tick once a majority would vote."""
         core = self._shared.core
         if message[1] != self._pre_vote_term or message[1] != core.term + 1 or core.leads:
             return
         self._pre_votes.add(peer)
         if len(self._pre_votes) + 1 == self._shared.majority:
-            self._may_stand = True
-            core.stand_now()
+            self._may_campaign = True
+            core.campaign()
             self._shared.due = True
 
     def vote(self, peer: str, message: "Message") -> None:
@@ -126,7 +126,7 @@ class Elections:
             return
         loyal = self._shared.repairs.leader_stickiness and not transfer and self._has_leader()
         if not loyal:
-            self._transport.hear(
+            self._transport.receive(
                 peer,
                 {
                     "type": "request_vote",
@@ -146,15 +146,15 @@ class Elections:
             self._voters.add((peer, term))
         # A6: the vote of a member that lost its disk since ends with the candidacy it was for,
         # because that member waits for longer than this before it votes again.
-        if shared.now_s - self._stood_s > shared.config.raft_max_s:
+        if shared.now_s - self._campaign_s > shared.config.raft_max_s:
             return
-        self._transport.hear(peer, {"type": "response_vote", "term": term})
+        self._transport.receive(peer, {"type": "response_vote", "term": term})
 
     def higher_term(self, peer: str, message: "Message") -> None:
         """Step down to a later term: the library ignores what would tell it (B3, 945)."""
         if message[1] > self._shared.core.term:
             # A vote that nobody can give: nothing is left of it but its term.
-            self._transport.hear(
+            self._transport.receive(
                 peer,
                 {
                     "type": "request_vote",
@@ -164,19 +164,19 @@ class Elections:
                 },
             )
 
-    def stand_now(self, peer: str, message: "Message") -> None:
-        """Stand at once, for the leader that hands over."""
+    def timeout_now(self, peer: str, message: "Message") -> None:
+        """Campaign at once, for the leader that hands over."""
         if not self._rejoin.active and not self._shared.journal.disk_hangs:
-            self._transport.hear(peer, {"type": "timeout_now", "term": message[1]})
+            self._transport.receive(peer, {"type": "timeout_now", "term": message[1]})
             self._shared.due = True
 
     # --- loyalty ---------------------------------------------------------------------------------
 
-    def _hears_leader(self) -> bool:
-        return self._shared.now_s - self._heard_s < self._shared.config.raft_min_s
+    def _has_contact(self) -> bool:
+        return self._shared.now_s - self._contact_s < self._shared.config.raft_min_s
 
     def _has_leader(self) -> bool:
         core = self._shared.core
         if core.leads:
             return self._acks.majority_answers()
-        return core.leader is not None and self._hears_leader()
+        return core.leader is not None and self._has_contact()

@@ -30,7 +30,7 @@ _PREVIOUS_TERM: Final = Struct("<Q")
 
 # The command of an entry that is known only by index and term, because a snapshot covers it. The
 # library wants two entries in the log after a load; these are never applied and never sent.
-HOLLOW: Final = b""
+PLACEHOLDER: Final = b""
 
 # The most that one slice holds: it bounds an append message, one step of applying (F11) and the
 # copying for each of them. One entry always fits, whatever its size.
@@ -65,8 +65,8 @@ class LogJournal(Journal):
         self._spilled = 0  # places below this have no command in memory
         self._written_at = 2**64  # what lies before it can be read back from a segment
         self._durable = 0
-        self._head: Entry = (HOLLOW, 0, 0)
-        self._tail: Entry = (HOLLOW, 0, 0)
+        self._head: Entry = (PLACEHOLDER, 0, 0)
+        self._tail: Entry = (PLACEHOLDER, 0, 0)
         self._reset: list[Entry] | None = None
         self._term = 0
         self._voted_for: str | None = None
@@ -93,7 +93,7 @@ class LogJournal(Journal):
         if self._reset is not None:
             self._add_after_reset(command, idx, term)
             return
-        assert command, "a hollow entry can only follow a reset"
+        assert command, "a placeholder can only follow a reset"
         at = self.wal.append(ADD, idx, term, command)
         self._append(command, idx, term, at)
 
@@ -214,9 +214,9 @@ class LogJournal(Journal):
             return self._terms[place]
         return None
 
-    def is_hollow(self, index: int) -> bool:
+    def is_placeholder(self, index: int) -> bool:
         """Return whether the entry is only known by index and term."""
-        return self._commands[index - self.first] == HOLLOW
+        return self._commands[index - self.first] == PLACEHOLDER
 
     def bytes_after(self, index: int) -> int:
         """Return the bytes of the log behind this entry; of all of it if it is below the window."""
@@ -244,7 +244,7 @@ class LogJournal(Journal):
         """
         if self.term_of(index) == term:
             if self.first == index:
-                self._commands.insert(0, HOLLOW)
+                self._commands.insert(0, PLACEHOLDER)
                 self._terms.insert(0, previous_term)
                 self._ats.insert(0, self._ats[0])
                 self.first = index - 1
@@ -258,8 +258,8 @@ class LogJournal(Journal):
                 f"{self._directory}: the log begins at {self.first}, the snapshot ends at {index}"
             )
         self.clear()
-        self.add(HOLLOW, index - 1, previous_term)
-        self.add(HOLLOW, index, term)
+        self.add(PLACEHOLDER, index - 1, previous_term)
+        self.add(PLACEHOLDER, index, term)
 
     def check_begin(self) -> None:
         """Refuse a log without its beginning.
@@ -306,8 +306,8 @@ class LogJournal(Journal):
         elif kind == RESET:
             self._forget_all()
             (previous_term,) = _PREVIOUS_TERM.unpack(payload)
-            self._append(HOLLOW, index - 1, previous_term, at)
-            self._append(HOLLOW, index, term, at)
+            self._append(PLACEHOLDER, index - 1, previous_term, at)
+            self._append(PLACEHOLDER, index, term, at)
         else:
             raise Damaged(f"{self._directory}: a record of unknown kind {kind} at {at}")
 
@@ -331,21 +331,21 @@ class LogJournal(Journal):
 
     def _add_after_reset(self, command: bytes, index: int, term: int) -> None:
         reset = self._reset
-        assert reset is not None and command == HOLLOW, "a reset is followed by hollow entries"
+        assert reset is not None and command == PLACEHOLDER, "a reset is followed by placeholders"
         reset.append((command, index, term))
         if len(reset) == 2:
             self._reset = None
             (_, before, previous_term), _ = reset
             assert before == index - 1, "a snapshot stands for two entries in a row"
             at = self.wal.append(RESET, index, term, _PREVIOUS_TERM.pack(previous_term))
-            self._append(HOLLOW, before, previous_term, at)
-            self._append(HOLLOW, index, term, at)
+            self._append(PLACEHOLDER, before, previous_term, at)
+            self._append(PLACEHOLDER, index, term, at)
 
     def _forget_all(self) -> None:
         self._commands.clear()
         del self._terms[:], self._ats[:]
         self._memory_bytes = self._spilled = 0
-        self._head = self._tail = (HOLLOW, 0, 0)
+        self._head = self._tail = (PLACEHOLDER, 0, 0)
 
     def _truncate(self, index: int) -> None:
         place = index - self.first
@@ -373,8 +373,8 @@ class LogJournal(Journal):
     def _refresh_ends(self) -> None:
         # The library asks the ends for index and term only; they are not worth reading back.
         last = len(self._terms) - 1
-        self._head = (self._commands[0] or HOLLOW, self.first, self._terms[0])
-        self._tail = (self._commands[last] or HOLLOW, self.first + last, self._terms[last])
+        self._head = (self._commands[0] or PLACEHOLDER, self.first, self._terms[0])
+        self._tail = (self._commands[last] or PLACEHOLDER, self.first + last, self._terms[last])
 
     def _spill(self) -> None:
         """Give up the oldest commands in memory; the newest one always stays.

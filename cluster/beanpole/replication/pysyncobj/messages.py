@@ -19,13 +19,13 @@ ACK: Final = 2
 VOTE: Final = 3
 # (VOTE_GRANTED, term)
 VOTE_GRANTED: Final = 4
-# (STAND_NOW, term): the leader hands over
-STAND_NOW: Final = 5
+# (TIMEOUT_NOW, term): the leader hands over
+TIMEOUT_NOW: Final = 5
 # (HIGHER_TERM, term): the receiver's term is over
 HIGHER_TERM: Final = 6
-# (PRE_VOTE, term to stand in, last index, last term)
+# (PRE_VOTE, term of the campaign, last index, last term)
 PRE_VOTE: Final = 7
-# (PRE_VOTE_GRANTED, term to stand in)
+# (PRE_VOTE_GRANTED, term of the campaign)
 PRE_VOTE_GRANTED: Final = 8
 # (OFFER, term, round, snapshot index, snapshot term)
 OFFER: Final = 9
@@ -57,7 +57,7 @@ _NUMBERS: Final[dict[int, int]] = {
     ACK: 5,
     VOTE: 4,
     VOTE_GRANTED: 1,
-    STAND_NOW: 1,
+    TIMEOUT_NOW: 1,
     HIGHER_TERM: 1,
     PRE_VOTE: 3,
     PRE_VOTE_GRANTED: 1,

@@ -9,10 +9,10 @@ from typing import Final, NamedTuple
 
 from beanpole.errors import Damaged
 from beanpole.replication.consensus import ReplicaConfig
-from beanpole.replication.pysyncobj.journal import HOLLOW, LogJournal
+from beanpole.replication.pysyncobj.journal import PLACEHOLDER, LogJournal
 from beanpole.replication.pysyncobj.messages import OURS
 from beanpole.replication.pysyncobj.repairs import ALL_REPAIRS
-from beanpole.replication.pysyncobj.snapshots import Heading, read_heading
+from beanpole.replication.pysyncobj.snapshots import SnapshotHeader, read_header
 from beanpole.storage.files import Files
 from beanpole.storage.segment import NO_LOG
 from beanpole.storage.snapshots import SnapshotInfo, SnapshotStore
@@ -102,7 +102,7 @@ class StoppedReplica:
         if info is None:
             return None
         chunks = self._store.read(info)
-        read_heading(info, chunks, self._birth)
+        read_header(info, chunks, self._birth)
         return chunks
 
     def entries(self) -> Iterator[Entry]:
@@ -124,7 +124,7 @@ class StoppedReplica:
 
 
 def begin_replica(
-    files: Files, directory: str, identity: Identity, heading: Heading, image: Iterable[bytes]
+    files: Files, directory: str, identity: Identity, header: SnapshotHeader, image: Iterable[bytes]
 ) -> int:
     """Make the files of a replica whose log begins behind an image; returns the log's base.
 
@@ -134,16 +134,16 @@ def begin_replica(
         files: where to write.
         directory: an empty directory.
         identity: whose files these are.
-        heading: index and term that the image stands for; the new replica is in that term.
+        header: index and term that the image stands for; the new replica is in that term.
         image: the chunks of the machine.
 
     Raises:
         OSError: the disk refuses; what was written is of no use.
     """
     store = SnapshotStore(files, f"{directory}/snapshots", identity)
-    writer = store.create(heading.last, heading.term)
+    writer = store.create(header.last, header.term)
     errors: list[OSError | None] = []
-    writer.write(heading.encode())
+    writer.write(header.encode())
     for chunk in image:
         writer.write(chunk)
     writer.finish(errors.append)
@@ -151,9 +151,9 @@ def begin_replica(
         raise errors[0]
     config = ReplicaConfig(identity.node, (identity.node,), directory, identity)
     journal = LogJournal(config, files, ALL_REPAIRS)
-    journal.setCurrentTerm(heading.term, None)
+    journal.setCurrentTerm(header.term, None)
     journal.clear()
-    journal.add(HOLLOW, heading.last - 1, heading.previous_term)
-    journal.add(HOLLOW, heading.last, heading.term)
+    journal.add(PLACEHOLDER, header.last - 1, header.previous_term)
+    journal.add(PLACEHOLDER, header.last, header.term)
     journal.wal.close()
     return journal.wal.start

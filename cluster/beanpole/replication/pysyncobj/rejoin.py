@@ -6,7 +6,7 @@ leader without what its earlier life had acknowledged. The leader's half is in `
 
 from typing import TYPE_CHECKING, Final
 
-from beanpole.replication.consensus import Outside, ReplicaConfig
+from beanpole.replication.consensus import Callbacks, ReplicaConfig
 from beanpole.replication.pysyncobj.repairs import Repairs
 
 if TYPE_CHECKING:
@@ -21,13 +21,13 @@ WAIT_RAFT_MAX: Final = 2
 class Rejoin:
     """Whether this member counts. Its node remembers that, durably, before a replica begins."""
 
-    def __init__(self, config: ReplicaConfig, outside: Outside) -> None:
-        self._outside = outside
+    def __init__(self, config: ReplicaConfig, callbacks: Callbacks) -> None:
+        self._callbacks = callbacks
         self._shared: Shared
         self._target: tuple[str, int, int] | None = None  # leader, term, index
-        self._begun_s = outside.now_s()
+        self._begun_s = callbacks.now_s()
         # Of this life: proofs for an earlier one must not count. Never 0.
-        self.nonce = 1 + int(outside.random() * 2**52) if config.rejoin else 0
+        self.nonce = 1 + int(callbacks.random() * 2**52) if config.rejoin else 0
 
     def wire(self, shared: "Shared") -> None:
         """Connect the parts."""
@@ -60,7 +60,7 @@ class Rejoin:
             min(core.applied, shared.journal.durable) >= index
             and waited_s >= WAIT_RAFT_MAX * shared.config.raft_max_s
         ):
-            self._outside.rejoined()
+            self._callbacks.rejoined()
             self._target = None
             self.nonce = 0
 

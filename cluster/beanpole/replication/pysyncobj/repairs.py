@@ -33,9 +33,9 @@ class Repairs:
     # C3: a member that was cut off deposes a working leader when it is back.
     pre_vote: bool = True
     leader_stickiness: bool = True
-    # C4: after a pause a follower stands before it has read what arrived meanwhile.
+    # C4: after a pause a follower campaigns before it has read what arrived meanwhile.
     pause_is_not_silence: bool = True
-    # C5: a deposed leader stands again at once.
+    # C5: a deposed leader campaigns again at once.
     deposed_leader_waits: bool = True
     # D1: a leader without majority leads on for 30 s.
     check_quorum: bool = True

@@ -8,7 +8,7 @@ What is written, and when, is decided elsewhere.
 
 from typing import Final
 
-from beanpole.replication.consensus import ENTRY_MAX_BYTES, MIB, DiskRoom, Outside, ReplicaConfig
+from beanpole.replication.consensus import ENTRY_MAX_BYTES, MIB, Callbacks, DiskRoom, ReplicaConfig
 from beanpole.storage.ballast import BALLAST_BYTES, Ballast
 from beanpole.storage.files import Files
 from beanpole.storage.wal import Wal
@@ -39,7 +39,7 @@ class Room:
         growth_bytes: how much of the log makes a snapshot worth its writing while room is scarce.
     """
 
-    def __init__(self, config: ReplicaConfig, outside: Outside, wal: Wal, files: Files) -> None:
+    def __init__(self, config: ReplicaConfig, callbacks: Callbacks, wal: Wal, files: Files) -> None:
         self.low = False
         self.free_bytes = 0
         self.reserve_bytes = config.disk_reserve_bytes
@@ -48,7 +48,7 @@ class Room:
             files, config.directory, min(BALLAST_BYTES, config.disk_reserve_bytes)
         )
         self._config = config
-        self._outside = outside
+        self._callbacks = callbacks
         self._wal = wal
         self._files = files
         self._estimate = 0
@@ -64,7 +64,7 @@ class Room:
         self._look_s = now_s + LOOK_PERIOD_S
         self._measure()
         if self.free_bytes < BALLAST_ROOM_BYTES and self.ballast.release():
-            self._outside.log(
+            self._callbacks.log(
                 f"{self.free_bytes} bytes are free: the ballast of {self.ballast.size} is given up"
             )
             self._ballast_s = now_s + BALLAST_PERIOD_S
@@ -84,12 +84,12 @@ class Room:
         free = self._files.free_bytes(config.directory) - (wal.end - wal.durable)
         self.free_bytes = max(0, free)
         self._log_end_max = wal.end + free - LOG_ROOM_BYTES
-        self._estimate = self._outside.image_bytes()
+        self._estimate = self._callbacks.image_bytes()
         self.growth_bytes = max(config.segment_bytes, self._estimate // GROWTH_DIVISOR)
 
     def _judge(self) -> None:
         """Say what became scarce, or plenty."""
-        config, log = self._config, self._outside.log
+        config, log = self._config, self._callbacks.log
         # A snapshot; the log before it is worth one, and while it is made; the segment that is
         # written, which is not cut; and what stands before the snapshot.
         needed = (

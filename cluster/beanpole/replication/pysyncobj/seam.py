@@ -17,7 +17,7 @@ import pysyncobj.tcp_connection
 from beanpole.errors import ReplicationError
 
 
-class Surroundings:
+class CallContext:
     """What the replaced globals mean for one replica."""
 
     __slots__ = ("journal", "random", "serializer")
@@ -36,24 +36,24 @@ class Surroundings:
 class _Current:
     """The replica that the library is being called for, and its time."""
 
-    __slots__ = ("now_s", "surroundings")
+    __slots__ = ("context", "now_s")
 
     def __init__(self) -> None:
         self.now_s = 0.0
-        self.surroundings: Surroundings | None = None
+        self.context: CallContext | None = None
 
 
 _CURRENT: Final = _Current()
 
 
-def enter(surroundings: Surroundings, now_s: float) -> None:
+def enter(context: CallContext, now_s: float) -> None:
     """Say for which replica, and at what time, the library is called from now on.
 
     There is no leaving: whoever calls into the library enters first. The time stands still
     within one call; every loop of the library that waits for time to pass is kept from running
     by the repairs F8 and B7.
     """
-    _CURRENT.surroundings = surroundings
+    _CURRENT.context = context
     _CURRENT.now_s = now_s
 
 
@@ -62,16 +62,16 @@ def now_s() -> float:
     return _CURRENT.now_s
 
 
-def _surroundings() -> Surroundings:
-    surroundings = _CURRENT.surroundings
-    assert surroundings is not None, "the library was called outside of any replica"
-    return surroundings
+def _context() -> CallContext:
+    context = _CURRENT.context
+    assert context is not None, "the library was called outside of any replica"
+    return context
 
 
 class _Random:
     @staticmethod
     def random() -> float:
-        return _surroundings().random()
+        return _context().random()
 
 
 class _Poller:
@@ -105,8 +105,8 @@ def install() -> None:
     library: Any = pysyncobj.syncobj
     library.monotonicTime = now_s
     library.random = _Random
-    library.createJournal = lambda _: _surroundings().journal
-    library.Serializer = lambda *_: _surroundings().serializer
+    library.createJournal = lambda _: _context().journal
+    library.Serializer = lambda *_: _context().serializer
     library.createPoller = lambda _: _Poller()
     # Without this each object of another configuration opens a pipe that is never closed.
     library.PIPE_NOTIFIER_ENABLED = False

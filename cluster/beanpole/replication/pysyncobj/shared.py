@@ -5,7 +5,7 @@ No behaviour of its own beyond sending a message and stopping.
 
 from typing import Final
 
-from beanpole.replication.consensus import Outside, ReplicaConfig
+from beanpole.replication.consensus import Callbacks, ReplicaConfig
 from beanpole.replication.pysyncobj.core import Core
 from beanpole.replication.pysyncobj.journal import LogJournal
 from beanpole.replication.pysyncobj.library import Member
@@ -21,6 +21,7 @@ class Shared:
     """One per replica. `core` is set once everything that it needs exists."""
 
     __slots__ = (
+        "callbacks",
         "config",
         "core",
         "due",
@@ -29,7 +30,6 @@ class Shared:
         "majority",
         "members",
         "now_s",
-        "outside",
         "peers",
         "repairs",
         "room",
@@ -41,13 +41,13 @@ class Shared:
     def __init__(
         self,
         config: ReplicaConfig,
-        outside: Outside,
+        callbacks: Callbacks,
         journal: LogJournal,
         room: Room,
         repairs: Repairs,
     ) -> None:
         self.config = config
-        self.outside = outside
+        self.callbacks = callbacks
         self.journal = journal
         self.room = room
         self.repairs = repairs
@@ -56,7 +56,7 @@ class Shared:
         # As many members as make a decision, this one included.
         self.majority = len(self.members) // 2 + 1
         # The time of the current step: it stands still within one.
-        self.now_s = outside.now_s()
+        self.now_s = callbacks.now_s()
         # Something happened that the next turn must look at.
         self.due = True
         self.stopped = False
@@ -72,7 +72,7 @@ class Shared:
         if message[0] in _COUNTING and self.journal.term_at > self.journal.wal.durable:
             self.held[peer, message[0]] = (self.core.term, message)
             return True
-        return self.outside.send(peer, encode(message))
+        return self.callbacks.send(peer, encode(message))
 
     def release(self) -> None:
         """Send what waited for the disk, if that has the term now."""
@@ -80,9 +80,9 @@ class Shared:
             held, self.held = self.held, {}
             for (peer, _), (term, message) in held.items():
                 if term == self.core.term:
-                    self.outside.send(peer, encode(message))
+                    self.callbacks.send(peer, encode(message))
 
     def stop(self, reason: str) -> None:
         """Stop the node: going on would mean guessing."""
         self.stopped = True
-        self.outside.fatal(reason)
+        self.callbacks.fatal(reason)

@@ -2,7 +2,7 @@
 
 Replaces the library's serializer and its transfer (F1 to F9): it would publish half-written
 files, swallow errors while loading, fill the link and clear the log of whoever receives one.
-A snapshot's first chunk is ours (`Heading`), the others are the machine's.
+A snapshot's first chunk is ours (`SnapshotHeader`), the others are the machine's.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from pysyncobj.node import Node
 from beanpole.errors import Damaged, ProtocolError, UnknownVersion, WrongIdentity
 from beanpole.pace import Pace
 from beanpole.replication.consensus import MIB, Image
-from beanpole.replication.pysyncobj.journal import HOLLOW, Entry
+from beanpole.replication.pysyncobj.journal import PLACEHOLDER, Entry
 from beanpole.replication.pysyncobj.library import SerializerBase
 from beanpole.replication.pysyncobj.room import LOW_RETAIN_BYTES
 from beanpole.storage.ballast import is_full
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from beanpole.replication.pysyncobj.shared import Shared
     from beanpole.replication.pysyncobj.transport import LibraryTransport
 
-HEADING_VERSION: Final = 2
+HEADER_VERSION: Final = 2
 # What may wait for the disk before the image pauses.
 BACKLOG_BYTES_MAX: Final = 16 * MIB
 # Kept before every snapshot, also on followers: whoever is a few entries behind when leadership
@@ -45,7 +45,7 @@ GAIN_PERIOD_S: Final = 2.0
 FETCH_ROOM_BYTES: Final = MIB
 
 
-class Heading(NamedTuple):
+class SnapshotHeader(NamedTuple):
     """The first chunk of every snapshot. `birth` names the life of the cluster it is of."""
 
     last: int
@@ -55,54 +55,54 @@ class Heading(NamedTuple):
 
     def encode(self) -> bytes:
         """Return the bytes of the chunk."""
-        return msgpack.packb((HEADING_VERSION, *self))
+        return msgpack.packb((HEADER_VERSION, *self))
 
     @classmethod
-    def decode(cls, chunk: bytes) -> "Heading":
+    def decode(cls, chunk: bytes) -> "SnapshotHeader":
         """Read the chunk.
 
         Raises:
-            ProtocolError: it is no heading.
+            ProtocolError: it is no header.
             UnknownVersion: it is one of another version.
         """
         try:
             items = msgpack.unpackb(chunk, use_list=False)
         except (ValueError, TypeError, msgpack.exceptions.UnpackException) as error:
-            raise ProtocolError("the first chunk of a snapshot is no heading") from error
+            raise ProtocolError("the first chunk of a snapshot is no header") from error
         if type(items) is not tuple or not items or type(items[0]) is not int:
-            raise ProtocolError("the first chunk of a snapshot is no heading")
-        if items[0] != HEADING_VERSION:
+            raise ProtocolError("the first chunk of a snapshot is no header")
+        if items[0] != HEADER_VERSION:
             raise UnknownVersion(
-                f"a snapshot with a heading of version {items[0]}, this program reads "
-                f"{HEADING_VERSION}: install the release that wrote it on this node"
+                f"a snapshot with a header of version {items[0]}, this program reads "
+                f"{HEADER_VERSION}: install the release that wrote it on this node"
             )
         if tuple(map(type, items)) != (int, int, int, int, bytes):
-            raise ProtocolError("the first chunk of a snapshot is no heading")
+            raise ProtocolError("the first chunk of a snapshot is no header")
         if items[1] < 2 or not 0 <= items[3] <= items[2]:
-            raise ProtocolError("the heading of a snapshot makes no sense")
+            raise ProtocolError("the header of a snapshot makes no sense")
         return cls(*items[1:])
 
 
-def read_heading(info: SnapshotInfo, chunks: Iterator[bytes], birth: bytes) -> Heading:
+def read_header(info: SnapshotInfo, chunks: Iterator[bytes], birth: bytes) -> SnapshotHeader:
     """Take the first of a snapshot's chunks, and see that the snapshot is the one that is meant.
 
     Raises:
-        Damaged: it is not the heading of this snapshot.
+        Damaged: it is not the header of this snapshot.
         WrongIdentity: it is of another life of the cluster.
     """
     try:
-        heading = Heading.decode(next(chunks))
+        header = SnapshotHeader.decode(next(chunks))
     except (ProtocolError, StopIteration) as error:
         raise Damaged(f"{info.path}: this is no snapshot of the machine") from error
-    if (heading.last, heading.term) != (info.index, info.term):
-        raise Damaged(f"{info.path}: the heading is of another snapshot")
-    if heading.birth != birth:
+    if (header.last, header.term) != (info.index, info.term):
+        raise Damaged(f"{info.path}: the header is of another snapshot")
+    if header.birth != birth:
         raise WrongIdentity(
             f"{info.path} is of another life of the cluster (birth id "
-            f"{heading.birth.hex()[:8]}) than this disk ({birth.hex()[:8]}): restore the "
+            f"{header.birth.hex()[:8]}) than this disk ({birth.hex()[:8]}): restore the "
             "whole data directory, or start on an empty one with --rejoin"
         )
-    return heading
+    return header
 
 
 class Dump(SerializerBase):
@@ -112,7 +112,7 @@ class Dump(SerializerBase):
         super().__init__()
         self._entries: tuple[Entry, Entry] | None = None
 
-    def stand_for(self, previous: Entry, last: Entry) -> None:
+    def represent(self, previous: Entry, last: Entry) -> None:
         """Say what the next load is about. The machine has been loaded before."""
         self._entries = (previous, last)
 
@@ -124,10 +124,10 @@ class Dump(SerializerBase):
 
 
 class FetchSink:
-    """Where a fetch writes. The heading of what really comes decides what it is."""
+    """Where a fetch writes. The header of what really comes decides what it is."""
 
     def __init__(self, store: SnapshotStore, index: int, birth: bytes) -> None:
-        self.heading: Heading | None = None
+        self.header: SnapshotHeader | None = None
         self.writer: SnapshotWriter | None = None
         self.failure: str | None = None
         self.received = 0  # chunks
@@ -155,18 +155,18 @@ class FetchSink:
             return
         if self.writer is None:
             try:
-                heading = Heading.decode(chunk)
+                header = SnapshotHeader.decode(chunk)
             except (ProtocolError, UnknownVersion) as error:
                 self.failure = str(error)
                 return
-            if heading.last < self._index:
-                self.failure = f"asked for {self._index}, got {heading.last}"
+            if header.last < self._index:
+                self.failure = f"asked for {self._index}, got {header.last}"
                 return
-            if heading.birth != self._birth:
+            if header.birth != self._birth:
                 self.failure = "it is of another life of the cluster (birth id)"
                 return
-            self.heading = heading
-            self.writer = self._store.create(heading.last, heading.term)
+            self.header = header
+            self.writer = self._store.create(header.last, header.term)
         self.writer.write(chunk)
         self.received += 1
 
@@ -177,9 +177,9 @@ class FetchSink:
             self.writer.abort()
 
 
-def _hollow(heading: Heading) -> tuple[Entry, Entry]:
-    last, term, previous_term, _ = heading
-    return (HOLLOW, last - 1, previous_term), (HOLLOW, last, term)
+def _placeholders(header: SnapshotHeader) -> tuple[Entry, Entry]:
+    last, term, previous_term, _ = header
+    return (PLACEHOLDER, last - 1, previous_term), (PLACEHOLDER, last, term)
 
 
 class Snapshots:
@@ -195,7 +195,7 @@ class Snapshots:
         self._latest = self.store.latest()
         self._image: Image | None = None
         self._writer: SnapshotWriter | None = None
-        self._pace = Pace(lambda: round(shared.outside.now_s() * 1_000_000))
+        self._pace = Pace(lambda: round(shared.callbacks.now_s() * 1_000_000))
         self._making = 0  # the index of the snapshot that is being made
         self._make_after_s = -1e9
         self._is_waiting = False  # a snapshot is due, and there is no room for it
@@ -214,28 +214,28 @@ class Snapshots:
 
     # --- the start -------------------------------------------------------------------------------
 
-    def load_latest(self) -> Heading | None:
+    def load_latest(self) -> SnapshotHeader | None:
         """Load the machine from the newest snapshot, and let the log begin there (F6)."""
         info, journal = self._latest, self._shared.journal
         if info is None:
             journal.check_begin()
             return None
         chunks = self.store.read(info)
-        heading = read_heading(info, chunks, self._shared.config.birth)
-        self._shared.outside.load_image(chunks)
+        header = read_header(info, chunks, self._shared.config.birth)
+        self._shared.callbacks.load_image(chunks)
         if self._shared.repairs.align_log_with_snapshot:
-            journal.align(*heading[:3])
-        return heading
+            journal.align(*header[:3])
+        return header
 
-    def take_over(self, heading: Heading) -> None:
+    def take_over(self, header: SnapshotHeader) -> None:
         """Tell the library what was loaded by `load_latest`."""
         journal = self._shared.journal
         if self._shared.repairs.align_log_with_snapshot:
             # The library compares them with the beginning of the log, and clears it if they differ.
-            self._dump.stand_for(journal[0], journal[1])
+            self._dump.represent(journal[0], journal[1])
         else:
-            self._dump.stand_for(*_hollow(heading))
-        self._shared.core.assume_applied(heading.last)
+            self._dump.represent(*_placeholders(header))
+        self._shared.core.assume_applied(header.last)
 
     # --- making ----------------------------------------------------------------------------------
 
@@ -253,11 +253,11 @@ class Snapshots:
         assert term is not None and previous_term is not None, "the log lost what was applied"
         self._making = index
         self._writer = self.store.create(index, term)
-        heading = Heading(index, term, previous_term, shared.config.birth)
-        self._writer.write(heading.encode())
-        self._image = shared.outside.begin_image()
+        header = SnapshotHeader(index, term, previous_term, shared.config.birth)
+        self._writer.write(header.encode())
+        self._image = shared.callbacks.begin_image()
         shared.due = True
-        shared.outside.wake()
+        shared.callbacks.wake()
 
     def turn(self) -> None:
         """Begin what is due; shorten the log; see whether a fetch goes on."""
@@ -299,7 +299,7 @@ class Snapshots:
             return True
         self._is_waiting = True
         if not waited:
-            shared.outside.log(
+            shared.callbacks.log(
                 f"the snapshot at {shared.core.applied} waits: {room.free_bytes} bytes are free, "
                 f"and it needs {needs}"
             )
@@ -307,7 +307,7 @@ class Snapshots:
 
     def _no_room(self, what: str) -> None:
         self._make_after_s = self._fetch_after_s = self._shared.now_s + FULL_PERIOD_S
-        self._shared.outside.log(f"{what}: the disk is full; it is tried again")
+        self._shared.callbacks.log(f"{what}: the disk is full; it is tried again")
 
     @property
     def imaging(self) -> bool:
@@ -350,7 +350,7 @@ class Snapshots:
         self._latest = self.store.latest()
         self._trim_s = -1e9
         self._shared.due = True
-        self._shared.outside.wake()
+        self._shared.callbacks.wake()
 
     def _trim(self) -> None:
         """Shorten the log to what a snapshot does not cover and a connected peer still needs."""
@@ -404,7 +404,7 @@ class Snapshots:
         self._fetch = sink
         self._fetch_received, self._fetch_moved_s = 0, shared.now_s
         self._give_up_making()
-        shared.outside.fetch_snapshot(
+        shared.callbacks.fetch_snapshot(
             peer, index, sink, lambda failure: self._fetched(sink, failure)
         )
 
@@ -437,7 +437,7 @@ class Snapshots:
         self._latest = self.store.latest()
         # The next turn installs it: here nothing says that the library may be called.
         self._shared.due = True
-        self._shared.outside.wake()
+        self._shared.callbacks.wake()
 
     def _watch(self, sink: FetchSink) -> None:
         """Give a fetch up that stands still: the link may be gone without anybody saying so."""
@@ -455,21 +455,21 @@ class Snapshots:
             self._end_fetch()
 
     def _latest_is_before(self, sink: FetchSink) -> bool:
-        heading, latest = sink.heading, self._latest
-        return heading is None or latest is None or latest.index < heading.last
+        header, latest = sink.header, self._latest
+        return header is None or latest is None or latest.index < header.last
 
     def _end_fetch(self) -> None:
         self._fetch = None
         # A peer that fails at once would otherwise be asked as fast as it offers.
-        self._fetch_after_s = self._shared.outside.now_s() + self._shared.config.raft_min_s
+        self._fetch_after_s = self._shared.callbacks.now_s() + self._shared.config.raft_min_s
 
     def install_fetched(self) -> None:
         """Load a snapshot that was fetched and published, if it still is of use."""
         sink, latest = self._fetch, self._latest
-        if sink is None or sink.heading is None or latest is None:
+        if sink is None or sink.header is None or latest is None:
             return
-        heading = sink.heading
-        if (latest.index, latest.term) < (heading.last, heading.term):
+        header = sink.header
+        if (latest.index, latest.term) < (header.last, header.term):
             return  # not published yet
         # Perhaps it was overtaken by one that was fetched before and not installed.
         sink.abort()
@@ -481,9 +481,9 @@ class Snapshots:
         if core.leads or (useless and shared.repairs.refuse_old_snapshots):
             return
         chunks = self.store.read(latest)
-        heading = read_heading(latest, chunks, self._shared.config.birth)
-        shared.outside.load_image(chunks)
-        self._dump.stand_for(*_hollow(heading))
+        header = read_header(latest, chunks, self._shared.config.birth)
+        shared.callbacks.load_image(chunks)
+        self._dump.represent(*_placeholders(header))
         core.load_snapshot()
 
     def close(self) -> None:

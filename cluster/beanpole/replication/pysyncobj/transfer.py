@@ -1,4 +1,4 @@
-"""Handing leadership over: no new entries until the target has everything, then it stands.
+"""Handing leadership over: no new entries until the target has everything, then it campaigns.
 
 C7: the library refuses unless the target has the very last entry, which under load is never.
 """
@@ -36,11 +36,11 @@ class Transfer:
             return False
         self._to, self._told = to, False
         # Whatever becomes of it: after this the leader serves again if it still leads.
-        self._until_s = shared.outside.now_s() + shared.config.raft_max_s
+        self._until_s = shared.callbacks.now_s() + shared.config.raft_max_s
         return True
 
     def turn(self) -> None:
-        """Tell the target to stand once it has the whole log; give up in time."""
+        """Tell the target to campaign once it has the whole log; give up in time."""
         shared, to = self._shared, self._to
         if to is None:
             return

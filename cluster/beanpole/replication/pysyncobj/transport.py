@@ -1,9 +1,9 @@
 """The library's way out: its messages become ours, and sending stops where the peer is full.
 
-Everything the library says passes through `LibraryTransport.send`, everything it hears through
-`hear`. Replaces its TCP transport, which unpickles what the network sends (H1) and never stops
-sending (B7). Who answers what is decided in `appends.py`, `acks.py` and `elections.py`, which stand
-above this file; what it needs of them it is given as functions (`wire`).
+Every message of the library passes through `LibraryTransport.send`, every message to it through
+`receive`. Replaces its TCP transport, which unpickles what the network sends (H1) and never stops
+sending (B7). The answers are decided in `appends.py`, `acks.py` and `elections.py`, which are
+above this file and are given to it as functions (`wire`).
 """
 
 from collections.abc import Callable
@@ -28,13 +28,13 @@ WINDOW_BYTES: Final = 16 * MIB
 class Link:
     """What the leader knows of the way to one peer."""
 
-    __slots__ = ("asked_s", "beat_s", "full", "linked", "offered_s", "paused")
+    __slots__ = ("asked_s", "full", "heartbeat_due_s", "linked", "offered_s", "paused")
 
     def __init__(self) -> None:
         self.linked = False  # the node has a link
         self.full = False  # the last send was not taken
         self.paused = False  # the library thinks that there is no link (B7)
-        self.beat_s = 0.0  # when a paused peer is due for a heartbeat
+        self.heartbeat_due_s = 0.0  # when a paused peer is due for a heartbeat
         self.asked_s = -1e9  # when an answer was last asked for
         self.offered_s = -1e9  # when a snapshot was last offered
 
@@ -50,7 +50,7 @@ class LibraryTransport(Transport):
         self.links: dict[str, Link] = {}
         self.known: dict[str, int] = {}  # durable at the peer, whether it counts or not
         self._shared: Shared
-        self._stands: Callable[[int], bool]
+        self._begin_campaign: Callable[[int], bool]
         self._matched: Callable[[str, int, bool], None]
         self._wants_answers: Callable[[], bool]
         self._snapshot: Callable[[], tuple[int, int] | None]
@@ -60,7 +60,7 @@ class LibraryTransport(Transport):
     def wire(
         self,
         shared: "Shared",
-        stands: Callable[[int], bool],
+        begin_campaign: Callable[[int], bool],
         matched: Callable[[str, int, bool], None],
         wants_answers: Callable[[], bool],
         snapshot: Callable[[], tuple[int, int] | None],
@@ -69,13 +69,13 @@ class LibraryTransport(Transport):
 
         Args:
             shared: what the parts of the replica share.
-            stands: note that votes are asked for in a term; returns whether for a transfer.
+            begin_campaign: note that votes are asked for in a term; returns whether for a transfer.
             matched: tell a leader that the log matches up to an index, by new entries.
             wants_answers: whether something waits for an answer to a message of this round.
             snapshot: (index, term) of the snapshot to be offered, if there is one.
         """
         self._shared = shared
-        self._stands = stands
+        self._begin_campaign = begin_campaign
         self._matched = matched
         self._wants_answers = wants_answers
         self._snapshot = snapshot
@@ -83,7 +83,7 @@ class LibraryTransport(Transport):
 
     # --- in --------------------------------------------------------------------------------------
 
-    def hear(self, peer: str, payload: Payload) -> None:
+    def receive(self, peer: str, payload: Payload) -> None:
         """Give the library a message as if it came from the peer."""
         self._onMessageReceived(self._shared.members[peer], payload)
 
@@ -133,19 +133,19 @@ class LibraryTransport(Transport):
         post, term = self._shared.post, message["term"]
         if kind == "request_vote":
             last, last_term = message["last_log_index"], message["last_log_term"]
-            transfer = int(self._stands(term))
+            transfer = int(self._begin_campaign(term))
             return post(node.id, (messages.VOTE, term, last, last_term, transfer))
         if kind == "response_vote":
             return post(node.id, (messages.VOTE_GRANTED, term))
         assert kind == "timeout_now", f"the library sent {kind}"
-        return post(node.id, (messages.STAND_NOW, term))
+        return post(node.id, (messages.TIMEOUT_NOW, term))
 
     def _append(self, node: Node, message: Payload) -> bool:
         shared, peer = self._shared, node.id
         entries = message["entries"]
         previous = message["prevLogIdx"]
         if previous is None or (entries and not entries[0][0]):
-            # The peer needs what only the snapshot has (a hollow entry says that we, too, got it
+            # The peer needs what only the snapshot has (a placeholder says that we, too, got it
             # by a snapshot); or its next index is beyond the log, which a rewind corrects.
             self._withhold(node)
             return True
@@ -154,7 +154,7 @@ class LibraryTransport(Transport):
         if asked:
             link.asked_s = shared.now_s
         packed = self._pack(message, entries, previous, asked)
-        taken = shared.outside.send(peer, packed)
+        taken = shared.callbacks.send(peer, packed)
         if not shared.repairs.flow_control:
             return taken
         if not taken:
@@ -214,7 +214,7 @@ class LibraryTransport(Transport):
         node, link = self._shared.members[peer], self.links[peer]
         self._shared.core.next_index[node] = next_index
         link.paused = True
-        link.beat_s = self._shared.now_s + self._shared.config.heartbeat_s
+        link.heartbeat_due_s = self._shared.now_s + self._shared.config.heartbeat_s
         self._onNodeDisconnected(node)
 
     def _resume(self, peer: str) -> None:
@@ -241,14 +241,14 @@ class LibraryTransport(Transport):
                 link.full = False
                 self._resume(peer)
 
-    def beat(self) -> None:
+    def send_heartbeats(self) -> None:
         """Send the paused peers their heartbeats; a full one that takes it is not full any more."""
         shared = self._shared
         core, journal = shared.core, shared.journal
         for peer, link in self.links.items():
-            if not link.paused or shared.now_s < link.beat_s:
+            if not link.paused or shared.now_s < link.heartbeat_due_s:
                 continue
-            link.beat_s = shared.now_s + shared.config.heartbeat_s
+            link.heartbeat_due_s = shared.now_s + shared.config.heartbeat_s
             node = shared.members[peer]
             previous = core.next_index[node] - 1
             previous_term = journal.term_of(previous)
@@ -269,5 +269,5 @@ class LibraryTransport(Transport):
         return True
 
     def destroy(self) -> None:
-        """Hear nothing any more."""
+        """Receive nothing any more."""
         self.setOnMessageReceivedCallback(None)
