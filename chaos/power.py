@@ -38,7 +38,7 @@ class Moment(NamedTuple):
 NOW: Final = Moment("now")
 
 
-class Refused(Exception):
+class Unavailable(Exception):
     """This machine cannot mount such a file system; the message is one line that says why."""
 
 
@@ -50,11 +50,13 @@ def build(directory: Path, *flags: str) -> Path:
         flags: more flags of the compiler.
 
     Raises:
-        Refused: there is no C compiler, or it lacks the kernel's headers.
+        Unavailable: there is no C compiler, or it lacks the kernel's headers.
     """
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
-        raise Refused("a forgetting file system needs a C compiler (Debian: apt-get install gcc)")
+        raise Unavailable(
+            "a forgetting file system needs a C compiler (Debian: apt-get install gcc)"
+        )
     program = directory / "forgetful"
     command = [compiler, "-O2", "-fno-strict-aliasing", *flags]
     sources = [str(path) for path in sorted(SOURCES.glob("*.c"))]
@@ -62,7 +64,7 @@ def build(directory: Path, *flags: str) -> Path:
         [*command, "-o", str(program), *sources], capture_output=True, text=True, check=False
     )
     if done.returncode:
-        raise Refused(f"a forgetting file system was not compiled: {done.stderr.strip()}")
+        raise Unavailable(f"a forgetting file system was not compiled: {done.stderr.strip()}")
     return program
 
 
@@ -96,7 +98,7 @@ class ForgetfulDisk:
             assert self._process.stderr
             said = self._process.stderr.read().strip()
             self.close()
-            raise Refused(
+            raise Unavailable(
                 f"a forgetting file system cannot be mounted here: {said} "
                 "(it needs root, /dev/fuse and the right to mount)"
             )
@@ -176,7 +178,7 @@ def check(directory: Path) -> None:
     """Mount one for a moment.
 
     Raises:
-        Refused: it cannot be done on this machine.
+        Unavailable: it cannot be done on this machine.
     """
     with tempfile.TemporaryDirectory(dir=directory) as folder:
         ForgetfulDisk(build(Path(folder)), Path(folder) / "disk", 0).close()

@@ -251,7 +251,7 @@ def _refusal(kind: Kind, directory: Path) -> str:
     try:
         if kind.forgetful:
             power.check(directory)
-    except power.Refused as refused:
+    except power.Unavailable as refused:
         return f"--forgetful: {refused}"
     return ""
 

@@ -69,7 +69,7 @@ ORDER = {
         ("beanpoled.turn",),
         (
             *("beanpoled.host", "beanpoled.http", "beanpoled.rpc"),
-            "beanpoled.viewpoint",
+            "beanpoled.node_view",
         ),
         ("beanpoled.__main__", "beanpoled.cli", "beanpoled.main"),
     ),

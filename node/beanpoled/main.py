@@ -29,11 +29,11 @@ from beanpoled.disk.identity import DISK_ID_BYTES, REJOINING
 from beanpoled.frontends.table import FRONTENDS, Table
 from beanpoled.host.aio import AioHost
 from beanpoled.http.server import HttpServer
+from beanpoled.node_view import LocalNodeView
 from beanpoled.rpc.admin import RpcServer
 from beanpoled.rpc.events import EventsServicer
 from beanpoled.rpc.queue import QueueServicer
 from beanpoled.turn.node import Node
-from beanpoled.viewpoint import Viewpoint
 
 # A collection of the oldest generation looks at every job: half a second for a million of them.
 # Jobs hold no cycles, and what ends (connections, batches) breaks its own, so it never runs. One of
@@ -163,7 +163,7 @@ async def run(config: NodeConfig, frontends: Table = FRONTENDS) -> None:
     node.leader.saved_clock.load()
     if config.durability == "memory":
         host.log("durability is memory: acknowledged jobs are lost when the power is")
-    view = Viewpoint(node)
+    view = LocalNodeView(node)
     events = EventsServicer(config, host, node.events)
     queue = QueueServicer(node)
     rpc = RpcServer(view, host.peer_client, config.peer_secret, [events.add_to, queue.add_to])

@@ -11,8 +11,8 @@ import msgpack
 from beanpole.commands import BASE_VERSION
 from beanpole.events import KIND_SINCE, RECORD
 from beanpoled.eventlog import segment as segments
-from beanpoled.eventlog.records import NOTE, Batch, Events
-from beanpoled.eventlog.segment import Segment
+from beanpoled.eventlog.events import NOTE, EventBatch, Events
+from beanpoled.eventlog.segment import EventSegment
 from tests.sim.cluster import Violation
 
 if TYPE_CHECKING:
@@ -42,13 +42,13 @@ def rows(events: Events) -> Iterator[Row]:
         yield offset, index, offset - first, time_us, wall_us, tube, record
 
 
-def encode(events: Events) -> list[Batch]:
+def encode(events: Events) -> list[EventBatch]:
     """What `columns.encode` is on real nodes."""
     batches = []
     for part in events.parts(BATCH_ROWS):
         some = list(rows(part))
         payload = msgpack.packb(some)
-        batches.append(Batch(part.first, len(some), max(row[4] for row in some), payload))
+        batches.append(EventBatch(part.first, len(some), max(row[4] for row in some), payload))
     return batches
 
 
@@ -106,7 +106,7 @@ def _read(host: "SimHost", first: int, end: int) -> Iterator[Row]:
                 position = row[0] + 1
 
 
-def _rows_of(host: "SimHost", part: Segment | Events) -> Iterator[Row]:
+def _rows_of(host: "SimHost", part: EventSegment | Events) -> Iterator[Row]:
     if isinstance(part, Events):
         payloads = [batch.payload for batch in encode(part)]
     else:

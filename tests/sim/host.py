@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from beanpole.replication.consensus import Sink
 from beanpole.storage.files import LANE_LOG, Done, Handle, Work
-from beanpoled.eventlog.records import Batch, Events
-from beanpoled.host.seam import ProcessFacts
+from beanpoled.eventlog.events import EventBatch, Events
+from beanpoled.host.seam import ProcessStats
 from beanpoled.links.frames import RAFT
 from beanpoled.turn.node import Node
 from tests.sim.cluster import Violation
@@ -291,7 +291,7 @@ class SimHost:
 
     # --- Host: events ---------------------------------------------------------------------------
 
-    def encode_events(self, events: Events, within_us: int = 0) -> list[Batch]:
+    def encode_events(self, events: Events, within_us: int = 0) -> list[EventBatch]:
         """Turn events into batches of a plain kind."""
         return encode(events)
 
@@ -313,9 +313,9 @@ class SimHost:
         """Keep a line for who looks at a failing seed."""
         self.world.log(f"{self.name} {line}")
 
-    def process(self) -> ProcessFacts:
+    def process(self) -> ProcessStats:
         """Return the facts of no process."""
-        return ProcessFacts(1, 0.0, 0.0, b"sim", b"sim", b"sim")
+        return ProcessStats(1, 0.0, 0.0, b"sim", b"sim", b"sim")
 
     def exit(self) -> None:
         """End in order, after the present callback."""

@@ -12,7 +12,7 @@ from beanpole import commands as c
 from beanpole.replication.pysyncobj.repairs import Repairs
 from beanpoled.leading.proposing import DIGEST_PERIOD_US
 from beanpoled.links import frames
-from beanpoled.viewpoint import Viewpoint
+from beanpoled.node_view import LocalNodeView
 from tests.sim import next_release
 from tests.sim.cluster import Violation
 from tests.sim.host import SimHost
@@ -68,7 +68,7 @@ class Upgrading(World):
         """An operator asks the leader to end the upgrade: what it refuses with, or nothing."""
         leader = self.leader()
         assert leader is not None, "somebody leads"
-        return Viewpoint(leader.node).finalize(0)[1]
+        return LocalNodeView(leader.node).finalize(0)[1]
 
     def follower(self) -> str:
         """A node that does not lead."""
@@ -154,7 +154,7 @@ def an_upgraded_node_leads_before_it_has_heard(_: int, repairs: Repairs) -> None
     # Their heartbeats come late: it is elected, and has its EPOCH applied, before it hears one.
     loud = {host: host.send_peer for host in world.hosts.values() if host.name != new}
     for host, send in loud.items():
-        quiet = partial(_send_but_beats, send, new)
+        quiet = partial(_send_but_heartbeats, send, new)
         host.send_peer = quiet  # type: ignore[method-assign]
     leader.node.context.replica.transfer(new)
     if not world.clock.run_until(lambda: world.leader() is world.hosts.get(new), SERVES_S):
@@ -167,7 +167,7 @@ def an_upgraded_node_leads_before_it_has_heard(_: int, repairs: Repairs) -> None
     world.check(OLD)
 
 
-def _send_but_beats(send: Send, silent: str, peer: str, kind: int, payload: bytes) -> bool:
+def _send_but_heartbeats(send: Send, silent: str, peer: str, kind: int, payload: bytes) -> bool:
     return True if (peer, kind) == (silent, frames.HEARTBEAT) else send(peer, kind, payload)
 
 

@@ -14,7 +14,7 @@ from typing import Final
 
 from beanpole import commands as c
 from beanpole.replication.pysyncobj.repairs import ALL_REPAIRS, Repairs
-from beanpoled.viewpoint import Viewpoint
+from beanpoled.node_view import LocalNodeView
 from tests.sim import next_release
 from tests.sim.cluster import Violation
 from tests.sim.hazards import Hazards, draw
@@ -130,7 +130,7 @@ class Operator(Hazards):
         leader = self.world.leader()
         if leader is None:
             return "nobody leads"
-        return Viewpoint(leader.node).finalize(NEW)[1]
+        return LocalNodeView(leader.node).finalize(NEW)[1]
 
     def mend(self) -> None:
         """The operator stops; what is left of the upgrade comes when all nodes serve."""

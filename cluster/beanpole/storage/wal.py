@@ -27,7 +27,7 @@ from beanpole.storage.format import (
 from beanpole.storage.format import Identity as Identity
 from beanpole.storage.recovery import recover
 from beanpole.storage.segment import NO_LOG, Note, Replay, Segment, damaged, forget_base
-from beanpole.storage.writer import Batch, Part, Writer
+from beanpole.storage.writer import Part, WriteBatch, Writer
 
 # Large enough that roll-over is rare, small enough that dropping one frees space soon.
 SEGMENT_BYTES: Final = 64 * 1024 * 1024
@@ -53,9 +53,9 @@ def _raise(error: OSError) -> None:
 class Wal:
     """An append-only log of records in segments, with group commit.
 
-    All methods are called from one loop; only `Batch` and `Writer` are touched by the disk thread,
-    under a lock. After a failed write or sync nothing is written any more: the process must end,
-    because nobody knows what a disk has after a failed sync.
+    All methods are called from one loop; only `WriteBatch` and `Writer` are touched by the thread of
+    the disk, under a lock. After a failed write or sync nothing is written any more: the process
+    must end, because it is unknown what a disk has after a failed sync.
 
     Attributes:
         end: the position after the last appended record.
@@ -95,7 +95,7 @@ class Wal:
         self._buffer_start = end
         # Everything before this is durable before a record that is appended now is written.
         self._front = end
-        self._running: Batch | None = None
+        self._running: WriteBatch | None = None
         self._filling = False
         self._announced = end
         self._failed = False
@@ -237,7 +237,7 @@ class Wal:
         self.durable = self.end
         if self._running is None and self._announced < self.durable:
             # Nothing is under way whose completion would tell the owner.
-            self._submit(Batch(self.end, self.end, []))
+            self._submit(WriteBatch(self.end, self.end, []))
 
     @property
     def is_writing(self) -> bool:
@@ -309,23 +309,23 @@ class Wal:
             self._chunks_start = self._front = at
         self._limit = at + max(self._capacity, size)
 
-    def _take(self) -> Batch:
+    def _take(self) -> WriteBatch:
         """Make a batch of what is buffered and begin a new buffer."""
         parts = self._parts
         if self._chunks:
             parts.append(Part(self._segment, self._chunks_start, self._chunks))
-        batch = Batch(self._buffer_start, self.end, parts)
+        batch = WriteBatch(self._buffer_start, self.end, parts)
         self._parts, self._chunks = [], []
         self._chunks_start = self._buffer_start = self._front = self.end
         return batch
 
-    def _submit(self, batch: Batch) -> None:
+    def _submit(self, batch: WriteBatch) -> None:
         self._running = batch
         run = partial(self._write, batch)
         work = self._writer.as_synced_write(batch, run)
         self._files.submit(run if work is None else work, self._finished)
 
-    def _write(self, batch: Batch) -> None:
+    def _write(self, batch: WriteBatch) -> None:
         """Write and sync a batch once: in the disk's thread, or in the loop by `sync`."""
         with self._lock:
             if not batch.written:

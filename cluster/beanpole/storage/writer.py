@@ -29,7 +29,7 @@ class Part(NamedTuple):
     chunks: list[bytes]
 
 
-class Batch:
+class WriteBatch:
     """What is written and synced as one."""
 
     __slots__ = ("end", "parts", "start", "written")
@@ -68,7 +68,7 @@ class Writer:
         self._failure: OSError | None = None
         self._on_full = on_full
 
-    def write(self, batch: Batch) -> None:
+    def write(self, batch: WriteBatch) -> None:
         """Write and sync a batch.
 
         Raises:
@@ -90,7 +90,7 @@ class Writer:
             raise
         batch.written = True
 
-    def as_synced_write(self, batch: Batch, run: Work) -> SyncedWrite | None:
+    def as_synced_write(self, batch: WriteBatch, run: Work) -> SyncedWrite | None:
         """Return a batch as the one write that it is; None if it is more than that.
 
         It stays where zeros were written before, so it may be under way together with `fill`. If

@@ -17,7 +17,7 @@ from beanpole.replication.pysyncobj.offline import StoppedReplica
 from beanpole.replication.pysyncobj.snapshots import SnapshotHeader
 from beanpole.storage.files import InlineFiles
 from beanpole.storage.readonly import ReadOnlyFiles
-from beanpole.storage.records import read_checked, write_atomic
+from beanpole.storage.small_files import read_checked, write_atomic
 from beanpoled.cli.inspect import as_json, as_text
 from beanpoled.config.settings import MEMBERS_MAX, Name
 from beanpoled.disk import identity as identities

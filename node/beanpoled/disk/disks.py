@@ -13,7 +13,7 @@ import msgpack
 from beanpole.errors import StorageError
 from beanpole.storage.files import Files
 from beanpole.storage.format import check_identity
-from beanpole.storage.records import PAYLOAD_BYTES_MAX, read_checked, write_atomic
+from beanpole.storage.small_files import PAYLOAD_BYTES_MAX, read_checked, write_atomic
 from beanpole.storage.wal import Identity
 from beanpoled.config.node import NodeConfig
 from beanpoled.disk import identity as record

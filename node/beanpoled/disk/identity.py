@@ -13,8 +13,8 @@ import msgpack
 
 from beanpole.errors import Damaged, StorageError, UnknownVersion
 from beanpole.storage.files import Files
-from beanpole.storage.records import read_record, write_atomic
 from beanpole.storage.segment import NO_LOG as NO_LOG
+from beanpole.storage.small_files import read_record, write_atomic
 from beanpole.storage.wal import Identity
 
 IDENTITY_FILE: Final = "identity"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from beanpole import events as e
 from beanpole.core.jobs.job import GONE, RESERVED, STATE_NAMES
-from beanpoled.eventlog.records import NOTE, Batch, Events
+from beanpoled.eventlog.events import NOTE, EventBatch, Events
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -90,12 +90,12 @@ def schema() -> "pa.Schema":
     return pa.schema([(name, kinds.get(kind) or pa.type_for_alias(kind)) for name, kind in COLUMNS])
 
 
-def encode(events: Events) -> list[Batch]:
+def encode(events: Events) -> list[EventBatch]:
     """Turn events into batches, each a complete Arrow IPC stream compressed with LZ4."""
     return [batch for part in events.parts(BATCH_ROWS) for batch in _batches(part)]
 
 
-def _batches(events: Events) -> Iterator[Batch]:
+def _batches(events: Events) -> Iterator[EventBatch]:
     """Encode a slice as one batch, or in halves if that is too large (very long tube names)."""
     payload = to_stream(to_arrow(events))
     if len(payload) > BATCH_BYTES_MAX and events.rows > 1:
@@ -104,7 +104,7 @@ def _batches(events: Events) -> Iterator[Batch]:
         yield from _batches(events.slice(middle, events.end))
         return
     wall_us_max = max(note[2] for note in NOTE.iter_unpack(events.notes))
-    yield Batch(events.first, events.rows, wall_us_max, payload)
+    yield EventBatch(events.first, events.rows, wall_us_max, payload)
 
 
 def to_stream(batch: "pa.RecordBatch") -> bytes:

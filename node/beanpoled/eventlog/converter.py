@@ -24,7 +24,7 @@ import msgpack
 import beanpoled
 from beanpole.events import RECORD
 from beanpoled.eventlog import columns
-from beanpoled.eventlog.records import NOTE, Batch, Bytes, Events
+from beanpoled.eventlog.events import NOTE, Bytes, EventBatch, Events
 
 # To be scheduled behind the node, and early enough that segments do not pile up.
 NICENESS: Final = 10
@@ -49,7 +49,7 @@ class Converter:
         self._hurried = threading.Event()
         self._closed = False
 
-    def encode(self, events: Events, within_s: float = 0.0) -> list[Batch]:
+    def encode(self, events: Events, within_s: float = 0.0) -> list[EventBatch]:
         """Turn events into batches.
 
         Args:
@@ -62,20 +62,20 @@ class Converter:
             OSError: they cannot be converted; or the process does not start, or died twice.
         """
         begun_s = time.monotonic()
-        batches: list[Batch] = []
+        batches: list[EventBatch] = []
         for part in events.parts(columns.BATCH_ROWS):
             due_s = begun_s + within_s * (part.first - events.first) / events.rows
             self._hurried.wait(max(0.0, due_s - time.monotonic()))
             batches += self._encode(part)
         return batches
 
-    def _encode(self, events: Events) -> list[Batch]:
+    def _encode(self, events: Events) -> list[EventBatch]:
         names = events.names
         known = {number: names[number] for number in events.tubes() if number in names}
         about = (events.first, known, events.members)
         found, payloads = self._ask((ENCODE, about), events.records, events.notes)
         batches = [
-            Batch._make((*one, payload)) for one, payload in zip(found, payloads, strict=True)
+            EventBatch._make((*one, payload)) for one, payload in zip(found, payloads, strict=True)
         ]
         rows = sum(batch.rows for batch in batches)
         if not batches or (batches[0].first, rows) != (events.first, events.rows):

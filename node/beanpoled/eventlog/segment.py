@@ -22,7 +22,7 @@ from beanpole.storage.format import (
     decode_file_header,
     encode_file_header,
 )
-from beanpoled.eventlog.records import Batch, Events
+from beanpoled.eventlog.events import EventBatch, Events
 from beanpoled.view import JobCounts
 
 SUFFIX: Final = ".events"
@@ -63,7 +63,7 @@ class About(NamedTuple):
     jobs: JobCounts
 
 
-class Segment(NamedTuple):
+class EventSegment(NamedTuple):
     """A file of the events first <= offset < end."""
 
     first: int
@@ -94,8 +94,8 @@ def write(
     first: int,
     end: int,
     about: About,
-    batches: list[Batch],
-) -> Segment:
+    batches: list[EventBatch],
+) -> EventSegment:
     """Write a segment and make it durable; an OSError leaves none."""
     path = os.path.join(directory, name_of(first, end))
     temporary = path + TEMPORARY
@@ -122,10 +122,10 @@ def write(
         handle.close()
     files.rename(temporary, path)
     files.sync_directory(directory)
-    return Segment(first, end, path, at, about, tuple(places))
+    return EventSegment(first, end, path, at, about, tuple(places))
 
 
-def inspect(files: Files, path: str, identity: Identity) -> Segment:
+def inspect(files: Files, path: str, identity: Identity) -> EventSegment:
     """Read what a segment says about itself; its batches are verified when they are read.
 
     Raises:
@@ -153,7 +153,7 @@ def inspect(files: Files, path: str, identity: Identity) -> Segment:
         kept = tuple(Place(*place) for place in places)
     except (ValueError, TypeError, IndexError) as error:
         raise Damaged(f"{path}: its index cannot be read: {error!r}") from error
-    return Segment(header.first, header.second, path, size, found, kept)
+    return EventSegment(header.first, header.second, path, size, found, kept)
 
 
 def _index(handle: Handle, size: int, path: str) -> bytes:
@@ -167,7 +167,7 @@ def _index(handle: Handle, size: int, path: str) -> bytes:
     raise Damaged(f"{path}: offset {at}: it has no end with a right checksum")
 
 
-def read(handle: Handle, segment: Segment, place: Place) -> bytes:
+def read(handle: Handle, segment: EventSegment, place: Place) -> bytes:
     """Return a batch as it was written.
 
     Raises:

@@ -19,8 +19,8 @@ from beanpole.storage.files import LANE_BULK
 from beanpole.storage.format import Identity
 from beanpoled.config.node import NodeConfig
 from beanpoled.eventlog import segment as segments
-from beanpoled.eventlog.records import NOTE, Events
-from beanpoled.eventlog.segment import About, Segment
+from beanpoled.eventlog.events import NOTE, Events
+from beanpoled.eventlog.segment import About, EventSegment
 from beanpoled.host.seam import Host
 from beanpoled.view import JobCounts
 
@@ -55,7 +55,7 @@ class EventLog:
         self._host = host
         self._identity = Identity(config.cluster, config.node_id)
         self._members = tuple(sorted(config.members))
-        self._segments: list[Segment] = []
+        self._segments: list[EventSegment] = []
         self.bytes = 0  # of the segments' files
         # Files that are not offered, and their bytes: they are the first to go.
         self._left_out: dict[str, int] = {}
@@ -208,7 +208,7 @@ class EventLog:
         # After a damaged file, the log may bring its events again: the name is a good one's now.
         name = segments.name_of(events.first, events.end)
         self._left_out.pop(os.path.join(self.directory, name), None)
-        written: list[Segment] = []
+        written: list[EventSegment] = []
 
         def work() -> None:
             written.append(self._write(events, about, within_us))
@@ -233,7 +233,7 @@ class EventLog:
             return 0
         return min((self._loop_us - self._since_us) // SPREAD_DIVISOR, SPREAD_US_MAX)
 
-    def _write(self, events: Events, about: About, within_us: int) -> Segment:
+    def _write(self, events: Events, about: About, within_us: int) -> EventSegment:
         """Runs in a thread."""
         try:
             batches = self._host.encode_events(events, within_us)
@@ -354,7 +354,7 @@ class EventLog:
         limit = self.end
         return [(first, min(end, limit)) for first, end in found if first < min(end, limit)]
 
-    def part(self, offset: int) -> Segment | Events | None:
+    def part(self, offset: int) -> EventSegment | Events | None:
         """Return where an offset is: a file, or a copy of at most SLICE_ROWS from memory."""
         if offset >= self.end:
             return None
@@ -366,14 +366,14 @@ class EventLog:
                 return events.slice(offset, min(offset + SLICE_ROWS, events.end))
         return None
 
-    def walls(self) -> tuple[list[Segment], list[Events]]:
+    def walls(self) -> tuple[list[EventSegment], list[Events]]:
         """Return the files, and behind them the notes of what is in memory, without its records."""
         memory = [events for events, _ in self._waiting] + [self._open_events()]
         return list(self._segments), [
             events._replace(records=b"", notes=bytes(events.notes)) for events in memory
         ]
 
-    def leave_out(self, damaged: Segment, reason: str) -> None:
+    def leave_out(self, damaged: EventSegment, reason: str) -> None:
         """A segment cannot be read: say so once, and do not offer it any more."""
         if damaged in self._segments:
             self._segments.remove(damaged)

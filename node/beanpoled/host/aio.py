@@ -19,10 +19,10 @@ from beanpole.replication.consensus import Sink
 from beanpole.storage.files import LANE_BULK, RealFiles
 from beanpoled.config.node import NodeConfig
 from beanpoled.eventlog.converter import Converter
-from beanpoled.eventlog.records import Batch, Events
+from beanpoled.eventlog.events import EventBatch, Events
 from beanpoled.host.aio_clients import ClientServer
 from beanpoled.host.aio_peers import PeerLinks
-from beanpoled.host.seam import ProcessFacts, Timer
+from beanpoled.host.seam import ProcessStats, Timer
 from beanpoled.rpc.peer import PeerClient
 
 # A node has caught up by then, or is about to.
@@ -90,7 +90,7 @@ class AioHost:
 
         self.spawn(fetch())
 
-    def encode_events(self, events: Events, within_us: int = 0) -> list[Batch]:
+    def encode_events(self, events: Events, within_us: int = 0) -> list[EventBatch]:
         """See `Host`."""
         return self.converter.encode(events, within_us / 1_000_000)
 
@@ -126,10 +126,10 @@ class AioHost:
         """See `Host`."""
         self.clients.close()
 
-    def process(self) -> ProcessFacts:
+    def process(self) -> ProcessStats:
         """See `Host`."""
         usage = resource.getrusage(resource.RUSAGE_SELF)
-        return ProcessFacts(
+        return ProcessStats(
             pid=os.getpid(),
             user_s=usage.ru_utime,
             system_s=usage.ru_stime,

@@ -88,7 +88,7 @@ class PeerProtocol:
                     self._links.router.receive(self.peer, kind, payload)
                 else:
                     self._introduce(frame)
-        except link.Refused as refused:  # one name for both would have one type when compiled
+        except link.LinkRefused as refused:  # one name for both would have one type when compiled
             self._links.refused(refused.node, refused.cause, str(refused))
             self.close(refused.cause, str(refused))
         except ProtocolError as error:

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 
 from beanpole.replication.consensus import Sink
 from beanpole.storage.files import Files
-from beanpoled.eventlog.records import Batch, Events
+from beanpoled.eventlog.events import EventBatch, Events
 
 
 class Timer(Protocol):
@@ -39,7 +39,7 @@ class ClientPort(Protocol):
         """Take bytes from the client again."""
 
 
-class ProcessFacts(NamedTuple):
+class ProcessStats(NamedTuple):
     """What `stats` tells about the process and its machine."""
 
     pid: int
@@ -83,7 +83,7 @@ class Host(Protocol):
     ) -> None:
         """Stream the peer's snapshot at `index` into `sink`, then call done (see `Callbacks`)."""
 
-    def encode_events(self, events: Events, within_us: int = 0) -> list[Batch]:
+    def encode_events(self, events: Events, within_us: int = 0) -> list[EventBatch]:
         """Turn events into batches as readers get them; called away from the loop.
 
         It may spread the work over `within_us`.
@@ -101,7 +101,7 @@ class Host(Protocol):
     def log(self, line: str) -> None:
         """One line for the operator: start, stop, leader change, snapshot. Never one per job."""
 
-    def process(self) -> ProcessFacts:
+    def process(self) -> ProcessStats:
         """About this process."""
 
     def exit(self) -> None:

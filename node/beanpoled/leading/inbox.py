@@ -17,7 +17,7 @@ from beanpoled.links.frames import BATCHES_IN_FLIGHT_MAX
 INBOX_BATCHES_MAX: Final = 2 * BATCHES_IN_FLIGHT_MAX
 
 # (origin, incarnation, number, how many clients wait for its answers, hint, payload)
-Batch = tuple[int, int, int, int, frames.Hint, bytes]
+ReceivedBatch = tuple[int, int, int, int, frames.Hint, bytes]
 
 
 class Inbox:
@@ -30,13 +30,13 @@ class Inbox:
     """
 
     def __init__(self) -> None:
-        self.batches: deque[Batch] = deque()
+        self.batches: deque[ReceivedBatch] = deque()
         self.bytes = 0
         self.clients = 0
         self._expected: dict[int, int] = {}  # origin -> the next number of its link
         self._counts: dict[int, int] = {}  # origin -> how many of its batches are here
 
-    def add(self, batch: Batch, first: bool) -> bool:
+    def add(self, batch: ReceivedBatch, first: bool) -> bool:
         """Take a batch if it is the next of its link; the origin sends again what is missing.
 
         Args:
@@ -61,7 +61,7 @@ class Inbox:
         self.clients += batch[3]
         return True
 
-    def pop(self) -> Batch:
+    def pop(self) -> ReceivedBatch:
         """Remove the oldest batch."""
         batch = self.batches.popleft()
         self._counts[batch[0]] -= 1

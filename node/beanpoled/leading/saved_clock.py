@@ -8,7 +8,7 @@ from struct import Struct
 from typing import Final
 
 from beanpole.constants import SECOND_US
-from beanpole.storage.records import read_checked, write_atomic
+from beanpole.storage.small_files import read_checked, write_atomic
 from beanpole.storage.wal import Identity
 from beanpoled.peers.peers import Peers
 from beanpoled.shared.clock import downtime_us

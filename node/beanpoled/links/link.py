@@ -147,7 +147,7 @@ class FrameReader:
         return None
 
 
-class Refused(ProtocolError):
+class LinkRefused(ProtocolError):
     """An authentic member of another mind: another member list, another disk, another cluster."""
 
     def __init__(self, cause: int, reason: str, node: str) -> None:
@@ -181,7 +181,7 @@ class Handshake:
         """Take one frame; returns what to send now. Afterwards look at `done`.
 
         Raises:
-            Refused: the peer is authentic, but we do not belong together.
+            LinkRefused: the peer is authentic, but we do not belong together.
             ProtocolError: the peer is nobody that we talk to.
         """
         kind, payload = frame
@@ -221,7 +221,7 @@ class Handshake:
         version: int = min(own.version_max, high)
         if version < max(own.version_min, low):
             node = _name_in(values)
-            raise Refused(
+            raise LinkRefused(
                 VERSIONS,
                 f"{own.node} knows the link versions {own.version_min} to {own.version_max}, "
                 f"{node} knows {low} to {high}: install the newer program on the older node",
@@ -236,7 +236,7 @@ class Handshake:
             ("member list or durability (config hash)", own.config_hash, other.config_hash),
         ):
             if mine != its:
-                raise Refused(
+                raise LinkRefused(
                     MEMBERS,
                     f"the {field} differs: {mine} at {own.node}, {its} at {other.node}; give all "
                     "nodes the same cluster, members and durability",
@@ -244,10 +244,10 @@ class Handshake:
                 )
         if other.node == own.node:
             words = f"two nodes call themselves {own.node}; each needs its own node_id"
-            raise Refused(MEMBERS, words, self._expected or other.node)
+            raise LinkRefused(MEMBERS, words, self._expected or other.node)
         if self._expected is not None and other.node != self._expected:
             words = f"dialed {self._expected}, but {other.node} answers there"
-            raise Refused(MEMBERS, words, self._expected)
+            raise LinkRefused(MEMBERS, words, self._expected)
 
 
 def encode_refusal(cause: int, reason: str) -> bytes:

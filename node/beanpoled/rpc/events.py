@@ -17,8 +17,8 @@ from beanpole.pb import events_pb2, events_pb2_grpc, node_pb2
 from beanpole.storage.files import Handle
 from beanpoled.config.node import NodeConfig
 from beanpoled.eventlog import segment as segments
-from beanpoled.eventlog.records import Batch, Events
-from beanpoled.eventlog.segment import Place, Segment
+from beanpoled.eventlog.events import EventBatch, Events
+from beanpoled.eventlog.segment import EventSegment, Place
 from beanpoled.eventlog.store import EventLog
 from beanpoled.host.seam import Host
 from beanpoled.rpc.server import Context, fail, write
@@ -119,7 +119,7 @@ class EventsServicer(events_pb2_grpc.EventsServicer):
             "EVENTS_GONE" if gone else "EVENTS_MISSING",
         )
 
-    async def _batches(self, start: int, end: int, context: Context) -> AsyncIterator[Batch]:
+    async def _batches(self, start: int, end: int, context: Context) -> AsyncIterator[EventBatch]:
         position = start
         while position < end:
             part = self._log.part(position)
@@ -135,14 +135,14 @@ class EventsServicer(events_pb2_grpc.EventsServicer):
                 position = part.end
 
     async def _stored(
-        self, segment: Segment, start: int, end: int, context: Context
-    ) -> AsyncIterator[Batch]:
+        self, segment: EventSegment, start: int, end: int, context: Context
+    ) -> AsyncIterator[EventBatch]:
         """Yield the batches of a file that reach into [start, end)."""
         async with self._opened(segment, context) as handle:
             for place in segment.places:
                 if place.first < end and start < place.first + place.rows:
                     payload = await self._payload(handle, segment, place, context)
-                    yield Batch(place.first, place.rows, place.wall_us_max, payload)
+                    yield EventBatch(place.first, place.rows, place.wall_us_max, payload)
 
     async def _first_at_wall(self, wall_us: int, context: Context) -> int | None:
         files, memory = self._log.walls()
@@ -169,7 +169,7 @@ class EventsServicer(events_pb2_grpc.EventsServicer):
                 await fail(context, grpc.StatusCode.UNAVAILABLE, message, "EVENTS_UNREADABLE")
 
     @asynccontextmanager
-    async def _opened(self, segment: Segment, context: Context) -> AsyncIterator[Handle]:
+    async def _opened(self, segment: EventSegment, context: Context) -> AsyncIterator[Handle]:
         try:
             handle = await asyncio.to_thread(self._host.files.open, segment.path)
         except FileNotFoundError:  # removed a moment ago
@@ -182,7 +182,7 @@ class EventsServicer(events_pb2_grpc.EventsServicer):
             handle.close()
 
     async def _payload(
-        self, handle: Handle, segment: Segment, place: Place, context: Context
+        self, handle: Handle, segment: EventSegment, place: Place, context: Context
     ) -> bytes:
         try:
             return await asyncio.to_thread(segments.read, handle, segment, place)
@@ -192,7 +192,9 @@ class EventsServicer(events_pb2_grpc.EventsServicer):
         except OSError as error:
             await self._fail_unread(segment, error, context)
 
-    async def _fail_unread(self, segment: Segment, error: OSError, context: Context) -> NoReturn:
+    async def _fail_unread(
+        self, segment: EventSegment, error: OSError, context: Context
+    ) -> NoReturn:
         """The disk refused this once, or the process has too many files open: it stays offered."""
         message = f"{segment.path} cannot be read now: {error.strerror or error}"
         await fail(context, grpc.StatusCode.UNAVAILABLE, message, "EVENTS_UNREADABLE")

@@ -37,7 +37,7 @@ TTR_DEFAULT_S: Final = 60
 Put = tuple[bytes, int, int, int, bytes, bytes]
 
 
-class Refused(Exception):
+class CallRefused(Exception):
     """A request that is wrong: why, in a word for programs and for people, and where."""
 
     def __init__(self, reason: str, field: str, message: str) -> None:
@@ -62,7 +62,7 @@ class QueueServicer(queue_pb2_grpc.QueueServicer):
     async def Put(self, request: queue_pb2.PutRequest, context: Context) -> queue_pb2.PutReply:
         try:
             puts = read_puts(request, self._context.config.max_job_size)
-        except Refused as error:
+        except CallRefused as error:
             await _refuse(context, error)
         if self._context.draining:
             message = f"{self._context.name} is draining and takes no puts; ask another node"
@@ -82,7 +82,7 @@ class QueueServicer(queue_pb2_grpc.QueueServicer):
     async def Kick(self, request: queue_pb2.KickRequest, context: Context) -> queue_pb2.KickReply:
         try:
             _check_count("job_ids", request.job_ids)
-        except Refused as error:
+        except CallRefused as error:
             await _refuse(context, error)
         await self._check_serving(context)
         if not request.job_ids:
@@ -129,12 +129,12 @@ def read_puts(request: queue_pb2.PutRequest, body_max: int) -> list[Put]:
     """Check a request and give what is to be put.
 
     Raises:
-        Refused: it breaks a limit or a rule.
+        CallRefused: it breaks a limit or a rule.
     """
     _check_count("jobs", request.jobs)
     if request.ByteSize() > PUT_BYTES_MAX:
         message = f"the jobs have {request.ByteSize()} bytes; at most {PUT_BYTES_MAX} in one call"
-        raise Refused("TOO_LARGE", "jobs", message)
+        raise CallRefused("TOO_LARGE", "jobs", message)
     return [_read_put(place, job, body_max) for place, job in enumerate(request.jobs)]
 
 
@@ -142,24 +142,24 @@ def _read_put(place: int, job: queue_pb2.PutJob, body_max: int) -> Put:
     tube = job.tube.encode() or DEFAULT_TUBE
     if not is_tube_name(tube):
         message = f"{job.tube!r} is no name of a tube: 1 to 200 of A-Z a-z 0-9 - + / ; . $ _ ( )"
-        raise Refused("BAD_TUBE", f"jobs[{place}].tube", f"{message}, not beginning with -")
+        raise CallRefused("BAD_TUBE", f"jobs[{place}].tube", f"{message}, not beginning with -")
     if len(job.body) > body_max:
         message = f"a body of {len(job.body)} bytes; max_job_size is {body_max}"
-        raise Refused("JOB_TOO_BIG", f"jobs[{place}].body", message)
+        raise CallRefused("JOB_TOO_BIG", f"jobs[{place}].body", message)
     key = job.key
     if len(key) > DEDUP_KEY_MAX_BYTES:
         message = f"a key of {len(key)} bytes; at most {DEDUP_KEY_MAX_BYTES}"
-        raise Refused("KEY_TOO_LONG", f"jobs[{place}].key", message)
+        raise CallRefused("KEY_TOO_LONG", f"jobs[{place}].key", message)
     return tube, job.priority, job.delay_s, job.ttr_s or TTR_DEFAULT_S, job.body, key
 
 
 def _check_count(field: str, items: Sequence[Any]) -> None:
     if len(items) > JOBS_MAX:
         message = f"{len(items)} {field}; at most {JOBS_MAX} in one call"
-        raise Refused("TOO_MANY_JOBS", field, message)
+        raise CallRefused("TOO_MANY_JOBS", field, message)
 
 
-async def _refuse(context: Context, error: Refused) -> NoReturn:
+async def _refuse(context: Context, error: CallRefused) -> NoReturn:
     code = grpc.StatusCode.INVALID_ARGUMENT
     await fail(context, code, str(error), error.reason, field=error.field)
 

@@ -17,8 +17,8 @@ from beanpoled.rpc.queue import (
     CALLS_MAX,
     JOBS_MAX,
     PUT_BYTES_MAX,
+    CallRefused,
     QueueServicer,
-    Refused,
     read_puts,
 )
 from tests.unit.node.stage import Stage
@@ -234,7 +234,7 @@ def job(**fields: Any) -> queue_pb2.PutRequest:
 def test_a_wrong_request_names_what_is_wrong(
     request_: queue_pb2.PutRequest, reason: str, field: str
 ) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(CallRefused) as refused:
         read_puts(request_, BODY_MAX)
     assert (refused.value.reason, refused.value.field) == (reason, field)
 

@@ -9,7 +9,7 @@ from beanpole import commands as c
 from beanpole import events as e
 from beanpole.core.jobs.job import STATE_NAMES
 from beanpole.core.machine import Machine
-from beanpoled.eventlog.records import NOTE, Events
+from beanpoled.eventlog.events import NOTE, Events
 from beanpoled.eventlog.store import EventLog
 from tests.unit.core.cluster import Event
 

@@ -11,7 +11,7 @@ import grpc.aio
 
 from beanpoled.config.node import NodeConfig
 from beanpoled.eventlog import columns
-from beanpoled.eventlog.records import Batch, Events
+from beanpoled.eventlog.events import EventBatch, Events
 from beanpoled.rpc.events import EventsServicer
 from tests.unit.eventlog.test_store import Life
 from tests.unit.node.stage import StageHost, config
@@ -22,7 +22,7 @@ START_TIMEOUT_S = 20.0
 class ArrowHost(StageHost):
     """A stage whose events become Arrow, as on a real node."""
 
-    def encode_events(self, events: Events, within_us: int = 0) -> list[Batch]:
+    def encode_events(self, events: Events, within_us: int = 0) -> list[EventBatch]:
         return columns.encode(events)
 
     def first_at_wall(self, payload: bytes, wall_us: int) -> int | None:

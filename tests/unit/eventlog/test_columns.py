@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from beanpole.events import RECORD
 from beanpoled.eventlog import columns
-from beanpoled.eventlog.records import NOTE, Events
+from beanpoled.eventlog.events import NOTE, Events
 from tests.unit.eventlog.made import MEMBERS, WALL_US, chance, naive, record
 
 PAGE = Path(__file__).resolve().parents[3] / "docs/pipeline.md"

@@ -14,7 +14,7 @@ import pytest
 from beanpoled.eventlog import columns
 from beanpoled.eventlog import converter as converter_module
 from beanpoled.eventlog.converter import NICENESS, Converter
-from beanpoled.eventlog.records import Batch
+from beanpoled.eventlog.events import EventBatch
 from tests.integration.support.processes import children, is_running
 from tests.integration.support.waiting import wait_until
 from tests.unit.eventlog.made import chance
@@ -120,7 +120,7 @@ def test_what_is_spread_keeps_nobody_waiting_and_is_hurried_by_the_end(
     converter: Converter,
 ) -> None:
     events = chance(10, 2 * columns.BATCH_ROWS, 0)
-    found: list[Batch] = []
+    found: list[EventBatch] = []
     sealing = threading.Thread(
         target=lambda: found.extend(converter.encode(events, 3600.0)), daemon=True
     )

@@ -16,8 +16,8 @@ from beanpole.core.machine import Machine
 from beanpole.errors import ClientError, ConfigurationError
 from beanpoled import cli
 from beanpoled.eventlog import columns, export
+from beanpoled.eventlog.events import EventBatch
 from beanpoled.eventlog.export import Export, begin_export, open_export
-from beanpoled.eventlog.records import Batch
 from beanpoled.eventlog.source import Source
 from beanpoled.rpc.events import EventsServicer
 from beanpoled.rpc.server import Context
@@ -91,7 +91,7 @@ class Dying(Server):
         class Servicer(EventsServicer):
             async def _batches(
                 self, start: int, end: int, context: Context
-            ) -> AsyncIterator[Batch]:
+            ) -> AsyncIterator[EventBatch]:
                 async for batch in super()._batches(start, end, context):
                     yield batch
                     await context.abort(grpc.StatusCode.UNAVAILABLE, "it dies")

@@ -10,23 +10,23 @@ from beanpole.errors import BeanpoleError, Damaged, UnknownVersion, WrongIdentit
 from beanpole.storage.files import DiskHandle, Files, Handle, InlineFiles
 from beanpole.storage.format import Identity
 from beanpoled.eventlog import segment as segments
-from beanpoled.eventlog.records import Batch
-from beanpoled.eventlog.segment import Segment
+from beanpoled.eventlog.events import EventBatch
+from beanpoled.eventlog.segment import EventSegment
 from beanpoled.view import JobCounts
 from tests.sim.clock import Clock
 from tests.sim.disk import Disk
 from tests.unit.eventlog.made import chance
 
 IDENTITY = Identity("test", "n0")
-BATCHES = [Batch(7, 2, 50, b"two events"), Batch(9, 1, 60, b"one")]
+BATCHES = [EventBatch(7, 2, 50, b"two events"), EventBatch(9, 1, 60, b"one")]
 
 
-def written(directory: Path, files: Files | None = None) -> Segment:
+def written(directory: Path, files: Files | None = None) -> EventSegment:
     about = segments.about(chance(1, 3, 7), JobCounts(1, 2, 3, 4))
     return segments.write(files or InlineFiles(), str(directory), IDENTITY, 7, 10, about, BATCHES)
 
 
-def payloads(segment: Segment, files: Files | None = None) -> list[bytes]:
+def payloads(segment: EventSegment, files: Files | None = None) -> list[bytes]:
     handle = (files or InlineFiles()).open(segment.path)
     try:
         return [segments.read(handle, segment, place) for place in segment.places]

@@ -13,7 +13,7 @@ from beanpole.core.machine import Machine
 from beanpole.pb import errors_pb2, events_pb2, events_pb2_grpc
 from beanpoled.eventlog import columns
 from beanpoled.eventlog import segment as segments
-from beanpoled.eventlog.records import Batch, Events
+from beanpoled.eventlog.events import EventBatch, Events
 from beanpoled.rpc import events as service
 from tests.integration.support.waiting import wait_until
 from tests.unit.eventlog.made import WALL_US, Driver, naive
@@ -94,7 +94,7 @@ def test_reads_are_the_same_from_files_from_what_waits_and_from_memory() -> None
 def test_stored_batches_are_sent_as_they_are() -> None:
     life = life_of(history())
     part = life.log.part(0)
-    assert isinstance(part, segments.Segment)
+    assert isinstance(part, segments.EventSegment)
     handle = life.host.files.open(part.path)
     stored = [segments.read(handle, part, place) for place in part.places]
     with serving(Server(life)) as (address,):
@@ -128,7 +128,7 @@ def test_what_is_older_is_gone_and_what_is_in_a_gap_is_missing() -> None:
 def test_a_damaged_batch_is_told_and_its_file_is_not_offered_again() -> None:
     life = life_of(history())
     part = life.log.part(100)
-    assert isinstance(part, segments.Segment)
+    assert isinstance(part, segments.EventSegment)
     life.host.files.flip(part.path, part.places[0].at + 5)
     with serving(Server(life)) as (address,):
         code, reason, words = failure(address, part.first, part.end)
@@ -145,7 +145,7 @@ def test_a_disk_that_refuses_once_hides_nothing(
 ) -> None:
     life = life_of(history())
     part = life.log.part(100)
-    assert isinstance(part, segments.Segment)
+    assert isinstance(part, segments.EventSegment)
 
     def refuse(*_: Any) -> None:
         raise OSError(errno.EIO, "input/output error")
@@ -183,7 +183,7 @@ class SlowHost(ArrowHost):
         super().__init__()
         self.begun, self.may = threading.Event(), threading.Event()
 
-    def encode_events(self, events: Events, within_us: int = 0) -> list[Batch]:
+    def encode_events(self, events: Events, within_us: int = 0) -> list[EventBatch]:
         self.begun.set()
         assert self.may.wait(TIMEOUT_S)
         return super().encode_events(events, within_us)

@@ -17,7 +17,7 @@ from beanpole.core.machine import Machine
 from beanpole.events import RECORD
 from beanpole.storage.format import MAGIC_EVENTS, Identity, encode_file_header
 from beanpoled.eventlog import segment as segments
-from beanpoled.eventlog.records import Batch, Events
+from beanpoled.eventlog.events import EventBatch, Events
 from beanpoled.eventlog.store import RETAIN_PERIOD_US, SPREAD_US_MAX, EventLog
 from beanpoled.view import JobCounts
 from tests.sim.event_log import Row, rows
@@ -123,7 +123,7 @@ class Timed(StageHost):
         super().__init__()
         self.within_us: list[int] = []
 
-    def encode_events(self, events: Events, within_us: int = 0) -> list[Batch]:
+    def encode_events(self, events: Events, within_us: int = 0) -> list[EventBatch]:
         self.within_us.append(within_us)
         return super().encode_events(events, within_us)
 
@@ -358,7 +358,7 @@ def test_files_that_cannot_be_used_go_first_when_the_disk_is_short(
     again = Life(life.host, life.driver.machine, disk_reserve_bytes=1000)
     spans = [(0, 150), (200, 250), (300, 500)]
     found = again.log.part(120)
-    assert isinstance(found, segments.Segment)
+    assert isinstance(found, segments.EventSegment)
     again.log.leave_out(found, "damaged")
     spans = [(0, 100), (200, 250), (300, 500)]
     again.log.run_periodic(0)
@@ -408,7 +408,7 @@ def test_a_file_that_is_written_anew_is_of_use_again() -> None:
 def test_a_batch_that_is_damaged_takes_its_segment_out() -> None:
     life = filled()
     found = life.log.part(120)
-    assert isinstance(found, segments.Segment)
+    assert isinstance(found, segments.EventSegment)
     life.log.leave_out(found, "damaged")
     life.log.leave_out(found, "damaged")
     assert life.log.spans() == [(0, 100), (150, 500)]

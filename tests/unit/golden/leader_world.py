@@ -224,7 +224,7 @@ class LeaderWorld:
         for _ in range(us // step_us):
             for peer in MEMBERS[1:]:
                 if peer not in silent:
-                    self.stage.node.router.receive(peer, frames.HEARTBEAT, self._beat())
+                    self.stage.node.router.receive(peer, frames.HEARTBEAT, self._heartbeat())
             self.stage.pass_us(step_us, step_us)
             self._tell()
 
@@ -243,7 +243,7 @@ class LeaderWorld:
         numbers = [tuple(map(int, item.split("/"))) for item in items]
         self.stage.items(origin, kind, *numbers)
 
-    def _beat(self) -> bytes:
+    def _heartbeat(self) -> bytes:
         """Return what a member says that agrees with this node in everything."""
         return frames.encode_heartbeat(
             frames.Heartbeat(

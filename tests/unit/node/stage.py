@@ -16,10 +16,10 @@ from beanpoled.config.settings import Addresses
 from beanpoled.disk import identity
 from beanpoled.disk.disks import Disks
 from beanpoled.disk.identity import VOTER, DiskIdentity
-from beanpoled.eventlog.records import Batch, Events
+from beanpoled.eventlog.events import EventBatch, Events
 from beanpoled.frontends.beanstalk.connection import BeanstalkConnection
 from beanpoled.frontends.table import FRONTENDS, Table
-from beanpoled.host.seam import ProcessFacts
+from beanpoled.host.seam import ProcessStats
 from beanpoled.links import frames
 from beanpoled.turn.node import Node
 from tests.sim.clock import Clock
@@ -116,7 +116,7 @@ class StageHost:
     ) -> None:
         raise AssertionError("nothing is fetched on this stage")
 
-    def encode_events(self, events: Events, within_us: int = 0) -> list[Batch]:
+    def encode_events(self, events: Events, within_us: int = 0) -> list[EventBatch]:
         return encode(events)
 
     def first_at_wall(self, payload: bytes, wall_us: int) -> int | None:
@@ -132,8 +132,8 @@ class StageHost:
     def log(self, line: str) -> None:
         self.lines.append(line)
 
-    def process(self) -> ProcessFacts:
-        return ProcessFacts(1, 0.0, 0.0, b"", b"", b"")
+    def process(self) -> ProcessStats:
+        return ProcessStats(1, 0.0, 0.0, b"", b"", b"")
 
     def exit(self) -> None:
         self.lines.append("exit")

@@ -22,7 +22,7 @@ def test_a_pause_counts_as_one_long_turn() -> None:
     assert time.turn(5) == 0  # a clock that goes back is not believed
 
 
-def test_a_follower_goes_on_from_the_last_beat() -> None:
+def test_a_follower_goes_on_from_the_last_heartbeat() -> None:
     clock = ClusterClock()
     assert not clock.was_up()
     assert clock.estimate_us(99) == 0

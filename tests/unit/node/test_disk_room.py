@@ -4,7 +4,7 @@ from beanpole import commands as c
 from beanpole.core import accounts
 from beanpole.replication.consensus import DiskRoom
 from beanpoled.links import frames
-from beanpoled.viewpoint import Viewpoint
+from beanpoled.node_view import LocalNodeView
 from tests.unit.node.stage import Stage, leading, put, ready
 
 LOW = DiskRoom(free_bytes=100, reserve_bytes=200, low=True)
@@ -91,7 +91,7 @@ def test_metrics_show_the_room_and_what_the_queue_takes() -> None:
     stage = leading()
     stage.replica.space = LOW
     ready(stage)
-    now = Viewpoint(stage.node).metrics()
+    now = LocalNodeView(stage.node).metrics()
     assert (now.disk_free_bytes, now.disk_reserve_bytes) == (100, 200)
     assert now.queue_bytes == accounts.memory_bytes(stage.node.context.machine) > accounts.JOB_BYTES
 

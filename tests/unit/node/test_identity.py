@@ -7,7 +7,7 @@ import msgpack
 import pytest
 
 from beanpole.errors import Damaged, StorageError, UnknownVersion
-from beanpole.storage.records import write_atomic
+from beanpole.storage.small_files import write_atomic
 from beanpole.storage.wal import Identity
 from beanpoled.disk import identity
 from beanpoled.disk.identity import FOUNDING, REJOINING, VOTER, DiskIdentity

@@ -125,7 +125,7 @@ def test_a_peer_is_remembered_before_it_is_talked_to_and_a_stranger_never() -> N
 
 
 def test_one_wrong_peer_never_ends_a_start_and_is_told_once() -> None:
-    """Finding C: `Refused` was fatal to a node that did not serve yet."""
+    """Finding C: `LinkRefused` was fatal to a node that did not serve yet."""
     stage = Stage()
     assert not stage.node.origin.up
     for _ in range(50):

@@ -23,7 +23,7 @@ from beanpoled.links.link import (
     FrameReader,
     Handshake,
     Hello,
-    Refused,
+    LinkRefused,
     encode_frame,
     encode_refusal,
 )
@@ -92,7 +92,9 @@ def test_the_highest_version_that_both_know_is_used(low: int, high: int, used: i
 
 @pytest.mark.parametrize(("low", "high"), [(1, 2), (6, 6), (6, 9)])
 def test_without_a_common_version_the_words_say_which_there_are(low: int, high: int) -> None:
-    with pytest.raises(Refused, match=r"versions? 3 to 5.*n[01]|versions.*install the newer") as it:
+    with pytest.raises(
+        LinkRefused, match=r"versions? 3 to 5.*n[01]|versions.*install the newer"
+    ) as it:
         meet(hello("n0"), hello("n1", version_min=low, version_max=high))
     assert it.value.cause == VERSIONS
 
@@ -118,7 +120,9 @@ def test_a_version_of_which_only_the_numbers_are_known_is_refused_with_both() ->
     payload = bytes(msgpack.packb([8, 9, {"another": "layout"}]))
     side.receive((HELLO, payload))
     proof = hmac.new(SECRET, payload + side._own_bytes, hashlib.sha256).digest()
-    with pytest.raises(Refused, match="n0 knows the link versions 3 to 5, an unknown node") as it:
+    with pytest.raises(
+        LinkRefused, match="n0 knows the link versions 3 to 5, an unknown node"
+    ) as it:
         side.receive((AUTH, proof))
     assert it.value.cause == VERSIONS
 
@@ -142,7 +146,7 @@ def test_a_hello_of_another_layout_is_sent_away(change: dict[str, Any]) -> None:
 def test_a_wrong_secret_is_sent_away_and_not_as_a_member() -> None:
     with pytest.raises(ProtocolError, match="another peer_secret") as found:
         meet(hello("n0"), hello("n1"), (SECRET, b"guessed"))
-    assert not isinstance(found.value, Refused)
+    assert not isinstance(found.value, LinkRefused)
 
 
 def test_only_a_member_can_refuse() -> None:
@@ -172,7 +176,7 @@ def test_only_a_member_can_refuse() -> None:
     ],
 )
 def test_members_of_another_mind_are_refused_by_name(changes: dict[str, Any], words: str) -> None:
-    with pytest.raises(Refused, match=words) as found:
+    with pytest.raises(LinkRefused, match=words) as found:
         meet(hello("n0"), hello("n1")._replace(**changes))
     assert (found.value.cause, found.value.node) in ((MEMBERS, "n0"), (MEMBERS, "n1"))
 

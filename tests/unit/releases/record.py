@@ -19,7 +19,7 @@ from beanpole import commands as c
 from beanpole.core.machine import Machine
 from beanpole.core.operations.table import OPERATIONS
 from beanpoled.eventlog import columns
-from beanpoled.eventlog.records import Batch, Events
+from beanpoled.eventlog.events import EventBatch, Events
 from tests.sim.event_log import EventWitness
 from tests.sim.host import SimHost
 from tests.sim.schedules_node import Hand
@@ -106,7 +106,7 @@ def _disk_of(world: World, name: str) -> dict[str, bytes]:
 def _real_columns() -> Iterator[None]:
     """Let simulated nodes keep events as real ones do; the simulation cannot read them."""
 
-    def encode(_: SimHost, events: Events, within_us: int = 0) -> list[Batch]:
+    def encode(_: SimHost, events: Events, within_us: int = 0) -> list[EventBatch]:
         return columns.encode(events)
 
     def check(*_: Any) -> int:

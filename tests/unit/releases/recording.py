@@ -20,7 +20,7 @@ from beanpole.core.machine import Machine
 from beanpole.storage.wal import Identity
 from beanpoled.eventlog import columns
 from beanpoled.eventlog import segment as segments
-from beanpoled.eventlog.records import NOTE, Events
+from beanpoled.eventlog.events import NOTE, Events
 from tests.sim.clock import Clock
 from tests.sim.cluster import Violation
 from tests.sim.disk import Disk

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from beanpole.errors import BeanpoleError, Damaged
 from beanpole.storage.dump import describe
 from beanpole.storage.format import FILE_HEADER_BYTES
-from beanpole.storage.records import read_checked, write_atomic
+from beanpole.storage.small_files import read_checked, write_atomic
 from beanpole.storage.snapshots import SnapshotStore
 from beanpole.storage.wal import Wal
 from tests.unit.storage.disk import Disk, Node

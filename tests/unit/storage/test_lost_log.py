@@ -3,8 +3,8 @@
 import pytest
 
 from beanpole.errors import Damaged
-from beanpole.storage.records import read_checked, write_atomic
 from beanpole.storage.segment import NO_LOG, segment_name
+from beanpole.storage.small_files import read_checked, write_atomic
 from beanpole.storage.wal import Wal
 from tests.sim.clock import Clock
 from tests.sim.disk import Disk, Killed

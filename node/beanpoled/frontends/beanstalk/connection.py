@@ -17,8 +17,8 @@ from beanpole.core.jobs.job import Job
 from beanpole.protocol.beanstalk import replies, stats
 from beanpole.protocol.beanstalk import requests as r
 from beanpole.protocol.beanstalk.parser import Parser
-from beanpoled.frontends.beanstalk import facts
-from beanpoled.frontends.beanstalk.answers import FORMATTERS, format_reserve_job
+from beanpoled.frontends.beanstalk import server_stats
+from beanpoled.frontends.beanstalk.reply_format import FORMATTERS, format_reserve_job
 from beanpoled.frontends.clients import Clients
 from beanpoled.frontends.replies import HELD
 from beanpoled.frontends.requests import RequestConnection
@@ -376,7 +376,7 @@ class BeanstalkConnection(RequestConnection):
         self._answer_alone(replies.kicked(self._kicked))
 
     def _stats_values(self, cluster: tuple[int, ...]) -> tuple[object, ...]:
-        return facts.stats(self._clients, self.protocol, self._counts, cluster)
+        return server_stats.values(self._clients, self.protocol, self._counts, cluster)
 
     def _stats_tube(self, result: tuple[Any, ...] | int) -> bytes:
         if isinstance(result, int):

@@ -102,7 +102,7 @@ class Events(NamedTuple):
         return None
 
 
-class Batch(NamedTuple):
+class EventBatch(NamedTuple):
     """Some events as readers get them."""
 
     first: int

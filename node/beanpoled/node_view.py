@@ -6,7 +6,7 @@ from beanpoled.turn.node import Node
 from beanpoled.view import JobCounts, Metrics, Role, SnapshotStream
 
 
-class Viewpoint:
+class LocalNodeView:
     """Implements `NodeView`."""
 
     def __init__(self, node: Node) -> None:

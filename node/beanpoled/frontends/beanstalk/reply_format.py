@@ -1,6 +1,6 @@
 """Results of the machine as replies of the beanstalk protocol. Pure: values in, bytes out.
 
-`stats` is not here: most of its values are the node's own (see `facts`).
+`stats` is not here: most of its values are the node's own (see `server_stats`).
 """
 
 from collections.abc import Callable

@@ -12,7 +12,7 @@ VERSION_BYTES: Final = b"1.13"
 BINLOG: Final = (0, 0, 0, 0, 10_485_760)
 
 
-def stats(
+def values(
     clients: Clients, protocol: str, counts: Sequence[int], cluster: tuple[int, ...]
 ) -> tuple[object, ...]:
     """All values of `stats`, in the protocol's order.

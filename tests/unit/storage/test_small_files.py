@@ -7,7 +7,7 @@ import pytest
 
 from beanpole.errors import Damaged, UnknownVersion, WrongIdentity
 from beanpole.storage.format import Identity
-from beanpole.storage.records import PAYLOAD_BYTES_MAX, read_checked, write_atomic
+from beanpole.storage.small_files import PAYLOAD_BYTES_MAX, read_checked, write_atomic
 from tests.unit.storage.disk import Disk
 
 OURS = Identity("dev", "n0")
