@@ -57,6 +57,7 @@ KEEP: Final = 16  # the session may be resumed after a loss
 RESUME: Final = 17  # this attachment takes over the session that was kept with its secret
 PUT_KEYED: Final = 18  # gives (job, whether the key was remembered)
 SET_PROTOCOL: Final = 19  # which protocol the session's client speaks, if it is not beanstalk
+TAKE: Final = 20  # reserves at once, or not at all
 
 # --- operations of a batch that only read: answered in place, at their origin --------------------
 PEEK: Final = 32
@@ -80,6 +81,7 @@ RAISE: Final = 69  # the machine's version from here on; a node that does not kn
 OK: Final = 1
 NOT_FOUND: Final = 0
 OUT_OF_MEMORY: Final = -1  # a limit of the cluster is reached
+AGAIN: Final = -3  # its entry has done as much as it may, and nothing of this: it may be repeated
 BAD_COMMAND: Final = -2  # wrong layout, unknown operation, or a session that does not exist
 
 # In place of a command that the active version lacks: BAD_COMMAND in every version.

@@ -49,6 +49,7 @@ ITEMS: dict[int, tuple[st.SearchStrategy[object], ...]] = {
     c.RESUME: (st.just(bytes(SECRET_MAX_BYTES)),),
     c.PUT_KEYED: (TUBE, NUMBER, NUMBER, NUMBER, BODY, KEY),
     c.SET_PROTOCOL: (st.just(255),),
+    c.TAKE: (),
     c.PEEK: (JOB,),
     c.PEEK_READY: (TUBE,),
     c.PEEK_DELAYED: (TUBE,),

@@ -60,6 +60,7 @@ COMMANDS = st.one_of(
         command(c.RETURN, SESSION, JOB),
     ),
     command(c.RESERVE_JOB, SESSION, JOB),
+    command(c.TAKE, SESSION),
     st.one_of(
         command(c.PEEK, SESSION, JOB),
         command(c.PEEK_READY, SESSION, TUBE),

@@ -161,10 +161,16 @@ class Model:
         session = self.session(origin, number)
         if session is None or request <= session.last_request:
             return None
+        job = self.take(session)
+        if job is not None:
+            session.last_request = request
+        return job
+
+    def take(self, session: ModelSession) -> ModelJob | None:
+        """Reserve the best ready job of a session's watched tubes."""
         paused = {tube.name for tube in self.tubes if tube.paused_until_us}
         for job in self.jobs_in("ready"):
             if job.tube in session.watched and job.tube not in paused:
-                session.last_request = request
                 self.reserve(job, session)
                 return job
         return None
@@ -296,6 +302,9 @@ class Model:
                 return c.NOT_FOUND
             if arguments[0] in session.watched:
                 session.watched.remove(arguments[0])
+        elif operation == c.TAKE:
+            job = self.take(session)
+            return c.NOT_FOUND if job is None else (job.id, job.body)
         elif operation == c.RESERVE_JOB:
             job = self.job(arguments[0])
             if job is None or job.state == "reserved":

@@ -40,8 +40,13 @@ class Comparison(RuleBasedStateMachine):
         self.model = Model()
         self.ledger = Ledger()
 
-    @initialize(jobs=st.integers(0, 6), ttr_s=st.integers(1, 4))
-    def two_nodes_and_some_jobs(self, jobs: int, ttr_s: int) -> None:
+    @initialize(
+        jobs=st.integers(0, 6),
+        ttr_s=st.integers(1, 4),
+        version=st.integers(c.BASE_VERSION, c.MACHINE_VERSION),
+    )
+    def two_nodes_and_some_jobs(self, jobs: int, ttr_s: int, version: int = c.BASE_VERSION) -> None:
+        self.lead((c.RAISE, version))
         for origin in (0, 1):
             self.do(origin, c.OPEN, 1)
         self.do(LOOKING[0], c.OPEN, LOOKING[1])
@@ -94,6 +99,11 @@ class Comparison(RuleBasedStateMachine):
     )
     def one_job(self, origin: int, session: int, operation: int, job: int) -> None:
         self.do(origin, operation, session, job)
+
+    @rule(origin=ORIGINS, session=SESSIONS)
+    def take(self, origin: int, session: int) -> None:
+        if self.cluster.machine.version >= 3:
+            self.do(origin, c.TAKE, session)
 
     @rule(origin=ORIGINS, session=SESSIONS, job=JOBS, priority=PRIORITIES, delay_s=SECONDS)
     def release(self, origin: int, session: int, job: int, priority: int, delay_s: int) -> None:

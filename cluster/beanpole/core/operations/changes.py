@@ -20,6 +20,7 @@ from beanpole.constants import (
 )
 from beanpole.core.accounts import JOB_BYTES
 from beanpole.core.jobs.job import BURIED, DELAYED, RESERVED, Job, Tube
+from beanpole.core.operations.choosing import may_look, reserve_best
 from beanpole.core.sessions import Origin
 from beanpole.core.state import MachineState
 from beanpole.events import NOBODY_WAITING, PROTOCOL_NAMES, PROTOCOL_SINCE
@@ -254,6 +255,19 @@ def reserve_job(
         return c.NOT_FOUND
     machine.queue.reserve(job, origin.sessions[command[1]])
     return job.id, job.body
+
+
+def take(machine: MachineState, origin: Origin, command: c.Command) -> tuple[int, bytes] | int:
+    """TAKE: reserve like a GRANT, at once or not at all.
+
+    Returns:
+        (job id, body); NOT_FOUND if no job is ready; AGAIN if this entry may not look any more.
+    """
+    session = origin.sessions[command[1]]
+    if not may_look(machine, session):
+        return c.AGAIN
+    job = reserve_best(machine, session)
+    return c.NOT_FOUND if job is None else (job.id, job.body)
 
 
 def pause_tube(machine: MachineState, origin: Origin, command: c.Command) -> int:

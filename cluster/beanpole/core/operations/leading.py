@@ -7,6 +7,7 @@ from beanpole import commands as c
 from beanpole.core.applied import GRANTED, LATER, NONE_READY, VOID, Applied
 from beanpole.core.jobs.job import Job
 from beanpole.core.jobs.queue import RAISED, TRANSITION_BITS
+from beanpole.core.operations.choosing import may_look, reserve_best
 from beanpole.core.state import MachineState
 
 
@@ -45,20 +46,13 @@ def grant(machine: MachineState, applied: Applied, command: c.Command) -> None:
     ):
         session = origin.sessions.get(number)
         if session is not None and request > session.request_granted:
-            machine.looks_left -= len(session.watched)
-            outcome = NONE_READY if machine.looks_left >= 0 else LATER
-        if session is not None and outcome == NONE_READY:
-            queue = machine.queue
-            best = 0
-            for tube in session.watched.values():
-                if tube.ready_count and not tube.paused_until_us:
-                    key = tube.first_ready()
-                    if key and (not best or key < best):
-                        best = key
-            if best:
-                job = queue.reserve_first(best, session)
-                session.request_granted = request
-                outcome = GRANTED
+            outcome = LATER
+            if may_look(machine, session):
+                job = reserve_best(machine, session)
+                outcome = NONE_READY
+                if job is not None:
+                    session.request_granted = request
+                    outcome = GRANTED
     applied.grants.append((index, incarnation, number, request, outcome, job))
 
 

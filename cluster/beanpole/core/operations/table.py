@@ -72,6 +72,7 @@ _ENTRIES: Final[tuple[Operation, ...]] = (
         unless=DELAY_S,
     ),
     ClientOperation(c.SET_PROTOCOL, (SESSION, PROTOCOL), changes.set_protocol),
+    ClientOperation(c.TAKE, (SESSION,), changes.take, since=3),
     ClientOperation(c.PEEK, (SESSION, JOB), reads.peek, reads=True),
     ClientOperation(c.PEEK_READY, (SESSION, TUBE), reads.peek_ready, reads=True),
     ClientOperation(c.PEEK_DELAYED, (SESSION, TUBE), reads.peek_delayed, reads=True),

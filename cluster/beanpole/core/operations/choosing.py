@@ -1,0 +1,26 @@
+"""Which job a session gets when it asks for any: the best ready one of the queues that it watches.
+
+GRANT and TAKE choose alike, and share what an entry may look at. What each of them says is in
+`leading` and `changes`.
+"""
+
+from beanpole.core.jobs.job import Job
+from beanpole.core.sessions import Session
+from beanpole.core.state import MachineState
+
+
+def may_look(machine: MachineState, session: Session) -> bool:
+    """Whether this entry may look at all queues of a session; it counts them."""
+    machine.looks_left -= len(session.watched)
+    return machine.looks_left >= 0
+
+
+def reserve_best(machine: MachineState, session: Session) -> Job | None:
+    """Reserve the best ready job of the session's watched, unpaused queues."""
+    best = 0
+    for tube in session.watched.values():
+        if tube.ready_count and not tube.paused_until_us:
+            key = tube.first_ready()
+            if key and (not best or key < best):
+                best = key
+    return machine.queue.reserve_first(best, session) if best else None
