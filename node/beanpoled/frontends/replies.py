@@ -62,6 +62,11 @@ class ReplyQueue:
             or self._large_bytes >= self._clients.client_output_bytes_max
         )
 
+    def room(self, size_max: int) -> int:
+        """How many replies of up to this size may be owed beside those that are."""
+        room_bytes = self._clients.client_output_bytes_max - self._large_bytes
+        return max(0, min(PENDING_MAX - len(self._pending), room_bytes // size_max))
+
     # --- requests -------------------------------------------------------------------------------
 
     def expect(self, kind: int) -> None:
@@ -72,9 +77,14 @@ class ReplyQueue:
         """A reply of up to this size will be written: a few short lines can ask for gigabytes.
 
         What was owed is forgotten when everything is written; from then on the client's own reading
-        sets the pace (`FlowControl.stall`).
+        sets the pace (`FlowControl.stall`). A negative size takes back what is not owed after all.
         """
         self._large_bytes += size_max
+
+    def retract(self, count: int) -> None:
+        """The newest requests are no longer on their way; they will be made again."""
+        for _ in range(count):
+            self._pending.pop()
 
     # --- replies --------------------------------------------------------------------------------
 

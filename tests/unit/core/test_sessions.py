@@ -52,6 +52,7 @@ def test_a_session_is_opened_once_and_closed_once(cluster: Cluster) -> None:
 def test_commands_of_no_session_are_bad_commands(cluster: Cluster) -> None:
     cluster.put()
     cluster.put(delay_s=5)
+    cluster.lead((c.RAISE, c.MACHINE_VERSION))
     before = cluster.do(c.STATS, 1)
     commands: list[c.Command] = [
         (c.CLOSE, 9, 0),
@@ -72,6 +73,7 @@ def test_commands_of_no_session_are_bad_commands(cluster: Cluster) -> None:
         (c.RESUME, 9, SECRET),
         (c.PUT_KEYED, 9, DEFAULT, 0, 0, 1, b"", b"key"),
         (c.SET_PROTOCOL, 9, 2),
+        (c.TAKE, 9),
         (c.PEEK, 9, 1),
         *[(peek, 9, DEFAULT) for peek in (c.PEEK_READY, c.PEEK_DELAYED, c.PEEK_BURIED)],
         (c.STATS, 9),

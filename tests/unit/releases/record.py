@@ -31,7 +31,9 @@ SEED: Final = 3
 # Longer than the life of any node's silence (`node_timeout`) in the simulation.
 SILENCE_S: Final = 12.0
 SERVES_S: Final = 20.0
-OPERATIONS_ENTRIES: Final = 400
+OPERATIONS_ENTRIES: Final = 600
+# From this entry on the machine works at the newest version.
+RAISED_AT: Final = 200
 # Small, so that commands meet each other's sessions, jobs and keys.
 NUMBERS: Final = (0, 1, 1, 1, 2, 2, 3, 4, 5, 7, 60, 2**32 - 1)
 BYTES: Final = (b"default", b"a", b"b", b"a secret of 16 b", b"another secret..", b"x" * 64)
@@ -146,6 +148,8 @@ def operations_log() -> Iterator[tuple[int, bytes]]:
             sections.append((origin, incarnation, number + 1, c.pack_commands(commands)))
         leading = [_command(dice, dice.choice(leaders)) for _ in range(dice.randint(0, 2))]
         leading += [_grant(dice, numbers) for _ in range(dice.randint(0, 2))]
+        if index == RAISED_AT:
+            leading.append((c.RAISE, c.MACHINE_VERSION))
         if leading:
             sections.insert(0, (c.LEADER, 0, 0, c.pack_commands(leading)))
         flags = c.FLAG_PUTS_REFUSED if dice.random() < 0.05 else 0

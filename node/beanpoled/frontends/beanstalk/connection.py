@@ -17,8 +17,9 @@ from beanpole.core.jobs.job import Job
 from beanpole.protocol.beanstalk import replies, stats
 from beanpole.protocol.beanstalk import requests as r
 from beanpole.protocol.beanstalk.parser import Parser
-from beanpoled.frontends.beanstalk import server_stats
+from beanpoled.frontends.beanstalk import kinds, server_stats, takes
 from beanpoled.frontends.beanstalk.reply_format import FORMATTERS, format_reserve_job
+from beanpoled.frontends.beanstalk.takes import Takes
 from beanpoled.frontends.clients import Clients
 from beanpoled.frontends.replies import HELD
 from beanpoled.frontends.requests import RequestConnection
@@ -37,6 +38,7 @@ class BeanstalkConnection(RequestConnection):
     """A beanstalk client."""
 
     __slots__ = (
+        "_again",
         "_binding",
         "_counts",
         "_deadline_soon",
@@ -44,6 +46,7 @@ class BeanstalkConnection(RequestConnection):
         "_kicked",
         "_parser",
         "_request",
+        "_takes",
         "_timeout_us",
         "_used",
         "_watched",
@@ -56,6 +59,8 @@ class BeanstalkConnection(RequestConnection):
         super().__init__(clients, protocol, port)
         self._counts = counts
         self._parser = Parser(clients.config.max_job_size)
+        self._again: list[r.Request] = []  # were looked at and not acted on; the next one is last
+        self._takes: Takes | None = None  # reserves that take jobs together, while they do
         self._used: bytes = DEFAULT_TUBE
         self._watched: dict[bytes, None] = {DEFAULT_TUBE: None}
         self._binding = b""  # the tube that is used or watched once it exists
@@ -77,7 +82,7 @@ class BeanstalkConnection(RequestConnection):
         return self._parser.buffered_bytes
 
     def _act(self) -> bool:
-        request = self._parser.next()
+        request = self._again.pop() if self._again else self._parser.next()
         if request is None:
             return False
         kind = request[0]
@@ -186,14 +191,14 @@ class BeanstalkConnection(RequestConnection):
 
     def _about_job(self, request: r.Request) -> None:
         kind = request[0]
-        if kind in _WITH_BODY:
+        if kind in kinds.WITH_BODY:
             self._replies.owe(self._clients.config.max_job_size)
-        self._submit(kind, (_OPERATIONS[kind], self._session(), *request[1:]))
+        self._submit(kind, (kinds.OPERATIONS[kind], self._session(), *request[1:]))
 
     def _about_used_tube(self, request: r.Request) -> None:
         kind = request[0]
         self._replies.owe(self._clients.config.max_job_size)
-        self._submit(kind, (_OPERATIONS[kind], self._session(), self._used))
+        self._submit(kind, (kinds.OPERATIONS[kind], self._session(), self._used))
 
     def _stats(self, request: r.Request) -> None:
         # Alone: this node's counters would count what stands behind it, too.
@@ -242,11 +247,57 @@ class BeanstalkConnection(RequestConnection):
     # --- reserve --------------------------------------------------------------------------------
 
     def _reserve(self, request: r.Request) -> None:
-        self._begin_wait(-1)
+        if not self._take_together(request):
+            self._begin_wait(-1)
 
     def _reserve_timeout(self, request: r.Request) -> None:
-        self._clients.read_clock()  # a time-out must not be early by the length of a turn
-        self._begin_wait(self._clients.now_us + request[1] * SECOND_US)
+        if self._take_together(request):
+            return
+        clients = self._clients
+        clients.read_clock()  # a time-out must not be early by the length of a turn
+        since_us = request[2] if len(request) == takes.WAITS else clients.now_us
+        self._begin_wait(since_us + request[1] * SECOND_US)
+
+    def _take_together(self, request: r.Request) -> bool:
+        """Let this reserve and those right behind it take jobs in one batch; False if it waits."""
+        if not (self._again or self._parser.buffered_bytes) or len(request) == takes.WAITS:
+            return False
+        clients = self._clients
+        most = takes.most(clients, self._watched, self._replies)
+        requests = takes.row(request, most, self._again, self._parser)
+        if len(requests) == 1:
+            return False
+        for behind in requests[1:]:
+            self._counts[behind[0]] += 1
+        self.is_worker = True
+        session = self._session()
+        self.blocked = True
+        clients.read_clock()
+        self._takes = Takes(requests, clients.now_us)
+        self._replies.owe(len(requests) * clients.config.max_job_size)
+        for _ in requests:
+            self._submit(r.RESERVE, (c.TAKE, session))
+        return True
+
+    def _taken(self, result: tuple[int, bytes] | int) -> None:
+        """A TAKE was applied: its job is for the oldest reserve; those that get none wait."""
+        run = self._takes
+        assert run is not None
+        owed = self._clients.config.max_job_size
+        reply = b"" if isinstance(result, int) else replies.reserved(*result)
+        self._replies.owe(len(reply) - owed)
+        is_last = run.answered(bool(reply))
+        if is_last:
+            self._takes = None
+            self.blocked = False
+            for request in run.without:
+                self._counts[request[0]] -= 1
+            self._again += run.without
+            self._replies.retract(len(run.without))
+        if reply:
+            self._replies.answer(reply)
+        if is_last:
+            self._process()
 
     def _begin_wait(self, timeout_us: int) -> None:
         self.is_worker = True
@@ -322,6 +373,8 @@ class BeanstalkConnection(RequestConnection):
         elif kind == KIND_QUIET:
             if result != c.OK:
                 self._refused_later(result)
+        elif kind == r.RESERVE:
+            self._taken(result)
         elif kind == r.RESERVE_JOB:
             self.is_worker |= type(result) is tuple
             self._answer(format_reserve_job(result))
@@ -391,10 +444,13 @@ class BeanstalkConnection(RequestConnection):
         if why != NOT_DONE:
             self.drop()
             return
+        if kind == r.RESERVE:
+            self._taken(c.NOT_FOUND)  # it waits, as it would have without a TAKE
+            return
         if kind == KIND_WAIT:
             self.wait = None
             self._stop_timer()
-        if kind in _ALONE:
+        if kind in kinds.ALONE:
             self.blocked = False  # it was this one that held up what stands behind it
         if kind == r.PUT:
             reply = replies.DRAINING
@@ -410,39 +466,6 @@ def _refusal(result: int) -> bytes:
     """What the machine says of a tube that cannot be used or watched."""
     return replies.OUT_OF_MEMORY if result == c.OUT_OF_MEMORY else replies.INTERNAL_ERROR
 
-
-_OPERATIONS: Final = {
-    r.DELETE: c.DELETE,
-    r.RELEASE: c.RELEASE,
-    r.BURY: c.BURY,
-    r.TOUCH: c.TOUCH,
-    r.PEEK: c.PEEK,
-    r.KICK_JOB: c.KICK_JOB,
-    r.RESERVE_JOB: c.RESERVE_JOB,
-    r.STATS_JOB: c.STATS_JOB,
-    r.PAUSE_TUBE: c.PAUSE_TUBE,
-    r.PEEK_READY: c.PEEK_READY,
-    r.PEEK_DELAYED: c.PEEK_DELAYED,
-    r.PEEK_BURIED: c.PEEK_BURIED,
-}
-
-# What stands behind them is not looked at before they are answered.
-_ALONE: Final = frozenset((KIND_WAIT, r.KICK, r.STATS, r.STATS_TUBE, r.LIST_TUBES, r.USE, r.WATCH))
-
-# Their replies hold a body.
-_WITH_BODY: Final = frozenset((r.PEEK, r.RESERVE_JOB))
-
-_ABOUT_JOBS: Final = (
-    r.DELETE,
-    r.RELEASE,
-    r.BURY,
-    r.TOUCH,
-    r.PEEK,
-    r.KICK_JOB,
-    r.RESERVE_JOB,
-    r.STATS_JOB,
-    r.PAUSE_TUBE,
-)
 
 _HANDLERS: Final[dict[int, Callable[[BeanstalkConnection, r.Request], None]]] = {
     r.PUT: BeanstalkConnection._put,
@@ -462,5 +485,5 @@ _HANDLERS: Final[dict[int, Callable[[BeanstalkConnection, r.Request], None]]] = 
     r.LIST_TUBES_WATCHED: BeanstalkConnection._list_tubes_watched,
     r.QUIT: BeanstalkConnection._asked_to_quit,
     r.BAD: BeanstalkConnection._bad,
-    **dict.fromkeys(_ABOUT_JOBS, BeanstalkConnection._about_job),
+    **dict.fromkeys(kinds.ABOUT_JOBS, BeanstalkConnection._about_job),
 }
