@@ -64,10 +64,32 @@ NO_TIME: Final = -1
 # The origin of what no client asked for.
 NO_ORIGIN: Final = 255
 
-# In this order: kind, protocol, state before, state after (0 is gone: see `core.jobs.job`), reason,
-# origin, 2 bytes unused, tube number, job id, priority, delay s, TTR s, body bytes, incarnation,
-# session, reserves, timeouts, releases, buries, kicks, wait us (from ready to reserved), run us
-# (from reserved to the end of the reservation), ready at (cluster time us), 4 bytes unused.
+# The fields of a record, in its order; 4 bytes behind them are unused.
+FIELDS: Final = (
+    "kind",
+    "protocol",
+    "state_before",
+    "state",  # after it; 0 is gone: see `core.jobs.job`
+    "reason",
+    "origin",
+    "unused",
+    "tube",  # its number
+    "job",
+    "priority",
+    "delay_s",
+    "ttr_s",
+    "body_bytes",
+    "incarnation",
+    "session",
+    "reserves",
+    "timeouts",
+    "releases",
+    "buries",
+    "kicks",
+    "wait_us",  # from ready to reserved
+    "run_us",  # from reserved to the end of the reservation
+    "ready_at_us",  # by cluster time
+)
 RECORD: Final = Struct("<BBBBBBHIQIIIIIQIIIIIqqq4x")
 assert RECORD.size == 96
 # The same bytes, with neighbours joined to one number (the first in its low bits): the machine

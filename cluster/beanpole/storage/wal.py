@@ -53,9 +53,9 @@ def _raise(error: OSError) -> None:
 class Wal:
     """An append-only log of records in segments, with group commit.
 
-    All methods are called from one loop; only `WriteBatch` and `Writer` are touched by the thread of
-    the disk, under a lock. After a failed write or sync nothing is written any more: the process
-    must end, because it is unknown what a disk has after a failed sync.
+    All methods are called from one loop; only `WriteBatch` and `Writer` are touched by the disk's
+    thread, under a lock. After a failed write or sync nothing is written any more: the process must
+    end, because it is unknown what a disk has after a failed sync.
 
     Attributes:
         end: the position after the last appended record.

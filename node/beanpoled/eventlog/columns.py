@@ -52,32 +52,6 @@ COLUMNS: Final = (
     ("ready_at_us", "int64"),
 )
 
-# The fields of a record, in its order.
-FIELDS: Final = (
-    "kind",
-    "protocol",
-    "state_before",
-    "state",
-    "reason",
-    "origin",
-    "unused",
-    "tube",
-    "job",
-    "priority",
-    "delay_s",
-    "ttr_s",
-    "body_bytes",
-    "incarnation",
-    "session",
-    "reserves",
-    "timeouts",
-    "releases",
-    "buries",
-    "kicks",
-    "wait_us",
-    "run_us",
-    "ready_at_us",
-)
 NOTE_FIELDS: Final = ("log_index", "time_us", "wall_us", "first", "state_hash")
 STATES: Final = {GONE: "gone", **{state: name.decode() for state, name in STATE_NAMES.items()}}
 
@@ -144,7 +118,7 @@ def to_arrow(events: Events) -> "pa.RecordBatch":
     import numpy as np
     import pyarrow as pa
 
-    record = np.frombuffer(events.records, _dtype(FIELDS, e.RECORD.format, e.RECORD.size))
+    record = np.frombuffer(events.records, _dtype(e.FIELDS, e.RECORD.format, e.RECORD.size))
     notes = np.frombuffer(events.notes, _dtype(NOTE_FIELDS, NOTE.format, NOTE.size))
     offsets = np.arange(events.first, events.end, dtype=np.int64)
     firsts = notes["first"].astype(np.int64)

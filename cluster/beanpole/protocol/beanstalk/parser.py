@@ -105,46 +105,53 @@ def _read_pause_tube(arguments: bytes) -> Request:
     return (r.PAUSE_TUBE, found[1], delay_s) if delay_s <= U32_MAX else _BAD_FORMAT
 
 
+# Requests with nothing but a job's id, and with nothing but a tube's name.
+_JOB_REQUESTS: Final = (r.DELETE, r.RESERVE_JOB, r.TOUCH, r.PEEK, r.KICK_JOB, r.STATS_JOB)
+_TUBE_REQUESTS: Final = (r.USE, r.WATCH, r.IGNORE, r.STATS_TUBE)
+
 # Whole lines.
 _PLAIN: Final[dict[bytes, Request]] = {
-    b"reserve": (r.RESERVE,),
-    b"peek-ready": (r.PEEK_READY,),
-    b"peek-delayed": (r.PEEK_DELAYED,),
-    b"peek-buried": (r.PEEK_BURIED,),
-    b"stats": (r.STATS,),
-    b"list-tubes": (r.LIST_TUBES,),
-    b"list-tube-used": (r.LIST_TUBE_USED,),
-    b"list-tubes-watched": (r.LIST_TUBES_WATCHED,),
-    b"quit": _QUIT,
+    r.WORDS[kind].encode(): (kind,)
+    for kind in (
+        r.RESERVE,
+        r.PEEK_READY,
+        r.PEEK_DELAYED,
+        r.PEEK_BURIED,
+        r.STATS,
+        r.LIST_TUBES,
+        r.LIST_TUBE_USED,
+        r.LIST_TUBES_WATCHED,
+        r.QUIT,
+    )
 }
 # By what stands before the first space; the reader gets what stands behind it.
 _READERS: Final[dict[bytes, Callable[[bytes], Request]]] = {
-    b"delete": _job_reader(r.DELETE),
-    b"reserve-with-timeout": _read_reserve_timeout,
-    b"reserve-job": _job_reader(r.RESERVE_JOB),
-    b"release": _read_release,
-    b"bury": _read_bury,
-    b"touch": _job_reader(r.TOUCH),
-    b"use": _tube_reader(r.USE),
-    b"watch": _tube_reader(r.WATCH),
-    b"ignore": _tube_reader(r.IGNORE),
-    b"peek": _job_reader(r.PEEK),
-    b"kick": _read_kick,
-    b"kick-job": _job_reader(r.KICK_JOB),
-    b"stats-job": _job_reader(r.STATS_JOB),
-    b"stats-tube": _tube_reader(r.STATS_TUBE),
-    b"pause-tube": _read_pause_tube,
+    r.WORDS[kind].encode(): read
+    for kind, read in (
+        *[(kind, _job_reader(kind)) for kind in _JOB_REQUESTS],
+        *[(kind, _tube_reader(kind)) for kind in _TUBE_REQUESTS],
+        (r.RESERVE_TIMEOUT, _read_reserve_timeout),
+        (r.RELEASE, _read_release),
+        (r.BURY, _read_bury),
+        (r.KICK, _read_kick),
+        (r.PAUSE_TUBE, _read_pause_tube),
+    )
 }
 # beanstalkd recognises these by their first bytes and then finds the line malformed.
-_PREFIXES: Final = (
-    b"peek-ready",
-    b"peek-delayed",
-    b"peek-buried",
-    b"reserve",
-    b"stats",
-    b"list-tubes",
-    b"list-tube-used",
-    b"pause-tube",
+_PREFIXES: Final = tuple(
+    [
+        r.WORDS[kind].encode()
+        for kind in (
+            r.PEEK_READY,
+            r.PEEK_DELAYED,
+            r.PEEK_BURIED,
+            r.RESERVE,
+            r.STATS,
+            r.LIST_TUBES,
+            r.LIST_TUBE_USED,
+            r.PAUSE_TUBE,
+        )
+    ]
 )
 
 

@@ -1,4 +1,4 @@
-"""What a beanstalk client may ask: request numbers, the layout of request tuples, their limits.
+"""The requests of beanstalk clients: their numbers and words, the layout of tuples, limits.
 
 A request is a flat tuple whose first item is one of the numbers below; tube names and bodies are
 bytes, all else is int. How the bytes of a client become requests is in `parser`.
@@ -45,6 +45,36 @@ BAD: Final = 26
 # The counted requests are PUT .. PAUSE_TUBE: a list of counters with an unused first item has
 # the values of the cmd-* keys, in order, at [PUT : PAUSE_TUBE + 1].
 COUNTERS: Final = PAUSE_TUBE + 1
+
+# How clients write them. The parser, the keys of `stats` and the metrics have the words from here.
+WORDS: Final = {
+    PUT: "put",
+    PEEK: "peek",
+    PEEK_READY: "peek-ready",
+    PEEK_DELAYED: "peek-delayed",
+    PEEK_BURIED: "peek-buried",
+    RESERVE: "reserve",
+    RESERVE_TIMEOUT: "reserve-with-timeout",
+    DELETE: "delete",
+    RELEASE: "release",
+    USE: "use",
+    WATCH: "watch",
+    IGNORE: "ignore",
+    BURY: "bury",
+    KICK: "kick",
+    TOUCH: "touch",
+    STATS: "stats",
+    STATS_JOB: "stats-job",
+    STATS_TUBE: "stats-tube",
+    LIST_TUBES: "list-tubes",
+    LIST_TUBE_USED: "list-tube-used",
+    LIST_TUBES_WATCHED: "list-tubes-watched",
+    PAUSE_TUBE: "pause-tube",
+    RESERVE_JOB: "reserve-job",
+    KICK_JOB: "kick-job",
+    QUIT: "quit",
+}
+COUNTED_WORDS: Final = tuple([WORDS[kind] for kind in range(PUT, COUNTERS)])
 
 # beanstalkd's LINE_BUF_SIZE, with the CRLF: as long as `pause-tube <200 bytes> 4294967295` needs.
 LINE_MAX_BYTES: Final = 224

@@ -7,15 +7,13 @@ Where the values come from does not belong here.
 from collections.abc import Iterable
 from typing import Any, Final
 
+from beanpole.protocol.beanstalk.requests import COUNTED_WORDS
+
 # fmt: off
 STATS_KEYS: Final = (
     "current-jobs-urgent", "current-jobs-ready", "current-jobs-reserved", "current-jobs-delayed",
     "current-jobs-buried",
-    "cmd-put", "cmd-peek", "cmd-peek-ready", "cmd-peek-delayed", "cmd-peek-buried",
-    "cmd-reserve", "cmd-reserve-with-timeout", "cmd-delete", "cmd-release",
-    "cmd-use", "cmd-watch", "cmd-ignore", "cmd-bury", "cmd-kick", "cmd-touch",
-    "cmd-stats", "cmd-stats-job", "cmd-stats-tube",
-    "cmd-list-tubes", "cmd-list-tube-used", "cmd-list-tubes-watched", "cmd-pause-tube",
+    *[f"cmd-{word}" for word in COUNTED_WORDS],
     "job-timeouts", "total-jobs", "max-job-size", "current-tubes",
     "current-connections", "current-producers", "current-workers", "current-waiting",
     "total-connections",

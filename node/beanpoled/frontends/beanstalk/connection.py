@@ -18,7 +18,8 @@ from beanpole.protocol.beanstalk import replies, stats
 from beanpole.protocol.beanstalk import requests as r
 from beanpole.protocol.beanstalk.parser import Parser
 from beanpoled.frontends.beanstalk import kinds, server_stats, takes
-from beanpoled.frontends.beanstalk.reply_format import FORMATTERS, format_reserve_job
+from beanpoled.frontends.beanstalk.kinds import FORMATTERS
+from beanpoled.frontends.beanstalk.reply_format import format_reserve_job
 from beanpoled.frontends.beanstalk.takes import Takes
 from beanpoled.frontends.clients import Clients
 from beanpoled.frontends.replies import HELD
@@ -475,9 +476,6 @@ _HANDLERS: Final[dict[int, Callable[[BeanstalkConnection, r.Request], None]]] = 
     r.RESERVE: BeanstalkConnection._reserve,
     r.RESERVE_TIMEOUT: BeanstalkConnection._reserve_timeout,
     r.KICK: BeanstalkConnection._kick,
-    r.PEEK_READY: BeanstalkConnection._about_used_tube,
-    r.PEEK_DELAYED: BeanstalkConnection._about_used_tube,
-    r.PEEK_BURIED: BeanstalkConnection._about_used_tube,
     r.STATS: BeanstalkConnection._stats,
     r.STATS_TUBE: BeanstalkConnection._stats_of_tube,
     r.LIST_TUBES: BeanstalkConnection._list_tubes,
@@ -486,4 +484,5 @@ _HANDLERS: Final[dict[int, Callable[[BeanstalkConnection, r.Request], None]]] = 
     r.QUIT: BeanstalkConnection._asked_to_quit,
     r.BAD: BeanstalkConnection._bad,
     **dict.fromkeys(kinds.ABOUT_JOBS, BeanstalkConnection._about_job),
+    **dict.fromkeys(kinds.ABOUT_USED_TUBE, BeanstalkConnection._about_used_tube),
 }

@@ -4,18 +4,13 @@ What clients say is in `connection`.
 """
 
 from collections.abc import Mapping
-from typing import Final
 
 from beanpole.protocol.beanstalk import requests as r
-from beanpole.protocol.beanstalk.stats import STATS_KEYS
 from beanpoled.frontends.beanstalk.connection import BeanstalkConnection
 from beanpoled.frontends.clients import Clients
 from beanpoled.frontends.connection import Connection
 from beanpoled.frontends.frontend import Frontend
 from beanpoled.host.seam import ClientPort
-
-_COMMANDS: Final = tuple(key.removeprefix("cmd-") for key in STATS_KEYS if key.startswith("cmd-"))
-assert len(_COMMANDS) == r.COUNTERS - 1
 
 
 class BeanstalkFrontend(Frontend):
@@ -31,4 +26,4 @@ class BeanstalkFrontend(Frontend):
 
     def counters(self) -> Mapping[str, int]:
         """See `Frontend`."""
-        return dict(zip(_COMMANDS, self._counts[1:], strict=True))
+        return dict(zip(r.COUNTED_WORDS, self._counts[1:], strict=True))

@@ -1,27 +1,66 @@
-"""Kinds of requests: the operation of each, and those that are special to a connection.
+"""Kinds of requests: the operation and the reply of each, and those special to a connection.
 
-What is done with them is in `connection`, the numbers and layouts in `protocol.beanstalk.requests`.
+What is done with them is in `connection`, numbers, words and layouts in
+`protocol.beanstalk.requests`.
 """
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from beanpole import commands as c
+from beanpole.protocol.beanstalk import replies
 from beanpole.protocol.beanstalk import requests as r
+from beanpoled.frontends.beanstalk.reply_format import (
+    Formatter,
+    done,
+    inserted,
+    job_stats,
+    with_body,
+)
 from beanpoled.origin.batches import KIND_WAIT
 
-OPERATIONS: Final = {
-    r.DELETE: c.DELETE,
-    r.RELEASE: c.RELEASE,
-    r.BURY: c.BURY,
-    r.TOUCH: c.TOUCH,
-    r.PEEK: c.PEEK,
-    r.KICK_JOB: c.KICK_JOB,
-    r.RESERVE_JOB: c.RESERVE_JOB,
-    r.STATS_JOB: c.STATS_JOB,
-    r.PAUSE_TUBE: c.PAUSE_TUBE,
-    r.PEEK_READY: c.PEEK_READY,
-    r.PEEK_DELAYED: c.PEEK_DELAYED,
-    r.PEEK_BURIED: c.PEEK_BURIED,
+
+class Row(NamedTuple):
+    """A request that becomes one command.
+
+    Attributes:
+        request: its number.
+        operation: of the command, whose fields are the session and what is asked about.
+        reply: how the result is written; None if more follows from the result than a reply.
+    """
+
+    request: int
+    operation: int
+    reply: Formatter | None
+
+
+_FOUND: Final = with_body(replies.found)
+
+# About what their arguments name.
+_ABOUT_JOB_ROWS: Final = (
+    Row(r.DELETE, c.DELETE, done(replies.DELETED)),
+    Row(r.RELEASE, c.RELEASE, done(replies.RELEASED)),
+    Row(r.BURY, c.BURY, done(replies.BURIED)),
+    Row(r.TOUCH, c.TOUCH, done(replies.TOUCHED)),
+    Row(r.PEEK, c.PEEK, _FOUND),
+    Row(r.KICK_JOB, c.KICK_JOB, done(replies.KICKED)),
+    Row(r.RESERVE_JOB, c.RESERVE_JOB, None),
+    Row(r.STATS_JOB, c.STATS_JOB, job_stats),
+    Row(r.PAUSE_TUBE, c.PAUSE_TUBE, done(replies.PAUSED)),
+)
+# About the tube that the client uses.
+_ABOUT_USED_TUBE_ROWS: Final = (
+    Row(r.PEEK_READY, c.PEEK_READY, _FOUND),
+    Row(r.PEEK_DELAYED, c.PEEK_DELAYED, _FOUND),
+    Row(r.PEEK_BURIED, c.PEEK_BURIED, _FOUND),
+)
+_ROWS: Final = (*_ABOUT_JOB_ROWS, *_ABOUT_USED_TUBE_ROWS)
+
+ABOUT_JOBS: Final = tuple([row.request for row in _ABOUT_JOB_ROWS])
+ABOUT_USED_TUBE: Final = tuple([row.request for row in _ABOUT_USED_TUBE_ROWS])
+OPERATIONS: Final = {row.request: row.operation for row in _ROWS}
+FORMATTERS: Final[dict[int, Formatter]] = {
+    r.PUT: inserted,
+    **{row.request: row.reply for row in _ROWS if row.reply is not None},
 }
 
 # What stands behind them is not looked at before they are answered.
@@ -29,17 +68,5 @@ ALONE: Final = frozenset((KIND_WAIT, r.KICK, r.STATS, r.STATS_TUBE, r.LIST_TUBES
 
 # Their replies hold a body.
 WITH_BODY: Final = frozenset((r.PEEK, r.RESERVE_JOB))
-
-ABOUT_JOBS: Final = (
-    r.DELETE,
-    r.RELEASE,
-    r.BURY,
-    r.TOUCH,
-    r.PEEK,
-    r.KICK_JOB,
-    r.RESERVE_JOB,
-    r.STATS_JOB,
-    r.PAUSE_TUBE,
-)
 
 RESERVES: Final = frozenset((r.RESERVE, r.RESERVE_TIMEOUT))
