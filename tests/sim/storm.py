@@ -10,8 +10,8 @@ import random
 import sys
 from typing import Any, Final
 
+from beanpole.replication.pysyncobj.backend import PySyncObjReplica
 from beanpole.replication.pysyncobj.repairs import ALL_REPAIRS, Repairs
-from beanpole.replication.pysyncobj.snapshots import FULL_PERIOD_S
 from beanpoled.links import frames
 from tests.sim import callers
 from tests.sim.callers import Caller
@@ -32,8 +32,6 @@ PLAY_S: Final = 15.0
 LULL_SHARE: Final = 0.1
 # After everything is mended, this long until a put is answered at a node that runs.
 PUT_ANSWERED_S: Final = 3.0
-# The end of the line of a node that waits for `FULL_PERIOD_S` before it tries again.
-NO_ROOM: Final = "the disk is full; it is tried again"
 # ... until a node that had to start again serves, all nodes are equal, every wait has its job.
 SETTLED_S: Final = 15.0
 ROUNDS: Final = 5
@@ -176,10 +174,12 @@ class Storm:
 
     def _waits_for_room(self) -> bool:
         """Whether a node found no room for a snapshot lately, and tries again by the clock."""
-        after_s = self.world.clock.now_s - FULL_PERIOD_S
+        now_s = self.world.clock.now_s
+        replicas = [host.node.context.replica for host in self.world.hosts.values()]
         return any(
-            line.endswith(NO_ROOM) and float(line.split(maxsplit=1)[0]) > after_s
-            for line in self.world.lines
+            now_s < replica._snapshots._make_after_s
+            for replica in replicas
+            if isinstance(replica, PySyncObjReplica)
         )
 
     def _start_missing(self) -> bool:

@@ -236,13 +236,29 @@ class LogJournal(Journal):
                 low = middle + 1
         return low
 
+    def joins(self, index: int, term: int) -> bool:
+        """Return whether the log goes on behind a snapshot that ends with this entry.
+
+        A log that does not hold the entry is of a history that was overruled, or ends before it.
+
+        Raises:
+            Damaged: the log begins behind the snapshot.
+        """
+        if self.term_of(index) == term:
+            return True
+        if self.first > index:
+            raise Damaged(
+                f"{self._directory}: the log begins at {self.first}, the snapshot ends at {index}"
+            )
+        return False
+
     def align(self, index: int, term: int, previous_term: int) -> None:
         """Let the log begin right before the snapshot's last entry.
 
         F6: a crash between the publishing of a snapshot and the trimming of the log leaves a log
         that begins elsewhere, which the library answers by clearing all of it.
         """
-        if self.term_of(index) == term:
+        if self.joins(index, term):
             if self.first == index:
                 self._commands.insert(0, PLACEHOLDER)
                 self._terms.insert(0, previous_term)
@@ -253,10 +269,6 @@ class LogJournal(Journal):
                 self._cut_head(index - 1)
             self._refresh_ends()
             return
-        if self.first > index:
-            raise Damaged(
-                f"{self._directory}: the log begins at {self.first}, the snapshot ends at {index}"
-            )
         self.clear()
         self.add(PLACEHOLDER, index - 1, previous_term)
         self.add(PLACEHOLDER, index, term)

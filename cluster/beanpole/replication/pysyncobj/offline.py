@@ -7,7 +7,6 @@ with the code that a start uses, so they are judged as a start judges them.
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from beanpole.errors import Damaged
 from beanpole.replication.consensus import ReplicaConfig
 from beanpole.replication.pysyncobj.journal import PLACEHOLDER, LogJournal
 from beanpole.replication.pysyncobj.messages import OURS
@@ -77,17 +76,11 @@ class StoppedReplica:
         self.first = journal.first if len(journal) else 0
         self.last, self.last_term = journal.last, journal.last_term
         self.log_bytes = journal.wal.bytes_kept
-        # A log that does not hold the snapshot's last entry is of a history that was overruled, or
-        # ends before it: a start begins the log anew behind the snapshot (`LogJournal.align`).
+        # A start begins a log that does not join anew behind the snapshot (`LogJournal.align`).
         self._joins = True
         if self.snapshot is None:
             journal.check_begin()
-        elif journal.term_of(self.snapshot.index) != self.snapshot.term:
-            if self.first > self.snapshot.index:
-                raise Damaged(
-                    f"{directory}/log: the log begins at {self.first}, the snapshot ends at "
-                    f"{self.snapshot.index}"
-                )
+        elif not journal.joins(self.snapshot.index, self.snapshot.term):
             self._joins = False
             self.last, self.last_term = self.snapshot.index, self.snapshot.term
 
