@@ -27,23 +27,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
     """Three fresh nodes of this test alone, which it may break."""
-    found = Cluster(tmp_path / "cluster")
-    try:
-        found.start_all()
+    with Cluster(tmp_path / "cluster").running() as found:
         yield found
-    finally:
-        found.close()
 
 
 @pytest.fixture(scope="session")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Three nodes that many tests use, one after the other."""
-    cluster = Cluster(tmp_path_factory.mktemp("shared"), unix=True)
-    try:
-        cluster.start_all()
+    with Cluster(tmp_path_factory.mktemp("shared"), unix=True).running() as cluster:
         yield cluster
-    finally:
-        cluster.close()
 
 
 @pytest.fixture(scope="session")

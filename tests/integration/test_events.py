@@ -34,12 +34,8 @@ JOBS = 80
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    found = Cluster(tmp_path / "cluster", settings=SMALL)
-    try:
-        found.start_all()
+    with Cluster(tmp_path / "cluster", settings=SMALL).running() as found:
         yield found
-    finally:
-        found.close()
 
 
 def read(addresses: list[str], start: int, end: int) -> pa.Table:

@@ -102,12 +102,8 @@ def proxied(tmp_path: Path, links: Links) -> Iterator[Cluster]:
         }
         for one in range(3)
     }
-    cluster = Cluster(tmp_path / "proxied", dial=dial, base=base)
-    try:
-        cluster.start_all()
+    with Cluster(tmp_path / "proxied", dial=dial, base=base).running() as cluster:
         yield cluster
-    finally:
-        cluster.close()
 
 
 @pytest.mark.timeout(120 + 3 * LINK_SECONDS)

@@ -83,12 +83,8 @@ def descriptors() -> Iterator[None]:
 @pytest.fixture
 def quiet(tmp_path: Path) -> Iterator[Cluster]:
     """Three nodes of its own: in a shared cluster a timer of an earlier test could become due."""
-    cluster = Cluster(tmp_path / "quiet")
-    try:
-        cluster.start_all()
+    with Cluster(tmp_path / "quiet").running() as cluster:
         yield cluster
-    finally:
-        cluster.close()
 
 
 def commit_indexes(cluster: Cluster) -> list[int]:

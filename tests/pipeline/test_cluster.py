@@ -31,12 +31,8 @@ TIMEOUT_S = 180.0
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    found = Cluster(tmp_path / "cluster")
-    try:
-        found.start_all()
+    with Cluster(tmp_path / "cluster").running() as found:
         yield found
-    finally:
-        found.close()
 
 
 def addresses(cluster: Cluster) -> str:

@@ -13,7 +13,8 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -229,6 +230,15 @@ class Cluster(Nodes):
             self.start(number)
         if wait:
             self.wait_until_all_serve()
+
+    @contextmanager
+    def running(self) -> Iterator["Cluster"]:
+        """Start every node; kill all in the end."""
+        try:
+            self.start_all()
+            yield self
+        finally:
+            self.close()
 
     def wait_until_all_serve(self) -> None:
         for number in range(len(self.nodes)):

@@ -25,14 +25,6 @@ from tests.unit.core.cluster import DEFAULT, Cluster, copy_of, image_of
 SECRET = b"s" * 16
 
 
-@pytest.fixture
-def cluster() -> Cluster:
-    """Session 1 is open."""
-    cluster = Cluster()
-    cluster.open(1)
-    return cluster
-
-
 def delayed(cluster: Cluster, count: int) -> None:
     """Put jobs that wait for a long time."""
     for start in range(0, count, 4000):

@@ -1,19 +1,11 @@
 """EPOCH: what a new leader's first entry sets, and which reservations it spares."""
 
-import pytest
 
 from beanpole import commands as c
 from beanpole.core.applied import Applied
 from tests.unit.core.cluster import Cluster
 
 SECOND = 1_000_000
-
-
-@pytest.fixture
-def cluster() -> Cluster:
-    cluster = Cluster()
-    cluster.open(1)
-    return cluster
 
 
 def epoch(cluster: Cluster, grace_s: int, term: int = 1) -> Applied:

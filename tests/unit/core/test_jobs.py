@@ -9,13 +9,6 @@ from beanpole.core.jobs.job import BURIED, DELAYED
 from tests.unit.core.cluster import DEFAULT, Cluster
 
 
-@pytest.fixture
-def cluster() -> Cluster:
-    cluster = Cluster()
-    cluster.open(1)
-    return cluster
-
-
 def bury(cluster: Cluster, *ids: int) -> None:
     for job_id in ids:
         cluster.do(c.RESERVE_JOB, 1, job_id)

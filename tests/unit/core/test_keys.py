@@ -20,13 +20,6 @@ from tests.unit.core.cluster import DEFAULT, Cluster, chunks_of, copy_of, events
 KEY = b"order 66"
 
 
-@pytest.fixture
-def cluster() -> Cluster:
-    cluster = Cluster()
-    cluster.open(1)
-    return cluster
-
-
 def put(cluster: Cluster, key: bytes = KEY, body: bytes = b"body", flags: int = 0) -> object:
     command = (c.PUT_KEYED, 1, DEFAULT, 0, 0, 60, body, key)
     return cluster.batch(command, flags=flags)[0]

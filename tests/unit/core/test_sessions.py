@@ -17,13 +17,6 @@ SECRET = b"s" * SECRET_MIN_BYTES
 SECOND = 1_000_000
 
 
-@pytest.fixture
-def cluster() -> Cluster:
-    cluster = Cluster()
-    cluster.open(1)
-    return cluster
-
-
 # --- sessions -------------------------------------------------------------------------------------
 
 

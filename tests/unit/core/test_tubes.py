@@ -17,13 +17,6 @@ from beanpole.core.image.image import Image
 from tests.unit.core.cluster import DEFAULT, Cluster
 
 
-@pytest.fixture
-def cluster() -> Cluster:
-    cluster = Cluster()
-    cluster.open(1)
-    return cluster
-
-
 def limit(
     cluster: Cluster,
     jobs: int = 100,

@@ -1,0 +1,13 @@
+"""Fixtures of the tests of `core`."""
+
+import pytest
+
+from tests.unit.core.cluster import Cluster
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    """A machine with one session, number 1 of origin 0."""
+    cluster = Cluster()
+    cluster.open(1)
+    return cluster
