@@ -1,7 +1,7 @@
 """Results of the machine as replies of the beanstalk protocol. Pure: values in, bytes out.
 
-Which request has which is in `kinds`.
-`stats` is not here: most of its values are the node's own (see `server_stats`).
+The reply of each request is named in `kinds`. `stats` is not here: most of its values are the
+node's own (see `server_stats`).
 """
 
 from collections.abc import Callable
