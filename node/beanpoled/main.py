@@ -170,9 +170,7 @@ async def run(config: NodeConfig, frontends: Table = FRONTENDS) -> None:
     http = HttpServer(view)
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(lock.release)
-        stack.callback(host.converter.close)
-        stack.callback(host.files.close)
-        stack.callback(host.converter.hurry)
+        stack.callback(host.close_files)
         stack.push_async_callback(host.peer_client.close)
         if disks.own.runs:
             start_replica(node)

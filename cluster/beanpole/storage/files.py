@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Final, Protocol
 
 from beanpole.errors import StorageError
@@ -371,6 +371,17 @@ class RealFiles(InlineFiles):
             if thread is not None:
                 queue.put(None)
                 thread.join()
+
+    def drop(self, lane: int) -> None:
+        """Never begin what waits in a lane, and end the lane: for a `close` that takes too long.
+
+        May be called in any thread, after `close` or during it.
+        """
+        queue = self._queues[lane]
+        with contextlib.suppress(Empty):
+            while True:
+                queue.get_nowait()
+        queue.put(None)
 
     def _begin(self, work: SyncedWrite, done: Done) -> bool:
         """Give a write to the thread that is none of Python's, if it has nothing to do."""

@@ -106,7 +106,7 @@ class Converter:
         self.hurry()
         process = self._process
         if process is not None:
-            process.kill()  # who waits for it takes care of the rest
+            process.kill()  # a thread that waits for it gets an error
         with self._lock:
             self._end()
 
@@ -141,6 +141,9 @@ class Converter:
         process = self._process
         if process is None:
             process = self._process = _start()
+            if self._closed:  # meanwhile, and `close` may not have seen this process
+                self._end()
+                raise OSError("the node stops")
         assert process.stdin is not None and process.stdout is not None
         deadline = threading.Timer(EXCHANGE_MAX_S, process.kill)
         deadline.daemon = True

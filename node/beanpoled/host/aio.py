@@ -11,6 +11,7 @@ import resource
 import signal
 import socket
 import sys
+import threading
 import time
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
@@ -27,6 +28,9 @@ from beanpoled.rpc.peer import PeerClient
 
 # A node has caught up by then, or is about to.
 WARM_UP_AFTER_S: Final = 5.0
+# A stop waits this long for files that are written beside the log: a segment of events takes half a
+# second. What is given up is made again after the next start.
+BULK_AT_STOP_MAX_S: Final = 3.0
 
 
 class AioHost:
@@ -45,6 +49,26 @@ class AioHost:
         self.links = PeerLinks(config, loop, self.log)
         addresses = {peer: config.grpc_address(peer) for peer in config.peers}
         self.peer_client = PeerClient(addresses, config.cluster, config.peer_secret)
+
+    def close_files(self, within_s: float = BULK_AT_STOP_MAX_S) -> None:
+        """Finish what was given to the disk, and end the process that makes columns.
+
+        What takes longer than `within_s` beside the log is given up with all that waits behind it,
+        as if the node had died then: a snapshot never gets its name before the events that it
+        covers are in files, so the next start brings them again from the log.
+        """
+
+        def give_up() -> None:
+            self.files.drop(LANE_BULK)
+            self.converter.close()
+
+        self.converter.hurry()
+        deadline = threading.Timer(within_s, give_up)
+        deadline.daemon = True
+        deadline.start()
+        self.files.close()
+        deadline.cancel()
+        self.converter.close()
 
     async def wait_for_exit(self) -> None:
         """Wait until the node has stopped."""

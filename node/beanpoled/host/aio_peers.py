@@ -27,7 +27,7 @@ DIAL_TIMEOUT_S: Final = 2.0
 # A peer that does not answer or refuses is tried again soon at first, then less often.
 DIAL_PAUSE_S: Final = 0.05
 DIAL_PAUSE_MAX_S: Final = 0.5
-# The same complaint is logged once in this time, and not more than so many different ones.
+# The same complaint is logged once in this time, and no more different ones than the limit.
 COMPLAINT_PERIOD_S: Final = 30.0
 COMPLAINTS_MAX: Final = 100
 # An introduction that takes longer is not one of a member.
