@@ -10,7 +10,7 @@ PLOT_HEIGHT: Final = 220
 LEFT: Final = 70
 RIGHT: Final = 16
 BOTTOM: Final = 44
-# Where names begin, so many in a row, and the label of the upright axis below them.
+# Where names begin, how many are in a row, and the label of the upright axis below them.
 LEGEND: Final = 34
 LEGEND_COLUMNS: Final = 3
 LEGEND_ROW: Final = 14

@@ -19,7 +19,7 @@ DAY_US: Final = 86_400 * SECOND_US
 BEGIN: Final = datetime(2026, 3, 2, tzinfo=UTC)
 # Cluster time began when the cluster did.
 CLUSTER_AGE_US: Final = 40 * DAY_US
-# About so many events does a job have.
+# How many events a job has, about.
 EVENTS_PER_JOB: Final = 3.15
 ATTEMPTS_MAX: Final = 4
 WORKERS_PER_TUBE: Final = 12
@@ -181,7 +181,7 @@ def _numbers(values: Ints) -> pa.Array:
 
 
 def make(events: int, hours: float = 24, seed: int = 1) -> pa.Table:
-    """Return about so many events of a log that begins with offset 0.
+    """Return events of a log that begins with offset 0.
 
     Args:
         events: how many, roughly (within a tenth).

@@ -64,7 +64,7 @@ def beanpole(
     on_leader: bool = False,
     settings: tuple[str, ...] = (),
 ) -> Callable[[Path], AbstractContextManager[Running]]:
-    """Return how to run a cluster of so many nodes."""
+    """Return how to run a cluster of this size."""
 
     @contextmanager
     def run(folder: Path) -> Iterator[Running]:

@@ -38,7 +38,7 @@ KICK_MAX: Final = 1000
 KICKS_PER_ENTRY_MAX: Final = 2 * KICK_MAX
 # Watched tubes that the GRANTs of one entry look at: 2 ms, and 64 GRANTs of the longest lists.
 LOOKS_PER_ENTRY_MAX: Final = 65_536
-# The leader stops joining batches at so many commands: 20 ms of apply on every node.
+# The leader stops joining batches at this number of commands: 20 ms of apply on every node.
 ENTRY_COMMANDS_MAX: Final = 8192
 # Watched tubes are looked at one by one at each grant.
 WATCHED_TUBES_MAX: Final = 1024

@@ -1,4 +1,4 @@
-"""How much of the loop's time work gets that can wait, and in what pieces: images and digests.
+"""The share of the loop's time for work that can wait, and its pieces: images and digests.
 
 The clock comes in as a function. What is done in that time is the owner's business.
 """
@@ -6,8 +6,8 @@ The clock comes in as a function. What is done in that time is the owner's busin
 from collections.abc import Callable
 from typing import Final
 
-# After each slice everything else has so many times as long. Without a rest, a million jobs held
-# up a node for the two seconds that their image takes.
+# After each slice the rest of the node has the loop for this multiple of it. Without a rest, a
+# million jobs held up a node for the two seconds that their image takes.
 REST_PER_SLICE: Final = 8
 # While turns are rare, a slice may take what the ones before it did not, up to this. More would
 # delay the clients of the node.

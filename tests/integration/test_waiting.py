@@ -43,7 +43,7 @@ def test_jobs_return_from_idle_connections(shared: Cluster) -> None:
 
 
 def wait_for_waiting(connection: Raw, count: int) -> None:
-    """Wait until so many clients of the node that is asked wait."""
+    """Wait until this many clients of the node that is asked wait."""
     wait_until(
         lambda: connection.dictionary(b"stats")["current-waiting"] == str(count),
         10,

@@ -72,7 +72,7 @@ class Streamed:
         wait_until(is_written, TIMEOUT_S, "a batch in the table")
 
     def wait_for_rows(self, rows: int, process: Process) -> None:
-        """Wait until so many rows are written, whatever they are."""
+        """Wait until this many rows are written, whatever they are."""
 
         def are_written() -> bool:
             assert process.status() is None, process.story()

@@ -91,7 +91,7 @@ class Inode:
 
 
 def _blocks(size: int) -> int:
-    """Return what a file of so many bytes takes."""
+    """Return what a file of this size takes."""
     return -(-size // BLOCK_BYTES) * BLOCK_BYTES
 
 
@@ -196,7 +196,7 @@ class Disk:
         # stays, also over a crash. `taken_bytes` is what somebody else has put there.
         self.capacity_bytes: int | None = None
         self.taken_bytes = 0
-        # The process dies instead of its next call but so many that changes or syncs something.
+        # Calls that change or sync something before the one at which the process dies.
         self.calls_left: int | None = None
         self.calls = 0  # of this kind
         self.killed: Callable[[], None] = _nobody  # what to do if it dies beside its loop

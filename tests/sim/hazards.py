@@ -40,7 +40,7 @@ RATES: Final = {
     "paths": 0.2,
     "hung": 0.15,
 }
-# A start makes about so many calls of `Files` that change something, and a busy second some more.
+# About the calls of `Files` in a start that change something; a busy second has some more.
 CALLS_MAX: Final = 40
 # ... in the first start of a disk.
 FIRST_CALLS_SHARE: Final = 0.5

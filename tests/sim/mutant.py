@@ -12,7 +12,7 @@ from tests.sim.storm import Storm
 # A check raises AssertionError (Violation, Stuck) if something is broken. A schedule has no use
 # for its seed.
 Check = Callable[[int, Repairs], None]
-# A mutant that chance has to catch is caught within so many seeds, from whichever on.
+# A mutant that chance has to catch is caught within this number of seeds, from any one on.
 WITHIN: Final = 60
 
 

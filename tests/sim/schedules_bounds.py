@@ -25,7 +25,7 @@ from tests.sim.schedules_node import Hand, follower, quick_world
 from tests.sim.storm import Stuck
 from tests.sim.world import World
 
-# Calls of gRPC that pass every check: a body of so many bytes makes a batch as large as it may be.
+# Calls of gRPC that pass every check: a body of this size makes a batch as large as it may be.
 SMALL_BODY = b"x" * 488
 
 

@@ -55,7 +55,7 @@ class Edge(World):
         return super().start(name)
 
     def wait_for(self, count: int) -> None:
-        """Wait until so many nodes serve."""
+        """Wait until this many nodes serve."""
         if not self.clock.run_until(lambda: len(self.serving()) == count, SERVES_S):
             raise Stuck(f"{count} nodes should serve: {self.describe()}; {self.lines[-20:]}")
 

@@ -47,7 +47,7 @@ class Hand:
         return self.replies[-1][0]
 
     def wait(self, count: int, limit_s: float = REPLY_S) -> None:
-        """Wait until so many replies are there."""
+        """Wait until this many replies are there."""
         if not self.world.clock.run_until(lambda: len(self.replies) >= count, limit_s):
             raise Stuck(f"{len(self.replies)} replies after {limit_s} s, not {count}")
 

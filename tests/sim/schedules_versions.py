@@ -50,7 +50,7 @@ class Upgrading(World):
             super().ended(host)
 
     def wait_for(self, count: int) -> None:
-        """Wait until so many nodes serve and one leads."""
+        """Wait until this many nodes serve and one leads."""
         if not self.clock.run_until(lambda: len(self.serving()) == count, SERVES_S):
             raise Stuck(f"{count} nodes should serve: {self.describe()}, {self.refused}")
         if not self.clock.run_until(lambda: self.leader() is not None, SERVES_S):

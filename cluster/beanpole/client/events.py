@@ -222,7 +222,7 @@ class Events:
                     yield Piece(position, last, skip, batch.arrow)
                     position = last
         finally:
-            # The node serves only so many readers: one that wants no more says so.
+            # The node serves a limited number of readers: one that wants no more says so.
             call.cancel()
 
 

@@ -41,7 +41,7 @@ def found(root: str = "/") -> Memory:
 
 
 def queue_bytes_default(memory: Memory, nodes: int = 1) -> int:
-    """Return `queue_bytes_max` where none is set, for each of so many nodes of one machine."""
+    """Return `queue_bytes_max` where none is set, for each of the nodes of one machine."""
     return max(MIB, memory.bytes // QUEUE_SHARE // nodes)
 
 

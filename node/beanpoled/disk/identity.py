@@ -21,7 +21,7 @@ IDENTITY_FILE: Final = "identity"
 FORMAT: Final = 1
 DISK_ID_BYTES: Final = 16
 BIRTH_BYTES: Final = 16
-# People compare the beginning of a birth id; messages and tables show so many digits of it.
+# Operators compare the beginning of a birth id: messages and tables show this many digits.
 BIRTH_DIGITS: Final = 8
 # Programs before 0.2.0 wrote a disk id and at most one byte behind it, which is shorter than every
 # record of this format.

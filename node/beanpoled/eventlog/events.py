@@ -76,7 +76,7 @@ class Events(NamedTuple):
         )
 
     def parts(self, rows_max: int) -> Iterator["Events"]:
-        """Copy them in order, at most so many at a time."""
+        """Copy them in order, at most `rows_max` at a time."""
         for start in range(self.first, self.end, rows_max):
             yield self.slice(start, min(start + rows_max, self.end))
 

@@ -35,7 +35,7 @@ SPREAD_US_MAX: Final = 5_000_000
 SPREAD_BYTES_MAX: Final = WAITING_BYTES_MAX // 4
 # How often what must go is looked for.
 RETAIN_PERIOD_US: Final = 1_000_000
-# Events go from so many times the disk's reserve on, which is before puts are refused for it.
+# Events are removed below this multiple of the disk's reserve: before puts are refused for it.
 EVENT_RESERVES: Final = 2
 # Names of tubes that are gone are forgotten when they outnumber the others by more than this.
 STALE_NAMES: Final = 1024

@@ -67,7 +67,7 @@ class EarlyWaits:
         self._ready: deque[tuple[Key, EarlyWait]] = deque()
 
     def add(self, origin: int, incarnation: int, items: list[tuple[int, ...]]) -> bool:
-        """Take WAITs (session, request, behind); False if no correct origin sends so many."""
+        """Take WAITs (session, request, behind); False if they are too many."""
         arrivals = self._origins.get(origin)
         if arrivals is None or arrivals.incarnation < incarnation:
             self.forget(origin)

@@ -11,9 +11,10 @@ from typing import Final
 from beanpoled.links import frames
 from beanpoled.links.frames import BATCHES_IN_FLIGHT_MAX
 
-# Of one origin. It numbers the next batch only when fewer than so many are not applied, and what is
-# here is not here twice. But entries of an earlier leader, applied before the first of this one,
-# may hold as many of those that are here: the origin goes on then, and they leave with that entry.
+# Of one origin. It numbers the next batch only when fewer than half of this are not applied, and
+# what is here is not here twice. But entries of an earlier leader, applied before the first of this
+# one, may hold as many of those that are here: the origin goes on then, and they leave with that
+# entry.
 INBOX_BATCHES_MAX: Final = 2 * BATCHES_IN_FLIGHT_MAX
 
 # (origin, incarnation, number, how many clients wait for its answers, hint, payload)
@@ -44,7 +45,7 @@ class Inbox:
             first: the origin sends everything again, from this one on.
 
         Returns:
-            False if no correct origin has so many batches on their way.
+            False if a correct origin never has more batches on their way than are here.
         """
         origin, number = batch[0], batch[2]
         if first:

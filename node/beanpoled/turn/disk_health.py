@@ -14,11 +14,11 @@ from beanpoled.leading.term import Term
 from beanpoled.peers.peers import Peers
 from beanpoled.shared.context import Context
 
-# A leader hands over when so much of the log is not on its own disk: well before it may propose
+# A leader hands over when its own disk lacks more of the log than this: well before it may propose
 # nothing any more, and more than a disk that keeps up ever lacks.
 BEHIND_BYTES_MAX: Final = UNWRITTEN_BYTES_MAX // 2
 # A hand-over holds proposals up for at most raft_max; when one was of no use, the next is tried
-# after so many times as long.
+# after this multiple of it.
 TRANSFER_PAUSE_RAFT_MAX: Final = 10
 
 

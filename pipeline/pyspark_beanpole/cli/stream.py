@@ -53,7 +53,7 @@ def add_command(commands: Any) -> None:
         type=_whole,
         default=ROWS_PER_BATCH,
         metavar="N",
-        help=f"a batch has at most so many events (default {ROWS_PER_BATCH})",
+        help=f"events of a batch at most (default {ROWS_PER_BATCH})",
     )
     parser.add_argument("--once", action="store_true", help="end when all is written that is there")
     parser.add_argument(

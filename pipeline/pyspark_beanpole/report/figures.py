@@ -190,7 +190,7 @@ def collect(
         parts: from `tables.partials`, better cached.
         tables: those of SHOWN, better cached.
         start: the depths before the first event, if they were not zero.
-        busiest: so many tubes are shown by themselves.
+        busiest: how many tubes are shown by themselves.
     """
     names, total = _busiest(parts["transitions"], busiest)
     others = others_name(total - len(names))

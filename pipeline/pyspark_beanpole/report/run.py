@@ -64,7 +64,7 @@ def run_report(
         cluster: what the page calls the cluster.
         missing: ranges of offsets that are not in the log, each first <= offset < end.
         limits: the service level.
-        busiest: so many tubes have charts of their own, the others have them together.
+        busiest: how many tubes have charts of their own; the others have them together.
         audited: the result of an audit of the same events, to be shown with them.
         progress: told the name of each table that is about to be computed.
 

@@ -17,7 +17,7 @@ BLOCK_BYTES: Final = 4096
 
 
 def blocks(size: int) -> int:
-    """What a file of so many bytes takes."""
+    """What a file of this size takes."""
     return -(-size // BLOCK_BYTES) * BLOCK_BYTES
 
 
@@ -61,7 +61,7 @@ class SmallDisk:
 
 
 def run(size: int, directory: str, arguments: list[str]) -> None:
-    """Run a node whose disk has so many bytes."""
+    """Run a node whose disk has this size."""
     disk = SmallDisk(size, directory)
     for owner, name, value in (
         (DiskHandle, "write", lambda *args: disk.write(*args)),

@@ -86,7 +86,7 @@ def test_a_kick_of_nothing_is_done_also_when_nothing_is_left(cluster: Cluster) -
 
 
 def many(cluster: Cluster, count: int, first: int = 2) -> None:
-    """Open so many sessions."""
+    """Open sessions."""
     for start in range(first, first + count, 2000):
         numbers = range(start, min(start + 2000, first + count))
         cluster.batch(*((c.OPEN, number) for number in numbers))

@@ -1,6 +1,5 @@
 """EPOCH: what a new leader's first entry sets, and which reservations it spares."""
 
-
 from beanpole import commands as c
 from beanpole.core.applied import Applied
 from tests.unit.core.cluster import Cluster

@@ -195,7 +195,7 @@ class LeaderWorld:
         self._items(origin, frames.UNWAITS, items)
 
     def do_commit(self, *words: str) -> None:
-        """`commit 1 after=400us`: so many entries in flight, or all, are committed later."""
+        """`commit 1 after=400us`: this many entries in flight, or all, are committed later."""
         counts = [word for word in words if word.isdigit()]
         for word in words:
             if word.startswith("after="):

@@ -323,7 +323,7 @@ class ReplicationWorld:
         member.note()
 
     def do_pass(self, milliseconds: str, *names: str) -> None:
-        """`pass 50 n0`: let so many milliseconds pass with turns, and deliver nothing."""
+        """`pass 50 n0`: let this many milliseconds pass with turns, and deliver nothing."""
         for _ in range(int(milliseconds)):
             self.clock.run(STEP_S)
             self.do_turn(*names)

@@ -34,7 +34,7 @@ from tests.sim.world import CLUSTER, World
 FIXTURES: Final = Path(__file__).resolve().parents[2] / "fixtures"
 # Of a node's data directory.
 FOLDERS: Final = ("", "/log", "/snapshots", "/events")
-# An image is compared at every so many entries, and at the end.
+# An image is compared after each row of this many entries, and at the end.
 IMAGE_EVERY: Final = 50
 SERVES_S: Final = 20.0
 

@@ -25,7 +25,7 @@ def a_replica(**over: Any) -> Lone:
 
 
 def log_on(lone: Lone, size: int) -> None:
-    """Log so many bytes, committed."""
+    """Log entries of this many bytes together, committed."""
     for _ in range(size // 32_768):
         index = lone.replica.propose(b"x" * 32_768)
         lone.run(0.02)

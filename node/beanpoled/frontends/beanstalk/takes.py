@@ -48,11 +48,11 @@ def most(clients: Clients, watched: Collection[bytes], owed: ReplyQueue) -> int:
 
 
 def row(first: r.Request, most: int, again: list[r.Request], parser: Parser) -> list[r.Request]:
-    """The reserve `first` and those right behind it, at most so many.
+    """The reserve `first` and those right behind it, `most` at the most.
 
     Args:
         first: is among them in any case.
-        most: how many.
+        most: how many may be in the row.
         again: requests that come before the parser's, the next one last. The one that ends the row
             is put there.
         parser: has the others.
