@@ -23,7 +23,7 @@ SEEDS ?= 300
 FIRST ?= 1
 # Where `make proto` writes; the test of its freshness gives another place.
 OUT := cluster
-# How long `make soak` breaks things.
+# How long `make soak` and `make upgrade` break things.
 MINUTES := 20
 PROTOS := $(sort $(wildcard proto/beanpole/pb/*.proto))
 SERVICES := $(addprefix proto/beanpole/pb/,admin.proto events.proto peer.proto queue.proto)
@@ -31,7 +31,7 @@ PROTOC := $(BIN)/python -m grpc_tools.protoc -Iproto
 
 .DEFAULT_GOAL := check
 .PHONY: up compiled test test-nodes test-spark test-sim test-compiled test-spark-cluster \
-	test-power sim mutants unit lint check golden fmt proto bench bench-check bench-pipeline soak clean help
+	test-power sim mutants unit lint check golden fmt proto bench bench-check bench-pipeline soak upgrade clean help
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -123,6 +123,9 @@ bench-pipeline: $(SPARK) $(COMPILED_READY) ## rows per second of the Spark side 
 
 soak: $(READY) $(COMPILED_READY) ## break a real cluster at random and check every reply (make soak MINUTES=20 ARGS='--seed 7')
 	$(BIN)/python -m chaos --compiled --minutes $(MINUTES) $(ARGS)
+
+upgrade: $(READY) $(COMPILED_READY) ## upgrade real nodes from a release under load, back and forth (make upgrade MINUTES=20)
+	$(BIN)/python -m chaos.upgrade --compiled --minutes $(MINUTES) $(ARGS)
 
 # Not a part of `make test`: it needs root, /dev/fuse and the right to mount.
 test-power: $(READY) $(COMPILED_READY) ## power cuts on a file system that forgets, in two minutes (needs root and /dev/fuse)

@@ -93,7 +93,8 @@ def judge(clients: Sequence[list[Op]]) -> Findings:
         holds += find_holds(ops, early)
     found = Findings(history.judge(joined), early=early)
     found.double = list(_overlaps(holds))
-    ops_all = [op for ops in clients for op in ops if op.kind != record.LEFT]
+    no_commands = (record.LEFT, record.CONNECT)
+    ops_all = [op for ops in clients for op in ops if op.kind not in no_commands]
     found.commands = len(ops_all)
     found.resurrected = list(_resurrected(ops_all))
     for op in ops_all:

@@ -11,6 +11,7 @@ import random
 import signal
 import threading
 import time
+from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -29,19 +30,33 @@ RETRY_S: Final = 0.05
 # time for elections: what is looked for is wrong order, not high load.
 THINK_S_MAX: Final = 0.03
 COMMANDS_PER_CONNECTION: Final = 60
+# A client may name one of so many jobs that it has seen last, whoever has them now.
+SEEN_JOBS: Final = 20
 WAITS_S: Final = (0, 0, 1, 3, 8)
 SIZES: Final = (60, 200, 1000, 8000)
 # Short enough to end while a worker sleeps, long enough never to end in this soak.
 TTRS_S: Final = (1, 2, 5, 600)
 EXPECTED: Final = {
     record.PUT: (b"INSERTED", b"DRAINING", b"OUT_OF_MEMORY"),
-    record.RESERVE: (b"RESERVED", b"TIMED_OUT", b"DEADLINE_SOON", b"INTERNAL_ERROR"),
+    record.RESERVE: (
+        *(b"RESERVED", b"TIMED_OUT", b"DEADLINE_SOON", b"INTERNAL_ERROR"),
+        b"NOT_FOUND",  # of reserve-job
+    ),
     record.DELETE: (b"DELETED", b"NOT_FOUND", b"INTERNAL_ERROR"),
     record.RELEASE: (b"RELEASED", b"NOT_FOUND", b"INTERNAL_ERROR"),
     record.BURY: (b"BURIED", b"NOT_FOUND", b"INTERNAL_ERROR"),
     record.TOUCH: (b"TOUCHED", b"NOT_FOUND", b"INTERNAL_ERROR"),
-    record.KICK: (b"KICKED", b"INTERNAL_ERROR"),
+    record.KICK: (b"KICKED", b"NOT_FOUND", b"INTERNAL_ERROR"),
+    record.PAUSE: (b"PAUSED", b"NOT_FOUND", b"INTERNAL_ERROR"),
+    record.TUBES: (b"WATCHING", b"USING", b"INTERNAL_ERROR"),
+    record.LOOK: (b"FOUND", b"OK", b"USING", b"NOT_FOUND", b"INTERNAL_ERROR"),
 }
+# %d is a job that the client has seen, %b a tube.
+LOOKS: Final = (
+    *(b"peek %d", b"peek-ready", b"peek-delayed", b"peek-buried"),
+    *(b"stats-job %d", b"stats-tube %b", b"stats"),
+    *(b"list-tubes", b"list-tube-used", b"list-tubes-watched"),
+)
 
 
 class Gone(Exception):
@@ -61,6 +76,7 @@ class Client:
         self._node = 0
         self._connection: Raw | None = None
         self._tube = TUBES[0]
+        self._seen: deque[int] = deque([1], SEEN_JOBS)
 
     def run(self) -> None:
         """Work until `ending` is set."""
@@ -81,6 +97,7 @@ class Client:
     def connect(self, node: int) -> None:
         """Connect to a node and watch all tubes; raises Gone."""
         self._node = node
+        began_s = time.monotonic()
         try:
             self._connection = Raw(self._addresses[node], CONNECT_TIMEOUT_S)
             self._connection.stream.settimeout(PATIENCE_S)
@@ -90,6 +107,9 @@ class Client:
                 self._connection.ask(b"watch " + tube, b"WATCHING %d" % count)
         except (OSError, AssertionError):
             # A node without a majority may answer INTERNAL_ERROR; nothing was done that counts.
+            times = (began_s, time.monotonic())
+            outcome = record.UNKNOWN
+            self._writer.write(Op(self.number, node, record.CONNECT, *times, 0, outcome, ""))
             self.leave()
             raise Gone from None
 
@@ -144,14 +164,35 @@ class Client:
         """Do one thing: put a job, or take one through some part of its life."""
         self._think(THINK_S_MAX)
         dice = self._chance.random()
-        if dice < 0.47:
+        if dice < 0.44:
             self.put()
-        elif dice < 0.5:
+        elif dice < 0.47:
             self.kick(self._chance.choice((1, 10, 100)))
+        elif dice < 0.54:
+            self._look_around()
         else:
             words = b"reserve-with-timeout %d" % self._chance.choice(WAITS_S)
             if job := self.reserve(words):
                 self._handle(job)
+
+    def _look_around(self) -> None:
+        """What clients do beside a job's usual life."""
+        dice, tube = self._chance.random(), self._chance.choice(TUBES)
+        seen = self._chance.choice(self._seen)
+        if dice < 0.6:
+            words = self._chance.choice(LOOKS)
+            told = words % seen if b"%d" in words else words.replace(b"%b", tube)
+            self._command(record.LOOK, told)
+        elif dice < 0.75:
+            if job := self.reserve(b"reserve-job %d" % seen):
+                self._handle(job)
+        elif dice < 0.85:
+            self._command(record.KICK, b"kick-job %d" % seen)
+        elif dice < 0.95:
+            for words in (b"use " + tube, b"ignore " + tube, b"watch " + tube):
+                self._command(record.TUBES, words)
+        else:
+            self._command(record.PAUSE, b"pause-tube %b %d" % (tube, self._chance.choice((0, 1))))
 
     def _handle(self, job: int) -> None:
         dice = self._chance.random()
@@ -193,6 +234,8 @@ class Client:
                 outcome = record.GARBLED if read is None else outcome
             elif outcome == "INSERTED":
                 job = int(rest)
+            elif outcome == "FOUND" and record.read_body(data or b"") is None:
+                outcome = record.GARBLED
             if word not in EXPECTED[kind]:
                 outcome, body = record.GARBLED, f"{body} {line!r}"
         except TimeoutError:
@@ -203,6 +246,8 @@ class Client:
             outcome, body = record.GARBLED, f"{body} {error}"
         op = Op(self.number, self._node, kind, sent_s, time.monotonic(), job, outcome, body)
         self._writer.write(op)
+        if job:
+            self._seen.append(job)
         if outcome in (record.UNKNOWN, record.SILENT, record.GARBLED):
             raise Gone
         return op
@@ -221,11 +266,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for number in range(options.count)
     ]
     threads = [threading.Thread(target=client.run) for client in clients]
-    ended = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: ended.set())
+    # Blocked in all threads, and waited for: right behind SIGCONT the system gives a signal to any
+    # thread, and the main thread would not wake from waiting for an event.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     for thread in threads:
         thread.start()
-    ended.wait()
+    signal.sigwait({signal.SIGTERM})
     for client in clients:
         client.ending.set()
     for thread in threads:

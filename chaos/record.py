@@ -16,6 +16,13 @@ RELEASE: Final = "release"
 BURY: Final = "bury"
 TOUCH: Final = "touch"
 KICK: Final = "kick"
+PAUSE: Final = "pause"
+# Which tubes the client watches and uses.
+TUBES: Final = "tubes"
+# A command that changes nothing: peeks, statistics, lists.
+LOOK: Final = "look"
+# Not a command either: no connection could be made, or its first commands were not answered.
+CONNECT: Final = "connect"
 # Not a command: from here on the client knows nothing of the jobs it had reserved.
 LEFT: Final = "left"
 
@@ -70,7 +77,9 @@ class Writer:
     """The file of one client."""
 
     def __init__(self, directory: Path, client: int) -> None:
-        self._file: TextIO = (directory / f"client-{client:03d}.jsonl").open("w")
+        # Line by line, so that clients which are killed leave all that they have seen.
+        path = directory / f"client-{client:03d}.jsonl"
+        self._file: TextIO = path.open("w", buffering=1)
 
     def write(self, op: Op) -> None:
         self._file.write(json.dumps(op) + "\n")

@@ -72,20 +72,18 @@ class Soak:
         self._load: Process | None = None
         self._total_jobs = 0
         self._writes: list[str] = []
+        self._done: list[str] = []  # the kinds of the faults that were done
 
     def run(self) -> bool:
         """Do it all; whether nothing was found."""
         ground = self._ground
-        nemesis: Nemesis | None = None
         try:
             for number in range(COUNT):
                 ground.start(number)
             ground.wait_until_serving(*range(COUNT))
             self._start_clients()
             wait_for_time(WARM_UP_S)
-            schedule = plan.make_plan(self.seed, self.minutes, ground.kind.rates)
-            nemesis = Nemesis(ground, schedule, self._tell)
-            nemesis.run()
+            self._break()
             self._stop_clients()
             if not ground.findings:
                 self._finish()
@@ -96,12 +94,20 @@ class Soak:
                 self._load.kill()
             seconds = time.monotonic() - self._began_s
             self._memory.end(self.directory / "memory.jsonl")
-            self._count_writes(nemesis)
+            self._count_writes()
             ground.close()
         self.findings += ground.findings
         self.findings += ground.read_logs(lambda line: any(word in line for word in TROUBLE))
-        self._judge(nemesis.done if nemesis else [], seconds)
+        self._judge(seconds)
         return not self.findings
+
+    def _break(self) -> None:
+        """Do everything that goes wrong while the clients work."""
+        ground = self._ground
+        schedule = plan.make_plan(self.seed, self.minutes, ground.kind.rates)
+        nemesis = Nemesis(ground, schedule, self._tell)
+        self._done = nemesis.done
+        nemesis.run()
 
     def _tell(self, line: str) -> None:
         with (self.directory / "faults.log").open("a") as log:
@@ -159,18 +165,18 @@ class Soak:
             self.findings.append(f"{when}, the nodes differ: {told} ({error})")
         return int(told[0]["total-jobs"]) if told and told[0] else 0
 
-    def _count_writes(self, nemesis: Nemesis | None) -> None:
+    def _count_writes(self) -> None:
         """Say how the nodes used disks that forget, before these are gone."""
         ground = self._ground
         if not ground.disks:
             return
-        done = Counter(nemesis.done if nemesis else [])
+        done = Counter(self._done)
         cuts = done[plan.POWER_CUT], done[plan.POWER_CUT_ALL]
         self._writes = power.figures(*cuts, ground.disks)
         if ground.kind.compiled and not all(disk.counts()["direct"] for disk in ground.disks):
             self.findings.append("a compiled node wrote nothing with O_DIRECT")
 
-    def _judge(self, done: list[str], seconds: float) -> None:
+    def _judge(self, seconds: float) -> None:
         clients = list(record.read(self._history))
         found = checks.judge(clients)
         rates = self._ground.kind.rates
@@ -187,11 +193,11 @@ class Soak:
                 )
         self.findings += found.violations()
         if not self.findings:  # else it ended early, and says why
-            self.findings += plan.shortfalls(done, self.minutes, rates)
+            self.findings += plan.shortfalls(self._done, self.minutes, rates)
             self.findings += growing
         windows = [checks.Window(*window) for window in self._ground.windows]
         (self.directory / "windows.json").write_text(json.dumps(windows) + "\n")
-        self.figures = summary(found, Counter(done), self._ground, seconds)
+        self.figures = summary(found, Counter(self._done), self._ground, seconds)
         self.figures += checks.gap_figures(checks.gaps_s(clients, windows))
         self.figures += [*self._writes, flatness]
         wanted = plan.asked_for(self.minutes, rates)
@@ -281,8 +287,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     seed = random.SystemRandom().randrange(2**32) if options.seed is None else options.seed
     directory = Path(tempfile.mkdtemp(prefix="beanpole-soak-", dir=options.dir))
-    # SIGTERM ends the nodes, too, as Ctrl-C does.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     kind = Kind(compiled=bool(options.compiled), forgetful=options.forgetful, calm=options.calm)
     if refusal := _refusal(kind, directory):
         print(refusal, file=sys.stderr)
@@ -293,17 +297,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     told = f"seed {seed}, {options.minutes:g} minutes, {nodes}{disks}, in {directory}"
     print(told, flush=True)
     soak = Soak(directory, seed, options.minutes, lambda line: print(line, flush=True), kind)
+    return run_and_tell(soak, options.keep)
+
+
+def run_and_tell(soak: Soak, keep: bool) -> int:
+    """Run it, print what was found, and return the exit status; `keep`: the files if it is good."""
+    # SIGTERM ends the nodes, too, as Ctrl-C does.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         good = soak.run()
     except KeyboardInterrupt:
-        print(f"seed {seed}: interrupted; history and logs: {directory}")
+        print(f"seed {soak.seed}: interrupted; history and logs: {soak.directory}")
         return 130
     print("\n".join(["", *soak.figures]))
     for line in soak.findings[:FINDINGS_SHOWN_MAX]:
         print(f"VIOLATION: {line[:FINDINGS_BYTES_MAX]}")
-    if good and not options.keep:
-        shutil.rmtree(directory)
-    print(f"seed {seed}: {'good' if good else f'{len(soak.findings)} VIOLATIONS'}")
-    if not good or options.keep:
-        print(f"history and logs: {directory}")
+    if good and not keep:
+        shutil.rmtree(soak.directory)
+    print(f"seed {soak.seed}: {'good' if good else f'{len(soak.findings)} VIOLATIONS'}")
+    if not good or keep:
+        print(f"history and logs: {soak.directory}")
     return 0 if good else 1

@@ -56,11 +56,16 @@ def node_at(number: int, base: int, directory: Path) -> Node:
     return Node(f"n{number}", directory / f"n{number}", *ports)
 
 
+def toml_lines(settings: Settings) -> list[str]:
+    """Return settings as lines of TOML."""
+    return [f"{key} = {json.dumps(value)}" for key, value in settings.items()]
+
+
 def write_configuration(
     node: Node, members: Sequence[Node], dial: Mapping[str, Address], settings: Settings
 ) -> Path:
     """Write the node's TOML file into its folder and return its path."""
-    lines = [f"{key} = {json.dumps(value)}" for key, value in {**SETTINGS, **settings}.items()]
+    lines = toml_lines({**SETTINGS, **settings})
     own = {
         "cluster": "test",
         "node_id": node.id,

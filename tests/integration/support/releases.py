@@ -1,0 +1,62 @@
+"""Programs that a node can run: this one, and earlier releases from the wheels of tests/fixtures.
+
+A release runs from a folder of its own with the dependencies that are installed here; no module of
+this version stands beside its own. When nodes change their programs is the business of the tests.
+"""
+
+import os
+import shlex
+import sys
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from tests.integration.support.nodes import BEANPOLED, Cluster, Settings, toml_lines
+
+FIXTURES: Final = Path(__file__).resolve().parents[2] / "fixtures"
+# The first release that can be upgraded from.
+FIRST: Final = "0.2.0"
+
+
+class Program(NamedTuple):
+    """A program of a node.
+
+    Attributes:
+        name: names the configuration that it gets, too.
+        words: the command line before the arguments of beanpoled.
+        settings: what only this program's configuration has.
+    """
+
+    name: str
+    words: Sequence[str]
+    settings: Settings
+
+
+def release(version: str, directory: Path) -> Program:
+    """Unpack a release into a folder, for this one and for all nodes."""
+    place = directory / f"beanpole-{version}"
+    with zipfile.ZipFile(FIXTURES / f"beanpole-{version}-py3-none-any.whl") as wheel:
+        wheel.extractall(place)
+    # Before all other places, and -P leaves the working directory out.
+    path = ["env", f"PYTHONPATH={place}"]
+    return Program(version, [*path, sys.executable, "-P", "-m", "beanpoled"], {})
+
+
+def this_program(settings: Mapping[str, object], prefix: Sequence[str] = ()) -> Program:
+    """The program of this tree, with its own settings; `prefix`: what stands before python."""
+    return Program("new", [*prefix, *BEANPOLED], settings)
+
+
+def install(cluster: Cluster, number: int, program: Program, prefix: Sequence[str] = ()) -> None:
+    """Let the next starts of a node run this program; a node that runs goes on with the old one."""
+    directory = cluster.nodes[number].directory
+    text = (directory / "node.toml").read_text()
+    path = directory / f"{program.name}.toml"
+    # Settings stand before the first table.
+    path.write_text("\n".join([*toml_lines(program.settings), text]))
+    command = shlex.join([*prefix, *program.words, "--config", str(path)])
+    # Somebody may read it at this moment, to start the node.
+    written = directory / "cmdline.new"
+    written.write_text(command + "\n")
+    os.replace(written, directory / "cmdline")

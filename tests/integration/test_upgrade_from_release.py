@@ -1,0 +1,108 @@
+"""Three real nodes of release 0.2.0 are upgraded to this program under load.
+
+One upgrade without kills; `make upgrade MINUTES=n` goes on, with them. What is done and looked at
+is in chaos/upgrade.py; upgrades to a release that exists in tests only are in `test_upgrade`.
+"""
+
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from beanpole import VERSION
+from beanpole.commands import BASE_VERSION, MACHINE_VERSION
+from chaos.members import beanpole
+from chaos.upgrade import Upgrade
+from tests.integration.support.nodes import Cluster
+from tests.integration.support.processes import START_TIMEOUT_S
+from tests.integration.support.raw import Raw
+from tests.integration.support.releases import FIRST, Program, install, release, this_program
+from tests.integration.support.waiting import wait_until
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("end", ["manual", "auto"])
+def test_an_upgrade_under_load(tmp_path: Path, end: str) -> None:
+    """Forward, back, forward and the end: nothing is lost, and other nodes' clients see nothing."""
+    seed = random.SystemRandom().randrange(2**32)
+    told: list[str] = [f"seed {seed}, {end}"]
+    run = Upgrade(tmp_path, seed, 0, told.append, manual=end == "manual")
+    good = run.run()
+    story = "\n".join([*told, *run.figures, *run.findings])
+    sys.stdout.write(story + "\n")
+    assert good, f"python -m chaos.upgrade --seed {seed}\n{story}"
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Program:
+    return release(FIRST, tmp_path)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, old: Program) -> Iterator[Cluster]:
+    """Three nodes of release 0.2.0, not started."""
+    cluster = Cluster(tmp_path / "cluster", settings={"events": "off"})
+    for number in range(len(cluster.nodes)):
+        install(cluster, number, old)
+    try:
+        yield cluster
+    finally:
+        cluster.close()
+
+
+def test_a_release_runs_without_the_modules_of_this_version(old: Program, tmp_path: Path) -> None:
+    code = "import sys, beanpole, beanpoled.main as main; print(beanpole.__file__, main.__file__)"
+    python = [*old.words[: list(old.words).index("-m")], "-c", code]
+    shown = subprocess.run(python, capture_output=True, text=True, check=True)
+    assert all(path.startswith(str(tmp_path)) for path in shown.stdout.split()), shown.stdout
+    said = subprocess.run([*old.words, "--version"], capture_output=True, text=True, check=True)
+    assert said.stdout == f"beanpoled {FIRST}\n"
+
+
+def test_the_release_refuses_the_setting_of_this_version(cluster: Cluster, old: Program) -> None:
+    """Going back, an operator removes it; docs/operating.md says so."""
+    install(cluster, 0, old._replace(settings={"upgrade_finalize": "manual"}))
+    process = cluster.start(0)
+    assert process.wait(START_TIMEOUT_S) == 1
+    assert "unknown key 'upgrade_finalize'" in process.log.read_text()
+
+
+def test_status_shows_the_programs_of_both_releases(cluster: Cluster, old: Program) -> None:
+    """Whichever node is asked, and with the command of either release."""
+    cluster.start_all()
+    new = this_program({"upgrade_finalize": "manual"})
+    changed = cluster.followers()[0]
+    cluster.terminate(changed)
+    install(cluster, changed, new)
+    cluster.start(changed)
+    cluster.wait_until_serving(changed)
+    with Raw(cluster.nodes[changed].beanstalk) as client:
+        client.put(b"by way of the upgraded node")
+    wanted = {
+        f"n{number}": (VERSION, f"{BASE_VERSION} (knows {MACHINE_VERSION})")
+        if number == changed
+        else (FIRST, f"{BASE_VERSION}")
+        for number in range(3)
+    }
+    commands = [*old.words[:-1], "beanpoled.cli"]
+
+    def right() -> bool:
+        for node in cluster.nodes:
+            for program in ([], commands):
+                _, words = beanpole(
+                    "status", "--addr", node.grpc, **({"program": program} if program else {})
+                )
+                for line in words.splitlines()[2:5]:
+                    name, *_ = line.split()
+                    program_version, machine = wanted[name]
+                    if f"  {program_version:<8} {machine:<11} serving" not in line:
+                        return False
+        return True
+
+    wait_until(right, START_TIMEOUT_S, "all say the same")
+    refused, words = beanpole("cluster", "finalize", "--addr", cluster.nodes[changed].grpc)
+    assert refused == 3
+    assert "must be upgraded" in words or "is too old" in words
