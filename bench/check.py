@@ -1,8 +1,8 @@
 """The guard against getting slower: ratios to beanstalkd, compared with those that are recorded.
 
 A ratio to a peer that was measured in the same round says something on another day too, also when
-the machine is a little slower on that day; op/s do not. It still holds only for one machine: who
-has another one records first.
+the machine is a little slower on that day; op/s do not. It still holds only for one machine: on
+another one, record first.
 """
 
 import json

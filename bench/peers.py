@@ -67,7 +67,7 @@ def gearmand(folder: Path, durable: bool) -> Iterator[Running]:
         command += ["-q", "libsqlite3", f"--libsqlite3-db={folder / 'jobs.sqlite'}"]
         command += ["--libsqlite3-table=gearman_queue"]
     if os.geteuid() == 0:
-        # It would become the user `gearman`, who may not write to the folder.
+        # It would become the user `gearman`, which may not write to the folder.
         command += ["-u", "root"]
     with child(command, log) as process:
         wait_for_answer(process, f"127.0.0.1:{BASE_PORT}", log, START_TIMEOUT_S)

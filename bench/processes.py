@@ -36,7 +36,7 @@ class Usage(NamedTuple):
     """What processes have used so far."""
 
     cpu_s: float
-    written_bytes: int  # by the disks, whoever asked for it
+    written_bytes: int  # by the disks, for all processes
     resident_bytes: tuple[int, ...]  # of each
 
 

@@ -276,7 +276,7 @@ def _reserve(connections: list[Connection]) -> None:
         putter = Connection("{}:{}".format(*connection.socket.getpeername()), b"tube-7")
         putter.ask(b"put 0 0 60 1\r\nx\r\n")
         putter.close()
-    # Who leaves with a job gives it back, and another one gets it.
+    # A client that leaves with a job gives it back, and another one gets it.
     for connection in connections:
         connection.socket.shutdown(socket.SHUT_WR)
     got = sum(connection.line().startswith(b"RESERVED") for connection in connections)

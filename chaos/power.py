@@ -106,12 +106,12 @@ class ForgetfulDisk:
     def cut(self, moment: Moment = NOW) -> None:
         """Let the power fail at some moment: what was not synced is gone.
 
-        Who writes is not answered any more, until `refuse`.
+        Writes are not answered any more, until `refuse`.
         """
         self.fates.update(_numbers(self._ask(f"cut {moment.kind} {moment.nth}")))
 
     def refuse(self) -> None:
-        """Answer all who write with EIO: they have been killed, and can end now."""
+        """Answer all writes with EIO: their processes have been killed, and can end now."""
         self._ask("off")
 
     def restore(self) -> None:

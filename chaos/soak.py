@@ -34,7 +34,7 @@ EQUAL_TIMEOUT_S: Final = 20.0
 FINDINGS_SHOWN_MAX: Final = 20
 FINDINGS_BYTES_MAX: Final = 4000
 # In `stats` these are of the whole queue, the same on all nodes; so is all of `stats-tube`, but for
-# the clients who wait.
+# the clients that wait.
 SHARED_STATS: Final = (
     "current-jobs-urgent",
     "current-jobs-ready",
@@ -219,7 +219,7 @@ def shared_stats(client: Raw) -> dict[str, str] | None:
         if tube_stats is None:
             return None
         for name, value in tube_stats.items():
-            # Who is connected where changes by our own asking.
+            # Asking changes which client is connected where.
             if not name.startswith("current-") or name.startswith("current-jobs"):
                 found[f"{tube} {name}"] = value
     return found

@@ -34,7 +34,7 @@ TRANSITIONS_PER_ENTRY_MAX: Final = 1000
 # A kick moves at most this many jobs per command; the origin repeats it up to the client's bound.
 KICK_MAX: Final = 1000
 # All kicks of one entry: 7 ms. Each takes at most half of what is left of it, so that one alone has
-# its KICK_MAX, and nobody who kicks behind others is passed over.
+# its KICK_MAX, and a kick behind others is never passed over.
 KICKS_PER_ENTRY_MAX: Final = 2 * KICK_MAX
 # Watched tubes that the GRANTs of one entry look at: 2 ms, and 64 GRANTs of the longest lists.
 LOOKS_PER_ENTRY_MAX: Final = 65_536

@@ -102,7 +102,7 @@ class NodeView(Protocol):
 
     @property
     def upgrade_finalize(self) -> str:
-        """Who raises the version while this node leads: "auto" or "manual"."""
+        """How the version is raised while this node leads: "auto" or "manual" (an operator)."""
 
     @property
     def durability(self) -> str: ...

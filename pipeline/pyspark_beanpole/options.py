@@ -21,7 +21,7 @@ LATEST: Final = "latest"
 OFFSET_MAX: Final = 2**63 - 1
 # More tasks than this only cost: each is a call to a node and a start of a task.
 PARTITIONS_MAX: Final = 10_000
-# A day: whoever waits longer wants to be told.
+# A day: a longer wait should be an error.
 PATIENCE_MAX_S: Final = 86_400
 
 _BOTH: Final = (

@@ -1,4 +1,4 @@
-"""Events of real clusters: whoever is killed, every node can tell everything, every event once."""
+"""Events of real clusters: after any kill every node can tell everything, every event once."""
 
 import json
 import re
@@ -110,7 +110,7 @@ def check_spans(cluster: Cluster, table: pa.Table) -> None:
     """What each node has is a part of the whole; all of it, unless it needed a snapshot."""
     for number, node in enumerate(cluster.nodes):
         found = spans(cluster, number)
-        # Who was killed behind the others' logs got a snapshot in place of some entries.
+        # A node that came back behind the others' logs got a snapshot in place of some entries.
         if "fetching the snapshot" not in (node.directory / "output.log").read_text():
             assert found == [(0, table.num_rows)], cluster.story()
         for first, end in found:

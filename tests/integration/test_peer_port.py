@@ -12,7 +12,7 @@ from beanpoled.links import link
 from tests.integration.support.nodes import Cluster
 from tests.integration.support.raw import Raw
 
-# Below the 5 s after which a node sends everybody away who has not introduced himself.
+# Below the 5 s after which a node closes connections without an introduction.
 TIMEOUT_S = 3.0
 STRANGE = {
     "no frame": b"GET / HTTP/1.1\r\n\r\n",

@@ -244,7 +244,7 @@ class Node:
 
 
 class Cluster:
-    """Nodes, the world between them, and what was promised to whom."""
+    """Nodes, the world between them, and what was promised."""
 
     def __init__(
         self,

@@ -365,7 +365,7 @@ class Disk:
         del self._names[path]
 
     def remove_slowly(self, path: str) -> None:
-        """Remove a file after it was cut: who still reads it finds that out."""
+        """Remove a file after it was cut: its readers find that out."""
         self.count_call()
         self._named(path).truncate(0)
         self.remove(path)

@@ -43,7 +43,7 @@ NOT_DONE: Final = frozenset({b"DRAINING", b"INTERNAL_ERROR"})
 
 
 class Connected:
-    """One connection of one client, for who judges."""
+    """One connection of one client, to be judged."""
 
     __slots__ = ("client", "end_s", "incarnation", "node", "number", "place")
 

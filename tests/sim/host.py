@@ -310,7 +310,7 @@ class SimHost:
         self.clients_open = False
 
     def log(self, line: str) -> None:
-        """Keep a line for who looks at a failing seed."""
+        """Keep a line, to look at when a seed fails."""
         self.world.log(f"{self.name} {line}")
 
     def process(self) -> ProcessStats:

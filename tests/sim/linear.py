@@ -105,7 +105,7 @@ class Few(Client):
 
 
 class Reader(Client):
-    """Who comes last: it looks at every job, takes what can be had, and has then seen it all."""
+    """The last client: it looks at every job, takes what can be had, and has then seen it all."""
 
     def __init__(self, world: World, number: int, history: list[Op], known: list[int]) -> None:
         super().__init__(world, number, history, known)

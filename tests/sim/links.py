@@ -133,7 +133,7 @@ class SimLinks(PeerLinks):
         self._dialed: dict[str, PeerProtocol] = {}  # connections that are about to be made
 
     def begin(self) -> None:
-        """Dial whom this node dials, and look for links that are dead."""
+        """Dial the members that this node dials, and look for links that are dead."""
         for peer in self._config.peers:
             if self._config.node_id < peer:
                 _Dialer(self, peer).dial()

@@ -87,7 +87,7 @@ def short_grace() -> list[Patch]:
 
 
 def nobody_asked() -> list[Patch]:
-    """A leader that was down believes its wall clock, whoever was up."""
+    """A leader that was down believes its wall clock, also when others were up."""
     return [(Peers, "cluster_us", nothing)]
 
 
@@ -348,7 +348,7 @@ def no_keys() -> list[Patch]:
 
 
 def image_forgets_keys() -> list[Patch]:
-    """Who starts from an image does not know which keys were seen."""
+    """A node that starts from an image does not know which keys were seen."""
     load = restore.load
 
     def wrong(*arguments: Any) -> Machine:
@@ -360,7 +360,7 @@ def image_forgets_keys() -> list[Patch]:
 
 
 def image_forgets_time() -> list[Patch]:
-    """Who starts from an image does not know since when jobs are ready."""
+    """A node that starts from an image does not know since when jobs are ready."""
     load_job = restore._load_job
 
     def wrong(*arguments: Any) -> Any:

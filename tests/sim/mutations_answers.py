@@ -31,7 +31,7 @@ def told_at_once() -> list[Patch]:
 
 
 def refused_quietly() -> list[Patch]:
-    """Who was told too early is not told that it was refused."""
+    """A client that was told too early is not told that it was refused."""
     return [(BeanstalkConnection, "_refused_later", nothing)]
 
 
@@ -51,7 +51,7 @@ def only_what_is_ready() -> list[Patch]:
 
 
 def a_tick_for_everybody() -> list[Patch]:
-    """Whoever polls has the log carry the time."""
+    """Each poll has the log carry the time."""
     turn = vars(Ends)["turn"]
 
     def wrong(self: Ends) -> None:

@@ -140,7 +140,7 @@ def a_vote_that_comes_twice(_: int, repairs: Repairs) -> None:
 
 
 def a_member_comes_back(_: int, repairs: Repairs) -> None:
-    """C3: who was cut off does not depose a leader that works."""
+    """C3: a member that was cut off does not depose a leader that works."""
     cluster = Cluster(3, seed=4, repairs=repairs)
     leader = cluster.wait_leader()
     cluster.put(leader)
@@ -153,7 +153,7 @@ def a_member_comes_back(_: int, repairs: Repairs) -> None:
 
 
 def a_vote_against_a_leader_that_works(_: int, repairs: Repairs) -> None:
-    """C3: who hears a leader does not help to depose it."""
+    """C3: a member in contact with a leader does not help to depose it."""
     lone = Lone(repairs=repairs)
     lone.append("n1", 1, (1, 0))
     lone.clock.run(0.01)  # a disk at work would hold its vote back

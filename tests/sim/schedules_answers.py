@@ -35,7 +35,7 @@ def _takes_only_what_it_watches(hand: Hand, putter: Hand, told: bytes) -> None:
 
 
 def two_clients_make_one_tube_too_many(_: int, repairs: Repairs) -> None:
-    """Who is told WATCHING watches; the other one hears that there is no room."""
+    """A client that is told WATCHING watches; the other one is told that there is no room."""
     world, _leader = quick_world(repairs, tubes_max=TUBES_MAX)
     hands = [Hand(world, host) for host in world.serving()]
     for hand, tube in zip(hands, (b"a", b"b"), strict=False):

@@ -87,7 +87,7 @@ class Edge(World):
                 raise Violation(f"job {job} was answered INSERTED and is lost at {host.name}")
 
     def must_be_whole(self, job: int) -> None:
-        """Start who is down; all serve, with the job, and go on."""
+        """Start nodes that are down; all serve, with the job, and go on."""
         for name in self.names:
             if name not in self.hosts:
                 self.start(name)
@@ -205,7 +205,7 @@ def a_disk_is_restored_from_an_earlier_life(_: int, repairs: Repairs) -> None:
 
 
 def a_disk_is_restored_from_an_earlier_moment(_: int, repairs: Repairs) -> None:
-    """Finding 2: within one life, by whoever has heard what the disk had."""
+    """Finding 2: within one life, by any node that knows what the disk had."""
     world = Edge(repairs)
     leader, second, third = world.roles()
     backup = world.copy(third.name)
@@ -365,7 +365,7 @@ def a_disk_of_another_life_is_put_in(_: int, repairs: Repairs) -> None:
 
 
 def a_founder_comes_late(_: int, repairs: Repairs) -> None:
-    """Whoever dies, or loses power, while a cluster is founded is part of it afterwards."""
+    """A node that dies, or loses power, while a cluster is founded is part of it afterwards."""
     for calls in range(CALLS_MAX):
         for victims in (("n0",), ("n2",), ("n0", "n1", "n2")):
             world = World(calls, 3, **QUICK)

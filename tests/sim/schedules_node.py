@@ -374,7 +374,7 @@ def power_is_lost_and_the_leader_had_a_slow_disk(_: int, repairs: Repairs) -> No
 
 
 def a_disk_is_replaced_while_another_node_is_away(_: int, repairs: Repairs) -> None:
-    """Who was away meets the new disk when it counts already, and talks to it."""
+    """A node that was away meets the new disk when it counts already, and talks to it."""
     world, leader = quick_world(repairs, 5)
     away = follower(world, leader)
     lost = next(name for name in world.names if name not in (leader.name, away.name))

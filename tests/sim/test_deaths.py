@@ -21,7 +21,7 @@ VICTIM = "n1"
 
 
 def all_serve(world: World) -> bool:
-    """Start who is down, and wait until all nodes serve."""
+    """Start nodes that are down, and wait until all nodes serve."""
     for name in world.names:
         world.disks[name].calls_left = None
         if name not in world.hosts:
@@ -38,7 +38,7 @@ def put(world: World, name: str) -> int:
 
 
 def check(world: World, jobs: list[int]) -> None:
-    """All serve, and every job is there, whoever is asked."""
+    """All serve, and every node has every job."""
     assert all_serve(world), world.describe()
     for name in world.names:
         for job in jobs:

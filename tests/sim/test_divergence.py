@@ -163,7 +163,7 @@ def test_who_differs_stops_in_time(
 def test_two_that_differ_stop_both_while_the_third_is_away(
     monkeypatch: pytest.MonkeyPatch, leads: bool
 ) -> None:
-    """Who is away has shown nothing: neither of the two may tell clients what it believes."""
+    """A member that is away has shown nothing: neither of the two may tell clients its state."""
     world = Diverging()
     victim = world.led_by(leads)
     other, third = (host for host in world.serving() if host is not victim)
@@ -185,7 +185,7 @@ def test_two_that_differ_stop_both_while_the_third_is_away(
         world.clock.run(SLACK_S)
         assert b"INSERTED" not in late.told
         world.crash(name)
-    # The third shows who is right: with the log of the honest one it is a majority.
+    # The third shows which one is right: with the log of the honest one it is a majority.
     monkeypatch.undo()
     world.start(third.name)
     world.start(other.name)

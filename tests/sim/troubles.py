@@ -50,7 +50,7 @@ class Faults:
 
 
 def _transfer(leader: SimHost) -> None:
-    """Let a leader hand its leadership to whom it likes."""
+    """Let a leader hand its leadership to any member."""
     leader.node.context.replica.transfer(None)
 
 

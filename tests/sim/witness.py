@@ -49,7 +49,7 @@ class Recorder(list[int]):
 class Emitted(bytearray):
     """The machine's events, and a CRC of those since it was last set to 0.
 
-    Whoever takes them out meanwhile, the CRC stays.
+    The CRC stays, also when they are taken out meanwhile.
     """
 
     crc = 0

@@ -389,7 +389,7 @@ class World:
                 raise Violation(f"{holder} and {node.name} both lead term {replica.term}")
 
     def log(self, line: str) -> None:
-        """Keep the newest lines for who looks at a failing seed."""
+        """Keep the newest lines, to look at when a seed fails."""
         if " counting " in line:
             self.counts["cold starts"] += 1
             if self.walls_move:

@@ -1,7 +1,7 @@
 """Deduplication keys of puts: which were seen lately, and the job that each one made.
 
 Bounded by count and by cluster time. Nothing here looks at jobs: a key outlives its job, because
-who repeats a put cannot know that the job is done by now.
+a client that repeats a put cannot know that the job is done by now.
 """
 
 from typing import Final

@@ -280,7 +280,7 @@ class Replica(Protocol):
     def note_disk(self, hangs: bool) -> None:
         """Be told whether this member's disk finishes nothing, as the node has seen it.
 
-        A member whose disk hangs stands for no election, and what shows a new term or vote leaves
+        A member whose disk hangs does not campaign, and what shows a new term or vote leaves
         when the disk has it; otherwise the disk is waited for at once.
         """
         ...
@@ -360,7 +360,7 @@ class Replica(Protocol):
         ...
 
     def transfer(self, to: str | None) -> bool:
-        """Hand leadership to `to` (None: who is furthest); False if that is not possible now.
+        """Hand leadership to `to` (None: the furthest member); False if that is not possible now.
 
         True means that the target was told to stand; `can_propose` is False until it is decided
         (another leader, or raft_max_s went by). Call it again after False, with quiet between.

@@ -64,7 +64,7 @@ class DormantReplica:
         """There is no image."""
 
     def receive(self, peer: str, message: bytes) -> None:
-        """Nobody is linked who could send this."""
+        """No peer is linked that could send this."""
         raise AssertionError(f"{peer} sends to a node that takes part in nothing")
 
     def connected(self, peer: str) -> None:

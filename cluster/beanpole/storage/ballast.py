@@ -1,7 +1,7 @@
 """A file that only takes room, to be given up when the disk is full and the log needs room.
 
 Belongs here: making the file, giving it up, and the start on a full disk. When that is due is
-decided by whoever counts the disk's room.
+decided where the disk's room is counted.
 """
 
 import errno
@@ -51,7 +51,7 @@ class Ballast:
         try:
             self._files.remove(self._path)
         except OSError:
-            return False  # whoever needs the room finds out that there is none
+            return False  # a write that needs the room will fail
         return True
 
     def restore(self) -> None:

@@ -37,7 +37,7 @@ Done = Callable[[OSError | None], None]
 class SyncedWrite:
     """A work that only writes one range and syncs it.
 
-    Whoever takes works may run it like any other, or write by other means and call `note` in the
+    An implementation may run it like any other work, or write by other means and call `note` in the
     loop, with the microseconds that it took, in place of `run`. In the second way it may overtake
     other works of its lane, and zeros may be written again behind the range, up to `room`: nothing
     may be written there before it is `settled`.
@@ -56,7 +56,7 @@ class SyncedWrite:
     ) -> None:
         self.handle = handle
         self.offset = offset
-        self.chunks = chunks  # in pieces: who runs the work joins them there
+        self.chunks = chunks  # in pieces: they are joined where the work runs
         self.room = room
         self.run = run
         self.note = note
@@ -362,7 +362,7 @@ class RealFiles(InlineFiles):
     def close(self) -> None:
         """Finish what was submitted, then end the threads; nobody is told of results any more.
 
-        Who was told that his file is complete would want the next work done.
+        A caller that is told of a complete file would submit the next work.
         """
         self.closed = True
         if self._syncer is not None:
@@ -439,7 +439,7 @@ class RealFiles(InlineFiles):
         try:
             self._post(answer)
         except RuntimeError:
-            # A loop that was closed takes no results: nobody is left who could use them.
+            # A loop that was closed takes no results: nothing is left that could use them.
             if not self.closed:
                 raise
 

@@ -122,7 +122,7 @@ class SnapshotStore:
         """Remember a durable snapshot and remove what it replaces, also if that is itself."""
         if self._newest is None or (self._newest.index, self._newest.term) <= (index, term):
             self._newest = SnapshotInfo(index, term, size, path)
-        # One that was overtaken may be gone already: who overtook it removes what is there then.
+        # One that was overtaken may be gone already: the newer one removes what is there then.
         keep = os.path.basename(self._newest.path)
 
         def remove_older() -> None:
@@ -139,8 +139,8 @@ class SnapshotStore:
     def _remove(self, path: str) -> None:
         """Remove a snapshot that was replaced. Readers may be in other threads, and may begin now.
 
-        Who counted itself before the file lost its name reads on, of a file that only loses its
-        name; who comes later finds none.
+        A reader that counted itself before the file lost its name reads on, of a file that only
+        loses its name; a later one finds none.
         """
         doomed = f"{path}{TEMPORARY}"
         try:

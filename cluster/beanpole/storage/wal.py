@@ -103,7 +103,7 @@ class Wal:
         self._doomed: list[Segment] = []
         # What a full disk may be asked before a write fails; called in the disk's thread, too.
         self.on_full: Callable[[], bool] = _no_room
-        # Held by whoever works on the disk: the disk's thread, or `sync` in the loop.
+        # Held during work on the disk: by the disk's thread, or by `sync` in the loop.
         self._lock = threading.Lock()
         self._writer = Writer(
             files, self._segment, end, segment_bytes, note, lambda: self.on_full()
@@ -236,7 +236,7 @@ class Wal:
             raise LogFailed(f"the log in {self._directory} has failed; nothing is durable any more")
         self.durable = self.end
         if self._running is None and self._announced < self.durable:
-            # Nothing is under way whose completion would tell the owner.
+            # No write is in progress whose completion would tell the owner.
             self._submit(WriteBatch(self.end, self.end, []))
 
     @property

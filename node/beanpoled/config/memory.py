@@ -20,7 +20,7 @@ UNLIMITED_BYTES: Final = 2**60
 
 
 class Memory(NamedTuple):
-    """How much there is, and who says so."""
+    """How much there is, and the source of that figure."""
 
     bytes: int
     source: str

@@ -1,7 +1,7 @@
 """The one file that decides what a disk is: `identity` in the data directory.
 
 Belongs here: the record, its bytes, reading and replacing it. It needs no node, so tools for
-operators read it, too. Who may talk to whom because of it is decided in `admission`.
+operators read it, too. Which nodes may talk to each other is decided from it in `admission`.
 """
 
 import hashlib
@@ -78,7 +78,7 @@ class DiskIdentity(NamedTuple):
 def birth_of(cluster: str, founders: Iterable[tuple[str, bytes]]) -> bytes:
     """Return the birth id of a cluster that these (node, disk id) found.
 
-    Who is told a birth id and its founders can see that they belong together.
+    A node that is told a birth id and its founders can see that they belong together.
     """
     agreed: bytes = msgpack.packb((cluster, sorted(founders)))
     return hashlib.sha256(agreed).digest()[:BIRTH_BYTES]

@@ -186,7 +186,7 @@ def _tubes(numbers: Any, events: Events) -> "pa.Array":
 
 
 def _session(record: Any, members: tuple[str, ...]) -> dict[str, "pa.Array"]:
-    """Return node, incarnation and session of who acted, and the worker of a reservation."""
+    """Return node, incarnation and session of the actor, and the worker of a reservation."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

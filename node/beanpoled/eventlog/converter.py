@@ -1,10 +1,10 @@
 """A process beside the node that turns events into columns.
 
-Arrow's work takes neither the node's interpreter nor its memory, and the system runs it when nobody
-who serves clients wants the processor. It is started when it is first needed and ends with its
-node, however that ends. `python -m beanpoled.eventlog.converter` is its side. A message is a head
-of msgpack behind its length, and then large bytes as they are, which are sent without holding the
-interpreter.
+Arrow's work takes neither the node's interpreter nor its memory, and the system runs it when no
+process that serves clients wants the processor. It is started when it is first needed and ends with
+its node, however that ends. `python -m beanpoled.eventlog.converter` is its side. A message is a
+head of msgpack behind its length, and then large bytes as they are, which are sent without holding
+the interpreter.
 """
 
 import os

@@ -20,7 +20,7 @@ class Source:
 
     def __init__(self, addresses: Iterable[str]) -> None:
         """Remember the gRPC addresses, HOST:PORT; nothing is dialled yet."""
-        # Who asks for an export sees that a node does not answer, and may ask again.
+        # The caller of an export sees that a node does not answer, and may ask again.
         self._events = Events(tuple(addresses), patience_s=0)
 
     def __enter__(self) -> "Source":
@@ -70,7 +70,7 @@ class Source:
         """Yield the events of [start, end) in order, every one once.
 
         Raises:
-            EventsLost: nobody who answers has the next one.
+            EventsLost: no node that answers has the next one.
             ClientError: no node answers, or one sends what is not the event stream.
         """
         for piece in self._events.read(start, end):

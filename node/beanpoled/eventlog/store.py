@@ -297,7 +297,7 @@ class EventLog:
         self._drop(0, count)
 
     def _drop(self, start: int, end: int) -> None:
-        """Forget segments by their places, and remove their files; who reads one goes on."""
+        """Forget segments by their places, and remove their files; readers of one go on."""
         gone = self._segments[start:end]
         if not gone:
             return

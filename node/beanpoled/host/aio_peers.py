@@ -1,4 +1,4 @@
-"""Peer links on asyncio: who dials whom, reconnecting, and the sockets under `link`.
+"""Peer links on asyncio: dialing, reconnecting, and the sockets under `link`.
 
 Of two members the one with the smaller id dials, so there is one connection a pair. A link on
 which nothing arrives for too long is closed and dialed again.
@@ -60,7 +60,7 @@ class PeerProtocol:
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._out: list[bytes] = []
-        self.peer: str | None = None  # once it is known who it is
+        self.peer: str | None = None  # once it has proved its identity
         self.waiting: link.Hello | None = None  # of a peer that is not talked to yet
         self.heard_at_s = 0.0
         self.closed: asyncio.Future[None] = links.loop.create_future()

@@ -1,1 +1,1 @@
-"""What a node does while it leads: entries, time, and who gets which job."""
+"""What a node does while it leads: entries, time, and which client gets which job."""

@@ -1,7 +1,7 @@
 """The waiting line: clients blocked in `reserve`, first come first served in each tube.
 
 It lives at the leader only and is volatile: after a change of leader the origins send their waits
-again. Who gets a job is decided by the GRANT in the log; this only proposes. No I/O, no clock.
+again. The GRANT in the log decides which client gets a job; this only proposes. No I/O, no clock.
 """
 
 from collections.abc import Iterable, Iterator

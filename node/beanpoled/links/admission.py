@@ -1,4 +1,4 @@
-"""Who is talked to, who is waited for, who is refused: decided from disks and hellos alone.
+"""Whether to talk to a peer, wait for it or refuse it: decided from disks and hellos alone.
 
 Pure: no file, no link, no clock. `introductions` acts on what is decided here.
 """
@@ -59,7 +59,7 @@ _WAIT: Final = Verdict(WAIT)
 
 
 def judge(own: DiskIdentity, hello: Hello, known: Known) -> Verdict:
-    """Decide about a peer that has proved who it is."""
+    """Decide about a peer that has proved its identity."""
     node = hello.node
     if node not in own.members:
         return Verdict(REFUSE, MEMBERS, f"{node} is no member: {', '.join(own.members)}")
@@ -167,7 +167,7 @@ def _majority_of_others(
 
 
 def awaited(own: DiskIdentity, met: Mapping[str, Hello]) -> tuple[str, ...]:
-    """Return whom a disk waits for that does not know its cluster yet."""
+    """Return the members that a disk waits for that does not know its cluster yet."""
     if own.runs:
         return ()
     others = tuple(name for name in own.members if name != own.node)

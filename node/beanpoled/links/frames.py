@@ -26,7 +26,7 @@ UNWAITS: Final = 4  # origin -> leader: waits that should end
 NONES: Final = 5  # leader -> origin: these waits ended without a job
 HEARTBEAT: Final = 6  # everybody to everybody, each heartbeat
 
-# Term, incarnation, number, first of a (re)sending, clients who wait for answers, hint bytes.
+# Term, incarnation, number, first of a (re)sending, clients that wait for answers, hint bytes.
 _BATCH: Final = Struct("<QIQBII")
 
 # Sessions, requests and batches are counted from 1; more than this, nobody gets to.
@@ -93,7 +93,7 @@ def encode_batch(
 ) -> bytes:
     """Encode a BATCH.
 
-    `clients` is how many of its commands have somebody who waits for the answer. `hint` are the
+    `clients` is how many of its commands have a client that waits for the answer. `hint` are the
     packed tubes into which it puts ready jobs, with counts.
     """
     return _BATCH.pack(term, incarnation, number, first, clients, len(hint)) + hint + payload

@@ -168,7 +168,7 @@ class Handshake:
         self.own = own
         self.version = 0
         self._secret = secret
-        self._expected = expected  # whom we dialed
+        self._expected = expected  # the member that was dialed, if any
         self._own_bytes: bytes = msgpack.packb(tuple(own))
         self._other_bytes = b""
         self.done: Hello | None = None
@@ -205,7 +205,7 @@ class Handshake:
         """Why the peer ends the link: the cause, and words fit for a line of the log.
 
         Raises:
-            ProtocolError: the peer has not proved who it is; a stranger's refusal means nothing.
+            ProtocolError: the peer has not proved its identity; a stranger's refusal means nothing.
         """
         payload = frame[1]
         if self.done is None or not payload:

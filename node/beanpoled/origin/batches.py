@@ -44,7 +44,7 @@ Owner = tuple[Client | None, int, int]
 
 
 class Batch:
-    """Commands that travel together, and who waits for their results."""
+    """Commands that travel together, and the clients that wait for their results."""
 
     __slots__ = (
         "behind",
@@ -60,7 +60,7 @@ class Batch:
     )
 
     def __init__(self) -> None:
-        self.clients = 0  # how many commands have somebody who waits for the answer
+        self.clients = 0  # how many commands have a client that waits for the answer
         self.commands: list[c.Command] = []
         self.owners: list[Owner] = []
         self.hint: frames.Hint = {}

@@ -131,7 +131,7 @@ class Origin:
         large one, and what its client sends behind it, stands in a line of its own.
 
         Args:
-            client: who is answered; None for nobody.
+            client: gets the answer; None if nobody waits for one.
             kind: the client's.
             command: what is to be done.
             behind: with nobody to be answered: the last batch of whom it was.

@@ -95,7 +95,7 @@ class PeerClient:
             )
         except grpc.aio.AioRpcError:
             return None
-        # Whoever answers at that address, only the member itself counts.
+        # The address may lead to another node; only the member itself counts.
         return reply if reply.id == peer else None
 
     async def finalize(self, leader: str, to: int, timeout_s: float) -> admin_pb2.FinalizeReply:

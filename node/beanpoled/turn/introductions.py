@@ -1,4 +1,4 @@
-"""This node's side of every introduction: its hello, whom it accepts, and how its cluster begins.
+"""This node's side of every introduction: its hello, its verdicts, and how its cluster begins.
 
 The same code runs over sockets and in the simulator. What is decided stands in `admission`; bytes
 and proofs of a hello are in `link`; here it is acted on: remembered, counted, told to the operator.
@@ -21,7 +21,7 @@ REFUSALS_MIN: Final = 2
 
 
 class Introductions:
-    """Who this node talks to. `begin` is called once its disk knows its cluster."""
+    """The members that this node talks to. `begin` is called once its disk knows its cluster."""
 
     def __init__(self, context: Context, origin: Origin) -> None:
         self._context = context
@@ -29,7 +29,7 @@ class Introductions:
         self._origin = origin
         self._others = frozenset(context.members) - {context.name}
         self.begin: Callable[[], None]
-        self._met: dict[str, Hello] = {}  # who is connected while this disk knows no cluster
+        self._met: dict[str, Hello] = {}  # connected members, while this disk knows no cluster
         self._refusals: Counter[str] = Counter()  # in a row, for the same reason
         self._reasons: dict[str, str] = {}
         self._causes: dict[str, int] = {}  # of those that count
@@ -61,7 +61,7 @@ class Introductions:
         return hello.birth == self._disks.own.birth
 
     def meet(self, hello: Hello) -> Verdict:
-        """Decide about a peer that has proved who it is, and remember what has to be.
+        """Decide about a peer that has proved its identity, and remember what has to be.
 
         This disk may be part of a cluster afterwards: look at `is_current`, and say hello anew.
 
@@ -92,12 +92,12 @@ class Introductions:
 
         A node that does not serve yet ends if it will never be part of a majority; otherwise it
         goes on without that member. So it does if only the member can be wrong (not `is_mutual`).
-        A disk that has lost what its node had must not vote, whoever else would take its vote: one
+        A disk that has lost what its node had must not vote, even where its vote would count: one
         member that knows it is enough, and a node that serves ends, too.
         """
         context = self._context
         if name not in self._others:
-            return  # whoever that is: the links are complained of where they are made
+            return  # not a member: bad links are logged where they are made
         if self._reasons.get(name) != reason:
             self._reasons[name] = reason
             del self._refusals[name]

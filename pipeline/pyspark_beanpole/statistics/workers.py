@@ -1,4 +1,4 @@
-"""Who worked: how busy each worker was, and how its failures compare with those of all."""
+"""The workers: how busy each was, and how its failures compare with those of all."""
 
 from typing import Final
 

@@ -31,7 +31,7 @@ from tests.integration.support.waiting import wait_until
 
 BEANPOLE: Final = (str(Path(sys.executable).with_name("beanpole")),)
 BEANPOLED: Final = (sys.executable, "-m", "beanpoled")
-# The reserve below which puts are refused would otherwise depend on the disk of whoever tests.
+# The reserve below which puts are refused would otherwise depend on the disk of the machine.
 SETTINGS: Final = {"disk_reserve_bytes": 0}
 LEADER_TIMEOUT_S: Final = 20.0
 HTTP_TIMEOUT_S: Final = 2.0

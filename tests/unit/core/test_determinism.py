@@ -1,4 +1,4 @@
-"""The same entries give the same machine: whoever applies them, and wherever it started from."""
+"""The same entries give the same machine: on every node, and wherever it started from."""
 
 import pytest
 from hypothesis import given, settings

@@ -311,7 +311,7 @@ def test_what_is_no_transition_has_no_event(cluster: Cluster) -> None:
     assert events_of(cluster.machine) == []
 
 
-# --- tubes, limits, and who does not want events --------------------------------------------------
+# --- tubes, limits, and nodes without events ------------------------------------------------------
 
 
 def test_tubes_have_numbers_and_say_them_once(cluster: Cluster) -> None:
@@ -323,7 +323,7 @@ def test_tubes_have_numbers_and_say_them_once(cluster: Cluster) -> None:
     cluster.do(c.USE, 7, b"brief", origin=0)
     assert queue.tubes_named == [(3, b"brief"), (4, b"brief")]
     assert queue.tubes_total == 4
-    # Whoever starts from an image has not heard any of the names.
+    # A machine that starts from an image was told none of the names.
     copy = copy_of(cluster.machine).queue
     assert copy.tubes_named == [(1, DEFAULT), (2, b"work"), (4, b"brief")]
     assert copy.tubes_total == 4

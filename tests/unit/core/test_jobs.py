@@ -210,7 +210,7 @@ def test_a_bound_below_one_and_an_unknown_tube_kick_nothing(cluster: Cluster) ->
     assert cluster.do(c.KICK, 1, b"nobody", 1, 0)[0] == 0
 
 
-# --- who may do what ------------------------------------------------------------------------------
+# --- rights of sessions ---------------------------------------------------------------------------
 
 
 def test_reserve_job_takes_any_job_that_is_not_reserved(cluster: Cluster) -> None:

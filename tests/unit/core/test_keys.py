@@ -49,7 +49,7 @@ def test_a_repeated_put_is_no_event(cluster: Cluster) -> None:
 def test_a_refused_put_does_not_remember_its_key(cluster: Cluster) -> None:
     assert put(cluster, flags=c.FLAG_PUTS_REFUSED) == c.OUT_OF_MEMORY
     assert put(cluster) == (1, 0)
-    # Who repeats a put is told of its job even while puts are refused.
+    # A client that repeats a put is told of its job even while puts are refused.
     assert put(cluster, flags=c.FLAG_PUTS_REFUSED) == (1, 1)
 
 

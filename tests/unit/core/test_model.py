@@ -17,7 +17,7 @@ SECOND = 1_000_000
 ORIGINS = st.integers(0, 1)
 # A node that never restarts, and a client there that only looks and never goes.
 LOOKING = (2, 9)
-# Who does what needs only some session.
+# Any session will do.
 ANYONE = st.sampled_from([(0, 1), (1, 1), LOOKING])
 SESSIONS = st.sampled_from([1, 1, 1, 2, 3])
 TUBES = st.sampled_from([DEFAULT, DEFAULT, b"a", b"b"])

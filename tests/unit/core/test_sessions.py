@@ -1,4 +1,4 @@
-"""Sessions, origins and their incarnations: who may send what, and what is lost with whom."""
+"""Sessions, origins and their incarnations: what each may send, and what is lost with each."""
 
 import pytest
 

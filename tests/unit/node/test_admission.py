@@ -1,4 +1,4 @@
-"""Who is talked to, waited for and refused: every case of two disks that meet."""
+"""Talk, wait or refuse: every case of two disks that meet."""
 
 from typing import Any
 
@@ -101,7 +101,7 @@ def test_a_proof_of_a_birth_must_hold_this_very_disk() -> None:
     false = own(founders=(("n0", DISKS["n0"]), ("n1", DISKS["n1"])))
     assert "empty disk" in refusal(late, false), "the list does not fit the birth id"
     assert "empty disk" in refusal(late, own(birth=OTHER_BIRTH, founders=()))
-    assert kind(late, own("n2", standing=REJOINING)) == WAIT, "whoever carries the proof"
+    assert kind(late, own("n2", standing=REJOINING)) == WAIT, "whichever carries the proof"
 
 
 def test_another_disk_than_before_is_refused_unless_it_replaced_it() -> None:

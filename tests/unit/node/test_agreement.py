@@ -1,4 +1,4 @@
-"""Who counts as agreeing, and when a replica that differs from another may go on."""
+"""Which members count as agreeing, and when a replica that differs from another may go on."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a client is told is so: tubes that are bound, what is refused later, who counts as what."""
+"""Replies that must hold: tubes that are bound, late refusals, counts of clients by kind."""
 
 from typing import Any
 
@@ -146,7 +146,7 @@ def test_no_error_is_taken_for_the_answer_of_what_stands_behind() -> None:
     )
 
 
-# --- who counts as what ---------------------------------------------------------------------------
+# --- producers, workers ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""When the next entry leaves: who comes back when answered is waited for, others hardly ever."""
+"""When the next entry leaves: clients that come back when answered are waited for, others not."""
 
 import pytest
 
@@ -16,7 +16,7 @@ class Clients:
         self.now_us = 1_000_000
 
     def entry(self, commands: int, late: int = 0, flight_us: int = FLIGHT_US) -> None:
-        """An entry with a command of each client comes and goes; meanwhile, `late` others arrive."""
+        """An entry with a command of each client comes and goes; `late` others come meanwhile."""
         self.batching.proposed(commands, self.now_us)
         self.now_us += flight_us
         self.batching.committed(late, late, self.now_us)

@@ -1,4 +1,4 @@
-"""What a node does about its own disk: when it hangs, who leads then, and what clients see."""
+"""A node and its own disk: when it hangs, which node leads then, and what clients see."""
 
 import pytest
 

@@ -206,7 +206,7 @@ def test_waits_of_long_lists_are_registered_a_few_in_a_turn(
     stage.node.router.receive("n1", frames.WAITS, frame)
     stage.node.leader.proposer.propose()
     assert len(line) == 1
-    # Who wants to leave is found before it stands in line.
+    # A client that wants to leave is found before it stands in line.
     stage.node.router.receive("n1", frames.UNWAITS, frames.encode_items(1, 1, [(3, 1)]))
     stage.run()
     assert len(line) == 3

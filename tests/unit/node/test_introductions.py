@@ -1,4 +1,4 @@
-"""What a node does with whom it meets: what it remembers, when it ends, how its cluster begins."""
+"""Introductions at a node: what it remembers, when it ends, how its cluster begins."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ BIRTH = birth_of("stage", FOUNDERS)
 
 
 class Start:
-    """Member n0 from its first start on, with whoever connects."""
+    """Member n0 from its first start on, with the peers that connect."""
 
     def __init__(self, **overrides: Any) -> None:
         self.host = StageHost()

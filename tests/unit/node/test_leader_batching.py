@@ -1,4 +1,4 @@
-"""For whom the leader waits before it proposes, and for whom it does not."""
+"""For which clients the leader waits before it proposes, and for which it does not."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The introduction of two nodes: who is let in, who is sent away, and what is cut off."""
+"""The introduction of two nodes: accepted peers, refused peers, and links that are cut."""
 
 import hashlib
 import hmac
@@ -202,7 +202,7 @@ def test_a_replayed_proof_proves_nothing() -> None:
 
 
 def test_one_s_own_proof_comes_back_in_vain() -> None:
-    """Whoever only reflects what he is sent is not let in."""
+    """A peer that only reflects what it is sent is refused."""
     victim = Handshake(hello("n0"), SECRET, None)
     proof = _one(victim.receive(_one(victim.start())))
     with pytest.raises(ProtocolError):

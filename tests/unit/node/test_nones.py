@@ -1,4 +1,4 @@
-"""NONE: when the leader says that there was no job, and for whom it lets time have its effect."""
+"""NONE: when the leader says that there was no job, and when time has its effect before."""
 
 import pytest
 

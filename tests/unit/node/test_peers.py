@@ -161,7 +161,7 @@ def test_a_member_is_declared_down_after_node_timeout_of_silence(leader: Stage) 
 
 
 def test_a_new_leader_counts_from_its_epoch(leader: Stage) -> None:
-    """Who was in contact with the leader before must have the time to notice."""
+    """A node that was in contact with the leader before must have the time to notice."""
     leader.become("follower", "n2", 2)
     for _ in range(90):
         leader.pass_us(100_000)

@@ -1,4 +1,4 @@
-"""When a leader raises the machine's version, and who stops at one that it does not know."""
+"""When a leader raises the machine's version, and when a node stops at one it does not know."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The waiting line: places, who is first, and what keeps a waiter from being first."""
+"""The waiting line: places, which waiter is first, and what keeps one from being first."""
 
 from beanpoled.leading.waiting import STALE_SLACK, Waiter, WaitingLine
 

@@ -168,7 +168,7 @@ def _command(dice: random.Random, operation: int) -> c.Command:
 
 
 def _aimed(dice: random.Random, machine: Machine, command: c.Command) -> c.Command:
-    """Let a command that names a job name one that is there, and come from who holds it."""
+    """Let a command that names a job name one that is there, and come from its holder."""
     jobs = list(machine.queue.jobs.values())
     if command[0] not in OF_JOBS or not jobs:
         return command

@@ -118,7 +118,7 @@ class Disk:
 
     def remove_slowly(self, path: str) -> None:
         self.note("remove_slowly", path)
-        node = self._named(path)  # whoever reads it finds out that it was cut
+        node = self._named(path)  # a reader finds out that it was cut
         node.data.clear()
         node.pending.append((0, None))
         del self.names[path]

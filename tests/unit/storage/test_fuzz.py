@@ -140,7 +140,7 @@ def check_log(data: bytes) -> None:
 def test_a_spoilt_log_is_a_prefix_of_itself_or_refused(edits: Edits) -> None:
     data = spoilt(LOG, edits)
     check_log(data)
-    # Whatever it is, who looks at it is told something, and no more than was there.
+    # Whatever it is, a reader is told something, and no more than was there.
     assert list(describe("log", place_file(FIRST, data)))
 
 
@@ -159,7 +159,7 @@ def test_any_bytes_behind_the_header_of_a_log_are_no_records(data: bytes) -> Non
 @PROPERTY
 @given(FILES)
 def test_a_spoilt_snapshot_is_a_prefix_and_then_refused(edits: Edits) -> None:
-    """Who loads it must have seen its end before it counts (`core.restore.load` does)."""
+    """A reader must have seen its end before it counts (`core.restore.load` does that)."""
     disk = place_file(SNAPSHOT_PATH, spoilt(SNAPSHOT, edits))
     found: list[bytes] = []
     whole = False

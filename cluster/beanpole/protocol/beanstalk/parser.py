@@ -93,7 +93,7 @@ def _read_kick(arguments: bytes) -> Request:
     if found is None or b"\0" in arguments:
         return _BAD_FORMAT
     bound = int(found[1])
-    # beanstalkd reads 64 bits and drops the upper 32: who asks for more than all gets all here.
+    # beanstalkd reads 64 bits and drops the upper 32: a kick of more than all kicks all here.
     return (r.KICK, min(bound, U32_MAX)) if bound <= r.U64_MAX else _BAD_FORMAT
 
 
@@ -165,7 +165,7 @@ def _read_other(line: bytes) -> Request:
 class Parser:
     """Turns the bytes of one connection into requests.
 
-    It keeps what was fed and not yet asked for without a bound: who feeds it looks at
+    It keeps what was fed and not yet asked for without a bound: its owner looks at
     `buffered_bytes` and stops reading. What it keeps of its own is at most one line or one body.
     """
 

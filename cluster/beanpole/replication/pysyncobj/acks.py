@@ -2,7 +2,7 @@
 
 Group commit: an entry counts for a member only when that member's disk has it (D2). The follower
 defers its acknowledgements, the leader defers its own. Also here, because they are read
-off the same acknowledgements: proofs of leadership, flow, and who is rejoining.
+off the same acknowledgements: proofs of leadership, flow, and which members rejoin.
 """
 
 from collections.abc import Callable

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 # A turn in which nothing happened looks at the clocks only this often. Well below a heartbeat.
 LOOK_PERIOD_S: Final = 0.01
-# A turn applies no further entry after this: the heaviest take some 30 ms, and who is behind has
+# A turn applies no further entry after this: the heaviest take some 30 ms, and a node behind has
 # hundreds of them before it.
 APPLY_SLICE_S: Final = 0.05
 

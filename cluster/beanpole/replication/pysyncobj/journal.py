@@ -24,7 +24,7 @@ from beanpole.storage.wal import Wal
 # The kinds of records. They are on disk: never renumber.
 ADD: Final = 1
 TRUNCATE: Final = 2  # index: this one and all above it are gone
-TERM: Final = 3  # term, payload: who has the vote, or empty
+TERM: Final = 3  # term, payload: the member that has the vote, or empty
 RESET: Final = 4  # index, term: the log begins again at a snapshot; payload: the term before it
 _PREVIOUS_TERM: Final = Struct("<Q")
 
@@ -161,7 +161,7 @@ class LogJournal(Journal):
         return self._term
 
     def getVotedForNodeId(self) -> str | None:
-        """Return who has this member's vote in the current term."""
+        """Return the member that has this member's vote in the current term."""
         return self._voted_for
 
     def _destroy(self) -> None:
@@ -413,7 +413,7 @@ class LogJournal(Journal):
         return command
 
     def end_slice(self) -> None:
-        """Let whoever goes through the slice that was cut last find nothing more in it."""
+        """Empty the slice that was cut last, for a reader that still goes through it."""
         self._latest.clear()
 
     def _slice(self, start: int, stop: int | None) -> list[Entry]:

@@ -1,6 +1,7 @@
 """The Raft messages as bytes: msgpack arrays of integers, validated before anything is believed.
 
-Nothing is ever unpickled (H1). Who may say what is not decided here, only what can be said at all.
+Nothing is ever unpickled (H1). Here is which messages there are; which member may send one when is
+not decided here.
 """
 
 from typing import Any, Final

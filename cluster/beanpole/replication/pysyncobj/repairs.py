@@ -28,7 +28,7 @@ class Repairs:
     flow_control: bool = True
     # B8: a second leader of the same term is obeyed.
     halt_on_second_leader: bool = True
-    # C1: votes are counted without looking at who votes.
+    # C1: votes are counted without looking at the voter.
     votes_by_name: bool = True
     # C3: a member that was cut off deposes a working leader when it is back.
     pre_vote: bool = True

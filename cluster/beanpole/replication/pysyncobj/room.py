@@ -23,7 +23,7 @@ BALLAST_ROOM_BYTES: Final = LOG_ROOM_BYTES + MIB
 GROWTH_DIVISOR: Final = 4
 # What an estimate may be wrong by.
 ERROR_DIVISOR: Final = 8
-# Kept of the log before a snapshot while room is scarce, for whoever is a few entries behind.
+# Kept of the log before a snapshot while room is scarce, for members that are a few entries behind.
 LOW_RETAIN_BYTES: Final = MIB
 # Ballast is tried again after this if the disk refused it.
 BALLAST_PERIOD_S: Final = 10.0

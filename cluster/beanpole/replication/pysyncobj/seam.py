@@ -49,7 +49,7 @@ _CURRENT: Final = _Current()
 def enter(context: CallContext, now_s: float) -> None:
     """Say for which replica, and at what time, the library is called from now on.
 
-    There is no leaving: whoever calls into the library enters first. The time stands still
+    There is no leaving: each call into the library enters first. The time stands still
     within one call; every loop of the library that waits for time to pass is kept from running
     by the repairs F8 and B7.
     """

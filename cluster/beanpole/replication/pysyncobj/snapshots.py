@@ -1,7 +1,7 @@
-"""Snapshots: made in slices, offered to those who are too far behind, fetched, loaded.
+"""Snapshots: made in slices, offered to members that are too far behind, fetched, loaded.
 
 Replaces the library's serializer and its transfer (F1 to F9): it would publish half-written
-files, swallow errors while loading, fill the link and clear the log of whoever receives one.
+files, swallow errors while loading, fill the link and clear the log of the receiver.
 A snapshot's first chunk is ours (`SnapshotHeader`), the others are the machine's.
 """
 
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 HEADER_VERSION: Final = 2
 # What may wait for the disk before the image pauses.
 BACKLOG_BYTES_MAX: Final = 16 * MIB
-# Kept before every snapshot, also on followers: whoever is a few entries behind when leadership
-# moves right after a snapshot would otherwise need all of it.
+# Kept before every snapshot, also on followers: a member that is a few entries behind when
+# leadership moves right after a snapshot would otherwise need all of it.
 RETAIN_BYTES_MIN: Final = 8 * MIB
 # Connected followers move on all the time; the log follows them at this pace.
 TRIM_PERIOD_S: Final = 1.0
 # A fetch that brings nothing for this long is given up; the leader offers again.
 FETCH_SILENCE_S: Final = 10.0
-# What found no room is tried again after this: who fills the disk may be at it still.
+# A snapshot that found no room is tried again after this: the disk may still be filling.
 FULL_PERIOD_S: Final = 5.0
 # How often snapshots are made because of an estimate alone.
 GAIN_PERIOD_S: Final = 2.0

@@ -238,7 +238,7 @@ class BeanstalkConnection(RequestConnection):
         _, reply, counted = request
         if counted:
             self._counts[counted] += 1
-            # One whose body is too big, or who says more than a put has to say, put nothing.
+            # A put with a body that is too big, or with more arguments than it has, put nothing.
             self.is_producer |= reply == replies.EXPECTED_CRLF
         self._replies.reply(reply)
 
