@@ -95,7 +95,7 @@ def test_keyed_jobs_are_put_once(cluster: Cluster, callers: list[Caller]) -> Non
     assert [result.job_id for result in again] == [result.job_id for result in first]
     assert len({result.job_id for result in first}) == JOBS
     assert {result.outcome for result in again} == {DUPLICATE}
-    # The call under way when its node died may have been done.
+    # The call in progress when its node died may have been done.
     outcomes = Counter(result.outcome for result in first)
     assert outcomes[INSERTED] >= JOBS - CALL_JOBS
     assert outcomes[INSERTED] + outcomes[DUPLICATE] == JOBS

@@ -126,5 +126,5 @@ def test_polling_writes_nothing_to_the_log(quiet: Cluster) -> None:
         assert len(set(before)) == 1, before
         pollers.run(POLLS * POLL_SECONDS)
         assert commit_indexes(quiet) == before
-        # One poll may be under way at the end.
+        # One poll may be in progress at the end.
         assert min(pollers.timeouts) >= POLLS - 1

@@ -237,7 +237,7 @@ class Disk:
         self._directories.clear()
 
     def hasten(self, latency_s: float) -> None:
-        """Be as fast as this from now on, and finish what is under way."""
+        """Be as fast as this from now on, and finish what is in progress."""
         self.latency_s = latency_s
         for lane, works in enumerate(self._lanes):
             if works:
@@ -280,7 +280,7 @@ class Disk:
 
     @property
     def busy(self) -> bool:
-        """Whether a work is under way or waits for its turn."""
+        """Whether a work is in progress or waits for its turn."""
         return any(self._lanes)
 
     def partly(self, size: int) -> int:

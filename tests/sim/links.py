@@ -84,7 +84,7 @@ class SimTransport:
         """The network has its own limit."""
 
     def get_write_buffer_size(self) -> int:
-        """Return what is under way, or too much if the network's limit is reached."""
+        """Return what is in flight, or too much if the network's limit is reached."""
         network = self._host.world.network
         size = network.under_way(self._host.name, self._peer)
         return size if size <= network.full_bytes else OUTPUT_BYTES_MAX + 1

@@ -17,7 +17,7 @@ from tests.sim.clock import Clock
 from tests.sim.cluster import Applied, ListImage
 from tests.sim.disk import Disk
 
-# Whatever the product's constant is: tests need several entries under way.
+# Whatever the product's constant is: tests need several entries in flight.
 IN_FLIGHT_MAX = 8
 
 Fetched = Callable[[str | None], None]

@@ -31,8 +31,8 @@ def version_of_program() -> list[Patch]:
     return [(Versions, "__init__", wrong)]
 
 
-def unheard_is_known() -> list[Patch]:
-    """A member that was not heard in this term knows what the leader knows."""
+def unknown_is_upgraded() -> list[Patch]:
+    """A member without a heartbeat in this term knows what the leader knows."""
 
     def wrong(self: Versions) -> int:
         peers = self._peers.peers.values()
@@ -167,11 +167,11 @@ VERSIONS: Final = (
         version_of_program,
     ),
     Mutant(
-        "unheard_is_known",
-        "versions: who was not heard counts as upgraded",
+        "unknown_is_upgraded",
+        "versions: a member without a heartbeat counts as upgraded",
         v.an_upgraded_node_leads_before_it_has_heard,
         r"need machine version 3",
-        unheard_is_known,
+        unknown_is_upgraded,
     ),
     Mutant(
         "raise_ignored",

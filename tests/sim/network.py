@@ -1,6 +1,6 @@
 """Links between nodes in memory: delay, loss, duplication, reordering, partitions, full buffers.
 
-By default a link is like TCP: in order, and what was under way is lost when it breaks. With
+By default a link is like TCP: in order, and what was in flight is lost when it breaks. With
 `datagrams` it is worse than any real link, which finds what relies on order by accident.
 """
 
@@ -47,7 +47,7 @@ class Network:
         self.streams = False
         self.lost = self.doubled = self.late = 0.0  # shares of the messages, with `datagrams`
         self.late_s = 0.5
-        self.full_bytes = 2**40  # what may be under way on one link
+        self.full_bytes = 2**40  # what may be in flight on one link
         self.dials = False  # whether nodes dial each other; otherwise links mend by themselves
         self.untraced: Callable[[bytes], bool] | None = None  # what is no part of the trace
         self.detect_s = 0.02  # until both ends notice that a link broke
@@ -174,7 +174,7 @@ class Network:
         return self._arrives_s.get((sender, receiver), 0.0)
 
     def send(self, sender: str, receiver: str, message: bytes, forced: bool = False) -> bool:
-        """Send; False if there is no link, or too much is under way and it is not `forced`."""
+        """Send; False if there is no link, or too much is in flight and it is not `forced`."""
         way = (sender, receiver)
         generation = self._links.get(_pair(sender, receiver))
         if generation is None or (self._under_way[way] > self.full_bytes and not forced):

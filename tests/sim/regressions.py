@@ -31,7 +31,7 @@ SEEDS: Final = {
     1592: "a member that the majority needed waited for room that was there again",
     3816: "a leader that had lost time was not believed by the next: a delay ended early",
     4907: "a disk failed under a program that was too old, which was to say that instead",
-    2263: "the same, in a write that was under way when the disks were mended",
+    2263: "the same, in a write that was in progress when the disks were mended",
     1828: "a client came between two incarnations, and its session was never opened",
     119: "a snapshot that was overtaken while it was written was removed twice",
 }

@@ -211,7 +211,7 @@ class Judge:
         """Q2, Q4: every job handed out was granted to this session, and no grant serves twice."""
         used: set[int] = set()
         given = [op for op in self.history if op.word == b"RESERVED" and op.reply is not None]
-        # Those that ended first choose first: of two `reserve-job` under way at the same time, the
+        # Those that ended first choose first: of two `reserve-job` at the same time, the
         # one that began first may be answered by the later grant (seed 71076).
         for op in sorted(given, key=lambda op: op.done_s or 0.0):
             assert op.reply is not None

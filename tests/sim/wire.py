@@ -162,7 +162,7 @@ class Wire:
             self.number = connection.number
             self.incarnation = self.host.node.origin.incarnation
 
-    # --- under way --------------------------------------------------------------------------------
+    # --- in flight --------------------------------------------------------------------------------
 
     def _to_node(self, action: Callable[[], None]) -> None:
         self._to_node_s = max(self._to_node_s, self.world.clock.now_s + self._delay_s)

@@ -156,7 +156,7 @@ class Files(Protocol):
         ...
 
     def settle(self) -> None:
-        """Wait until no `SyncedWrite` is under way in the second of its ways."""
+        """Wait until no `SyncedWrite` is in progress in the second of its ways."""
         ...
 
 
@@ -298,7 +298,7 @@ class InlineFiles:
             done(None)
 
     def settle(self) -> None:
-        """Nothing is under way when `submit` returns."""
+        """Nothing is in progress when `submit` returns."""
 
     def hold(self, directory: str) -> "DirectoryLock":
         """Take a directory for this process until the lock is released or the process ends.

@@ -225,7 +225,7 @@ class Wal:
         batches = [self._running] if self._running is not None else []
         if self.end > self._buffer_start:
             batches.append(self._take())
-        # Behind the batch that is under way there may still come zeros.
+        # Behind the batch in progress there may still come zeros.
         self._files.settle()
         try:
             for batch in batches:

@@ -93,7 +93,7 @@ class Writer:
     def as_synced_write(self, batch: WriteBatch, run: Work) -> SyncedWrite | None:
         """Return a batch as the one write that it is; None if it is more than that.
 
-        It stays where zeros were written before, so it may be under way together with `fill`. If
+        It stays where zeros were written before, so it may be in progress together with `fill`. If
         `Wal.sync` does the same batch afterwards, the same bytes come to the same place twice.
         """
         if len(batch.parts) != 1 or self._failure is not None:

@@ -262,9 +262,9 @@ class Supervisor:
         self._send(signal.SIGTERM)
         loop = asyncio.get_running_loop()
         until = loop.time() + STOP_TIMEOUT_S
-        heard = self._signals
+        before = self._signals
         # Processes that are not our children can only be looked at.
-        while self._alive() and loop.time() < until and self._signals == heard:  # noqa: ASYNC110
+        while self._alive() and loop.time() < until and self._signals == before:  # noqa: ASYNC110
             await asyncio.sleep(POLL_STARTING_S / 2)
         if names := self._alive():
             self._screen.say(f"killing {', '.join(names)}")

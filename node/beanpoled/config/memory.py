@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from beanpoled.config.settings import GIB, MIB
 
 # Half of it for the queue. The other half is for what stands beside jobs: the log's newest part,
-# buffers of clients and peers, an image under way (16 MiB, and the jobs that change meanwhile), the
+# buffers of clients and peers, an image in progress (16 MiB, and jobs that change meanwhile), the
 # process that makes columns of events, holes in the heap, and the system's cache of the log.
 QUEUE_SHARE: Final = 2
 # What counts where the system does not say: a small machine.

@@ -69,7 +69,7 @@ class EventLog:
         self._loop_us = 0  # when the house was kept last
         self._since_us = -1  # loop time at which the open segment was first seen with events
         self._next_retain_us = 0
-        self._removing = 0  # works that are under way
+        self._removing = 0  # works in progress
         self._spans: list[Span] | None = None  # of the segments, joined
         self._machine = machine
         self._follow(machine)

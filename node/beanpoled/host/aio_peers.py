@@ -62,7 +62,7 @@ class PeerProtocol:
         self._out: list[bytes] = []
         self.peer: str | None = None  # once it has proved its identity
         self.waiting: link.Hello | None = None  # of a peer that is not talked to yet
-        self.heard_at_s = 0.0
+        self.received_at_s = 0.0
         self.closed: asyncio.Future[None] = links.loop.create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -98,7 +98,7 @@ class PeerProtocol:
             self._links.complain(f"a link cannot be made: {failure.strerror}")
             self.close()
         else:
-            self.heard_at_s = self._links.loop.time()
+            self.received_at_s = self._links.loop.time()
 
     def _is_closing(self) -> bool:
         return self._transport is None or self._transport.is_closing()
@@ -129,7 +129,7 @@ class PeerProtocol:
             self._timer.cancel()
         self._reader.size_max = link.FRAME_MAX_BYTES
         self.peer = hello.node
-        self.heard_at_s = self._links.loop.time()
+        self.received_at_s = self._links.loop.time()
         self._links.established(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -302,6 +302,6 @@ class PeerLinks:
         if passed_s > IDLE_MAX_S / 2:
             return  # this loop stood still: input may be waiting
         for protocol in list(self._links.values()):
-            if self.loop.time() - protocol.heard_at_s > IDLE_MAX_S:
+            if self.loop.time() - protocol.received_at_s > IDLE_MAX_S:
                 self.log(f"nothing from {protocol.peer} for {IDLE_MAX_S:.0f} s")
                 protocol.close()

@@ -40,7 +40,7 @@ class Dispatcher:
         self._grants: dict[tuple[Key, int], tuple[bytes, bool]] = {}
         # Tube -> jobs that are ready already and that GRANTs in flight are for.
         self._claimed: dict[bytes, int] = {}
-        self._back: deque[Waiter] = deque()  # parked ones whose origin is heard again
+        self._back: deque[Waiter] = deque()  # parked ones whose origin sends again
 
     def clear(self) -> None:
         """Leadership is lost: nothing of an earlier term survives."""
@@ -93,13 +93,13 @@ class Dispatcher:
                 self._drop(waiter)
 
     def park(self, origin: int) -> None:
-        """An origin is silent: its clients are passed over until it is heard again."""
+        """An origin is silent: its clients are passed over until it sends again."""
         for waiter in self.line.of_origin(origin):
             waiter.parked = True
         self._back = deque(waiter for waiter in self._back if waiter.key[0] != origin)
 
     def unpark(self, origin: int) -> None:
-        """A silent origin is heard again: its clients go back to their places, a few in a turn."""
+        """A silent origin sends again: its clients go back to their places, a few in a turn."""
         self._back.extend(waiter for waiter in self.line.of_origin(origin) if waiter.parked)
         self._unpark_some()
 

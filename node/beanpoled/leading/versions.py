@@ -34,14 +34,14 @@ class Versions:
     def known(self) -> dict[str, int]:
         """The newest version that each member knows, this node included; 0: not said yet.
 
-        A member says it with each heartbeat. What counts was heard in this term, on the present
+        A member says it with each heartbeat. What counts was received in this term, on the present
         link, and of late: a member that is away may come back with an older program.
         """
         term = self._context.replica.term
         known = {self._context.name: self._context.knows}
         for name, peer in self._peers.peers.items():
-            heard = None if peer.silent else peer.heartbeat
-            known[name] = peer.knows if heard is not None and heard.term == term else 0
+            newest = None if peer.silent else peer.heartbeat
+            known[name] = peer.knows if newest is not None and newest.term == term else 0
         return known
 
     def common(self) -> int:

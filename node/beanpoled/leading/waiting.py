@@ -70,7 +70,7 @@ class WaitingLine:
         self.put_back(waiter)
 
     def put_back(self, waiter: Waiter) -> None:
-        """A waiter that was granted nothing, or whose origin is heard again, has its place."""
+        """A waiter that was granted nothing, or whose origin sends again, has its place."""
         if self.waiters.get(waiter.key) is waiter and not (waiter.granting or waiter.parked):
             self._enter(waiter)
 

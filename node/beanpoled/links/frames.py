@@ -59,7 +59,7 @@ class Heartbeat(NamedTuple):
 
     term: int
     leading: bool
-    cluster_us: int  # cluster time, the leader's or as this node has heard it; 0 if it has not
+    cluster_us: int  # cluster time, the leader's or as this node received it; 0 if it has not
     wall_us: int
     incarnation: int
     applied_index: int

@@ -21,7 +21,7 @@ NO_SESSION: Final = 3
 
 
 class Call:
-    """A call under way. It implements `origin.Client`.
+    """A call in progress. It implements `origin.Client`.
 
     Attributes:
         results: what the machine said to each command, in order.

@@ -47,7 +47,7 @@ class Heartbeats:
 
     # --- silence --------------------------------------------------------------------------------
 
-    def heard(self, name: str) -> None:
+    def received_from(self, name: str) -> None:
         """A frame of the peer arrived."""
         peer = self._peers.peers[name]
         peer.silence_us = 0

@@ -95,7 +95,7 @@ class Router:
         context = self._context
         context.read_clock()
         self._peers.up(peer)
-        self._heartbeats.heard(peer)
+        self._heartbeats.received_from(peer)
         self._leader.forget_link(context.index_of(peer))
         context.replica.connected(peer)
         context.wake()
@@ -115,7 +115,7 @@ class Router:
             ProtocolError: no correct member sends this; the host closes the link.
         """
         context = self._context
-        self._heartbeats.heard(peer)
+        self._heartbeats.received_from(peer)
         if self._roles.changed:
             # Elected a moment ago: what origins send to the leader of this term must find it.
             self._roles.follow()

@@ -160,7 +160,7 @@ def image_of(machine: Machine) -> list[bytes]:
 
 
 def chunks_of(image: Image) -> list[bytes]:
-    """What is left of an image under way."""
+    """What is left of an image in progress."""
     chunks = []
     while (chunk := image.next_chunk()) is not None:
         chunks.append(chunk)

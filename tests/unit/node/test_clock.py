@@ -39,7 +39,7 @@ def test_a_follower_follows_the_beats_of_a_leader_that_stood_still() -> None:
     assert clock.estimate_us(1000 + 5 * SECOND) == 600
 
 
-def test_an_older_beat_is_no_news() -> None:
+def test_an_older_heartbeat_is_no_news() -> None:
     clock = ClusterClock()
     clock.receive(1, 500, 1000)
     clock.receive(1, 400, 1010)

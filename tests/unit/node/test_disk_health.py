@@ -26,11 +26,11 @@ def follow_up(stage: Stage) -> None:
 
 
 def pass_alive(stage: Stage, us: int) -> None:
-    """Let time pass, in which the others are heard."""
+    """Let time pass, in which the others send."""
     for _ in range(us // 100_000):
         stage.pass_us(100_000)
         for peer in MEMBERS[1:]:
-            stage.node.heartbeats.heard(peer)
+            stage.node.heartbeats.received_from(peer)
 
 
 def reserving(stage: Stage) -> Port:

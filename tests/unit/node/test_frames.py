@@ -25,16 +25,16 @@ def test_waits_come_back() -> None:
     assert frames.decode_items(frame, 3) == (3, 2, [(1, 2, 3), (4, 5, 6)])
 
 
-def test_a_beat_comes_back() -> None:
+def test_a_heartbeat_comes_back() -> None:
     assert frames.decode_heartbeat(frames.encode_heartbeat(HEARTBEAT)) == HEARTBEAT
 
 
 @pytest.mark.parametrize("tail", [(1,), ("text", b"bytes", None), ((1, {"a": 2}),)])
-def test_what_a_newer_release_adds_to_a_beat_is_left_out(tail: tuple[object, ...]) -> None:
+def test_what_a_newer_release_adds_to_a_heartbeat_is_left_out(tail: tuple[object, ...]) -> None:
     assert frames.decode_heartbeat(msgpack.packb((*HEARTBEAT, *tail))) == HEARTBEAT
 
 
-def test_a_beat_of_release_0_2_0_is_read_for_ever() -> None:
+def test_a_heartbeat_of_release_0_2_0_is_read_for_ever() -> None:
     """A receiver needs these fields, in this order; what is added later has a default."""
     assert frames.Heartbeat._fields[: frames.HEARTBEAT_FIELDS_MIN] == (
         "term",

@@ -214,7 +214,7 @@ def test_waits_of_long_lists_are_registered_a_few_in_a_turn(
 
 
 @pytest.mark.constants
-def test_clients_of_an_origin_that_is_heard_again_come_back_a_few_in_a_turn(
+def test_clients_of_an_origin_that_sends_again_come_back_a_few_in_a_turn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(dispatching, "LOOKS_PER_TURN_MAX", 1)

@@ -211,7 +211,7 @@ def test_another_version_never_ends_a_node() -> None:
 
 
 def test_a_hello_that_was_overtaken_by_a_new_incarnation_is_no_older_disk() -> None:
-    """It was under way while its node began the next one."""
+    """It was in progress while its node began the next one."""
     stage = Stage()
     stage.follow()
     stage.apply_sections((1, 7, 1, ()))

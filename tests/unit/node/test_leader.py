@@ -340,15 +340,15 @@ def test_a_silent_origin_is_passed_over_and_keeps_its_place(stage: Stage) -> Non
     stage.items("n1", frames.WAITS, (1, 1, 1))
     stage.items("n2", frames.WAITS, (1, 1, 1))
     stage.pass_us(60_000)
-    stage.node.heartbeats.heard("n2")
+    stage.node.heartbeats.received_from("n2")
     stage.pass_us(60_000)
-    stage.node.heartbeats.heard("n2")
+    stage.node.heartbeats.received_from("n2")
     stage.commit()
     stage.batch("n2", 2, put(2), hint={DEFAULT: 1})
     assert grants(stage) == [(2, 1, 1)]
     stage.commit()
     stage.items("n2", frames.WAITS, (1, 2, 1))
-    stage.node.heartbeats.heard("n1")
+    stage.node.heartbeats.received_from("n1")
     stage.batch("n2", 3, put(2), hint={DEFAULT: 1})
     assert grants(stage) == [(1, 1, 1)]
 

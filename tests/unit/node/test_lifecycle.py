@@ -154,14 +154,14 @@ def test_a_stop_before_there_is_a_cluster_ends_at_once() -> None:
     assert stage.host.lines[-1] == "exit"
 
 
-def test_a_clock_that_was_never_heard_is_not_saved() -> None:
+def test_a_clock_that_was_never_received_is_not_saved() -> None:
     """Or the pair of an earlier life would be lost, and time would stand after the next start."""
     stage = Stage()
     stage.follow()
 
     def live() -> bool:
         for _ in range(30):
-            stage.node.heartbeats.heard("n1")
+            stage.node.heartbeats.received_from("n1")
             stage.pass_us(90_000)
         stage.host.clock.run(1)
         return stage.host.files.exists(f"/n0/{CLOCK_FILE}")
@@ -182,6 +182,6 @@ def test_a_node_cut_off_closes_its_clients_and_opens_again() -> None:
     assert (connection.closed, stage.host.clients_open) == (True, False)
     stage.become("follower", "n1", 2)
     for _ in range(3):
-        stage.node.heartbeats.heard("n1")
+        stage.node.heartbeats.received_from("n1")
         stage.pass_us(90_000)
     assert stage.host.clients_open

@@ -186,7 +186,7 @@ def test_a_pause_of_this_process_is_not_the_silence_of_others(leader: Stage) -> 
 # --- heartbeats -----------------------------------------------------------------------------------
 
 
-def test_a_beat_read_after_a_pause_is_heard_now_and_not_before_the_pause() -> None:
+def test_a_heartbeat_read_after_a_pause_counts_as_received_now() -> None:
     stage = Stage()
     stage.follow()
     stage.host.us += 5_000_000  # this process stood still, and reads before its next turn
@@ -232,7 +232,7 @@ def test_a_leader_that_was_down_asks_who_was_up_before_it_asks_its_wall_clock() 
     assert stage.node.leader.saved_clock.begin_epoch() == 8_000_000
 
 
-def test_who_was_up_tells_the_time_that_it_heard() -> None:
+def test_a_node_that_was_up_tells_the_time_that_it_received() -> None:
     stage = Stage()
     stage.follow()
     heartbeat(stage, "n1", cluster_us=10_000_000)

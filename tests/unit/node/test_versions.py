@@ -20,7 +20,7 @@ UPGRADE = rf"need machine version {NEW}, this program knows up to {c.BASE_VERSIO
 
 @pytest.fixture
 def leader() -> Stage:
-    """A leader whose program knows the next version; it has heard nobody."""
+    """A leader whose program knows the next version; it has no heartbeat of any member."""
     return leading()
 
 
@@ -37,35 +37,35 @@ def raises(stage: Stage) -> list[c.Command]:
     return [command for command in stage.proposed() if command[0] == c.RAISE]
 
 
-def heard(stage: Stage, *peers: str, version: int = NEW) -> None:
+def heartbeat_from(stage: Stage, *peers: str, version: int = NEW) -> None:
     for peer in peers:
         heartbeat(stage, peer, machine_version=version)
 
 
 def test_it_is_raised_once_when_every_member_knows_it(leader: Stage) -> None:
-    heard(leader, "n1", "n2")
+    heartbeat_from(leader, "n1", "n2")
     assert raises(leader) == [(c.RAISE, NEW)]
     leader.commit()
     assert leader.node.context.machine.version == NEW
-    heard(leader, "n1", "n2")
+    heartbeat_from(leader, "n1", "n2")
     assert raises(leader) == []
 
 
-def test_a_member_that_was_never_heard_is_unknown(leader: Stage) -> None:
+def test_a_member_without_a_heartbeat_is_unknown(leader: Stage) -> None:
     """On 519da29 it counted as one that knows what the leader knows."""
     assert raises(leader) == []
-    heard(leader, "n1")
+    heartbeat_from(leader, "n1")
     assert raises(leader) == []
 
 
 def test_one_old_member_holds_it_back(leader: Stage) -> None:
-    heard(leader, "n1")
-    heard(leader, "n2", version=c.BASE_VERSION)
+    heartbeat_from(leader, "n1")
+    heartbeat_from(leader, "n2", version=c.BASE_VERSION)
     assert raises(leader) == []
     assert leader.node.leader.versions.common() == c.BASE_VERSION
 
 
-def test_a_beat_of_an_earlier_term_does_not_count(leader: Stage) -> None:
+def test_a_heartbeat_of_an_earlier_term_does_not_count(leader: Stage) -> None:
     heartbeat(leader, "n1", machine_version=NEW)
     heartbeat(leader, "n2", machine_version=NEW, term=leader.replica.term - 1)
     assert raises(leader) == []
@@ -73,33 +73,33 @@ def test_a_beat_of_an_earlier_term_does_not_count(leader: Stage) -> None:
 
 def test_a_new_link_may_be_another_program(leader: Stage) -> None:
     """A member is restarted, perhaps with the older program, and no term passes."""
-    heard(leader, "n1")
+    heartbeat_from(leader, "n1")
     leader.node.router.link_down("n1")
-    heard(leader, "n2")
+    heartbeat_from(leader, "n2")
     assert raises(leader) == []
     leader.node.router.link_up("n1")
     assert raises(leader) == []
-    heard(leader, "n1", version=c.BASE_VERSION)
+    heartbeat_from(leader, "n1", version=c.BASE_VERSION)
     assert raises(leader) == []
-    heard(leader, "n1")
+    heartbeat_from(leader, "n1")
     assert raises(leader) == [(c.RAISE, NEW)]
 
 
-def test_a_late_beat_of_a_link_that_ended_does_not_count(leader: Stage) -> None:
+def test_a_late_heartbeat_of_a_link_that_ended_does_not_count(leader: Stage) -> None:
     leader.node.router.link_down("n1")
-    heard(leader, "n1", "n2")
+    heartbeat_from(leader, "n1", "n2")
     assert raises(leader) == []
 
 
 def test_a_member_that_died_without_a_word_does_not_count(leader: Stage) -> None:
     """Its power was cut: the link lasts for seconds, and the program may be another one then."""
     leader.node.context.knows = c.BASE_VERSION
-    heard(leader, "n1", "n2")
+    heartbeat_from(leader, "n1", "n2")
     leader.pass_us(200_000)
     leader.node.context.knows = NEW
-    heard(leader, "n1")
+    heartbeat_from(leader, "n1")
     assert raises(leader) == []
-    heard(leader, "n1", "n2")
+    heartbeat_from(leader, "n1", "n2")
     assert raises(leader) == [(c.RAISE, NEW)]
 
 
@@ -108,7 +108,7 @@ def test_a_leader_that_does_not_serve_yet_raises_nothing() -> None:
     for peer in MEMBERS[1:]:
         stage.node.router.link_up(peer)
     stage.become("leader", "n0", 1)
-    heard(stage, "n1", "n2")
+    heartbeat_from(stage, "n1", "n2")
     assert raises(stage) == []
     assert not stage.node.leader.term.serving
 
@@ -116,7 +116,7 @@ def test_a_leader_that_does_not_serve_yet_raises_nothing() -> None:
 def test_a_follower_raises_nothing() -> None:
     stage = Stage(knows=NEW)
     stage.follow()
-    heard(stage, "n1", "n2")
+    heartbeat_from(stage, "n1", "n2")
     assert raises(stage) == []
 
 
@@ -130,20 +130,20 @@ def test_a_lone_node_raises_by_itself() -> None:
 
 
 def test_a_raise_that_was_lost_with_its_term_is_proposed_again(leader: Stage) -> None:
-    heard(leader, "n1", "n2")
+    heartbeat_from(leader, "n1", "n2")
     assert raises(leader) == [(c.RAISE, NEW)]
     leader.replica.proposed.clear()
     leader.become("follower", "n1", 2)
     leader.become("leader", "n0", 3)
     leader.commit()
-    heard(leader, "n1", "n2")
+    heartbeat_from(leader, "n1", "n2")
     assert raises(leader) == [(c.RAISE, NEW)]
 
 
 def test_the_highest_common_version_is_taken_at_once() -> None:
     stage = leading(NEW + 2)
-    heard(stage, "n1", version=NEW + 5)
-    heard(stage, "n2", version=NEW + 1)
+    heartbeat_from(stage, "n1", version=NEW + 5)
+    heartbeat_from(stage, "n2", version=NEW + 1)
     assert raises(stage) == [(c.RAISE, NEW + 1)]
 
 
@@ -154,7 +154,7 @@ def test_the_highest_common_version_is_taken_at_once() -> None:
 def manual() -> Stage:
     """A leader whose operator ends upgrades; the others know what it knows."""
     stage = leading(upgrade_finalize="manual")
-    heard(stage, "n1", "n2")
+    heartbeat_from(stage, "n1", "n2")
     return stage
 
 
@@ -172,18 +172,18 @@ def test_a_leader_waits_for_its_operator(manual: Stage) -> None:
 
 def test_an_operator_may_ask_for_less_than_all_know() -> None:
     stage = leading(NEW + 2, upgrade_finalize="manual")
-    heard(stage, "n1", "n2", version=NEW + 2)
+    heartbeat_from(stage, "n1", "n2", version=NEW + 2)
     assert stage.node.leader.versions.finalize(NEW) == (NEW, "")
     assert raises(stage) == [(c.RAISE, NEW)]
 
 
 def test_who_holds_it_back_is_named(manual: Stage) -> None:
-    heard(manual, "n1", version=c.BASE_VERSION)
+    heartbeat_from(manual, "n1", version=c.BASE_VERSION)
     manual.node.router.link_down("n2")
     old = f"n1 knows up to {c.BASE_VERSION} and must be upgraded"
     away = "n2 is away, and may come back with an older release"
     assert manual.node.leader.versions.finalize(0) == (NEW, f"{old}; {away}")
-    heard(manual, "n1")
+    heartbeat_from(manual, "n1")
     assert manual.node.leader.versions.finalize(NEW) == (NEW, away)
     words = f"n0 knows up to {NEW} and must be upgraded"
     assert words in manual.node.leader.versions.finalize(NEW + 1)[1]
@@ -192,7 +192,7 @@ def test_who_holds_it_back_is_named(manual: Stage) -> None:
 
 def test_without_a_version_the_newest_of_any_member_is_meant(manual: Stage) -> None:
     """An upgrade in the middle is not ended by the way, at what the older nodes know."""
-    heard(manual, "n1", version=NEW + 1)
+    heartbeat_from(manual, "n1", version=NEW + 1)
     version, reason = manual.node.leader.versions.finalize(0)
     assert version == NEW + 1
     assert reason == "; ".join(
@@ -205,7 +205,7 @@ def test_a_refused_wish_is_not_remembered(manual: Stage) -> None:
     manual.node.router.link_down("n2")
     assert manual.node.leader.versions.finalize(0)[1]
     manual.node.router.link_up("n2")
-    heard(manual, "n2")
+    heartbeat_from(manual, "n2")
     assert raises(manual) == []
 
 
@@ -218,7 +218,7 @@ def test_a_wish_ends_with_its_caller_and_with_its_term(manual: Stage) -> None:
     manual.become("follower", "n1", 2)
     manual.become("leader", "n0", 3)
     manual.commit()
-    heard(manual, "n1", "n2")
+    heartbeat_from(manual, "n1", "n2")
     assert raises(manual) == []
     assert manual.node.leader.versions.finalize(0) == (NEW, "")
     assert raises(manual) == [(c.RAISE, NEW)]
@@ -235,14 +235,14 @@ def test_a_leader_that_was_just_elected_says_so() -> None:
     for peer in MEMBERS[1:]:
         stage.node.router.link_up(peer)
     stage.become("leader", "n0", 1)
-    heard(stage, "n1", "n2")
+    heartbeat_from(stage, "n1", "n2")
     assert stage.node.leader.versions.finalize(0) == (NEW, "n0 has just been elected")
 
 
 # --- programs that do not know it -----------------------------------------------------------------
 
 
-def test_the_beat_tells_what_is_known_and_what_is_active(leader: Stage) -> None:
+def test_the_heartbeat_tells_what_is_known_and_what_is_active(leader: Stage) -> None:
     leader.node.heartbeats.send()
     told = frames.decode_heartbeat(leader.sent(frames.HEARTBEAT, "n1")[-1])
     assert (told.machine_version, told.active_version) == (NEW, c.BASE_VERSION)

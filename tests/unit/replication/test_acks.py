@@ -102,7 +102,7 @@ def test_an_acknowledgement_beyond_the_log_is_refused() -> None:
 
 @both
 def test_acknowledgements_do_not_send_again_what_is_under_way(repaired: bool) -> None:
-    """B4: with 200 entries under way each was sent nine times, which made B1 common."""
+    """B4: with 200 entries in flight each was sent nine times, which made B1 common."""
     lone = Lone(repairs=ALL_REPAIRS if repaired else ALL_REPAIRS.without("acks_never_rewind"))
     lone.elect()
     indexes = lone.propose_each(8)

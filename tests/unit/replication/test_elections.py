@@ -149,7 +149,7 @@ def test_pre_votes_are_given_only_without_a_leader_and_to_a_log_as_long() -> Non
     assert lone.replica.term == 1
 
 
-def test_pre_votes_are_void_once_a_leader_is_heard() -> None:
+def test_pre_votes_are_void_after_a_message_of_a_leader() -> None:
     lone = Lone()
     while not lone.take(messages.PRE_VOTE):
         lone.run(0.01)

@@ -144,7 +144,7 @@ def test_a_write_that_finds_no_room_is_tried_again_on_that_of_the_ballast() -> N
     lone.run(1.0)
     lone.disk.taken_bytes += lone.disk.free_bytes("")
     index = lone.replica.propose(b"x" * 500_000)
-    lone.replica.turn()  # the disk's work is under way before the room is looked at again
+    lone.replica.turn()  # the disk's work is in progress before the room is looked at again
     lone.run(0.1)
     assert not lone.disk.exists("/n0/ballast")
     assert lone.replica.durable_index == index

@@ -129,7 +129,7 @@ def test_sync_waits_for_a_write_that_runs_in_the_thread() -> None:
 
 
 def test_sync_lets_the_disk_settle_before_it_writes() -> None:
-    """A write that is under way without the interpreter may still put zeros behind its bytes."""
+    """A write in progress without the interpreter may still put zeros behind its bytes."""
     disk = Disk(inline=False)
     wal = opened(disk)
     fill(wal, 1)

@@ -58,7 +58,7 @@ def enter(context: CallContext, now_s: float) -> None:
 
 
 def now_s() -> float:
-    """Return the time of the call into the library that is under way."""
+    """Return the time of the call into the library in progress."""
     return _CURRENT.now_s
 
 
