@@ -242,7 +242,9 @@ class Client:
             return
         if luck < 0.035:
             self.not_reading(dice.random() * 3)
-        if luck < 0.1:
+        if luck < 0.06 and self.role != "producer":
+            self.send(*self._row(), *(self._any() for _ in range(dice.randint(0, 3))))
+        elif luck < 0.1:
             self.send(*(self._any() for _ in range(dice.randint(2, 8))))
         else:
             self.send(self._any())
@@ -260,9 +262,17 @@ class Client:
             return self._about_anything()
         if self.role == "producer" or (self.role == "mixed" and dice.random() < 0.5):
             return self._put()
+        return self._reserve()
+
+    def _reserve(self) -> tuple[Any, ...]:
+        dice = self.dice
         if dice.random() < 0.3:
             return ("reserve",)
         return ("reserve-with-timeout", dice.choice((0, 0, 1, 1, 3)))
+
+    def _row(self) -> list[tuple[Any, ...]]:
+        """Reserves in a row, which take jobs together."""
+        return [self._reserve() for _ in range(self.dice.randint(2, 12))]
 
     def _put(self) -> tuple[Any, ...]:
         dice = self.dice

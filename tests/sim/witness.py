@@ -10,6 +10,7 @@ from typing import Any, Final
 from crc32c import crc32c
 
 from beanpole import commands as c
+from beanpole import events as e
 from beanpole.core.applied import GRANTED
 from beanpole.core.jobs import queue as q
 from beanpole.core.jobs.job import RESERVED
@@ -79,7 +80,7 @@ class Event:
         self.at_s = at_s
         self.index = index
         self.priority = 0
-        # (origin, incarnation, session) of a RESERVE by a GRANT
+        # (origin, incarnation, session) of a RESERVE by a GRANT or a TAKE
         self.session: tuple[int, int, int] | None = None
 
     def __repr__(self) -> str:
@@ -160,6 +161,7 @@ class Witness:
         emitted = Emitted.watch(machine.queue)
         self._jobs.looks = 0
         applied = machine.apply(index, flags, time_us, wall_us, sections)
+        taken = _taken(sections, bytes(emitted))
         self.costs[index] = costs.of_entry(
             len(entry),
             sum(len(section[3]) for section in sections),
@@ -195,14 +197,21 @@ class Witness:
                 if granted in self._granted:
                     raise Violation(f"request {granted} is granted a second job at {index}")
                 self._granted.add(granted)
-                event = next(e for e in reversed(self.jobs[job.id]) if e.kind == q.RESERVE)
+                event = self._reservation(job.id)
                 event.session = (origin, incarnation, session)
+        for job_id, taker in taken:
+            event = self._reservation(job_id)
+            event.session = taker
         for name in dict.fromkeys([*self._pausing, *machine.queue.tubes]):
             tube = machine.queue.tubes.get(name)
             until_us = 0 if tube is None else tube.paused_until_us
             if self._pausing.get(name, 0) != until_us:
                 self._pausing[name] = until_us
                 self.pauses.append((name, now_s, until_us != 0))
+
+    def _reservation(self, job_id: int) -> Event:
+        """The last RESERVE of a job."""
+        return next(event for event in reversed(self.jobs[job_id]) if event.kind == q.RESERVE)
 
     def _note(self, job_id: int, event: Event) -> None:
         job = self.machine.queue.jobs.get(job_id)
@@ -241,6 +250,26 @@ class Witness:
             raise Violation(
                 f"the TTR of job {job_id} ended {passed_s:.3f} s after a change of leader"
             )
+
+
+def _taken(sections: list[c.Section], events: bytes) -> list[tuple[int, tuple[int, int, int]]]:
+    """The jobs that TAKEs of an entry reserved, and for which sessions.
+
+    A RESERVE_JOB of the same session stands before its TAKEs, and so has its job if it is there.
+    """
+    takers: dict[tuple[int, int, int], set[int]] = {}
+    for origin, incarnation, _, commands in sections:
+        for command in commands if origin != c.LEADER else ():
+            if command[0] in (c.TAKE, c.RESERVE_JOB):
+                named = takers.setdefault((origin, incarnation, command[1]), set())
+                named.add(command[2] if command[0] == c.RESERVE_JOB else 0)
+    found = []
+    for record in e.RECORD.iter_unpack(events) if takers else ():
+        kind, origin, job, incarnation, session = (record[place] for place in (0, 5, 8, 13, 14))
+        named = takers.get((origin, incarnation, session), set())
+        if kind == e.RESERVED and 0 in named and job not in named:
+            found.append((job, (origin, incarnation, session)))
+    return found
 
 
 def _is_epoch(section: c.Section) -> bool:
