@@ -42,7 +42,7 @@ def expect_jobs(client: Raw, jobs: list[int]) -> None:
 
 def applied(cluster: Cluster) -> int:
     """The highest index that a node has applied."""
-    return max(node["applied_index"] for node in status(cluster.nodes[0])["nodes"])
+    return max(int(node["applied_index"]) for node in status(cluster.nodes[0])["nodes"])
 
 
 def test_a_job_for_each_in_a_few_entries(shared: Cluster, follower: str) -> None:
