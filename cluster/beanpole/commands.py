@@ -58,6 +58,7 @@ RESUME: Final = 17  # this attachment takes over the session that was kept with 
 PUT_KEYED: Final = 18  # gives (job, whether the key was remembered)
 SET_PROTOCOL: Final = 19  # which protocol the session's client speaks, if it is not beanstalk
 TAKE: Final = 20  # reserves at once, or not at all
+NOTIFY: Final = 21  # tells the listeners of a job something, and changes nothing
 
 # --- operations of a batch that only read: answered in place, at their origin --------------------
 PEEK: Final = 32

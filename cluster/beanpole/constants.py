@@ -52,6 +52,10 @@ DEDUP_KEY_MAX_BYTES: Final = 64
 DEDUP_KEYS_MAX: Final = 1_000_000
 DEDUP_WINDOW_US: Final = 24 * 3600 * SECOND_US
 
+# What one NOTIFY tells: every listener at every node has it in its output, so no more than a body
+# has by default.
+NOTIFY_MAX_BYTES: Final = JOB_SIZE_DEFAULT_BYTES
+
 # Priorities below this are "urgent" in beanstalkd's statistics.
 URGENT_BELOW: Final = 1024
 DEFAULT_TUBE: Final = b"default"

@@ -12,6 +12,7 @@ from beanpole.constants import (
     DEDUP_KEY_MAX_BYTES,
     JOB_ID_MAX,
     JOB_SIZE_MAX_BYTES,
+    NOTIFY_MAX_BYTES,
     TUBE_NAME_MAX_BYTES,
     U32_MAX,
 )
@@ -50,6 +51,7 @@ ITEMS: dict[int, tuple[st.SearchStrategy[object], ...]] = {
     c.PUT_KEYED: (TUBE, NUMBER, NUMBER, NUMBER, BODY, KEY),
     c.SET_PROTOCOL: (st.just(255),),
     c.TAKE: (),
+    c.NOTIFY: (JOB, NUMBER, st.sampled_from((b"", bytes(NOTIFY_MAX_BYTES)))),
     c.PEEK: (JOB,),
     c.PEEK_READY: (TUBE,),
     c.PEEK_DELAYED: (TUBE,),

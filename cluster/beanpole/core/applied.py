@@ -2,6 +2,7 @@
 
 from typing import Any, Final
 
+from beanpole.core.jobs.effects import Effect
 from beanpole.core.jobs.job import Job
 
 # What became of a GRANT.
@@ -20,16 +21,29 @@ class Applied:
         gaps: origins of which a batch came too early.
         downs: (origin, incarnation) of each NODE_DOWN that took effect.
         ups: (origin, incarnation) of each incarnation that began.
+        effects: (job id, kind, data) of what happened to jobs that are listened to at this node, in
+            the order of the log; see `core.jobs.effects`.
         epoch: the term of the EPOCH in this entry, or 0.
         digest: whether a DIGEST stands in this entry.
         raised: whether the machine's version rose in this entry.
     """
 
-    __slots__ = ("digest", "downs", "epoch", "gaps", "grants", "raised", "results", "ups")
+    __slots__ = (
+        "digest",
+        "downs",
+        "effects",
+        "epoch",
+        "gaps",
+        "grants",
+        "raised",
+        "results",
+        "ups",
+    )
 
     def __init__(self) -> None:
         self.results: list[tuple[int, int, list[Any]]] = []
         self.grants: list[tuple[int, int, int, int, int, Job | None]] = []
+        self.effects: list[Effect] = []
         self.gaps: list[int] = []
         self.downs: list[tuple[int, int]] = []
         self.ups: list[tuple[int, int]] = []

@@ -117,6 +117,9 @@ class Machine(MachineState):
             ),
         )
         transitions.clear()
+        effects = queue.effects
+        if effects.happened:
+            applied.effects, effects.happened = effects.happened, []
         return applied
 
     def has_work(self) -> bool:

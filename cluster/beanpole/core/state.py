@@ -12,6 +12,7 @@ from beanpole.constants import (
     SESSIONS_MAX_DEFAULT,
     TUBES_MAX_DEFAULT,
 )
+from beanpole.core.jobs.job import Job
 from beanpole.core.jobs.order import Order
 from beanpole.core.jobs.queue import SESSION, TRANSITION_BITS, Queue
 from beanpole.core.keys import Keys
@@ -58,6 +59,10 @@ class MachineState:
     def activate(self, version: int) -> None:
         """Work at a version from here on. Only RAISE and an image may ask for that."""
         self.version = version
+
+    def effect(self, job: Job, kind: int, data: bytes) -> None:
+        """Let the clients of this node hear that listen to a job; see `core.jobs.effects`."""
+        self.queue.effects.tell(job.id, kind, data)
 
     # --- sessions -------------------------------------------------------------------------------
 

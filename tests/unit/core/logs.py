@@ -61,6 +61,7 @@ COMMANDS = st.one_of(
     ),
     command(c.RESERVE_JOB, SESSION, JOB),
     command(c.TAKE, SESSION),
+    command(c.NOTIFY, SESSION, JOB, st.sampled_from([16, 255]), BODY),
     st.one_of(
         command(c.PEEK, SESSION, JOB),
         command(c.PEEK_READY, SESSION, TUBE),

@@ -67,6 +67,7 @@ def test_commands_of_no_session_are_bad_commands(cluster: Cluster) -> None:
         (c.PUT_KEYED, 9, DEFAULT, 0, 0, 1, b"", b"key"),
         (c.SET_PROTOCOL, 9, 2),
         (c.TAKE, 9),
+        (c.NOTIFY, 9, 1, 16, b""),
         (c.PEEK, 9, 1),
         *[(peek, 9, DEFAULT) for peek in (c.PEEK_READY, c.PEEK_DELAYED, c.PEEK_BURIED)],
         (c.STATS, 9),

@@ -44,7 +44,7 @@ RETIRED: Final = 65
 OF_JOBS: Final = frozenset(
     {
         *(c.DELETE, c.RELEASE, c.BURY, c.TOUCH, c.KICK_JOB),
-        *(c.RESERVE_JOB, c.RETURN, c.PEEK, c.STATS_JOB),
+        *(c.RESERVE_JOB, c.RETURN, c.PEEK, c.STATS_JOB, c.NOTIFY),
     }
 )
 
@@ -163,6 +163,8 @@ def _command(dice: random.Random, operation: int) -> c.Command:
         return (operation, *(dice.randint(1, 9) for _ in range(2)), *[LIMIT] * 4)
     if operation == RETIRED:
         return (RETIRED,)
+    if operation == c.NOTIFY:  # with kinds of which most are legal
+        return (operation, 1, 1, dice.choice((0, 16, 255)), dice.choice(BYTES))
     shape = OPERATIONS[operation].shape[1:]
     return (operation, *(dice.choice(NUMBERS if kind is int else BYTES) for kind in shape))
 

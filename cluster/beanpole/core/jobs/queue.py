@@ -9,6 +9,7 @@ from typing import Final
 from beanpole import events as e
 from beanpole.constants import DEFAULT_TUBE, SECOND_US, U32_MAX, URGENT_BELOW
 from beanpole.core.jobs.copy_on_write import CopyOnWrite
+from beanpole.core.jobs.effects import DELETED, Effects
 from beanpole.core.jobs.job import (
     BURIED,
     DELAYED,
@@ -74,6 +75,7 @@ class Queue:
         self.transitions: list[int] = []
         # Tubes that may have something for a waiting client since the leader last looked.
         self.ready_tubes: dict[bytes, None] = {}
+        self.effects = Effects()
         self.images: tuple[CopyOnWrite, ...] = ()
         self.events = bytearray()
         self.events_total = 0
@@ -251,6 +253,7 @@ class Queue:
         tube.deletes += 1
         self.transitions.append(job.id << TRANSITION_BITS | DELETE)
         self.emit(e.DELETED, before, job, session)
+        self.effects.tell(job.id, DELETED, b"")
         self.drop_if_idle(tube)
 
     # --- the steps of transitions ---------------------------------------------------------------

@@ -13,12 +13,14 @@ from beanpole.constants import (
     JOB_ID_MAX,
     JOB_SIZE_MAX_BYTES,
     KICK_MAX,
+    NOTIFY_MAX_BYTES,
     SECOND_US,
     TUBE_NAME_MAX_BYTES,
     U32_MAX,
     WATCHED_TUBES_MAX,
 )
 from beanpole.core.accounts import JOB_BYTES
+from beanpole.core.jobs.effects import NOTIFIED_MAX, NOTIFIED_MIN
 from beanpole.core.jobs.job import BURIED, DELAYED, RESERVED, Job, Tube
 from beanpole.core.operations.choosing import may_look, reserve_best
 from beanpole.core.sessions import Origin
@@ -268,6 +270,18 @@ def take(machine: MachineState, origin: Origin, command: c.Command) -> tuple[int
         return c.AGAIN
     job = reserve_best(machine, session)
     return c.NOT_FOUND if job is None else (job.id, job.body)
+
+
+def notify(machine: MachineState, origin: Origin, command: c.Command) -> int:
+    """NOTIFY: the session that has a job tells its listeners something, such as progress."""
+    _, _, _, kind, data = command
+    if not NOTIFIED_MIN <= kind <= NOTIFIED_MAX or len(data) > NOTIFY_MAX_BYTES:
+        return c.BAD_COMMAND
+    job = _held(origin, command)
+    if job is None:
+        return c.NOT_FOUND
+    machine.effect(job, kind, data)
+    return c.OK
 
 
 def pause_tube(machine: MachineState, origin: Origin, command: c.Command) -> int:

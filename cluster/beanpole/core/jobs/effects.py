@@ -1,0 +1,40 @@
+"""Effects: what happened to jobs that clients of this node listen to.
+
+They are no part of the state. Which jobs are listened to is each node's own affair, in no image and
+in no hash; the machine computes nothing for the others. Who listens is in `beanpoled.frontends`.
+"""
+
+from typing import Final
+
+# --- kinds ---------------------------------------------------------------------------------------
+DONE: Final = 1  # it ended well; the data is its result
+FAILED: Final = 2  # it failed for good; the data is its result
+DELETED: Final = 3
+EXPIRED: Final = 4  # its TTL ended
+# Kinds from here on are those of NOTIFY: each protocol has its own words for them.
+NOTIFIED_MIN: Final = 16
+NOTIFIED_MAX: Final = 255
+
+# (job id, kind, data)
+Effect = tuple[int, int, bytes]
+
+
+class Effects:
+    """The jobs that are listened to at this node, and what the present entry did to them.
+
+    Attributes:
+        listened: the ids of the jobs, for the node to change between entries.
+        happened: in the order of the log, for the machine to take out.
+    """
+
+    __slots__ = ("happened", "listened")
+
+    def __init__(self) -> None:
+        self.listened: dict[int, None] = {}
+        self.happened: list[Effect] = []
+
+    def tell(self, job_id: int, kind: int, data: bytes) -> None:
+        """Something happened to a job."""
+        listened = self.listened
+        if listened and job_id in listened:
+            self.happened.append((job_id, kind, data))
