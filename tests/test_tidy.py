@@ -182,7 +182,7 @@ def is_compiled(module: str) -> bool:
 
 
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_who_replaces_a_compiled_constant_says_so(path: Path) -> None:
+def test_tests_that_replace_a_compiled_constant_are_marked(path: Path) -> None:
     """Compiled code has its constants built in: such a test cannot run there."""
     tree = ast.parse(path.read_text())
     known = {

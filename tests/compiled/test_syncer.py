@@ -178,7 +178,7 @@ def test_errors_are_numbers(kind: Any, tmp_path: Path) -> None:
     alone.close()
 
 
-def test_the_end_waits_for_what_is_under_way(kind: Any, tmp_path: Path) -> None:
+def test_the_end_waits_for_writes_in_progress(kind: Any, tmp_path: Path) -> None:
     alone = Alone(kind, tmp_path / "file")
     large = os.urandom(1 << 20) * 8
     assert alone.syncer.begin(alone.fd, large, 0, 0)

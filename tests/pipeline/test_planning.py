@@ -25,7 +25,7 @@ def test_events_are_lost_for_certain_only_if_all_nodes_say_so(failures: dict[str
     assert ("n1:1: UNAVAILABLE" in str(raised.value)) is bool(failures)
 
 
-def test_passing_over_them_names_who_may_have_them(caplog: pytest.LogCaptureFixture) -> None:
+def test_passing_over_them_names_nodes_that_may_have_them(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, log.name):
         assert kept(extent(SILENT), 39, 60, fail_on_data_loss=False) == 40
         assert kept(extent(SILENT), 40, 60, fail_on_data_loss=False) == 40

@@ -73,7 +73,9 @@ def test_depth_is_never_negative_when_wall_clocks_jump(spark: SparkSession, seed
     }
 
 
-def test_depth_of_a_log_whose_beginning_is_gone_counts_who_was_there(spark: SparkSession) -> None:
+def test_depth_of_a_log_whose_beginning_is_gone_counts_the_jobs_that_were_there(
+    spark: SparkSession,
+) -> None:
     whole = History(11, MINUTES).run(900).events
     rest = whole[300:]
     seen = {event["job_id"] for event in rest}

@@ -86,7 +86,7 @@ class SimTransport:
     def get_write_buffer_size(self) -> int:
         """Return what is in flight, or too much if the network's limit is reached."""
         network = self._host.world.network
-        size = network.under_way(self._host.name, self._peer)
+        size = network.in_flight(self._host.name, self._peer)
         return size if size <= network.full_bytes else OUTPUT_BYTES_MAX + 1
 
     def is_closing(self) -> bool:

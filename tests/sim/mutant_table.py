@@ -84,7 +84,7 @@ REPAIRS: Final = (
     ),
     Mutant(
         "pre_vote",
-        "C3: who was cut off comes back with a higher term",
+        "C3: a member that was cut off comes back with a higher term",
         s.a_member_comes_back,
         r"was deposed",
     ),
@@ -325,7 +325,7 @@ RULES: Final = (
     ),
     Mutant(
         "line_forgotten",
-        "waits: who was silent for a moment is never served again",
+        "waits: an origin that was silent for a moment is never served again",
         n.an_origin_stands_still_for_a_moment,
         r"waits for ever",
         m.line_forgotten,

@@ -27,7 +27,7 @@ def copies_in_the_inbox() -> list[Patch]:
     return [(Inbox, "forget", wrong)]
 
 
-def who_is_away_agrees() -> list[Patch]:
+def absent_member_agrees() -> list[Patch]:
     """A member that has shown nothing counts as agreeing."""
     judge = Agreement._judge
 
@@ -104,11 +104,11 @@ SICK: Final = (
         unbounded_log,
     ),
     Mutant(
-        "who_is_away_agrees",
+        "absent_member_agrees",
         "sick: a member that has shown nothing counts as agreeing",
         s.two_replicas_differ_while_the_third_is_away,
         r"both serve",
-        who_is_away_agrees,
+        absent_member_agrees,
     ),
     Mutant(
         "copies_in_the_inbox",

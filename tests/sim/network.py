@@ -62,7 +62,7 @@ class Network:
         self._nodes: dict[str, Receiver] = {}
         self._links: dict[tuple[str, str], int] = {}  # (lower, higher) -> generation
         self._generation = 0
-        self._under_way: dict[tuple[str, str], int] = {}
+        self._in_flight: dict[tuple[str, str], int] = {}
         self._arrives_s: dict[tuple[str, str], float] = {}
         self._held_up: dict[tuple[str, str], list[tuple[int, bytes]]] = {}
 
@@ -146,7 +146,7 @@ class Network:
     def _connect(self, pair: tuple[str, str]) -> None:
         self._generation += 1
         self._links[pair] = self._generation
-        self._under_way[pair] = self._under_way[pair[::-1]] = 0
+        self._in_flight[pair] = self._in_flight[pair[::-1]] = 0
         for name, peer in (pair, pair[::-1]):
             if pair in self._links:  # a process may die of what it does then
                 self._nodes[name].connected(peer)
@@ -165,9 +165,9 @@ class Network:
 
     # --- messages --------------------------------------------------------------------------------
 
-    def under_way(self, sender: str, receiver: str) -> int:
+    def in_flight(self, sender: str, receiver: str) -> int:
         """Return how many bytes are on their way."""
-        return self._under_way.get((sender, receiver), 0)
+        return self._in_flight.get((sender, receiver), 0)
 
     def last_arrival_s(self, sender: str, receiver: str) -> float:
         """Return when all that was sent will have arrived, if nothing is cut."""
@@ -177,7 +177,7 @@ class Network:
         """Send; False if there is no link, or too much is in flight and it is not `forced`."""
         way = (sender, receiver)
         generation = self._links.get(_pair(sender, receiver))
-        if generation is None or (self._under_way[way] > self.full_bytes and not forced):
+        if generation is None or (self._in_flight[way] > self.full_bytes and not forced):
             return False
         if self.spoil is not None:
             message = self.spoil(sender, receiver, message)
@@ -188,7 +188,7 @@ class Network:
             if not self.datagrams:
                 arrives_s = max(arrives_s, self._arrives_s.get(way, 0.0))
                 self._arrives_s[way] = arrives_s
-            self._under_way[way] += len(message)
+            self._in_flight[way] += len(message)
             self.clock.at(arrives_s, lambda: self._arrive(sender, receiver, generation, message))
         return True
 
@@ -211,11 +211,11 @@ class Network:
     def _arrive(self, sender: str, receiver: str, generation: int, message: bytes) -> None:
         way, pair = (sender, receiver), _pair(sender, receiver)
         if self._links.get(pair) == generation:
-            self._under_way[way] -= len(message)
+            self._in_flight[way] -= len(message)
         elif not self.datagrams:
             return
         if way in self.cut and self.streams and not self.datagrams:
-            self._under_way[way] += len(message)
+            self._in_flight[way] += len(message)
             self._held_up.setdefault(way, []).append((generation, message))
             return
         if way in self.cut or receiver not in self._nodes:

@@ -124,7 +124,7 @@ def put_marked(client: Listener) -> int:
 
 @pytest.mark.parametrize("leads", [True, False], ids=["leader", "follower"])
 @pytest.mark.parametrize("only_image", [True, False], ids=["image", "transitions"])
-def test_who_differs_stops_in_time(
+def test_a_node_that_differs_stops_in_time(
     monkeypatch: pytest.MonkeyPatch, leads: bool, only_image: bool
 ) -> None:
     world = Diverging()

@@ -69,7 +69,7 @@ def test_status_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert second == {"id": "n1", "role": "unknown", "reachable": False}
 
 
-def test_status_shows_the_life_of_the_cluster_and_whom_a_node_waits_for(
+def test_status_shows_the_life_of_the_cluster_and_the_members_a_node_waits_for(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     view = FakeView(members=("n0",))

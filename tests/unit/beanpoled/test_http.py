@@ -87,7 +87,7 @@ def test_not_ready_but_alive(change: Callable[[FakeView], None]) -> None:
     assert get(view, "/livez")[0] == 200
 
 
-def test_a_node_without_a_cluster_says_whom_it_waits_for() -> None:
+def test_a_node_without_a_cluster_names_the_members_it_waits_for() -> None:
     view = FakeView()
     assert "[+]cluster: birth 89abcdef" in get(view, "/readyz")[1]
     view.absent = ("n1", "n2")

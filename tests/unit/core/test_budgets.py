@@ -193,7 +193,7 @@ CHANGES = {
 @pytest.mark.parametrize("what", sorted(CHANGES))
 @pytest.mark.parametrize("taken", [1, 2, 3, 4, 5, 6])
 @pytest.mark.constants
-def test_every_command_keeps_tubes_and_sessions_for_an_image_under_way(
+def test_every_command_keeps_tubes_and_sessions_for_an_image_in_progress(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, what: str, taken: int
 ) -> None:
     for name in ("CHUNK_TUBES", "CHUNK_SESSIONS", "CHUNK_IDS"):
@@ -217,7 +217,7 @@ def test_every_command_keeps_tubes_and_sessions_for_an_image_under_way(
     assert image_of(load(image_of(cluster.machine))) == image_of(cluster.machine)
 
 
-def test_a_grant_keeps_the_session_for_an_image_under_way(cluster: Cluster) -> None:
+def test_a_grant_keeps_the_session_for_an_image_in_progress(cluster: Cluster) -> None:
     cluster.put()
     expected = image_of(cluster.machine)
     image = Image(cluster.machine)

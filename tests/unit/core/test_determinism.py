@@ -80,7 +80,7 @@ def test_an_image_at_every_point_of_a_run_leads_to_the_same_end(
 
 @PROPERTY
 @given(LOGS, BUDGETS, st.integers(0, 12), st.lists(st.integers(0, 3), max_size=12))
-def test_an_image_under_way_is_the_machine_as_it_was(
+def test_an_image_in_progress_is_the_machine_as_it_was(
     entries: list[Entry], transitions: int, start: int, pace: list[int]
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:

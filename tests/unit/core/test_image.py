@@ -117,7 +117,7 @@ def test_what_has_an_order_comes_back_in_it() -> None:
         pytest.param([(c.DELETE, 1, 1), (c.PUT, 1, b"c", 0, 0, 1, b"")], id="delete and put"),
     ],
 )
-def test_every_command_keeps_the_job_for_an_image_under_way(change: list[c.Command]) -> None:
+def test_every_command_keeps_the_job_for_an_image_in_progress(change: list[c.Command]) -> None:
     cluster = busy()
     cluster.pass_s(1)
     expected = image_of(cluster.machine)
@@ -129,7 +129,7 @@ def test_every_command_keeps_the_job_for_an_image_under_way(change: list[c.Comma
 
 
 @pytest.mark.parametrize(("floor_s", "grant"), [(0, True), (0, False), (1000, False)])
-def test_time_and_grants_keep_the_jobs_for_an_image_under_way(floor_s: int, grant: bool) -> None:
+def test_time_and_grants_keep_the_jobs_for_an_image_in_progress(floor_s: int, grant: bool) -> None:
     cluster = busy()
     if floor_s:
         cluster.lead((c.EPOCH, 1, floor_s * 1_000_000, 99, 99, 99, 9_999_999))
@@ -202,7 +202,7 @@ def versioned(version: object) -> list[bytes]:
     return [pack(head), *BUSY[1:]]
 
 
-def test_an_image_is_of_the_active_version_and_read_by_who_knows_it() -> None:
+def test_an_image_is_of_the_active_version_and_read_by_programs_that_know_it() -> None:
     cluster = busy()
     version = c.MACHINE_VERSION + 1
     cluster.lead((c.RAISE, version))

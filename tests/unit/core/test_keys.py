@@ -143,7 +143,7 @@ def test_forgotten_keys_are_freed_little_by_little(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.constants
-def test_an_image_under_way_holds_the_keys_that_are_forgotten_meanwhile(
+def test_an_image_in_progress_holds_the_keys_that_are_forgotten_meanwhile(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(keys_module, "GENERATION_KEYS_MAX", 5)

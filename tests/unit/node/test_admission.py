@@ -68,7 +68,7 @@ def test_two_founders_talk() -> None:
     assert kind(own(), own("n1")) == TALK
 
 
-def test_who_is_no_member_is_refused_before_anything_is_remembered() -> None:
+def test_a_node_that_is_no_member_is_refused_before_anything_is_remembered() -> None:
     verdict = admission.judge(own(), hello(own("n1")._replace(node="n7")), Known())
     assert (verdict.kind, verdict.cause) == (REFUSE, MEMBERS)
     assert verdict.reason == "n7 is no member: n0, n1, n2"

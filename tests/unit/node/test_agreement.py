@@ -35,7 +35,7 @@ def test_equal_chains_are_no_dispute(three: Agreement) -> None:
     assert three.judge((), 0) is None
 
 
-def test_who_agrees_behind_the_difference_counts_for_nobody(three: Agreement) -> None:
+def test_a_member_that_agrees_behind_the_difference_counts_for_nobody(three: Agreement) -> None:
     tell(three, "n2", 4, 40)
     assert tell(three, "n1", 5, 1) == "at index 5 (its running digest)"
     assert three.disputed
@@ -45,7 +45,7 @@ def test_who_agrees_behind_the_difference_counts_for_nobody(three: Agreement) ->
     )
 
 
-def test_who_agreed_at_the_difference_or_later_counts_although_it_is_away(
+def test_a_member_that_agreed_at_the_difference_or_later_counts_although_it_is_away(
     three: Agreement,
 ) -> None:
     tell(three, "n2", 6, 60)
@@ -72,7 +72,7 @@ def test_a_difference_is_told_once_and_may_end(three: Agreement) -> None:
     assert three.judge((), 0) is None
 
 
-def test_who_is_outvoted_is_told_by_how_many(three: Agreement) -> None:
+def test_a_member_that_is_outvoted_is_told_by_how_many(three: Agreement) -> None:
     tell(three, "n1", 5, 1)
     tell(three, "n2", 7, 1)
     reason = three.judge(ALL, 0)
@@ -95,7 +95,9 @@ def test_an_image_that_differs_needs_the_digests_of_images(three: Agreement) -> 
     assert three.judge((), 0) is None
 
 
-def test_who_is_always_ahead_is_compared_when_this_replica_is_there(three: Agreement) -> None:
+def test_a_member_that_is_always_ahead_is_compared_when_this_replica_is_there(
+    three: Agreement,
+) -> None:
     assert tell(three, "n1", 12, 1) == ""
     assert tell(three, "n1", 30, 3) == ""
     for index in range(10, 13):

@@ -44,7 +44,7 @@ def clients() -> Clients:
     return Clients()
 
 
-def test_those_who_were_answered_are_waited_for(clients: Clients) -> None:
+def test_clients_that_were_answered_are_waited_for(clients: Clients) -> None:
     assert clients.left_us(1) == 0
     clients.entry(28, late=4)
     assert clients.batching.expected == 30

@@ -115,7 +115,7 @@ def test_what_was_sent_is_unknown(stage: Stage) -> None:
     assert (listener.ends, listener.call.results) == (1, [])
 
 
-def test_who_is_declared_down_has_no_calls(stage: Stage) -> None:
+def test_a_node_that_is_declared_down_has_no_calls(stage: Stage) -> None:
     listener, _ = putting(stage)
     stage.apply_sections((c.LEADER, 0, 0, ((c.NODE_DOWN, 0, 1),)))
     assert (listener.ends, listener.call.failure) == (1, UNKNOWN)

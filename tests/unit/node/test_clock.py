@@ -56,7 +56,7 @@ def test_the_next_leader_is_believed_even_if_it_is_behind() -> None:
     assert clock.estimate_us(1020) == 410
 
 
-def test_who_led_believes_the_next_leader() -> None:
+def test_a_node_that_led_believes_the_next_leader() -> None:
     clock = ClusterClock()
     clock.receive(1, 500, 1000)
     clock.lead(900)

@@ -45,7 +45,9 @@ def lines(stage: Stage, words: str) -> int:
     return sum(words in line for line in stage.host.lines)
 
 
-def test_a_leader_whose_disk_hangs_hands_over_to_who_has_what_it_lacks(leader: Stage) -> None:
+def test_a_leader_whose_disk_hangs_hands_over_to_a_node_that_has_what_it_lacks(
+    leader: Stage,
+) -> None:
     leader.replica.on_disk = HUNG
     pass_alive(leader, 900_000)
     assert not leader.node.disk_health.hangs and leader.replica.transfers == []
@@ -120,7 +122,7 @@ def test_a_pause_of_the_process_is_none_of_the_disk(leader: Stage) -> None:
     assert not leader.node.disk_health.hangs
 
 
-def test_who_is_left_behind_closes_its_clients_and_comes_back(leader: Stage) -> None:
+def test_a_node_that_is_left_behind_closes_its_clients_and_comes_back(leader: Stage) -> None:
     port = reserving(leader)
     leader.become("follower", "n1", 2)
     follow_up(leader)

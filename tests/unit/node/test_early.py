@@ -45,7 +45,7 @@ def test_a_wait_is_taken_when_its_batch_is_applied(waits: EarlyWaits) -> None:
     assert waits.count == 0
 
 
-def test_who_came_first_is_taken_first_whatever_its_origin(waits: EarlyWaits) -> None:
+def test_the_wait_that_came_first_is_taken_first_whatever_its_origin(waits: EarlyWaits) -> None:
     known = origins() | {2: origins()[1]}
     waits.add(2, 1, [(1, 1, 0)])
     waits.add(1, 1, [(2, 1, 0)])

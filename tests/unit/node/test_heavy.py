@@ -85,7 +85,7 @@ def test_a_kick_of_few_jobs_does_not_wait(stage: Stage) -> None:
     assert light.output == b"KICKED 2\r\n"
 
 
-def test_who_has_gone_is_passed_over(stage: Stage) -> None:
+def test_a_client_that_has_gone_is_passed_over(stage: Stage) -> None:
     delayed(stage, 500)
     made = [stage.client() for _ in range(4)]
     for connection, _ in made:

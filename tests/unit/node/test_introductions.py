@@ -59,7 +59,7 @@ def test_the_first_member_founds_and_says_so_before_it_begins() -> None:
     assert (again.own.birth, again.own.founders) == (BIRTH, FOUNDERS)
 
 
-def test_who_went_away_is_not_there() -> None:
+def test_a_member_that_went_away_is_not_there() -> None:
     start = Start()
     gone = hello("n1")
     start.who.meet(gone)
@@ -145,7 +145,7 @@ def test_wrong_disks_of_others_never_end_a_node_whose_own_is_right() -> None:
     assert sum("no link to" in line for line in stage.host.lines) == 2
 
 
-def test_who_speaks_again_refuses_no_longer() -> None:
+def test_a_member_that_speaks_again_refuses_no_longer() -> None:
     stage = Stage()
     who = stage.node.introductions
     for _ in range(2):
@@ -156,7 +156,7 @@ def test_who_speaks_again_refuses_no_longer() -> None:
     assert "no link to n1: a wrong disk" in stage.host.lines
 
 
-def test_a_node_that_serves_goes_on_without_all_who_refuse_it() -> None:
+def test_a_node_that_serves_goes_on_without_all_that_refuse_it() -> None:
     stage = Stage()
     stage.lead()
     stage.come_up()
@@ -191,7 +191,7 @@ def test_hellos_that_were_overtaken_never_end_a_node() -> None:
         who.accepted("n2", 0)
 
 
-def test_who_refuses_an_older_copy_goes_on() -> None:
+def test_a_node_that_refuses_an_older_copy_goes_on() -> None:
     stage = Stage()
     known = {"birth": stage.node.context.disks.own.birth, "standing": VOTER}
     who = stage.node.introductions

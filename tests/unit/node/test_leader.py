@@ -287,7 +287,7 @@ def test_a_grant_for_a_put_in_flight_hides_no_ready_job(stage: Stage) -> None:
     assert grants(stage) == [(1, 2, 1)]
 
 
-def test_who_found_a_ready_job_and_does_not_get_it_stands_in_line(stage: Stage) -> None:
+def test_a_client_that_found_a_ready_job_and_does_not_get_it_stands_in_line(stage: Stage) -> None:
     stage.batch("n2", 2, put())
     stage.commit()
     stage.batch("n2", 3, (c.DELETE, 1, 1))
@@ -300,7 +300,7 @@ def test_who_found_a_ready_job_and_does_not_get_it_stands_in_line(stage: Stage) 
     assert grants(stage) == [(1, 1, 1)]
 
 
-def test_who_waits_already_comes_before_who_finds_a_ready_job(stage: Stage) -> None:
+def test_a_client_that_waits_already_comes_before_one_that_finds_a_ready_job(stage: Stage) -> None:
     stage.items("n1", frames.WAITS, (1, 1, 1))
     stage.node.leader.dispatcher.park(1)
     stage.batch("n2", 2, put())
@@ -312,7 +312,7 @@ def test_who_waits_already_comes_before_who_finds_a_ready_job(stage: Stage) -> N
     assert grants(stage) == [(1, 1, 1)]
 
 
-def test_who_finds_a_ready_job_in_a_paused_tube_waits(stage: Stage) -> None:
+def test_a_client_that_finds_a_ready_job_in_a_paused_tube_waits(stage: Stage) -> None:
     stage.batch("n2", 2, put(), (c.PAUSE_TUBE, 1, DEFAULT, 60))
     stage.commit()
     stage.items("n1", frames.WAITS, (1, 1, 1))

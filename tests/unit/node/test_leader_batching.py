@@ -40,7 +40,7 @@ def leaves_after_a_millisecond(stage: Stage) -> None:
     assert len(stage.replica.proposed) == 1
 
 
-def test_who_was_answered_is_waited_for(stage: Stage) -> None:
+def test_a_client_that_was_answered_is_waited_for(stage: Stage) -> None:
     answered(stage)
     stage.batch("n1", 4, *[put()] * 4)
     assert stage.replica.proposed == []
@@ -75,7 +75,7 @@ def test_what_comes_while_others_are_waited_for_brings_no_turn(stage: Stage) -> 
     assert stage.host.soon != []
 
 
-def test_who_comes_back_with_a_wait_has_come_back(stage: Stage) -> None:
+def test_a_client_that_comes_back_with_a_wait_has_come_back(stage: Stage) -> None:
     """Nothing is ready for it, so it is in no entry; the producer is not held up for it."""
     stage.items("n2", frames.WAITS, (1, 1, 1))
     stage.batch("n1", 2, put(), hint={DEFAULT: 1})
@@ -87,7 +87,7 @@ def test_who_comes_back_with_a_wait_has_come_back(stage: Stage) -> None:
     assert len(stage.replica.proposed) == 1
 
 
-def test_a_commit_that_is_applied_in_steps_forgets_nobody_who_came_back(stage: Stage) -> None:
+def test_a_commit_that_is_applied_in_steps_forgets_no_client_that_came_back(stage: Stage) -> None:
     other = put(tube=b"other")
     stage.batch("n1", 2, *[other] * 3)
     commit(stage)
@@ -102,7 +102,7 @@ def test_a_commit_that_is_applied_in_steps_forgets_nobody_who_came_back(stage: S
     assert len(stage.replica.proposed) == 1
 
 
-def test_a_session_that_opens_is_nobody_who_comes_back(stage: Stage) -> None:
+def test_a_session_that_opens_is_no_client_that_comes_back(stage: Stage) -> None:
     stage.come_up()
     connection, port = stage.client(b"put 0 0 60 1\r\nx\r\n")
     commit(stage)
@@ -112,7 +112,7 @@ def test_a_session_that_opens_is_nobody_who_comes_back(stage: Stage) -> None:
     assert len(stage.replica.proposed) == 1
 
 
-def test_who_does_not_come_back_holds_nobody_up(stage: Stage) -> None:
+def test_a_client_that_does_not_come_back_holds_nothing_up(stage: Stage) -> None:
     answered(stage)
     stage.batch("n1", 4, put())
     leaves_after_a_millisecond(stage)

@@ -70,7 +70,7 @@ def test_an_image_with_a_later_incarnation_is_another_process(was_up: bool) -> N
         stage.load(image((0, 2, 1, ())))
 
 
-def test_who_is_declared_down_closes_its_clients_and_comes_again() -> None:
+def test_a_node_that_is_declared_down_closes_its_clients_and_comes_again() -> None:
     stage = born()
     stage.apply_sections((0, 1, 1, ()))
     connection, port = stage.client(b"put 0 0 1 1\r\nx\r\n")
@@ -123,7 +123,7 @@ def test_a_disk_that_counts_again_goes_on_above_the_incarnations_of_the_lost_one
     assert not stage.node.origin.up
 
 
-def test_who_comes_between_two_incarnations_is_sent_away() -> None:
+def test_a_client_between_two_incarnations_is_closed() -> None:
     """Its session was opened in neither of them: `watch` was promised and then refused."""
     stage = born()
     stage.apply_sections((0, 1, 1, ()))

@@ -181,7 +181,7 @@ def test_members_of_another_mind_are_refused_by_name(changes: dict[str, Any], wo
     assert (found.value.cause, found.value.node) in ((MEMBERS, "n0"), (MEMBERS, "n1"))
 
 
-def test_who_was_not_dialed_may_be_any_member() -> None:
+def test_a_peer_that_was_not_dialed_may_be_any_member() -> None:
     assert meet(hello("n2"), hello("n1"))[1].done == hello("n2")
 
 

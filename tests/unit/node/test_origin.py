@@ -313,7 +313,7 @@ def roomy() -> Stage:
     return stage
 
 
-def test_others_pass_those_who_put_large_jobs(roomy: Stage) -> None:
+def test_others_pass_clients_that_put_large_jobs(roomy: Stage) -> None:
     ports = [roomy.client(large_put())[1] for _ in range(12)]
     first = sent_and_applied(roomy)
     # What fits into one batch of them, and behind it nothing more until that is applied.

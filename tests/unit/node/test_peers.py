@@ -219,7 +219,7 @@ def test_entries_of_this_term_tell_the_time_too() -> None:
     assert now_us(stage.host.us) == 101 * SECOND, "an entry of an earlier term"
 
 
-def test_a_leader_that_was_down_asks_who_was_up_before_it_asks_its_wall_clock() -> None:
+def test_a_leader_that_was_down_asks_other_nodes_before_its_wall_clock() -> None:
     """It counted an hour in which the others were stopped, for it had saved the time before."""
     stage = Stage()
     stage.node.leader.saved_clock._pair = (7_000_000, stage.host.walls_us - 3_600_000_000)

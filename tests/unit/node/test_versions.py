@@ -177,7 +177,7 @@ def test_an_operator_may_ask_for_less_than_all_know() -> None:
     assert raises(stage) == [(c.RAISE, NEW)]
 
 
-def test_who_holds_it_back_is_named(manual: Stage) -> None:
+def test_a_member_that_holds_it_back_is_named(manual: Stage) -> None:
     heartbeat_from(manual, "n1", version=c.BASE_VERSION)
     manual.node.router.link_down("n2")
     old = f"n1 knows up to {c.BASE_VERSION} and must be upgraded"

@@ -16,7 +16,7 @@ def test_the_first_to_come_is_first_in_every_tube() -> None:
     assert len(line) == 2
 
 
-def test_who_is_being_granted_something_is_passed_over_and_keeps_the_place() -> None:
+def test_a_waiter_that_is_being_granted_something_is_passed_over_and_keeps_the_place() -> None:
     line = WaitingLine()
     first, second = add(line, 1, b"a"), add(line, 2, b"a")
     first.granting = True
@@ -28,7 +28,7 @@ def test_who_is_being_granted_something_is_passed_over_and_keeps_the_place() -> 
     assert line.first(b"a") is first
 
 
-def test_who_is_granted_something_at_once_stands_in_no_line() -> None:
+def test_a_waiter_that_is_granted_something_at_once_stands_in_no_line() -> None:
     line = WaitingLine()
     first = Waiter((0, 1, 1), 1, 0, line.next_place())
     first.granting = True
@@ -40,7 +40,7 @@ def test_who_is_granted_something_at_once_stands_in_no_line() -> None:
     assert (line.first(b"a"), line.first(b"b")) == (first, first)
 
 
-def test_who_is_parked_is_passed_over_and_keeps_the_place() -> None:
+def test_a_waiter_that_is_parked_is_passed_over_and_keeps_the_place() -> None:
     line = WaitingLine()
     first, second = add(line, 1, b"a"), add(line, 2, b"a")
     first.parked = True
@@ -50,7 +50,7 @@ def test_who_is_parked_is_passed_over_and_keeps_the_place() -> None:
     assert line.first(b"a") is first
 
 
-def test_who_left_is_never_first() -> None:
+def test_a_waiter_that_left_is_never_first() -> None:
     line = WaitingLine()
     first = add(line, 1, b"a")
     assert line.remove(first.key) is first
@@ -80,7 +80,7 @@ def test_the_waiters_of_one_origin() -> None:
     assert line.first(b"a") is None
 
 
-def test_places_of_those_who_left_do_not_pile_up() -> None:
+def test_places_of_waiters_that_left_do_not_pile_up() -> None:
     line = WaitingLine()
     stays = add(line, 1, b"a")
     stays.parked = True

@@ -101,7 +101,7 @@ def test_an_acknowledgement_beyond_the_log_is_refused() -> None:
 
 
 @both
-def test_acknowledgements_do_not_send_again_what_is_under_way(repaired: bool) -> None:
+def test_acknowledgements_do_not_send_again_what_is_in_flight(repaired: bool) -> None:
     """B4: with 200 entries in flight each was sent nine times, which made B1 common."""
     lone = Lone(repairs=ALL_REPAIRS if repaired else ALL_REPAIRS.without("acks_never_rewind"))
     lone.elect()
@@ -186,7 +186,7 @@ def test_a_full_link_gets_only_heartbeats_until_it_takes_one() -> None:
 
 
 @both
-def test_what_is_under_way_is_bounded(repaired: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_in_flight_is_bounded(repaired: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """B7: a peer that does not acknowledge got the whole backlog into its memory."""
     monkeypatch.setattr(transport, "WINDOW_BYTES", 10_000)
     lone = Lone(repairs=ALL_REPAIRS if repaired else ALL_REPAIRS.without("flow_control"))

@@ -113,7 +113,7 @@ def test_a_member_that_is_cut_off_keeps_its_term(repaired: bool) -> None:
 
 
 @both
-def test_who_hears_a_leader_votes_for_nobody(repaired: bool) -> None:
+def test_a_member_with_a_leader_votes_for_no_other(repaired: bool) -> None:
     """C3: one bad link deposed the leader again and again."""
     lone = Lone(repairs=ALL_REPAIRS if repaired else ALL_REPAIRS.without("leader_stickiness"))
     lone.append("n1", 1, (1, 0))

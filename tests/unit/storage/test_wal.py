@@ -158,7 +158,7 @@ def test_records_are_read_from_the_buffer_from_the_running_batch_and_from_disk()
         assert wal.read(at) == tuple(rest)
 
 
-def test_what_was_synced_while_a_completion_is_under_way_is_read_from_disk() -> None:
+def test_what_was_synced_before_its_completion_is_read_from_disk() -> None:
     disk = Disk(inline=False)
     wal = opened(disk)
     records = fill(wal, 2)
