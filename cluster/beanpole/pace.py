@@ -1,6 +1,6 @@
 """The share of the loop's time for work that can wait, and its pieces: images and digests.
 
-The clock comes in as a function. What is done in that time is the owner's business.
+The clock comes in as a function. The work itself is the owner's business.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
-"""What commands weigh: the bytes that they take in a batch, and the largest batch and entry.
+"""The weight of commands: their bytes in a batch, and the largest batch and entry.
 
 Belongs here: arithmetic on the limits of `constants` and on what msgpack adds, so that the size of
-an entry follows from them. What one command weighs is in `core.operations.table`; which is refused,
+an entry follows from them. The weight of each is in `core.operations.table`; which is refused,
 and when a batch is closed, is decided in the node.
 """
 
@@ -17,7 +17,7 @@ from beanpole.constants import (
     TUBE_NAME_MAX_BYTES,
 )
 
-# What msgpack makes of a number of 64 bits and of one of 32, and what it adds to a string: the
+# The bytes of msgpack for a number of 64 bits, for one of 32, and beside those of a string: the
 # head of a body has 5 bytes; names and keys have at most 255 bytes and a head of 2.
 NUMBER_BYTES: Final = 9
 NUMBER_32_BYTES: Final = 5
@@ -38,7 +38,7 @@ PUT_BYTES: Final = (
 COMMAND_MAX_BYTES: Final = (
     PUT_BYTES + TUBE_NAME_MAX_BYTES + JOB_SIZE_MAX_BYTES + DEDUP_KEY_MAX_BYTES
 )
-# What the commands of one batch may weigh together.
+# The largest weight of the commands of one batch.
 BATCH_ROOM_BYTES: Final = BATCH_MAX_BYTES - SECTION_ARRAY_BYTES
 assert COMMAND_MAX_BYTES <= BATCH_ROOM_BYTES, "every legal command fits into a batch"
 

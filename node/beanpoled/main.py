@@ -112,7 +112,7 @@ def prepare_process(config: NodeConfig) -> NodeConfig:
 
 
 def replica_config(config: NodeConfig, disks: Disks) -> ReplicaConfig:
-    """What the replica is told."""
+    """The configuration of the replica."""
     own = disks.own
     return ReplicaConfig(
         node_id=config.node_id,

@@ -1,4 +1,4 @@
-"""What a running node shows to its operators: the border to admin, health and metrics.
+"""A running node as its operators see it: the border to admin, health and metrics.
 
 The node implements `NodeView`; `admin`, `http` and `metrics` only read it. Everything is called in
 the node's loop and answers at once from memory.
@@ -94,7 +94,7 @@ class NodeView(Protocol):
 
     @property
     def machine_version(self) -> int:
-        """What the cluster works at, as applied here."""
+        """The active machine version, as applied here."""
 
     @property
     def machine_version_known(self) -> int:
@@ -166,7 +166,7 @@ class NodeView(Protocol):
 
     @property
     def snapshot_index(self) -> int:
-        """What the newest snapshot covers; 0 without one."""
+        """The last index that the newest snapshot covers; 0 without one."""
 
     def take_snapshot(self) -> None:
         """Begin a snapshot, if none is being made and something was applied since the last."""

@@ -1,7 +1,7 @@
 """A synchronous beanstalk client that goes to another node when its own is gone.
 
 One connection at a time; used tube and watch list are set again on each new one. It serves the
-command line, tests and scripts. What bytes mean is in `protocol.beanstalk.client`.
+command line, tests and scripts. The bytes are in `protocol.beanstalk.client`.
 """
 
 import random

@@ -37,7 +37,7 @@ class EventsLost(ClientError):
 
 
 class Extent(NamedTuple):
-    """What the nodes that answer hold together."""
+    """The events that the nodes which answer hold together."""
 
     cluster: str
     # The earliest offset that a node keeps, and the offset that the next event will have.

@@ -1,4 +1,4 @@
-"""What every gRPC caller of Beanpole shares: channel options, errors for programs, failover.
+"""Shared by all gRPC callers of Beanpole: channel options, errors for programs, failover.
 
 No service is called here; servers take the key of the error detail from here, too.
 """

@@ -1,4 +1,4 @@
-"""What the node sees of consensus and what consensus needs of the node: two Protocols and a config.
+"""The border between a node and its consensus: two Protocols, one each way, and a config.
 
 Belongs here: the border itself, its limits and its promises. No implementation, nothing of any
 library. `memory.py` is the smallest implementation, `pysyncobj/` the real one.
@@ -38,7 +38,7 @@ MIB: Final = 1024 * 1024
 
 
 class DiskFigures(NamedTuple):
-    """What the log has cost the disk since the start of the process."""
+    """The cost of the log for the disk since the start of the process."""
 
     syncs: int = 0
     sync_us_total: int = 0
@@ -103,7 +103,7 @@ class Sink(Protocol):
 
 
 class Callbacks(Protocol):
-    """What a replica needs of its node. All of it is called in the node's loop."""
+    """The functions of a node that its replica calls, all in the node's loop."""
 
     def now_s(self) -> float:
         """Return monotonic seconds."""
@@ -369,7 +369,7 @@ class Replica(Protocol):
 
     @property
     def snapshot_index(self) -> int:
-        """What the newest snapshot covers; 0 without one."""
+        """The last index that the newest snapshot covers; 0 without one."""
         ...
 
     def compact(self) -> None:
@@ -387,7 +387,7 @@ class Replica(Protocol):
 
 @dataclass(frozen=True)
 class ReplicaConfig:
-    """What a replica is told at its start. Times in seconds, sizes in bytes.
+    """The configuration of a replica. Times in seconds, sizes in bytes.
 
     Attributes:
         node_id: this member.

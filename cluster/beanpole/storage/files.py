@@ -19,7 +19,7 @@ from beanpole.errors import StorageError
 if TYPE_CHECKING:
     from beanpole.storage._syncer import Syncer
 
-# What waits for the write-ahead log must not stand behind the megabytes of a snapshot, so there
+# Work of the write-ahead log must not wait behind the megabytes of a snapshot, so there
 # are two queues of work with one thread each.
 LANE_LOG: Final = 0
 LANE_BULK: Final = 1

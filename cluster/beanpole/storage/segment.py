@@ -1,6 +1,6 @@
 """One segment of the log: its file, how its records are found, and how its end is judged.
 
-Belongs here: everything about a single segment. What is buffered, durable or due is in `wal.py`.
+Belongs here: everything about a single segment. The buffer is in `wal.py`.
 """
 
 import os
@@ -29,7 +29,7 @@ from beanpole.storage.format import (
 SUFFIX: Final = ".wal"
 TEMPORARY: Final = ".tmp"
 
-# What the owner of a log knows of it before there is a segment; then it is the base of one.
+# The base that the owner of a log remembers before there is a segment.
 NO_LOG: Final = -1
 
 # at, kind, index, term, payload
@@ -48,7 +48,7 @@ def forget_base(base: int) -> None:
 
 
 class Ending(NamedTuple):
-    """What follows the last valid record of a segment, and why it is thought so."""
+    """The kind of bytes behind the last valid record of a segment, and the reason for it."""
 
     verdict: str
     reason: str

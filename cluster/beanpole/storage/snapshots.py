@@ -26,7 +26,7 @@ from beanpole.storage.format import (
 SUFFIX: Final = ".snapshot"
 TEMPORARY: Final = ".tmp"
 
-# What one disk write may take, and what a reader holds in memory at once.
+# The largest write to the disk, which a reader holds in memory at once.
 CHUNK_BYTES_MAX: Final = 4 * 1024 * 1024
 # Dirty pages are pushed out as they come: the log shares the disk, and each of its syncs would wait
 # behind all of them.
@@ -182,7 +182,7 @@ class SnapshotWriter:
         self._header = header
         self._publish = publish
         self._ended = False
-        # What follows is touched only by the works, one after the other.
+        # The fields below are touched only by the works, one after the other.
         self._handle: Handle | None = None
         self._broken = False
         self._offset = 0

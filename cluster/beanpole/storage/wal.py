@@ -88,7 +88,7 @@ class Wal:
         self._segment = segments[-1]
         self._limit = self._segment.base + self._capacity
         self._seed = self._segment.seed
-        # What is buffered: finished parts of earlier segments, and the chunks of this segment.
+        # The buffer: finished parts of earlier segments, and the chunks of this segment.
         self._parts: list[Part] = []
         self._chunks: list[bytes] = []
         self._chunks_start = end
@@ -101,7 +101,7 @@ class Wal:
         self._failed = False
         self._closed = False
         self._doomed: list[Segment] = []
-        # What a full disk may be asked before a write fails; called in the disk's thread, too.
+        # Asked to make room on a full disk before a write fails; called in the disk's thread, too.
         self.on_full: Callable[[], bool] = _no_room
         # Held during work on the disk: by the disk's thread, or by `sync` in the loop.
         self._lock = threading.Lock()

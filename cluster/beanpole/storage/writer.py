@@ -15,7 +15,7 @@ from beanpole.storage.segment import Note, Segment, forget_base
 # Zeros are written ahead of the records, so that a sync in the steady state writes no metadata.
 # 1 MiB and its sync took 0.6 ms where 4 MiB took 12 ms: a step must not delay the batch behind it.
 FILL_STEP_BYTES: Final = 1024 * 1024
-# What is kept ready ahead of the records: the largest burst that finds its space prepared.
+# Kept ready ahead of the records: the largest burst that finds its space prepared.
 FILL_AHEAD_BYTES: Final = 4 * FILL_STEP_BYTES
 
 _ZEROS: Final = bytes(FILL_STEP_BYTES)
@@ -30,7 +30,7 @@ class Part(NamedTuple):
 
 
 class WriteBatch:
-    """What is written and synced as one."""
+    """Bytes that are written and synced as one."""
 
     __slots__ = ("end", "parts", "start", "written")
 

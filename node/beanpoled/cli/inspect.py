@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def as_json(record: identities.DiskIdentity, found: Holdings) -> dict[str, Any]:
-    """Everything that is known, in plain types. What cannot be read is null."""
+    """Everything that is known, in plain types; null for all that cannot be read."""
     replica, machine = found.replica, found.machine
     snapshot = None if replica is None else replica.snapshot
     return {

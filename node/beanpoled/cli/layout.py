@@ -34,7 +34,7 @@ BASE_PORT_DEFAULT: Final = 11300
 NODES_MAX: Final = 9
 # The last kind of port begins at base + 60.
 BASE_PORT_MAX: Final = 65535 - 69
-# What `write` decides itself.
+# Settings that `write` decides itself.
 OWN_SETTINGS: Final = frozenset(
     {
         "cluster",
@@ -67,7 +67,7 @@ class LocalNode(NamedTuple):
 
     @property
     def command(self) -> list[str]:
-        """What starts this node, from any folder."""
+        """The command that starts this node, from any folder."""
         return [sys.executable, "-m", "beanpoled", "--config", str(self.config_path)]
 
 

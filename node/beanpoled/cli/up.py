@@ -77,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
         layout.check_ports(nodes)
         layout.write(nodes, _settings(arguments.set, len(nodes)))
         for node in nodes:
-            # What a node would refuse is said here, once, and before anything runs.
+            # The errors of a node are said here, once, and before anything runs.
             config.load(str(node.config_path), os.environ, {})
         layout.remove_cluster(directory)
         try:

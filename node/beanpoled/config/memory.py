@@ -13,7 +13,7 @@ from beanpoled.config.settings import GIB, MIB
 # buffers of clients and peers, an image in progress (16 MiB, and jobs that change meanwhile), the
 # process that makes columns of events, holes in the heap, and the system's cache of the log.
 QUEUE_SHARE: Final = 2
-# What counts where the system does not say: a small machine.
+# Assumed where the system does not say: a small machine.
 UNKNOWN_BYTES: Final = 2 * GIB
 # A cgroup "without a limit" of version 1 is a number just below 2**63.
 UNLIMITED_BYTES: Final = 2**60

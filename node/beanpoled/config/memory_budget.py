@@ -9,7 +9,7 @@ from beanpoled.config.memory import Memory
 from beanpoled.config.node import NodeConfig
 from beanpoled.config.settings import MIB
 
-# What a node without a job takes, compiled or not, with its events' process.
+# The memory of a node without a job, compiled or not, with its events' process.
 BASE_BYTES: Final = 256 * MIB
 
 

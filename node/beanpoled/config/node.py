@@ -54,7 +54,7 @@ SECONDS_MAX: Final = 10 * 366 * 86_400
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeConfig:
-    """What one node was told. Made by `load`; every value is checked."""
+    """The configuration of one node. Made by `load`; every value is checked."""
 
     cluster: str
     node_id: str
@@ -115,7 +115,7 @@ class NodeConfig:
 
     @property
     def config_hash(self) -> str:
-        """What must be the same on all nodes, as 16 hexadecimal digits for the handshake.
+        """A hash of the settings that all nodes share: 16 hexadecimal digits for the handshake.
 
         The cluster's name, the members' ids, and the durability: one node in memory would weaken
         what all the others promise. Not the addresses, since each node may see the others at

@@ -1,1 +1,1 @@
-"""What a node's disk is, and what a stopped node's disk holds. No queue words."""
+"""The identity of a node's disk, and the contents of a stopped node's disk. No queue words."""

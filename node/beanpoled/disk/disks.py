@@ -1,7 +1,7 @@
-"""What this node's disk is, and which disks of the other members it has met.
+"""The identity of this node's disk, and which disks of the other members it has met.
 
 Belongs here: reading both at the start, refusing a start that contradicts the disk, and replacing
-them. What follows from it for a peer is decided in `admission`.
+them. The consequence for a peer is decided in `admission`.
 """
 
 import os
@@ -24,7 +24,7 @@ DISKS_MAX: Final = 100
 # Only disks of members are remembered: at most 9 of 63 bytes, so that the file stays small.
 assert 9 * (DISKS_MAX * DISK_ID_BYTES + 63 + 8) < PAYLOAD_BYTES_MAX
 OTHERS_FILE: Final = "peers"
-# What there is only of a disk that has run consensus.
+# Files that only a disk has that has run consensus.
 PARTS: Final = ("log", "snapshots", "events")
 
 

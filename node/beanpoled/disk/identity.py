@@ -27,7 +27,7 @@ BIRTH_DIGITS: Final = 8
 # record of this format.
 OLD_BYTES_MAX: Final = DISK_ID_BYTES + 1
 
-# What a disk is. A founding disk has never run consensus; a rejoining one does not count.
+# The standing of a disk. A founding disk has never run consensus; a rejoining one does not count.
 FOUNDING: Final = "founding"
 VOTER: Final = "voter"
 REJOINING: Final = "rejoining"
@@ -37,7 +37,7 @@ Founders = tuple[tuple[str, bytes], ...]
 
 
 class DiskIdentity(NamedTuple):
-    """What a disk is.
+    """The identity of a disk.
 
     Attributes:
         cluster: name of the cluster.

@@ -26,7 +26,7 @@ NO_FLAGS: Final = 0
 
 @dataclass
 class Holdings:
-    """What one data directory holds of the queue.
+    """The queue in one data directory.
 
     Attributes:
         replica: the log and the newest snapshot; None if they cannot be read.
@@ -42,7 +42,7 @@ class Holdings:
 
 
 def look(files: Files, directory: str, record: DiskIdentity) -> Holdings:
-    """Read all of a directory and judge it as a start would. What is damaged is told, not raised.
+    """Read all of a directory and judge it as a start would. Damage is told, not raised.
 
     Args:
         files: behind which nothing is written.

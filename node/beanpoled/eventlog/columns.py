@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 # Rows of a batch: enough that the cost of a batch does not show, and a message stays small.
 BATCH_ROWS: Final = 16_384
-# What gRPC clients take unless they are told otherwise is 4 MiB, the message around it included.
+# gRPC clients take 4 MiB unless they are told otherwise, the message around it included.
 BATCH_BYTES_MAX: Final = 3_500_000
 
 STAMP: Final = "timestamp"

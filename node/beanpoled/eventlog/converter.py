@@ -28,8 +28,8 @@ from beanpoled.eventlog.events import NOTE, Bytes, EventBatch, Events
 
 # To be scheduled behind the node, and early enough that segments do not pile up.
 NICENESS: Final = 10
-# A batch takes ten milliseconds, where nobody else wants the processor. What takes so long has been
-# stopped by somebody, and snapshots wait behind it.
+# A batch takes ten milliseconds, where nobody else wants the processor. A process that takes this
+# long was stopped, and snapshots wait behind it.
 EXCHANGE_MAX_S: Final = 60.0
 ENCODE: Final = 0
 FIRST_AT_WALL: Final = 1

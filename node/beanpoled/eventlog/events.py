@@ -1,6 +1,6 @@
 """Events as the machine made them: records, and a note for each entry of the log that had some.
 
-This is what a node holds in memory until a segment is full. What the columns are called is in
+A node holds them in memory in this form until a segment is full. The names of the columns are in
 `columns`; the layout of a record is the library's (`beanpole.events`).
 """
 

@@ -48,7 +48,7 @@ class Place(NamedTuple):
 
 
 class About(NamedTuple):
-    """What a segment says about its events.
+    """The description of a segment's events.
 
     Attributes:
         log_index: of the first and the last event.

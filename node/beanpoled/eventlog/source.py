@@ -36,7 +36,7 @@ class Source:
 
     @property
     def failures(self) -> Mapping[str, str]:
-        """What was wrong with the nodes that did not answer `ranges`, by address."""
+        """The errors of the nodes that did not answer `ranges`, by address."""
         return self._events.failures
 
     def ranges(self) -> Replies:

@@ -128,7 +128,7 @@ class EventLog:
         self._names = self._living_names()
         queue.tubes_named.clear()
         self._end = queue.events_total
-        # What the log brings again is not kept a second time.
+        # Events that the log brings again are not kept a second time.
         queue.events_kept = self.kept and self._sealed_end <= self._end
         self._begin()
 
@@ -346,7 +346,7 @@ class EventLog:
         return self._waiting[0][1].jobs if self._waiting else self._jobs
 
     def spans(self) -> list[Span]:
-        """What can be read here, as (first, end), ascending; more than one if there are gaps."""
+        """The offsets that can be read here: (first, end), ascending; several if there are gaps."""
         if self._spans is None:
             self._spans = _joined([(found.first, found.end) for found in self._segments])
         memory = [events for events, _ in self._waiting] + [self._open_events()]

@@ -15,7 +15,7 @@ from beanpoled.origin.batches import Client
 from beanpoled.origin.outbox import Origin
 from beanpoled.shared.context import Context
 
-# What a client may send behind a blocked request before it is paused, beside one whole body.
+# Bytes behind a blocked request before its client is paused, beside one whole body.
 INPUT_BYTES_MAX: Final = 64 * 1024
 # A client that has not read its replies for so long is closed.
 STALL_MAX_US: Final = 30_000_000

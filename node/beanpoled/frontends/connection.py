@@ -1,4 +1,4 @@
-"""What the host, the origin and `Clients` ask of a client's connection, whatever it speaks.
+"""A client's connection as the host, the origin and `Clients` see it, for all protocols.
 
 No protocol and no behaviour is here: what connections with requests and replies have in common is
 in `requests`, and each protocol has its package.

@@ -1,7 +1,7 @@
 """The replies of one connection: in the order of its requests, or past that order.
 
-Here is when a reply is written, and how much a client may have outstanding. What replies say is in
-the package of each protocol; whether the client is read is in `flow`.
+Here is when a reply is written, and how much a client may have outstanding. The bytes of replies
+are in the package of each protocol; whether the client is read is in `flow`.
 """
 
 from collections import deque
@@ -15,7 +15,7 @@ from beanpoled.origin.batches import KIND_WAIT
 # Replies that a client may have outstanding; a pipeline longer than this is read in pieces.
 PENDING_MAX: Final = 1024
 
-# What stands at the head of a queue once the replies that were ready are written.
+# The head of a queue once the replies that were ready are written.
 HELD: Final = 0  # a request whose reply comes later
 WAIT: Final = 1  # a wait for a job: nothing stands before it any more
 EMPTY: Final = 2  # nothing is pending
@@ -39,7 +39,7 @@ class ReplyQueue:
         # In order: bytes that are ready, or the kind of a request that is on its way.
         self._pending: deque[bytes | int] = deque()
         self._out: list[bytes] = []
-        # What the large replies that are owed or not flushed may take; see `owe`.
+        # The size of the large replies that are owed or not flushed; see `owe`.
         self._large_bytes = 0
 
     @property
@@ -49,7 +49,7 @@ class ReplyQueue:
 
     @property
     def head(self) -> int:
-        """What is pending first: HELD, WAIT or EMPTY."""
+        """The kind of the first pending reply: HELD, WAIT or EMPTY."""
         if not self._pending:
             return EMPTY
         return WAIT if self._pending[0] == KIND_WAIT else HELD

@@ -29,7 +29,7 @@ from beanpoled.rpc.peer import PeerClient
 # A node has caught up by then, or is about to.
 WARM_UP_AFTER_S: Final = 5.0
 # A stop waits this long for files that are written beside the log: a segment of events takes half a
-# second. What is given up is made again after the next start.
+# second. The files that are given up are made again after the next start.
 BULK_AT_STOP_MAX_S: Final = 3.0
 
 

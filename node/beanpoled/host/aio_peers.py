@@ -19,7 +19,7 @@ from beanpoled.links.admission import REFUSE, WAIT
 from beanpoled.turn.introductions import Introductions
 from beanpoled.turn.routing import Router
 
-# What may wait in a link's output: above it, `send` says no and the sender tries again later.
+# Bytes that may wait in a link's output: above it, `send` says no and the sender tries again later.
 OUTPUT_BYTES_MAX: Final = 32 * 1024 * 1024
 # A link without a frame for this long is dead: heartbeats come every 50 ms.
 IDLE_MAX_S: Final = 3.0

@@ -24,7 +24,7 @@ class ClientPort(Protocol):
     """The outer side of one client's connection."""
 
     def write(self, data: bytes) -> None:
-        """Send; never blocks. What the client does not read yet is buffered."""
+        """Send; never blocks. Bytes that the client does not read yet are buffered."""
 
     def close(self) -> None:
         """Close once everything written has been sent."""
@@ -51,7 +51,7 @@ class ProcessStats(NamedTuple):
 
 
 class Host(Protocol):
-    """What a node needs of the world."""
+    """The world as a node uses it."""
 
     @property
     def files(self) -> Files:

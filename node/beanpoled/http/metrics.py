@@ -83,7 +83,7 @@ def _node(view: NodeView) -> list[Family]:
 
 
 def _clients(view: NodeView) -> list[Family]:
-    """What is told of each protocol by itself."""
+    """The figures of each protocol by itself."""
     found = view.metrics().clients.items()
     commands = [
         (label(protocol=protocol, command=word), n)

@@ -1,1 +1,1 @@
-"""What a node does while it leads: entries, time, and which client gets which job."""
+"""The work of a node while it leads: entries, time, and which client gets which job."""

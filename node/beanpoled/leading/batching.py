@@ -25,7 +25,7 @@ SKIPPED_MAX: Final = 127
 
 
 class AdaptiveBatching:
-    """What the leader knows of how its clients come back. All times are of one clock.
+    """How the clients of a leader come back. All times are of one clock.
 
     Attributes:
         expected: how many clients are waited for; 0 if the next entry may leave at once.

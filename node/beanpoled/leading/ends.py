@@ -74,7 +74,7 @@ class Ends:
     def _confirmation(
         self, leaving: list[Waiter], read_index: int, term: int
     ) -> Callable[[], None]:
-        """What to do once a majority has confirmed that this node still led after `leaving`."""
+        """The step once a majority has confirmed that this node still led after `leaving`."""
 
         def confirmed() -> None:
             context = self._context

@@ -1,7 +1,7 @@
 """The leading half of a node, put together: what begins and ends with a term, or with a link.
 
 Everything here is volatile: a node that loses leadership forgets it, and origins send again what
-the next leader needs. What an entry does is decided by the machine; the leader only proposes. The
+the next leader needs. The machine decides what an entry does; the leader only proposes. The
 term is in `term`, entries are in `proposing`, clients that wait for jobs in `dispatching`.
 """
 

@@ -23,7 +23,7 @@ CLOCK_FILE: Final = "clock"
 
 
 class SavedClock:
-    """What this disk knows of cluster time.
+    """Cluster time as this disk knows it.
 
     Attributes:
         saving: whether the disk is asked to keep it just now.

@@ -1,7 +1,7 @@
 """The machine's version: what this program knows, what the cluster works at, when it is raised.
 
 The version lives in the log (docs/adr/0018): here a leader decides that RAISE is due, and a node
-that does not know the version which it meets stops. What a version means is in `core`.
+that does not know the version which it meets stops. The meaning of a version is in `core`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -28,14 +28,14 @@ class Versions:
         self._peers = peers
         self._term = term
         self._proposed = (0, 0)  # term and version of the newest RAISE of this node
-        # What an operator asks for: term, version, and the loop time at which that ends.
+        # The request of an operator: term, version, and the loop time at which that ends.
         self._wanted = (0, 0, 0)
 
     def known(self) -> dict[str, int]:
         """The newest version that each member knows, this node included; 0: not said yet.
 
-        A member says it with each heartbeat. What counts was received in this term, on the present
-        link, and of late: a member that is away may come back with an older program.
+        A member says it with each heartbeat. It counts if it was received in this term, on the
+        present link, and of late: a member that is away may come back with an older program.
         """
         term = self._context.replica.term
         known = {self._context.name: self._context.knows}

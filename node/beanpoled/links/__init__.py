@@ -1,1 +1,1 @@
-"""What members say to each other: hellos, frames, and which disks may speak."""
+"""Messages between members: hellos, frames, and which disks are let in."""

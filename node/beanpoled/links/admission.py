@@ -25,7 +25,7 @@ _REJOIN: Final = "restore its data directory, or start it on an empty one with -
 
 
 class Verdict(NamedTuple):
-    """What becomes of a link.
+    """The fate of a link.
 
     Attributes:
         kind: TALK, WAIT or REFUSE.
@@ -41,7 +41,7 @@ class Verdict(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What this node knows of a member from before.
+    """A member as this node knows it from before.
 
     Attributes:
         disks: its present disk, then those that it replaced.

@@ -37,7 +37,7 @@ _pack = msgpack.Packer(use_bin_type=True, autoreset=True).pack
 # Batches of an origin on their way to the leader. Few, so that batches grow by themselves under
 # load; enough to cover the time of a commit.
 BATCHES_IN_FLIGHT_MAX: Final = 16
-# What one frame lists at most: 2 MB of waits. A node may have a million clients that wait.
+# Items of one frame at most: 2 MB of waits. A node may have a million clients that wait.
 ITEMS_MAX: Final = 65_536
 
 Hint = dict[bytes, int]
@@ -50,7 +50,7 @@ NoneItem = tuple[int, int, int]
 
 
 class Heartbeat(NamedTuple):
-    """What every node tells every other at each heartbeat.
+    """A heartbeat of the nodes, from each to every other.
 
     Nodes of different releases exchange it, so fields are only ever added, at the end and with a
     default: a receiver leaves out what stands behind the fields that it knows, and takes the

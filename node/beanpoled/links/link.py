@@ -174,7 +174,7 @@ class Handshake:
         self.done: Hello | None = None
 
     def start(self) -> bytes:
-        """What to send first."""
+        """The bytes to send first."""
         return encode_frame(HELLO, self._own_bytes)
 
     def receive(self, frame: Frame) -> bytes:

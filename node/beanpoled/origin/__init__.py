@@ -1,1 +1,1 @@
-"""What a node does for its own clients: outbox, numbered batches, waits."""
+"""A node's own clients, towards the leader: outbox, numbered batches, waits."""

@@ -1,4 +1,4 @@
-"""What an origin and its clients know of each other: batches, waits, and what becomes of commands.
+"""The border between an origin and its clients: batches, waits, and results of commands.
 
 How they are numbered, sent and answered is in `origin`.
 """
@@ -14,7 +14,7 @@ KIND_OPEN: Final = -2
 KIND_QUIET: Final = -1  # the client has its answer already, or nobody waits for one
 KIND_WAIT: Final = -3  # no command at all: the client waits for a job
 
-# What `failed` tells a client's connection about a command.
+# Reasons that `failed` gives a client's connection.
 NOT_DONE: Final = 1  # certainly never done
 UNKNOWN: Final = 2  # its batch was numbered: it may still happen
 

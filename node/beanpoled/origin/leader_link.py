@@ -7,7 +7,7 @@ from abc import abstractmethod
 
 
 class LeaderLink:
-    """What an origin needs of the world above it."""
+    """The way of an origin to the leader, which is above it."""
 
     @abstractmethod
     def target(self) -> tuple[str, int, int] | None:

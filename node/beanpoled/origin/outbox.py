@@ -1,4 +1,4 @@
-"""What a node does for its clients' commands: outbox, numbered batches, waits, answers.
+"""The commands of a node's clients: outbox, numbered batches, waits, answers.
 
 Every node is an origin, the leader too. A command goes into the open batch; the batch is numbered
 when it is handed to the link to the leader, and stays here until the machine has applied it. The
@@ -104,7 +104,7 @@ class Origin:
 
     @property
     def unsent_bytes(self) -> int:
-        """What is in no numbered batch, and may be in the next one."""
+        """The commands that are in no numbered batch, and may be in the next one."""
         unsent = self.bytes - self._bytes_numbered
         for batch in self._large:
             unsent -= batch.bytes

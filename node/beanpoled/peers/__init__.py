@@ -1,1 +1,1 @@
-"""What this node knows of the other members, and whether the replicas agree."""
+"""The other members as this node knows them, and whether the replicas agree."""

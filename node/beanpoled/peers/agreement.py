@@ -18,7 +18,7 @@ from beanpole.constants import SECOND_US
 # lags further is compared once it has caught up.
 CHAINS_KEPT: Final = 16_384
 
-# What is compared.
+# The two things that are compared.
 STATE_HASH: Final = 0
 IMAGE: Final = 1
 # How long a linked member is waited for before it counts for nobody, too. It tells its hash with
@@ -35,7 +35,7 @@ ImageDigest = tuple[int, int, int]
 
 
 class _Member:
-    """What another member has shown, of each of the two things that are compared."""
+    """The digests of another member, of each of the two things that are compared."""
 
     __slots__ = ("agreed", "ahead", "differs")
 
@@ -57,7 +57,7 @@ class _Member:
 
 
 class Agreement:
-    """What this replica knows of the others' state.
+    """The others' state, as this replica knows it.
 
     Attributes:
         disputed: whether a member is known to differ, so that `judge` has something to judge.

@@ -1,4 +1,4 @@
-"""What this node knows of the other members: links, silence, the last heartbeat of each.
+"""The other members as this node knows them: links, silence, the last heartbeat of each.
 
 Here are the facts, and the questions that they answer by themselves. How heartbeats are sent, when
 a member counts as silent and what follows from it is in `turn.heartbeats`.

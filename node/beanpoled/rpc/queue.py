@@ -30,7 +30,7 @@ JOBS_MAX: Final = BATCH_COMMANDS_MAX
 PUT_BYTES_MAX: Final = BATCH_MAX_BYTES
 # So many wait for the cluster at once, each with up to 4 MiB of jobs and a session.
 CALLS_MAX: Final = 64
-# What clients of beanstalkd usually ask for.
+# The usual choice of clients of beanstalkd.
 TTR_DEFAULT_S: Final = 60
 
 # (tube, priority, delay s, TTR s, body, key): what `Call.put` takes.

@@ -17,7 +17,7 @@ class Sink(Protocol):
 
 
 class SnapshotStream:
-    """What comes from a peer when its snapshot at `index` is fetched."""
+    """The messages of a peer whose snapshot at `index` is fetched."""
 
     def __init__(self, peer: str, index: int, sink: Sink) -> None:
         self._peer = peer

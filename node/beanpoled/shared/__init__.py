@@ -1,1 +1,1 @@
-"""What all parts of a node share: its configuration, time, machine and replica."""
+"""Shared by all parts of a node: its configuration, time, machine and replica."""

@@ -60,7 +60,7 @@ class ClusterClock:
             self._received_at_us = now_us
 
     def estimate_us(self, now_us: int) -> int:
-        """What cluster time is about now."""
+        """An estimate of cluster time now."""
         if self.leading or self._received_at_us < 0:
             return self._base_us
         return self._base_us + now_us - self._received_at_us

@@ -1,4 +1,4 @@
-"""What the replica needs of its node: the other side of `consensus.Callbacks`.
+"""The callbacks of the replica: the node's side of `consensus.Callbacks`.
 
 Here committed entries are applied and their outcomes handed to the parts, and images of the machine
 are made and loaded. When the replica acts is decided in `node`.
@@ -72,7 +72,7 @@ class ReplicaCallbacks:
         """See `Callbacks`."""
         host = self._context.host
         host.log(f"fetching the snapshot at index {index} from {peer}")
-        # What the snapshot covers is not applied here again.
+        # The entries that the snapshot covers are not applied here again.
         self._events.seal()
         host.fetch_snapshot(peer, index, sink, done)
 
@@ -126,7 +126,7 @@ class ReplicaCallbacks:
         context.machine = machine = self._leader.versions.load_image(chunks)
         machine.queue.ready_tubes.clear()
         self._events.attach(machine)
-        # What was told of the machine before holds no longer.
+        # Facts about the machine before do not hold any longer.
         self._agreement.forget()
         self._agreement.applied(machine.index, machine.state_hash)
         self._origin.image_loaded()

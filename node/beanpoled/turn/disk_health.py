@@ -23,7 +23,7 @@ TRANSFER_PAUSE_RAFT_MAX: Final = 10
 
 
 class DiskHealth:
-    """What is known of the disk.
+    """The state of the disk.
 
     Attributes:
         lag_us: for how long, at least, the oldest of what waits for the disk has waited.

@@ -1,6 +1,6 @@
 """This node's side of every introduction: its hello, its verdicts, and how its cluster begins.
 
-The same code runs over sockets and in the simulator. What is decided stands in `admission`; bytes
+The same code runs over sockets and in the simulator. Decisions are in `admission`; bytes
 and proofs of a hello are in `link`; here it is acted on: remembered, counted, told to the operator.
 """
 

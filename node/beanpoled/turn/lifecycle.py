@@ -272,7 +272,7 @@ class Lifecycle:
         elif self._origin.is_idle() or not self._peers.has_contact() or out_of_patience:
             context.stopped = True
             if self._disk_health.hangs:
-                # Its last sync would never come back. What this disk lacks, others have.
+                # Its last sync would never come back. Other disks have what this one lacks.
                 context.host.log("stopped without a last sync, because the disk hangs")
             else:
                 context.replica.close()

@@ -1,4 +1,4 @@
-"""What follows from a change of the replica's role: terms begin and end, the clock is handed over.
+"""Changes of the replica's role: terms begin and end, the clock is handed over.
 
 The replica only notes that something changed, in the middle of its work; it is acted on at the
 beginning of the next turn, or before a frame that already belongs to the new term.

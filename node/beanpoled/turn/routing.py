@@ -1,6 +1,6 @@
 """Where frames go: those of the other members to the parts, and those of the origin to the leader.
 
-Bytes on a link are in `links`, sockets are in `host`. What a frame means is decided by the part
+Bytes on a link are in `links`, sockets are in `host`. The meaning of a frame is decided by the part
 that it is handed to.
 """
 
@@ -70,7 +70,7 @@ class ToLeader(LeaderLink):
 
 
 class Router:
-    """What the links of this node bring."""
+    """The frames that the links of this node bring, to the parts that they are for."""
 
     def __init__(
         self,

@@ -13,7 +13,7 @@ from beanpole.protocol.beanstalk.requests import LINE_MAX_BYTES
 # not among them. The body is None where the reply has none.
 Reply = tuple[bytes, tuple[Any, ...], bytes | None]
 
-# What a server may answer: the numbers of arguments that each word can have.
+# The replies of a server: the numbers of arguments that each word can have.
 _ARGUMENTS: Final[dict[bytes, tuple[int, ...]]] = {
     b"INSERTED": (1,),
     b"BURIED": (0, 1),

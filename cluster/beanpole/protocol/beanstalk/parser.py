@@ -1,7 +1,7 @@
 """The server's side of the beanstalk protocol: bytes of a client in, request tuples out.
 
 No input makes the parser raise, and how the bytes are cut into pieces never changes the requests.
-It knows lines, bodies and limits. What a request does is not decided here, nor is any reply but
+It knows lines, bodies and limits. It decides neither what a request does, nor any reply but
 those that need no queue: they come as (BAD, reply, counted).
 
 Each byte is copied a bounded number of times: parsing moves an offset over the piece that was
@@ -17,7 +17,7 @@ from beanpole.protocol.beanstalk import replies
 from beanpole.protocol.beanstalk import requests as r
 from beanpole.protocol.beanstalk.requests import Request
 
-# What the parser is in the middle of.
+# States: the parser is in the middle of one of these.
 _LINE: Final = 0
 _LONG_LINE: Final = 1  # throws a line away that is above the limit
 _BODY: Final = 2  # collects the body of a put
@@ -166,7 +166,7 @@ class Parser:
     """Turns the bytes of one connection into requests.
 
     It keeps what was fed and not yet asked for without a bound: its owner looks at
-    `buffered_bytes` and stops reading. What it keeps of its own is at most one line or one body.
+    `buffered_bytes` and stops reading. Of its own it keeps at most one line or one body.
     """
 
     __slots__ = (

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class FollowerAcks:
-    """What this member tells the leader."""
+    """The acknowledgements that this member sends to the leader."""
 
     def __init__(self, shared: "Shared", rejoin: "Rejoin") -> None:
         self._round = 0  # of the newest message of the leader of `_round_term`
@@ -89,7 +89,7 @@ class FollowerAcks:
 
 
 class LeaderAcks:
-    """What the leader of one term makes of the acknowledgements."""
+    """The acknowledgements that the leader of one term receives, and what they prove."""
 
     def __init__(self, shared: "Shared", transport: "LibraryTransport") -> None:
         # Durable at the peer, whether it counts or not; the transport's flow control looks there.
@@ -290,7 +290,7 @@ class LeaderAcks:
                 self._rejoined_at.pop(peer, None)
             return
         if self._rejoining.get(peer) != nonce:
-            # What an earlier life acknowledged is lost.
+            # The entries that an earlier life acknowledged are lost.
             self._rejoining[peer] = nonce
             self.known.pop(peer, None)
             self._answered.pop(peer, None)

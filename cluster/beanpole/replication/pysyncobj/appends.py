@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Appends:
-    """What this member does with a leader's messages."""
+    """The messages of a leader at this member."""
 
     def __init__(
         self,

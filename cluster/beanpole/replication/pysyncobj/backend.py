@@ -217,7 +217,7 @@ class PySyncObjReplica:
         self._leave()
         shared = self._shared
         if not shared.due:
-            # What was learned is applied, and what was received is written, in the next turn.
+            # Newly committed entries are applied, and received ones written, in the next turn.
             core = self._core
             shared.due = core.commit > core.applied or self._journal.wal.buffered_bytes > 0
         if shared.due:
@@ -265,8 +265,8 @@ class PySyncObjReplica:
 
     @property
     def entries_in_flight(self) -> int:
-        """What this leader proposed and does not know to be committed."""
-        # What an earlier leader left is not ours: it must not stop the first entries of a term.
+        """The entries that this leader proposed and does not know to be committed."""
+        # Entries of an earlier leader do not count: they must not stop the first ones of a term.
         settled = max(self._core.commit, self._core.first_of_term - 1)
         return self._journal.last - settled
 
@@ -305,7 +305,7 @@ class PySyncObjReplica:
 
     @property
     def snapshot_index(self) -> int:
-        """What the newest snapshot covers; 0 without one."""
+        """The last index that the newest snapshot covers; 0 without one."""
         offered = self._snapshots.offered()
         return 0 if offered is None else offered[0]
 
@@ -446,7 +446,7 @@ class PySyncObjReplica:
         self._callbacks.role_changed()
 
     def _before_apply(self) -> None:
-        """What others wait for leaves first: they and the disk work while this node applies."""
+        """Send first: the other members and the disk work while this node applies."""
         core = self._core
         if core.commit > core.applied:
             self._callbacks.committed()

@@ -1,7 +1,7 @@
 """The library's `SyncObj`, tamed: raw bytes in, no pickle, nothing of it runs by itself.
 
 This file and `library` are the only ones that touch private names of the library (listed in
-`pinned.py`); everything else goes through `Core`. What the library keeps: elections, log matching,
+`pinned.py`); everything else goes through `Core`. The library keeps elections, log matching,
 the commit rule, the apply loop. Known defects of the rest are listed in docs/replication.md.
 """
 
@@ -157,7 +157,7 @@ class Core:
 
     @property
     def match_index(self) -> dict[Node, int]:
-        """What counts as replicated, by member (leader only)."""
+        """The index that counts as replicated, by member (leader only)."""
         return self._library._SyncObj__raftMatchIndex
 
     @property

@@ -38,7 +38,7 @@ class Elections:
     def note_leader_contact(self) -> None:
         """Note a message of the leader of this term."""
         self._contact_s = self._shared.now_s
-        # What was granted was granted for want of a leader.
+        # Pre-votes were granted for want of a leader.
         self._may_campaign = False
 
     def begin_campaign(self, term: int) -> bool:

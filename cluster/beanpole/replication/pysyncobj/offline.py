@@ -30,7 +30,7 @@ class Entry(NamedTuple):
 
 
 class StoppedReplica:
-    """What one disk has of the replicated log.
+    """The replicated log as one disk has it.
 
     Attributes:
         term: the newest term that this member has seen.

@@ -21,7 +21,7 @@ LOG_ROOM_BYTES: Final = ENTRY_MAX_BYTES + MIB
 BALLAST_ROOM_BYTES: Final = LOG_ROOM_BYTES + MIB
 # The log grows by a fourth of a snapshot while one is made: 2 to 4 MB/s beside 20 MB/s or more.
 GROWTH_DIVISOR: Final = 4
-# What an estimate may be wrong by.
+# The error that an estimate may have.
 ERROR_DIVISOR: Final = 8
 # Kept of the log before a snapshot while room is scarce, for members that are a few entries behind.
 LOW_RETAIN_BYTES: Final = MIB
@@ -30,7 +30,7 @@ BALLAST_PERIOD_S: Final = 10.0
 
 
 class Room:
-    """What the disk has left for one replica.
+    """The room that the disk has left for one replica.
 
     Attributes:
         low: puts must be refused.
@@ -125,7 +125,7 @@ class Room:
 
     @property
     def snapshot_needs_bytes(self) -> int:
-        """What must be free for a snapshot of what is applied now."""
+        """The bytes that must be free for a snapshot now."""
         return self._estimate + self._estimate // ERROR_DIVISOR + LOG_ROOM_BYTES
 
     def gains(self, kept_bytes: int) -> bool:

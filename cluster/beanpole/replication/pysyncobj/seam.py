@@ -18,7 +18,7 @@ from beanpole.errors import ReplicationError
 
 
 class CallContext:
-    """What the replaced globals mean for one replica."""
+    """The values of the replaced globals for one replica."""
 
     __slots__ = ("journal", "random", "serializer")
 

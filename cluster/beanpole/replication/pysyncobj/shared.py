@@ -1,4 +1,4 @@
-"""What the parts of one replica share: configuration, the way out, the library's object, the time.
+"""The parts of one replica share this: configuration, the way out, the library's object, the time.
 
 No behaviour of its own beyond sending a message and stopping.
 """
@@ -60,7 +60,7 @@ class Shared:
         # Something happened that the next turn must look at.
         self.due = True
         self.stopped = False
-        # What waits for the term to be on the disk, with that term: the newest message of a kind
+        # Messages that wait for the term to be on the disk, with that term: the newest of a kind
         # for each peer, for every answer replaces the one before.
         self.held: dict[tuple[str, int], tuple[int, Message]] = {}
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from beanpole.replication.pysyncobj.transport import LibraryTransport
 
 HEADER_VERSION: Final = 2
-# What may wait for the disk before the image pauses.
+# Bytes that may wait for the disk before the image pauses.
 BACKLOG_BYTES_MAX: Final = 16 * MIB
 # Kept before every snapshot, also on followers: a member that is a few entries behind when
 # leadership moves right after a snapshot would otherwise need all of it.
@@ -106,7 +106,7 @@ def read_header(info: SnapshotInfo, chunks: Iterator[bytes], birth: bytes) -> Sn
 
 
 class Dump(SerializerBase):
-    """What the library takes for its serializer: two entries that stand for the snapshot."""
+    """The serializer that the library is given: two entries that stand for the snapshot."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -143,7 +143,7 @@ class FetchSink:
 
     @property
     def error(self) -> OSError | None:
-        """What the disk said."""
+        """The error of the disk, if any."""
         return None if self.writer is None else self.writer.error
 
     def write(self, chunk: bytes) -> None:
@@ -283,7 +283,7 @@ class Snapshots:
         room = shared.room
         if not room.low:
             return False
-        # Room is scarce: the log is cut sooner. What was deleted still stands in the old snapshot,
+        # Room is scarce: the log is cut sooner. Deleted jobs are still in the old snapshot,
         # too, but that is an estimate, and may not be acted on all the time.
         return logged >= room.growth_bytes or (
             shared.now_s >= self._gain_s and room.gains(size + logged)

@@ -26,7 +26,7 @@ WINDOW_BYTES: Final = 16 * MIB
 
 
 class Link:
-    """What the leader knows of the way to one peer."""
+    """The state of the way to one peer, at the leader."""
 
     __slots__ = ("asked_s", "full", "heartbeat_due_s", "linked", "offered_s", "paused")
 

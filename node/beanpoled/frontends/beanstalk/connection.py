@@ -464,7 +464,7 @@ class BeanstalkConnection(RequestConnection):
 
 
 def _refusal(result: int) -> bytes:
-    """What the machine says of a tube that cannot be used or watched."""
+    """The reply for a tube that cannot be used or watched."""
     return replies.OUT_OF_MEMORY if result == c.OUT_OF_MEMORY else replies.INTERNAL_ERROR
 
 

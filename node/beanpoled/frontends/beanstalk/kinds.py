@@ -63,7 +63,7 @@ FORMATTERS: Final[dict[int, Formatter]] = {
     **{row.request: row.reply for row in _ROWS if row.reply is not None},
 }
 
-# What stands behind them is not looked at before they are answered.
+# Requests behind them are looked at when they are answered.
 ALONE: Final = frozenset((KIND_WAIT, r.KICK, r.STATS, r.STATS_TUBE, r.LIST_TUBES, r.USE, r.WATCH))
 
 # Their replies hold a body.
