@@ -59,6 +59,9 @@ PUT_KEYED: Final = 18  # gives (job, whether the key was remembered)
 SET_PROTOCOL: Final = 19  # which protocol the session's client speaks, if it is not beanstalk
 TAKE: Final = 20  # reserves at once, or not at all
 NOTIFY: Final = 21  # tells the listeners of a job something, and changes nothing
+ADD: Final = 22  # a put with what only some protocols need; gives (job, whether it was there)
+FINISH: Final = 23  # a job is done, or has failed
+PROGRESS: Final = 24  # how far a job is
 
 # --- operations of a batch that only read: answered in place, at their origin --------------------
 PEEK: Final = 32
@@ -69,6 +72,8 @@ STATS: Final = 36
 STATS_JOB: Final = 37
 STATS_TUBE: Final = 38
 LIST_TUBES: Final = 39
+FIND: Final = 40  # the job of an external id
+RESULT: Final = 41
 
 # --- the leader's own commands -------------------------------------------------------------------
 EPOCH: Final = 64  # the first entry of a term
@@ -84,6 +89,7 @@ NOT_FOUND: Final = 0
 OUT_OF_MEMORY: Final = -1  # a limit of the cluster is reached
 AGAIN: Final = -3  # its entry has done as much as it may, and nothing of this: it may be repeated
 BAD_COMMAND: Final = -2  # wrong layout, unknown operation, or a session that does not exist
+EXISTS: Final = -4  # the external id is taken, or the job has its result already
 
 # In place of a command that the active version lacks: BAD_COMMAND in every version.
 NO_COMMAND: Final = (0,)

@@ -44,6 +44,18 @@ ENTRY_COMMANDS_MAX: Final = 8192
 WATCHED_TUBES_MAX: Final = 1024
 # A tube name's longest length in the beanstalk protocol.
 TUBE_NAME_MAX_BYTES: Final = 200
+# The longest name of a queue of any protocol: 512 bytes, as libgearman allows, and the prefix of
+# its space.
+QUEUE_NAME_MAX_BYTES: Final = 513
+# What another system calls a job: room for a queue's name and 64 bytes, by which Gearman tells
+# jobs apart.
+EXTERNAL_ID_MAX_BYTES: Final = 640
+# A result beside its body: the two and what stands before them are one chunk of an image.
+RESULT_MAX_BYTES: Final = 1024 * 1024
+# How far a job is: two numbers as text, and then some.
+PROGRESS_MAX_BYTES: Final = 64
+# The longest TTL, as the longest delay and TTR.
+TTL_MAX_US: Final = U32_MAX * SECOND_US
 
 # A deduplication key: room for a UUID or a digest in hexadecimal digits.
 DEDUP_KEY_MAX_BYTES: Final = 64

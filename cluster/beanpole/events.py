@@ -20,6 +20,9 @@ TIMED_OUT: Final = 7  # its TTR ended: reserved to ready
 BURIED: Final = 8
 KICKED: Final = 9  # buried or delayed to ready
 DELETED: Final = 10  # from whatever state
+DONE: Final = 11  # it ended well; it is gone, or kept with its result until its TTL ends
+FAILED: Final = 12  # an attempt failed: it ended the job (gone or kept, as above) or is repeated
+EXPIRED: Final = 13  # its TTL ended: gone from whatever state
 
 KIND_NAMES: Final = {
     PUT: "put",
@@ -32,11 +35,14 @@ KIND_NAMES: Final = {
     BURIED: "buried",
     KICKED: "kicked",
     DELETED: "deleted",
+    DONE: "done",
+    FAILED: "failed",
+    EXPIRED: "expired",
 }
 
 # The machine version that brought a kind, for those that the base version lacks: an older machine
 # emits none, whatever its program knows. The code that emits it has the condition.
-KIND_SINCE: Final[dict[int, int]] = {}
+KIND_SINCE: Final[dict[int, int]] = {DONE: 3, FAILED: 3, EXPIRED: 3}
 
 # --- protocols ----------------------------------------------------------------------------------
 NO_PROTOCOL: Final = 0  # no client did it: a delay ended
@@ -51,7 +57,7 @@ NO_REASON: Final = 0
 CONNECTION_LOST: Final = 1  # RETURNED: the session that held it ended
 NODE_DOWN: Final = 2  # RETURNED: the node of that session died or was declared down
 NOBODY_WAITING: Final = 3  # RETURNED: it was granted to a client that had gone
-TTR: Final = 4  # TIMED_OUT
+TTR: Final = 4  # TIMED_OUT, FAILED
 REASON_NAMES: Final = {
     CONNECTION_LOST: "connection_lost",
     NODE_DOWN: "node_down",
@@ -75,8 +81,8 @@ FIELDS: Final = (
     "unused",
     "tube",  # its number
     "job",
-    "priority",
-    "delay_s",
+    "priority",  # its rank
+    "delay_s",  # rounded up, as the TTR: those of beanstalk are whole seconds
     "ttr_s",
     "body_bytes",
     "incarnation",

@@ -11,10 +11,10 @@ from beanpole import commands as c
 from beanpole.constants import (
     BATCH_COMMANDS_MAX,
     BATCH_MAX_BYTES,
-    DEDUP_KEY_MAX_BYTES,
     ENTRY_JOIN_BYTES,
+    EXTERNAL_ID_MAX_BYTES,
     JOB_SIZE_MAX_BYTES,
-    TUBE_NAME_MAX_BYTES,
+    QUEUE_NAME_MAX_BYTES,
 )
 
 # The bytes of msgpack for a number of 64 bits, for one of 32, and beside those of a string: the
@@ -23,6 +23,8 @@ NUMBER_BYTES: Final = 9
 NUMBER_32_BYTES: Final = 5
 BODY_HEAD_BYTES: Final = 5
 NAME_HEAD_BYTES: Final = 2
+# The names of queues and the external ids that the beanstalk protocol lacks may be longer.
+LONG_NAME_HEAD_BYTES: Final = 3
 # The head of a command's array and its operation code.
 HEAD_BYTES: Final = 2
 # The head of a section's array, whatever it holds.
@@ -34,9 +36,14 @@ COMMAND_BYTES: Final = HEAD_BYTES + 2 * NUMBER_BYTES + 2 * NUMBER_32_BYTES
 PUT_BYTES: Final = (
     HEAD_BYTES + NUMBER_BYTES + 2 * NAME_HEAD_BYTES + 3 * NUMBER_32_BYTES + BODY_HEAD_BYTES
 )
-# The largest command of all.
+# An ADD without its strings: a session, a queue, a rank, a delay, a TTR, a TTL, an external id, the
+# limits of attempts and of failures, a body.
+ADD_BYTES: Final = (
+    HEAD_BYTES + 4 * NUMBER_BYTES + 2 * LONG_NAME_HEAD_BYTES + 3 * NUMBER_32_BYTES + BODY_HEAD_BYTES
+)
+# The largest command of all: an ADD.
 COMMAND_MAX_BYTES: Final = (
-    PUT_BYTES + TUBE_NAME_MAX_BYTES + JOB_SIZE_MAX_BYTES + DEDUP_KEY_MAX_BYTES
+    ADD_BYTES + QUEUE_NAME_MAX_BYTES + EXTERNAL_ID_MAX_BYTES + JOB_SIZE_MAX_BYTES
 )
 # The largest weight of the commands of one batch.
 BATCH_ROOM_BYTES: Final = BATCH_MAX_BYTES - SECTION_ARRAY_BYTES
@@ -44,7 +51,7 @@ assert COMMAND_MAX_BYTES <= BATCH_ROOM_BYTES, "every legal command fits into a b
 
 # A batch says into which tubes it puts ready jobs: a name and a count for each put.
 HINT_MAX_BYTES: Final = SECTION_ARRAY_BYTES + BATCH_COMMANDS_MAX * (
-    NAME_HEAD_BYTES + TUBE_NAME_MAX_BYTES + NUMBER_32_BYTES
+    LONG_NAME_HEAD_BYTES + QUEUE_NAME_MAX_BYTES + NUMBER_32_BYTES
 )
 
 # The leader's own commands of one entry: an EPOCH, what it wants to say, and GRANTs for the puts.

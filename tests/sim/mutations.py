@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from beanpole import commands as c
-from beanpole.core.image import image, restore
+from beanpole.core.image import image, jobs, records, restore
 from beanpole.core.jobs.queue import Queue
 from beanpole.core.keys import Keys
 from beanpole.core.machine import Machine
@@ -114,7 +114,7 @@ def early_ttr() -> list[Patch]:
     def wrong(queue: Queue, job: Any, session: Any) -> None:
         reserve(queue, job, session)
         queue.timers.remove(job.due_us, job.id)
-        job.due_us -= job.ttr_s * 200_000
+        job.due_us -= job.ttr_us // 5
         queue.timers.add(job.due_us, job.id)
 
     return [(Queue, "make_reserved", wrong)]
@@ -361,14 +361,14 @@ def image_forgets_keys() -> list[Patch]:
 
 def image_forgets_time() -> list[Patch]:
     """A node that starts from an image does not know since when jobs are ready."""
-    load_job = restore._load_job
+    job_of = records.job_of
 
     def wrong(*arguments: Any) -> Any:
-        job = load_job(*arguments)
+        job = job_of(*arguments)
         job.ready_us = 0
         return job
 
-    return [(restore, "_load_job", wrong)]
+    return [(jobs, "job_of", wrong)]
 
 
 def snapshot_before_events() -> list[Patch]:

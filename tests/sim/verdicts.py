@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from beanpole.core.jobs import queue as q
+from beanpole.core.jobs import transitions as q
 from beanpoled.shared.clock import TURN_MAX_US
 from tests.sim.callers import MARK
 from tests.sim.cluster import Violation

@@ -11,9 +11,11 @@ from crc32c import crc32c
 
 from beanpole import commands as c
 from beanpole import events as e
+from beanpole.constants import SECOND_US
 from beanpole.core.applied import GRANTED
-from beanpole.core.jobs import queue as q
+from beanpole.core.jobs import transitions as q
 from beanpole.core.jobs.job import RESERVED
+from beanpole.core.jobs.queue import Queue
 from beanpole.core.machine import Machine
 from tests.sim import costs
 from tests.sim.cluster import Violation
@@ -61,7 +63,7 @@ class Emitted(bytearray):
         return super().__iadd__(records)
 
     @classmethod
-    def watch(cls, queue: q.Queue) -> "Emitted":
+    def watch(cls, queue: Queue) -> "Emitted":
         """See what the next entry emits."""
         if not isinstance(queue.events, cls):
             queue.events = cls(queue.events)
@@ -119,7 +121,7 @@ class Witness:
         self._granted: set[tuple[int, int, int, int]] = set()
         self._pausing: dict[bytes, int] = {}
         # job -> (true time at which its TTR began at the earliest, seconds)
-        self._held: dict[int, tuple[float, int]] = {}
+        self._held: dict[int, tuple[float, float]] = {}
 
     def proposed(self, entry: bytes) -> None:
         """Note when an entry was proposed first."""
@@ -222,17 +224,17 @@ class Witness:
             self.tubes[job_id] = b"" if job is None else job.tube.name
         self.jobs[job_id].append(event)
         if job is not None:
-            event.priority = job.priority
+            event.priority = job.rank
         if event.kind == q.TIMEOUT:
             self._check_ttr(job_id, event.stamped_s)
         if event.kind == q.RESERVE and job is not None:
-            self._held[job_id] = (event.stamped_s, job.ttr_s)
+            self._held[job_id] = (event.stamped_s, job.ttr_us / SECOND_US)
         elif event.kind == q.TOUCH and job_id in self._held and job_id not in self._timed_out:
             # The floor of an epoch looks like a touch, but its end is not a whole TTR away.
             if job is not None and job.state == RESERVED and job.due_us > self.machine.queue.now_us:
                 due_s = (job.due_us - self.machine.queue.now_us) / 1e6
-                if due_s >= job.ttr_s:
-                    self._held[job_id] = (event.stamped_s, job.ttr_s)
+                if due_s >= job.ttr_us / SECOND_US:
+                    self._held[job_id] = (event.stamped_s, job.ttr_us / SECOND_US)
         elif event.kind in (q.MADE_READY, q.DELAY, q.BURY, q.DELETE):
             self._held.pop(job_id, None)
 

@@ -10,9 +10,14 @@ from beanpole.constants import (
     BATCH_COMMANDS_MAX,
     BATCH_MAX_BYTES,
     DEDUP_KEY_MAX_BYTES,
+    EXTERNAL_ID_MAX_BYTES,
     JOB_ID_MAX,
     JOB_SIZE_MAX_BYTES,
     NOTIFY_MAX_BYTES,
+    PROGRESS_MAX_BYTES,
+    QUEUE_NAME_MAX_BYTES,
+    SECOND_US,
+    TTL_MAX_US,
     TUBE_NAME_MAX_BYTES,
     U32_MAX,
 )
@@ -29,6 +34,9 @@ NUMBER = st.sampled_from((0, U32_MAX))
 TUBE = st.sampled_from((b"t", bytes(31), bytes(32), bytes(TUBE_NAME_MAX_BYTES)))
 BODY = st.sampled_from((b"", bytes(255), bytes(256), bytes(65_535), bytes(65_536)))
 KEY = st.sampled_from((b"k", bytes(DEDUP_KEY_MAX_BYTES)))
+QUEUE = st.sampled_from((b"\x01", bytes(255), bytes(256), bytes(QUEUE_NAME_MAX_BYTES)))
+TIME_US = st.sampled_from((0, U32_MAX * SECOND_US, TTL_MAX_US))
+EXTERNAL_ID = st.sampled_from((b"", bytes(255), bytes(256), bytes(EXTERNAL_ID_MAX_BYTES)))
 # The items of each operation behind the session.
 ITEMS: dict[int, tuple[st.SearchStrategy[object], ...]] = {
     c.OPEN: (),
@@ -52,6 +60,11 @@ ITEMS: dict[int, tuple[st.SearchStrategy[object], ...]] = {
     c.SET_PROTOCOL: (st.just(255),),
     c.TAKE: (),
     c.NOTIFY: (JOB, NUMBER, st.sampled_from((b"", bytes(NOTIFY_MAX_BYTES)))),
+    c.ADD: (QUEUE, NUMBER, TIME_US, TIME_US, TIME_US, EXTERNAL_ID, NUMBER, NUMBER, BODY),
+    c.FINISH: (JOB, NUMBER, BODY),
+    c.PROGRESS: (JOB, st.just(bytes(PROGRESS_MAX_BYTES))),
+    c.FIND: (EXTERNAL_ID,),
+    c.RESULT: (JOB,),
     c.PEEK: (JOB,),
     c.PEEK_READY: (TUBE,),
     c.PEEK_DELAYED: (TUBE,),
@@ -101,15 +114,17 @@ def test_a_weight_is_near_what_it_stands_for(operation: int) -> None:
 
 
 def test_the_largest_command_fits_into_a_batch() -> None:
-    names = (bytes(TUBE_NAME_MAX_BYTES), U32_MAX, U32_MAX, U32_MAX)
+    numbers = (U32_MAX, U32_MAX, U32_MAX)
+    body = bytes(JOB_SIZE_MAX_BYTES)
+    key = bytes(DEDUP_KEY_MAX_BYTES)
+    times_us = (TTL_MAX_US, TTL_MAX_US, TTL_MAX_US)
+    queue, external_id = bytes(QUEUE_NAME_MAX_BYTES), bytes(EXTERNAL_ID_MAX_BYTES)
+    put = (c.PUT_KEYED, SESSION_NUMBER_MAX, bytes(TUBE_NAME_MAX_BYTES), *numbers, body, key)
     largest = (
-        c.PUT_KEYED,
-        SESSION_NUMBER_MAX,
-        *names,
-        bytes(JOB_SIZE_MAX_BYTES),
-        bytes(DEDUP_KEY_MAX_BYTES),
+        *(c.ADD, SESSION_NUMBER_MAX, queue, U32_MAX, *times_us, external_id, U32_MAX, U32_MAX),
+        body,
     )
-    assert packed_bytes(largest) == weights.COMMAND_MAX_BYTES
+    assert packed_bytes(put) < packed_bytes(largest) == weights.COMMAND_MAX_BYTES
     assert len(c.pack_commands([largest])) <= BATCH_MAX_BYTES
 
 
@@ -134,6 +149,8 @@ def test_the_largest_entry_is_a_batch_and_what_the_leader_adds() -> None:
 def test_the_largest_hint_fits() -> None:
     import msgpack
 
-    hint = {b"%0200d" % number: U32_MAX for number in range(BATCH_COMMANDS_MAX)}
+    hint = {
+        b"%0*d" % (QUEUE_NAME_MAX_BYTES, number): U32_MAX for number in range(BATCH_COMMANDS_MAX)
+    }
     packed: bytes = msgpack.packb(hint)
     assert len(packed) <= weights.HINT_MAX_BYTES

@@ -43,7 +43,8 @@ def beside_jobs_bytes(machine: MachineState) -> int:
 def memory_bytes(machine: MachineState) -> int:
     """Return what counts against `queue_bytes_max`."""
     queue = machine.queue
-    return queue.body_bytes + len(queue.jobs) * JOB_BYTES + beside_jobs_bytes(machine)
+    jobs_bytes = queue.body_bytes + queue.extension_bytes + len(queue.jobs) * JOB_BYTES
+    return jobs_bytes + beside_jobs_bytes(machine)
 
 
 def image_bytes(machine: MachineState) -> int:
@@ -51,6 +52,7 @@ def image_bytes(machine: MachineState) -> int:
     queue, keys = machine.queue, machine.keys
     return (
         queue.body_bytes
+        + queue.extension_bytes
         + len(queue.jobs) * JOB_IMAGE_BYTES
         + len(queue.tubes) * TUBE_IMAGE_BYTES
         + machine.sessions * SESSION_IMAGE_BYTES

@@ -19,7 +19,7 @@ from beanpole.constants import (
 )
 from beanpole.core.accounts import beside_jobs_bytes
 from beanpole.core.applied import Applied
-from beanpole.core.jobs.queue import BATCH, SESSION, TRANSITION_BITS
+from beanpole.core.jobs.transitions import BATCH, SESSION, TRANSITION_BITS
 from beanpole.core.operations import table
 from beanpole.core.operations.operation import ClientOperation, LeaderOperation, fits
 from beanpole.core.sessions import Origin
@@ -130,6 +130,9 @@ class Machine(MachineState):
         """When the next entry must come at the latest for time to have its effect."""
         queue = self.queue
         due_us = queue.timers.next_due_us(now_us)
+        expires_us = queue.expiries.next_due_us(now_us)
+        if expires_us is not None and (due_us is None or expires_us < due_us):
+            due_us = expires_us
         pause_us = queue.next_pause_end_us()
         if pause_us is not None and (due_us is None or pause_us < due_us):
             due_us = pause_us
@@ -238,13 +241,8 @@ class Machine(MachineState):
                 return
             # A session of a thousand watched tubes is as much work as a thousand sessions.
             self._budget = max(0, self._budget - len(session.watched))
-            self.watches -= len(session.watched)
             ending.popleft()
-            session.used.users -= 1
-            queue.drop_if_idle(session.used)
-            for tube in session.watched.values():
-                tube.watchers -= 1
-                queue.drop_if_idle(tube)
+            self.unbind(session)
             self.note_session(session)
 
     # --- the leader's commands ------------------------------------------------------------------

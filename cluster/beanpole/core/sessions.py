@@ -6,6 +6,7 @@ What a session's commands do is in `core.operations`; when a session ends, in `c
 from typing import Final
 
 from beanpole.core.jobs.job import Holder, Tube
+from beanpole.core.jobs.spaces import Space
 from beanpole.events import BEANSTALK, NO_REASON
 
 ATTACHED: Final = 1
@@ -20,7 +21,8 @@ class Session(Holder):
     gives a session a new attachment; commands of the old one no longer find it. `serial` is its own
     for as long as it lives, whoever holds it. `reason` is what
     ended its last attachment (`events.CONNECTION_LOST`, `NODE_DOWN`), for the jobs that return;
-    they return from the last that was reserved.
+    they return from the last that was reserved. `space` is that of its protocol; where that has no
+    default queue, a session may use none (`used` is None) and watch none.
     """
 
     __slots__ = (
@@ -30,18 +32,22 @@ class Session(Holder):
         "reason",
         "request_granted",
         "secret",
+        "space",
         "state",
         "used",
         "watched",
     )
 
-    def __init__(self, serial: int, origin: int, incarnation: int, number: int, tube: Tube) -> None:
+    def __init__(
+        self, serial: int, origin: int, incarnation: int, number: int, space: Space
+    ) -> None:
         super().__init__(serial, BEANSTALK, origin, incarnation, number)
+        self.space = space
         self.epoch = 1
         self.state = ATTACHED
         self.reason = NO_REASON
-        self.used = tube
-        self.watched: dict[bytes, Tube] = {tube.name: tube}
+        self.used: Tube | None = None
+        self.watched: dict[bytes, Tube] = {}
         self.request_granted = 0
         self.secret = b""
         self.grace_us = 0

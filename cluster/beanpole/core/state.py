@@ -12,9 +12,11 @@ from beanpole.constants import (
     SESSIONS_MAX_DEFAULT,
     TUBES_MAX_DEFAULT,
 )
-from beanpole.core.jobs.job import Job
+from beanpole.core.jobs.job import Job, Tube
 from beanpole.core.jobs.order import Order
-from beanpole.core.jobs.queue import SESSION, TRANSITION_BITS, Queue
+from beanpole.core.jobs.queue import Queue
+from beanpole.core.jobs.spaces import Space
+from beanpole.core.jobs.transitions import SESSION, TRANSITION_BITS
 from beanpole.core.keys import Keys
 from beanpole.core.sessions import ATTACHED, DEAD, DETACHED, Origin, Session
 from beanpole.events import CONNECTION_LOST, NO_REASON
@@ -72,15 +74,44 @@ class MachineState:
 
     def open_session(self, origin: Origin, number: int) -> None:
         """Begin a session of an origin; its number is free."""
-        tube = self.queue.default
+        queue = self.queue
         self.sessions_total += 1
-        session = Session(self.sessions_total, origin.index, origin.incarnation, number, tube)
-        tube.users += 1
-        tube.watchers += 1
-        self.watches += 1
+        session = Session(
+            self.sessions_total, origin.index, origin.incarnation, number, queue.beanstalk
+        )
+        self.bind(session, queue.default)
         origin.sessions[number] = session
         self.sessions += 1
         self.note_session(session)
+
+    def bind(self, session: Session, tube: Tube) -> None:
+        """Let a session that uses and watches nothing use and watch a tube."""
+        session.used = tube
+        session.watched[tube.name] = tube
+        tube.users += 1
+        tube.watchers += 1
+        self.watches += 1
+
+    def unbind(self, session: Session) -> None:
+        """Let a session use and watch nothing."""
+        queue = self.queue
+        self.watches -= len(session.watched)
+        used = session.used
+        if used is not None:
+            used.users -= 1
+            queue.drop_if_idle(used)
+        for tube in session.watched.values():
+            tube.watchers -= 1
+            queue.drop_if_idle(tube)
+
+    def enter(self, session: Session, space: Space, tube: Tube | None) -> None:
+        """Take a session that holds no jobs to another space, and to a queue there."""
+        self.unbind(session)
+        session.used = None
+        session.watched = {}
+        session.space = space
+        if tube is not None:
+            self.bind(session, tube)
 
     def attach(self, session: Session, origin: Origin, number: int, request_granted: int) -> None:
         """Give a kept session a new attachment.

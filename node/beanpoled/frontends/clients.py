@@ -159,4 +159,5 @@ class Clients:
         held = state.sessions.get(session)
         if held is None or not held.reserved:
             return -1
-        return min(map(machine.queue.deadline_us, held.reserved.values()))
+        ends = filter(None, map(machine.queue.deadline_us, held.reserved.values()))
+        return min(ends, default=-1)

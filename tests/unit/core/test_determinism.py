@@ -12,6 +12,11 @@ from beanpole.core.machine import Machine
 from tests.unit.core.cluster import DEFAULT, Cluster, Entry, copy_of, image_of
 from tests.unit.core.logs import BUDGETS, LOGS, replay, tighten
 
+# Of a space.
+TOTALS = (
+    *("urgent", "ready", "reserved", "delayed", "buried", "done", "failed"),
+    *("jobs_total", "timeouts", "tubes", "external_ids"),
+)
 PROPERTY = settings(max_examples=120, deadline=None)
 
 
@@ -111,13 +116,18 @@ def test_counters_are_what_a_recount_gives(entries: list[Entry]) -> None:
         machine.apply(*entry)
         queue = machine.queue
         fresh = copy_of(machine).queue
-        for name in ("ready", "urgent", "reserved", "delayed", "buried", "body_bytes"):
+        for name in ("body_bytes", "extension_bytes", "moved"):
             assert getattr(queue, name) == getattr(fresh, name), name
+        for space, copied in zip(queue.every_space, fresh.every_space, strict=True):
+            for name in TOTALS:
+                assert getattr(space, name) == getattr(copied, name), name
         for tube, copy in zip(queue.tubes.values(), fresh.tubes.values(), strict=True):
             for name in ("ready_count", "urgent_count", "reserved_count", "delayed_count"):
                 assert getattr(tube, name) == getattr(copy, name), (tube.name, name)
             assert (tube.users, tube.watchers) == (copy.users, copy.watchers)
-        assert len(queue.timers) == queue.reserved + queue.delayed
+        jobs = list(queue.jobs.values())
+        assert len(queue.timers) == sum(job.due_us > 0 for job in jobs)
+        assert len(queue.expiries) == sum(bool(job.ext and job.ext.expires_us) for job in jobs)
         held = sum(
             len(session.reserved)
             for sessions in [
@@ -127,7 +137,7 @@ def test_counters_are_what_a_recount_gives(entries: list[Entry]) -> None:
             ]
             for session in sessions
         )
-        assert held == queue.reserved
+        assert held == sum(space.reserved for space in queue.every_space if space.leased)
         assert set(queue.ready_tubes) <= set(queue.tubes)
 
 

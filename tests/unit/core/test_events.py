@@ -359,7 +359,8 @@ def test_the_largest_numbers_stay_in_their_fields(cluster: Cluster) -> None:
     largest = {name: 2**32 - 1 - place for place, name in enumerate((*counters, "kicks"))}
     job.tube.drop_ready(job)
     for name, value in largest.items():
-        setattr(job, name, value)
+        times = {"delay_s": "delay_us", "ttr_s": "ttr_us", "priority": "rank"}
+        setattr(job, times.get(name, name), value * SECOND if name.endswith("_s") else value)
     job.tube.push_ready(job)
     cluster.do(c.DELETE, 7, number, origin=0)
     expected = event(e.DELETED, READY, GONE, (0, 7), **largest)

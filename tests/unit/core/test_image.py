@@ -385,12 +385,14 @@ NEW = c.BASE_VERSION + 1
 
 @pytest.fixture
 def noted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A program of the next release, whose images also hold the machine's term, twice."""
+    """A program whose images of the next version hold the machine's term, twice, and no others."""
 
     def read(machine: MachineState, value: int) -> None:
         if value != machine.term:
             raise Damaged(f"the term {value} is noted")
 
+    for kind in list(PARTS):
+        monkeypatch.delitem(PARTS, kind)
     part = Part(NEW, lambda machine: [machine.term, machine.term], read)
     monkeypatch.setitem(PARTS, "noted", part)
 

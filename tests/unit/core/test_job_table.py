@@ -5,11 +5,14 @@ import random
 import pytest
 
 from beanpole.core.jobs.job import Job, Tube
+from beanpole.core.jobs.spaces import SPACES, Space
 from beanpole.core.jobs.store import SHARD_JOBS, Jobs
+
+SPACE = Space(SPACES[0])
 
 
 def job(job_id: int) -> Job:
-    return Job(job_id, Tube(b"default", 1), 0, 0, 1, b"", 0)
+    return Job(job_id, Tube(b"default", 1, SPACE), 0, 0, 1, b"", 0)
 
 
 def table(*ids: int) -> Jobs:

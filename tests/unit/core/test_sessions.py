@@ -68,6 +68,11 @@ def test_commands_of_no_session_are_bad_commands(cluster: Cluster) -> None:
         (c.SET_PROTOCOL, 9, 2),
         (c.TAKE, 9),
         (c.NOTIFY, 9, 1, 16, b""),
+        (c.ADD, 9, b"q", 0, 0, 0, 0, b"", 0, 0, b""),
+        (c.FINISH, 9, 1, 5, b""),
+        (c.PROGRESS, 9, 1, b""),
+        (c.FIND, 9, b""),
+        (c.RESULT, 9, 1),
         (c.PEEK, 9, 1),
         *[(peek, 9, DEFAULT) for peek in (c.PEEK_READY, c.PEEK_DELAYED, c.PEEK_BURIED)],
         (c.STATS, 9),
@@ -348,7 +353,7 @@ def test_a_kept_session_is_resumed_at_another_node(cluster: Cluster, loss: str) 
     cluster.pass_s(20)  # the grace of the loss means nothing any more
     assert cluster.do(c.TOUCH, 8, job, origin=1) == c.OK
     session = cluster.machine.origins[1].sessions[8]
-    assert (session.epoch, session.used.name, list(session.watched)) == (
+    assert (session.epoch, session.used and session.used.name, list(session.watched)) == (
         *(2, b"t", [DEFAULT, b"t"]),
     )
     assert cluster.machine.sessions == 1

@@ -20,6 +20,9 @@ ROOT = Path(__file__).resolve().parents[3]
 # The first release that can be upgraded from.
 FIRST = (0, 2, 0)
 
+# What has an effect only in a space with external ids, which no protocol of a release has yet.
+OF_NO_PROTOCOL = {c.ADD, c.FINISH, c.PROGRESS, c.FIND}
+
 
 @pytest.fixture(scope="module")
 def recording() -> Recording:
@@ -62,12 +65,12 @@ def test_every_operation_stands_in_the_log_and_has_an_effect(recording: Recordin
                     effective.add(command[0])
     assert seen == set(OPERATIONS) | {RETIRED}
     clients = {code for code, entry in OPERATIONS.items() if isinstance(entry, ClientOperation)}
-    assert effective == clients
+    assert effective == clients - OF_NO_PROTOCOL
 
 
 def test_a_change_of_apply_is_found(recording: Recording, monkeypatch: pytest.MonkeyPatch) -> None:
     touch = Queue.touch
-    monkeypatch.setattr(Queue, "touch", lambda self, job: touch(self, job) or touch(self, job))
+    monkeypatch.setattr(Queue, "touch", lambda *of: touch(*of) or touch(*of))
     with pytest.raises(AssertionError, match="another state after entry"):
         check(recording)
 

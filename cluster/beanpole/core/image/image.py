@@ -17,16 +17,14 @@ import msgpack
 
 from beanpole.core.image import parts, records
 from beanpole.core.image.records import (
-    JOB_BODY,
     MACHINE_LIMITS,
     MACHINE_NUMBERS,
-    QUEUE_NUMBERS,
     JobRecord,
     SessionRecord,
-    TubeRecord,
 )
 from beanpole.core.jobs.copy_on_write import CopyOnWrite
 from beanpole.core.jobs.job import Holder, Job, Tube
+from beanpole.core.jobs.spaces import SPACES_SINCE
 from beanpole.core.sessions import Session
 from beanpole.core.state import MachineState
 
@@ -43,6 +41,9 @@ CHUNK_IDS: Final = 8192
 KEYS_PER_CHUNK: Final = 8192
 # A chunk also ends here, so that large bodies do not make a chunk of hundreds of megabytes.
 CHUNK_BYTES: Final = 1024 * 1024
+# Since version 3, where the last job of a chunk may have a result beside its body: all of it stays
+# below the 4 MiB that a snapshot takes.
+CHUNK_BYTES_SINCE_3: Final = 512 * 1024
 
 
 class Image(CopyOnWrite):
@@ -64,7 +65,7 @@ class Image(CopyOnWrite):
         self._tubes = list(queue.tubes.values())
         self._last_tube = queue.tubes_total
         self._done_tube = 0  # tubes up to this serial number are encoded already
-        self._kept_tubes: dict[int, TubeRecord] = {}
+        self._kept_tubes: dict[int, tuple[Any, ...]] = {}
         self._sessions = _sessions_of(machine)
         self._last_session = machine.sessions_total
         self._done_sessions: set[int] = set()
@@ -81,6 +82,7 @@ class Image(CopyOnWrite):
         self._parts: list[tuple[str, Iterable[Any]]] = [
             (kind, part.write(machine)) for kind, part in parts.of_version(self.version)
         ]
+        self._chunk_bytes = CHUNK_BYTES if self.version < SPACES_SINCE else CHUNK_BYTES_SINCE_3
         self._head = self._encode_head()
         self._chunks = self._make_chunks()
         queue.images = (*queue.images, self)
@@ -91,7 +93,7 @@ class Image(CopyOnWrite):
         """Remember a job as it is, because it is about to change, and so is who holds it."""
         job_id = job.id
         if self._done_id < job_id <= self._last_id and job_id not in self._kept:
-            self._kept[job_id] = records.of_job(job)
+            self._kept[job_id] = records.of_job(job, self.version)
         if job.holder is not None:
             self.keep_holder(job.holder)
 
@@ -99,7 +101,7 @@ class Image(CopyOnWrite):
         """Remember a tube as it is."""
         serial = tube.serial
         if self._done_tube < serial <= self._last_tube and serial not in self._kept_tubes:
-            self._kept_tubes[serial] = records.of_tube(tube)
+            self._kept_tubes[serial] = records.of_tube(tube, self.version)
 
     def keep_holder(self, holder: Holder) -> None:
         """Remember a session as it is."""
@@ -150,12 +152,12 @@ class Image(CopyOnWrite):
             yield pack(["jobs", self._next_jobs()])
         yield pack(["end", self._count])
 
-    def _next_tubes(self, start: int) -> list[TubeRecord]:
-        chunk: list[TubeRecord] = []
+    def _next_tubes(self, start: int) -> list[tuple[Any, ...]]:
+        chunk: list[tuple[Any, ...]] = []
         for tube in self._tubes[start : start + CHUNK_TUBES]:
             self._done_tube = tube.serial
             kept = self._kept_tubes.pop(tube.serial, None)
-            chunk.append(records.of_tube(tube) if kept is None else kept)
+            chunk.append(records.of_tube(tube, self.version) if kept is None else kept)
         return chunk
 
     def _next_sessions(self) -> tuple[list[SessionRecord], list[int]]:
@@ -190,10 +192,10 @@ class Image(CopyOnWrite):
                 job = jobs.get(job_id)
                 if job is None:
                     continue
-                record = records.of_job(job)
+                record = records.of_job(job, self.version)
             chunk.append(record)
-            size += len(record[JOB_BODY])
-            if len(chunk) >= CHUNK_JOBS or size >= CHUNK_BYTES:
+            size += records.size_of(record, self.version)
+            if len(chunk) >= CHUNK_JOBS or size >= self._chunk_bytes:
                 break
         return chunk
 
@@ -204,7 +206,7 @@ class Image(CopyOnWrite):
         head = records.Head(
             numbers=[getattr(machine, name) for name in MACHINE_NUMBERS],
             limits=[getattr(machine, name) for name in MACHINE_LIMITS],
-            queue_numbers=[getattr(queue, name) for name in QUEUE_NUMBERS],
+            queue_numbers=records.of_queue(queue),
             origins=[records.of_origin(origin) for _, origin in sorted(machine.origins.items())],
             generations=[records.of_generation(one) for one in (keys.older, keys.younger)],
             tubes=len(self._tubes),

@@ -11,6 +11,7 @@ that version. So an image of an older version keeps its bytes, and is read as be
 from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
+from beanpole.core.jobs.spaces import SPACES_SINCE
 from beanpole.core.state import MachineState
 
 
@@ -30,8 +31,27 @@ class Part(NamedTuple):
     read: Callable[[MachineState, Any], None]
 
 
-# By the kind of its chunks, in the order in which they stand. None has come since the base version.
-PARTS: Final[dict[str, Part]] = {}
+def _totals(machine: MachineState) -> list[Any]:
+    """Of each space but beanstalk's, in the order of their numbers; those are in the head."""
+    queue = machine.queue
+    return [
+        [space.number, space.jobs_total, space.timeouts]
+        for space in sorted(queue.every_space, key=lambda space: space.number)
+        if space is not queue.beanstalk and (space.jobs_total or space.timeouts)
+    ]
+
+
+def _set_totals(machine: MachineState, value: Any) -> None:
+    number, jobs_total, timeouts = value
+    space = machine.queue.spaces[number]
+    if space.number != number or space is machine.queue.beanstalk or space.jobs_total:
+        raise ValueError(f"space {number}")
+    space.jobs_total = jobs_total
+    space.timeouts = timeouts
+
+
+# By the kind of its chunks, in the order in which they stand.
+PARTS: Final[dict[str, Part]] = {"spaces": Part(SPACES_SINCE, _totals, _set_totals)}
 
 
 def of_version(version: int) -> list[tuple[str, Part]]:

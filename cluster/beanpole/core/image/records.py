@@ -1,17 +1,24 @@
 """The records of an image: which fields each has, in which order, and how it is made.
 
-An image holds every record as an array, so the order of the fields below is the layout, and fixed
-for all versions (what came later is in `core.image.parts`). How records are cut into chunks is in
-`core.image.image`, and what a machine is made of them in `core.image.restore`.
+An image holds every record as an array, so the order of the fields below is the layout. Those of
+machine version 2 are fixed; version 3 has tubes with a space, and jobs with microseconds and an
+extension (what came later and has records of its own is in `core.image.parts`). How records are cut
+into chunks is in `core.image.image`, and what a machine is made of them in `core.image.restore`.
 """
 
 from typing import Any, Final, NamedTuple
 
+from beanpole.constants import SECOND_US
+from beanpole.core.jobs.extension import Extension
 from beanpole.core.jobs.job import Job, Tube
+from beanpole.core.jobs.queue import Queue
+from beanpole.core.jobs.spaces import SPACES_SINCE, Space
 from beanpole.core.keys import Generation
 from beanpole.core.sessions import Origin, Session
+from beanpole.events import BEANSTALK
 
-# The attributes of the machine and of the queue that stand in the head, in this order.
+# The attributes of the machine and of the queue that stand in the head, in this order. Of the
+# totals, those of beanstalk's space: others are a part of their own.
 MACHINE_NUMBERS: Final = ("index", "wall_us", "state_hash", "term", "sessions_total")
 MACHINE_LIMITS: Final = (
     "jobs_max",
@@ -83,13 +90,14 @@ class TubeRecord(NamedTuple):
     pauses: int
     pause_s: int
     paused_until_us: int
+    space: int = BEANSTALK  # its number; since version 3
 
 
 class SessionRecord(NamedTuple):
     """A session.
 
     Attributes:
-        used: the serial number of the tube that it uses.
+        used: the serial number of the tube that it uses; 0 for none.
         watched: the serial numbers of the tubes that it watches.
         held: the ids of the jobs that it holds, in the order in which they were reserved; or how
             many they are, if they stand in chunks of their own.
@@ -115,6 +123,7 @@ class SessionRecord(NamedTuple):
 # A plain tuple, because there may be millions: making and reading a named one takes longer.
 JobRecord = tuple[Any, ...]
 JOB_BODY: Final = -1  # where its body stands
+_JOB_EXTENSION: Final = -2  # since version 3
 
 
 def of_origin(origin: Origin) -> OriginRecord:
@@ -127,9 +136,24 @@ def of_generation(generation: Generation) -> GenerationRecord:
     return GenerationRecord(generation.began_us, generation.count)
 
 
-def of_tube(tube: Tube) -> TubeRecord:
-    """Return the record of a tube."""
-    return TubeRecord(
+def of_queue(queue: Queue) -> list[int]:
+    """Return the queue's numbers of the head."""
+    return [getattr(_owner(queue, name), name) for name in QUEUE_NUMBERS]
+
+
+def set_queue(queue: Queue, numbers: list[Any]) -> None:
+    """Give a queue the numbers that `of_queue` returned."""
+    for name, value in zip(QUEUE_NUMBERS, numbers, strict=True):
+        setattr(_owner(queue, name), name, value)
+
+
+def _owner(queue: Queue, name: str) -> Queue | Space:
+    return queue.beanstalk if name in ("jobs_total", "timeouts") else queue
+
+
+def of_tube(tube: Tube, version: int) -> tuple[Any, ...]:
+    """Return the record of a tube in an image of a version."""
+    record = TubeRecord(
         tube.name,
         tube.serial,
         tube.jobs_total,
@@ -137,7 +161,9 @@ def of_tube(tube: Tube) -> TubeRecord:
         tube.pauses,
         tube.pause_s,
         tube.paused_until_us,
+        tube.space.number,
     )
+    return record if version >= SPACES_SINCE else record[:-1]
 
 
 def of_session(session: Session) -> SessionRecord:
@@ -149,7 +175,7 @@ def of_session(session: Session) -> SessionRecord:
         session.number,
         session.epoch,
         session.state,
-        session.used.serial,
+        0 if session.used is None else session.used.serial,
         [tube.serial for tube in session.watched.values()],
         list(session.reserved),
         session.request_granted,
@@ -161,14 +187,15 @@ def of_session(session: Session) -> SessionRecord:
     )
 
 
-def of_job(job: Job) -> JobRecord:
-    """Return the record of a job; `job_of` takes it apart."""
-    return (
+def of_job(job: Job, version: int) -> JobRecord:
+    """Return the record of a job in an image of a version; `job_of` takes it apart."""
+    ext = job.ext
+    record = (
         job.id,
         job.tube.serial,
-        job.priority,
-        job.delay_s,
-        job.ttr_s,
+        job.rank,
+        job.delay_us,
+        job.ttr_us,
         job.created_us,
         job.state,
         job.due_us,
@@ -181,24 +208,45 @@ def of_job(job: Job) -> JobRecord:
         job.kicks,
         job.ready_us,
         job.reserved_us,
+        None if ext is None else of_extension(ext),
         job.body,
     )
+    if version >= SPACES_SINCE:
+        return record
+    delay_s, ttr_s = job.delay_us // SECOND_US, job.ttr_us // SECOND_US
+    return (*record[:3], delay_s, ttr_s, *record[5:-2], job.body)
 
 
-def job_of(record: list[Any], tubes: dict[int, Tube], sessions: dict[int, Session]) -> Job:
+def size_of(record: JobRecord, version: int) -> int:
+    """Return how many bytes the strings of a job's record take, whatever they are."""
+    size = len(record[JOB_BODY])
+    if version >= SPACES_SINCE and record[_JOB_EXTENSION] is not None:
+        _, external_id, *_, progress, result = record[_JOB_EXTENSION]
+        size += len(external_id) + len(progress) + len(result)
+    return size
+
+
+def job_of(
+    record: list[Any], version: int, tubes: dict[int, Tube], sessions: dict[int, Session]
+) -> Job:
     """Return the job of a record that `of_job` made, in no order yet.
 
     Args:
         record: the fields, which may be anything.
+        version: of the image.
         tubes: by their serial numbers.
         sessions: by their serial numbers.
     """
+    unit_us = 1
+    if version < SPACES_SINCE:
+        unit_us = SECOND_US
+        record.insert(_JOB_EXTENSION + 1, None)
     (
         job_id,
         tube,
-        priority,
-        delay_s,
-        ttr_s,
+        rank,
+        delay,
+        ttr,
         created_us,
         state,
         due_us,
@@ -211,9 +259,10 @@ def job_of(record: list[Any], tubes: dict[int, Tube], sessions: dict[int, Sessio
         kicks,
         ready_us,
         reserved_us,
+        ext,
         body,
     ) = record
-    job = Job(job_id, tubes[tube], priority, delay_s, ttr_s, body, created_us)
+    job = Job(job_id, tubes[tube], rank, delay * unit_us, ttr * unit_us, body, created_us)
     job.state = state
     job.due_us = due_us
     job.order = order
@@ -226,4 +275,32 @@ def job_of(record: list[Any], tubes: dict[int, Tube], sessions: dict[int, Sessio
     job.reserved_us = reserved_us
     if holder:
         job.holder = sessions[holder]
+    if ext is not None:
+        job.ext = extension_of(ext)
     return job
+
+
+def of_extension(ext: Extension) -> tuple[Any, ...]:
+    """Return the record of an extension; `extension_of` takes it apart."""
+    return (
+        ext.sequence,
+        ext.external_id,
+        ext.expires_us,
+        ext.attempts_max,
+        ext.failures_max,
+        ext.failures,
+        ext.progress,
+        ext.result,
+    )
+
+
+def extension_of(record: list[Any]) -> Extension:
+    """Return the extension of a record that `of_extension` made; its fields may be anything."""
+    sequence, external_id, expires_us, attempts_max, failures_max, failures, progress, result = (
+        record
+    )
+    ext = Extension(sequence, external_id, expires_us, attempts_max, failures_max)
+    ext.failures = failures
+    ext.progress = progress
+    ext.result = result
+    return ext

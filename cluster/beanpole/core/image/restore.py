@@ -9,9 +9,10 @@ from typing import Any, Final, cast
 import msgpack
 
 from beanpole import commands as c
-from beanpole.constants import DEDUP_KEY_MAX_BYTES, U8_MAX, U32_MAX, URGENT_BELOW
+from beanpole.constants import DEDUP_KEY_MAX_BYTES, U8_MAX, U32_MAX
 from beanpole.core.image import parts
 from beanpole.core.image.image import KEYS_PER_CHUNK
+from beanpole.core.image.jobs import load_jobs
 from beanpole.core.image.records import (
     MACHINE_LIMITS,
     MACHINE_NUMBERS,
@@ -21,9 +22,10 @@ from beanpole.core.image.records import (
     OriginRecord,
     SessionRecord,
     TubeRecord,
-    job_of,
+    set_queue,
 )
-from beanpole.core.jobs.job import BURIED, DELAYED, READY, RESERVED, STATE_NAMES, Job, Tube
+from beanpole.core.jobs.job import Job, Tube
+from beanpole.core.jobs.spaces import SPACES_SINCE
 from beanpole.core.keys import shard_of
 from beanpole.core.machine import Machine
 from beanpole.core.sessions import DEAD, DETACHED, Origin, Session
@@ -65,7 +67,7 @@ def load(chunks: Iterable[bytes], knows: int = c.MACHINE_VERSION) -> Machine:
         loading.load_sessions(head, iterator)
         _load_keys(loading.machine, head, iterator)
         _load_parts(loading.machine, iterator)
-        _load_jobs(loading, iterator)
+        load_jobs(loading.machine, loading.tubes, loading.sessions, _unpacked(iterator))
     except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
         raise Damaged(f"the image cannot be read: {error!r}") from error
     return loading.machine
@@ -81,6 +83,11 @@ def upgrade_words(needed: int, knows: int) -> str:
 
 def _unpack(chunk: bytes) -> Any:
     return msgpack.unpackb(chunk, use_list=True, strict_map_key=False)
+
+
+def _unpacked(chunks: Iterator[bytes]) -> Iterator[Any]:
+    for chunk in chunks:
+        yield _unpack(chunk)
 
 
 class _Loading:
@@ -111,11 +118,14 @@ class _Loading:
             if kind != "tubes" or not records:
                 raise Damaged(f"the image holds {len(self.tubes)} tubes and says {head.tubes}")
             for values in records:
-                record = TubeRecord(*values)
+                record = self._tube_record(values)
                 if not last < record.serial <= tubes_total:
                     raise Damaged(f"tube {record.serial} comes after tube {last}")
                 last = record.serial
-                tube = self.tubes[record.serial] = queue.tube(record.name)
+                space = queue.spaces[record.space]
+                tube = self.tubes[record.serial] = queue.tube(record.name, space)
+                if tube.space is not space or space.number != record.space:
+                    raise Damaged(f"tube {record.serial} is of space {record.space}")
                 tube.serial = record.serial
                 tube.number = record.serial & U32_MAX
                 tube.jobs_total = record.jobs_total
@@ -129,8 +139,14 @@ class _Loading:
             raise Damaged(f"the image has {len(self.tubes)} tubes for {len(queue.tubes)} names")
         queue.tubes_named = [(tube.number, tube.name) for tube in self.tubes.values()]
         # After the tubes, because those count themselves.
-        for field, value in zip(QUEUE_NUMBERS, head.queue_numbers, strict=True):
-            setattr(queue, field, value)
+        set_queue(queue, head.queue_numbers)
+
+    def _tube_record(self, values: list[Any]) -> TubeRecord:
+        record = TubeRecord(*values)
+        since = len(values) == len(record)  # the space stands in it
+        if since != (self.machine.version >= SPACES_SINCE):
+            raise Damaged(f"tube {record.serial} has {len(values)} fields")
+        return record
 
     def load_sessions(self, head: Head, chunks: Iterator[bytes]) -> None:
         """All sessions; what one holds that holds very many stands behind it."""
@@ -157,14 +173,19 @@ class _Loading:
         machine, serial = self.machine, record.serial
         if serial in self.sessions or not 0 < serial <= machine.sessions_total:
             raise Damaged(f"session {serial} of {machine.sessions_total}")
-        used = self.tubes[record.used]
-        session = Session(serial, record.origin, record.incarnation, record.number, used)
+        space = machine.queue.spaces.get(record.protocol, machine.queue.beanstalk)
+        session = Session(serial, record.origin, record.incarnation, record.number, space)
         self.sessions[serial] = session
         session.epoch, session.state = record.epoch, record.state
-        used.users += 1
+        if record.used or space.default:
+            session.used = self.tubes[record.used]
+            session.used.users += 1
         session.watched = {self.tubes[one].name: self.tubes[one] for one in record.watched}
         for tube in session.watched.values():
             tube.watchers += 1
+        bound = [*session.watched.values(), session.used]
+        if any(tube is not None and tube.space is not space for tube in bound):
+            raise Damaged(f"session {session.number} has a tube of another space")
         machine.watches += len(record.watched)
         # The jobs themselves are filled in when they are read; this fixes their order.
         held: list[int] = [] if type(record.held) is int else record.held
@@ -243,73 +264,3 @@ def _load_parts(machine: Machine, chunks: Iterator[bytes]) -> None:
             if value is None:
                 break
             part.read(machine, value)
-
-
-def _load_jobs(loading: _Loading, chunks: Iterator[bytes]) -> None:
-    machine, tubes, sessions = loading.machine, loading.tubes, loading.sessions
-    queue = machine.queue
-    buried: list[Job] = []
-    last_id = 0
-    for chunk in chunks:
-        kind, value = _unpack(chunk)
-        if kind == "end":
-            if value != len(queue.jobs) or next(chunks, None) is not None:
-                raise Damaged(f"the image holds {len(queue.jobs)} jobs and says {value}")
-            break
-        for record in value:
-            job = _load_job(tubes, sessions, record)
-            if job.state not in STATE_NAMES or (job.state == RESERVED) != (job.holder is not None):
-                raise Damaged(f"job {job.id} has the state {job.state}")
-            if not last_id < job.id < queue.next_id:
-                raise Damaged(f"job {job.id} comes after job {last_id}")
-            last_id = job.id
-            queue.jobs.add(job)
-            queue.body_bytes += len(job.body)
-            if job.state == BURIED:
-                buried.append(job)
-            else:
-                _place(machine, job)
-    else:
-        raise Damaged("the image ends before its end mark")
-    if any(None in session.reserved.values() for session in sessions.values()):
-        raise Damaged("a session holds a job that the image does not have")
-    buried.sort(key=lambda job: job.order)
-    queue.buried = len(buried)
-    for job in buried:
-        job.tube.buried[job.id] = job
-    for tube in tubes.values():
-        queue.ready += tube.ready_count
-        queue.urgent += tube.urgent_count
-        queue.reserved += tube.reserved_count
-        queue.delayed += tube.delayed_count
-
-
-def _load_job(tubes: dict[int, Tube], sessions: dict[int, Session], record: list[Any]) -> Job:
-    job = job_of(record, tubes, sessions)
-    counters = (job.reserves, job.timeouts, job.releases, job.buries, job.kicks)
-    # What stands in 32 bits of an event would spill over into its neighbour there.
-    narrow = (job.priority, job.delay_s, job.ttr_s, *counters)
-    if min(narrow) < 0 or max(narrow) > U32_MAX:
-        raise Damaged(f"job {job.id} has a number beyond 32 bits")
-    if job.holder is not None:
-        if job.id not in job.holder.reserved:
-            raise Damaged(f"job {job.id} is held by a session that does not know it")
-        job.holder.reserved[job.id] = job
-    return job
-
-
-def _place(machine: Machine, job: Job) -> None:
-    """Put a ready, delayed or reserved job where its state says, without a transition."""
-    queue, tube = machine.queue, job.tube
-    if job.state == READY:
-        tube.push_ready(job)
-        tube.ready_count += 1
-        tube.urgent_count += job.priority < URGENT_BELOW
-    elif job.state == DELAYED:
-        tube.push_delayed(job)
-        tube.delayed_count += 1
-        queue.timers.add(job.due_us, job.id)
-    else:
-        assert job.state == RESERVED, job.state
-        tube.reserved_count += 1
-        queue.timers.add(job.due_us, job.id)

@@ -8,13 +8,18 @@ from collections import OrderedDict
 from typing import Final
 
 from beanpole.constants import U32_MAX
+from beanpole.core.jobs.extension import Extension
 from beanpole.core.jobs.order import Order
+from beanpole.core.jobs.spaces import Space
 from beanpole.events import NO_TIME
 
 READY: Final = 1
 RESERVED: Final = 2
 DELAYED: Final = 3
 BURIED: Final = 4
+# Since machine version 3, of jobs with a TTL: they keep their result until it ends.
+DONE: Final = 5
+FAILED: Final = 6
 GONE: Final = 0
 
 STATE_NAMES: Final = {
@@ -22,11 +27,13 @@ STATE_NAMES: Final = {
     RESERVED: b"reserved",
     DELAYED: b"delayed",
     BURIED: b"buried",
+    DONE: b"done",
+    FAILED: b"failed",
 }
 
-# Ready order is (priority, id), delayed order (due time, id). One integer holds both, because
+# Ready order is (rank, sequence), delayed order (due time, id). One integer holds both, because
 # comparing two integers is several times cheaper than comparing two tuples, and it takes less
-# memory: id < 2**53 < 2**56.
+# memory: id < 2**53 < 2**56. A sequence is an id or a later number of the same counter.
 ID_BITS: Final = 56
 ID_MASK: Final = (1 << ID_BITS) - 1
 
@@ -54,30 +61,35 @@ class Holder:
 class Job:
     """One job. Times are cluster time in microseconds.
 
-    `due_us` is the end of the delay or of the TTR, 0 when the job has neither. `order` is the
-    place among the buried jobs; of a reserved job it is when its TTR began. `holder` is the
-    session that reserved it. `ready_us` and `reserved_us` are when it last became ready and was
-    last reserved, NO_TIME if never; a touch moves neither.
+    `rank` is its priority in the beanstalk protocol: lower is sooner. `ttr_us` is 0 if a
+    reservation has no end. `due_us` is the end of the delay or of the TTR, 0 when the job has
+    neither. `order` is the place among the buried jobs; of a reserved job it is when its TTR began.
+    `holder` is the session that reserved it; None also if its space leases to nobody. `ready_us`
+    and `reserved_us` are when it last became ready and was last reserved, NO_TIME if never; a touch
+    moves neither. `ext` is what few jobs have.
+
+    An instance fills its size class of the allocator: one more slot costs 16 bytes a job.
     """
 
     __slots__ = (
         "body",
         "buries",
         "created_us",
-        "delay_s",
+        "delay_us",
         "due_us",
+        "ext",
         "holder",
         "id",
         "kicks",
         "order",
-        "priority",
+        "rank",
         "ready_us",
         "releases",
         "reserved_us",
         "reserves",
         "state",
         "timeouts",
-        "ttr_s",
+        "ttr_us",
         "tube",
     )
 
@@ -85,17 +97,17 @@ class Job:
         self,
         job_id: int,
         tube: "Tube",
-        priority: int,
-        delay_s: int,
-        ttr_s: int,
+        rank: int,
+        delay_us: int,
+        ttr_us: int,
         body: bytes,
         created_us: int,
     ) -> None:
         self.id = job_id
         self.tube = tube
-        self.priority = priority
-        self.delay_s = delay_s
-        self.ttr_s = ttr_s
+        self.rank = rank
+        self.delay_us = delay_us
+        self.ttr_us = ttr_us
         self.body = body
         self.created_us = created_us
         self.state = GONE
@@ -104,6 +116,7 @@ class Job:
         self.ready_us = NO_TIME
         self.reserved_us = NO_TIME
         self.holder: Holder | None = None
+        self.ext: Extension | None = None
         self.reserves = 0
         self.timeouts = 0
         self.releases = 0
@@ -118,6 +131,7 @@ class Tube:
 
     `serial` counts the tubes that there were: one that vanished and came again has another. What
     events have room for is `number`. Nobody has a tube that is four billion tubes old.
+    `finished_count` is of the jobs that are done or failed.
     """
 
     __slots__ = (
@@ -125,6 +139,7 @@ class Tube:
         "delayed",
         "delayed_count",
         "deletes",
+        "finished_count",
         "jobs_total",
         "name",
         "number",
@@ -135,13 +150,15 @@ class Tube:
         "ready_count",
         "reserved_count",
         "serial",
+        "space",
         "urgent_count",
         "users",
         "watchers",
     )
 
-    def __init__(self, name: bytes, serial: int) -> None:
+    def __init__(self, name: bytes, serial: int, space: Space) -> None:
         self.name = name
+        self.space = space
         self.serial = serial
         self.number = serial & U32_MAX
         self.ready = Order()
@@ -150,6 +167,7 @@ class Tube:
         self.reserved_count = 0
         self.delayed = Order()
         self.delayed_count = 0
+        self.finished_count = 0
         # A linked order: taking from the front of a plain dict is O(n) after many removals.
         self.buried: OrderedDict[int, Job] = OrderedDict()
         self.jobs_total = 0
@@ -169,19 +187,22 @@ class Tube:
             or self.reserved_count
             or self.delayed_count
             or self.buried
+            or self.finished_count
         )
 
     def push_ready(self, job: "Job") -> None:
         """Put a job into the ready order."""
-        self.ready.add(job.priority << ID_BITS | job.id)
+        ext = job.ext
+        self.ready.add(job.rank << ID_BITS | (job.id if ext is None else ext.sequence))
 
     def first_ready(self) -> int:
-        """The key (priority, id) of the first ready job; 0 if there is none."""
+        """The key (rank, sequence) of the first ready job; 0 if there is none."""
         return self.ready.first() or 0
 
     def drop_ready(self, job: "Job") -> None:
         """Take a job out of the ready order."""
-        self.ready.remove(job.priority << ID_BITS | job.id)
+        ext = job.ext
+        self.ready.remove(job.rank << ID_BITS | (job.id if ext is None else ext.sequence))
 
     def push_delayed(self, job: "Job") -> None:
         """Put a job into the delayed order."""

@@ -1,18 +1,19 @@
-"""Jobs and tubes, and every transition a job can make between states.
+"""All jobs, and every transition a job can make between states.
 
 This is the only place that changes a job's state, and so the one that emits events. Who may ask
-for a transition is decided in `core.operations.changes`; when time asks for one, in `core.machine`.
+for a transition is decided in `core.operations.changes` and `extended`; when time asks for one, in
+`core.machine`.
 """
 
-from typing import Final
-
 from beanpole import events as e
-from beanpole.constants import DEFAULT_TUBE, SECOND_US, U32_MAX, URGENT_BELOW
-from beanpole.core.jobs.copy_on_write import CopyOnWrite
-from beanpole.core.jobs.effects import DELETED, Effects
+from beanpole.constants import JOB_ID_MAX, U32_MAX, URGENT_BELOW
+from beanpole.core.jobs import effects
+from beanpole.core.jobs.extension import Extension
 from beanpole.core.jobs.job import (
     BURIED,
     DELAYED,
+    DONE,
+    FAILED,
     GONE,
     ID_MASK,
     READY,
@@ -21,152 +22,80 @@ from beanpole.core.jobs.job import (
     Job,
     Tube,
 )
-from beanpole.core.jobs.order import Order
 from beanpole.core.jobs.store import Jobs
 from beanpole.core.jobs.timers import Timers
-
-# What a transition was, in the running digest: job id * 16 + one of these.
-PUT: Final = 1
-MADE_READY: Final = 2
-RESERVE: Final = 3
-DELAY: Final = 4
-BURY: Final = 5
-DELETE: Final = 6
-TOUCH: Final = 7
-TIMEOUT: Final = 8
-SESSION: Final = 9
-TUBE: Final = 10
-BATCH: Final = 11
-RAISED: Final = 12
-TRANSITION_BITS: Final = 4
-
-
-_pack_event: Final = e.JOINED.pack
+from beanpole.core.jobs.transitions import (
+    BURY,
+    DELAY,
+    DELETE,
+    EXPIRE,
+    FINISH,
+    MADE_READY,
+    PUT,
+    RESERVE,
+    TIMEOUT,
+    TOUCH,
+    TRANSITION_BITS,
+)
+from beanpole.core.jobs.tubes import Tubes
 
 
-class Queue:
+class Queue(Tubes):
     """All jobs and tubes. Transitions append to `transitions`, which the machine digests.
 
-    Every event is counted in `events_total`; `events` has the records, and `tubes_named` the
-    numbers and names of new tubes, for the node to take out. One that has no use for them sets
-    `events_kept` to false. The counters of a job have 32 bits there, as beanstalkd's have.
+    The counters of a job have 32 bits, as beanstalkd's have, and as events have room for.
+
+    Attributes:
+        timers: the ends of delays and of TTRs.
+        expiries: the ends of TTLs.
+        moved: the ids of jobs whose sequence is not their id, by their sequences.
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self.jobs = Jobs()
-        self.tubes: dict[bytes, Tube] = {}  # in the order of creation
         self.timers = Timers()
-        self.pauses = Order()  # (until, tube)
+        self.expiries = Timers()
+        self.moved: dict[int, int] = {}
         self.next_id = 1
         self.next_order = 1
         self.body_bytes = 0
-        self.jobs_total = 0
-        self.timeouts = 0
-        self.ready = 0
-        self.urgent = 0
-        self.reserved = 0
-        self.delayed = 0
-        self.buried = 0
-        self.now_us = 0
+        self.extension_bytes = 0
         # Reservations from before the last EPOCH do not end before its floor: while there was no
         # leader, their workers had nobody to touch them at.
         self.epoch_us = 0
         self.expiry_floor_us = 0
-        self.transitions: list[int] = []
-        # Tubes that may have something for a waiting client since the leader last looked.
-        self.ready_tubes: dict[bytes, None] = {}
-        self.effects = Effects()
-        self.images: tuple[CopyOnWrite, ...] = ()
-        self.events = bytearray()
-        self.events_total = 0
-        self.events_kept = True
-        self.tubes_total = 0
-        self.tubes_named: list[tuple[int, bytes]] = []
-        self.default = self.tube(DEFAULT_TUBE)
-
-    # --- tubes ----------------------------------------------------------------------------------
-
-    def tube(self, name: bytes) -> Tube:
-        """The tube of this name, created if need be."""
-        tube = self.tubes.get(name)
-        if tube is None:
-            self.tubes_total += 1
-            tube = self.tubes[name] = Tube(name, self.tubes_total)
-            if self.events_kept:
-                self.tubes_named.append((tube.number, name))
-        return tube
-
-    def drop_if_idle(self, tube: Tube) -> None:
-        """Remove a tube that nothing refers to; `default` always exists."""
-        if tube is not self.default and tube.is_idle():
-            if tube.paused_until_us:
-                self.pauses.remove((tube.paused_until_us, tube.name))
-            del self.tubes[tube.name]
-            self.ready_tubes.pop(tube.name, None)  # or it would grow forever where nobody looks
-
-    def pause(self, tube: Tube, delay_s: int) -> None:
-        """Pause a tube from now on; 0 ends a pause."""
-        for image in self.images:
-            image.keep_tube(tube)
-        tube.pauses += 1
-        tube.pause_s = delay_s
-        self.transitions.append(delay_s << TRANSITION_BITS | TUBE)
-        if tube.paused_until_us:
-            self.pauses.remove((tube.paused_until_us, tube.name))
-        if delay_s == 0:
-            tube.paused_until_us = 0
-            self.ready_tubes[tube.name] = None
-            return
-        tube.paused_until_us = self.now_us + delay_s * SECOND_US
-        self.pauses.add((tube.paused_until_us, tube.name))
-
-    def next_pause_end_us(self) -> int | None:
-        """When the first pause ends; None if no tube is paused."""
-        first = self.pauses.first()
-        return None if first is None else first[0]
-
-    def end_pauses(self, budget: int) -> int:
-        """End the pauses that are due; returns what is left of the budget."""
-        pauses = self.pauses
-        while budget:
-            first = pauses.first()
-            if first is None or first[0] > self.now_us:
-                break
-            pauses.pop_first()
-            tube = self.tubes[first[1]]
-            for image in self.images:
-                image.keep_tube(tube)
-            tube.paused_until_us = 0
-            tube.pause_s = 0
-            self.ready_tubes[tube.name] = None
-            self.transitions.append(TUBE)
-            budget -= 1
-        return budget
+        self.effects = effects.Effects()
 
     # --- what is asked for ----------------------------------------------------------------------
 
     def put(
         self,
         tube: Tube,
-        priority: int,
-        delay_s: int,
-        ttr_s: int,
+        rank: int,
+        delay_us: int,
+        ttr_us: int,
         body: bytes,
         session: Holder,
+        ext: Extension | None = None,
     ) -> Job:
-        """Create a job, ready or delayed."""
+        """Create a job, ready or delayed; the sequence of `ext` is filled in."""
         job_id = self.next_id
         self.next_id = job_id + 1
-        job = Job(job_id, tube, priority, delay_s, ttr_s, body, self.now_us)
+        job = Job(job_id, tube, rank, delay_us, ttr_us, body, self.now_us)
         self.jobs.add(job)
         self.body_bytes += len(body)
-        self.jobs_total += 1
+        tube.space.jobs_total += 1
+        if ext is not None:
+            ext.sequence = job_id
+            job.ext = ext
+            self.add_extension(job, ext)
         for image in self.images:
             image.keep_tube(tube)
         tube.jobs_total += 1
         self.transitions.append(job_id << TRANSITION_BITS | PUT)
-        if delay_s:
-            self.make_delayed(job, delay_s)
+        if delay_us:
+            self.make_delayed(job, delay_us)
         else:
             self.make_ready(job)
         self.emit(e.PUT, GONE, job, session)
@@ -174,16 +103,20 @@ class Queue:
 
     def reserve_first(self, key: int, session: Holder) -> Job:
         """Reserve the ready job of this key, which `first_ready` of its tube just returned."""
-        job = self.jobs[key & ID_MASK]
+        sequence = key & ID_MASK
+        job = self.jobs.get(sequence)
+        if job is None:
+            job = self.jobs[self.moved[sequence]]
         tube = job.tube
         for image in self.images:
             image.keep(job)
             image.keep_holder(session)
         tube.ready.pop_first()
-        self.ready -= 1
+        space = tube.space
+        space.ready -= 1
         tube.ready_count -= 1
-        if job.priority < URGENT_BELOW:
-            self.urgent -= 1
+        if job.rank < URGENT_BELOW:
+            space.urgent -= 1
             tube.urgent_count -= 1
         self.make_reserved(job, session)
         self.emit(e.RESERVED, READY, job, session)
@@ -196,29 +129,29 @@ class Queue:
         self.make_reserved(job, session)
         self.emit(e.RESERVED, before, job, session)
 
-    def touch(self, job: Job) -> None:
+    def touch(self, job: Job, session: Holder) -> None:
         """Start a reserved job's TTR anew."""
         for image in self.images:
             image.keep(job)
-        self.timers.remove(job.due_us, job.id)
         job.order = self.now_us
-        job.due_us = self.now_us + job.ttr_s * SECOND_US
-        self.timers.add(job.due_us, job.id)
+        if job.ttr_us:
+            self.timers.remove(job.due_us, job.id)
+            job.due_us = self.now_us + job.ttr_us
+            self.timers.add(job.due_us, job.id)
         self.transitions.append(job.id << TRANSITION_BITS | TOUCH)
-        self.emit(e.TOUCHED, RESERVED, job, job.holder)
+        self.emit(e.TOUCHED, RESERVED, job, session)
 
-    def release(self, job: Job, priority: int, delay_s: int) -> None:
-        """The holder gives a job back, ready or delayed."""
-        holder = job.holder
+    def release(self, job: Job, rank: int, delay_us: int, session: Holder) -> None:
+        """A session gives a job back, ready or delayed; its sequence stays."""
         self.take(job)
-        job.priority = priority
-        job.delay_s = delay_s
+        job.rank = rank
+        job.delay_us = delay_us
         job.releases = (job.releases + 1) & U32_MAX
-        if delay_s:
-            self.make_delayed(job, delay_s)
+        if delay_us:
+            self.make_delayed(job, delay_us)
         else:
             self.make_ready(job)
-        self.emit(e.RELEASED, RESERVED, job, holder)
+        self.emit(e.RELEASED, RESERVED, job, session)
 
     def give_back(self, job: Job, reason: int) -> None:
         """A reserved job becomes ready because nobody holds it any more; no counter moves."""
@@ -227,13 +160,12 @@ class Queue:
         self.make_ready(job)
         self.emit(e.RETURNED, RESERVED, job, holder, reason)
 
-    def bury(self, job: Job, priority: int) -> None:
-        """The holder buries a job."""
-        holder = job.holder
+    def bury(self, job: Job, rank: int, session: Holder) -> None:
+        """A session buries a job."""
         self.take(job)
-        job.priority = priority
+        job.rank = rank
         self.make_buried(job)
-        self.emit(e.BURIED, RESERVED, job, holder)
+        self.emit(e.BURIED, RESERVED, job, session)
 
     def kick(self, job: Job, session: Holder) -> None:
         """Make a buried or delayed job ready."""
@@ -248,13 +180,52 @@ class Queue:
         tube = job.tube
         for image in self.images:
             image.keep_tube(tube)
-        self.jobs.remove(job.id)
-        self.body_bytes -= len(job.body)
+        self.forget(job)
         tube.deletes += 1
         self.transitions.append(job.id << TRANSITION_BITS | DELETE)
         self.emit(e.DELETED, before, job, session)
-        self.effects.tell(job.id, DELETED, b"")
+        self.effects.tell(job.id, effects.DELETED, b"")
         self.drop_if_idle(tube)
+
+    def finish(self, job: Job, state: int, result: bytes, session: Holder) -> None:
+        """A session ends a job: DONE, or FAILED.
+
+        While a job may fail more often, a failure makes it ready again, behind all of its rank.
+        """
+        before = self.take(job)
+        self.transitions.append(job.id << TRANSITION_BITS | FINISH)
+        kind = e.DONE if state == DONE else e.FAILED
+        ext = job.ext
+        if ext is not None and state == FAILED and ext.failures_max:
+            ext.failures += 1
+            if ext.failures < ext.failures_max:
+                self._put_last(job, ext)
+                self.extension_bytes -= len(ext.progress)
+                ext.progress = b""
+                self.make_ready(job)
+                self.emit(kind, before, job, session)
+                return
+        self.make_finished(job, state, result)
+        self.emit(kind, before, job, session)
+        self.drop_if_idle(job.tube)
+
+    def set_progress(self, job: Job, ext: Extension, progress: bytes) -> None:
+        """Say how far a job is."""
+        for image in self.images:
+            image.keep(job)
+        self.extension_bytes += len(progress) - len(ext.progress)
+        ext.progress = progress
+        self.transitions.append(job.id << TRANSITION_BITS | TOUCH)
+
+    def _put_last(self, job: Job, ext: Extension) -> None:
+        """Give a job that is in no order a sequence behind all others."""
+        if self.next_id > JOB_ID_MAX:
+            return
+        if ext.sequence != job.id:
+            del self.moved[ext.sequence]
+        ext.sequence = self.next_id
+        self.next_id += 1
+        self.moved[ext.sequence] = job.id
 
     # --- the steps of transitions ---------------------------------------------------------------
 
@@ -272,31 +243,39 @@ class Queue:
         for image in self.images:
             image.keep(job)
         tube = job.tube
+        space = tube.space
         state = job.state
         if state == RESERVED:
-            self.reserved -= 1
+            space.reserved -= 1
             tube.reserved_count -= 1
             holder = job.holder
-            assert holder is not None, "a reserved job has a holder"
-            del holder.reserved[job.id]
-            job.holder = None
-            self.timers.remove(job.due_us, job.id)
+            if holder is not None:
+                del holder.reserved[job.id]
+                job.holder = None
+            if job.due_us:
+                self.timers.remove(job.due_us, job.id)
         elif state == READY:
-            self.ready -= 1
+            space.ready -= 1
             tube.ready_count -= 1
-            if job.priority < URGENT_BELOW:
-                self.urgent -= 1
+            if job.rank < URGENT_BELOW:
+                space.urgent -= 1
                 tube.urgent_count -= 1
             tube.drop_ready(job)
         elif state == DELAYED:
-            self.delayed -= 1
+            space.delayed -= 1
             tube.delayed_count -= 1
             self.timers.remove(job.due_us, job.id)
             tube.drop_delayed(job)
-        else:
-            assert state == BURIED, state
-            self.buried -= 1
+        elif state == BURIED:
+            space.buried -= 1
             del tube.buried[job.id]
+        else:
+            tube.finished_count -= 1
+            if state == DONE:
+                space.done -= 1
+            else:
+                assert state == FAILED, state
+                space.failed -= 1
         job.state = GONE
         return state
 
@@ -306,21 +285,22 @@ class Queue:
         job.state = READY
         job.due_us = 0
         job.ready_us = self.now_us
-        self.ready += 1
+        space = tube.space
+        space.ready += 1
         tube.ready_count += 1
-        if job.priority < URGENT_BELOW:
-            self.urgent += 1
+        if job.rank < URGENT_BELOW:
+            space.urgent += 1
             tube.urgent_count += 1
         tube.push_ready(job)
         self.ready_tubes[tube.name] = None
         self.transitions.append(job.id << TRANSITION_BITS | MADE_READY)
 
-    def make_delayed(self, job: Job, delay_s: int) -> None:
+    def make_delayed(self, job: Job, delay_us: int) -> None:
         """A job that is in no order becomes delayed."""
         tube = job.tube
         job.state = DELAYED
-        job.due_us = due_us = self.now_us + delay_s * SECOND_US
-        self.delayed += 1
+        job.due_us = due_us = self.now_us + delay_us
+        tube.space.delayed += 1
         tube.delayed_count += 1
         tube.push_delayed(job)
         self.timers.add(due_us, job.id)
@@ -333,63 +313,77 @@ class Queue:
         job.order = self.next_order
         self.next_order += 1
         job.buries = (job.buries + 1) & U32_MAX
-        self.buried += 1
-        job.tube.buried[job.id] = job
+        tube = job.tube
+        tube.space.buried += 1
+        tube.buried[job.id] = job
         self.transitions.append(job.id << TRANSITION_BITS | BURY)
 
     def make_reserved(self, job: Job, session: Holder) -> None:
-        """A job that is in no order becomes reserved by `session`, for its TTR."""
+        """A job that is in no order becomes reserved for its TTR: by `session`, or by nobody."""
+        tube = job.tube
+        space = tube.space
         job.state = RESERVED
-        job.holder = session
         job.reserves = (job.reserves + 1) & U32_MAX
         job.order = job.reserved_us = self.now_us
-        job.due_us = due_us = self.now_us + job.ttr_s * SECOND_US
-        self.reserved += 1
-        job.tube.reserved_count += 1
-        session.reserved[job.id] = job
-        self.timers.add(due_us, job.id)
+        space.reserved += 1
+        tube.reserved_count += 1
+        if space.leased:
+            job.holder = session
+            session.reserved[job.id] = job
+        if job.ttr_us:
+            job.due_us = due_us = self.now_us + job.ttr_us
+            self.timers.add(due_us, job.id)
+        else:
+            job.due_us = 0
         self.transitions.append(job.id << TRANSITION_BITS | RESERVE)
 
-    def emit(
-        self, kind: int, before: int, job: Job, session: Holder | None, reason: int = e.NO_REASON
-    ) -> None:
-        """Append the event of a transition that is complete.
+    def make_finished(self, job: Job, state: int, result: bytes) -> None:
+        """A job that is in no order is done or has failed.
 
-        Args:
-            kind: what happened (`events`).
-            before: the state that the job had.
-            job: the job as it is now.
-            session: who did it, or who lost it; None if nobody.
-            reason: why, where the kind does not say it (`events`).
+        It is kept with its result until its TTL ends. One without a TTL is forgotten at once: its
+        result would stay for ever.
         """
-        self.events_total += 1
-        if not self.events_kept:
+        told = effects.DONE if state == DONE else effects.FAILED
+        self.effects.tell(job.id, told, result)
+        ext = job.ext
+        if ext is None or not ext.expires_us:
+            self.forget(job)
             return
-        wait_us = run_us = e.NO_TIME
-        if before == RESERVED:
-            if kind != e.TOUCHED:
-                run_us = self.now_us - job.reserved_us
-        elif before == READY and kind == e.RESERVED:
-            wait_us = self.now_us - job.ready_us
-        protocol, origin, incarnation, number = e.NO_PROTOCOL, e.NO_ORIGIN, 0, 0
-        if session is not None:
-            protocol, origin = session.protocol, session.origin
-            incarnation, number = session.incarnation, session.number
-        self.events += _pack_event(
-            kind | protocol << 8 | before << 16 | job.state << 24 | reason << 32 | origin << 40,
-            job.tube.number,
-            job.id,
-            job.priority | job.delay_s << 32,
-            job.ttr_s | len(job.body) << 32,
-            incarnation,
-            number,
-            job.reserves | job.timeouts << 32,
-            job.releases | job.buries << 32,
-            job.kicks,
-            wait_us,
-            run_us,
-            job.ready_us,
-        )
+        job.state = state
+        job.due_us = 0
+        self.extension_bytes += len(result) - len(ext.result)
+        ext.result = result
+        tube = job.tube
+        tube.finished_count += 1
+        if state == DONE:
+            tube.space.done += 1
+        else:
+            tube.space.failed += 1
+
+    def add_extension(self, job: Job, ext: Extension) -> None:
+        """Let a job be found by what its extension says."""
+        self.extension_bytes += ext.memory_bytes()
+        if ext.external_id:
+            job.tube.space.external_ids[ext.external_id] = job.id
+        if ext.expires_us:
+            self.expiries.add(ext.expires_us, job.id)
+        if ext.sequence != job.id:
+            self.moved[ext.sequence] = job.id
+
+    def forget(self, job: Job) -> None:
+        """A job that is in no order is known no longer."""
+        self.jobs.remove(job.id)
+        self.body_bytes -= len(job.body)
+        ext = job.ext
+        if ext is None:
+            return
+        self.extension_bytes -= ext.memory_bytes()
+        if ext.external_id:
+            del job.tube.space.external_ids[ext.external_id]
+        if ext.expires_us:
+            self.expiries.remove(ext.expires_us, job.id)
+        if ext.sequence != job.id:
+            del self.moved[ext.sequence]
 
     # --- time -----------------------------------------------------------------------------------
 
@@ -399,13 +393,14 @@ class Queue:
         self.expiry_floor_us = max(self.expiry_floor_us, expiry_floor_us)
 
     def deadline_us(self, job: Job) -> int:
-        """When a reservation ends."""
-        if job.due_us < self.expiry_floor_us and job.order < self.epoch_us:
+        """When a reservation ends; 0 for one without an end."""
+        due_us = job.due_us
+        if 0 < due_us < self.expiry_floor_us and job.order < self.epoch_us:
             return self.expiry_floor_us
-        return job.due_us
+        return due_us
 
     def expire(self, budget: int) -> int:
-        """Act on due jobs, by (due time, id); returns what is left of the budget."""
+        """Act on due jobs, by (due time, id), then on TTLs; returns what is left of the budget."""
         timers = self.timers
         now_us = self.now_us
         while budget:
@@ -426,12 +421,42 @@ class Queue:
             holder = job.holder
             before = self.take(job)
             if before == RESERVED:
-                job.timeouts = (job.timeouts + 1) & U32_MAX
-                self.timeouts += 1
-                self.transitions.append(job_id << TRANSITION_BITS | TIMEOUT)
-                self.make_ready(job)
-                self.emit(e.TIMED_OUT, before, job, holder, e.TTR)
+                self._time_out(job, holder)
             else:
                 self.make_ready(job)
                 self.emit(e.DUE, before, job, None)
+        return self._end_ttls(budget)
+
+    def _time_out(self, job: Job, holder: Holder | None) -> None:
+        """The TTR of a job has ended; it is in no order."""
+        job.timeouts = (job.timeouts + 1) & U32_MAX
+        job.tube.space.timeouts += 1
+        self.transitions.append(job.id << TRANSITION_BITS | TIMEOUT)
+        ext = job.ext
+        if ext is not None and 0 < ext.attempts_max <= job.reserves:
+            self.make_finished(job, FAILED, b"")
+            self.emit(e.FAILED, RESERVED, job, holder, e.TTR)
+            self.drop_if_idle(job.tube)
+            return
+        self.make_ready(job)
+        self.emit(e.TIMED_OUT, RESERVED, job, holder, e.TTR)
+
+    def _end_ttls(self, budget: int) -> int:
+        """Forget the jobs whose TTL has ended, by (its end, id), whatever their state."""
+        expiries = self.expiries
+        while budget:
+            job_id = expiries.pop(self.now_us)
+            if not job_id:
+                break
+            budget -= 1
+            job = self.jobs[job_id]
+            ext = job.ext
+            assert ext is not None, "a job with a TTL has an extension"
+            expiries.add(ext.expires_us, job_id)  # `forget` expects it there
+            before = self.take(job)
+            self.forget(job)
+            self.transitions.append(job_id << TRANSITION_BITS | EXPIRE)
+            self.emit(e.EXPIRED, before, job, None)
+            self.effects.tell(job_id, effects.EXPIRED, b"")
+            self.drop_if_idle(job.tube)
         return budget

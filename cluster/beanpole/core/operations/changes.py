@@ -15,13 +15,20 @@ from beanpole.constants import (
     KICK_MAX,
     NOTIFY_MAX_BYTES,
     SECOND_US,
-    TUBE_NAME_MAX_BYTES,
     U32_MAX,
     WATCHED_TUBES_MAX,
 )
-from beanpole.core.accounts import JOB_BYTES
 from beanpole.core.jobs.effects import NOTIFIED_MAX, NOTIFIED_MIN
-from beanpole.core.jobs.job import BURIED, DELAYED, RESERVED, Job, Tube
+from beanpole.core.jobs.job import BURIED, DELAYED, DONE, FAILED, RESERVED
+from beanpole.core.jobs.spaces import SPACES_SINCE
+from beanpole.core.operations.checks import (
+    find_held,
+    find_job,
+    find_tube,
+    has_room,
+    make_tube,
+    why_no_tube,
+)
 from beanpole.core.operations.choosing import may_look, reserve_best
 from beanpole.core.sessions import Origin
 from beanpole.core.state import MachineState
@@ -34,21 +41,6 @@ SECRET_MAX_BYTES: Final = 64
 GRACE_MAX_US: Final = U32_MAX * SECOND_US
 # Session numbers count up within one incarnation; the running digest has 60 bits for them.
 SESSION_NUMBER_MAX: Final = 2**48
-
-
-def _named(machine: MachineState, name: bytes) -> Tube | None:
-    """The tube of this name, created if the limits allow; None if not."""
-    tube = machine.queue.tubes.get(name)
-    if tube is not None:
-        return tube
-    if not 0 < len(name) <= TUBE_NAME_MAX_BYTES or len(machine.queue.tubes) >= machine.tubes_max:
-        return None
-    return machine.queue.tube(name)
-
-
-def _held(origin: Origin, command: c.Command) -> Job | None:
-    """The job that the command names, if the command's session holds it."""
-    return origin.sessions[command[1]].reserved.get(command[2])
 
 
 def open_session(machine: MachineState, origin: Origin, command: c.Command) -> int:
@@ -77,19 +69,16 @@ def put(machine: MachineState, origin: Origin, command: c.Command) -> int:
         and queue.next_id <= JOB_ID_MAX
     ):
         return c.BAD_COMMAND
-    jobs = len(queue.jobs)
-    if (
-        machine.puts_refused
-        or jobs >= machine.jobs_max
-        or queue.body_bytes + len(body) + (jobs + 1) * JOB_BYTES + machine.beside_jobs_bytes
-        > machine.queue_bytes_max
-    ):
-        return c.OUT_OF_MEMORY
-    tube = queue.tubes.get(name) or _named(machine, name)
-    if tube is None:
+    if not has_room(machine, len(body)):
         return c.OUT_OF_MEMORY
     session = origin.sessions[command[1]]
-    return queue.put(tube, priority, delay_s, ttr_s, body, session).id
+    space = session.space
+    tube = queue.tubes.get(name)
+    if tube is None or tube.space is not space:
+        tube = make_tube(machine, space, name)
+        if tube is None:
+            return why_no_tube(machine, space, name)
+    return queue.put(tube, priority, delay_s * SECOND_US, ttr_s * SECOND_US, body, session).id
 
 
 def put_keyed(machine: MachineState, origin: Origin, command: c.Command) -> tuple[int, int] | int:
@@ -101,6 +90,8 @@ def put_keyed(machine: MachineState, origin: Origin, command: c.Command) -> tupl
     key = command[7]
     if not 0 < len(key) <= DEDUP_KEY_MAX_BYTES:
         return c.BAD_COMMAND
+    if origin.sessions[command[1]].space is not machine.queue.beanstalk:
+        return c.BAD_COMMAND  # a key would lead to the job of another space
     known = machine.keys.find(key)
     if known:
         return known, 1
@@ -113,15 +104,16 @@ def put_keyed(machine: MachineState, origin: Origin, command: c.Command) -> tupl
 
 def use(machine: MachineState, origin: Origin, command: c.Command) -> int:
     session = origin.sessions[command[1]]
-    tube = _named(machine, command[2])
+    tube = make_tube(machine, session.space, command[2])
     if tube is None:
-        return c.OUT_OF_MEMORY
+        return why_no_tube(machine, session.space, command[2])
     machine.queue.keep_holder(session)
     previous = session.used
     tube.users += 1
-    previous.users -= 1
     session.used = tube
-    machine.queue.drop_if_idle(previous)
+    if previous is not None:
+        previous.users -= 1
+        machine.queue.drop_if_idle(previous)
     machine.note_session(session)
     return c.OK
 
@@ -133,9 +125,9 @@ def watch(machine: MachineState, origin: Origin, command: c.Command) -> int:
         return c.OK
     if len(session.watched) >= WATCHED_TUBES_MAX:
         return c.OUT_OF_MEMORY
-    tube = _named(machine, name)
+    tube = make_tube(machine, session.space, name)
     if tube is None:
-        return c.OUT_OF_MEMORY
+        return why_no_tube(machine, session.space, name)
     machine.queue.keep_holder(session)
     tube.watchers += 1
     session.watched[name] = tube
@@ -149,7 +141,7 @@ def ignore(machine: MachineState, origin: Origin, command: c.Command) -> int:
     tube = session.watched.get(command[2])
     if tube is None:
         return c.OK
-    if len(session.watched) == 1:
+    if len(session.watched) == 1 and session.space.default:
         return c.NOT_FOUND
     machine.queue.keep_holder(session)
     del session.watched[command[2]]
@@ -163,26 +155,28 @@ def ignore(machine: MachineState, origin: Origin, command: c.Command) -> int:
 def delete(machine: MachineState, origin: Origin, command: c.Command) -> int:
     job = machine.queue.jobs.get(command[2])
     session = origin.sessions[command[1]]
-    if job is None or (job.state == RESERVED and job.holder is not session):
+    if job is None or job.tube.space is not session.space:
+        return c.NOT_FOUND
+    if job.state == RESERVED and job.holder is not session and job.holder is not None:
         return c.NOT_FOUND
     machine.queue.delete(job, session)
     return c.OK
 
 
 def release(machine: MachineState, origin: Origin, command: c.Command) -> int:
-    job = _held(origin, command)
+    job = find_held(machine, origin, command)
     if job is None:
         return c.NOT_FOUND
     priority, delay_s = command[3], command[4]
     if not (0 <= priority <= U32_MAX and 0 <= delay_s <= U32_MAX):
         return c.BAD_COMMAND
-    machine.queue.release(job, priority, delay_s)
+    machine.queue.release(job, priority, delay_s * SECOND_US, origin.sessions[command[1]])
     return c.OK
 
 
 def give_back(machine: MachineState, origin: Origin, command: c.Command) -> int:
     """RETURN: like a lost connection for one job, so no counter of the job moves."""
-    job = _held(origin, command)
+    job = find_held(machine, origin, command)
     if job is None:
         return c.NOT_FOUND
     machine.queue.give_back(job, NOBODY_WAITING)
@@ -190,20 +184,20 @@ def give_back(machine: MachineState, origin: Origin, command: c.Command) -> int:
 
 
 def bury(machine: MachineState, origin: Origin, command: c.Command) -> int:
-    job = _held(origin, command)
+    job = find_held(machine, origin, command)
     if job is None:
         return c.NOT_FOUND
     if not 0 <= command[3] <= U32_MAX:
         return c.BAD_COMMAND
-    machine.queue.bury(job, command[3])
+    machine.queue.bury(job, command[3], origin.sessions[command[1]])
     return c.OK
 
 
 def touch(machine: MachineState, origin: Origin, command: c.Command) -> int:
-    job = _held(origin, command)
+    job = find_held(machine, origin, command)
     if job is None:
         return c.NOT_FOUND
-    machine.queue.touch(job)
+    machine.queue.touch(job, origin.sessions[command[1]])
     return c.OK
 
 
@@ -219,7 +213,7 @@ def kick(machine: MachineState, origin: Origin, command: c.Command) -> tuple[int
     queue = machine.queue
     session = origin.sessions[command[1]]
     _, _, name, bound, state = command
-    tube = queue.tubes.get(name)
+    tube = find_tube(machine, session, name)
     if tube is None:
         return 0, state, 0
     share = min(bound, KICK_MAX, machine.kicks_left - machine.kicks_left // 2)
@@ -242,7 +236,7 @@ def kick(machine: MachineState, origin: Origin, command: c.Command) -> tuple[int
 
 
 def kick_job(machine: MachineState, origin: Origin, command: c.Command) -> int:
-    job = machine.queue.jobs.get(command[2])
+    job = find_job(machine, origin, command)
     if job is None or job.state not in (BURIED, DELAYED):
         return c.NOT_FOUND
     machine.queue.kick(job, origin.sessions[command[1]])
@@ -252,8 +246,8 @@ def kick_job(machine: MachineState, origin: Origin, command: c.Command) -> int:
 def reserve_job(
     machine: MachineState, origin: Origin, command: c.Command
 ) -> tuple[int, bytes] | int:
-    job = machine.queue.jobs.get(command[2])
-    if job is None or job.state == RESERVED:
+    job = find_job(machine, origin, command)
+    if job is None or job.state in (RESERVED, DONE, FAILED):
         return c.NOT_FOUND
     machine.queue.reserve(job, origin.sessions[command[1]])
     return job.id, job.body
@@ -277,7 +271,7 @@ def notify(machine: MachineState, origin: Origin, command: c.Command) -> int:
     _, _, _, kind, data = command
     if not NOTIFIED_MIN <= kind <= NOTIFIED_MAX or len(data) > NOTIFY_MAX_BYTES:
         return c.BAD_COMMAND
-    job = _held(origin, command)
+    job = find_held(machine, origin, command)
     if job is None:
         return c.NOT_FOUND
     machine.effect(job, kind, data)
@@ -285,7 +279,7 @@ def notify(machine: MachineState, origin: Origin, command: c.Command) -> int:
 
 
 def pause_tube(machine: MachineState, origin: Origin, command: c.Command) -> int:
-    tube = machine.queue.tubes.get(command[2])
+    tube = find_tube(machine, origin.sessions[command[1]], command[2])
     if tube is None:
         return c.NOT_FOUND
     if not 0 <= command[3] <= U32_MAX:
@@ -295,14 +289,29 @@ def pause_tube(machine: MachineState, origin: Origin, command: c.Command) -> int
 
 
 def set_protocol(machine: MachineState, origin: Origin, command: c.Command) -> int:
-    """SET_PROTOCOL: the events of what this session does name its protocol."""
+    """SET_PROTOCOL: the events of what this session does name its protocol.
+
+    If that has a space of its own, the session leaves its queues, which it may while it holds no
+    job, and uses and watches the default queue of the new space, or none.
+    """
     protocol = command[2]
     if PROTOCOL_SINCE.get(protocol, c.BASE_VERSION) > machine.version:
         return c.BAD_COMMAND
     if protocol not in PROTOCOL_NAMES:
         return c.BAD_COMMAND
     session = origin.sessions[command[1]]
-    machine.queue.keep_holder(session)
+    queue = machine.queue
+    space = queue.spaces.get(protocol, queue.beanstalk)
+    if space is session.space:
+        queue.keep_holder(session)
+    else:
+        if session.reserved or machine.version < SPACES_SINCE:
+            return c.BAD_COMMAND
+        tube = make_tube(machine, space, space.default) if space.default else None
+        if space.default and tube is None:
+            return why_no_tube(machine, space, space.default)
+        queue.keep_holder(session)
+        machine.enter(session, space, tube)
     session.protocol = protocol
     machine.note_session(session)
     return c.OK
@@ -331,7 +340,7 @@ def resume_session(machine: MachineState, origin: Origin, command: c.Command) ->
     """
     session = machine.kept.get(command[2])
     fresh = origin.sessions[command[1]]
-    if session is None or fresh is session or fresh.secret:
+    if session is None or fresh is session or fresh.secret or session.space is not fresh.space:
         return c.NOT_FOUND
     machine.end_session(fresh, lost=False)
     machine.attach(session, origin, command[1], fresh.request_granted)

@@ -6,7 +6,7 @@ Like the operations of clients it is total: a command that makes no sense change
 from beanpole import commands as c
 from beanpole.core.applied import GRANTED, LATER, NONE_READY, VOID, Applied
 from beanpole.core.jobs.job import Job
-from beanpole.core.jobs.queue import RAISED, TRANSITION_BITS
+from beanpole.core.jobs.transitions import RAISED, TRANSITION_BITS
 from beanpole.core.operations.choosing import may_look, reserve_best
 from beanpole.core.state import MachineState
 

@@ -15,6 +15,7 @@ from beanpole.core.state import MachineState
 from beanpole.weights import (
     BODY_HEAD_BYTES,
     COMMAND_BYTES,
+    LONG_NAME_HEAD_BYTES,
     NAME_HEAD_BYTES,
     NUMBER_32_BYTES,
     NUMBER_BYTES,
@@ -49,9 +50,19 @@ def _number_32(name: str) -> Field:
 SESSION: Final = _number("session")
 JOB: Final = _number("job")
 TUBE: Final = Field("tube", bytes, NAME_HEAD_BYTES)
+QUEUE: Final = Field("queue", bytes, LONG_NAME_HEAD_BYTES)
 PRIORITY: Final = _number_32("priority")
 DELAY_S: Final = _number_32("delay_s")
 TTR_S: Final = _number_32("ttr_s")
+RANK: Final = _number_32("rank")
+DELAY_US: Final = _number("delay_us")
+TTR_US: Final = _number("ttr_us")
+TTL_US: Final = _number("ttl_us")
+EXTERNAL_ID: Final = Field("external_id", bytes, LONG_NAME_HEAD_BYTES)
+ATTEMPTS_MAX: Final = _number_32("attempts_max")
+FAILURES_MAX: Final = _number_32("failures_max")
+RESULT: Final = Field("result", bytes, BODY_HEAD_BYTES)
+PROGRESS: Final = Field("progress", bytes, NAME_HEAD_BYTES)
 BODY: Final = Field("body", bytes, BODY_HEAD_BYTES)
 KIND: Final = _number_32("kind")
 DATA: Final = Field("data", bytes, BODY_HEAD_BYTES)

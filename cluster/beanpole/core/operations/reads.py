@@ -4,7 +4,9 @@ from typing import Any
 
 from beanpole import commands as c
 from beanpole.constants import SECOND_US
+from beanpole.core.jobs.emitter import seconds
 from beanpole.core.jobs.job import DELAYED, ID_MASK, RESERVED, STATE_NAMES, Job
+from beanpole.core.operations.checks import find_job, find_tube
 from beanpole.core.sessions import Origin
 from beanpole.core.state import MachineState
 
@@ -21,52 +23,51 @@ def _seconds_left(due_us: int, now_us: int) -> int:
 
 
 def peek(machine: MachineState, origin: Origin, command: c.Command) -> Found:
-    return _found(machine.queue.jobs.get(command[2]))
+    return _found(find_job(machine, origin, command))
 
 
 def peek_ready(machine: MachineState, origin: Origin, command: c.Command) -> Found:
-    queue = machine.queue
-    tube = queue.tubes.get(command[2])
-    key = 0 if tube is None else tube.first_ready()
-    return _found(queue.jobs[key & ID_MASK] if key else None)
+    tube = find_tube(machine, origin.sessions[command[1]], command[2])
+    sequence = 0 if tube is None else tube.first_ready() & ID_MASK
+    return _found(machine.queue.jobs.get(machine.queue.moved.get(sequence, sequence)))
 
 
 def peek_delayed(machine: MachineState, origin: Origin, command: c.Command) -> Found:
-    tube = machine.queue.tubes.get(command[2])
+    tube = find_tube(machine, origin.sessions[command[1]], command[2])
     first = 0 if tube is None else tube.first_delayed()
     return _found(machine.queue.jobs.get(first))
 
 
 def peek_buried(machine: MachineState, origin: Origin, command: c.Command) -> Found:
-    tube = machine.queue.tubes.get(command[2])
+    tube = find_tube(machine, origin.sessions[command[1]], command[2])
     if tube is None or not tube.buried:
         return c.NOT_FOUND
     return _found(next(iter(tube.buried.values())))
 
 
 def stats(machine: MachineState, origin: Origin, command: c.Command) -> tuple[int, ...]:
-    """The cluster's part of `stats`.
+    """The cluster's part of `stats`, for the session's space.
 
     Returns:
         (urgent, ready, reserved, delayed, buried, timeouts, jobs in all, tubes)
     """
-    queue = machine.queue
+    space = origin.sessions[command[1]].space
     return (
-        queue.urgent,
-        queue.ready,
-        queue.reserved,
-        queue.delayed,
-        queue.buried,
-        queue.timeouts,
-        queue.jobs_total,
-        len(queue.tubes),
+        space.urgent,
+        space.ready,
+        space.reserved,
+        space.delayed,
+        space.buried,
+        space.timeouts,
+        space.jobs_total,
+        space.tubes,
     )
 
 
 def stats_job(machine: MachineState, origin: Origin, command: c.Command) -> tuple[Any, ...] | int:
     """The 14 values of `stats-job`, in the protocol's order."""
     queue = machine.queue
-    job = queue.jobs.get(command[2])
+    job = find_job(machine, origin, command)
     if job is None:
         return c.NOT_FOUND
     left_s = 0
@@ -78,10 +79,10 @@ def stats_job(machine: MachineState, origin: Origin, command: c.Command) -> tupl
         job.id,
         job.tube.name,
         STATE_NAMES[job.state],
-        job.priority,
+        job.rank,
         (queue.now_us - job.created_us) // SECOND_US,
-        job.delay_s,
-        job.ttr_s,
+        seconds(job.delay_us),
+        seconds(job.ttr_us),
         left_s,
         0,
         job.reserves,
@@ -95,7 +96,7 @@ def stats_job(machine: MachineState, origin: Origin, command: c.Command) -> tupl
 def stats_tube(machine: MachineState, origin: Origin, command: c.Command) -> tuple[Any, ...] | int:
     """The 14 values of `stats-tube`, in the protocol's order; `waiting` is the origin's to fill."""
     queue = machine.queue
-    tube = queue.tubes.get(command[2])
+    tube = find_tube(machine, origin.sessions[command[1]], command[2])
     if tube is None:
         return c.NOT_FOUND
     return (
@@ -117,4 +118,8 @@ def stats_tube(machine: MachineState, origin: Origin, command: c.Command) -> tup
 
 
 def list_tubes(machine: MachineState, origin: Origin, command: c.Command) -> tuple[bytes, ...]:
-    return tuple(machine.queue.tubes)
+    tubes = machine.queue.tubes
+    space = origin.sessions[command[1]].space
+    if space.tubes == len(tubes):
+        return tuple(tubes)
+    return tuple([name for name, tube in tubes.items() if tube.space is space])

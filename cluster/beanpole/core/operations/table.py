@@ -1,21 +1,26 @@
 """The table of operations: one entry for each, and what is read off the entries.
 
-A new operation is its code in `commands`, an entry here and one function, in `changes`, `reads` or
-`leading`. The machine, origins, batches and the simulator know operations by their entries only.
+A new operation is its code in `commands`, an entry here and one function, in `changes`, `extended`,
+`reads` or `leading`. The machine, origins, batches and the simulator know operations by their
+entries only.
 """
 
 from typing import Any, Final
 
 from beanpole import commands as c
-from beanpole.core.operations import changes, leading, reads
+from beanpole.core.operations import changes, extended, leading, reads
 from beanpole.core.operations.operation import (
+    ATTEMPTS_MAX,
     BEHIND,
     BODY,
     BOUND,
     BYTES_MAX,
     DATA,
     DELAY_S,
+    DELAY_US,
     EXPIRY_FLOOR_US,
+    EXTERNAL_ID,
+    FAILURES_MAX,
     GRACE_US,
     INCARNATION,
     JOB,
@@ -25,14 +30,20 @@ from beanpole.core.operations.operation import (
     LOST,
     ORIGIN,
     PRIORITY,
+    PROGRESS,
     PROTOCOL,
+    QUEUE,
+    RANK,
     REQUEST,
+    RESULT,
     SECRET,
     SESSION,
     SESSIONS_MAX,
     STATE,
     TERM,
+    TTL_US,
     TTR_S,
+    TTR_US,
     TUBE,
     TUBES_MAX,
     VERSION,
@@ -41,7 +52,7 @@ from beanpole.core.operations.operation import (
     Operation,
     fits,
 )
-from beanpole.weights import COMMAND_BYTES, LEADER_NUMBERS_MAX, PUT_BYTES
+from beanpole.weights import ADD_BYTES, COMMAND_BYTES, LEADER_NUMBERS_MAX, PUT_BYTES
 
 _JOB_FIELDS: Final = (SESSION, TUBE, PRIORITY, DELAY_S, TTR_S, BODY)
 
@@ -76,6 +87,20 @@ _ENTRIES: Final[tuple[Operation, ...]] = (
     ClientOperation(c.SET_PROTOCOL, (SESSION, PROTOCOL), changes.set_protocol),
     ClientOperation(c.TAKE, (SESSION,), changes.take, since=3),
     ClientOperation(c.NOTIFY, (SESSION, JOB, KIND, DATA), changes.notify, since=3),
+    ClientOperation(
+        c.ADD,
+        (
+            *(SESSION, QUEUE, RANK, DELAY_US, TTR_US, TTL_US),
+            *(EXTERNAL_ID, ATTEMPTS_MAX, FAILURES_MAX, BODY),
+        ),
+        extended.add,
+        weight=ADD_BYTES,
+        makes_ready=QUEUE,
+        unless=DELAY_US,
+        since=3,
+    ),
+    ClientOperation(c.FINISH, (SESSION, JOB, STATE, RESULT), extended.finish, since=3),
+    ClientOperation(c.PROGRESS, (SESSION, JOB, PROGRESS), extended.set_progress, since=3),
     ClientOperation(c.PEEK, (SESSION, JOB), reads.peek, reads=True),
     ClientOperation(c.PEEK_READY, (SESSION, TUBE), reads.peek_ready, reads=True),
     ClientOperation(c.PEEK_DELAYED, (SESSION, TUBE), reads.peek_delayed, reads=True),
@@ -84,6 +109,8 @@ _ENTRIES: Final[tuple[Operation, ...]] = (
     ClientOperation(c.STATS_JOB, (SESSION, JOB), reads.stats_job, reads=True),
     ClientOperation(c.STATS_TUBE, (SESSION, TUBE), reads.stats_tube, reads=True),
     ClientOperation(c.LIST_TUBES, (SESSION,), reads.list_tubes, reads=True),
+    ClientOperation(c.FIND, (SESSION, EXTERNAL_ID), extended.find, reads=True, since=3),
+    ClientOperation(c.RESULT, (SESSION, JOB), extended.result_of, reads=True, since=3),
     LeaderOperation(
         c.EPOCH,
         (TERM, EXPIRY_FLOOR_US, JOBS_MAX, TUBES_MAX, SESSIONS_MAX, BYTES_MAX),

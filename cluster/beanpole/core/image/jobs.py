@@ -1,0 +1,154 @@
+"""The jobs of an image, put where their states say: what cannot be together is `Damaged`.
+
+What a record holds is in `core.image.records`; how the rest of an image is read, in
+`core.image.restore`.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from beanpole.constants import (
+    EXTERNAL_ID_MAX_BYTES,
+    PROGRESS_MAX_BYTES,
+    RESULT_MAX_BYTES,
+    SECOND_US,
+    U32_MAX,
+    URGENT_BELOW,
+)
+from beanpole.core.image.records import job_of
+from beanpole.core.jobs.extension import Extension
+from beanpole.core.jobs.job import (
+    BURIED,
+    DELAYED,
+    DONE,
+    FAILED,
+    READY,
+    RESERVED,
+    STATE_NAMES,
+    Job,
+    Tube,
+)
+from beanpole.core.jobs.queue import Queue
+from beanpole.core.jobs.spaces import NO_EXTERNAL_IDS, SPACES_SINCE
+from beanpole.core.machine import Machine
+from beanpole.core.sessions import Session
+from beanpole.errors import Damaged
+
+_FINISHED: Final = (DONE, FAILED)
+
+
+def load_jobs(
+    machine: Machine, tubes: dict[int, Tube], sessions: dict[int, Session], chunks: Iterator[Any]
+) -> None:
+    """Read all jobs and the end of an image; tubes and sessions are given by serial numbers."""
+    queue = machine.queue
+    buried: list[Job] = []
+    last_id = 0
+    for kind, value in chunks:
+        if kind == "end":
+            if value != len(queue.jobs) or next(chunks, None) is not None:
+                raise Damaged(f"the image holds {len(queue.jobs)} jobs and says {value}")
+            break
+        for record in value:
+            job = job_of(record, machine.version, tubes, sessions)
+            _check(job, machine.version)
+            if not last_id < job.id < queue.next_id:
+                raise Damaged(f"job {job.id} comes after job {last_id}")
+            last_id = job.id
+            queue.jobs.add(job)
+            queue.body_bytes += len(job.body)
+            if job.ext is not None:
+                _add_extension(queue, job, job.ext)
+            if job.state == BURIED:
+                buried.append(job)
+            else:
+                _place(queue, job)
+    else:
+        raise Damaged("the image ends before its end mark")
+    if any(None in session.reserved.values() for session in sessions.values()):
+        raise Damaged("a session holds a job that the image does not have")
+    if any(queue.jobs.get(sequence) is not None for sequence in queue.moved):
+        raise Damaged("the sequence of a job is the id of another")
+    buried.sort(key=lambda job: job.order)
+    for job in buried:
+        job.tube.buried[job.id] = job
+    for tube in tubes.values():
+        space = tube.space
+        space.ready += tube.ready_count
+        space.urgent += tube.urgent_count
+        space.reserved += tube.reserved_count
+        space.delayed += tube.delayed_count
+        space.buried += len(tube.buried)
+
+
+def _check(job: Job, version: int) -> None:
+    """See to it that a job could be, and let its holder know it."""
+    counters = (job.reserves, job.timeouts, job.releases, job.buries, job.kicks)
+    # What stands in 32 bits of an event would spill over into its neighbour there.
+    narrow = (job.rank, *counters)
+    longest_us = U32_MAX * SECOND_US
+    if min(narrow) < 0 or max(narrow) > U32_MAX:
+        raise Damaged(f"job {job.id} has a number beyond 32 bits")
+    if not (0 <= job.delay_us <= longest_us and 0 <= job.ttr_us <= longest_us):
+        raise Damaged(f"job {job.id} has times beyond 32 bits of seconds")
+    holder, space = job.holder, job.tube.space
+    leased = job.state == RESERVED and space.leased
+    finished = job.state in _FINISHED
+    if (
+        job.state not in STATE_NAMES
+        or leased != (holder is not None)
+        or (finished and (job.ext is None or not job.ext.expires_us or version < SPACES_SINCE))
+    ):
+        raise Damaged(f"job {job.id} has the state {job.state}")
+    if holder is not None:
+        if job.id not in holder.reserved:
+            raise Damaged(f"job {job.id} is held by a session that does not know it")
+        holder.reserved[job.id] = job
+
+
+def _add_extension(queue: Queue, job: Job, ext: Extension) -> None:
+    """Let a job be found by what its extension says, if that could be."""
+    space = job.tube.space
+    strings = (ext.external_id, ext.progress, ext.result)
+    longest = (EXTERNAL_ID_MAX_BYTES, PROGRESS_MAX_BYTES, RESULT_MAX_BYTES)
+    counters = (ext.attempts_max, ext.failures_max, ext.failures)
+    if (
+        space.conflict == NO_EXTERNAL_IDS
+        or any(
+            type(text) is not bytes or len(text) > bound
+            for text, bound in zip(strings, longest, strict=True)
+        )
+        or ext.external_id in space.external_ids  # which never has the empty one
+        or min(*counters, ext.expires_us) < 0
+        or max(counters) > U32_MAX
+        or (ext.result and job.state not in _FINISHED)
+    ):
+        raise Damaged(f"job {job.id} has an extension that cannot be")
+    if ext.sequence != job.id and (
+        not job.id < ext.sequence < queue.next_id or ext.sequence in queue.moved
+    ):
+        raise Damaged(f"job {job.id} has the sequence {ext.sequence}")
+    queue.add_extension(job, ext)
+
+
+def _place(queue: Queue, job: Job) -> None:
+    """Put a job that is not buried where its state says, without a transition."""
+    tube = job.tube
+    if job.state == READY:
+        tube.push_ready(job)
+        tube.ready_count += 1
+        tube.urgent_count += job.rank < URGENT_BELOW
+    elif job.state == DELAYED:
+        tube.push_delayed(job)
+        tube.delayed_count += 1
+        queue.timers.add(job.due_us, job.id)
+    elif job.state == RESERVED:
+        tube.reserved_count += 1
+        if job.due_us:
+            queue.timers.add(job.due_us, job.id)
+    else:
+        tube.finished_count += 1
+        if job.state == DONE:
+            tube.space.done += 1
+        else:
+            tube.space.failed += 1

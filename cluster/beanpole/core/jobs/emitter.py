@@ -1,0 +1,77 @@
+"""Events: a record of each transition, for the node to take out.
+
+What a record holds is in `beanpole.events`; that each transition emits one is `core.jobs.queue`'s.
+"""
+
+from typing import Final
+
+from beanpole import events as e
+from beanpole.constants import SECOND_US
+from beanpole.core.jobs.job import READY, RESERVED, Holder, Job
+
+_pack_event: Final = e.JOINED.pack
+_ROUND_UP: Final[int] = SECOND_US - 1
+
+
+def seconds(time_us: int) -> int:
+    """A time in whole seconds, rounded up: the unit of events and of the beanstalk protocol."""
+    return (time_us + _ROUND_UP) // SECOND_US
+
+
+class Emitter:
+    """The events so far. `Tubes`, and so `Queue`, are made of it.
+
+    Attributes:
+        now_us: cluster time.
+        events: the records.
+        events_total: how many there ever were, kept or not.
+        events_kept: whether the node wants them, and the names of new tubes.
+    """
+
+    def __init__(self) -> None:
+        self.now_us = 0
+        self.events = bytearray()
+        self.events_total = 0
+        self.events_kept = True
+
+    def emit(
+        self, kind: int, before: int, job: Job, session: Holder | None, reason: int = e.NO_REASON
+    ) -> None:
+        """Append the event of a transition that is complete.
+
+        Args:
+            kind: what happened (`events`).
+            before: the state that the job had.
+            job: the job as it is now.
+            session: who did it, or who lost it; None if nobody.
+            reason: why, where the kind does not say it (`events`).
+        """
+        self.events_total += 1
+        if not self.events_kept:
+            return
+        wait_us = run_us = e.NO_TIME
+        if before == RESERVED:
+            if kind != e.TOUCHED:
+                run_us = self.now_us - job.reserved_us
+        elif before == READY and kind == e.RESERVED:
+            wait_us = self.now_us - job.ready_us
+        protocol, origin, incarnation, number = e.NO_PROTOCOL, e.NO_ORIGIN, 0, 0
+        if session is not None:
+            protocol, origin = session.protocol, session.origin
+            incarnation, number = session.incarnation, session.number
+        self.events += _pack_event(
+            kind | protocol << 8 | before << 16 | job.state << 24 | reason << 32 | origin << 40,
+            job.tube.number,
+            job.id,
+            job.rank | seconds(job.delay_us) << 32 if job.delay_us else job.rank,
+            # The same of the TTR, in place: each call in here is paid with every transition.
+            (job.ttr_us + _ROUND_UP) // SECOND_US | len(job.body) << 32,
+            incarnation,
+            number,
+            job.reserves | job.timeouts << 32,
+            job.releases | job.buries << 32,
+            job.kicks,
+            wait_us,
+            run_us,
+            job.ready_us,
+        )

@@ -1,0 +1,114 @@
+"""Spaces: the queues and jobs of one protocol, apart from those of all others.
+
+Belongs here: the table of spaces, and the totals of one. A queue is a space and a name: in the
+machine, and in commands, a name begins with its space's prefix, a byte below 0x20. Names of the
+beanstalk protocol have none. Which commands look beyond a session's space (none) is decided in
+`core.operations`.
+"""
+
+from typing import Final
+
+from beanpole.constants import DEFAULT_TUBE, TUBE_NAME_MAX_BYTES
+from beanpole.events import BEANSTALK, GRPC
+
+# The machine version from which a session belongs to the space of its protocol.
+SPACES_SINCE: Final = 3
+# The prefixes of spaces are below this; no name of the beanstalk protocol begins there.
+PREFIX_END: Final = 0x20
+
+# What becomes of an ADD whose external id a job of the space has already.
+NO_EXTERNAL_IDS: Final = 0  # there is no ADD in this space
+REFUSE: Final = 1  # it is refused
+ATTACH: Final = 2  # it has the id of that job, and makes none
+REPLACE: Final = 3  # that job is deleted, and one is made
+
+
+class Rules:
+    """One row of the table.
+
+    Attributes:
+        protocols: whose sessions belong to the space (`events`); the first one is its number.
+        prefix: what its names begin with: one byte below 0x20, nothing for beanstalk.
+        name_max_bytes: of a name, without the prefix.
+        default: the queue, with the prefix, that a session uses and watches from its beginning;
+            empty if there is none, so that a session may also use and watch nothing.
+        leased: whether a reserved job belongs to its session. If not, it belongs to nobody: any
+            session of the space may end the reservation, and the end of a session does not.
+        conflict: what becomes of an ADD whose external id is taken.
+    """
+
+    __slots__ = ("conflict", "default", "leased", "name_max_bytes", "prefix", "protocols")
+
+    def __init__(
+        self,
+        protocols: tuple[int, ...],
+        prefix: bytes,
+        name_max_bytes: int,
+        default: bytes,
+        leased: bool,
+        conflict: int,
+    ) -> None:
+        self.protocols = protocols
+        self.prefix = prefix
+        self.name_max_bytes = name_max_bytes
+        self.default = default
+        self.leased = leased
+        self.conflict = conflict
+
+
+# A machine takes the rows when it is made.
+SPACES: Final[list[Rules]] = [
+    Rules((BEANSTALK, GRPC), b"", TUBE_NAME_MAX_BYTES, DEFAULT_TUBE, True, NO_EXTERNAL_IDS)
+]
+
+
+class Space:
+    """The state of a space: totals of its jobs, and where its external ids lead.
+
+    `external_ids` has the ids of jobs by their external ids, for as long as the jobs are known.
+    """
+
+    __slots__ = (
+        "buried",
+        "conflict",
+        "default",
+        "delayed",
+        "done",
+        "external_ids",
+        "failed",
+        "jobs_total",
+        "leased",
+        "name_max_bytes",
+        "number",
+        "prefix",
+        "ready",
+        "reserved",
+        "timeouts",
+        "tubes",
+        "urgent",
+    )
+
+    def __init__(self, rules: Rules) -> None:
+        self.number = rules.protocols[0]
+        self.prefix = rules.prefix
+        self.name_max_bytes = rules.name_max_bytes
+        self.default = rules.default
+        self.leased = rules.leased
+        self.conflict = rules.conflict
+        self.external_ids: dict[bytes, int] = {}
+        self.ready = 0
+        self.urgent = 0
+        self.reserved = 0
+        self.delayed = 0
+        self.buried = 0
+        self.done = 0
+        self.failed = 0
+        self.jobs_total = 0
+        self.timeouts = 0
+        self.tubes = 0
+
+    def may_name(self, name: bytes) -> bool:
+        """Whether a queue of this space may have this name."""
+        if not self.prefix:
+            return 0 < len(name) <= self.name_max_bytes and name[0] >= PREFIX_END
+        return name[:1] == self.prefix and len(name) <= 1 + self.name_max_bytes

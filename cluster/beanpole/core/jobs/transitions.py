@@ -1,0 +1,23 @@
+"""The codes of transitions: what the state hash takes of everything that happened.
+
+A transition is one number: an id (of a job, as a rule) and one of these in its low bits.
+"""
+
+from typing import Final
+
+PUT: Final = 1
+MADE_READY: Final = 2
+RESERVE: Final = 3
+DELAY: Final = 4
+BURY: Final = 5
+DELETE: Final = 6
+TOUCH: Final = 7
+TIMEOUT: Final = 8
+SESSION: Final = 9
+TUBE: Final = 10
+BATCH: Final = 11
+RAISED: Final = 12
+# Since machine version 3.
+FINISH: Final = 13  # it is done, or has failed
+EXPIRE: Final = 14  # its TTL ended
+TRANSITION_BITS: Final = 4

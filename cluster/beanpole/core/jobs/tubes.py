@@ -1,0 +1,138 @@
+"""All tubes: which there are, which are paused and until when, and the totals of their spaces.
+
+A tube keeps its jobs in order (`core.jobs.job`); how they move is in `core.jobs.queue`.
+"""
+
+from beanpole.constants import DEFAULT_TUBE, QUEUE_NAME_MAX_BYTES, SECOND_US
+from beanpole.core.jobs.copy_on_write import CopyOnWrite
+from beanpole.core.jobs.emitter import Emitter
+from beanpole.core.jobs.job import Tube
+from beanpole.core.jobs.order import Order
+from beanpole.core.jobs.spaces import SPACES, Space
+from beanpole.core.jobs.transitions import TRANSITION_BITS
+from beanpole.core.jobs.transitions import TUBE as TUBE_CHANGED
+from beanpole.events import BEANSTALK
+
+
+class Tubes(Emitter):
+    """The tubes of all spaces. `Queue` is the only subclass.
+
+    Attributes:
+        tubes: by their names, in the order of creation.
+        spaces: by the protocols of their sessions; several may share one.
+        ready_tubes: which may have something for a waiting client since the leader last looked.
+        tubes_named: the numbers and names of new tubes, for the node to take out.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tubes: dict[bytes, Tube] = {}
+        self.every_space: list[Space] = []
+        self.spaces: dict[int, Space] = {}
+        for rules in SPACES:
+            assert rules.name_max_bytes < QUEUE_NAME_MAX_BYTES, "hints have room for names"
+            space = Space(rules)
+            self.every_space.append(space)
+            for protocol in rules.protocols:
+                self.spaces[protocol] = space
+        self.beanstalk = self.spaces[BEANSTALK]
+        self.pauses = Order()  # (until, tube)
+        self.transitions: list[int] = []
+        self.ready_tubes: dict[bytes, None] = {}
+        self.images: tuple[CopyOnWrite, ...] = ()
+        self.tubes_total = 0
+        self.tubes_named: list[tuple[int, bytes]] = []
+        self.default = self.tube(DEFAULT_TUBE)
+
+    def tube(self, name: bytes, space: Space | None = None) -> Tube:
+        """The tube of this name, created if need be: in a space, beanstalk's if none is given."""
+        tube = self.tubes.get(name)
+        if tube is None:
+            if space is None:
+                space = self.beanstalk
+            space.tubes += 1
+            self.tubes_total += 1
+            tube = self.tubes[name] = Tube(name, self.tubes_total, space)
+            if self.events_kept:
+                self.tubes_named.append((tube.number, name))
+        return tube
+
+    def drop_if_idle(self, tube: Tube) -> None:
+        """Remove a tube that nothing refers to; `default` always exists."""
+        if tube is not self.default and tube.is_idle():
+            if tube.paused_until_us:
+                self.pauses.remove((tube.paused_until_us, tube.name))
+            del self.tubes[tube.name]
+            tube.space.tubes -= 1
+            self.ready_tubes.pop(tube.name, None)  # or it would grow forever where nobody looks
+
+    def pause(self, tube: Tube, delay_s: int) -> None:
+        """Pause a tube from now on; 0 ends a pause."""
+        for image in self.images:
+            image.keep_tube(tube)
+        tube.pauses += 1
+        tube.pause_s = delay_s
+        self.transitions.append(delay_s << TRANSITION_BITS | TUBE_CHANGED)
+        if tube.paused_until_us:
+            self.pauses.remove((tube.paused_until_us, tube.name))
+        if delay_s == 0:
+            tube.paused_until_us = 0
+            self.ready_tubes[tube.name] = None
+            return
+        tube.paused_until_us = self.now_us + delay_s * SECOND_US
+        self.pauses.add((tube.paused_until_us, tube.name))
+
+    def next_pause_end_us(self) -> int | None:
+        """When the first pause ends; None if no tube is paused."""
+        first = self.pauses.first()
+        return None if first is None else first[0]
+
+    def end_pauses(self, budget: int) -> int:
+        """End the pauses that are due; returns what is left of the budget."""
+        pauses = self.pauses
+        while budget:
+            first = pauses.first()
+            if first is None or first[0] > self.now_us:
+                break
+            pauses.pop_first()
+            tube = self.tubes[first[1]]
+            for image in self.images:
+                image.keep_tube(tube)
+            tube.paused_until_us = 0
+            tube.pause_s = 0
+            self.ready_tubes[tube.name] = None
+            self.transitions.append(TUBE_CHANGED)
+            budget -= 1
+        return budget
+
+    # --- totals of all spaces -------------------------------------------------------------------
+
+    @property
+    def ready(self) -> int:
+        """How many jobs are ready."""
+        return sum([space.ready for space in self.every_space])
+
+    @property
+    def reserved(self) -> int:
+        """How many jobs are reserved."""
+        return sum([space.reserved for space in self.every_space])
+
+    @property
+    def delayed(self) -> int:
+        """How many jobs are delayed."""
+        return sum([space.delayed for space in self.every_space])
+
+    @property
+    def buried(self) -> int:
+        """How many jobs are buried."""
+        return sum([space.buried for space in self.every_space])
+
+    @property
+    def jobs_total(self) -> int:
+        """How many jobs there ever were."""
+        return sum([space.jobs_total for space in self.every_space])
+
+    @property
+    def timeouts(self) -> int:
+        """How many reservations ended because their TTR did."""
+        return sum([space.timeouts for space in self.every_space])
