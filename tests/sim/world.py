@@ -67,6 +67,7 @@ class WatchedCallbacks(ReplicaCallbacks):
             leader,
             node.roles,
             node.lifecycle,
+            node.clients.listeners,
         )
         self.context = node.context
         self.name = node.context.name

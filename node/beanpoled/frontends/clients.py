@@ -10,6 +10,7 @@ from typing import Final
 
 from beanpole.core.machine import Machine
 from beanpoled.frontends.connection import Connection
+from beanpoled.frontends.listeners import Listeners
 from beanpoled.host.seam import Timer
 from beanpoled.origin.batches import Client
 from beanpoled.origin.outbox import Origin
@@ -46,6 +47,7 @@ class Clients:
         self.client_output_bytes_max = config.client_output_bytes_max
         self.paused: dict[Connection, None] = {}  # connections that are not read
         self.stalled: dict[Connection, int] = {}  # connections whose clients do not read
+        self.listeners = Listeners(context)
 
     # --- what connections need of their node ----------------------------------------------------
 
@@ -107,6 +109,7 @@ class Clients:
         self.connections.pop(connection, None)
         self.paused.pop(connection, None)
         self.stalled.pop(connection, None)
+        self.listeners.forget(connection)
 
     def drop_all(self) -> None:
         """Close every client's connection, between replies; calls fail."""

@@ -74,6 +74,16 @@ class Connection:
     def watches(self, tube: bytes) -> bool:
         """Whether the client would take a job of this tube."""
 
+    # --- from `Listeners` -----------------------------------------------------------------------
+
+    def job_told(self, job_id: int, kind: int, data: bytes) -> None:
+        """Something happened to a job that the client listens to: see `core.jobs.effects`."""
+        raise AssertionError(f"clients of {self.protocol} listen to no job")
+
+    def queue_ready(self, queue: bytes) -> None:
+        """A queue that the client waits for has a ready job; it does not wait any more."""
+        raise AssertionError(f"clients of {self.protocol} wait for no queue")
+
     # --- from the origin ------------------------------------------------------------------------
 
     @abstractmethod

@@ -124,6 +124,13 @@ class RequestConnection(Connection):
         elif head == EMPTY and (self.ended or not self._flow.reading):
             self._go_on()
 
+    def _push(self, data: bytes) -> None:
+        """Tell the client what it did not ask for; one that does not read has had its limit."""
+        if self._flow.stalled:
+            self.abort()
+        else:
+            self._replies.push(data)
+
     def _answer_alone(self, reply: bytes) -> None:
         """Answer the request that held up what stands behind it; before it nothing is pending."""
         self.blocked = False

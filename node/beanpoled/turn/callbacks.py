@@ -13,6 +13,7 @@ from beanpole.core.image import image
 from beanpole.errors import BeanpoleError
 from beanpole.replication.consensus import Image, Sink
 from beanpoled.eventlog.store import EventLog
+from beanpoled.frontends.listeners import Listeners
 from beanpoled.leading.leader import Leader
 from beanpoled.links import frames
 from beanpoled.origin.outbox import Origin
@@ -36,6 +37,7 @@ class ReplicaCallbacks:
         leader: Leader,
         roles: Roles,
         lifecycle: Lifecycle,
+        listeners: Listeners,
     ) -> None:
         self._context = context
         self._events = events
@@ -47,6 +49,7 @@ class ReplicaCallbacks:
         self._dispatcher = leader.dispatcher
         self._roles = roles
         self._lifecycle = lifecycle
+        self._listeners = listeners
 
     # --- the world ------------------------------------------------------------------------------
 
@@ -131,6 +134,7 @@ class ReplicaCallbacks:
         self._agreement.applied(machine.index, machine.state_hash)
         self._origin.image_loaded()
         self._lifecycle.image_loaded()
+        self._listeners.image_loaded()
         context.host.log(f"loaded a snapshot at index {context.machine.index}")
 
     # --- entries --------------------------------------------------------------------------------
@@ -160,6 +164,8 @@ class ReplicaCallbacks:
                 origin.granted(session, request, job)
             if self._term.number:
                 self._dispatcher.outcome((place, incarnation, session), request, outcome)
+        if applied.effects:
+            self._listeners.applied(applied.effects)
         if applied.epoch:
             self._leader.epoch_applied(applied.epoch)
         if applied.ups or applied.downs or applied.gaps or applied.digest:

@@ -72,7 +72,15 @@ class Node:
         )
         self.router = Router(context, peers, self.heartbeats, origin, leader, roles)
         self.callbacks = ReplicaCallbacks(
-            context, self.events, agreement, digest, origin, leader, roles, lifecycle
+            context,
+            self.events,
+            agreement,
+            digest,
+            origin,
+            leader,
+            roles,
+            lifecycle,
+            clients.listeners,
         )
         self.lag_us = self.lag_max_us = 0
         self._loop_time = LoopTime(context.now_us)
@@ -138,7 +146,7 @@ class Node:
         context.clock.advance(step_us, self._majority_answers)
 
     def _match(self) -> None:
-        """Jobs that became ready meet the clients that wait."""
+        """Jobs that became ready meet the clients that wait for one, anywhere and here."""
         ready = self.context.machine.queue.ready_tubes
         if ready:
             leader = self.leader
@@ -146,6 +154,7 @@ class Node:
                 for name in ready:
                     leader.dispatcher.match(name)
                 self.context.wake()
+            self.clients.listeners.ready(ready)
             ready.clear()
 
     def _run_periodic(self) -> None:

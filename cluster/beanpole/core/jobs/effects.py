@@ -11,11 +11,12 @@ DONE: Final = 1  # it ended well; the data is its result
 FAILED: Final = 2  # it failed for good; the data is its result
 DELETED: Final = 3
 EXPIRED: Final = 4  # its TTL ended
+GONE: Final = 5  # nobody knows any more how it ended: for nodes that look later
 # Kinds from here on are those of NOTIFY: each protocol has its own words for them.
 NOTIFIED_MIN: Final = 16
 NOTIFIED_MAX: Final = 255
 
-# (job id, kind, data)
+# (job id, kind, data). Below NOTIFIED_MIN it is the end of the job, and the last of its effects.
 Effect = tuple[int, int, bytes]
 
 

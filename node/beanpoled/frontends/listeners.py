@@ -1,0 +1,141 @@
+"""Clients of this node that listen: to what happens to a job, or for a queue to have a ready one.
+
+Neither costs the log or the leader anything, because every node applies every entry. All calls come
+between entries, so that nothing is lost between looking at the state and listening. What clients
+are told is in the package of each protocol; waits that reserve are the leader's.
+"""
+
+from collections.abc import Collection, Iterable
+from typing import Final
+
+from beanpole.core.jobs.effects import GONE, NOTIFIED_MIN, Effect
+from beanpoled.frontends.connection import Connection
+from beanpoled.shared.context import Context
+
+# Jobs that one client listens to, and queues that it waits for.
+LISTENS_MAX: Final = 1024
+
+
+class Listeners:
+    """The listening clients of one node."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        # Dicts and not sets: the order in which clients are told is the same in every run.
+        self._jobs: dict[int, dict[Connection, None]] = {}
+        self._jobs_of: dict[Connection, dict[int, None]] = {}
+        self._queues: dict[bytes, dict[Connection, None]] = {}
+        self._queues_of: dict[Connection, tuple[bytes, ...]] = {}
+
+    def forget(self, connection: Connection) -> None:
+        """A connection ended."""
+        for job_id in list(self._jobs_of.get(connection, ())):
+            self.stop_listening(connection, job_id)
+        self.stop_waiting(connection)
+
+    def image_loaded(self) -> None:
+        """A snapshot replaced the machine: tell what it shows, and listen to the new one."""
+        listened = self._context.machine.queue.effects.listened
+        for job_id in list(self._jobs):
+            ended = self._ending(job_id)
+            if ended is None:
+                listened[job_id] = None
+            else:
+                self._tell(ended)
+        self.ready(list(self._queues))
+
+    # --- jobs -----------------------------------------------------------------------------------
+
+    def listen(self, connection: Connection, job_id: int) -> Effect | None:
+        """Let a client hear what happens to a job from now on, until the job ends.
+
+        The state that counts is the one after the newest entry that is applied here. A client that
+        knows of the job from another node must have had a command answered at this one before.
+
+        Returns:
+            The end of the job, if there was one: then there is nothing to listen to.
+        """
+        ended = self._ending(job_id)
+        if ended is None:
+            self._jobs.setdefault(job_id, {})[connection] = None
+            self._jobs_of.setdefault(connection, {})[job_id] = None
+            self._context.machine.queue.effects.listened[job_id] = None
+        return ended
+
+    def may_listen(self, connection: Connection) -> bool:
+        """Whether a client listens to fewer jobs than it may."""
+        return len(self._jobs_of.get(connection, ())) < LISTENS_MAX
+
+    def stop_listening(self, connection: Connection, job_id: int) -> None:
+        """A client that listens to a job does so no longer."""
+        jobs, listening = self._jobs_of[connection], self._jobs[job_id]
+        del jobs[job_id]
+        if not jobs:
+            del self._jobs_of[connection]
+        del listening[connection]
+        if not listening:
+            del self._jobs[job_id]
+            self._context.machine.queue.effects.listened.pop(job_id, None)
+
+    def applied(self, effects: Iterable[Effect]) -> None:
+        """An entry was applied, and its results are told: these are its effects."""
+        for effect in effects:
+            self._tell(effect)
+
+    def _tell(self, effect: Effect) -> None:
+        job_id, kind, data = effect
+        listening = list(self._jobs.get(job_id, ()))  # nobody, if it has ended in this very entry
+        if kind < NOTIFIED_MIN:
+            for connection in listening:
+                self.stop_listening(connection, job_id)
+        for connection in listening:
+            connection.job_told(job_id, kind, data)
+
+    def _ending(self, job_id: int) -> Effect | None:
+        """How a job has ended, as far as the machine still knows."""
+        job = self._context.machine.queue.jobs.get(job_id)
+        return (job_id, GONE, b"") if job is None else None
+
+    # --- queues ---------------------------------------------------------------------------------
+
+    def wait(self, connection: Connection, queues: Collection[bytes]) -> bytes | None:
+        """Let a client hear once that one of these queues has a ready job, which is not reserved.
+
+        It takes the place of an earlier wait of the client. There are LISTENS_MAX queues at most.
+
+        Returns:
+            One that has a ready job: then the client does not wait.
+        """
+        assert len(queues) <= LISTENS_MAX, len(queues)
+        self.stop_waiting(connection)
+        for name in queues:
+            if self._is_ready(name):
+                return name
+        self._queues_of[connection] = tuple(dict.fromkeys(queues))
+        for name in queues:
+            self._queues.setdefault(name, {})[connection] = None
+        return None
+
+    def stop_waiting(self, connection: Connection) -> bool:
+        """A client does not wait any more; whether it did."""
+        queues = self._queues_of.pop(connection, ())
+        for name in queues:
+            waiting = self._queues[name]
+            del waiting[connection]
+            if not waiting:
+                del self._queues[name]
+        return bool(queues)
+
+    def ready(self, names: Collection[bytes]) -> None:
+        """These queues may have something that they had not: wake the clients that wait."""
+        if not self._queues:
+            return
+        for name in names:
+            if name in self._queues and self._is_ready(name):
+                for connection in list(self._queues[name]):
+                    self.stop_waiting(connection)
+                    connection.queue_ready(name)
+
+    def _is_ready(self, name: bytes) -> bool:
+        tube = self._context.machine.queue.tubes.get(name)
+        return tube is not None and tube.ready_count > 0 and not tube.paused_until_us
