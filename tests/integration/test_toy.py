@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.integration.support.nodes import Cluster, http_get
+from tests.integration.support.processes import answers
 from tests.integration.support.raw import Raw, connect
+from tests.integration.support.waiting import wait_until
 from tests.toy.frontend import ROW
 
 LINE_TIMEOUT_S = 20.0
@@ -75,6 +77,8 @@ def toys(tmp_path: Path) -> Iterator[ToyCluster]:
     cluster = ToyCluster(tmp_path / "cluster")
     try:
         cluster.start_all()
+        ports = [cluster.toy(number) for number in range(3)]
+        wait_until(lambda: all(map(answers, ports)), 10, "the ports of the protocol")
         yield cluster
     finally:
         cluster.close()
@@ -82,7 +86,7 @@ def toys(tmp_path: Path) -> Iterator[ToyCluster]:
 
 def test_a_job_is_put_at_one_node_and_taken_at_another(toys: ToyCluster) -> None:
     first, second = toys.client(0), toys.client(1)
-    second.send(b"TAKE q", b"DONE 1", b"DONE 1", b"PUT r x", b"what", b"TAKE r")
+    second.send(b"TAKE q", b"DONE 1 x", b"DONE 1 x", b"PUT r x", b"what", b"TAKE r")
     assert first.ask(b"PUT q hello") == b"OK 1"
     answers = [second.line() for _ in range(6)]
     assert answers == [b"JOB 1 hello", b"OK", b"NO", b"OK 2", b"HUH", b"JOB 2 x"]
@@ -105,7 +109,7 @@ def test_a_take_outlives_the_leader(toys: ToyCluster) -> None:
     toys.kill(leader)
     assert putter.ask(b"PUT q after") == b"OK 2"
     assert taker.line() == b"JOB 2 after"
-    assert taker.ask(b"DONE 2") == b"OK"
+    assert taker.ask(b"DONE 2 well") == b"OK"
 
 
 def test_the_job_of_a_client_that_is_gone_returns(toys: ToyCluster) -> None:
@@ -115,3 +119,36 @@ def test_the_job_of_a_client_that_is_gone_returns(toys: ToyCluster) -> None:
     second.send(b"TAKE q")
     first.close()
     assert second.line() == b"JOB 1 x"
+
+
+def test_a_result_is_pushed_to_a_client_of_another_node(toys: ToyCluster) -> None:
+    putter, worker, listener = (toys.client(number) for number in range(3))
+    assert putter.ask(b"PUT q a") == b"OK 1"
+    assert putter.ask(b"PUT q b") == b"OK 2"
+    assert listener.ask(b"LISTEN 1") == b"OK"
+    assert listener.ask(b"LISTEN 9") == b"NO"
+    assert worker.ask(b"TRY q") == b"JOB 1 a"
+    assert worker.ask(b"TRY q") == b"JOB 2 b"
+    assert worker.ask(b"TRY q") == b"NO"
+    assert worker.ask(b"DONE 2 nobody-listens") == b"OK"
+    assert worker.ask(b"DONE 1 forty-two") == b"OK"
+    assert [listener.line() for _ in range(2)] == [b"RESULT 1 forty-two", b"GONE 1"]
+    assert listener.ask(b"LISTEN 1") == b"NO"
+
+
+def test_a_listener_and_a_sleeper_outlive_the_leader(toys: ToyCluster) -> None:
+    """Neither is known to the leader, so there is nothing to repeat at the next one."""
+    leader = toys.leader()
+    one, other = (number for number in range(3) if number != leader)
+    putter, listener, sleeper = toys.client(one), toys.client(other), toys.client(other)
+    sleeper.send(b"POLL q", b"TRY q", b"POLL q")
+    assert putter.ask(b"PUT other x") == b"OK 1"
+    assert listener.ask(b"LISTEN 1") == b"OK"
+    toys.kill(leader)
+    assert putter.ask(b"TRY other") == b"JOB 1 x"
+    assert putter.ask(b"DONE 1 after") == b"OK"
+    assert [listener.line() for _ in range(2)] == [b"RESULT 1 after", b"GONE 1"]
+    assert putter.ask(b"PUT q y") == b"OK 2"
+    assert [sleeper.line() for _ in range(2)] == [b"READY", b"JOB 2 y"]
+    assert putter.ask(b"PUT q z") == b"OK 3"
+    assert sleeper.line() == b"READY"

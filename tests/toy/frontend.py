@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from beanpole import commands as c
 from beanpole.constants import DEFAULT_TUBE, SECOND_US
+from beanpole.core.jobs.effects import NOTIFIED_MIN
 from beanpole.core.jobs.job import Job
 from beanpoled.config.protocols import Protocol
 from beanpoled.frontends.clients import Clients
@@ -16,9 +17,13 @@ from beanpoled.frontends.frontend import Frontend
 from beanpoled.frontends.requests import RequestConnection
 from beanpoled.host.seam import ClientPort
 from beanpoled.origin.batches import KIND_OPEN, KIND_QUIET, KIND_WAIT, NOT_DONE
-from tests.toy.protocol import DONE, HUH, PUT, TAKE, WORDS, Parser
+from tests.toy.protocol import DONE, HUH, LISTEN, POLL, PUT, TAKE, TRY, WORDS, Parser
 
 TTR_US: Final = 60 * SECOND_US
+# What DONE tells the listeners of a job.
+RESULT: Final = NOTIFIED_MIN
+# Of a command beside the one that is answered.
+KIND_BESIDE: Final = HUH + 1
 
 ROW: Final = Protocol("toy", listen=(), port_offset=40)
 
@@ -60,29 +65,59 @@ class ToyConnection(RequestConnection):
         if kind == HUH:
             self._replies.reply(b"HUH\n")
             return
+        if kind == POLL:
+            self._poll(arguments[0])
+            return
         if not self.number:
             origin.open_session(self)
-        if kind == TAKE:
-            self._take(arguments[0])
-            return
-        self._replies.expect(kind)
-        if kind == PUT:
+        if kind in (TAKE, TRY):
+            self._reserve(kind, arguments[0])
+        elif kind == PUT:
             queue, body = arguments
+            self._replies.expect(kind)
             put = (c.PUT, self.number, queue, 0, 0, TTR_US // SECOND_US, body)
             origin.submit_put(self, kind, put)
+        elif kind == DONE:
+            job, result = arguments
+            self._replies.expect(kind)
+            origin.submit(self, KIND_BESIDE, (c.NOTIFY, self.number, job, RESULT, result))
+            origin.submit(self, kind, (c.DELETE, self.number, job))
         else:
-            origin.submit(self, kind, (c.DELETE, self.number, arguments[0]))
+            self._replies.expect(kind)
+            origin.submit(self, kind, (c.PEEK, self.number, arguments[0]))
 
-    def _take(self, queue: bytes) -> None:
+    def _reserve(self, kind: int, queue: bytes) -> None:
         origin = self._clients.origin
         if queue != self._queue:
             origin.submit(self, KIND_QUIET, (c.WATCH, self.number, queue))
             origin.submit(self, KIND_QUIET, (c.IGNORE, self.number, self._queue))
             self._queue = queue
         self.blocked = True  # what stands behind it in a pipeline waits
+        if kind == TRY:
+            self._replies.expect(TRY)
+            origin.submit(self, TRY, (c.TAKE, self.number))
+            return
         self._replies.expect(KIND_WAIT)
         self._request += 1
         self.wait = origin.wait(self, self._request)
+
+    def _poll(self, queue: bytes) -> None:
+        listeners = self._clients.listeners
+        if listeners.wait(self, (queue,)) is not None:
+            self._replies.reply(b"READY\n")
+        elif self.ended:
+            listeners.stop_waiting(self)
+            self._replies.reply(b"NO\n")
+        else:
+            self.blocked = True
+            self._replies.expect(POLL)
+
+    def half_closed(self) -> None:
+        """See `Connection`. A client that sends nothing more waits for nothing."""
+        super().half_closed()
+        if self._clients.listeners.stop_waiting(self):
+            self.blocked = False
+            self._settled(self._replies.answer_kind(POLL, b"NO\n"))
 
     def _arm(self) -> None:
         """A TAKE has no time-out; but a client that sends nothing more waits for nothing."""
@@ -103,8 +138,42 @@ class ToyConnection(RequestConnection):
             self._answer(b"OK %d\n" % result)
         elif kind in (PUT, DONE):
             self._answer(b"OK\n" if result > 0 else b"NO\n")
+        elif kind == TRY:
+            self._tried(result)
+        elif kind == LISTEN:
+            self._listen(result)
         elif kind in (KIND_OPEN, KIND_QUIET) and result != c.OK:
             self.drop()
+
+    def _tried(self, result: tuple[int, bytes] | int) -> None:
+        if result == c.AGAIN:
+            self._clients.origin.submit(self, TRY, (c.TAKE, self.number))
+        elif isinstance(result, int):
+            self._answer_alone(b"NO\n")
+        else:
+            self._answer_alone(b"JOB %d %b\n" % result)
+
+    def _listen(self, result: tuple[int, bytes] | int) -> None:
+        listeners = self._clients.listeners
+        if isinstance(result, int) or not listeners.may_listen(self):
+            self._answer(b"NO\n")
+            return
+        ended = listeners.listen(self, result[0])
+        self._answer(b"OK\n")
+        if ended is not None:
+            self.job_told(*ended)
+
+    def job_told(self, job_id: int, kind: int, data: bytes) -> None:
+        """See `Connection`."""
+        if kind == RESULT:
+            self._push(b"RESULT %d %b\n" % (job_id, data))
+        else:
+            self._push(b"GONE %d\n" % job_id)
+
+    def queue_ready(self, queue: bytes) -> None:
+        """See `Connection`."""
+        self.blocked = False
+        self._settled(self._replies.answer_kind(POLL, b"READY\n"))
 
     def wait_ended(self, job: Job | None, until_us: int = 0) -> None:
         """See `Connection`."""
@@ -116,12 +185,12 @@ class ToyConnection(RequestConnection):
 
     def failed(self, kind: int, why: int) -> None:
         """See `Connection`."""
-        if self.closed:
+        if self.closed or kind == KIND_BESIDE:
             return
         if why != NOT_DONE:
             self.drop()
             return
-        if kind == KIND_WAIT:
+        if kind in (KIND_WAIT, TRY):
             self.wait = None
             self.blocked = False
         self._settled(self._replies.answer_kind(kind, b"NO\n"))
@@ -137,7 +206,7 @@ class ToyFrontend(Frontend):
     """The toy protocol at a node."""
 
     def __init__(self, clients: Clients, name: str) -> None:
-        super().__init__(clients, name)
+        super().__init__(clients, name, since=3)
         self._counts = [0] * (HUH + 1)
 
     def connect(self, port: ClientPort) -> Connection:

@@ -2,10 +2,13 @@
 
     PUT QUEUE BODY     OK ID
     TAKE QUEUE         JOB ID BODY, when there is one
-    DONE ID            OK, or NO
+    TRY QUEUE          JOB ID BODY, or NO
+    POLL QUEUE         READY, when there is a job; it is not reserved
+    DONE ID RESULT     OK, or NO
+    LISTEN ID          OK, or NO; later RESULT ID RESULT and GONE ID, unasked
 
 A line ends in LF; one that is none of these is answered HUH. Names of queues are lower-case letters
-and digits, bodies hold no white space.
+and digits, bodies and results hold no white space.
 """
 
 import re
@@ -13,17 +16,28 @@ from typing import Final
 
 PUT: Final = 1  # (PUT, queue, body)
 TAKE: Final = 2  # (TAKE, queue)
-DONE: Final = 3  # (DONE, job)
-HUH: Final = 4  # (HUH,)
-WORDS: Final = ("put", "take", "done")
+TRY: Final = 3  # (TRY, queue)
+POLL: Final = 4  # (POLL, queue)
+DONE: Final = 5  # (DONE, job, result)
+LISTEN: Final = 6  # (LISTEN, job)
+HUH: Final = 7  # (HUH,)
+WORDS: Final = ("put", "take", "try", "poll", "done", "listen")
 
 LINE_MAX_BYTES: Final = 1024
 
 _match_put = re.compile(rb"PUT ([a-z0-9]{1,64}) (\S+)").fullmatch
-_match_take = re.compile(rb"TAKE ([a-z0-9]{1,64})").fullmatch
-_match_done = re.compile(rb"DONE ([0-9]{1,15})").fullmatch
+_match_queue = re.compile(rb"(TAKE|TRY|POLL) ([a-z0-9]{1,64})").fullmatch
+_match_done = re.compile(rb"DONE ([0-9]{1,15}) (\S+)").fullmatch
+_match_listen = re.compile(rb"LISTEN ([0-9]{1,15})").fullmatch
+_KINDS: Final = {b"TAKE": TAKE, b"TRY": TRY, b"POLL": POLL}
 
-Request = tuple[int, bytes, bytes] | tuple[int, bytes] | tuple[int, int] | tuple[int]
+Request = (
+    tuple[int, bytes, bytes]
+    | tuple[int, int, bytes]
+    | tuple[int, bytes]
+    | tuple[int, int]
+    | tuple[int]
+)
 
 
 class Parser:
@@ -49,8 +63,10 @@ class Parser:
         self._data = rest
         if found := _match_put(line):
             return (PUT, found[1], found[2])
-        if found := _match_take(line):
-            return (TAKE, found[1])
+        if found := _match_queue(line):
+            return (_KINDS[found[1]], found[2])
         if found := _match_done(line):
-            return (DONE, int(found[1]))
+            return (DONE, int(found[1]), found[2])
+        if found := _match_listen(line):
+            return (LISTEN, int(found[1]))
         return (HUH,)
