@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 SAMPLE_S: Final = 2.0
-# A process that has just started has not read its log yet, and serves nobody.
+# A process that has just started has not read its log yet, and has no clients.
 AGE_S_MIN: Final = 4.0
 # Flat: in the last quarter of a run the median of a node is at most this much above its median in
 # the quarter before. The share allows for what a queue holds by chance, the bytes for a small one.

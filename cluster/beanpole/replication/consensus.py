@@ -63,7 +63,7 @@ class DiskRoom(NamedTuple):
 
 
 class LogOnDisk(NamedTuple):
-    """How far the disk is with the log, also if nobody waits for it (durability "memory").
+    """How far the disk is with the log, also if nothing waits for it (durability "memory").
 
     Attributes:
         end: the position in bytes after the last record.

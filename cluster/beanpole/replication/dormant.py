@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class DormantReplica:
-    """Follows nobody, at term 0, with an empty log."""
+    """Follows no leader, at term 0, with an empty log."""
 
     def __init__(self, node_id: str, members: tuple[str, ...], rejoining: bool) -> None:
         self.node_id = node_id
@@ -36,7 +36,7 @@ class DormantReplica:
         self.snapshot_index = 0
 
     def match_index(self, peer: str) -> int:
-        """Nothing is known of anybody."""
+        """Nothing is known of any peer."""
         return 0
 
     def disk(self) -> DiskFigures:
@@ -44,7 +44,7 @@ class DormantReplica:
         return DiskFigures()
 
     def room(self) -> DiskRoom:
-        """Nobody counts it: no job can be put here."""
+        """It is not counted: no job can be put here."""
         return DiskRoom()
 
     def log_on_disk(self) -> LogOnDisk:
@@ -68,11 +68,11 @@ class DormantReplica:
         raise AssertionError(f"{peer} sends to a node that takes part in nothing")
 
     def connected(self, peer: str) -> None:
-        """Nobody is linked before consensus runs."""
+        """No peer is linked before consensus runs."""
         raise AssertionError(f"{peer} is linked to a node that takes part in nothing")
 
     def disconnected(self, peer: str) -> None:
-        """Nobody was linked."""
+        """No peer was linked."""
 
     def can_propose(self) -> bool:
         """Never."""
@@ -83,7 +83,7 @@ class DormantReplica:
         raise AssertionError("propose() without can_propose()")
 
     def confirm(self, done: Callable[[], None]) -> None:
-        """Dropped: this member leads nobody."""
+        """Dropped: this member does not lead."""
 
     def transfer(self, to: str | None) -> bool:
         """There is no leadership."""

@@ -133,7 +133,7 @@ class Files(Protocol):
         ...
 
     def remove_slowly(self, path: str) -> None:
-        """Remove a file that nobody reads, in steps if it is large: others want the disk, too.
+        """Remove a file without readers, in steps if it is large: others want the disk, too.
 
         Dying meanwhile leaves the beginning of it. A gigabyte takes most of a second.
         """
@@ -360,7 +360,7 @@ class RealFiles(InlineFiles):
             self._syncer.settle()
 
     def close(self) -> None:
-        """Finish what was submitted, then end the threads; nobody is told of results any more.
+        """Finish what was submitted, then end the threads; results are not delivered any more.
 
         A caller that is told of a complete file would submit the next work.
         """

@@ -55,7 +55,7 @@ def recover(
     segments: list[Segment] = []
     end = -1
     for position, name in enumerate(names):
-        # On an error the process ends, so nobody closes what is open by then.
+        # On an error the process ends, so nothing is closed that is open by then.
         segment, data = _load(files, directory, name, identity)
         if end >= 0 and segment.base != end:
             missing = os.path.join(directory, segment_name(end))

@@ -141,7 +141,7 @@ class Wal:
         if segments[-1].base > newest:
             note(segments[-1].base)
         wal = cls(files, directory, identity, segment_bytes, segments, end, note)
-        # Before anybody waits, so that the first batches find their space.
+        # Before a write waits, so that the first batches find their space.
         wal._writer.fill_ahead()
         return wal
 
@@ -265,7 +265,7 @@ class Wal:
         """Remove the segments whose records all lie before `at`, away from the loop.
 
         The newest segment with durable records always stays. A file that cannot be removed stays
-        until the next call or start; that harms nobody.
+        until the next call or start; that does no harm.
         """
         segments = self._segments
         count = 0

@@ -1,6 +1,6 @@
 """`beanpole inspect DIR`: what the data directory of a stopped node holds, as a start judges it.
 
-Reads only. For the night in which somebody has to find out which disk has the newest log.
+Reads only. It tells an operator which disk has the newest log.
 """
 
 import argparse

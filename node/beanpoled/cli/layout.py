@@ -218,7 +218,7 @@ def write_cluster(directory: Path, nodes: Iterable[LocalNode], pids: Mapping[str
 
 
 def remove_cluster(directory: Path) -> None:
-    """Take cluster.json away: nobody serves there."""
+    """Take cluster.json away: no node serves there."""
     (directory / "cluster.json").unlink(missing_ok=True)
 
 

@@ -123,7 +123,7 @@ class Disks:
             found = DiskIdentity(*self._owner, fresh, members)
         found = found._replace(members=members)
         if found.standing == FOUNDING and len(members) == 1:
-            # Nobody to wait for.
+            # No other member to wait for.
             founders = ((found.node, found.disk_id),)
             birth = record.birth_of(found.cluster, founders)
             found = found._replace(standing=VOTER, birth=birth, founders=founders)

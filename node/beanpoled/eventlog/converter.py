@@ -28,8 +28,8 @@ from beanpoled.eventlog.events import NOTE, Bytes, EventBatch, Events
 
 # To be scheduled behind the node, and early enough that segments do not pile up.
 NICENESS: Final = 10
-# A batch takes ten milliseconds, where nobody else wants the processor. A process that takes this
-# long was stopped, and snapshots wait behind it.
+# A batch takes ten milliseconds, where no other process wants the processor. A process that takes
+# this long was stopped, and snapshots wait behind it.
 EXCHANGE_MAX_S: Final = 60.0
 ENCODE: Final = 0
 FIRST_AT_WALL: Final = 1
@@ -118,7 +118,7 @@ class Converter:
         process.wait()
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
-                with suppress(OSError):  # there may be bytes that nobody will read
+                with suppress(OSError):  # there may be bytes that will not be read
                     pipe.close()
 
     def _ask(self, head: tuple[int, Any], *blobs: Bytes) -> Message:

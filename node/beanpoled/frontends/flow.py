@@ -49,7 +49,7 @@ class FlowControl:
         Args:
             connection: whose client it is.
             owes_enough: whether its replies are as many, or as large, as they may be.
-            buffered_bytes: what it has sent and nobody has looked at.
+            buffered_bytes: what it has sent and was not looked at.
         """
         clients = self._clients
         full = (

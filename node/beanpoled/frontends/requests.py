@@ -38,7 +38,7 @@ class RequestConnection(Connection):
     @property
     @abstractmethod
     def _buffered_bytes(self) -> int:
-        """How many bytes of the client nobody has looked at."""
+        """How many bytes of the client were not looked at."""
 
     @abstractmethod
     def _act(self) -> bool:

@@ -17,7 +17,7 @@ from beanpoled.view import Check, NodeView, liveness, readiness
 REQUEST_BYTES_MAX: Final = 8192
 # A client that has not sent its request by then is closed; the same for an idle kept connection.
 REQUEST_TIMEOUT_S: Final = 10.0
-# Probes come from a few places; more connections than this are somebody's mistake, and the oldest
+# Probes come from a few places; more connections than this are a mistake, and the oldest
 # is closed: idle connections must not keep the probes away.
 CONNECTIONS_MAX: Final = 64
 

@@ -27,7 +27,7 @@ class EarlyWait:
         self.request = request
         self.behind = behind  # the origin's batch that it stands behind
         self.ending = False  # its origin has asked for its end already
-        self.fresh = True  # nobody has looked yet whether that batch is applied
+        self.fresh = True  # it was not looked at yet whether that batch is applied
 
 
 class _Arrivals:
@@ -63,7 +63,7 @@ class EarlyWaits:
         self.count = 0
         self._origins: dict[int, _Arrivals] = {}
         self._fresh: list[tuple[int, int]] = []  # (origin, session), in the order of arrival
-        # Those whose batch is applied, and that nobody has taken yet; some of them are forgotten.
+        # Those whose batch is applied, and that were not taken yet; some of them are forgotten.
         self._ready: deque[tuple[Key, EarlyWait]] = deque()
 
     def add(self, origin: int, incarnation: int, items: list[tuple[int, ...]]) -> bool:
@@ -73,7 +73,7 @@ class EarlyWaits:
             self.forget(origin)
             arrivals = self._origins[origin] = _Arrivals(incarnation)
         elif arrivals.incarnation > incarnation:
-            return True  # nobody waits there any more
+            return True  # no client waits there any more
         waits = arrivals.waits
         for session, request, behind in items:
             known = waits.get(session)

@@ -15,8 +15,8 @@ from beanpoled.leading.term import Term
 from beanpoled.peers.peers import Peers
 from beanpoled.shared.context import Context
 
-# Somebody waits for the answer and asks again before this ends. Afterwards nothing is raised: what
-# an operator wants counts now, and not when a member comes back days later with another program.
+# An operator waits for the answer and asks again before this ends. Afterwards nothing is raised:
+# the wish counts now, and not when a member comes back days later with another program.
 WISH_US: Final = 1_000_000
 
 

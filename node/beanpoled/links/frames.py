@@ -24,12 +24,12 @@ BATCH: Final = 2  # origin -> leader
 WAITS: Final = 3  # origin -> leader: sessions that wait for a job
 UNWAITS: Final = 4  # origin -> leader: waits that should end
 NONES: Final = 5  # leader -> origin: these waits ended without a job
-HEARTBEAT: Final = 6  # everybody to everybody, each heartbeat
+HEARTBEAT: Final = 6  # each member to each other
 
 # Term, incarnation, number, first of a (re)sending, clients that wait for answers, hint bytes.
 _BATCH: Final = Struct("<QIQBII")
 
-# Sessions, requests and batches are counted from 1; more than this, nobody gets to.
+# Sessions, requests and batches are counted from 1; no node gets to more than this.
 _NUMBER_MAX: Final = 2**63 - 1
 
 _pack = msgpack.Packer(use_bin_type=True, autoreset=True).pack

@@ -182,7 +182,7 @@ class Handshake:
 
         Raises:
             LinkRefused: the peer is authentic, but we do not belong together.
-            ProtocolError: the peer is nobody that we talk to.
+            ProtocolError: the peer is no node that this one talks to.
         """
         kind, payload = frame
         if not self._other_bytes:

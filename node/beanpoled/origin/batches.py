@@ -11,7 +11,7 @@ from beanpoled.links import frames
 
 # Kinds of commands that are no requests of a client.
 KIND_OPEN: Final = -2
-KIND_QUIET: Final = -1  # the client has its answer already, or nobody waits for one
+KIND_QUIET: Final = -1  # the client has its answer already, or none waits for one
 KIND_WAIT: Final = -3  # no command at all: the client waits for a job
 
 # Reasons that `failed` gives a client's connection.
@@ -39,7 +39,7 @@ class Client(Protocol):
         """The session is gone or its state is unknown: close without another reply."""
 
 
-# (client, kind, when it came); the client is None for commands that nobody waits for.
+# (client, kind, when it came); the client is None for commands without one that waits.
 Owner = tuple[Client | None, int, int]
 
 

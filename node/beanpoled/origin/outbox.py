@@ -131,10 +131,10 @@ class Origin:
         large one, and what its client sends behind it, stands in a line of its own.
 
         Args:
-            client: gets the answer; None if nobody waits for one.
+            client: gets the answer; None if none is to be given.
             kind: the client's.
             command: what is to be done.
-            behind: with nobody to be answered: the last batch of whom it was.
+            behind: without a client: the last batch of the client that it was of.
 
         Returns:
             The batch that it is in.
@@ -355,7 +355,7 @@ class Origin:
         """A job was given to one of our sessions."""
         wait = self._waits.get(session)
         if wait is None or wait.request != request:
-            # Nobody waits for it any more. If the session is closed, its CLOSE is on the way.
+            # No client waits for it any more. If the session is closed, its CLOSE is on the way.
             self.submit(None, KIND_QUIET, (c.RETURN, session, job.id))
             return
         del self._waits[session]

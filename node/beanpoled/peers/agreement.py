@@ -21,7 +21,7 @@ CHAINS_KEPT: Final = 16_384
 # The two things that are compared.
 STATE_HASH: Final = 0
 IMAGE: Final = 1
-# How long a linked member is waited for before it counts for nobody, too. It tells its hash with
+# How long a linked member is waited for before it counts for no side, too. It tells its hash with
 # every heartbeat, once it has applied as much; this forgives a short pause of it. The log asks for
 # the digest of an image each minute of cluster time, and it is made in slices: a member that missed
 # one has the next one too, and half a minute for its slices.

@@ -75,7 +75,7 @@ class Peers:
     def cluster_us(self) -> int | None:
         """Cluster time as the members that were up know it; None if none was.
 
-        The lowest: what is late harms nobody, and TTRs must not end early.
+        The lowest: a late end does no harm, and TTRs must not end early.
         """
         known = [
             peer.heartbeat.cluster_us + peer.silence_us

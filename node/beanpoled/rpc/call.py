@@ -1,6 +1,6 @@
 """One call of a program that moves many jobs at once, as its origin sees it.
 
-A call is a client with a session of its own. Its commands ride in the batches of everybody's, and
+A call is a client with a session of its own. Its commands ride in the node's batches, and
 it has ended when all of them are answered or one of them never will be. What a call looks like on
 the wire is in `queue_rpc`.
 """

@@ -84,7 +84,7 @@ U64_MAX: Final = 2**64 - 1
 # `reserve-with-timeout`: beanstalkd keeps the seconds in a signed int and, since 1.13, refuses
 # what does not fit (before, it wrapped around and returned at once).
 TIMEOUT_MAX_S: Final = 2**31 - 1
-# beanstalkd raises a TTR of 0: nobody could finish a job that expires when it is reserved.
+# beanstalkd raises a TTR of 0: a job that expires when it is reserved could not be finished.
 TTR_MIN_S: Final = 1
 
 # Letters, digits and -+/;.$_() but no hyphen first; [first byte, other bytes] of an expression.

@@ -121,7 +121,7 @@ class PySyncObjReplica:
         if header is not None:
             self._snapshots.take_over(header)
         if self._alone:
-            self._core.campaign()  # nobody to wait for
+            self._core.campaign()  # no other member to wait for
         self._started = True
         self._room.look(self._shared.now_s)
         self._note_changes()

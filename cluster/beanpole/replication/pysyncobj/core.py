@@ -38,7 +38,7 @@ _ROLES: Final[tuple[Role, ...]] = (FOLLOWER, CANDIDATE, LEADER)
 APPEND_BYTES_MAX: Final = 8 * MIB
 assert APPEND_BYTES_MAX > ENTRY_MAX_BYTES + MIB, "an entry travels in one piece"
 # D1: check-quorum. The library's default of 30 s is the time for which a leader that was cut off
-# believes in itself. Two of the longest timeouts, so that a short pause deposes nobody.
+# believes in itself. Two of the longest timeouts, so that a short pause deposes no leader.
 FALLBACK_RAFT_MAX: Final = 2
 _STOCK_FALLBACK_S: Final = 30.0
 # The library's own compaction and timers are never wanted.

@@ -82,7 +82,7 @@ class Elections:
 
     def _ask_for_pre_votes(self) -> None:
         # C3: the term grows only when a majority would vote, so a member that was cut off comes
-        # back with the term that it left with, and deposes nobody.
+        # back with the term that it left with, and deposes no leader.
         shared = self._shared
         self._pre_vote_term = shared.core.term + 1
         self._pre_votes.clear()
@@ -153,7 +153,7 @@ class Elections:
     def higher_term(self, peer: str, message: "Message") -> None:
         """Step down to a later term: the library ignores what would tell it (B3, 945)."""
         if message[1] > self._shared.core.term:
-            # A vote that nobody can give: nothing is left of it but its term.
+            # A request that can get no vote: nothing is left of it but its term.
             self._transport.receive(
                 peer,
                 {

@@ -440,7 +440,7 @@ class Snapshots:
         self._shared.callbacks.wake()
 
     def _watch(self, sink: FetchSink) -> None:
-        """Give a fetch up that stands still: the link may be gone without anybody saying so."""
+        """Give a fetch up that makes no progress: the link may be gone without notice."""
         now_s = self._shared.now_s
         if not sink.complete and (
             is_full(sink.error) or self._shared.room.free_bytes < FETCH_ROOM_BYTES
