@@ -1,14 +1,12 @@
-"""The toy protocol at a node: what `docs/adding-a-protocol.md` explains line by line.
-
-Its queues are tubes of beanstalk, so that clients of both see the same jobs.
-"""
+"""The toy protocol at a node: what `docs/adding-a-protocol.md` explains line by line."""
 
 from collections.abc import Mapping
 from typing import Any, Final
 
 from beanpole import commands as c
-from beanpole.constants import DEFAULT_TUBE, SECOND_US
-from beanpole.core.jobs.effects import NOTIFIED_MIN
+from beanpole.constants import SECOND_US
+from beanpole.core.jobs import effects
+from beanpole.core.jobs import job as jobs
 from beanpole.core.jobs.job import Job
 from beanpoled.config.protocols import Protocol
 from beanpoled.frontends.clients import Clients
@@ -17,13 +15,14 @@ from beanpoled.frontends.frontend import Frontend
 from beanpoled.frontends.requests import RequestConnection
 from beanpoled.host.seam import ClientPort
 from beanpoled.origin.batches import KIND_OPEN, KIND_QUIET, KIND_WAIT, NOT_DONE
-from tests.toy.protocol import DONE, HUH, LISTEN, POLL, PUT, TAKE, TRY, WORDS, Parser
+from tests.toy.protocol import DONE, HUH, LISTEN, POLL, PUT, TAKE, TELL, TRY, WORDS, Parser
+from tests.toy.space import PREFIX, TOY
 
 TTR_US: Final = 60 * SECOND_US
-# What DONE tells the listeners of a job.
-RESULT: Final = NOTIFIED_MIN
-# Of a command beside the one that is answered.
-KIND_BESIDE: Final = HUH + 1
+# How long a job is known, with its result when it is done.
+TTL_US: Final = 3600 * SECOND_US
+# What TELL tells the listeners of a job.
+WORD: Final = effects.NOTIFIED_MIN
 
 ROW: Final = Protocol("toy", listen=(), port_offset=40)
 
@@ -39,7 +38,7 @@ class ToyConnection(RequestConnection):
         super().__init__(clients, protocol, port)
         self._parser = Parser()
         self._counts = counts
-        self._queue = DEFAULT_TUBE  # the one that the session watches
+        self._queue = b""  # the one that the session watches
         self._request = 0  # the number of the last wait
 
     # --- requests become commands -----------------------------------------------------------------
@@ -66,31 +65,34 @@ class ToyConnection(RequestConnection):
             self._replies.reply(b"HUH\n")
             return
         if kind == POLL:
-            self._poll(arguments[0])
+            self._poll(PREFIX + arguments[0])
             return
         if not self.number:
             origin.open_session(self)
+            origin.submit(self, KIND_QUIET, (c.SET_PROTOCOL, self.number, TOY))
         if kind in (TAKE, TRY):
-            self._reserve(kind, arguments[0])
-        elif kind == PUT:
-            queue, body = arguments
-            self._replies.expect(kind)
-            put = (c.PUT, self.number, queue, 0, 0, TTR_US // SECOND_US, body)
+            self._reserve(kind, PREFIX + arguments[0])
+            return
+        self._replies.expect(kind)
+        if kind == PUT:
+            queue, body = PREFIX + arguments[0], arguments[1]
+            put = (c.ADD, self.number, queue, 0, 0, TTR_US, TTL_US, b"", 0, 0, body)
             origin.submit_put(self, kind, put)
+        elif kind == TELL:
+            job, word = arguments
+            origin.submit(self, kind, (c.NOTIFY, self.number, job, WORD, word))
         elif kind == DONE:
             job, result = arguments
-            self._replies.expect(kind)
-            origin.submit(self, KIND_BESIDE, (c.NOTIFY, self.number, job, RESULT, result))
-            origin.submit(self, kind, (c.DELETE, self.number, job))
+            origin.submit(self, kind, (c.FINISH, self.number, job, jobs.DONE, result))
         else:
-            self._replies.expect(kind)
             origin.submit(self, kind, (c.PEEK, self.number, arguments[0]))
 
     def _reserve(self, kind: int, queue: bytes) -> None:
         origin = self._clients.origin
         if queue != self._queue:
             origin.submit(self, KIND_QUIET, (c.WATCH, self.number, queue))
-            origin.submit(self, KIND_QUIET, (c.IGNORE, self.number, self._queue))
+            if self._queue:
+                origin.submit(self, KIND_QUIET, (c.IGNORE, self.number, self._queue))
             self._queue = queue
         self.blocked = True  # what stands behind it in a pipeline waits
         if kind == TRY:
@@ -134,10 +136,10 @@ class ToyConnection(RequestConnection):
         """See `Connection`."""
         if self.closed:
             return
-        if kind == PUT and result > 0:
-            self._answer(b"OK %d\n" % result)
-        elif kind in (PUT, DONE):
-            self._answer(b"OK\n" if result > 0 else b"NO\n")
+        if kind == PUT:
+            self._answer(b"NO\n" if isinstance(result, int) else b"OK %d\n" % result[0])
+        elif kind in (TELL, DONE):
+            self._answer(b"OK\n" if result == c.OK else b"NO\n")
         elif kind == TRY:
             self._tried(result)
         elif kind == LISTEN:
@@ -165,7 +167,9 @@ class ToyConnection(RequestConnection):
 
     def job_told(self, job_id: int, kind: int, data: bytes) -> None:
         """See `Connection`."""
-        if kind == RESULT:
+        if kind == WORD:
+            self._push(b"TOLD %d %b\n" % (job_id, data))
+        elif kind == effects.DONE:
             self._push(b"RESULT %d %b\n" % (job_id, data))
         else:
             self._push(b"GONE %d\n" % job_id)
@@ -185,7 +189,7 @@ class ToyConnection(RequestConnection):
 
     def failed(self, kind: int, why: int) -> None:
         """See `Connection`."""
-        if self.closed or kind == KIND_BESIDE:
+        if self.closed:
             return
         if why != NOT_DONE:
             self.drop()

@@ -15,6 +15,7 @@ from beanpoled.config.protocols import PROTOCOLS
 from beanpoled.frontends.table import FRONTENDS
 from beanpoled.main import prepare_process, run
 from tests.toy.frontend import ROW, ToyFrontend
+from tests.toy.space import registered
 
 TABLE = {**FRONTENDS, ROW.name: ToyFrontend}
 
@@ -26,7 +27,8 @@ def main() -> None:
     arguments = parser.parse_args()
     config = configuration.from_arguments(arguments, os.environ, (*PROTOCOLS, ROW))
     try:
-        uvloop.run(run(prepare_process(config), TABLE))
+        with registered():
+            uvloop.run(run(prepare_process(config), TABLE))
     except (BeanpoleError, OSError) as error:
         sys.exit(f"node: {error}")
 

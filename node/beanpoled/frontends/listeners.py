@@ -8,7 +8,9 @@ are told is in the package of each protocol; waits that reserve are the leader's
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from beanpole.core.jobs.effects import GONE, NOTIFIED_MIN, Effect
+from beanpole.core.jobs import effects
+from beanpole.core.jobs.effects import NOTIFIED_MIN, Effect
+from beanpole.core.jobs.job import DONE, FAILED
 from beanpoled.frontends.connection import Connection
 from beanpoled.shared.context import Context
 
@@ -77,9 +79,9 @@ class Listeners:
             del self._jobs[job_id]
             self._context.machine.queue.effects.listened.pop(job_id, None)
 
-    def applied(self, effects: Iterable[Effect]) -> None:
+    def applied(self, happened: Iterable[Effect]) -> None:
         """An entry was applied, and its results are told: these are its effects."""
-        for effect in effects:
+        for effect in happened:
             self._tell(effect)
 
     def _tell(self, effect: Effect) -> None:
@@ -94,7 +96,12 @@ class Listeners:
     def _ending(self, job_id: int) -> Effect | None:
         """How a job has ended, as far as the machine still knows."""
         job = self._context.machine.queue.jobs.get(job_id)
-        return (job_id, GONE, b"") if job is None else None
+        if job is None:
+            return (job_id, effects.GONE, b"")
+        if job.state not in (DONE, FAILED):
+            return None
+        kind = effects.DONE if job.state == DONE else effects.FAILED
+        return (job_id, kind, b"" if job.ext is None else job.ext.result)
 
     # --- queues ---------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[3]
 SOURCES = (
     "tests/toy/frontend.py",
+    "tests/toy/space.py",
     "node/beanpoled/frontends/table.py",
     "node/beanpoled/config/protocols.py",
 )

@@ -1,18 +1,40 @@
 """Clients that listen to a job or wait for a queue, at one node; they speak the toy protocol."""
 
+from collections.abc import Iterator
+
 import pytest
 
 from beanpole import commands as c
-from beanpole.core.jobs.effects import DELETED, NOTIFIED_MIN
+from beanpole.core.jobs.effects import NOTIFIED_MIN
+from beanpole.core.jobs.job import DONE, FAILED
 from beanpoled.frontends import listeners
 from beanpoled.frontends.table import FRONTENDS
-from tests.toy.frontend import ROW, ToyConnection, ToyFrontend
+from tests.toy.frontend import ROW, TTL_US, ToyConnection, ToyFrontend
+from tests.toy.space import PREFIX, TOY, registered
 from tests.unit.core.cluster import copy_of
-from tests.unit.node.stage import DEFAULT, Port, Stage, put
+from tests.unit.node.stage import SECOND, Port, Stage
 
 NOTE = NOTIFIED_MIN
-# What a worker at another node did: sessions 1 and 2 of n1 are open, and 1 has job 1.
+# Sessions 1 and 2 of n1 are open, and 1, a worker, has job 1.
 WORKER = 1
+OPENED = ((c.OPEN, 1), (c.SET_PROTOCOL, 1, TOY), (c.OPEN, 2), (c.SET_PROTOCOL, 2, TOY))
+
+
+def put(queue: bytes = b"d", delay_us: int = 0) -> c.Command:
+    """A job of the toy protocol."""
+    return (c.ADD, 1, PREFIX + queue, 0, delay_us, 60 * SECOND, TTL_US, b"", 0, 0, b"x")
+
+
+def finish(state: int = DONE, result: bytes = b"42") -> c.Command:
+    """The worker ends job 1."""
+    return (c.FINISH, WORKER, 1, state, result)
+
+
+@pytest.fixture(autouse=True)
+def space() -> Iterator[None]:
+    """The protocol has queues of its own."""
+    with registered():
+        yield
 
 
 class Scene(Stage):
@@ -24,7 +46,7 @@ class Scene(Stage):
         self.number = 0
         self.apply_sections((c.LEADER, 0, 0, ((c.RAISE, 3),)))
         self.come_up_behind()
-        self.others((c.OPEN, 1), (c.OPEN, 2), put(), put(), (c.RESERVE_JOB, WORKER, 1))
+        self.others(*OPENED, put(), put(), (c.RESERVE_JOB, WORKER, 1))
 
     def others(self, *commands: c.Command) -> None:
         """Apply an entry with a batch of n1."""
@@ -71,7 +93,7 @@ def test_what_the_holder_says_and_the_end_are_pushed(scene: Scene) -> None:
     assert scene.listened == [1, 2]
     scene.others((c.NOTIFY, WORKER, 1, NOTE, b"so"), (c.NOTIFY, WORKER, 1, NOTE, b"far"))
     for one in (port, other):
-        assert one.take() == b"RESULT 1 so\nRESULT 1 far\n"
+        assert one.take() == b"TOLD 1 so\nTOLD 1 far\n"
     scene.others((c.DELETE, WORKER, 1))
     assert (port.take(), other.take()) == (b"GONE 1\n", b"GONE 1\n")
     assert scene.listened == [2]
@@ -84,25 +106,35 @@ def test_nothing_is_lost_between_the_look_and_the_listening(scene: Scene) -> Non
     """In the entry of the LISTEN the job ends behind it, when nobody listened yet."""
     connection, port = scene.toy()
     connection.received(b"LISTEN 1\n")
+    scene.commit_own(finish())
+    assert port.take() == b"OK\nRESULT 1 42\n"
+    assert scene.listened == []
+
+
+def test_nor_is_the_end_of_a_job_that_leaves_no_trace(scene: Scene) -> None:
+    connection, port = scene.toy()
+    connection.received(b"LISTEN 1\n")
     scene.commit_own((c.DELETE, WORKER, 1))
     assert port.take() == b"OK\nGONE 1\n"
-    assert scene.listened == []
 
 
 def test_the_end_in_the_next_entry_is_told(scene: Scene) -> None:
     connection, port = scene.toy()
     connection.received(b"LISTEN 1\n")
     scene.commit_own((c.TOUCH, WORKER, 1))
+    scene.others(finish())
+    assert port.take() == b"OK\nRESULT 1 42\n"
     scene.others((c.DELETE, WORKER, 1))
-    assert port.take() == b"OK\nGONE 1\n"
+    assert port.take() == b"", "it listens no longer"
 
 
 def test_results_of_an_entry_come_before_its_effects(scene: Scene) -> None:
     """The client that ends a job hears that it has, and then what listeners hear."""
-    connection, port = scene.toy(b"LISTEN 2\n")
+    connection, port = scene.toy(b"TRY d\nLISTEN 2\n")
+    scene.commit_own()
     connection.received(b"DONE 2 x\nDONE 2 x\n")
     scene.commit_own()
-    assert port.take() == b"OK\nOK\nNO\nGONE 2\n"
+    assert port.take() == b"JOB 2 x\nOK\nOK\nNO\nRESULT 2 x\n"
 
 
 def test_a_job_that_is_not_there_cannot_be_listened_to(scene: Scene) -> None:
@@ -141,21 +173,29 @@ def test_a_client_that_does_not_read_is_closed_at_its_limit(scene: Scene) -> Non
     port.take()
     scene.others((c.NOTIFY, WORKER, 1, NOTE, b"x"))
     assert port.closed and connection.closed and port.take() == b""
-    assert other.take() == b"OK\nRESULT 1 x\n"
+    assert other.take() == b"OK\nTOLD 1 x\n"
 
 
-def test_a_snapshot_tells_what_was_missed(scene: Scene) -> None:
-    """Job 1 ended and queue `default` has its first ready job in entries that never came here."""
+@pytest.mark.parametrize(
+    ("ends", "told"),
+    [
+        ([finish()], b"RESULT 1 42\n"),
+        ([finish(FAILED, b"why")], b"GONE 1\n"),
+        ([(c.DELETE, WORKER, 1)], b"GONE 1\n"),
+    ],
+)
+def test_a_snapshot_tells_what_was_missed(scene: Scene, ends: list[c.Command], told: bytes) -> None:
+    """Job 1 ended and queue `d` has its first ready job in entries that never came here."""
     scene.others((c.RESERVE_JOB, 2, 2))
     _, port = scene.toy(b"LISTEN 1\nLISTEN 2\n")
-    waiting, wakes = scene.toy(b"POLL default\n")
+    waiting, wakes = scene.toy(b"POLL d\n")
     machine = copy_of(scene.node.context.machine)
-    commands = ((c.DELETE, WORKER, 1), put())
+    commands = (*ends, put())
     machine.apply(machine.index + 5, 0, 0, 0, [(1, 1, scene.number + 1, commands)])
     port.take()
     scene.load(machine)
     scene.run()
-    assert port.take() == b"GONE 1\n"
+    assert port.take() == told
     assert wakes.take() == b"READY\n" and not waiting.blocked
     assert scene.listened == [2]
     scene.number += 1
@@ -164,26 +204,16 @@ def test_a_snapshot_tells_what_was_missed(scene: Scene) -> None:
     assert port.take() == b"GONE 2\n"
 
 
-def test_nothing_is_told_of_jobs_to_which_nobody_listens(scene: Scene) -> None:
-    machine = scene.node.context.machine
-    section = (1, 1, scene.number + 1, ((c.DELETE, 2, 2),))
-    assert machine.apply(machine.index + 1, 0, 0, 0, [section], own=0).effects == []
-    machine.queue.effects.listened[1] = None
-    section = (1, 1, scene.number + 2, ((c.DELETE, WORKER, 1),))
-    assert machine.apply(machine.index + 1, 0, 0, 0, [section], own=0).effects == [
-        (1, DELETED, b"")
-    ]
-
-
 # --- queues ---------------------------------------------------------------------------------------
 
 
 def test_a_queue_with_a_ready_job_answers_at_once(scene: Scene) -> None:
     connection, port = scene.toy()
-    connection.received(b"POLL default\nPOLL default\nPOLL q\n")
+    connection.received(b"POLL d\nPOLL d\nPOLL q\n")
     scene.run()
     assert port.take() == b"READY\nREADY\n"
-    assert scene.node.context.machine.queue.ready == 1, "it is not reserved"
+    queue = scene.node.context.machine.queue
+    assert queue.tubes[PREFIX + b"d"].ready_count == 1, "it is not reserved"
     assert scene.node.origin.is_idle(), "it costs the log nothing"
     assert not connection.number
 
@@ -192,11 +222,11 @@ def test_a_job_wakes_all_that_wait_once(scene: Scene) -> None:
     first, port = scene.toy(b"POLL q\nHUH\n")
     _, other = scene.toy(b"POLL q\n")
     assert (port.take(), other.take()) == (b"", b"") and first.blocked
-    scene.others(put(tube=b"r"))
+    scene.others(put(b"r"))
     assert (port.take(), other.take()) == (b"", b"")
-    scene.others(put(tube=b"q"))
+    scene.others(put(b"q"))
     assert (port.take(), other.take()) == (b"READY\nHUH\n", b"READY\n")
-    scene.others(put(tube=b"q"))
+    scene.others(put(b"q"))
     assert (port.take(), other.take()) == (b"", b"")
 
 
@@ -210,16 +240,17 @@ def test_what_the_client_sent_before_is_answered_before(scene: Scene) -> None:
 
 def test_a_job_that_is_taken_in_the_same_entry_wakes_nobody(scene: Scene) -> None:
     _, port = scene.toy(b"POLL q\n")
-    scene.others((c.WATCH, 2, b"q"), (c.IGNORE, 2, DEFAULT))
-    scene.others(put(tube=b"q"), (c.TAKE, 2))
+    scene.others((c.WATCH, 2, PREFIX + b"q"))
+    scene.others(put(b"q"), (c.TAKE, 2))
     assert port.take() == b""
 
 
 def test_a_paused_queue_wakes_at_the_end_of_its_pause(scene: Scene) -> None:
-    scene.others((c.WATCH, 2, b"q"), (c.PAUSE_TUBE, 1, b"q", 5), put(tube=b"q"))
+    queue = PREFIX + b"q"
+    scene.others((c.WATCH, 2, queue), (c.PAUSE_TUBE, 1, queue, 5), put(b"q"))
     _, port = scene.toy(b"POLL q\n")
     assert port.take() == b""
-    scene.others(put(tube=b"q"))
+    scene.others(put(b"q"))
     assert port.take() == b""
     now_us = scene.node.context.machine.queue.now_us + 5_000_000
     scene.apply(c.encode_entry(0, now_us, 0, []))
@@ -228,7 +259,7 @@ def test_a_paused_queue_wakes_at_the_end_of_its_pause(scene: Scene) -> None:
 
 
 def test_a_delay_that_ends_wakes(scene: Scene) -> None:
-    scene.others((c.PUT, 1, b"q", 0, 2, 60, b"x"))
+    scene.others(put(b"q", delay_us=2 * SECOND))
     _, port = scene.toy(b"POLL q\n")
     now_us = scene.node.context.machine.queue.now_us + 2_000_000
     scene.apply(c.encode_entry(0, now_us, 0, []))
@@ -247,26 +278,30 @@ def test_the_end_of_sending_ends_a_wait(scene: Scene) -> None:
 def test_a_waiting_client_that_is_gone_is_forgotten(scene: Scene) -> None:
     connection, port = scene.toy(b"POLL q\n")
     connection.lost()
-    scene.others(put(tube=b"q"))
+    scene.others(put(b"q"))
     assert port.take() == b""
     assert scene.node.context.machine.queue.ready_tubes == {}
 
 
 def test_a_leader_wakes_and_grants() -> None:
-    """Both look at the queues that became ready; one client has the job, the other is woken."""
+    """Both look at the queues that became ready; one client has the job, the others are woken."""
     stage = Stage(frontends={**FRONTENDS, ROW.name: ToyFrontend})
     stage.lead()
     stage.come_up()
-    port = Port()
-    connection = stage.node.frontends[ROW.name].connected(port)
-    assert connection is not None
-    connection.received(b"POLL default\n")
-    _, worker = stage.client(b"reserve\r\n")
+    stage.node.leader.term.commands.append((c.RAISE, 3))
+    stage.batch("n1", 1, (c.OPEN, 1), first=True)
     stage.commit()
-    stage.batch("n1", 1, (c.OPEN, 1), (c.PUT, 1, DEFAULT, 0, 1, 60, b"x"), first=True)
+    ports = [Port(), Port()]
+    for port, request in zip(ports, (b"POLL q\n", b"TAKE q\n"), strict=True):
+        connection = stage.node.frontends[ROW.name].connected(port)
+        assert connection is not None
+        connection.received(request)
+        stage.run()
+        stage.commit()
+    stage.batch("n1", 2, (c.SET_PROTOCOL, 1, TOY), put(b"q", delay_us=SECOND))
     stage.commit()
-    assert (port.take(), worker.take()) == (b"", b"")
+    assert [port.take() for port in ports] == [b"", b""]
     stage.pass_us(1_100_000)
     stage.commit()
-    assert (port.take(), worker.take()) == (b"READY\n", b"RESERVED 1 1\r\nx\r\n")
+    assert [port.take() for port in ports] == [b"READY\n", b"JOB 1 x\n"]
     assert stage.node.context.machine.queue.ready_tubes == {}
