@@ -8,9 +8,14 @@ older program is started once more and must refuse. Everything else is a life of
 judged as one. Half of the lives leave the end to the leaders ("auto").
 """
 
+import argparse
+import multiprocessing
+import os
 import random
 import sys
-from typing import Final
+import time
+from collections import Counter
+from typing import Final, NamedTuple
 
 from beanpole import commands as c
 from beanpole.replication.pysyncobj.repairs import ALL_REPAIRS, Repairs
@@ -19,6 +24,7 @@ from tests.sim import next_release
 from tests.sim.cluster import Violation
 from tests.sim.hazards import Hazards, draw
 from tests.sim.host import SimHost
+from tests.sim.many import say
 from tests.sim.storm import SETTLED_S, Storm, Stuck
 from tests.sim.world import World
 
@@ -36,6 +42,12 @@ SERVES_S: Final = 0.5
 RAISED_S: Final = 5.0
 # These have other programs, member lists or disks than an upgrade has.
 WITHOUT: Final = frozenset({"versions", "members", "parts", "small"})
+# What is told of many.
+FIGURES: Final = (
+    *("programs installed", "programs that were too old", "raised within the storm"),
+    *("raised by an operator", "lives of five nodes", "crashes", "deaths at a call", "stops"),
+    *("pauses", "partitions", "lost disks", "snapshots", "fetches"),
+)
 
 
 class Operator(Hazards):
@@ -190,28 +202,63 @@ def upgrade(seed: int, repairs: Repairs) -> None:
     Upgrade(seed, repairs).run()
 
 
+class Life(NamedTuple):
+    """What came of one seed."""
+
+    seed: int
+    failure: str  # empty, or the kind of verdict and its words
+    counts: Counter[str]
+
+
+def live(seed: int) -> Life:
+    """Run one seed."""
+    storm = Upgrade(seed)
+    failure = ""
+    try:
+        storm.run()
+    except Exception as error:  # also what no verdict says: the code fell over
+        failure = f"{type(error).__name__}: {str(error)[:300]}"
+    counts = Counter(storm.world.counts)
+    counts["raised by an operator"] += storm.operator.manual and not failure
+    return Life(seed, failure, counts)
+
+
+def show(seed: int) -> None:
+    """Run one seed, and print its log if it fails."""
+    storm = Upgrade(seed)
+    try:
+        storm.run()
+    except BaseException:
+        sys.stdout.write("\n".join(storm.world.lines) + "\n")
+        raise
+    sys.stdout.write(f"{dict(sorted(storm.world.counts.items()))}\n{storm.world.digest()}\n")
+
+
 def main() -> int:
     """Run seeds from the command line; 1 if one of them failed."""
-    first = int(sys.argv[1])
-    count = int(sys.argv[2]) if len(sys.argv) > 2 else 1
-    bad = installed = within = 0
-    for seed in range(first, first + count):
-        storm = Upgrade(seed)
-        try:
-            storm.run()
-        except AssertionError as error:
-            if count == 1:
-                sys.stdout.write("\n".join(storm.world.lines) + "\n")
-                raise
-            bad += 1
-            words = f"{type(error).__name__}: {str(error)[:300]}"
-            sys.stdout.write(f"{seed} {words}\n    python -m tests.sim.upgrades {seed}\n")
-            sys.stdout.flush()
-        installed += storm.world.counts["programs installed"]
-        within += storm.world.counts["raised within the storm"]
-    sys.stdout.write(
-        f"{count - bad} of {count} upgrades kept every promise: {installed} programs installed, "
-        f"{within} raised within the storm\n"
+    parser = argparse.ArgumentParser(description="upgrades in a storm, one for each seed")
+    parser.add_argument("first", type=int)
+    parser.add_argument("how_many", type=int, nargs="?", default=1)
+    parser.add_argument("--processes", type=int, default=os.cpu_count())
+    arguments = parser.parse_args()
+    first, count = arguments.first, arguments.how_many
+    if count == 1:
+        show(first)
+        return 0
+    begun_s = time.monotonic()
+    bad = 0
+    totals: Counter[str] = Counter()
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(arguments.processes) as pool:
+        for life in pool.imap_unordered(live, range(first, first + count), chunksize=4):
+            totals.update(life.counts)
+            if life.failure:
+                bad += 1
+                say(f"{life.seed} {life.failure}\n    python -m tests.sim.upgrades {life.seed}")
+    say(
+        f"{count - bad} of {count} upgrades from {first} kept every promise, in "
+        f"{time.monotonic() - begun_s:.0f} s: "
+        + ", ".join(f"{totals[words]} {words}" for words in FIGURES)
     )
     return int(bad > 0)
 
