@@ -3,7 +3,7 @@
 import pytest
 
 from beanpole.errors import ProtocolError
-from beanpole.replication.pysyncobj import journal, messages, transport
+from beanpole.replication.pysyncobj import core, journal, messages, transport
 from beanpole.replication.pysyncobj.repairs import ALL_REPAIRS
 from tests.sim.lone import Lone
 
@@ -206,6 +206,40 @@ def test_what_is_in_flight_is_bounded(repaired: bool, monkeypatch: pytest.Monkey
         # The peer has everything that was sent; more follows step by step.
         lone.receive("n1", messages.ACK, term, 2**30, 2 + sent + 1, messages.MATCHED, 0)
         lone.run(0.06)
+        sent += lone.entries_to("n1")
+    assert sent >= 100
+
+
+@pytest.mark.constants
+def test_what_a_peer_gets_before_it_acknowledges_is_bounded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A peer with an empty disk, or on a new link, got the whole log in one turn (seed 376)."""
+    monkeypatch.setattr(transport, "WINDOW_BYTES", 10_000)
+    monkeypatch.setattr(core, "APPEND_BYTES_MAX", 4_000)
+    lone = Lone()
+    lone.elect()
+    term, backlog = lone.replica.term, 0
+    while backlog < 100:
+        while lone.replica.can_propose():
+            lone.replica.propose(b"x" * 990)
+            backlog += 1
+        lone.run(0.01)
+        lone.acknowledge("n2", lone.replica.last_index)
+        lone.run(0.01)
+    lone.take()
+    lone.disconnect("n1")
+    lone.replica.connected("n1")
+    lone.run(0.02)
+    assert 0 < lone.entries_to("n1") <= 20
+    lone.receive("n1", messages.ACK, term, 2**30, 2, messages.REWIND, 0)
+    lone.run(0.02)
+    sent = lone.entries_to("n1")
+    assert 0 < sent <= 20
+    for _ in range(30):
+        lone.receive("n1", messages.ACK, term, 2**30, 2 + sent, messages.MATCHED, 0)
+        lone.run(0.02)
+        lone.acknowledge("n2", lone.replica.last_index)
         sent += lone.entries_to("n1")
     assert sent >= 100
 

@@ -111,6 +111,7 @@ class LeaderAcks:
             return
         self._term = term
         self.known.clear()
+        self._transport.sent_after.clear()
         self._answered.clear()
         self._answered_s.clear()
         self._rewound.clear()
@@ -223,6 +224,7 @@ class LeaderAcks:
         if next_index:
             low = self.known.get(peer, 0) + 1
             core.next_index[node] = max(low, min(next_index, shared.journal.last + 1))
+            self._transport.sent_after[peer] = core.next_index[node] - 1
             core.send_now()
             shared.due = True
         if peer not in self._rejoining:

@@ -49,6 +49,8 @@ class LibraryTransport(Transport):
         self._asking = False
         self.links: dict[str, Link] = {}
         self.known: dict[str, int] = {}  # durable at the peer, whether it counts or not
+        # The entry behind which a peer that has acknowledged none on this link is sent the log.
+        self.sent_after: dict[str, int] = {}
         self._shared: Shared
         self._begin_campaign: Callable[[int], bool]
         self._matched: Callable[[str, int, bool], None]
@@ -95,10 +97,12 @@ class LibraryTransport(Transport):
         known = self.forget(peer)
         if core.leads and known:
             core.next_index[self._shared.members[peer]] = known + 1
+            self.sent_after[peer] = known
         self._resume(peer)
 
     def forget(self, peer: str) -> int:
         """Forget what the peer had, and return it: a new link may lead to a new life of it."""
+        self.sent_after.pop(peer, None)
         return self.known.pop(peer, 0)
 
     def disconnected(self, peer: str) -> None:
@@ -203,8 +207,8 @@ class LibraryTransport(Transport):
     # --- flow control (B7) -----------------------------------------------------------------------
 
     def _in_flight_bytes(self, peer: str, sent: int) -> int:
-        known = self.known.get(peer, 0)
-        if not known:
+        known = self.known.get(peer) or self.sent_after.get(peer)
+        if known is None:
             return 0  # the first answer of a term is still to come: only heartbeats are out
         journal = self._shared.journal
         return journal.bytes_after(known) - journal.bytes_after(sent)
