@@ -119,15 +119,17 @@ class Upgrade(soak.Soak):
             self._kill()
         self._check_images("raised")
 
-    def _move(self, numbers: Iterable[int], program: Program) -> None:
-        """Give nodes a program, one after the other."""
+    def _move(self, numbers: Sequence[int], program: Program) -> None:
+        """Give nodes a program, one after the other; compare the first with the others, and all."""
         for number in numbers:
             self._replace(number, program)
             self._check_versions()
             if self.kills and self._chance.random() < 0.5:
                 self._kill()
-        if self.manual or program is self.old:
-            self._check_images(f"{program.name} on {list(self._runs.values()).count(program)}")
+            have = list(self._runs.values()).count(program)
+            raising = not self.manual and program is self.new and have == COUNT
+            if number in (numbers[0], numbers[-1]) and not raising:
+                self._check_images(f"{program.name} on {have}")
 
     def _install(self, number: int, program: Program) -> None:
         ground = self._ground

@@ -4,6 +4,7 @@ One upgrade without kills; `make upgrade MINUTES=n` goes on, with them. What is 
 is in chaos/upgrade.py; upgrades to a release that exists in tests only are in `test_upgrade`.
 """
 
+import itertools
 import random
 import subprocess
 import sys
@@ -16,11 +17,14 @@ from beanpole import VERSION
 from beanpole.commands import BASE_VERSION, MACHINE_VERSION
 from chaos.members import beanpole
 from chaos.upgrade import Upgrade
-from tests.integration.support.nodes import Cluster
+from tests.integration.support.nodes import BEANPOLE, Cluster
 from tests.integration.support.processes import START_TIMEOUT_S
 from tests.integration.support.raw import Raw
 from tests.integration.support.releases import FIRST, Program, install, release, this_program
 from tests.integration.support.waiting import wait_until
+
+# The command line tool of whichever release is in the path.
+COMMAND = "import sys; from beanpoled.cli import main; sys.exit(main())"
 
 
 @pytest.mark.timeout(240)
@@ -55,7 +59,7 @@ def cluster(tmp_path: Path, old: Program) -> Iterator[Cluster]:
 
 def test_a_release_runs_without_the_modules_of_this_version(old: Program, tmp_path: Path) -> None:
     code = "import sys, beanpole, beanpoled.main as main; print(beanpole.__file__, main.__file__)"
-    python = [*old.words[: list(old.words).index("-m")], "-c", code]
+    python = [*old.words[: old.words.index("-m")], "-c", code]
     shown = subprocess.run(python, capture_output=True, text=True, check=True)
     assert all(path.startswith(str(tmp_path)) for path in shown.stdout.split()), shown.stdout
     said = subprocess.run([*old.words, "--version"], capture_output=True, text=True, check=True)
@@ -82,27 +86,34 @@ def test_status_shows_the_programs_of_both_releases(cluster: Cluster, old: Progr
     with Raw(cluster.nodes[changed].beanstalk) as client:
         client.put(b"by way of the upgraded node")
     wanted = {
-        f"n{number}": (VERSION, f"{BASE_VERSION} (knows {MACHINE_VERSION})")
+        f"n{number}": (VERSION, f"{BASE_VERSION} (knows {MACHINE_VERSION})", "serving")
         if number == changed
-        else (FIRST, f"{BASE_VERSION}")
+        else (FIRST, f"{BASE_VERSION}", "serving")
         for number in range(3)
     }
-    commands = [*old.words[:-1], "beanpoled.cli"]
+    of_old = [*old.words[: old.words.index("-m")], "-c", COMMAND]
 
     def right() -> bool:
-        for node in cluster.nodes:
-            for program in ([], commands):
-                _, words = beanpole(
-                    "status", "--addr", node.grpc, **({"program": program} if program else {})
-                )
-                for line in words.splitlines()[2:5]:
-                    name, *_ = line.split()
-                    program_version, machine = wanted[name]
-                    if f"  {program_version:<8} {machine:<11} serving" not in line:
-                        return False
+        for node, program in itertools.product(cluster.nodes, (BEANPOLE, of_old)):
+            failed, words = beanpole("status", "--addr", node.grpc, program=program)
+            rows = [line.split() for line in words.splitlines()[2:]]
+            told = {row[0]: (row[9], " ".join(row[10:-1]), row[-1]) for row in rows}
+            if failed or told != wanted:
+                return False
         return True
 
     wait_until(right, START_TIMEOUT_S, "all say the same")
-    refused, words = beanpole("cluster", "finalize", "--addr", cluster.nodes[changed].grpc)
-    assert refused == 3
-    assert "must be upgraded" in words or "is too old" in words
+
+
+def test_nothing_is_raised_while_nodes_run_the_release(cluster: Cluster, old: Program) -> None:
+    cluster.start_all()
+    changed = cluster.followers()[0]
+    cluster.terminate(changed)
+    install(cluster, changed, this_program({"upgrade_finalize": "manual"}))
+    cluster.start(changed)
+    cluster.wait_until_serving(changed)
+    leads = f"the program of n{cluster.leader()}, which leads, is too old"
+    for number, node in enumerate(cluster.nodes):
+        refused, words = beanpole("cluster", "finalize", "--addr", node.grpc)
+        assert refused == 3
+        assert (leads if number == changed else "UNIMPLEMENTED") in words

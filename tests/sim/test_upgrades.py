@@ -32,7 +32,14 @@ def test_an_upgrade_is_no_alarm(schedule: Check) -> None:
     schedule(0, ALL_REPAIRS)
 
 
-@pytest.mark.parametrize("seed", range(1, 5))
+# Seeds that once broke a promise, and the reason. They are run every time.
+SEEDS = {
+    171: "no put was answered after the healing, in which the operator killed all older nodes",
+    376: "a node with an empty disk was sent the whole log in one turn",
+}
+
+
+@pytest.mark.parametrize("seed", [*range(1, 5), *SEEDS])
 def test_an_upgrade_in_a_storm_keeps_every_promise(seed: int) -> None:
     """`python -m tests.sim.upgrades 1 1000` is the whole; even seeds end by themselves."""
     storm = Upgrade(seed)
