@@ -7,7 +7,7 @@ Belongs here: the rules that events keep among themselves. Which command makes w
 from dataclasses import dataclass
 
 from beanpole import events as e
-from beanpole.core.jobs.job import BURIED, DELAYED, GONE, READY, RESERVED
+from beanpole.core.jobs.job import BURIED, DELAYED, DONE, FAILED, GONE, READY, RESERVED
 from beanpole.core.machine import Machine
 from tests.unit.core.cluster import Event, events_of
 
@@ -22,12 +22,19 @@ STATES = {
     e.TIMED_OUT: ({RESERVED}, {READY}),
     e.BURIED: ({RESERVED}, {BURIED}),
     e.KICKED: ({BURIED, DELAYED}, {READY}),
-    e.DELETED: ({READY, RESERVED, DELAYED, BURIED}, {GONE}),
+    e.DELETED: ({READY, RESERVED, DELAYED, BURIED, DONE, FAILED}, {GONE}),
+    e.DONE: ({READY, RESERVED, DELAYED, BURIED}, {DONE, GONE}),
+    e.FAILED: ({READY, RESERVED, DELAYED, BURIED}, {FAILED, GONE, READY}),
+    e.EXPIRED: ({READY, RESERVED, DELAYED, BURIED, DONE, FAILED}, {GONE}),
 }
 REASONS = {
     e.RETURNED: {e.CONNECTION_LOST, e.NODE_DOWN, e.NOBODY_WAITING},
     e.TIMED_OUT: {e.TTR},
+    e.FAILED: {e.TTR, e.NO_REASON},
 }
+# What time does, and what may be done to a job that nobody holds.
+BY_TIME = {e.DUE, e.EXPIRED}
+TO_NOBODYS = {e.TIMED_OUT, e.RETURNED, e.FAILED}
 
 
 @dataclass
@@ -71,6 +78,8 @@ class Ledger:
         states = [account.state for account in self.accounts.values()]
         counts = tuple(states.count(state) for state in (READY, RESERVED, DELAYED, BURIED))
         assert counts == (queue.ready, queue.reserved, queue.delayed, queue.buried)
+        finished = sum(space.done + space.failed for space in queue.every_space)
+        assert states.count(DONE) + states.count(FAILED) == finished
 
     def book(self, event: Event, now_us: int) -> None:
         """Replay one event."""
@@ -79,9 +88,12 @@ class Ledger:
         assert event.before in before, event
         assert event.state in after, event
         assert event.reason in REASONS.get(event.kind, {e.NO_REASON}), event
-        assert (event.origin == e.NO_ORIGIN) == (event.kind == e.DUE), event
-        assert (event.protocol == e.NO_PROTOCOL) == (event.kind == e.DUE), event
-        assert (event.session == 0) == (event.kind == e.DUE), event
+        unowned = event.kind in BY_TIME
+        if event.kind in TO_NOBODYS and self.tubes[event.tube][:1] == b"\x02":
+            unowned = event.origin == e.NO_ORIGIN
+        assert (event.origin == e.NO_ORIGIN) == unowned, event
+        assert (event.protocol == e.NO_PROTOCOL) == unowned, event
+        assert (event.session == 0) == unowned, event
         assert event.unused == 0, event
         assert event.tube in self.tubes, event
         if event.kind == e.PUT:
@@ -92,7 +104,7 @@ class Ledger:
         account.state = event.state
         self.check_times(event, account, now_us)
         account.reserves += event.kind == e.RESERVED
-        account.timeouts += event.kind == e.TIMED_OUT
+        account.timeouts += event.reason == e.TTR
         account.releases += event.kind == e.RELEASED
         account.buries += event.kind == e.BURIED
         account.kicks += event.kind == e.KICKED

@@ -7,14 +7,16 @@ import pytest
 from hypothesis import strategies as st
 
 from beanpole import commands as c
+from beanpole.constants import EXTERNAL_ID_MAX_BYTES
 from beanpole.core import keys
 from beanpole.core import machine as machine_module
 from beanpole.core.machine import Machine
 from tests.unit.core.cluster import DEFAULT, Entry
+from tests.unit.core.foreign import QUEUES, ROWS
 
 SECOND = 1_000_000
 SESSION = st.sampled_from([1, 1, 2, 3])
-TUBE = st.sampled_from([DEFAULT, DEFAULT, b"a", b"b"])
+TUBE = st.sampled_from([DEFAULT, DEFAULT, b"a", b"b", *QUEUES.values()])
 JOB = st.integers(1, 12)
 PRIORITY = st.sampled_from([0, 1, 1024, 2**32 - 1])
 SECONDS = st.sampled_from([0, 0, 1, 2, 3, 70])
@@ -33,6 +35,9 @@ PUTS = st.one_of(
     command(c.PUT, SESSION, TUBE, PRIORITY, SECONDS, TTR, BODY),
     command(c.PUT_KEYED, SESSION, TUBE, PRIORITY, SECONDS, TTR, BODY, KEY),
 )
+TIME_US = st.sampled_from([0, 0, 0, 1, SECOND, 3 * SECOND])
+EXTERNAL_ID = st.sampled_from([b"", b"one", b"two", b"x" * (EXTERNAL_ID_MAX_BYTES + 1)])
+LIMIT = st.integers(0, 2)
 COMMANDS = st.one_of(
     PUTS,
     PUTS,
@@ -40,7 +45,7 @@ COMMANDS = st.one_of(
     st.one_of(
         command(c.OPEN, SESSION),
         command(c.CLOSE, SESSION, st.integers(0, 1)),
-        command(c.SET_PROTOCOL, SESSION, st.integers(0, 3)),
+        command(c.SET_PROTOCOL, SESSION, st.sampled_from([0, 1, 2, 3, *ROWS])),
         command(c.KEEP, SESSION, SECRET, st.sampled_from([1, SECOND])),
         command(c.RESUME, SESSION, SECRET),
     ),
@@ -73,6 +78,18 @@ COMMANDS = st.one_of(
         command(c.LIST_TUBES, SESSION),
     ),
 )
+# What a session of a space with external ids sends; it is BAD_COMMAND to others, and before 3.
+EXTENDED = st.one_of(
+    command(
+        c.ADD, SESSION, TUBE, PRIORITY, TIME_US, TIME_US, TIME_US, EXTERNAL_ID, LIMIT, LIMIT, BODY
+    ),
+    command(c.FINISH, SESSION, JOB, st.integers(4, 7), BODY),
+    st.one_of(
+        command(c.PROGRESS, SESSION, JOB, st.sampled_from([b"", b"1/2"])),
+        command(c.FIND, SESSION, EXTERNAL_ID),
+        command(c.RESULT, SESSION, JOB),
+    ),
+)
 INCARNATION = st.sampled_from([1, 1, 1, 2])
 GRANTS = command(
     c.GRANT, ORIGIN, INCARNATION, SESSION, st.integers(1, 50), st.sampled_from([0, 0, 3])
@@ -95,7 +112,7 @@ LEADS = st.one_of(
 BATCHES = st.tuples(
     ORIGIN,
     st.sampled_from(["next", "next", "next", "next", "next", "again", "gap", "restart"]),
-    st.lists(COMMANDS, max_size=8),
+    st.lists(st.one_of(COMMANDS, COMMANDS, EXTENDED), max_size=8),
 )
 LEADER_SECTIONS = st.tuples(st.just(c.LEADER), st.just("next"), st.lists(LEADS, max_size=6))
 STEPS = st.tuples(
@@ -106,12 +123,23 @@ STEPS = st.tuples(
 Step = tuple[int, int, list[tuple[int, str, list[c.Command]]]]
 
 
-def log_of(steps: list[Step]) -> list[Entry]:
-    """Entries with times and batch numbers, after one that opens sessions and puts jobs."""
+def log_of(steps: list[Step], protocol: int = 0) -> list[Entry]:
+    """Entries with times and batch numbers, after one that opens sessions and puts jobs.
+
+    With a protocol, the machine works at version 3 from the start, and session 3 is of its space.
+    """
     put = (c.PUT, 1, DEFAULT, 0, 0, 1, b"first")
-    opened = ((c.OPEN, 1), (c.OPEN, 2), put, put, (c.WATCH, 2, b"a"))
+    opened: tuple[c.Command, ...] = ((c.OPEN, 1), (c.OPEN, 2), put, put, (c.WATCH, 2, b"a"))
+    first: list[c.Section] = []
+    if protocol:
+        first.append((c.LEADER, 0, 0, ((c.RAISE, 3),)))
+        queue = QUEUES[protocol]
+        numbers = (3 * SECOND, b"one", 2, 2)
+        opened += ((c.OPEN, 3), (c.SET_PROTOCOL, 3, protocol), (c.WATCH, 3, queue))
+        opened += ((c.ADD, 3, queue, 1, 0, SECOND, *numbers, b"added"),)
     time_us = SECOND
-    entries: list[Entry] = [(1, 0, time_us, 0, [(0, 1, 1, opened), (1, 1, 1, opened)])]
+    first += [(0, 1, 1, opened), (1, 1, 1, opened)]
+    entries: list[Entry] = [(1, 0, time_us, 0, first)]
     numbers = {0: (1, 1), 1: (1, 1)}
     for index, (passed_us, flags, specs) in enumerate(steps, 2):
         time_us += passed_us
@@ -133,7 +161,7 @@ def log_of(steps: list[Step]) -> list[Entry]:
 
 # How much of what time and lost sessions do happens in one entry.
 BUDGETS = st.sampled_from([1, 2, 3, 1000])
-LOGS = st.lists(STEPS, min_size=1, max_size=12).map(log_of)
+LOGS = st.builds(log_of, st.lists(STEPS, min_size=1, max_size=12), st.sampled_from([0, *ROWS]))
 
 
 def replay(entries: list[Entry], own: int = -1, machine: Machine | None = None) -> Machine:

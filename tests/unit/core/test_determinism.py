@@ -1,5 +1,7 @@
 """The same entries give the same machine: on every node, and wherever it started from."""
 
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,6 +12,7 @@ from beanpole.core.image.image import Image
 from beanpole.core.image.restore import load
 from beanpole.core.machine import Machine
 from tests.unit.core.cluster import DEFAULT, Cluster, Entry, copy_of, image_of
+from tests.unit.core.foreign import add_spaces
 from tests.unit.core.logs import BUDGETS, LOGS, replay, tighten
 
 # Of a space.
@@ -18,6 +21,14 @@ TOTALS = (
     *("jobs_total", "timeouts", "tubes", "external_ids"),
 )
 PROPERTY = settings(max_examples=120, deadline=None)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def spaces() -> Iterator[None]:
+    """The logs name queues of spaces that no release has."""
+    with pytest.MonkeyPatch.context() as patch:
+        add_spaces(patch)
+        yield
 
 
 @PROPERTY

@@ -1,5 +1,6 @@
 """Which event each transition emits, field by field; and that the events of any run add up."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from beanpole import events as e
 from beanpole.core.jobs.job import BURIED, DELAYED, GONE, READY, RESERVED
 from beanpole.core.machine import Machine
 from tests.unit.core.cluster import DEFAULT, Cluster, Entry, Event, copy_of, events_of, image_of
+from tests.unit.core.foreign import add_spaces
 from tests.unit.core.ledger import Ledger
 from tests.unit.core.logs import BUDGETS, LOGS, tighten
 
@@ -365,6 +367,14 @@ def test_the_largest_numbers_stay_in_their_fields(cluster: Cluster) -> None:
     cluster.do(c.DELETE, 7, number, origin=0)
     expected = event(e.DELETED, READY, GONE, (0, 7), **largest)
     assert events_of(cluster.machine)[-1] == expected
+
+
+@pytest.fixture(autouse=True, scope="module")
+def spaces() -> Iterator[None]:
+    """The logs name queues of spaces that no release has."""
+    with pytest.MonkeyPatch.context() as patch:
+        add_spaces(patch)
+        yield
 
 
 @settings(max_examples=120, deadline=None)

@@ -7,8 +7,9 @@ import pytest
 from beanpole.core.jobs.job import Job, Tube
 from beanpole.core.jobs.spaces import SPACES, Space
 from beanpole.core.jobs.store import SHARD_JOBS, Jobs
+from beanpole.events import BEANSTALK
 
-SPACE = Space(SPACES[0])
+SPACE = Space(BEANSTALK, SPACES[BEANSTALK])
 
 
 def job(job_id: int) -> Job:

@@ -1,5 +1,7 @@
 """No input makes `apply` raise, and whatever it did can be written as an image."""
 
+from collections.abc import Iterator
+
 import msgpack
 import pytest
 from hypothesis import given, settings
@@ -8,11 +10,28 @@ from hypothesis import strategies as st
 from beanpole import commands as c
 from beanpole.core.operations.table import OPERATIONS
 from tests.unit.core.cluster import DEFAULT, Cluster, copy_of, image_of
+from tests.unit.core.foreign import QUEUES, ROWS, Foreign, add_spaces
 
 EDGES = st.sampled_from(
-    [0, 1, 2, 3, 4, 2**32 - 1, 2**32, 2**53, 2**60, 2**63 - 1, 2**63, 2**64 - 1, -1, -(2**63)]
+    [
+        0,
+        1,
+        2,
+        3,
+        4,
+        *ROWS,
+        2**32 - 1,
+        2**32,
+        2**53,
+        2**60,
+        2**63 - 1,
+        2**63,
+        2**64 - 1,
+        -1,
+        -(2**63),
+    ]
 )
-NAMES = st.sampled_from([b"", DEFAULT, b"a", b"s" * 16, b"x" * 201])
+NAMES = st.sampled_from([b"", DEFAULT, b"a", b"s" * 16, b"x" * 201, *QUEUES.values()])
 VALUES = st.recursive(
     st.one_of(st.none(), st.booleans(), EDGES, st.floats(), NAMES, st.text(max_size=3)),
     lambda inner: st.one_of(
@@ -33,14 +52,27 @@ MISSHAPED = st.tuples(st.sampled_from(sorted(OPERATIONS)), VALUES, VALUES)
 ANYTHING = st.lists(st.one_of(SHAPED, SHAPED, MISSHAPED, VALUES), max_size=8)
 
 
+@pytest.fixture(autouse=True, scope="module")
+def spaces() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        add_spaces(patch)
+        yield
+
+
 @settings(max_examples=400, deadline=None)
-@given(st.lists(st.tuples(st.booleans(), ANYTHING), max_size=6), st.integers(0, 2**63 - 1))
+@given(
+    st.lists(st.tuples(st.booleans(), ANYTHING), max_size=6),
+    st.integers(0, 2**63 - 1),
+    st.sampled_from([0, *ROWS]),
+)
 def test_nothing_makes_apply_raise(
-    batches: list[tuple[bool, list[c.Command]]], time_us: int
+    batches: list[tuple[bool, list[c.Command]]], time_us: int, protocol: int
 ) -> None:
-    cluster = Cluster()
+    cluster = Foreign(protocol) if protocol else Cluster()
     cluster.open(1)
     cluster.put()
+    if protocol:
+        cluster.do(c.ADD, 2, QUEUES[protocol], 1, 0, 1, 1, b"a", 1, 1, b"")
     for from_leader, commands in batches:
         payload = c.unpack_commands(c.pack_commands(commands))
         if from_leader:

@@ -27,7 +27,7 @@ class Rules:
     """One row of the table.
 
     Attributes:
-        protocols: whose sessions belong to the space (`events`); the first one is its number.
+        protocols: whose sessions belong to the space (`events`).
         prefix: what its names begin with: one byte below 0x20, nothing for beanstalk.
         name_max_bytes: of a name, without the prefix.
         default: the queue, with the prefix, that a session uses and watches from its beginning;
@@ -56,10 +56,13 @@ class Rules:
         self.conflict = conflict
 
 
-# A machine takes the rows when it is made.
-SPACES: Final[list[Rules]] = [
-    Rules((BEANSTALK, GRPC), b"", TUBE_NAME_MAX_BYTES, DEFAULT_TUBE, True, NO_EXTERNAL_IDS)
-]
+# By the numbers of spaces: each is the first of its protocols. A machine takes the rows when it is
+# made.
+SPACES: Final[dict[int, Rules]] = {
+    BEANSTALK: Rules(
+        (BEANSTALK, GRPC), b"", TUBE_NAME_MAX_BYTES, DEFAULT_TUBE, True, NO_EXTERNAL_IDS
+    )
+}
 
 
 class Space:
@@ -88,8 +91,8 @@ class Space:
         "urgent",
     )
 
-    def __init__(self, rules: Rules) -> None:
-        self.number = rules.protocols[0]
+    def __init__(self, number: int, rules: Rules) -> None:
+        self.number = number
         self.prefix = rules.prefix
         self.name_max_bytes = rules.name_max_bytes
         self.default = rules.default

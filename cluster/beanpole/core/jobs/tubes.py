@@ -29,9 +29,9 @@ class Tubes(Emitter):
         self.tubes: dict[bytes, Tube] = {}
         self.every_space: list[Space] = []
         self.spaces: dict[int, Space] = {}
-        for rules in SPACES:
+        for number, rules in SPACES.items():
             assert rules.name_max_bytes < QUEUE_NAME_MAX_BYTES, "hints have room for names"
-            space = Space(rules)
+            space = Space(number, rules)
             self.every_space.append(space)
             for protocol in rules.protocols:
                 self.spaces[protocol] = space

@@ -1,0 +1,76 @@
+"""Spaces of three protocols that do not exist, for what the beanstalk protocol lacks.
+
+Belongs here: their rows, and short words for their commands. What is expected is in the tests.
+"""
+
+from typing import Any
+
+import pytest
+
+from beanpole import commands as c
+from beanpole import events as e
+from beanpole.core.jobs.spaces import ATTACH, REFUSE, REPLACE, SPACES, Rules
+from tests.unit.core.cluster import Cluster
+
+# Their protocols: one with leases of sessions and no default queue; one with leases of nobody; one
+# with a default queue.
+LEASED, NOBODY, REPLACING = 101, 102, 103
+ROWS = {
+    LEASED: Rules((LEASED,), b"\x01", 300, b"", True, ATTACH),
+    NOBODY: Rules((NOBODY,), b"\x02", 20, b"", False, REFUSE),
+    REPLACING: Rules((REPLACING,), b"\x03", 20, b"\x03main", True, REPLACE),
+}
+QUEUES = {LEASED: b"\x01q", NOBODY: b"\x02q", REPLACING: b"\x03q"}
+SECOND = 1_000_000
+
+
+def add_spaces(patch: pytest.MonkeyPatch) -> None:
+    """Let machines that are made from now on have the spaces."""
+    for number, rules in ROWS.items():
+        patch.setitem(SPACES, number, rules)
+        patch.setitem(e.PROTOCOL_NAMES, number, f"foreign{number}")
+        patch.setitem(e.PROTOCOL_SINCE, number, 3)
+
+
+class Foreign(Cluster):
+    """A cluster at version 3; its session 1 is beanstalk's, the others are as they are told."""
+
+    def __init__(self, protocol: int = LEASED) -> None:
+        super().__init__()
+        self.protocol = protocol
+        self.queue = QUEUES[protocol]
+        self.lead((c.RAISE, 3), (c.EPOCH, 1, 0, 10**6, 10**6, 10**6, 2**40))
+        self.open(1)
+        for session in (2, 3):
+            self.enter(session, protocol)
+
+    def enter(self, session: int, protocol: int) -> None:
+        """Open a session of a protocol that watches and uses its queue."""
+        self.open(session)
+        assert self.do(c.SET_PROTOCOL, session, protocol) == c.OK
+        assert self.do(c.WATCH, session, QUEUES[protocol]) == c.OK
+
+    def add(
+        self,
+        external_id: bytes = b"",
+        rank: int = 0,
+        delay_us: int = 0,
+        ttr_us: int = 60 * SECOND,
+        ttl_us: int = 0,
+        attempts: int = 0,
+        failures: int = 0,
+        body: bytes = b"body",
+        session: int = 2,
+        queue: bytes | None = None,
+    ) -> Any:
+        return self.do(
+            *(c.ADD, session, self.queue if queue is None else queue, rank, delay_us, ttr_us),
+            *(ttl_us, external_id, attempts, failures, body),
+        )
+
+    def added(self, external_id: bytes = b"", **fields: Any) -> int:
+        """The id of a new job."""
+        job_id, known = self.add(external_id, **fields)
+        assert known == 0
+        assert isinstance(job_id, int)
+        return job_id
