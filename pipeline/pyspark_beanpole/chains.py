@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 
 from pyspark_beanpole.statistics.keys import STATES, count_of
 
+_FINISHED: Final = ("done", "failed")
 # What each event may do: (event, states before, states after).
 _MOVES: Final = (
     ("put", ("gone",), ("ready", "delayed")),
@@ -22,7 +23,11 @@ _MOVES: Final = (
     ("timed_out", ("reserved",), ("ready",)),
     ("buried", ("reserved",), ("buried",)),
     ("kicked", ("buried", "delayed"), ("ready",)),
-    ("deleted", STATES, ("gone",)),
+    ("deleted", (*STATES, *_FINISHED), ("gone",)),
+    # What clusters at machine version 3 have beside, for protocols other than beanstalk.
+    ("done", STATES, ("done", "gone")),
+    ("failed", STATES, ("failed", "gone", "ready")),
+    ("expired", (*STATES, *_FINISHED), ("gone",)),
 )
 # Which event moves which counter of the job, by 1.
 _COUNTERS: Final = (

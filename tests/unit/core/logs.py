@@ -134,9 +134,9 @@ def log_of(steps: list[Step], protocol: int = 0) -> list[Entry]:
     if protocol:
         first.append((c.LEADER, 0, 0, ((c.RAISE, 3),)))
         queue = QUEUES[protocol]
-        numbers = (3 * SECOND, b"one", 2, 2)
+        rest = (3 * SECOND, b"one", 2, 2)
         opened += ((c.OPEN, 3), (c.SET_PROTOCOL, 3, protocol), (c.WATCH, 3, queue))
-        opened += ((c.ADD, 3, queue, 1, 0, SECOND, *numbers, b"added"),)
+        opened += ((c.ADD, 3, queue, 1, 0, SECOND, *rest, b"added"),)
     time_us = SECOND
     first += [(0, 1, 1, opened), (1, 1, 1, opened)]
     entries: list[Entry] = [(1, 0, time_us, 0, first)]

@@ -14,21 +14,8 @@ from tests.unit.core.foreign import QUEUES, ROWS, Foreign, add_spaces
 
 EDGES = st.sampled_from(
     [
-        0,
-        1,
-        2,
-        3,
-        4,
+        *(0, 1, 2, 3, 4, 2**32 - 1, 2**32, 2**53, 2**60, 2**63 - 1, 2**63, 2**64 - 1, -1, -(2**63)),
         *ROWS,
-        2**32 - 1,
-        2**32,
-        2**53,
-        2**60,
-        2**63 - 1,
-        2**63,
-        2**64 - 1,
-        -1,
-        -(2**63),
     ]
 )
 NAMES = st.sampled_from([b"", DEFAULT, b"a", b"s" * 16, b"x" * 201, *QUEUES.values()])

@@ -44,7 +44,7 @@ def _totals(machine: MachineState) -> list[Any]:
 def _set_totals(machine: MachineState, value: Any) -> None:
     number, jobs_total, timeouts = value
     space = machine.queue.spaces[number]
-    if space.number != number or space is machine.queue.beanstalk or space.jobs_total:
+    if space.number != number or space is machine.queue.beanstalk or min(jobs_total, timeouts) < 0:
         raise ValueError(f"space {number}")
     space.jobs_total = jobs_total
     space.timeouts = timeouts
