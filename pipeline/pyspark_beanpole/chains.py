@@ -54,7 +54,7 @@ FAULTS: Final = (
 )
 _NEEDED: Final = (
     "offset", "job_id", "tube", "event", "state_before", "state", "time_us", "worker", "wait_us",
-    "run_us", "ready_at_us",
+    "run_us", "ready_at_us", "reason",
 )
 # fmt: on
 
@@ -117,7 +117,10 @@ def _counter_faults() -> list[tuple[str, Column, Column]]:
     faults: list[tuple[str, Column, Column]] = []
     for counter, event in _COUNTERS:
         before = F.coalesce(f"last_{counter}", F.when(F.col("event") == "put", 0))
-        wanted = before + (F.col("event") == event).cast("int")
+        moved = F.col("event") == event
+        if event == "timed_out":  # a job whose last attempt timed out has failed
+            moved |= (F.col("event") == "failed") & F.col("reason").eqNullSafe("ttr")
+        wanted = before + moved.cast("int")
         words = F.concat(
             F.lit(f"{counter} is "), _shown(F.col(counter)), F.lit(", not "), _shown(wanted)
         )

@@ -25,10 +25,10 @@ def registered() -> Iterator[None]:
     """Let every machine that is made meanwhile know the space."""
     events.PROTOCOL_NAMES[TOY] = "toy"
     events.PROTOCOL_SINCE[TOY] = SPACES_SINCE
-    SPACES.append(RULES)
+    SPACES[TOY] = RULES
     try:
         yield
     finally:
-        SPACES.remove(RULES)
+        del SPACES[TOY]
         del events.PROTOCOL_SINCE[TOY]
         del events.PROTOCOL_NAMES[TOY]
