@@ -30,7 +30,7 @@ RETRY_S: Final = 0.05
 # time for elections: what is looked for is wrong order, not high load.
 THINK_S_MAX: Final = 0.03
 COMMANDS_PER_CONNECTION: Final = 60
-# A client may name one of so many jobs that it has seen last, whoever has them now.
+# A client may name one of this many jobs that it has seen last, whichever client has them.
 SEEN_JOBS: Final = 20
 WAITS_S: Final = (0, 0, 1, 3, 8)
 SIZES: Final = (60, 200, 1000, 8000)

@@ -18,7 +18,7 @@ from beanpole.errors import UnknownVersion
 
 # The byte layout of entries; 1 was before release 0.2.0. A node that meets another version stops.
 ENTRY_VERSION: Final = 2
-# What `apply` does, and how an image is written. Every machine begins at the first of these, in
+# The version of `apply` and of images. Every machine begins at the first of these, in
 # every program, and only RAISE in the log takes it further: a newer program that replays an older
 # log must do what the older one did.
 BASE_VERSION: Final = 2
@@ -58,7 +58,7 @@ RESUME: Final = 17  # this attachment takes over the session that was kept with 
 PUT_KEYED: Final = 18  # gives (job, whether the key was remembered)
 SET_PROTOCOL: Final = 19  # which protocol the session's client speaks, if it is not beanstalk
 TAKE: Final = 20  # reserves at once, or not at all
-NOTIFY: Final = 21  # tells the listeners of a job something, and changes nothing
+NOTIFY: Final = 21  # a message to the listeners of a job; it changes nothing
 ADD: Final = 22  # a put with what only some protocols need; gives (job, whether it was there)
 FINISH: Final = 23  # a job is done, or has failed
 PROGRESS: Final = 24  # how far a job is

@@ -1,4 +1,4 @@
-"""What the machine takes: bytes of memory, which puts are charged for, and bytes of an image.
+"""The size of the machine: bytes of memory, which puts are charged for, and bytes of an image.
 
 Constants per thing, so that every node counts the same: what `apply` decides may not depend on an
 interpreter. Measured as the growth of the process beside bodies, names and keys (CPython 3.11,

@@ -1,11 +1,11 @@
-"""What one entry of the log did, for the node that applied it. Nothing here decides anything."""
+"""The results of one entry of the log, for the node that applied it. Nothing is decided here."""
 
 from typing import Any, Final
 
 from beanpole.core.jobs.effects import Effect
 from beanpole.core.jobs.job import Job
 
-# What became of a GRANT.
+# Outcomes of a GRANT.
 LATER: Final = 2  # this entry has looked at as many tubes as it may; the leader asks again
 GRANTED: Final = 1
 NONE_READY: Final = 0  # the leader keeps the waiter
@@ -13,7 +13,7 @@ VOID: Final = -1  # the waiter is gone, or got its job already
 
 
 class Applied:
-    """What one entry did, for the node that applied it.
+    """The results of one entry, for the node that applied it.
 
     Attributes:
         results: (incarnation, number, results of each command) of each applied batch of `own`.

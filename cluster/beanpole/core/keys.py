@@ -10,9 +10,9 @@ from crc32c import crc32c
 
 from beanpole.constants import DEDUP_KEYS_MAX, DEDUP_WINDOW_US
 
-# Keys of one generation: the younger one becomes the older one when it has so many.
+# Keys of one generation: the younger one becomes the older one when it has them.
 GENERATION_KEYS_MAX: Final = DEDUP_KEYS_MAX // 2
-# A generation is spread over so many dicts. Growing or freeing one dict of 500,000 keys would hold
+# A generation is spread over several dicts. Growing or freeing one dict of 500,000 keys would hold
 # up the loop for 30 ms; one of these takes less than one, and is one slice of an image.
 SHARDS: Final = 64
 

@@ -1,8 +1,8 @@
 """The replicated state machine: `apply` takes one entry of the log and changes the queue by it.
 
-Here is the order in which things happen inside an entry, who may send batches (origins and their
-incarnations), and bounded work: time, and sessions that ended. What a command does is in
-`core.operations`, what it works on in `core.state`; bytes are in `core.image.image`.
+Here is the order in which things happen inside an entry, which batches count (origins and their
+incarnations), and bounded work: time, and sessions that ended. Commands are in
+`core.operations`, their state in `core.state`; bytes are in `core.image.image`.
 """
 
 from collections.abc import Sequence
@@ -199,7 +199,7 @@ class Machine(MachineState):
     # --- bounded work ---------------------------------------------------------------------------
 
     def _pass_time(self) -> None:
-        """What is due by the entry's time: pauses, detached sessions, then jobs."""
+        """Act on all that is due by the entry's time: pauses, detached sessions, then jobs."""
         queue = self.queue
         self._budget = queue.end_pauses(self._budget)
         while self._budget:

@@ -1,4 +1,4 @@
-"""What the cluster knows of clients: sessions, and the origins (nodes) that hold them.
+"""Clients as the cluster knows them: sessions, and the origins (nodes) that hold them.
 
 What a session's commands do is in `core.operations`; when a session ends, in `core.machine`.
 """
@@ -19,7 +19,7 @@ class Session(Holder):
 
     It is addressed by its attachment (origin, incarnation of the origin, number there). RESUME
     gives a session a new attachment; commands of the old one no longer find it. `serial` is its own
-    for as long as it lives, whoever holds it. `reason` is what
+    for as long as it lives, whichever attachment holds it. `reason` is what
     ended its last attachment (`events.CONNECTION_LOST`, `NODE_DOWN`), for the jobs that return;
     they return from the last that was reserved. `space` is that of its protocol; where that has no
     default queue, a session may use none (`used` is None) and watch none.

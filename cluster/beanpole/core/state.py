@@ -1,4 +1,4 @@
-"""What the cluster agrees on: the queue, keys, sessions and limits, and how sessions begin and end.
+"""The replicated state: the queue, keys, sessions and limits, and how sessions begin and end.
 
 Operations work on this; when they do, and what time and budgets ask for, is in `core.machine`.
 """
@@ -38,7 +38,7 @@ class MachineState:
         self.sessions = 0  # attached and detached ones
         self.sessions_total = 0
         self.watches = 0  # tubes that sessions watch, those that are ending included
-        self.kept: dict[bytes, Session] = {}
+        self.resumable: dict[bytes, Session] = {}
         # Detached sessions by their serial numbers, and in the order (detached until, serial).
         self.detached: dict[int, Session] = {}
         self.returning = Order()
@@ -63,7 +63,7 @@ class MachineState:
         self.version = version
 
     def effect(self, job: Job, kind: int, data: bytes) -> None:
-        """Let the clients of this node hear that listen to a job; see `core.jobs.effects`."""
+        """Tell the clients of this node that listen to a job; see `core.jobs.effects`."""
         self.queue.effects.tell(job.id, kind, data)
 
     # --- sessions -------------------------------------------------------------------------------
@@ -114,7 +114,7 @@ class MachineState:
             self.bind(session, tube)
 
     def attach(self, session: Session, origin: Origin, number: int, request_granted: int) -> None:
-        """Give a kept session a new attachment.
+        """Give a resumable session a new attachment.
 
         Requests are numbered by the attachment, so its last granted one comes along with it: a
         late second GRANT of the session that stood here before stays void.
@@ -167,7 +167,7 @@ class MachineState:
         session.state = DEAD
         self.sessions -= 1
         if session.secret:
-            del self.kept[session.secret]
+            del self.resumable[session.secret]
         self.ending.append(session)
 
     def end_incarnation(self, origin: Origin) -> None:

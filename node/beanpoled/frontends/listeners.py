@@ -1,4 +1,4 @@
-"""Clients of this node that listen: to what happens to a job, or for a queue to have a ready one.
+"""Clients of this node that listen to a job, or wait until a queue has a ready one.
 
 Neither costs the log or the leader anything, because every node applies every entry. All calls come
 between entries, so that nothing is lost between looking at the state and listening. What clients
@@ -49,7 +49,7 @@ class Listeners:
     # --- jobs -----------------------------------------------------------------------------------
 
     def listen(self, connection: Connection, job_id: int) -> Effect | None:
-        """Let a client hear what happens to a job from now on, until the job ends.
+        """Tell a client of the effects of a job from now on, until the job ends.
 
         The state that counts is the one after the newest entry that is applied here. A client that
         knows of the job from another node must have had a command answered at this one before.
@@ -86,7 +86,7 @@ class Listeners:
 
     def _tell(self, effect: Effect) -> None:
         job_id, kind, data = effect
-        listening = list(self._jobs.get(job_id, ()))  # nobody, if it has ended in this very entry
+        listening = list(self._jobs.get(job_id, ()))  # empty, if it has ended in this very entry
         if kind < NOTIFIED_MIN:
             for connection in listening:
                 self.stop_listening(connection, job_id)
@@ -106,7 +106,7 @@ class Listeners:
     # --- queues ---------------------------------------------------------------------------------
 
     def wait(self, connection: Connection, queues: Collection[bytes]) -> bytes | None:
-        """Let a client hear once that one of these queues has a ready job, which is not reserved.
+        """Tell a client once that one of these queues has a ready job, which is not reserved.
 
         It takes the place of an earlier wait of the client. There are LISTENS_MAX queues at most.
 

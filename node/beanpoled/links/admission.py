@@ -136,7 +136,7 @@ def founding(own: DiskIdentity, met: Mapping[str, Hello]) -> tuple[bytes, Founde
 
     `met` are the members that are connected now and were answered with WAIT. Only the first of the
     members begins a cluster, so that two of them never begin different ones; the others take it
-    from whom is part of it already. See docs/adr/0014-one-identity.md.
+    from a member that is part of it already. See docs/adr/0014-one-identity.md.
     """
     if own.standing == REJOINING:
         return _majority_of_others(own, met)

@@ -149,7 +149,7 @@ def test_many_kept_sessions_come_and_go_in_order(cluster: Cluster) -> None:
     assert [item.secret for item in cluster.machine.detached.values()] == [
         b"%016d" % number for number in range(6, 1, -1)
     ]
-    assert list(cluster.machine.kept) == [b"%016d" % number for number in range(6, 1, -1)]
+    assert list(cluster.machine.resumable) == [b"%016d" % number for number in range(6, 1, -1)]
 
 
 # --- grants ---------------------------------------------------------------------------------------

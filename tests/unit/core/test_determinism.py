@@ -144,7 +144,7 @@ def test_counters_are_what_a_recount_gives(entries: list[Entry]) -> None:
             for sessions in [
                 *(origin.sessions.values() for origin in machine.origins.values()),
                 machine.ending,
-                [kept for kept in machine.kept.values() if kept.detached_until_us],
+                [kept for kept in machine.resumable.values() if kept.detached_until_us],
             ]
             for session in sessions
         )

@@ -98,7 +98,7 @@ def test_what_has_an_order_comes_back_in_it() -> None:
     assert list(held.watched) == [DEFAULT, b"z", b"a", b"m"]
     assert list(machine.queue.tubes) == [DEFAULT, b"z", b"a", b"m"]
     assert list(machine.queue.default.buried) == [5, 6, 4]
-    assert list(machine.kept) == list(cluster.machine.kept)
+    assert list(machine.resumable) == list(cluster.machine.resumable)
     assert [job.id for job in machine.queue.jobs.values()] == [1, 2, 3, 4, 5, 6]
 
 

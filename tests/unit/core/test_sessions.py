@@ -322,7 +322,7 @@ def test_a_lost_session_with_a_secret_keeps_its_jobs_until_its_grace_ends(
     cluster.pass_s(0.000_001)
     assert cluster.state(job) == b"ready"
     assert cluster.machine.sessions == 0
-    assert cluster.machine.kept == {}
+    assert cluster.machine.resumable == {}
 
 
 def test_a_client_that_says_goodbye_is_not_kept(cluster: Cluster) -> None:
@@ -331,7 +331,7 @@ def test_a_client_that_says_goodbye_is_not_kept(cluster: Cluster) -> None:
     keep(cluster)
     cluster.do(c.CLOSE, 1, 0)
     assert cluster.state(job) == b"ready"
-    assert cluster.machine.kept == {}
+    assert cluster.machine.resumable == {}
 
 
 @pytest.mark.parametrize("loss", ["close", "down", "up"])

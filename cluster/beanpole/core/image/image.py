@@ -34,10 +34,10 @@ CHUNK_TUBES: Final = 1024
 CHUNK_SESSIONS: Final = 1024
 # Jobs of one chunk: a slice of about a millisecond of the loop's time.
 CHUNK_JOBS: Final = 512
-# A chunk also ends after so many ids, for queues with few jobs among many ids: half a millisecond.
+# A chunk also ends after this many ids, for few jobs among many ids: half a millisecond.
 CHUNK_IDS: Final = 8192
-# Keys of one chunk, which is more than a shard has, as a rule: 600 KB of the longest keys. But who
-# chooses keys can make them all fall into one shard, and no chunk may be larger than a snapshot's.
+# Keys of one chunk, which is more than a shard has, as a rule: 600 KB of the longest keys. But a
+# client can choose keys that all fall into one shard, and no chunk may be larger than a snapshot's.
 KEYS_PER_CHUNK: Final = 8192
 # A chunk also ends here, so that large bodies do not make a chunk of hundreds of megabytes.
 CHUNK_BYTES: Final = 1024 * 1024
@@ -70,8 +70,9 @@ class Image(CopyOnWrite):
         self._last_session = machine.sessions_total
         self._done_sessions: set[int] = set()
         self._kept_sessions: dict[int, SessionRecord] = {}
-        # Shards of keys only grow, so that the first so many of each are the machine as it was.
-        # A slice skips those before it: 10 ms at the end of a shard that has all 500,000.
+        # Shards of keys only grow, so that the first of each, up to its size now, are the machine
+        # as it was. A slice skips those before it: 10 ms at the end of a shard that has all
+        # 500,000.
         keys = machine.keys
         self._slices = [
             (age, place, shard, start, min(start + KEYS_PER_CHUNK, len(shard)))
@@ -90,7 +91,7 @@ class Image(CopyOnWrite):
     # --- what the machine is about to change ----------------------------------------------------
 
     def keep(self, job: Job) -> None:
-        """Remember a job as it is, because it is about to change, and so is who holds it."""
+        """Remember a job as it is, because it is about to change, and so is its holder."""
         job_id = job.id
         if self._done_id < job_id <= self._last_id and job_id not in self._kept:
             self._kept[job_id] = records.of_job(job, self.version)

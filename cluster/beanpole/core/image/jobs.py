@@ -1,4 +1,4 @@
-"""The jobs of an image, put where their states say: what cannot be together is `Damaged`.
+"""The jobs of an image, put where their states belong; a contradiction is `Damaged`.
 
 What a record holds is in `core.image.records`; how the rest of an image is read, in
 `core.image.restore`.

@@ -41,7 +41,7 @@ QUEUE_NUMBERS: Final = (
 
 
 class Head(NamedTuple):
-    """What the image begins with.
+    """The beginning of an image.
 
     Attributes:
         numbers: of the machine (MACHINE_NUMBERS).

@@ -74,7 +74,7 @@ def load(chunks: Iterable[bytes], knows: int = c.MACHINE_VERSION) -> Machine:
 
 
 def upgrade_words(needed: int, knows: int) -> str:
-    """What a node says that meets a machine version which its program does not know."""
+    """The message of a node that meets a machine version which its program does not know."""
     return (
         f"this cluster's data need machine version {needed}, this program knows up to {knows}: "
         "upgrade beanpoled on this node to the release that the other nodes run, and start it again"
@@ -206,7 +206,7 @@ class _Loading:
             return
         machine.sessions += 1
         if session.secret:
-            machine.kept[session.secret] = session
+            machine.resumable[session.secret] = session
         if session.state == DETACHED:
             machine.detached[serial] = session
             machine.returning.add((session.detached_until_us, serial))

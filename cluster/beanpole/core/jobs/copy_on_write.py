@@ -1,4 +1,4 @@
-"""What is told of jobs, tubes and holders before they change: a copy that is made meanwhile.
+"""Notices before jobs, tubes and holders change, for a copy that is made meanwhile.
 
 Here is only what the queue must call, and when. Which copy that is stands in `core.image`.
 """

@@ -1,7 +1,7 @@
-"""Effects: what happened to jobs that clients of this node listen to.
+"""Effects: changes of jobs that clients of this node listen to.
 
 They are no part of the state. Which jobs are listened to is each node's own affair, in no image and
-in no hash; the machine computes nothing for the others. Who listens is in `beanpoled.frontends`.
+in no hash; the machine computes nothing for the others. The listeners are in `beanpoled.frontends`.
 """
 
 from typing import Final
@@ -11,7 +11,7 @@ DONE: Final = 1  # it ended well; the data is its result
 FAILED: Final = 2  # it failed for good; the data is its result
 DELETED: Final = 3
 EXPIRED: Final = 4  # its TTL ended
-GONE: Final = 5  # nobody knows any more how it ended: for nodes that look later
+GONE: Final = 5  # it is not known any more how it ended: for nodes that look later
 # Kinds from here on are those of NOTIFY: each protocol has its own words for them.
 NOTIFIED_MIN: Final = 16
 NOTIFIED_MAX: Final = 255

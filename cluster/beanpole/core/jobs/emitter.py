@@ -43,7 +43,7 @@ class Emitter:
             kind: what happened (`events`).
             before: the state that the job had.
             job: the job as it is now.
-            session: who did it, or who lost it; None if nobody.
+            session: the one that did it, or lost it; None if none.
             reason: why, where the kind does not say it (`events`).
         """
         self.events_total += 1

@@ -1,8 +1,8 @@
-"""What only the jobs of some protocols have: one optional object of a job.
+"""The fields that only the jobs of some protocols have: one optional object of a job.
 
-Belongs here: the fields, and what they take. When they change is in `core.jobs.queue`, who may ask
-for it in `core.operations.extended`. A job of the beanstalk protocol has none, so that it pays with
-one empty slot and one test in each transition.
+Belongs here: the fields, and what they take. When they change is in `core.jobs.queue`, which
+session may ask for it in `core.operations.extended`. A job of the beanstalk protocol has none, so
+that it pays with one empty slot and one test in each transition.
 """
 
 from typing import Final

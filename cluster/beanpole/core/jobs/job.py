@@ -64,7 +64,7 @@ class Job:
     `rank` is its priority in the beanstalk protocol: lower is sooner. `ttr_us` is 0 if a
     reservation has no end. `due_us` is the end of the delay or of the TTR, 0 when the job has
     neither. `order` is the place among the buried jobs; of a reserved job it is when its TTR began.
-    `holder` is the session that reserved it; None also if its space leases to nobody. `ready_us`
+    `holder` is the session that reserved it; None also if its space has no leases. `ready_us`
     and `reserved_us` are when it last became ready and was last reserved, NO_TIME if never; a touch
     moves neither. `ext` is what few jobs have.
 
@@ -130,7 +130,7 @@ class Tube:
     `users` and `watchers` count sessions; `waiting` lines are the leader's.
 
     `serial` counts the tubes that there were: one that vanished and came again has another. What
-    events have room for is `number`. Nobody has a tube that is four billion tubes old.
+    events have room for is `number`. No tube is as old as four billion tubes.
     `finished_count` is of the jobs that are done or failed.
     """
 

@@ -2,17 +2,17 @@
 
 A binary heap finds the first key as fast, but a key that leaves from the middle stays there until
 it comes to the front or the heap is built anew: 77 ms for 500,000 jobs, in one step of every node.
-Here a key leaves at once, wherever it is. What the keys mean is the business of who keeps them.
+Here a key leaves at once, wherever it is. The meaning of the keys is their owner's business.
 """
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator
 from typing import Any, Final
 
-# Keys of one list. Adding and removing move at most so many pointers, 2 KB; a million keys are
-# 4,000 lists, whose own list is moved once in so many keys that leave from the front.
+# Keys of one list. Adding and removing move at most this many pointers, 2 KB; a million keys are
+# 4,000 lists, whose own list is moved once for each of them that is emptied from the front.
 PART_MAX: Final = 256
-# Two for each tube, and most were never filled: they share these, which nobody changes.
+# Two for each tube, and most were never filled: they share these, which are never changed.
 _NOTHING: Final[list[Any]] = []
 
 

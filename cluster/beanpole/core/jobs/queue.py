@@ -1,8 +1,8 @@
 """All jobs, and every transition a job can make between states.
 
-This is the only place that changes a job's state, and so the one that emits events. Who may ask
-for a transition is decided in `core.operations.changes` and `extended`; when time asks for one, in
-`core.machine`.
+This is the only place that changes a job's state, and so the one that emits events. Which session
+may ask for a transition is decided in `core.operations.changes` and `extended`; when time asks for
+one, in `core.machine`.
 """
 
 from beanpole import events as e
@@ -62,7 +62,7 @@ class Queue(Tubes):
         self.body_bytes = 0
         self.extension_bytes = 0
         # Reservations from before the last EPOCH do not end before its floor: while there was no
-        # leader, their workers had nobody to touch them at.
+        # leader, their workers had no node to touch them at.
         self.epoch_us = 0
         self.expiry_floor_us = 0
         self.effects = effects.Effects()
@@ -154,7 +154,7 @@ class Queue(Tubes):
         self.emit(e.RELEASED, RESERVED, job, session)
 
     def give_back(self, job: Job, reason: int) -> None:
-        """A reserved job becomes ready because nobody holds it any more; no counter moves."""
+        """A reserved job becomes ready because it has no holder any more; no counter moves."""
         holder = job.holder
         self.take(job)
         self.make_ready(job)
@@ -319,7 +319,7 @@ class Queue(Tubes):
         self.transitions.append(job.id << TRANSITION_BITS | BURY)
 
     def make_reserved(self, job: Job, session: Holder) -> None:
-        """A job that is in no order becomes reserved for its TTR: by `session`, or by nobody."""
+        """A job that is in no order is reserved for its TTR: by `session`, or without a holder."""
         tube = job.tube
         space = tube.space
         job.state = RESERVED

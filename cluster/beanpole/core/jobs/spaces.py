@@ -16,7 +16,7 @@ SPACES_SINCE: Final = 3
 # The prefixes of spaces are below this; no name of the beanstalk protocol begins there.
 PREFIX_END: Final = 0x20
 
-# What becomes of an ADD whose external id a job of the space has already.
+# The rule for an ADD whose external id a job of the space has already.
 NO_EXTERNAL_IDS: Final = 0  # there is no ADD in this space
 REFUSE: Final = 1  # it is refused
 ATTACH: Final = 2  # it has the id of that job, and makes none
@@ -32,7 +32,7 @@ class Rules:
         name_max_bytes: of a name, without the prefix.
         default: the queue, with the prefix, that a session uses and watches from its beginning;
             empty if there is none, so that a session may also use and watch nothing.
-        leased: whether a reserved job belongs to its session. If not, it belongs to nobody: any
+        leased: whether a reserved job belongs to its session. If not, it has no holder: any
             session of the space may end the reservation, and the end of a session does not.
         conflict: what becomes of an ADD whose external id is taken.
     """

@@ -2,7 +2,7 @@
 
 A dict that is filled at one end and emptied at the other is built anew from time to time. With a
 million jobs that was 50 ms at every 400,000th put, at the same entry of the log on every node; a
-dict of lists has a 64th of the entries. What becomes of a job is the queue's business.
+dict of lists has a 64th of the entries. Transitions are the queue's business.
 """
 
 from collections.abc import Iterator
@@ -10,8 +10,8 @@ from typing import Final
 
 from beanpole.core.jobs.job import Job
 
-# Neighbouring ids share a list of so many places. Larger ones keep more empty places where a few
-# jobs outlive their neighbours: some 700 bytes for each that is left alone.
+# Neighbouring ids share a list with a place for each. Larger ones keep more empty places where a
+# few jobs outlive their neighbours: some 700 bytes for each that is left alone.
 SHARD_BITS: Final = 6
 SHARD_JOBS: Final = 1 << SHARD_BITS
 PLACE_MASK: Final = SHARD_JOBS - 1

@@ -1,4 +1,4 @@
-"""The codes of transitions: what the state hash takes of everything that happened.
+"""The codes of transitions, by which the state hash knows each of them.
 
 A transition is one number: an id (of a job, as a rule) and one of these in its low bits.
 """

@@ -64,7 +64,9 @@ class Tubes(Emitter):
                 self.pauses.remove((tube.paused_until_us, tube.name))
             del self.tubes[tube.name]
             tube.space.tubes -= 1
-            self.ready_tubes.pop(tube.name, None)  # or it would grow forever where nobody looks
+            self.ready_tubes.pop(
+                tube.name, None
+            )  # or it would grow forever on a node that does not lead
 
     def pause(self, tube: Tube, delay_s: int) -> None:
         """Pause a tube from now on; 0 ends a pause."""

@@ -1,1 +1,1 @@
-"""What each command does or reads."""
+"""The commands: one function for each, and a row of the table."""

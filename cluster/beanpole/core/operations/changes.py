@@ -1,4 +1,4 @@
-"""What each command of a batch does. Which session may do what follows beanstalkd 1.13.
+"""The commands of a batch, a function for each. Rights of sessions are those of beanstalkd 1.13.
 
 Every handler is `handler(machine, origin, command) -> result`, and total: it checks its numbers
 before it changes anything, and a command that makes no sense has an error result. The machine has
@@ -317,18 +317,18 @@ def set_protocol(machine: MachineState, origin: Origin, command: c.Command) -> i
     return c.OK
 
 
-def keep_session(machine: MachineState, origin: Origin, command: c.Command) -> int:
+def make_resumable(machine: MachineState, origin: Origin, command: c.Command) -> int:
     """KEEP: from now on a loss detaches the session for `grace_us` instead of ending it."""
     session = origin.sessions[command[1]]
     _, _, secret, grace_us = command
-    if session.secret or secret in machine.kept:
+    if session.secret or secret in machine.resumable:
         return c.BAD_COMMAND
     if not (0 < grace_us <= GRACE_MAX_US and SECRET_MIN_BYTES <= len(secret) <= SECRET_MAX_BYTES):
         return c.BAD_COMMAND
     machine.queue.keep_holder(session)
     session.secret = secret
     session.grace_us = grace_us
-    machine.kept[secret] = session
+    machine.resumable[secret] = session
     machine.note_session(session)
     return c.OK
 
@@ -338,7 +338,7 @@ def resume_session(machine: MachineState, origin: Origin, command: c.Command) ->
 
     Commands that still arrive from the old attachment find no session there and are refused.
     """
-    session = machine.kept.get(command[2])
+    session = machine.resumable.get(command[2])
     fresh = origin.sessions[command[1]]
     if session is None or fresh is session or fresh.secret or session.space is not fresh.space:
         return c.NOT_FOUND

@@ -1,4 +1,4 @@
-"""What several operations check before they change anything: queues, room, and reservations.
+"""The checks that operations share, before they change anything: queues, room, reservations.
 
 A session sees the queues and jobs of its own space only. Names in commands have their space's
 prefix. Up to machine version 2 there is one space.
@@ -35,7 +35,7 @@ def _may_name(machine: MachineState, space: Space, name: bytes) -> bool:
 
 
 def why_no_tube(machine: MachineState, space: Space, name: bytes) -> int:
-    """What a command has as its result for which `make_tube` has no tube."""
+    """The result of a command for which `make_tube` has no tube."""
     if machine.version >= SPACES_SINCE and (
         name in machine.queue.tubes or not space.may_name(name)
     ):
@@ -70,7 +70,7 @@ def find_job(machine: MachineState, origin: Origin, command: c.Command) -> Job |
 def find_held(machine: MachineState, origin: Origin, command: c.Command) -> Job | None:
     """The reserved job that the command names, if the command's session may act for its holder.
 
-    Those are its own jobs, and where a space leases to nobody, all of that space.
+    Those are its own jobs, and where a space has no leases, all of that space.
     """
     session = origin.sessions[command[1]]
     job = session.reserved.get(command[2])

@@ -1,4 +1,4 @@
-"""What commands do that need a job's extension: none of them is beanstalk's.
+"""The commands that need a job's extension: none of them is beanstalk's.
 
 Every function is as those of `core.operations.changes`: total, and without effect when it refuses.
 A space without external ids has none of these operations.
@@ -91,7 +91,7 @@ def add(machine: MachineState, origin: Origin, command: c.Command) -> tuple[int,
 def finish(machine: MachineState, origin: Origin, command: c.Command) -> int:
     """FINISH: a job is done, or an attempt at it has failed (`Queue.finish`).
 
-    A reserved job is its holder's to finish. Where a space leases to nobody, any session finishes
+    A reserved job is its holder's to finish. Where a space has no leases, any session finishes
     any job, whatever its state; the first one wins, the next has EXISTS.
     """
     _, number, _, state, result = command

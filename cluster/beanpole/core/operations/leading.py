@@ -1,4 +1,4 @@
-"""What each command of the leader's own does. It is `handler(machine, applied, command)`.
+"""The leader's own commands, a function for each: `handler(machine, applied, command)`.
 
 Like the operations of clients it is total: a command that makes no sense changes nothing.
 """

@@ -1,4 +1,4 @@
-"""What is told of an operation: its code, its version, its fields, its size, and its function.
+"""The description of an operation: its code, version, fields, size, and function.
 
 The entries themselves are in `core.operations.table`. A command is a flat tuple: the operation's
 code and a value for each field. The field kinds below have the largest size that a legal value has

@@ -74,7 +74,7 @@ _ENTRIES: Final[tuple[Operation, ...]] = (
     ClientOperation(c.RESERVE_JOB, (SESSION, JOB), changes.reserve_job),
     ClientOperation(c.PAUSE_TUBE, (SESSION, TUBE, DELAY_S), changes.pause_tube),
     ClientOperation(c.RETURN, (SESSION, JOB), changes.give_back),
-    ClientOperation(c.KEEP, (SESSION, SECRET, GRACE_US), changes.keep_session),
+    ClientOperation(c.KEEP, (SESSION, SECRET, GRACE_US), changes.make_resumable),
     ClientOperation(c.RESUME, (SESSION, SECRET), changes.resume_session),
     ClientOperation(
         c.PUT_KEYED,
@@ -146,7 +146,7 @@ def since(code: int) -> int:
 
 
 def packed_bytes(command: c.Command) -> int:
-    """What a client's command takes in its batch at most, if its numbers are legal."""
+    """The largest size of a client's command in its batch, if its numbers are legal."""
     operation = OPERATIONS.get(command[0])
     if not isinstance(operation, ClientOperation):
         return COMMAND_BYTES
