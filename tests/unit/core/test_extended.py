@@ -264,6 +264,16 @@ def test_a_ttl_ends_a_job_in_whatever_state_it_is(where: str) -> None:
     assert image_of(copy_of(cluster.machine)) == image_of(cluster.machine)
 
 
+@pytest.mark.parametrize("ttl_us, ttr_us", [(2 * SECOND, 9 * SECOND), (9 * SECOND, 2 * SECOND)])
+def test_the_next_entry_comes_for_the_first_of_a_ttr_and_a_ttl(ttl_us: int, ttr_us: int) -> None:
+    cluster = Foreign()
+    cluster.added(ttl_us=ttl_us, ttr_us=ttr_us)
+    take(cluster)
+    due_us = cluster.machine.next_due_us(cluster.time_us)
+    assert due_us is not None
+    assert cluster.time_us + SECOND < due_us <= cluster.time_us + 2 * SECOND
+
+
 @pytest.mark.constants
 def test_ttls_are_work_of_the_entrys_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine_module, "TRANSITIONS_PER_ENTRY_MAX", 3)
