@@ -1,56 +1,50 @@
-"""Three real nodes are upgraded one after the other, and an operator ends it.
+"""Three real nodes are upgraded from release 0.2.0, and an operator ends it: step by step.
 
-The next release is this one, in processes that know one machine version more (`next_release`). What
-such a version may change, and upgrades among faults, are in tests/sim/test_upgrades.py.
+Upgrades under load are in `test_upgrade_from_release`, those among faults in
+tests/sim/test_upgrades.py.
 """
 
-import shlex
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from beanpole.commands import BASE_VERSION
-from tests.integration.support import next_release
-from tests.integration.support.next_release import KNOWS
-from tests.integration.support.nodes import BEANPOLE, BEANPOLED, Cluster, status
+from beanpole.commands import BASE_VERSION, MACHINE_VERSION
+from tests.integration.support.nodes import BEANPOLE, Cluster, status
 from tests.integration.support.raw import Raw
+from tests.integration.support.releases import FIRST, Program, install, release, this_program
 from tests.integration.support.waiting import wait_until
 
-OLD = list(BEANPOLED)
-NEW = [sys.executable, next_release.__file__]
+KNOWS = MACHINE_VERSION
+NEW = this_program({"upgrade_finalize": "manual"})
 # More than the second in which members may still say what they know.
 CALL_TIMEOUT_S = 30.0
 RAISED_S = 10.0
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    """Three nodes of this release; each has a job."""
-    # Without events: a stop soon after a start waits for the process that makes columns of them.
-    settings = {"upgrade_finalize": "manual", "events": "off"}
-    cluster = Cluster(tmp_path / "cluster", settings=settings)
-    try:
-        cluster.start_all()
+def old(tmp_path: Path) -> Program:
+    """The release that is upgraded."""
+    return release(FIRST, tmp_path)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, old: Program) -> Iterator[Cluster]:
+    """Three nodes of the release; each has a job."""
+    # Without events, which the upgrades under load have.
+    cluster = Cluster(tmp_path / "cluster", settings={"events": "off"})
+    for number in range(len(cluster.nodes)):
+        install(cluster, number, old)
+    with cluster.running():
         for node in cluster.nodes:
             with Raw(node.beanstalk) as client:
                 client.put(node.id.encode())
         yield cluster
-    finally:
-        cluster.close()
 
 
-def install(cluster: Cluster, number: int, program: list[str]) -> None:
-    """Let the next start of a node run this program."""
-    node = cluster.nodes[number]
-    words = [*program, "--config", str(node.directory / "node.toml")]
-    (node.directory / "cmdline").write_text(shlex.join(words) + "\n")
-
-
-def upgrade(cluster: Cluster, number: int, program: list[str]) -> None:
+def upgrade(cluster: Cluster, number: int, program: Program) -> None:
     """Stop a node, install a program, start it, and wait until it serves."""
     cluster.terminate(number)
     install(cluster, number, program)
@@ -77,19 +71,22 @@ def versions(cluster: Cluster) -> list[tuple[Any, Any]]:
 
 
 @pytest.mark.timeout(400)
-def test_an_operator_ends_an_upgrade(cluster: Cluster) -> None:
+def test_an_operator_ends_an_upgrade(cluster: Cluster, old: Program) -> None:
     leader, follower = cluster.leader(), cluster.followers()[0]
     for number in cluster.followers():
         upgrade(cluster, number, NEW)
     assert sorted(versions(cluster)) == [(BASE_VERSION, BASE_VERSION), *[(BASE_VERSION, KNOWS)] * 2]
     failed, words = finalize(cluster, follower)
     assert failed == 3
-    old = f"n{leader} knows up to {BASE_VERSION} and must be upgraded"
-    assert f"nothing is raised to machine version {KNOWS}: {old}" in words
+    assert f"nothing is raised: the program of n{leader}, which leads, is too old" in words
 
     upgrade(cluster, leader, NEW)
     assert versions(cluster) == [(BASE_VERSION, KNOWS)] * 3, "nobody has asked"
-    upgrade(cluster, leader, OLD)  # and back, and forward
+    upgrade(cluster, leader, old)  # and back, and forward
+    failed, words = finalize(cluster, follower)
+    assert failed == 3
+    reason = f"n{leader} knows up to {BASE_VERSION} and must be upgraded"
+    assert f"nothing is raised to machine version {KNOWS}: {reason}" in words
     upgrade(cluster, leader, NEW)
 
     away = cluster.followers()[0]
@@ -105,13 +102,13 @@ def test_an_operator_ends_an_upgrade(cluster: Cluster) -> None:
     wait_until(
         lambda: versions(cluster) == [(KNOWS, KNOWS)] * 3, RAISED_S, "all nodes have applied it"
     )
-    refused(cluster, away)
+    refused(cluster, away, old)
 
 
-def refused(cluster: Cluster, number: int) -> None:
+def refused(cluster: Cluster, number: int, old: Program) -> None:
     """The older program does not start any more; the others, and then the newer one, have all."""
     cluster.terminate(number)
-    install(cluster, number, OLD)
+    install(cluster, number, old)
     process = cluster.start(number)
     assert process.wait(CALL_TIMEOUT_S) == 1
     last = process.log.read_text().splitlines()[-1]
