@@ -68,6 +68,10 @@ WORKLOADS: Final = (
     full("idle", "full cycle beside 10,000 waiting workers", idle="10000"),
     full("large", "full cycle of 64 KiB bodies", body=str(LARGE_BODY_BYTES)),
     full("pipelined", "full cycle, 16 commands in a batch", depth="16"),
+    # The latencies of reserve and put, in the same run, say what reserves in a row cost.
+    full("rows", "full cycle of one connection, 100 commands in a batch", depth="100")._replace(
+        connections=1
+    ),
     full("delayed", "full cycle, each job delayed by 1 s", True, delay="1", fill="100000"),
     Workload(
         "mixed",
@@ -193,6 +197,7 @@ SETS: Final = (
             "idle",
             "large",
             "pipelined",
+            "rows",
             "delayed",
             "mixed",
         ),
