@@ -9,13 +9,16 @@ import pyarrow.parquet as parquet
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from beanpole.commands import MACHINE_VERSION
 from beanpoled.cli import main
+from chaos.members import all_events
 from pyspark_beanpole import inputs
 from pyspark_beanpole.schema import EVENTS
 from tests.integration.support.load import Load
-from tests.integration.support.nodes import BEANPOLE, Cluster
+from tests.integration.support.nodes import BEANPOLE, Cluster, status
 from tests.integration.support.processes import Process
 from tests.integration.support.raw import Raw
+from tests.integration.support.releases import FIRST, install, release, this_program
 from tests.integration.support.waiting import wait_until
 from tests.pipeline.conftest import SMALL_JVM
 from tests.pipeline.failing import FailingSource
@@ -131,6 +134,39 @@ def test_every_event_once_whatever_dies(
     sys.stdout.write(f"{wanted.end} events, each once\n")
     # And no job was lost: the audit compares with the jobs that the cluster has.
     assert main(["pipeline", "audit", "--addresses", addresses(cluster)]) == 0
+
+
+def test_events_of_two_releases_are_one_table(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark reads what release 0.2.0 has written, and what followed the upgrade."""
+    cluster = Cluster(tmp_path / "cluster", settings={"event_segment_age_s": 1})
+    old = release(FIRST, tmp_path)
+    for number in range(len(cluster.nodes)):
+        install(cluster, number, old)
+    with cluster.running():
+        load = Load([node.beanstalk for node in cluster.nodes], CLIENTS, PAUSE_S)
+        load.start()
+        load.wait_for_progress(JOBS_BETWEEN_FAULTS)
+        for number in range(len(cluster.nodes)):
+            cluster.terminate(number)
+            install(cluster, number, this_program({}))
+            cluster.start(number)
+            cluster.wait_until_serving(number)
+
+        def versions() -> set[int]:
+            return {node.get("machine_version", 0) for node in status(cluster.nodes[0])["nodes"]}
+
+        wait_until(lambda: versions() == {MACHINE_VERSION}, TIMEOUT_S, "the version is raised")
+        load.wait_for_progress(JOBS_BETWEEN_FAULTS)
+        load.finish()
+        wanted = all_events(cluster.nodes).to_pylist()
+        names = ("offset", "log_index", "event", "job_id", "tube")
+        rows = (
+            inputs.from_cluster(spark, [node.grpc for node in cluster.nodes])
+            .events.select(*names)
+            .collect()
+        )
+        assert sorted(rows) == [tuple(row[name] for name in names) for row in wanted]
+        assert main(["pipeline", "audit", "--addresses", addresses(cluster)]) == 0
 
 
 def test_tasks_that_fail_after_their_puts_make_one_job_of_each_row(
