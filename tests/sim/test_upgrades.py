@@ -34,7 +34,7 @@ def test_an_upgrade_is_no_alarm(schedule: Check) -> None:
 
 # Seeds that once broke a promise, and the reason. They are run every time.
 SEEDS = {
-    171: "no put was answered after the healing, in which the operator killed all older nodes",
+    171: "stuck once, on a state of the simulation that was not committed; not found again",
     376: "a node with an empty disk was sent the whole log in one turn",
 }
 
