@@ -314,11 +314,11 @@ class Upgrade(soak.Soak):
 def _goes_on(name: str, before: Mapping[str, bytes], after: Mapping[str, bytes]) -> bool:
     """Whether a file is as a follower leaves it: a log only grows, or ends behind a snapshot.
 
-    A new segment of the log is noted in the identity, through a temporary file.
+    A new segment of the log is noted in the identity, through a temporary file; time is saved.
     """
     if name.startswith("log/"):  # zeros are the room for its next records
         return name not in after or after[name].startswith(before.get(name, b"").rstrip(b"\0"))
-    return name.startswith(("snapshots/", "identity")) or name not in before
+    return name.startswith(("snapshots/", "identity", "clock")) or name not in before
 
 
 def errors_elsewhere(clients: Iterable[list[Op]], away: Sequence[Away]) -> list[str]:
