@@ -236,6 +236,12 @@ def test_what_a_peer_gets_before_it_acknowledges_is_bounded(
     lone.run(0.02)
     sent = lone.entries_to("n1")
     assert 0 < sent <= 20
+    lone.disconnect("n1")
+    lone.replica.connected("n1")
+    lone.run(0.02)
+    more = lone.entries_to("n1")
+    assert 0 < more <= 20, "on a link that follows one without an acknowledgement"
+    sent += more
     for _ in range(30):
         lone.receive("n1", messages.ACK, term, 2**30, 2 + sent, messages.MATCHED, 0)
         lone.run(0.02)

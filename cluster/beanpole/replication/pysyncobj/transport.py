@@ -164,8 +164,11 @@ class LibraryTransport(Transport):
         if not taken:
             link.full = True
             self._pause(peer, previous + 1)
-        elif entries and self._in_flight_bytes(peer, entries[-1][1]) > WINDOW_BYTES:
-            self._pause(peer, entries[-1][1] + 1)
+        elif entries:
+            # In a new term, or on a link that follows one without an acknowledgement.
+            self.sent_after.setdefault(peer, previous)
+            if self._in_flight_bytes(peer, entries[-1][1]) > WINDOW_BYTES:
+                self._pause(peer, entries[-1][1] + 1)
         return taken
 
     def _must_ask(self, link: Link) -> bool:
@@ -209,7 +212,7 @@ class LibraryTransport(Transport):
     def _in_flight_bytes(self, peer: str, sent: int) -> int:
         known = self.known.get(peer) or self.sent_after.get(peer)
         if known is None:
-            return 0  # the first answer of a term is still to come: only heartbeats are out
+            return 0  # only heartbeats are out
         journal = self._shared.journal
         return journal.bytes_after(known) - journal.bytes_after(sent)
 
