@@ -8,6 +8,7 @@ from typing import Final
 
 from beanpole.replication.pysyncobj.backend import PySyncObjReplica
 from beanpole.replication.pysyncobj.journal import LogJournal
+from beanpole.replication.pysyncobj.transport import LibraryTransport
 from beanpole.storage.wal import Wal
 from beanpoled.leading.inbox import Inbox
 from beanpoled.peers.agreement import Agreement
@@ -62,6 +63,11 @@ def unbounded_log() -> list[Patch]:
     return [(LogJournal, "is_choked", False)]
 
 
+def unbounded_follower() -> list[Patch]:
+    """Neither a follower bounds what waits for its disk, nor the leader what it sends there."""
+    return [*unbounded_log(), (LibraryTransport, "_in_flight_bytes", lambda *_: 0)]
+
+
 def deaf_after_a_thaw() -> list[Patch]:
     """A node that was declared down keeps its clients."""
     return [(Lifecycle, "went_down", nothing)]
@@ -99,9 +105,16 @@ SICK: Final = (
     Mutant(
         "unbounded_log",
         "sick: what waits for a disk has no bound",
-        s.the_disk_of_a_follower_hangs_for_ever,
+        s.a_lone_disk_in_memory_hangs,
         r"bytes for its disk",
         unbounded_log,
+    ),
+    Mutant(
+        "unbounded_follower",
+        "sick: what waits for a follower's disk has no bound, here or at the leader",
+        s.the_disk_of_a_follower_hangs_for_ever,
+        r"bytes for its disk",
+        unbounded_follower,
     ),
     Mutant(
         "absent_member_agrees",

@@ -135,9 +135,10 @@ def _in_small(world: World) -> list[Patch]:
     ]
 
 
-def _hanging(repairs: Repairs, durability: str = "sync") -> tuple[World, SimHost]:
+def _hanging(repairs: Repairs, durability: str = "sync", size: int = 3) -> tuple[World, SimHost]:
     return quick_world(
         repairs,
+        size,
         durability=durability,
         max_job_size=65_535,
         log_memory_bytes=2**20,
@@ -224,6 +225,22 @@ def a_lone_disk_hangs(_: int, repairs: Repairs) -> None:
         raise Stuck("a client is closed that asked for nothing")
     world.disks["n0"].hasten(0.0005)
     if hand.ask(b"stats-tube default") != b"OK":
+        raise Stuck("it does not go on")
+
+
+def a_lone_disk_in_memory_hangs(_: int, repairs: Repairs) -> None:
+    """Alone and in memory nothing waits for the disk but the bound of what waits for it."""
+    world, leader = _hanging(repairs, "memory", 1)
+    world.disks["n0"].latency_s = FOR_EVER_S
+    with planted(partial(_in_small, world)):
+        Feeder(world, leader)
+        for _ in range(40):
+            world.clock.run(0.1)
+            _check_memory(leader)
+    world.disks["n0"].hasten(0.0005)
+    if not world.clock.run_until(lambda: len(world.serving()) == 1, 10.0):
+        raise Stuck(f"it does not serve again: {world.describe()}")
+    if Hand(world, leader).ask(b"stats-tube default") != b"OK":
         raise Stuck("it does not go on")
 
 
