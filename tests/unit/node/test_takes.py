@@ -278,6 +278,23 @@ def test_bodies_are_taken_in_bounded_portions() -> None:
     assert port.take() == reserved(1, 2, 3, 4, 5, 6)
 
 
+def test_what_is_written_is_not_owed_while_the_next_reserve_waits() -> None:
+    """In a long pipeline one always waited, and after some large replies there was no row more."""
+    stage = raised(client_output_bytes_max=3 * JOB_SIZE_DEFAULT_BYTES)
+    fill(stage, 5)
+    connection, port = client(stage)
+    connection.received(2 * b"peek 1\r\n" + 5 * RESERVE)
+    stage.run()
+    stage.commit(1)
+    assert port.take() == 2 * b"FOUND 1 1\r\nx\r\n"
+    assert connection.wait is not None, "there was room for one large reply"
+    while connection.wait is not None:
+        stage.commit(1)
+    assert commands(stage) == [c.TAKE] * 3
+    settle(stage)
+    assert port.take() == reserved(1, 2, 3, 4, 5)
+
+
 def test_a_row_is_bounded(stage: Stage) -> None:
     fill(stage, takes.TAKES_MAX + 3)
     connection, port = client(stage)
