@@ -235,7 +235,7 @@ class Machine(MachineState):
                 # The newest first, as above. It is put back because giving it back takes it out.
                 job_id, job = reserved.popitem()
                 reserved[job_id] = job
-                queue.give_back(job, session.reason)
+                queue.give_back(job, session, session.reason)
                 self._budget -= 1
             if reserved:
                 return

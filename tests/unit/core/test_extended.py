@@ -20,7 +20,7 @@ from beanpole.core.accounts import JOB_BYTES, image_bytes, memory_bytes
 from beanpole.core.image.image import Image
 from beanpole.core.jobs import effects
 from beanpole.core.jobs.extension import EXTENSION_BYTES
-from beanpole.core.jobs.job import BURIED, DONE, FAILED, READY, RESERVED
+from beanpole.core.jobs.job import BURIED, DONE, FAILED, GONE, READY, RESERVED
 from beanpole.events import NO_ORIGIN
 from tests.unit.core.cluster import DEFAULT, Cluster, chunks_of, copy_of, events_of, image_of
 from tests.unit.core.foreign import LEASED, NOBODY, REPLACING, SECOND, Foreign, add_spaces
@@ -147,6 +147,10 @@ def test_a_job_that_nobody_holds_is_ended_by_any_session() -> None:
     assert results == [c.OK] * len(results)
     states = [cluster.state(job) for job in jobs]
     assert states == [b"delayed", b"buried", b"gone", b"gone", b"ready", b"reserved"]
+    acted = [event for event in events_of(cluster.machine) if event.before == RESERVED]
+    assert {event.kind: event.session for event in acted} == dict.fromkeys(
+        (e.TOUCHED, e.RELEASED, e.BURIED, e.DELETED, e.DONE, e.RETURNED), 3
+    )
     # What is not reserved has no reservation to end.
     assert cluster.batch((c.TOUCH, 3, jobs[4]), (c.BURY, 3, jobs[0], 0)) == [c.NOT_FOUND] * 2
 
@@ -251,8 +255,13 @@ def test_a_ttl_ends_a_job_in_whatever_state_it_is(where: str) -> None:
     assert cluster.state(job) == where.encode()
     image, expected = Image(cluster.machine), image_of(cluster.machine)
     chain = cluster.machine.state_hash
+    events_of(cluster.machine)
     applied = cluster.pass_s(1)
     assert cluster.state(job) == b"gone"
+    event = events_of(cluster.machine)[-1]
+    assert (event.kind, event.state) == (e.EXPIRED, GONE)
+    # The session that lost it.
+    assert (event.origin, event.session) == ((0, 2) if where == "reserved" else (NO_ORIGIN, 0))
     assert cluster.machine.state_hash != chain
     assert applied.effects == [(job, effects.EXPIRED, b"")]
     assert chunks_of(image) == expected

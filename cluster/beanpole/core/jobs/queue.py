@@ -153,12 +153,11 @@ class Queue(Tubes):
             self.make_ready(job)
         self.emit(e.RELEASED, RESERVED, job, session)
 
-    def give_back(self, job: Job, reason: int) -> None:
-        """A reserved job becomes ready because it has no holder any more; no counter moves."""
-        holder = job.holder
+    def give_back(self, job: Job, session: Holder, reason: int) -> None:
+        """A reserved job becomes ready because its session has gone; no counter moves."""
         self.take(job)
         self.make_ready(job)
-        self.emit(e.RETURNED, RESERVED, job, holder, reason)
+        self.emit(e.RETURNED, RESERVED, job, session, reason)
 
     def bury(self, job: Job, rank: int, session: Holder) -> None:
         """A session buries a job."""
@@ -453,10 +452,11 @@ class Queue(Tubes):
             ext = job.ext
             assert ext is not None, "a job with a TTL has an extension"
             expiries.add(ext.expires_us, job_id)  # `forget` expects it there
+            holder = job.holder
             before = self.take(job)
             self.forget(job)
             self.transitions.append(job_id << TRANSITION_BITS | EXPIRE)
-            self.emit(e.EXPIRED, before, job, None)
+            self.emit(e.EXPIRED, before, job, holder)
             self.effects.tell(job_id, effects.EXPIRED, b"")
             self.drop_if_idle(job.tube)
         return budget

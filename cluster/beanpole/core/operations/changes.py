@@ -179,7 +179,7 @@ def give_back(machine: MachineState, origin: Origin, command: c.Command) -> int:
     job = find_held(machine, origin, command)
     if job is None:
         return c.NOT_FOUND
-    machine.queue.give_back(job, NOBODY_WAITING)
+    machine.queue.give_back(job, origin.sessions[command[1]], NOBODY_WAITING)
     return c.OK
 
 
