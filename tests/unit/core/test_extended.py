@@ -349,6 +349,16 @@ def test_failures_are_counted_to_their_limit() -> None:
     image.close()
 
 
+def test_a_failure_of_the_last_attempt_is_the_last() -> None:
+    cluster = Foreign()
+    job = cluster.added(attempts=2, failures=9, ttl_us=9 * SECOND)
+    assert take(cluster) == job
+    assert finish(cluster, job, FAILED, b"1") == c.OK
+    assert take(cluster) == job
+    assert finish(cluster, job, FAILED, b"2") == c.OK
+    assert cluster.do(c.RESULT, 2, job) == (FAILED, b"", b"2")
+
+
 # --- external ids ---------------------------------------------------------------------------------
 
 

@@ -189,7 +189,8 @@ class Queue(Tubes):
     def finish(self, job: Job, state: int, result: bytes, session: Holder) -> None:
         """A session ends a job: DONE, or FAILED.
 
-        While a job may fail more often, a failure makes it ready again, behind all of its rank.
+        While a job may fail more often, and has attempts left, a failure makes it ready again,
+        behind all of its rank.
         """
         before = self.take(job)
         self.transitions.append(job.id << TRANSITION_BITS | FINISH)
@@ -197,7 +198,7 @@ class Queue(Tubes):
         ext = job.ext
         if ext is not None and state == FAILED and ext.failures_max:
             ext.failures += 1
-            if ext.failures < ext.failures_max:
+            if ext.failures < ext.failures_max and not 0 < ext.attempts_max <= job.reserves:
                 self._put_last(job, ext)
                 self.extension_bytes -= len(ext.progress)
                 ext.progress = b""
