@@ -359,6 +359,19 @@ def test_a_failure_of_the_last_attempt_is_the_last() -> None:
     assert cluster.do(c.RESULT, 2, job) == (FAILED, b"", b"2")
 
 
+def test_a_ready_job_that_fails_and_may_be_repeated_has_been_ready_since_then() -> None:
+    cluster = Foreign(NOBODY)
+    job = cluster.added(failures=2)
+    since_us = events_of(cluster.machine)[-1].ready_us
+    cluster.pass_s(3)
+    assert finish(cluster, job, FAILED) == c.OK
+    cluster.pass_s(4)
+    assert take(cluster) == job
+    failed, reserved = events_of(cluster.machine)
+    assert (failed.before, failed.state, failed.ready_us) == (READY, READY, since_us)
+    assert reserved.wait_us == 7 * SECOND
+
+
 # --- external ids ---------------------------------------------------------------------------------
 
 

@@ -202,7 +202,10 @@ class Queue(Tubes):
                 self._put_last(job, ext)
                 self.extension_bytes -= len(ext.progress)
                 ext.progress = b""
+                ready_us = job.ready_us
                 self.make_ready(job)
+                if before == READY:
+                    job.ready_us = ready_us  # it has been ready all the time
                 self.emit(kind, before, job, session)
                 return
         self.make_finished(job, state, result)
