@@ -9,6 +9,7 @@ import pytest
 
 from beanpole import commands as c
 from beanpole import events as e
+from beanpole.core.jobs.job import DONE
 from beanpole.core.jobs.spaces import ATTACH, REFUSE, REPLACE, SPACES, Rules
 from tests.unit.core.cluster import Cluster
 
@@ -74,3 +75,16 @@ class Foreign(Cluster):
         assert known == 0
         assert isinstance(job_id, int)
         return job_id
+
+
+def take(cluster: Foreign, session: int = 2) -> int:
+    result = cluster.do(c.TAKE, session)
+    return result[0] if type(result) is tuple else 0
+
+
+def finish(
+    cluster: Foreign, job: int, state: int = DONE, result: bytes = b"", session: int = 2
+) -> int:
+    answer = cluster.do(c.FINISH, session, job, state, result)
+    assert isinstance(answer, int)
+    return answer
