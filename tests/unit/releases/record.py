@@ -198,7 +198,7 @@ def main() -> None:
     FIXTURES.mkdir(exist_ok=True)
     recording = record()
     path.write_bytes(pack(recording))
-    said = f"{len(recording.log)} entries at machine version {Machine().version}"
+    said = f"{len(recording.log)} entries, raised to machine version {c.MACHINE_VERSION}"
     sys.stdout.write(f"{path}: {path.stat().st_size} bytes, {said}\n")
 
 
