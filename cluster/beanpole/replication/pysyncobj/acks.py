@@ -224,7 +224,7 @@ class LeaderAcks:
         if next_index:
             low = self.known.get(peer, 0) + 1
             core.next_index[node] = max(low, min(next_index, shared.journal.last + 1))
-            self._transport.sent_after[peer] = core.next_index[node] - 1
+            self._transport.sent_after.pop(peer, None)
             core.send_now()
             shared.due = True
         if peer not in self._rejoining:

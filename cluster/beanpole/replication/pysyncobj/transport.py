@@ -97,7 +97,6 @@ class LibraryTransport(Transport):
         known = self.forget(peer)
         if core.leads and known:
             core.next_index[self._shared.members[peer]] = known + 1
-            self.sent_after[peer] = known
         self._resume(peer)
 
     def forget(self, peer: str) -> int:
@@ -165,7 +164,7 @@ class LibraryTransport(Transport):
             link.full = True
             self._pause(peer, previous + 1)
         elif entries:
-            # In a new term, or on a link that follows one without an acknowledgement.
+            # Only the first time in a term, on a link, and after the peer has asked for a rewind.
             self.sent_after.setdefault(peer, previous)
             if self._in_flight_bytes(peer, entries[-1][1]) > WINDOW_BYTES:
                 self._pause(peer, entries[-1][1] + 1)
