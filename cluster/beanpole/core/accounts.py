@@ -29,6 +29,12 @@ WATCH_IMAGE_BYTES: Final = 5
 KEY_IMAGE_BYTES: Final = 80
 
 
+def jobs_bytes(machine: MachineState) -> int:
+    """Return the memory of all jobs."""
+    queue = machine.queue
+    return queue.body_bytes + queue.extension_bytes + len(queue.jobs) * JOB_BYTES
+
+
 def beside_jobs_bytes(machine: MachineState) -> int:
     """Return the memory of all that is no job."""
     keys = machine.keys
@@ -42,9 +48,7 @@ def beside_jobs_bytes(machine: MachineState) -> int:
 
 def memory_bytes(machine: MachineState) -> int:
     """Return what counts against `queue_bytes_max`."""
-    queue = machine.queue
-    jobs_bytes = queue.body_bytes + queue.extension_bytes + len(queue.jobs) * JOB_BYTES
-    return jobs_bytes + beside_jobs_bytes(machine)
+    return jobs_bytes(machine) + beside_jobs_bytes(machine)
 
 
 def image_bytes(machine: MachineState) -> int:

@@ -64,9 +64,8 @@ class Tubes(Emitter):
                 self.pauses.remove((tube.paused_until_us, tube.name))
             del self.tubes[tube.name]
             tube.space.tubes -= 1
-            self.ready_tubes.pop(
-                tube.name, None
-            )  # or it would grow forever on a node that does not lead
+            # Or names would pile up on a node that does not lead.
+            self.ready_tubes.pop(tube.name, None)
 
     def pause(self, tube: Tube, delay_s: int) -> None:
         """Pause a tube from now on; 0 ends a pause."""

@@ -73,11 +73,9 @@ def put(machine: MachineState, origin: Origin, command: c.Command) -> int:
         return c.OUT_OF_MEMORY
     session = origin.sessions[command[1]]
     space = session.space
-    tube = queue.tubes.get(name)
-    if tube is None or tube.space is not space:
-        tube = make_tube(machine, space, name)
-        if tube is None:
-            return why_no_tube(machine, space, name)
+    tube = make_tube(machine, space, name)
+    if tube is None:
+        return why_no_tube(machine, space, name)
     return queue.put(tube, priority, delay_s * SECOND_US, ttr_s * SECOND_US, body, session).id
 
 
@@ -153,11 +151,11 @@ def ignore(machine: MachineState, origin: Origin, command: c.Command) -> int:
 
 
 def delete(machine: MachineState, origin: Origin, command: c.Command) -> int:
-    job = machine.queue.jobs.get(command[2])
+    job = find_job(machine, origin, command)
     session = origin.sessions[command[1]]
-    if job is None or job.tube.space is not session.space:
-        return c.NOT_FOUND
-    if job.state == RESERVED and job.holder is not session and job.holder is not None:
+    if job is None or (
+        job.state == RESERVED and job.holder is not session and job.holder is not None
+    ):
         return c.NOT_FOUND
     machine.queue.delete(job, session)
     return c.OK

@@ -5,7 +5,7 @@ prefix. Up to machine version 2 there is one space.
 """
 
 from beanpole import commands as c
-from beanpole.core.accounts import JOB_BYTES
+from beanpole.core.accounts import JOB_BYTES, jobs_bytes
 from beanpole.core.jobs.job import RESERVED, Job, Tube
 from beanpole.core.jobs.spaces import SPACES_SINCE, Space
 from beanpole.core.sessions import Origin, Session
@@ -45,18 +45,16 @@ def why_no_tube(machine: MachineState, space: Space, name: bytes) -> int:
 
 def has_room(machine: MachineState, size: int) -> bool:
     """Whether one more job fits that takes `size` bytes beside what every job takes."""
-    queue = machine.queue
-    jobs = len(queue.jobs)
-    return not (
-        machine.puts_refused
-        or jobs >= machine.jobs_max
-        or queue.body_bytes
-        + queue.extension_bytes
-        + size
-        + (jobs + 1) * JOB_BYTES
-        + machine.beside_jobs_bytes
-        > machine.queue_bytes_max
+    return (
+        not machine.puts_refused
+        and len(machine.queue.jobs) < machine.jobs_max
+        and has_bytes(machine, JOB_BYTES + size)
     )
+
+
+def has_bytes(machine: MachineState, size: int) -> bool:
+    """Whether the limit of bytes leaves room for this many more."""
+    return jobs_bytes(machine) + size + machine.beside_jobs_bytes <= machine.queue_bytes_max
 
 
 def find_job(machine: MachineState, origin: Origin, command: c.Command) -> Job | None:

@@ -17,11 +17,17 @@ from beanpole.constants import (
     TTL_MAX_US,
     U32_MAX,
 )
-from beanpole.core.accounts import JOB_BYTES
 from beanpole.core.jobs.extension import Extension
 from beanpole.core.jobs.job import DONE, FAILED, Job
 from beanpole.core.jobs.spaces import NO_EXTERNAL_IDS, REFUSE, REPLACE
-from beanpole.core.operations.checks import find_held, find_job, has_room, make_tube, why_no_tube
+from beanpole.core.operations.checks import (
+    find_held,
+    find_job,
+    has_bytes,
+    has_room,
+    make_tube,
+    why_no_tube,
+)
 from beanpole.core.sessions import Origin
 from beanpole.core.state import MachineState
 
@@ -119,17 +125,7 @@ def finish(machine: MachineState, origin: Origin, command: c.Command) -> int:
 
 def _has_room_for(machine: MachineState, job: Job, size: int) -> bool:
     """Whether a job's result can be kept, if it is to be kept."""
-    queue = machine.queue
-    return (
-        job.ext is None
-        or not job.ext.expires_us
-        or queue.body_bytes
-        + queue.extension_bytes
-        + size
-        + len(queue.jobs) * JOB_BYTES
-        + machine.beside_jobs_bytes
-        <= machine.queue_bytes_max
-    )
+    return job.ext is None or not job.ext.expires_us or has_bytes(machine, size)
 
 
 def set_progress(machine: MachineState, origin: Origin, command: c.Command) -> int:
