@@ -90,7 +90,7 @@ def take_snapshot(node: Node) -> int:
 
 
 def _image(node: Node, index: int) -> bytes:
-    """The bytes of a snapshot behind the header, which names the node."""
+    """Return the bytes of a snapshot without its header, which differs from node to node."""
     (path,) = (node.directory / "data" / "snapshots").glob(f"{index:020d}-*.snapshot")
     return path.read_bytes()[FILE_HEADER_BYTES:]
 
@@ -120,7 +120,7 @@ def all_events(nodes: Sequence[Node]) -> pa.Table:
         with Source([node.grpc]) as source:
             (reply,) = source.ranges().values()
         spans = [(span.first, span.end) for span in reply.spans]
-        # A node that was behind the others' logs got a snapshot in place of some entries.
+        # A snapshot replaces entries that the other nodes have already cut from their logs.
         logs = node.directory.glob("output*.log")
         if not any("fetching the snapshot" in log.read_text(errors="replace") for log in logs):
             assert spans == [(0, end)], f"{node.id} has the events {spans} of {end}"
@@ -159,7 +159,7 @@ def digests_in_events(nodes: Sequence[Node]) -> int:
 
 
 def check_events(table: pa.Table, clients: Sequence[list[Op]]) -> None:
-    """What clients were told stands in the events, once."""
+    """Check that each acknowledged put and delete has exactly one event."""
     happened = Counter(zip(table["event"].to_pylist(), table["job_id"].to_pylist(), strict=True))
     for op in (op for ops in clients for op in ops):
         if op.outcome in ("INSERTED", "DELETED"):

@@ -190,7 +190,9 @@ class Upgrade(soak.Soak):
         """End the upgrade."""
         nodes = self._ground.cluster.nodes
         if self.manual:
-            assert {one.active for one in self._says()} == {BASE_VERSION}, "nobody has asked"
+            assert {one.active for one in self._says()} == {BASE_VERSION}, (
+                "raised without a request"
+            )
             asked = self._chance.choice(nodes)
             done, words = members.beanpole("cluster", "finalize", "--addr", asked.grpc)
             assert done == 0, words

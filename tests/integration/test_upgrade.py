@@ -4,7 +4,6 @@ Upgrades under load are in `test_upgrade_from_release`, those among faults in
 tests/sim/test_upgrades.py.
 """
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,15 +11,22 @@ from typing import Any
 import pytest
 
 from beanpole.commands import BASE_VERSION, MACHINE_VERSION
-from tests.integration.support.nodes import BEANPOLE, Cluster, status
+from chaos.members import CALL_TIMEOUT_S, beanpole
+from tests.integration.support.nodes import Cluster, status
 from tests.integration.support.raw import Raw
-from tests.integration.support.releases import FIRST, Program, install, release, this_program
+from tests.integration.support.releases import (
+    FIRST,
+    Program,
+    cluster_of,
+    install,
+    release,
+    this_program,
+    upgrade,
+)
 from tests.integration.support.waiting import wait_until
 
 KNOWS = MACHINE_VERSION
 NEW = this_program({"upgrade_finalize": "manual"})
-# More than the second in which members may still say what they know.
-CALL_TIMEOUT_S = 30.0
 RAISED_S = 10.0
 
 
@@ -33,10 +39,7 @@ def old(tmp_path: Path) -> Program:
 @pytest.fixture
 def cluster(tmp_path: Path, old: Program) -> Iterator[Cluster]:
     """Three nodes of the release; each has a job."""
-    # Without events, which the upgrades under load have.
-    cluster = Cluster(tmp_path / "cluster", settings={"events": "off"})
-    for number in range(len(cluster.nodes)):
-        install(cluster, number, old)
+    cluster = cluster_of(old, tmp_path / "cluster")
     with cluster.running():
         for node in cluster.nodes:
             with Raw(node.beanstalk) as client:
@@ -44,24 +47,9 @@ def cluster(tmp_path: Path, old: Program) -> Iterator[Cluster]:
         yield cluster
 
 
-def upgrade(cluster: Cluster, number: int, program: Program) -> None:
-    """Stop a node, install a program, start it, and wait until it serves."""
-    cluster.terminate(number)
-    install(cluster, number, program)
-    cluster.start(number)
-    cluster.wait_until_serving(number)
-
-
 def finalize(cluster: Cluster, number: int, *line: str) -> tuple[int, str]:
     """Run `beanpole cluster finalize` at a node: its exit status, and what it says."""
-    done = subprocess.run(
-        [*BEANPOLE, "cluster", "finalize", "--addr", cluster.nodes[number].grpc, *line],
-        capture_output=True,
-        text=True,
-        timeout=CALL_TIMEOUT_S,
-        check=False,
-    )
-    return done.returncode, done.stdout + done.stderr
+    return beanpole("cluster", "finalize", "--addr", cluster.nodes[number].grpc, *line)
 
 
 def versions(cluster: Cluster) -> list[tuple[Any, Any]]:
@@ -81,7 +69,7 @@ def test_an_operator_ends_an_upgrade(cluster: Cluster, old: Program) -> None:
     assert f"nothing is raised: the program of n{leader}, which leads, is too old" in words
 
     upgrade(cluster, leader, NEW)
-    assert versions(cluster) == [(BASE_VERSION, KNOWS)] * 3, "nobody has asked"
+    assert versions(cluster) == [(BASE_VERSION, KNOWS)] * 3, "raised without a request"
     upgrade(cluster, leader, old)  # and back, and forward
     failed, words = finalize(cluster, follower)
     assert failed == 3

@@ -1,7 +1,7 @@
 """Three real nodes of release 0.2.0 are upgraded to this program under load.
 
 One upgrade without kills; `make upgrade MINUTES=n` goes on, with them. What is done and looked at
-is in chaos/upgrade.py; upgrades to a release that exists in tests only are in `test_upgrade`.
+is in chaos/upgrade.py; an upgrade without load, step by step, is in `test_upgrade`.
 """
 
 import itertools
@@ -20,7 +20,15 @@ from chaos.upgrade import Upgrade
 from tests.integration.support.nodes import BEANPOLE, Cluster
 from tests.integration.support.processes import START_TIMEOUT_S
 from tests.integration.support.raw import Raw
-from tests.integration.support.releases import FIRST, Program, install, release, this_program
+from tests.integration.support.releases import (
+    FIRST,
+    Program,
+    cluster_of,
+    install,
+    release,
+    this_program,
+    upgrade,
+)
 from tests.integration.support.waiting import wait_until
 
 # The command line tool of whichever release is in the path.
@@ -48,9 +56,7 @@ def old(tmp_path: Path) -> Program:
 @pytest.fixture
 def cluster(tmp_path: Path, old: Program) -> Iterator[Cluster]:
     """Three nodes of release 0.2.0, not started."""
-    cluster = Cluster(tmp_path / "cluster", settings={"events": "off"})
-    for number in range(len(cluster.nodes)):
-        install(cluster, number, old)
+    cluster = cluster_of(old, tmp_path / "cluster")
     try:
         yield cluster
     finally:
@@ -79,10 +85,7 @@ def test_status_shows_the_programs_of_both_releases(cluster: Cluster, old: Progr
     cluster.start_all()
     new = this_program({"upgrade_finalize": "manual"})
     changed = cluster.followers()[0]
-    cluster.terminate(changed)
-    install(cluster, changed, new)
-    cluster.start(changed)
-    cluster.wait_until_serving(changed)
+    upgrade(cluster, changed, new)
     with Raw(cluster.nodes[changed].beanstalk) as client:
         client.put(b"by way of the upgraded node")
     wanted = {
@@ -108,10 +111,7 @@ def test_status_shows_the_programs_of_both_releases(cluster: Cluster, old: Progr
 def test_nothing_is_raised_while_nodes_run_the_release(cluster: Cluster, old: Program) -> None:
     cluster.start_all()
     changed = cluster.followers()[0]
-    cluster.terminate(changed)
-    install(cluster, changed, this_program({"upgrade_finalize": "manual"}))
-    cluster.start(changed)
-    cluster.wait_until_serving(changed)
+    upgrade(cluster, changed, this_program({"upgrade_finalize": "manual"}))
     leads = f"the program of n{cluster.leader()}, which leads, is too old"
     for number, node in enumerate(cluster.nodes):
         refused, words = beanpole("cluster", "finalize", "--addr", node.grpc)

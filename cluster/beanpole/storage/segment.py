@@ -48,7 +48,7 @@ def forget_base(base: int) -> None:
 
 
 class Ending(NamedTuple):
-    """The kind of bytes behind the last valid record of a segment, and the reason for it."""
+    """Classify the bytes after the last valid record of a segment, with the reason."""
 
     verdict: str
     reason: str

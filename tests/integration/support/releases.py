@@ -48,6 +48,14 @@ def this_program(settings: Mapping[str, object], prefix: Sequence[str] = ()) -> 
     return Program("new", [*prefix, *BEANPOLED], settings)
 
 
+def cluster_of(program: Program, directory: Path) -> Cluster:
+    """Three nodes that run a program, not started. They keep no events: upgrades under load do."""
+    cluster = Cluster(directory, settings={"events": "off"})
+    for number in range(len(cluster.nodes)):
+        install(cluster, number, program)
+    return cluster
+
+
 def install(cluster: Cluster, number: int, program: Program, prefix: Sequence[str] = ()) -> None:
     """Let the next starts of a node run this program; a node that runs goes on with the old one."""
     directory = cluster.nodes[number].directory
@@ -60,3 +68,11 @@ def install(cluster: Cluster, number: int, program: Program, prefix: Sequence[st
     written = directory / "cmdline.new"
     written.write_text(command + "\n")
     os.replace(written, directory / "cmdline")
+
+
+def upgrade(cluster: Cluster, number: int, program: Program) -> None:
+    """Stop a node, install a program, start it, and wait until it serves."""
+    cluster.terminate(number)
+    install(cluster, number, program)
+    cluster.start(number)
+    cluster.wait_until_serving(number)

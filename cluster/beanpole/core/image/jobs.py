@@ -84,7 +84,7 @@ def load_jobs(
 def _check(job: Job, version: int) -> None:
     """See to it that a job could be, and let its holder know it."""
     counters = (job.reserves, job.timeouts, job.releases, job.buries, job.kicks)
-    # What stands in 32 bits of an event would spill over into its neighbour there.
+    # An event has 32 bits for each of these; a larger number would change the next field.
     narrow = (job.rank, *counters)
     longest_us = U32_MAX * SECOND_US
     if min(narrow) < 0 or max(narrow) > U32_MAX:

@@ -17,8 +17,8 @@ from beanpole.core.keys import Generation
 from beanpole.core.sessions import Origin, Session
 from beanpole.events import BEANSTALK
 
-# The attributes of the machine and of the queue that stand in the head, in this order. Of the
-# totals, those of beanstalk's space: others are a part of their own.
+# The attributes of the machine and of the queue in the head of an image, in this order. The totals
+# are those of beanstalk's space; the totals of other spaces are in a part of their own.
 MACHINE_NUMBERS: Final = ("index", "wall_us", "state_hash", "term", "sessions_total")
 MACHINE_LIMITS: Final = (
     "jobs_max",

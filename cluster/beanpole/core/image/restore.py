@@ -143,7 +143,7 @@ class _Loading:
 
     def _tube_record(self, values: list[Any]) -> TubeRecord:
         record = TubeRecord(*values)
-        since = len(values) == len(record)  # the space stands in it
+        since = len(values) == len(record)  # the record names the space
         if since != (self.machine.version >= SPACES_SINCE):
             raise Damaged(f"tube {record.serial} has {len(values)} fields")
         return record

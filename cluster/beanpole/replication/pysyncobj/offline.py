@@ -76,7 +76,7 @@ class StoppedReplica:
         self.first = journal.first if len(journal) else 0
         self.last, self.last_term = journal.last, journal.last_term
         self.log_bytes = journal.wal.bytes_kept
-        # A start begins a log that does not join anew behind the snapshot (`LogJournal.align`).
+        # At a start, `LogJournal.align` begins a log anew that does not join the snapshot.
         self._joins = True
         if self.snapshot is None:
             journal.check_begin()
