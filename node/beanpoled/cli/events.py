@@ -8,22 +8,25 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from beanpole.addresses import listed
 from beanpole.client.events import EventsLost, Replies
 from beanpole.client.rpc import told
 from beanpole.errors import ClientError, ConfigurationError
+from beanpole.exports import BadExport
 from beanpoled.cli import status
 from beanpoled.cli.screen import Screen
-from beanpoled.eventlog.export import Export, begin_export, open_export
+from beanpoled.eventlog.export import Export, begin_export, compact, open_export
 from beanpoled.eventlog.source import Source
 
 POLL_S: Final = 1.0
 PROGRESS_PERIOD_S: Final = 0.2
 # A file each half minute is few enough for Spark, and soon enough for a report.
 EVERY_S: Final = 30.0
+# A century: a longer time is a slip of the hand.
+DAYS_MAX: Final = 36_500
 # Stands for --start earliest among offsets.
 EARLIEST: Final = -1
 
@@ -42,7 +45,9 @@ def add_command(commands: Any) -> None:
         description="Goes on where an earlier export to DIR ended; every event is written once.",
     )
     _add_addresses(export)
-    export.add_argument("--to", type=Path, required=True, metavar="DIR", help="where to write")
+    export.add_argument(
+        "--to", required=True, metavar="DIR", help="where to write: a path, or s3://BUCKET/PATH"
+    )
     export.add_argument("--follow", action="store_true", help="go on until Ctrl-C")
     export.add_argument(
         "--start",
@@ -57,6 +62,19 @@ def add_command(commands: Any) -> None:
         help=f"with --follow: finish a file at least so often (default {EVERY_S:.0f})",
     )
     export.set_defaults(run=run_export)
+    compact = ways.add_parser(
+        "compact",
+        help="merge the small files of an export into large ones",
+        description="Not while an export writes to DIR: with --follow it does so by itself.",
+    )
+    compact.add_argument("directory", metavar="DIR", help="what `export` wrote: a path or URI")
+    compact.add_argument(
+        "--older-than",
+        type=int,
+        metavar="DAYS",
+        help="only files of dates so many days ago (UTC) or longer; default: all",
+    )
+    compact.set_defaults(run=run_compact)
 
 
 def _add_addresses(parser: argparse.ArgumentParser) -> None:
@@ -119,6 +137,21 @@ def run_export(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def run_compact(arguments: argparse.Namespace) -> int:
+    """Merge small files, and say how many there were."""
+    days = arguments.older_than
+    if days is not None and not 0 <= days <= DAYS_MAX:
+        raise ConfigurationError(
+            f"--older-than = {days} is not allowed: it must be from 0 to {DAYS_MAX}"
+        )
+    today = datetime.now(UTC).date()
+    # Files of that date itself are as old as was asked for.
+    before_date = "" if days is None else str(today - timedelta(days=days - 1))
+    before, after = compact(arguments.directory, before_date)
+    print(f"{before} files before, {after} now")
+    return 0
+
+
 @contextmanager
 def _stopped_by_signals(ended: threading.Event) -> Iterator[None]:
     """Let SIGINT and SIGTERM end the work between two batches, and not in the middle of a file."""
@@ -150,7 +183,7 @@ class _Run:
     def __init__(
         self,
         source: Source,
-        directory: Path,
+        directory: str,
         wanted: int | None,
         every_s: float,
         ended: threading.Event,
@@ -175,9 +208,11 @@ class _Run:
         self.export: Export = found or begin_export(
             directory, source.cluster, source.jobs_at(begin, ranges)
         )
+        for words in self.export.notes:
+            self._screen.say(words)
         self._position = self._begun = begin
         self._begun_s = self._shown_s = self._flushed_s = time.monotonic()
-        self._problem = ""
+        self._problem = self._damage = ""
 
     def _begin(self, found: Export | None, ranges: Replies, wanted: int | None) -> int:
         """Return the first offset to read."""
@@ -187,7 +222,7 @@ class _Run:
         try:
             if here > end:
                 raise ConfigurationError(
-                    f"{found and found.directory} has events to {here}, and the cluster has only "
+                    f"{found and found.name} has events to {here}, and the cluster has only "
                     f"{end}: it is another cluster of the same name, or not all of it answers"
                 )
             if wanted is None:
@@ -233,6 +268,16 @@ class _Run:
         if time.monotonic() - self._flushed_s >= self._every_s:
             self._flushed_s = time.monotonic()
             self.export.flush()
+            self._tidy()
+
+    def _tidy(self) -> None:
+        """Merge small files; one that is damaged is named, and events go on being written."""
+        try:
+            self.export.tidy()
+        except BadExport as error:
+            if str(error) != self._damage:
+                self._damage = str(error)
+                self._screen.say(f"not compacted: {error}")
 
     def _show(self, end: int) -> None:
         now_s = time.monotonic()
@@ -256,4 +301,4 @@ class _Run:
         """Say what was done."""
         count = self._position - self._begun
         spans = ", ".join(f"{first} to {end}" for first, end in self.export.spans) or "none"
-        self._screen.say(f"{count} events written; {self.export.directory} has {spans}")
+        self._screen.say(f"{count} events written; {self.export.name} has {spans}")

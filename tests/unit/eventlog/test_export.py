@@ -14,18 +14,22 @@ import pytest
 from beanpole.client.events import EventsLost
 from beanpole.core.machine import Machine
 from beanpole.errors import ClientError, ConfigurationError
+from beanpole.exporting import directory as directories
+from beanpole.exporting import files
+from beanpole.exports import BadExport
 from beanpoled import cli
-from beanpoled.eventlog import columns, export
+from beanpoled.eventlog import columns
 from beanpoled.eventlog.events import EventBatch
 from beanpoled.eventlog.export import Export, begin_export, open_export
 from beanpoled.eventlog.source import Source
 from beanpoled.rpc.events import EventsServicer
 from beanpoled.rpc.server import Context
 from beanpoled.view import JobCounts
-from tests.unit.eventlog.made import Driver, chance
+from tests.unit.eventlog.made import Driver
 from tests.unit.eventlog.served import Server, life_of, serving
 from tests.unit.eventlog.test_service import history
 from tests.unit.eventlog.test_store import Life, image_of
+from tests.unit.exporting.made import batch
 from tests.unit.node.stage import config
 
 
@@ -92,8 +96,8 @@ class Dying(Server):
             async def _batches(
                 self, start: int, end: int, context: Context
             ) -> AsyncIterator[EventBatch]:
-                async for batch in super()._batches(start, end, context):
-                    yield batch
+                async for found in super()._batches(start, end, context):
+                    yield found
                     await context.abort(grpc.StatusCode.UNAVAILABLE, "it dies")
 
         return Servicer(config(), self.life.host, self.life.log)
@@ -134,16 +138,8 @@ def test_nobody_and_strangers_are_told_apart() -> None:
 # --- the directory --------------------------------------------------------------------------------
 
 
-def batch(first: int, rows: int, day: int = 0) -> pa.RecordBatch:
-    """Rows whose wall times lie on one day."""
-    found = columns.to_arrow(chance(first, rows, first))
-    stamps = pa.array([day * export.DAY_US + 5] * rows, pa.int64())
-    place = found.schema.get_field_index("wall_time")
-    return found.set_column(place, "wall_time", stamps.view(columns.schema().field(place).type))
-
-
 def test_files_end_with_dates_gaps_and_flushes(tmp_path: Path) -> None:
-    out = begin_export(tmp_path / "out", "c", JobCounts(ready=3))
+    out = begin_export(str(tmp_path / "out"), "c", JobCounts(ready=3))
     for rows in (batch(10, 5), batch(15, 5), batch(20, 5, 1), batch(40, 5, 1)):
         out.write(rows)
     mixed = pa.concat_batches([batch(45, 2, 1), batch(47, 2, 0), batch(49, 2, 1)])
@@ -162,12 +158,18 @@ def test_files_end_with_dates_gaps_and_flushes(tmp_path: Path) -> None:
         "date=1970-01-02 40-47",
         "date=1970-01-02 49-51",
     ]
-    assert manifest(tmp_path / "out") == {
-        "version": 1,
-        "cluster": "c",
-        "spans": [[10, 25], [40, 51]],
-        "jobs_before": {"ready": 3, "reserved": 0, "delayed": 0, "buried": 0},
+    said = manifest(tmp_path / "out")
+    rows = {file["name"]: (file["first"], file["end"], file["bytes"]) for file in said["files"]}
+    assert rows == {
+        str(path.relative_to(tmp_path / "out")): (
+            int(path.name[7:27]),
+            int(path.name[28:48]),
+            path.stat().st_size,
+        )
+        for path in (tmp_path / "out").glob("date=*/*")
     }
+    assert (said["version"], said["cluster"], said["spans"]) == (2, "c", [[10, 25], [40, 51]])
+    assert said["jobs_before"] == {"ready": 3, "reserved": 0, "delayed": 0, "buried": 0}
     assert offsets(tmp_path / "out") == [*range(10, 25), *range(40, 51)]
 
 
@@ -177,7 +179,7 @@ class Killed(BaseException):
 
 def export_some(directory: Path, parts: list[pa.RecordBatch]) -> None:
     """Go on where the directory ends, and flush after every other part."""
-    out = open_export(directory, "c") or begin_export(directory, "c", JobCounts())
+    out = open_export(str(directory), "c") or begin_export(str(directory), "c", JobCounts())
     done = out.end
     for place, rows in enumerate(parts):
         if rows.column("offset")[0].as_py() >= done:
@@ -206,24 +208,26 @@ def test_killed_at_any_step_it_goes_on_without_loss_and_without_a_double(
 
         return call
 
-    locks: list[Any] = []
-    locked = export._locked
+    held: list[Any] = []
 
-    def lock(directory: Path) -> Any:
-        locks.append(locked(directory))
-        return locks[-1]
+    def holding(real: Any) -> Any:
+        def call(*arguments: Any) -> Any:
+            held.append(real(*arguments))
+            return held[-1]
+
+        return call
 
     with monkeypatch.context() as patched:
-        patched.setattr(export, "_locked", lock)
-        patched.setattr(os, "fsync", mortal(os.fsync))
-        for name in ("rename", "mkdir", "unlink"):
-            patched.setattr(Path, name, mortal(getattr(Path, name)))
+        patched.setattr(directories, "_locked", holding(directories._locked))
+        patched.setattr(files, "_open", holding(files._open))
+        for name in ("fsync", "rename", "makedirs", "unlink"):
+            patched.setattr(os, name, mortal(getattr(os, name)))
         patched.setattr(Export, "write", mortal(Export.write))
         try:
             export_some(tmp_path / "out", parts)
         except Killed:
             assert steps < 79, "there are more steps than this test tries"
-    for file in locks:
+    for file in held:
         file.close()  # as the system does for a dead process
     export_some(tmp_path / "out", parts)
     assert offsets(tmp_path / "out") == list(range(80))
@@ -232,23 +236,23 @@ def test_killed_at_any_step_it_goes_on_without_loss_and_without_a_double(
 
 
 def test_directories_that_are_not_ours_are_refused(tmp_path: Path) -> None:
-    assert open_export(tmp_path / "none", "c") is None
+    assert open_export(str(tmp_path / "none"), "c") is None
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "file").touch()
     with pytest.raises(ConfigurationError, match=r"is not empty and has no _manifest\.json"):
-        open_export(tmp_path / "other", "c")
-    begin_export(tmp_path / "out", "c", JobCounts()).close()
+        open_export(str(tmp_path / "other"), "c")
+    begin_export(str(tmp_path / "out"), "c", JobCounts()).close()
     with pytest.raises(ConfigurationError, match="holds events of cluster c, not of d"):
-        open_export(tmp_path / "out", "d")
-    held = open_export(tmp_path / "out", "c")
+        open_export(str(tmp_path / "out"), "d")
+    held = open_export(str(tmp_path / "out"), "c")
     assert held is not None
     with pytest.raises(ConfigurationError, match="another export runs in"):
-        open_export(tmp_path / "out", "c")
+        open_export(str(tmp_path / "out"), "c")
     held.close()
-    for text, words in (("{", "cannot be read"), ('{"version": 2}', "cannot be read")):
+    for text, words in (("{", "is not what"), ('{"version": 3}', "is of version 3; this pro")):
         (tmp_path / "out" / "_manifest.json").write_text(text)
         with pytest.raises(ConfigurationError, match=words):
-            open_export(tmp_path / "out", "c")
+            open_export(str(tmp_path / "out"), "c")
 
 
 def test_the_same_events_in_two_files_are_noticed(tmp_path: Path) -> None:
@@ -257,8 +261,8 @@ def test_the_same_events_in_two_files_are_noticed(tmp_path: Path) -> None:
     pq.write_table(
         pa.Table.from_batches([batch(5, 10)]), folder / f"events-{5:020d}-{15:020d}.parquet"
     )
-    with pytest.raises(ConfigurationError, match="holds the events 5 to 10 twice"):
-        open_export(tmp_path / "out", "c")
+    with pytest.raises(BadExport, match=r"has events of .* again: it was not written by one"):
+        open_export(str(tmp_path / "out"), "c")
 
 
 # --- the command ----------------------------------------------------------------------------------

@@ -1,0 +1,1 @@
+"""Export directories on file systems: their files, their manifest, their compaction."""

@@ -1,0 +1,126 @@
+"""Compaction: small files of one date become large ones, and the same events count throughout.
+
+The manifest first says that the large file will come and does not count. Then the file is written,
+and the manifest lists it in place of the small ones, which it says do not count any more. Then
+those are removed. So at any moment the manifest tells whether a file that is there counts.
+"""
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from beanpole.exporting import files as steps
+from beanpole.exporting.directory import Directory
+from beanpole.exports import FILE_ROWS_MAX, BadExport, File, file_name
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# As many small files at the end of a date are worth merging while an export runs.
+FILES_MIN: Final = 16
+# Readers that began before a running export compacted still find what they listed.
+GRACE_S: Final = 600
+
+
+def groups(
+    files: Iterable[File], before_date: str = "", rows_max: int = FILE_ROWS_MAX
+) -> list[tuple[File, ...]]:
+    """Return which files to merge, each group into one file: all that is worth it.
+
+    Args:
+        files: those of a manifest, in order.
+        before_date: only those of earlier dates, YYYY-MM-DD; empty: of all.
+        rows_max: the most events of a file.
+    """
+    found: list[list[File]] = []
+    for file in files:
+        if before_date and file.date >= before_date:
+            continue
+        last = found[-1] if found else []
+        rows = sum(one.rows for one in last) + file.rows
+        if last and _follows(last[-1], file) and rows <= rows_max:
+            last.append(file)
+        else:
+            found.append([file])
+    return [tuple(group) for group in found if len(group) > 1]
+
+
+def due(
+    files: Sequence[File], files_min: int = FILES_MIN, rows_max: int = FILE_ROWS_MAX
+) -> tuple[File, ...]:
+    """Return which files a running export should merge now; none if it is not worth it yet.
+
+    Those at the end of the newest date, as soon as there are `files_min`. An older one is merged
+    with them if it has no more events than twice theirs together. So a date has few files, and an
+    event is written again as often as the logarithm of their number. What is left of the date
+    before is merged when a new one has begun.
+    """
+    if not files:
+        return ()
+    newest = files[-1].date
+    before = [file for file in files if file.date < newest]
+    if before:
+        rest = groups(before[-4 * files_min :], "", rows_max)
+        if rest and rest[-1][-1].date == before[-1].date:
+            return rest[-1]
+    found: list[File] = []
+    rows = 0
+    for file in reversed(files):
+        fits = not found or (_follows(file, found[-1]) and rows + file.rows <= rows_max)
+        if not fits or (len(found) >= files_min and file.rows > 2 * rows):
+            break
+        found.append(file)
+        rows += file.rows
+    return tuple(reversed(found)) if len(found) >= files_min else ()
+
+
+def _follows(low: File, high: File) -> bool:
+    return low.end == high.first and low.date == high.date
+
+
+def merge(directory: Directory, group: Sequence[File], grace_s: int = 0) -> File:
+    """Merge files of one date that follow each other into one.
+
+    Args:
+        directory: held by this process.
+        group: some of its files.
+        grace_s: how long the small ones are kept for readers that have listed them.
+
+    Raises:
+        BadExport: one of them is not as it was written; then nothing has changed.
+    """
+    place, manifest = directory.place, directory.manifest
+    name = file_name(group[0].date, group[0].first, group[-1].end)
+    rows = group[-1].end - group[0].first
+    directory.change(manifest._replace(uncounted={**manifest.uncounted, name: 0}))
+    try:
+        [file] = steps.write_range(place, manifest.cluster, _read(directory, group), rows_max=rows)
+    except BadExport:
+        directory.clean()
+        raise
+    assert file.name == name, f"{file.name} was to be {name}"
+    replaced = {one.name for one in group}
+    kept = [one for one in manifest.files if one.name not in replaced]
+    at_s = int(time.time()) + grace_s if grace_s else 0
+    uncounted = {**manifest.uncounted, **dict.fromkeys(replaced, at_s)}
+    directory.change(manifest.with_files([*kept, file])._replace(uncounted=uncounted))
+    directory.clean()
+    return file
+
+
+def _read(directory: Directory, group: Sequence[File]) -> Iterator["pa.RecordBatch"]:
+    """Give the events of files in order, with the columns that any of them has."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    place, cluster = directory.place, directory.manifest.cluster
+    paths = [place.at(file.name) for file in group]
+    try:
+        found = [pq.read_schema(path, filesystem=place.files) for path in paths]
+        schema = pa.unify_schemas([one.remove_metadata() for one in found])
+    except (pa.ArrowException, OSError) as error:
+        words = str(error).partition("\n")[0]
+        raise BadExport(f"{place.name}: the files to merge cannot be read: {words}") from None
+    for file in group:
+        for batch in steps.read_file(place, file, cluster):
+            yield steps.with_columns(batch, schema)

@@ -1,0 +1,430 @@
+"""Files of events: one is written whole and never changed, and is checked when it is read.
+
+Belongs here: Parquet, checksums, and the steps by which a file appears. Which files count is in
+`directory`. Arrow is imported late, because a node never needs it itself.
+"""
+
+import io
+import json
+import os
+import uuid
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final
+
+from crc32c import crc32c
+
+from beanpole.exports import (
+    CHANGES_KEY,
+    CLUSTER_KEY,
+    FILE_ROWS_MAX,
+    STATES,
+    BadExport,
+    File,
+    file_name,
+)
+from beanpole.places import Place
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+# Rows of a row group: what a reader holds in memory of a file.
+GROUP_ROWS: Final = 131_072
+# Rows of a batch that is read: what the nodes send is as large.
+BATCH_ROWS: Final = 16_384
+DAY_US: Final = 86_400_000_000
+# A file that is being written has a name of this beginning, then its first offset.
+HIDDEN: Final = ".events-"
+
+# By tube, the change of the number of jobs in each state.
+Changes = Mapping[str, Mapping[str, int]]
+
+
+class Writer:
+    """Writes events in order as files below a place, one for each date and contiguous range.
+
+    A file appears under its name when it is whole, by `finish` or because it is full. Its bytes
+    follow from its events alone, so that a task that is repeated writes the same file.
+    """
+
+    def __init__(self, place: Place, cluster: str, rows_max: int = FILE_ROWS_MAX) -> None:
+        """Write nothing yet."""
+        self._place = place
+        self._cluster = cluster
+        self._rows_max = rows_max
+        self._file: _Unfinished | None = None
+
+    def write(self, batch: "pa.RecordBatch") -> list[File]:
+        """Add events; return the files that were finished by that."""
+        done = []
+        for day, rows in _days(batch):
+            position = 0
+            while position < rows.num_rows:
+                part = rows.slice(position)
+                first = part.column("offset")[0].as_py()
+                if self._file is not None and not self._file.takes(day, first, part.schema):
+                    done += self.finish()
+                if self._file is None:
+                    self._file = _Unfinished(self._place, self._cluster, day, first, part.schema)
+                part = part.slice(0, self._rows_max - self._file.rows)
+                self._file.write(part)
+                position += part.num_rows
+                if self._file.rows >= self._rows_max:
+                    done += self.finish()
+        return done
+
+    def finish(self) -> list[File]:
+        """Finish the file that is being written, if there is one, and return it."""
+        file, self._file = self._file, None
+        return [] if file is None else [file.finish()]
+
+    def drop(self) -> None:
+        """Forget what is not finished."""
+        file, self._file = self._file, None
+        if file is not None:
+            file.drop()
+
+
+def write_range(
+    place: Place, cluster: str, batches: Iterable["pa.RecordBatch"], rows_max: int = FILE_ROWS_MAX
+) -> list[File]:
+    """Write events in order as files below a place; return what a manifest lists of them."""
+    writer = Writer(place, cluster, rows_max)
+    done = []
+    try:
+        for batch in batches:
+            done += writer.write(batch)
+        return done + writer.finish()
+    except BaseException:
+        writer.drop()
+        raise
+
+
+class _Unfinished:
+    """A file that has no name yet."""
+
+    def __init__(
+        self, place: Place, cluster: str, day: int, first: int, schema: "pa.Schema"
+    ) -> None:
+        import pyarrow.parquet as pq
+
+        self._place = place
+        self._cluster = cluster
+        self._day, self._first, self._end = day, first, first
+        self._schema = schema
+        self._batches: list[pa.RecordBatch] = []  # less than a row group
+        self._changes: dict[str, dict[str, int]] = defaultdict(lambda: dict.fromkeys(STATES, 0))
+        folder = f"date={date_of(day)}"
+        # Objects appear whole and cannot be renamed, so there they have their name at once.
+        self._hidden = f"{folder}/{HIDDEN}{first:020d}-{uuid.uuid4().hex}" if place.is_local else ""
+        if place.is_local:
+            make_folder(place, folder)
+        self._buffer = io.BytesIO()
+        self._sink = _open(place, self._hidden) if place.is_local else self._buffer
+        self._counted = _Counted(self._sink)
+        self._writer = pq.ParquetWriter(self._counted, schema, compression="zstd")
+
+    @property
+    def rows(self) -> int:
+        return self._end - self._first
+
+    def takes(self, day: int, first: int, schema: "pa.Schema") -> bool:
+        """Whether events go on in this file."""
+        return (day, first) == (self._day, self._end) and schema.equals(self._schema)
+
+    def write(self, rows: "pa.RecordBatch") -> None:
+        self._batches.append(rows)
+        self._end += rows.num_rows
+        while sum(batch.num_rows for batch in self._batches) >= GROUP_ROWS:
+            self._write_group()
+
+    def _write_group(self) -> None:
+        """Write a row group of the same rows however they came."""
+        import pyarrow as pa
+
+        table = pa.Table.from_batches(self._batches).combine_chunks()
+        group = table.slice(0, GROUP_ROWS)
+        self._batches = table.slice(GROUP_ROWS).to_batches()
+        self._writer.write_table(group, row_group_size=GROUP_ROWS)
+        add_changes(self._changes, group)
+
+    def finish(self) -> File:
+        if self._batches:
+            self._write_group()
+        changes = {
+            tube: {state: change for state, change in by_state.items() if change}
+            for tube, by_state in sorted(self._changes.items())
+        }
+        found = {
+            CHANGES_KEY: json.dumps({tube: change for tube, change in changes.items() if change}),
+            CLUSTER_KEY: self._cluster,
+        }
+        self._writer.add_key_value_metadata(found)
+        self._writer.close()
+        file = File(
+            file_name(date_of(self._day), self._first, self._end),
+            self._first,
+            self._end,
+            self._counted.bytes,
+            self._counted.checksum,
+        )
+        if self._place.is_local:
+            with self._sink:
+                self._sink.flush()
+                os.fsync(self._sink.fileno())
+            rename(self._place, self._hidden, file.name)
+        else:
+            put(self._place, file.name, self._buffer.getbuffer())
+        return file
+
+    def drop(self) -> None:
+        self._writer.close()
+        self._sink.close()
+        if self._place.is_local:
+            remove(self._place, self._hidden)
+
+
+class _Counted(io.RawIOBase):
+    """A file that is only written to: counts bytes and checks them on the way."""
+
+    def __init__(self, sink: Any) -> None:
+        self._sink = sink
+        self.bytes = 0
+        self.checksum = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self.bytes
+
+    def write(self, data: Any) -> int:
+        self._sink.write(data)
+        self.checksum = crc32c(data, self.checksum)
+        self.bytes += len(data)
+        return len(data)
+
+
+def add_changes(changes: dict[str, dict[str, int]], rows: "pa.Table") -> None:
+    """Add by how much events change the counts of jobs, for each tube and state."""
+    for column, sign in (("state", 1), ("state_before", -1)):
+        counts = (
+            rows.select(["tube", column]).group_by(["tube", column]).aggregate([([], "count_all")])
+        )
+        for one in counts.to_pylist():
+            if one[column] in STATES:
+                # No tube has no name, so it stands for events without a tube.
+                changes[one["tube"] or ""][one[column]] += sign * one["count_all"]
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+def read_file(
+    place: Place, file: File, cluster: str, first: int | None = None, end: int | None = None
+) -> Iterator["pa.RecordBatch"]:
+    """Give the events of one file in order, after all of it has been checked.
+
+    Args:
+        place: the directory.
+        file: one of its files.
+        cluster: the cluster that the directory is of.
+        first: pass over those before this offset.
+        end: and over those from this offset on.
+
+    Raises:
+        FileNotFoundError: it is not there: a compaction may have replaced it.
+        BadExport: it is not as it was written.
+    """
+    import pyarrow as pa
+
+    parquet = checked(place, file, cluster)
+    first = file.first if first is None else max(first, file.first)
+    end = file.end if end is None else min(end, file.end)
+    groups = []
+    begun = position = file.first
+    for number in range(parquet.num_row_groups):
+        rows = parquet.metadata.row_group(number).num_rows
+        if position < end and first < position + rows:
+            groups.append(number)
+            begun = position if len(groups) == 1 else begun
+        position += rows
+    if not groups:
+        return
+    position = begun
+    try:
+        for batch in parquet.iter_batches(BATCH_ROWS, groups):
+            after = position + batch.num_rows
+            _check_offsets(place, file, batch, position)
+            low, high = max(position, first), min(after, end)
+            if low < high:
+                yield batch.slice(low - position, high - low)
+            position = after
+    except (pa.ArrowException, OSError) as error:
+        raise BadExport(f"{place.name}/{file.name} cannot be read: {_line(error)}") from None
+
+
+def checked(place: Place, file: File, cluster: str) -> "pq.ParquetFile":
+    """Read a file and check its size, its checksum, how many events it has and of which cluster.
+
+    As `read_file`; the offsets themselves are not looked at.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    name = f"{place.name}/{file.name}"
+    try:
+        with place.files.open_input_stream(place.at(file.name)) as stream:
+            content = stream.read_buffer()
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise BadExport(f"{name} cannot be read: {_line(error)}") from None
+    if file.bytes is not None and content.size != file.bytes:
+        raise BadExport(f"{name} has {content.size} bytes and was written with {file.bytes}")
+    if file.checksum is not None and crc32c(content) != file.checksum:
+        raise BadExport(f"{name} is damaged: its checksum is not that of the manifest")
+    try:
+        parquet = pq.ParquetFile(pa.BufferReader(content))
+        columns = parquet.schema_arrow.names
+    except (pa.ArrowException, OSError) as error:
+        raise BadExport(f"{name} is no Parquet file: {_line(error)}") from None
+    if parquet.metadata.num_rows != file.rows or "offset" not in columns:
+        rows = parquet.metadata.num_rows
+        raise BadExport(f"{name} has {rows} events; its name says {file.rows}")
+    owner = (parquet.metadata.metadata or {}).get(CLUSTER_KEY, cluster.encode()).decode()
+    if owner != cluster:
+        raise BadExport(f"{name} has events of cluster {owner!r}, not of {cluster!r}")
+    return parquet
+
+
+def with_columns(batch: "pa.RecordBatch", schema: "pa.Schema") -> "pa.RecordBatch":
+    """Return a batch with the columns of a schema; null where it has none of that name."""
+    import pyarrow as pa
+
+    columns = [
+        batch.column(number)
+        if (number := batch.schema.get_field_index(field.name)) >= 0
+        else pa.nulls(batch.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def described(place: Place, file: File, cluster: str) -> File:
+    """Return a file with its size and checksum, which only its name told of. As `checked`."""
+    checked(place, file, cluster)
+    with place.files.open_input_stream(place.at(file.name)) as stream:
+        content = stream.read_buffer()
+    return file._replace(bytes=content.size, checksum=crc32c(content))
+
+
+def changes_of(place: Place, file: File) -> Changes | None:
+    """Return what a file's metadata says of the counts of jobs; None if release 0.3.0 wrote it.
+
+    Only the end of the file is read, and only what is read is checked.
+
+    Raises:
+        FileNotFoundError: it is not there.
+        BadExport: it cannot be read.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        metadata = pq.read_metadata(place.at(file.name), filesystem=place.files).metadata or {}
+        text = metadata.get(CHANGES_KEY)
+        found: Changes | None = None if text is None else json.loads(text)
+    except FileNotFoundError:
+        raise
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise BadExport(f"{place.name}/{file.name} cannot be read: {_line(error)}") from None
+    return found
+
+
+def _check_offsets(place: Place, file: File, batch: "pa.RecordBatch", position: int) -> None:
+    import numpy as np
+
+    offsets = batch.column(batch.schema.get_field_index("offset"))
+    expected = np.arange(position, position + batch.num_rows, dtype=np.int64)
+    if offsets.null_count or not np.array_equal(offsets.to_numpy(), expected):
+        raise BadExport(
+            f"{place.name}/{file.name} does not have the events {file.first} to {file.end - 1} "
+            "in order"
+        )
+
+
+def _line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
+
+
+# --- days -----------------------------------------------------------------------------------------
+
+
+def date_of(day: int) -> str:
+    """Return the date of a number of days since 1970, YYYY-MM-DD."""
+    import numpy as np
+
+    return str(np.datetime64(day, "D"))
+
+
+def _days(batch: "pa.RecordBatch") -> Iterator[tuple[int, "pa.RecordBatch"]]:
+    """Split a batch where the date changes, or events lack: days since 1970, and the rows."""
+    import numpy as np
+    import pyarrow as pa
+
+    days = batch.column("wall_time").cast(pa.int64()).to_numpy() // DAY_US
+    gaps = np.diff(batch.column("offset").to_numpy()) != 1
+    changes = np.flatnonzero((np.diff(days) != 0) | gaps) + 1
+    for start, stop in pairwise([0, *changes.tolist(), batch.num_rows]):
+        if start < stop:
+            yield int(days[start]), batch.slice(start, stop - start)
+
+
+# --- single steps, each of which is whole or not at all -------------------------------------------
+
+
+def make_folder(place: Place, folder: str) -> None:
+    """Make a folder of a local directory, and the directory, durably."""
+    path = place.at(folder)
+    if not os.path.isdir(path):
+        os.makedirs(path, exist_ok=True)
+        sync_folder(place.path)
+
+
+def rename(place: Place, before: str, after: str) -> None:
+    """Rename a file of a local directory, durably."""
+    os.rename(place.at(before), place.at(after))
+    sync_folder(os.path.dirname(place.at(after)))
+
+
+def put(place: Place, name: str, content: Any) -> None:
+    """Write a whole object; it is there as soon as it is whole."""
+    with place.files.open_output_stream(place.at(name)) as stream:
+        stream.write(content)
+
+
+def remove(place: Place, name: str) -> None:
+    """Remove a file; it may be gone already."""
+    try:
+        if place.is_local:
+            os.unlink(place.at(name))
+        else:
+            place.files.delete_file(place.at(name))
+    except FileNotFoundError:
+        pass
+
+
+def _open(place: Place, name: str) -> Any:
+    return open(place.at(name), "wb")
+
+
+def sync_folder(path: str) -> None:
+    """Make the names in a folder durable."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

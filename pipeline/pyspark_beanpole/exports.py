@@ -1,0 +1,264 @@
+"""Reading an export: every reader of the pipeline goes through `opened`, which finds what is wrong.
+
+Belongs here: what the commands and the tasks need of an export, without Spark. What a manifest and
+a file are is in `beanpole.exports` and `beanpole.exporting`.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Final
+
+import pyarrow as pa
+
+from beanpole.errors import ConfigurationError
+from beanpole.exporting.directory import listed, read_manifest
+from beanpole.exporting.files import changes_of, checked, read_file
+from beanpole.exports import (
+    MANIFEST,
+    STATES,
+    BadExport,
+    Compared,
+    File,
+    Manifest,
+    Problem,
+    Span,
+    compared,
+    holes,
+    joined,
+)
+from beanpole.places import Place, resolved
+
+# A directory that changes while it is listed is looked at again; an exporter that changes it more
+# often than that between two looks does not exist.
+LOOKS_MAX: Final = 10
+# Reading and checking are done outside of the interpreter's lock.
+THREADS: Final = 8
+
+
+@dataclass(frozen=True)
+class Opened:
+    """An export as it was when it was opened: plain values, which go into tasks of Spark."""
+
+    # As it was given: a path or a URI.
+    directory: str
+    cluster: str
+    # Those that count, in the order of offsets, each whole on its own.
+    files: tuple[File, ...]
+    # How many jobs were in each state before `manifest_first`.
+    jobs_before: Mapping[str, int]
+    # Ranges of offsets that are not there, each first <= offset < end, in order: holes in the
+    # spans of the manifest, and files that were passed over.
+    missing: tuple[Span, ...] = ()
+    # What is wrong and was passed over, a line for each.
+    notes: tuple[str, ...] = ()
+    # Whether every file that counts was checked already, not only listed.
+    verified: bool = False
+
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        """The ranges of offsets that are there, each first <= offset < end, in order."""
+        return joined((file.first, file.end) for file in self.files)
+
+    @property
+    def first(self) -> int:
+        """The first offset; 0 if there is none."""
+        return self.files[0].first if self.files else 0
+
+    @property
+    def end(self) -> int:
+        """The offset behind the last event; 0 if there is none."""
+        return self.files[-1].end if self.files else 0
+
+    @property
+    def rows(self) -> int:
+        """How many events there are."""
+        return sum(file.rows for file in self.files)
+
+    def read(self, first: int | None = None, end: int | None = None) -> Iterator[pa.RecordBatch]:
+        """Give the events [first, end) in order, each once, each from a file that was checked.
+
+        A file is checked as a whole when something of it is read: its size, checksum, number of
+        events, cluster, and that the offsets are dense. Where a compaction has replaced files
+        meanwhile, their events are read from the new ones. Ranges that are `missing` are passed
+        over. Batches have the columns of their file.
+
+        Raises:
+            BadExport: a file is not as it was written, or gone.
+            ConfigurationError: the directory cannot be reached any more.
+        """
+        place = resolved(self.directory)
+        low = self.first if first is None else first
+        high = self.end if end is None else end
+        for file in self.files:
+            if file.first < high and low < file.end:
+                yield from self._read(place, file, max(low, file.first), min(high, file.end))
+
+    def _read(self, place: Place, file: File, first: int, end: int) -> Iterator[pa.RecordBatch]:
+        """Read a part of one file, or of those that replaced it."""
+        position = first
+        files: Sequence[File] = (file,)
+        for _ in range(LOOKS_MAX):
+            try:
+                for one in files:
+                    for batch in read_file(place, one, self.cluster, position, end):
+                        position += batch.num_rows
+                        yield batch
+                if position < end:
+                    break
+                return
+            except FileNotFoundError:
+                files = _holding(place, position, end)
+        raise BadExport(f"{place.name}/{file.name} is not there any more")
+
+    def verify(self, file: File) -> None:
+        """Check one file as reading does, except for its single offsets.
+
+        Raises:
+            BadExport: it is not as it was written, or gone.
+        """
+        place = resolved(self.directory)
+        try:
+            checked(place, file, self.cluster)
+        except FileNotFoundError:
+            for one in _holding(place, file.first, file.end):
+                checked(place, one, self.cluster)
+
+    def verify_all(self) -> None:
+        """Check all files, several at a time; for an export of some gigabytes.
+
+        Raises:
+            BadExport: as `verify`; the first file in the order of offsets that is wrong.
+        """
+        with ThreadPoolExecutor(THREADS) as threads:
+            for _ in threads.map(self.verify, self.files):
+                pass
+
+    def changes(self, before: int) -> dict[str, dict[str, int]] | None:
+        """Return the change of each tube's count of jobs by state, from the beginning to an offset.
+
+        Only the metadata of files is read.
+
+        Args:
+            before: the first offset of a file, or the end.
+
+        Returns:
+            By tube and state; None if a file has no such metadata, as those of release 0.3.0.
+        """
+        place = resolved(self.directory)
+        files = self.files
+        for _ in range(LOOKS_MAX):
+            wanted = [file for file in files if file.end <= before]
+            try:
+                with ThreadPoolExecutor(THREADS) as threads:
+                    found = list(threads.map(lambda file: changes_of(place, file), wanted))
+                break
+            except FileNotFoundError:
+                # A compaction has replaced some: its large files say the same together.
+                files = _looked_at(place)[1].files
+        else:
+            return None
+        total: dict[str, dict[str, int]] = {}
+        for changes in found:
+            if changes is None:
+                return None
+            for tube, by_state in changes.items():
+                so_far = total.setdefault(tube, dict.fromkeys(STATES, 0))
+                for state, change in by_state.items():
+                    so_far[state] += change
+        # A large file may reach from before the offset to behind it.
+        is_whole = sum(file.rows for file in wanted) == sum(
+            file.rows for file in self.files if file.end <= before
+        )
+        return total if is_whole else None
+
+
+def opened(directory: str, allow_missing: bool = False) -> Opened:
+    """Look at an export: which of its files count, and that those are there with their sizes.
+
+    Args:
+        directory: a path or URI, as stock Spark takes it.
+        allow_missing: pass over what is lost or damaged, for which all files are read and checked;
+            else checksums are compared when a file is read.
+
+    Raises:
+        ConfigurationError: it is not an export, or of another version.
+        BadExport: a file is lost, cut off, there twice or of another origin, or events are missing
+            between the others, and that is not allowed.
+    """
+    place = resolved(directory)
+    manifest, found = _looked_at(place)
+    problems = [*found.problems, *_hole_problems(manifest, place)]
+    if problems and not allow_missing:
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        raise BadExport(f"{problems[0].words}{more}; --allow-missing passes over it")
+    export = Opened(directory, manifest.cluster, found.files, manifest.jobs_before)
+    return _without_damaged(export, problems) if allow_missing else export
+
+
+def _looked_at(place: Place) -> tuple[Manifest, Compared]:
+    """Return a manifest and the listing that belongs to it, while an exporter may change both."""
+    manifest = _manifest(place)
+    for _ in range(LOOKS_MAX):
+        found = compared(manifest, listed(place), place.name)
+        again = _manifest(place) if found.problems else manifest
+        if again == manifest:
+            break
+        manifest = again
+    return manifest, found
+
+
+def _manifest(place: Place) -> Manifest:
+    found = read_manifest(place)
+    if found is None:
+        raise ConfigurationError(
+            f"{place.name} is not a directory that `beanpole events export` wrote: it has no "
+            f"{MANIFEST}"
+        )
+    return found
+
+
+def _hole_problems(manifest: Manifest, place: Place) -> list[Problem]:
+    return [
+        Problem(
+            f"{place.name} has no events {first} to {end - 1}: they were gone when it was written",
+            (first, end),
+        )
+        for first, end in holes(manifest.spans)
+    ]
+
+
+def _without_damaged(export: Opened, problems: Sequence[Problem]) -> Opened:
+    """Check all files, and leave out those that are not as they were written."""
+
+    def problem(file: File) -> Problem | None:
+        try:
+            export.verify(file)
+        except BadExport as error:
+            return Problem(str(error), (file.first, file.end))
+        return None
+
+    with ThreadPoolExecutor(THREADS) as threads:
+        judged = list(zip(export.files, threads.map(problem, export.files), strict=True))
+    every = [*problems, *(one for _, one in judged if one is not None)]
+    return replace(
+        export,
+        files=tuple(file for file, one in judged if one is None),
+        missing=joined(one.lost for one in every if one.lost is not None),
+        notes=tuple(one.words for one in every),
+        verified=True,
+    )
+
+
+def _holding(place: Place, first: int, end: int) -> list[File]:
+    """Return the files that hold a range now, as the manifest says.
+
+    Raises:
+        BadExport: it lists none that are there.
+    """
+    _, found = _looked_at(place)
+    there = [file for file in found.files if file.first < end and first < file.end]
+    if not there or joined((file.first, file.end) for file in there)[0][0] > first:
+        lost = [one.words for one in found.problems if one.lost]
+        raise BadExport(lost[0] if lost else f"{place.name} has lost the events from {first} on")
+    return there
