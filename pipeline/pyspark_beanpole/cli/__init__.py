@@ -1,4 +1,4 @@
-"""`beanpole pipeline`: report, stream, audit, redrive. Each is in a file of its own.
+"""`beanpole pipeline`: report, job, stream, audit, redrive. Each is in a file of its own.
 
 Only the parsers are made here; Spark is imported when a command runs.
 """
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from beanpole.errors import BeanpoleError, ConfigurationError
-from pyspark_beanpole.cli import audit, redrive, report, stream
+from pyspark_beanpole.cli import audit, job, redrive, report, stream
 
 EXIT_REFUSED: Final = 2
 EXIT_NO_ANSWER: Final = 3
@@ -18,6 +18,7 @@ EXIT_NO_ANSWER: Final = 3
 def add_commands(commands: Any) -> None:
     """Add the commands to a parser's subparsers."""
     report.add_command(commands)
+    job.add_command(commands)
     audit.add_command(commands)
     stream.add_command(commands)
     redrive.add_command(commands)

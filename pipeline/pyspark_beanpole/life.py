@@ -1,0 +1,161 @@
+"""The life of one job, from its events: found in batches, put into words, and as JSON.
+
+Pure but for the batches that are read. Statistics of many jobs are in `statistics`.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyspark_beanpole.report.scales import duration
+from pyspark_beanpole.statistics.keys import SECOND_US
+
+# What is told of each event; what an older version lacks is null.
+COLUMNS: Final = (
+    "offset", "time_us", "wall_time", "protocol", "event", "tube", "job_id", "state_before",
+    "state", "reason", "priority", "delay_s", "ttr_s", "body_bytes", "node", "host", "attempt",
+    "timeouts", "releases", "buries", "kicks", "wait_us", "run_us",
+)  # fmt: skip
+_COUNTS: Final = ("attempt", "timeouts", "releases", "buries", "kicks")
+# No job comes back from there.
+GONE: Final = "gone"
+
+
+class Life(NamedTuple):
+    """All events of a job that were found, in order, and where they were looked for."""
+
+    job_id: int
+    events: Sequence[dict[str, Any]]
+    # Offsets and wall times of the first and the last event that was read; None: there were none.
+    first: int | None
+    last: int | None
+    begin: datetime | None
+    until: datetime | None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it begins with the put of the job."""
+        return bool(self.events) and self.events[0]["state_before"] == GONE
+
+
+def life_of(job_id: int, batches: Iterable[pa.RecordBatch]) -> Life:
+    """Look for a job in events, until it is gone: its id is never used again.
+
+    Args:
+        job_id: of the job.
+        batches: events in order, with the columns of docs/pipeline.md.
+    """
+    found: list[dict[str, Any]] = []
+    first = last = begin = until = None
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        offsets, walls = batch.column("offset"), batch.column("wall_time")
+        if first is None:
+            first, begin = offsets[0].as_py(), walls[0].as_py()
+        last, until = offsets[-1].as_py(), walls[-1].as_py()
+        found += _rows(batch.filter(pc.equal(batch.column("job_id"), job_id)))
+        if found and found[-1]["state"] == GONE:
+            break
+    return Life(job_id, found, first, last, begin, until)
+
+
+def _rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
+    known = [name for name in COLUMNS if batch.schema.get_field_index(name) >= 0]
+    for row in batch.select(known).to_pylist():
+        yield {name: row.get(name) for name in COLUMNS}
+
+
+def totals(life: Life) -> dict[str, Any]:
+    """Return what the events of a job add up to; lengths in seconds.
+
+    `waited_s` is the time from ready to reserved, `ran_s` of the reservation that ended the job,
+    `unfinished_s` of the other reservations, `lived_s` from the first event to the last.
+    """
+    last = life.events[-1]
+    runs = [row for row in life.events if row["run_us"] is not None]
+    ran_us = sum(row["run_us"] for row in runs if row["event"] in ("deleted", "done"))
+    return {
+        "state": last["state"],
+        "lived_s": (last["time_us"] - life.events[0]["time_us"]) / SECOND_US,
+        "waited_s": sum(row["wait_us"] or 0 for row in life.events) / SECOND_US,
+        "ran_s": ran_us / SECOND_US,
+        "unfinished_s": (sum(row["run_us"] for row in runs) - ran_us) / SECOND_US,
+        "reservations": last["attempt"],
+        **{name: last[name] for name in _COUNTS[1:]},
+    }
+
+
+def as_json(life: Life, cluster: str) -> dict[str, Any]:
+    """Return a life for machines."""
+    events = [
+        {**row, "wall_time": row["wall_time"].astimezone(UTC).isoformat()} for row in life.events
+    ]
+    return {
+        "cluster": cluster,
+        "job_id": life.job_id,
+        "tube": life.events[-1]["tube"],
+        "whole": life.is_whole,
+        "totals": totals(life),
+        "events": events,
+    }
+
+
+def lines(life: Life, cluster: str) -> Iterator[str]:
+    """Return a life for people: a line for each event, and the totals."""
+    yield f"job {life.job_id} of cluster {cluster}, tube {_shown(life.events[-1]['tube'])}"
+    if not life.is_whole:
+        yield f"its put is older than the events that are there, which begin at offset {life.first}"
+    rows = [_cells(row) for row in life.events]
+    widths = [max(len(row[place]) for row in rows) for place in range(4)]
+    for row in rows:
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
+        yield "  ".join([*cells, row[4]]).rstrip()
+    sums = totals(life)
+    counts = ", ".join(_times(sums[name] or 0, name) for name in ("reservations", *_COUNTS[1:]))
+    state = "gone" if sums["state"] == GONE else f"{sums['state']} now"
+    yield (
+        f"{state} after {duration(sums['lived_s'])}: waited {duration(sums['waited_s'])}, ran "
+        f"{duration(sums['ran_s'])}, unfinished {duration(sums['unfinished_s'])}; {counts}"
+    )
+
+
+def _cells(row: dict[str, Any]) -> tuple[str, str, str, str, str]:
+    wall = row["wall_time"].astimezone(UTC)
+    # The host of the client, or the node that it is connected to.
+    where = row["host"] or row["node"] or "-"
+    return (
+        f"{wall:%Y-%m-%d %H:%M:%S}.{wall.microsecond // 1000:03}",
+        row["event"],
+        row["state"],
+        where,
+        ", ".join(_details(row)),
+    )
+
+
+def _details(row: dict[str, Any]) -> Iterator[str]:
+    if row["reason"] is not None:
+        yield row["reason"].replace("_", " ")
+    if row["wait_us"] is not None:
+        yield f"waited {duration(row['wait_us'] / SECOND_US)}"
+    if row["run_us"] is not None:
+        yield f"ran {duration(row['run_us'] / SECOND_US)}"
+    if row["event"] == "reserved":
+        yield f"attempt {row['attempt']}"
+    if row["event"] == "put":
+        yield f"priority {row['priority']}, TTR {row['ttr_s']} s, {row['body_bytes']} bytes"
+    if row["state"] == "delayed" and row["delay_s"]:
+        yield f"delay {row['delay_s']} s"
+
+
+def _times(count: int, name: str) -> str:
+    singular = {"buries": "bury"}.get(name, name.removesuffix("s"))
+    return f"{count:,} {singular if count == 1 else name}"
+
+
+def _shown(name: str) -> str:
+    """Return a tube's name without what would move a terminal's cursor."""
+    return "".join(letter if letter.isprintable() else "�" for letter in name)
