@@ -59,7 +59,7 @@ def from_cluster(spark: SparkSession, addresses: Sequence[str]) -> Input:
         ClientError: no node answers.
     """
     with Events(addresses, PATIENCE_S) as nodes:
-        extent = nodes.extent_to(0, first=0)
+        extent = nodes.whole()
     if extent.first:
         warn_of_silent(extent)
     reader = spark.read.format("beanpole").option("addresses", ",".join(addresses))

@@ -1,15 +1,17 @@
 """The options of the data source and sink, checked: what is not known is refused by name.
 
-Names are those of Spark's Kafka source where there is such a thing. Does no I/O.
+Names are those of Spark's Kafka source where there is such a thing. Nothing is read here.
 """
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, TypeVar
 
 from beanpole.addresses import listed
+from beanpole.client.events import SILENT_PATIENCE_S, Events
 from beanpole.client.rpc import PATIENCE_S
 from beanpole.constants import TUBE_NAME_MAX_BYTES
 from beanpole.errors import ConfigurationError
@@ -24,21 +26,40 @@ PARTITIONS_MAX: Final = 10_000
 # A day: a longer wait should be an error.
 PATIENCE_MAX_S: Final = 86_400
 
+# That of Spark's Kafka source: a batch that is too small waits no longer than this.
+TRIGGER_DELAY_S: Final = 15 * 60.0
+
 _BOTH: Final = (
     "addresses",
     "columns",
     "failOnDataLoss",
     "minPartitions",
     "patienceSeconds",
+    "silentPatienceSeconds",
     "startingOffsets",
     "startingTimestamp",
 )
-BATCH_OPTIONS: Final = tuple(sorted((*_BOTH, "endingOffsets")))
-STREAM_OPTIONS: Final = tuple(sorted((*_BOTH, "maxRowsPerTrigger")))
-WRITE_OPTIONS: Final = ("addresses", "namespace", "patienceSeconds", "tube")
+BATCH_OPTIONS: Final = tuple(sorted((*_BOTH, "endingOffsets", "endingTimestamp")))
+STREAM_OPTIONS: Final = tuple(
+    sorted((*_BOTH, "maxRowsPerTrigger", "maxTriggerDelay", "minOffsetsPerTrigger"))
+)
+WRITE_OPTIONS: Final = ("addresses", "dedupNamespace", "patienceSeconds", "tube")
 # Spark asks for the schema before it says whether a batch or a stream is wanted, and the writer of
 # a stream is told where its checkpoint is.
 STREAM_WRITE_OPTIONS: Final = (*WRITE_OPTIONS, "checkpointLocation")
+# What Spark says of a table beside its options when it makes one; read and written it is without
+# any of them.
+_TABLE_PROPERTIES: Final = (
+    *("collation", "comment", "external", "is_managed_location", "owner", "provider"),
+)
+_TABLE_ADVICE: Final = (
+    "Spark 4.3 keeps no options for a table of a Python data source: give them in each statement, "
+    "SELECT ... FROM events WITH (addresses = 'HOST:PORT,...') or INSERT INTO jobs WITH (...), or "
+    "make a temporary view with OPTIONS"
+)
+_UNITS_S: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400}
+# Options of earlier releases, and what is said now.
+_RENAMED: Final = {"namespace": "dedupNamespace"}
 
 
 @dataclass(frozen=True)
@@ -60,11 +81,21 @@ class ReadOptions:
     ending: Position
     # Wall time in us since 1970, 0 for none; it goes before `starting`.
     starting_wall_us: int
+    # As that; it goes before `ending`.
+    ending_wall_us: int
+    # The most events of a batch, and the least unless `trigger_delay_s` are over; 0 for no limit.
     rows_per_trigger: int
+    rows_per_trigger_min: int
+    trigger_delay_s: float
     min_partitions: int
     fail_on_data_loss: bool
-    # How long to look for a node that answers.
+    # How long to look for a node that answers, and for the others when one has.
     patience_s: int
+    silent_patience_s: int
+
+    def events(self, addresses: tuple[str, ...] = ()) -> Events:
+        """Return the event stream of these nodes, or of others; close it after use."""
+        return Events(addresses or self.addresses, self.patience_s, self.silent_patience_s)
 
 
 @dataclass(frozen=True)
@@ -73,7 +104,8 @@ class WriteOptions:
 
     addresses: tuple[str, ...]
     tube: str
-    namespace: str
+    # What makes the repetition of a whole write find its jobs; None: no write repeats another.
+    namespace: str | None
     patience_s: int
 
 
@@ -85,9 +117,12 @@ class _Options:
 
     def __init__(self, given: Mapping[str, str], allowed: tuple[str, ...]) -> None:
         spelled = {name.lower(): name for name in allowed}
+        given = _without_table(given)
         if unknown := sorted(name for name in given if name.lower() not in spelled):
+            now = [f"{name} is now {new}" for name, new in _RENAMED.items() if name in unknown]
             raise ConfigurationError(
-                f"unknown option {', '.join(map(repr, unknown))}; allowed are {', '.join(allowed)}"
+                f"unknown option {', '.join(map(repr, unknown))}; "
+                f"{''.join(f'{words}; ' for words in now)}allowed are {', '.join(allowed)}"
             )
         self._given = {spelled[name.lower()]: value for name, value in given.items()}
 
@@ -112,7 +147,8 @@ class _Options:
         found = self.take("addresses", listed, none)
         if not found:
             raise ConfigurationError(
-                "the option addresses is missing: gRPC addresses of the nodes, HOST:PORT,..."
+                "the option addresses is missing: gRPC addresses of the nodes, HOST:PORT,... "
+                f"({_TABLE_ADVICE})"
             )
         return found
 
@@ -142,22 +178,47 @@ def for_writing(given: Mapping[str, str], stream: bool) -> WriteOptions:
     return WriteOptions(
         options.addresses(),
         options.take("tube", _tube, "default"),
-        options.take("namespace", str, ""),
+        options.take("dedupNamespace", _namespace, None),
         options.patience_s(),
     )
 
 
 def _for_reading(options: _Options, starting: str) -> ReadOptions:
+    smallest = options.take("minOffsetsPerTrigger", _number(1, OFFSET_MAX), 0)
+    largest = options.take("maxRowsPerTrigger", _number(1, OFFSET_MAX), 0)
+    if largest and smallest > largest:
+        raise ConfigurationError(
+            f"minOffsetsPerTrigger = {smallest} is more than maxRowsPerTrigger = {largest}"
+        )
     return ReadOptions(
         addresses=options.addresses(),
         starting=options.take("startingOffsets", _position, Position(starting)),
         ending=options.take("endingOffsets", _position, Position(LATEST)),
         starting_wall_us=options.take("startingTimestamp", _wall_us, 0),
-        rows_per_trigger=options.take("maxRowsPerTrigger", _number(1, OFFSET_MAX), 0),
+        ending_wall_us=options.take("endingTimestamp", _wall_us, 0),
+        rows_per_trigger=largest,
+        rows_per_trigger_min=smallest,
+        trigger_delay_s=options.take("maxTriggerDelay", _duration_s, TRIGGER_DELAY_S),
         min_partitions=options.take("minPartitions", _number(1, PARTITIONS_MAX), 1),
         fail_on_data_loss=options.take("failOnDataLoss", _truth, True),
         patience_s=options.patience_s(),
+        silent_patience_s=options.take(
+            "silentPatienceSeconds", _number(0, PATIENCE_MAX_S), SILENT_PATIENCE_S
+        ),
     )
+
+
+def _without_table(given: Mapping[str, str]) -> Mapping[str, str]:
+    """Leave out what Spark says of a table that it makes.
+
+    Raises:
+        ConfigurationError: the table has options, which would be lost.
+    """
+    if not any(name.lower() == "provider" for name in given):
+        return given
+    if any(name.lower() not in _TABLE_PROPERTIES for name in given):
+        raise ConfigurationError(_TABLE_ADVICE)
+    return {}
 
 
 def _names(text: str) -> list[str]:
@@ -213,6 +274,20 @@ def _wall_us(text: str) -> int:
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return round(moment.timestamp() * 1_000_000)
+
+
+def _duration_s(text: str) -> float:
+    """Read a time as Spark's Kafka source has it: 15m, 30s, 500ms."""
+    found = re.fullmatch(r"(\d{1,9})\s*(ms|s|m|h|d)", text, re.ASCII | re.IGNORECASE)
+    if not found:
+        raise ValueError("a time like 500ms, 30s, 15m, 2h or 1d")
+    return int(found[1]) * _UNITS_S[found[2].lower()]
+
+
+def _namespace(text: str) -> str | None:
+    if not text:
+        raise ValueError("some text, for instance the date; leave it out for a write of its own")
+    return text
 
 
 def _tube(text: str) -> str:

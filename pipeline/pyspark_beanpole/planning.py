@@ -32,22 +32,25 @@ def bounds(events: Events, options: ReadOptions) -> tuple[str, int, int]:
         EventsLost: the first is gone, and that is not allowed.
         ClientError: no node answers, or none has the events yet.
     """
-    is_earliest = EARLIEST in (options.starting.word, options.ending.word)
-    extent = events.extent_to(
-        max(options.starting.offset or 0, options.ending.offset or 0),
-        options.starting_wall_us,
-        0 if is_earliest else options.starting.offset,
-    )
-    if options.starting_wall_us or (is_earliest and extent.first):
-        warn_of_silent(extent)
+    end_known = max(options.starting.offset or 0, options.ending.offset or 0)
+    if options.starting_wall_us or EARLIEST in (options.starting.word, options.ending.word):
+        extent = events.whole(end_known, options.starting_wall_us)
+        if options.starting_wall_us or extent.first:
+            warn_of_silent(extent)
+    else:
+        extent = events.extent_to(end_known, options.starting.offset)
     if options.starting_wall_us:
         first = extent.at_wall
     else:
         first = _resolved("startingOffsets", options.starting, extent)
     end = _resolved("endingOffsets", options.ending, extent)
+    if options.ending_wall_us:
+        end = events.whole(first, options.ending_wall_us).at_wall
     if first > end:
+        starting = "startingTimestamp" if options.starting_wall_us else "startingOffsets"
+        ending = "endingTimestamp" if options.ending_wall_us else "endingOffsets"
         raise ConfigurationError(
-            f"startingOffsets = {first} lies behind endingOffsets = {end} of cluster "
+            f"{starting} (offset {first}) lies behind {ending} (offset {end}) of cluster "
             f"{extent.cluster!r}"
         )
     return extent.cluster, kept(extent, first, end, options.fail_on_data_loss), end

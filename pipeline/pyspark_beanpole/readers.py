@@ -1,5 +1,7 @@
 """The readers of events that Spark drives: one for a DataFrame, one for a stream."""
 
+import math
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,11 +11,12 @@ from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
     ReadMaxRows,
+    ReadMinRows,
     SupportsTriggerAvailableNow,
 )
 from pyspark.sql.types import StructType
 
-from beanpole.client.events import Events, EventsLost, Piece
+from beanpole.client.events import EventsLost, Piece
 from beanpole.errors import ProtocolError
 from pyspark_beanpole.logs import log
 from pyspark_beanpole.options import ReadOptions
@@ -34,7 +37,7 @@ class EventReader(DataSourceReader):
         self._schema = checked(schema)
 
     def partitions(self) -> list[Range]:
-        with Events(self._options.addresses, self._options.patience_s) as events:
+        with self._options.events() as events:
             _, first, end = bounds(events, self._options)
         return split(first, end, self._options)
 
@@ -50,39 +53,57 @@ class EventStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._schema = checked(schema)
         # Where an availableNow query ends; None while more may always come.
         self._target: int | None = None
+        # When the last batch was planned; the first one is not waited for.
+        self._planned_s = -math.inf
 
     def getDefaultReadLimit(self) -> ReadLimit:
         rows = self._options.rows_per_trigger
-        return ReadMaxRows(rows) if rows else ReadAllAvailable()
+        if rows:
+            return ReadMaxRows(rows)
+        smallest = self._options.rows_per_trigger_min
+        return ReadMinRows(smallest) if smallest else ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        with Events(self._options.addresses, self._options.patience_s) as events:
+        with self._options.events() as events:
             self._target = events.extent().end
 
     def initialOffset(self) -> dict[str, Any]:
-        with Events(self._options.addresses, self._options.patience_s) as events:
+        with self._options.events() as events:
             cluster, first, _ = bounds(events, self._options)
         return offset_of(cluster, first)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         begun: int = start["offset"]
-        with Events(self._options.addresses, self._options.patience_s) as events:
+        with self._options.events() as events:
             extent = events.extent_to(begun)
         check_cluster(start["cluster"], extent)
         end = extent.end if self._target is None else min(self._target, extent.end)
         if isinstance(limit, ReadMaxRows):
             end = min(end, begun + limit.max_rows)
         # Never back: the nodes that answer now may be behind the one that answered before.
-        return offset_of(extent.cluster, max(end, begun))
+        if end <= begun or self._is_early(end - begun, limit):
+            return offset_of(extent.cluster, begun)
+        self._planned_s = time.monotonic()
+        return offset_of(extent.cluster, end)
+
+    def _is_early(self, rows: int, limit: ReadLimit) -> bool:
+        """Whether a batch of so many events is to wait for more."""
+        # What is there is to be read to its end, whatever the options say.
+        if self._target is not None or isinstance(limit, ReadAllAvailable):
+            return False
+        waited_s = time.monotonic() - self._planned_s
+        return rows < self._options.rows_per_trigger_min and (
+            waited_s < self._options.trigger_delay_s
+        )
 
     def reportLatestOffset(self) -> dict[str, Any]:
-        with Events(self._options.addresses, self._options.patience_s) as events:
+        with self._options.events() as events:
             extent = events.extent()
         return offset_of(extent.cluster, extent.end)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Range]:
         last: int = end["offset"]
-        with Events(self._options.addresses, self._options.patience_s) as events:
+        with self._options.events() as events:
             extent = events.extent_to(last, first=start["offset"])
         check_cluster(start["cluster"], extent)
         first = kept(extent, start["offset"], last, self._options.fail_on_data_loss)
@@ -104,7 +125,7 @@ def batches(
     assert isinstance(partition, Range)
     wanted = arrow_schema(schema)
     position = partition.first
-    with Events(partition.addresses, options.patience_s) as events:
+    with options.events(partition.addresses) as events:
         while position < partition.end:
             try:
                 for piece in events.read(position, partition.end):

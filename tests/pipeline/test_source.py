@@ -7,8 +7,11 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMinRows
 
 from beanpoled.eventlog import columns
+from pyspark_beanpole import readers
+from pyspark_beanpole.options import for_stream
 from pyspark_beanpole.schema import EVENTS, arrow_schema
 from tests.pipeline.conftest import Start
 from tests.pipeline.double import Double, Log, stream
@@ -72,6 +75,16 @@ def test_the_end_is_pinned_when_the_tasks_are_planned(spark: SparkSession, start
         ({"startingTimestamp": "2026-01-31T12:03:00"}, range(180, 200)),
         ({"startingTimestamp": "2026-01-31T12:02:59.5Z", "endingOffsets": 182}, range(180, 182)),
         ({"startingTimestamp": "2027-01-01T00:00:00"}, range(0)),
+        ({"endingTimestamp": "2026-01-31T12:00:07"}, range(7)),
+        ({"endingTimestamp": "2027-01-01T00:00:00"}, range(200)),
+        (
+            {
+                "startingTimestamp": "2026-01-31T12:00:07",
+                "endingTimestamp": "2026-01-31T12:02:00",
+                "endingOffsets": 9,
+            },
+            range(7, 120),
+        ),
     ],
 )
 def test_ranges(
@@ -98,10 +111,70 @@ def test_columns_are_chosen_by_an_option_or_a_schema(spark: SparkSession, start:
 
 def test_it_is_found_in_sql(spark: SparkSession, start: Start) -> None:
     node = start(Log(), 10)
-    spark.sql(
-        f"CREATE OR REPLACE TEMPORARY VIEW seen USING beanpole OPTIONS (addresses '{node.address}')"
-    )
+    options = f"addresses '{node.address}'"
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW seen USING beanpole OPTIONS ({options})")
     assert spark.sql("SELECT max(offset) AS last FROM seen").collect()[0].last == 9
+    columns = "body STRING, tube STRING"
+    spark.sql(f"CREATE TEMPORARY VIEW put ({columns}) USING beanpole OPTIONS ({options})")
+    spark.sql("INSERT INTO put SELECT event, tube FROM seen WHERE offset < 3")
+    assert [job.body for job in node.jobs.values()] == [b"put"] * 3
+
+
+def test_tables_of_the_catalog_want_their_options_in_each_statement(
+    spark: SparkSession, start: Start
+) -> None:
+    node = start(Log(), 10)
+    options = f"(addresses = '{node.address}')"
+    spark.sql("CREATE TABLE events USING beanpole")
+    spark.sql("CREATE TABLE jobs (body STRING) USING beanpole")
+    assert spark.sql(f"SELECT max(offset) AS last FROM events WITH {options}").head() == (9,)
+    spark.sql(f"INSERT INTO jobs WITH {options} VALUES ('a'), ('a')")
+    assert [job.body for job in node.jobs.values()] == [b"a", b"a"]
+    # A view in the catalog keeps them.
+    spark.sql(f"CREATE VIEW kept AS SELECT offset, event FROM events WITH {options}")
+    assert spark.table("kept").count() == 10
+    for statement in (
+        f"CREATE TABLE more USING beanpole OPTIONS {options}",
+        "SELECT * FROM events",
+        "INSERT INTO jobs VALUES ('a')",
+    ):
+        with pytest.raises(PySparkException, match=r"Spark 4\.3 keeps no options for a table"):
+            spark.sql(statement).collect()
+
+
+def test_a_stream_waits_for_rows_but_not_for_ever(start: Start) -> None:
+    node = start(log := Log(), 3)
+    given = {"addresses": node.address, "minOffsetsPerTrigger": "100", "maxTriggerDelay": "1h"}
+    reader = readers.EventStream(for_stream(given), EVENTS)
+    least = reader.getDefaultReadLimit()
+    assert least == ReadMinRows(100)
+    begun = {"cluster": "double", "offset": 0}
+    # What is there when it begins is not waited for.
+    assert reader.latestOffset(begun, least)["offset"] == 3
+    log.grow(99)
+    assert reader.latestOffset({**begun, "offset": 3}, least)["offset"] == 3
+    assert reader.latestOffset({**begun, "offset": 3}, ReadAllAvailable())["offset"] == 102
+    log.grow(1)
+    assert reader.latestOffset({**begun, "offset": 3}, least)["offset"] == 103
+    hurried = readers.EventStream(for_stream({**given, "maxTriggerDelay": "0s"}), EVENTS)
+    hurried.latestOffset(begun, least)
+    assert hurried.latestOffset({**begun, "offset": 100}, least)["offset"] == 103
+    # Neither is it when all that is there is wanted, and then the end.
+    until = readers.EventStream(for_stream(given), EVENTS)
+    until.prepareForTriggerAvailableNow()
+    until.latestOffset(begun, least)
+    assert until.latestOffset({**begun, "offset": 100}, least)["offset"] == 103
+
+
+def test_a_dead_node_is_not_waited_for(spark: SparkSession, start: Start) -> None:
+    """With the patience of an hour, this test would not end if it were."""
+    alive, dead = start(Log(), 200), start(Log())
+    dead.stop()
+    hour = {"patienceSeconds": 3600, "silentPatienceSeconds": 0, "minPartitions": 2}
+    assert offsets(load(spark, dead, alive, **hour)) == list(range(200))
+    by_time = load(spark, dead, alive, startingTimestamp="2026-01-31T12:03:00", **hour)
+    assert offsets(by_time) == list(range(180, 200))
+    assert offsets(load(spark, dead, alive, startingOffsets=7, **hour)) == list(range(7, 200))
 
 
 def test_a_node_that_dies_in_the_middle_is_left_for_another(
@@ -172,8 +245,10 @@ def test_offsets_that_do_not_fit_are_refused(spark: SparkSession, start: Start) 
     node = start(Log(), 10)
     with pytest.raises(PySparkException, match=r"lies beyond the events .* which end at 10"):
         load(spark, node, startingOffsets=11).collect()
-    with pytest.raises(PySparkException, match="startingOffsets = 9 lies behind endingOffsets = 3"):
-        load(spark, node, startingOffsets=9, endingOffsets=3).collect()
+    for ending in ({"endingOffsets": 3}, {"endingTimestamp": "2026-01-31T12:00:03"}):
+        words = rf"startingOffsets \(offset 9\) lies behind {next(iter(ending))} \(offset 3\)"
+        with pytest.raises(PySparkException, match=words):
+            load(spark, node, startingOffsets=9, **ending).collect()
     elsewhere = '{"cluster": "prod", "offset": 1}'
     with pytest.raises(PySparkException, match=r"of cluster 'prod', .* of cluster 'double'"):
         load(spark, node, startingOffsets=elsewhere).collect()

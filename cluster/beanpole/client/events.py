@@ -3,7 +3,9 @@
 What is in a batch (Arrow) is not looked at here; what a gap means to the caller is theirs to say.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import queue
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import grpc
@@ -18,7 +20,16 @@ RANGE_TIMEOUT_S: Final = 2.0
 # hangs in the middle of it is left for another.
 READ_TIMEOUT_S: Final = 20.0
 
+# How long to wait for silent nodes when others have answered, and the silent ones may know of
+# earlier events: a node that is being restarted refuses for about as long.
+SILENT_PATIENCE_S: Final = 2
+# How long to wait for silent nodes when those that answered are enough: to prefer a near one, and
+# not to take the end from one that is behind. A healthy node answers in some milliseconds.
+GRACE_S: Final = 0.25
+
 Replies = Mapping[str, events_pb2.EventRangeReply]
+# How long these replies may still wait for others; None: they do not suffice.
+Enough = Callable[[Replies], float | None]
 
 
 class EventsLost(ClientError):
@@ -64,14 +75,28 @@ class Piece(NamedTuple):
 class Events:
     """The event stream of a cluster."""
 
-    def __init__(self, addresses: Sequence[str], patience_s: float = PATIENCE_S) -> None:
-        """Remember the gRPC addresses; the first is preferred."""
+    def __init__(
+        self,
+        addresses: Sequence[str],
+        patience_s: float = PATIENCE_S,
+        silent_patience_s: float = SILENT_PATIENCE_S,
+    ) -> None:
+        """Remember where the nodes are.
+
+        Args:
+            addresses: gRPC addresses, "host:port"; the first is preferred.
+            patience_s: how long to look for a node that answers, or that has what is needed.
+            silent_patience_s: how long `whole` waits for silent nodes when others have answered.
+        """
         self._nodes = Nodes(addresses, patience_s)
         self._patience_s = patience_s
+        self._silent_patience_s = silent_patience_s
         # Known as soon as a node has answered.
         self.cluster = ""
         # What was wrong with the nodes that did not answer the last question about ranges.
         self.failures: dict[str, str] = {}
+        # When a node first answered `whole`: silent ones are waited for once.
+        self._answered_s: float | None = None
 
     def __enter__(self) -> "Events":
         return self
@@ -88,36 +113,71 @@ class Events:
         Raises:
             ClientError: no node answers, or they are of different clusters.
         """
-        for _ in pauses(self._patience_s):
-            replies, self.failures = self._ranges(wall_us)
-            if replies:
-                return replies
-        raise ClientError(f"no node answers: {told(self.failures)}")
+        return self._asked(wall_us, lambda _: RANGE_TIMEOUT_S)
 
-    def extent(self, wall_us: int = 0) -> Extent:
-        """Ask every node what it holds, and put it together. As `ranges`."""
-        return joined(self.ranges(wall_us), self.failures)
+    def extent(self) -> Extent:
+        """Return the cluster's newest state that some node tells at once.
 
-    def extent_to(self, offset: int, wall_us: int = 0, first: int | None = None) -> Extent:
-        """Ask until the nodes have all events before `offset`: one that was down catches up.
+        Raises:
+            ClientError: as `ranges`.
+        """
+        return joined(self._asked(0, lambda _: GRACE_S), self.failures)
+
+    def extent_to(self, offset: int, first: int | None = None) -> Extent:
+        """Ask until the nodes that answer have the events [first, offset).
+
+        A node that is down is waited for only while it may have what the others lack.
 
         Args:
             offset: where they must end.
-            wall_us: as for `ranges`; waits for all nodes, for each may know of an earlier event.
-            first: where reading begins, 0 for the earliest. While no node that answers has it, the
-                others are waited for. None: it does not matter.
+            first: where they must begin; None: it does not matter.
 
         Returns:
             What those nodes hold that answered before patience ended.
 
         Raises:
-            ClientError: as `extent`; or a majority of the addresses knows of fewer events.
+            ClientError: as `ranges`; or a majority of the addresses knows of fewer events.
+        """
+
+        def has_all(extent: Extent) -> bool:
+            return extent.end >= offset and (first is None or extent.first <= first)
+
+        def enough(replies: Replies) -> float | None:
+            return GRACE_S if has_all(joined(replies, {})) else None
+
+        for _ in pauses(self._patience_s):
+            extent = joined(self._asked(0, enough), self.failures)
+            if has_all(extent) or (extent.end >= offset and not extent.failures):
+                return extent
+        return self._short_of(offset, extent)
+
+    def whole(self, offset: int = 0, wall_us: int = 0) -> Extent:
+        """Ask what all nodes hold together, from the earliest event on; do not wait for dead ones.
+
+        Args:
+            offset: where they must end.
+            wall_us: also find the first offset at or after this wall time (us since 1970).
+
+        Returns:
+            What those nodes hold that answered. Others were given `silent_patience_s`: `failures`
+            names them, and they may have earlier events.
+
+        Raises:
+            ClientError: as `extent_to`.
         """
         for _ in pauses(self._patience_s):
-            extent = self.extent(wall_us)
-            is_early = not wall_us and (first is None or extent.first <= first)
-            if extent.end >= offset and (is_early or not extent.failures):
+            asked_s = self._answered_s or time.monotonic()
+            left_s = asked_s + self._silent_patience_s - time.monotonic()
+            grace_s = max(left_s, GRACE_S)
+            extent = joined(self._asked(wall_us, _at_most(grace_s)), self.failures)
+            self._answered_s = self._answered_s or time.monotonic()
+            is_over = time.monotonic() >= self._answered_s + self._silent_patience_s
+            if extent.end >= offset and (is_over or not extent.failures):
                 return extent
+        return self._short_of(offset, extent)
+
+    def _short_of(self, offset: int, extent: Extent) -> Extent:
+        """Return what patience ended with, unless the offset cannot be of this cluster."""
         if extent.end < offset and 2 * len(extent.failures) < len(self._nodes.addresses):
             raise ClientError(
                 f"offset {offset} lies beyond the events of cluster {extent.cluster!r}, which end "
@@ -140,8 +200,18 @@ class Events:
 
     def _more(self, position: int, end: int) -> Iterator[Piece]:
         """Give at least one piece, from the first node that has it."""
+        is_broken = False
+
+        def enough(replies: Replies) -> float | None:
+            # When a node that has it fails, all others are heard.
+            if is_broken or not (holders := self._holders(replies, position)):
+                return None
+            return 0 if holders[0][0] == self._nodes.addresses[0] else GRACE_S
+
         for _ in pauses(self._patience_s):
-            replies, failures = self._ranges()
+            replies, failures = self._ranges(0, enough)
+            if (preferred := self._nodes.addresses[0]) not in replies:
+                self._nodes.defer(preferred)
             for address, stop in self._holders(replies, position):
                 found = False
                 try:
@@ -152,6 +222,7 @@ class Events:
                     failures[address] = words_of(error)
                 if found:
                     return
+                is_broken = True
                 self._nodes.defer(address)
             lost = all(_lacks(reply, position) for reply in replies.values())
             if lost and len(replies) == len(self._nodes.addresses):
@@ -173,25 +244,46 @@ class Events:
             if span.first <= position < span.end
         ]
 
+    def _asked(self, wall_us: int, enough: Enough) -> Replies:
+        for _ in pauses(self._patience_s):
+            replies, self.failures = self._ranges(wall_us, enough)
+            if replies:
+                return replies
+        raise ClientError(f"no node answers: {told(self.failures)}")
+
     def _ranges(
-        self, wall_us: int = 0
+        self, wall_us: int, enough: Enough
     ) -> tuple[dict[str, events_pb2.EventRangeReply], dict[str, str]]:
+        """Ask all nodes at once; return what came until it was enough, or all calls had ended."""
         request = events_pb2.EventRangeRequest(wall_us=wall_us)
-        # All at once: a dead node costs its timeout only once.
-        calls = {
-            address: events_pb2_grpc.EventsStub(self._nodes.channel(address)).EventRange.future(
-                request, timeout=RANGE_TIMEOUT_S
-            )
-            for address in self._nodes.addresses
-        }
-        replies, failures = {}, {}
-        for address, call in calls.items():
+        done: queue.SimpleQueue[str] = queue.SimpleQueue()
+        calls = {}
+        for address in self._nodes.addresses:
+            stub = events_pb2_grpc.EventsStub(self._nodes.channel(address))
+            calls[address] = stub.EventRange.future(request, timeout=RANGE_TIMEOUT_S)
+            calls[address].add_done_callback(lambda _, ended=address: done.put(ended))
+        replies: dict[str, events_pb2.EventRangeReply] = {}
+        failures: dict[str, str] = {}
+        # Calls end by themselves, so without enough replies nothing limits this.
+        until_s: float | None = None
+        while len(replies) + len(failures) < len(calls):
             try:
-                replies[address] = call.result()
+                address = done.get(timeout=until_s and max(0.0, until_s - time.monotonic()))
+            except queue.Empty:
+                break
+            try:
+                replies[address] = calls[address].result()
             except grpc.RpcError as error:
                 if is_refused(error):
                     raise ClientError(f"{address}: {error.details()}") from None
                 failures[address] = words_of(error)
+            if replies and (grace_s := enough(replies)) is not None:
+                until_s = min(until_s or float("inf"), time.monotonic() + grace_s)
+        for address in calls.keys() - replies.keys() - failures.keys():
+            calls[address].cancel()
+            failures[address] = "no answer yet"
+        # In the order of the addresses, whichever node was the quickest.
+        replies = {address: replies[address] for address in calls if address in replies}
         self._check_cluster(replies)
         return replies, failures
 
@@ -224,6 +316,10 @@ class Events:
         finally:
             # The node serves a limited number of readers: one that wants no more says so.
             call.cancel()
+
+
+def _at_most(grace_s: float) -> Enough:
+    return lambda _: grace_s
 
 
 def _lacks(reply: events_pb2.EventRangeReply, position: int) -> bool:

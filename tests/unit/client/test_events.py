@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beanpole.client import rpc
+from beanpole.client import events, rpc
 from beanpole.client.events import Events, EventsLost
 from beanpole.errors import ClientError
 from beanpole.pb import events_pb2, events_pb2_grpc
@@ -49,6 +49,8 @@ class Node:
     # Batches after which each of its streams breaks, at least one; None: it does not.
     breaks_after: int | None = None
     dead: bool = False
+    # Whether it says nothing at all, as a machine without power.
+    silent: bool = False
     cluster: str = "double"
     # So many questions about its ranges it leaves without an answer.
     late: int = 0
@@ -61,6 +63,13 @@ class Node:
 
     def future(self, request: events_pb2.EventRangeRequest, timeout: float) -> "Node":
         return self
+
+    def add_done_callback(self, told: Callable[["Node"], None]) -> None:
+        if not self.silent:
+            told(self)
+
+    def cancel(self) -> None:
+        assert self.silent, "the call had ended"
 
     def result(self) -> events_pb2.EventRangeReply:
         self.asked += 1
@@ -185,10 +194,11 @@ def test_a_node_that_is_behind_loses_nothing(read: Read) -> None:
 
 def test_the_earliest_event_is_that_of_all_nodes(dial: Dial) -> None:
     recent = [(40, END)]
-    for wall_us, first in ((0, 0), (0, 39), (7, None)):
-        with dial([Node(recent), Node([(5, END)], late=1)]) as client:
-            extent = client.extent_to(END, wall_us, first)
-        assert (extent.first, extent.failures) == (5, {})
+    with dial([Node(recent), Node([(5, END)], late=1)]) as client:
+        extent = client.whole(END)
+    assert (extent.first, extent.failures) == (5, {})
+    with dial([Node(recent), Node([(5, END)], late=1)]) as client:
+        assert client.extent_to(END, first=39).first == 5
     with dial([Node(recent), Node([(5, END)], dead=True)]) as client:
         extent = client.extent_to(END, first=39)
     assert (extent.first, list(extent.failures)) == (40, ["1"])
@@ -196,6 +206,54 @@ def test_the_earliest_event_is_that_of_all_nodes(dial: Dial) -> None:
         with dial([node := Node(recent), Node([(5, END)], dead=True)]) as client:
             client.extent_to(END, first=known)
         assert node.asked == 1, "it does not matter what the other one has"
+
+
+class Clock:
+    """Time that passes when a client waits, and in no other way."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
+
+
+@pytest.mark.parametrize(
+    ("first", "waits_s"),
+    # The earliest: silent nodes are waited for a little. An offset that only the dead node has:
+    # as long as patience lasts. One that others have, or the end: not at all.
+    [("earliest", (2, 3)), (7, (30, 31)), (40, (0, 0)), (None, (0, 0))],
+)
+def test_a_dead_node_is_waited_for_only_if_it_can_matter(
+    dial: Dial, first: str | int | None, waits_s: tuple[int, int]
+) -> None:
+    clock = Clock()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rpc, "PAUSE_MIN_S", 0.05)
+        patch.setattr(rpc, "time", clock)
+        patch.setattr(events, "time", clock)
+        with dial([Node([(40, END)]), Node([(5, END)], dead=True)]) as client:
+            patch.setattr(client, "_patience_s", 30)
+            found = client.whole() if isinstance(first, str) else client.extent_to(END, first)
+    assert (found.first, list(found.failures)) == (40, ["1"])
+    low, high = waits_s
+    assert low <= clock.now_s - 100 <= high
+
+
+def test_a_silent_node_is_not_waited_for_by_those_that_have_enough(dial: Dial) -> None:
+    """Its calls never end here, so that waiting for them would not, either."""
+    nodes = [Node([], silent=True), Node([(0, END)])]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(events, "GRACE_S", 0)
+        with dial(nodes) as client:
+            assert client.extent().end == END
+            assert client.extent_to(END, first=0).failures == {"0": "no answer yet"}
+            assert [piece.first for piece in client.read(0, END)] == list(range(0, END, 8))
+            # The one that answers is preferred from now on.
+            assert client._nodes.addresses == ["1", "0"]
 
 
 def test_a_node_without_events_does_not_say_where_they_begin(dial: Dial) -> None:

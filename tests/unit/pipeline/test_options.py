@@ -55,6 +55,32 @@ def test_offsets(text: str, position: Position) -> None:
 )
 def test_times(text: str, wall_us: int) -> None:
     assert options.for_batch({**HERE, "startingTimestamp": text}).starting_wall_us == wall_us
+    assert options.for_batch({**HERE, "endingTimestamp": text}).ending_wall_us == wall_us
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("500ms", 0.5), ("30s", 30), (" 15M ", 900), ("2 h", 7200), ("1d", 86400)]
+)
+def test_delays(text: str, seconds: float) -> None:
+    assert options.for_stream({**HERE, "maxTriggerDelay": text}).trigger_delay_s == seconds
+
+
+def test_the_least_rows_of_a_batch_are_not_more_than_the_most() -> None:
+    given = {**HERE, "minOffsetsPerTrigger": "7"}
+    found = options.for_stream(given)
+    assert (found.rows_per_trigger_min, found.trigger_delay_s) == (7, 900)
+    with pytest.raises(ConfigurationError, match="Trigger = 7 is more than maxRowsPerTrigger = 6"):
+        options.for_stream({**given, "maxRowsPerTrigger": "6"})
+    with pytest.raises(ConfigurationError, match=r"maxTriggerDelay = 'soon' is .* like 500ms, 30s"):
+        options.for_stream({**given, "maxTriggerDelay": "soon"})
+
+
+def test_a_table_with_options_would_lose_them() -> None:
+    table = {"provider": "beanpole", "owner": "root"}
+    assert options.columns(table) == []
+    lost = {**table, **HERE, "option.addresses": HERE["addresses"]}
+    with pytest.raises(ConfigurationError, match=r"Spark 4\.3 keeps no options for a table"):
+        options.columns(lost)
 
 
 @pytest.mark.parametrize(
@@ -76,6 +102,8 @@ def test_times(text: str, wall_us: int) -> None:
         ("minPartitions", "0", "a whole number from 1 to 10000"),
         ("minPartitions", "10001", "a whole number from 1 to 10000"),
         ("patienceSeconds", "1.5", "a whole number from 0"),
+        ("silentPatienceSeconds", "1.5", "a whole number from 0"),
+        ("endingTimestamp", "tomorrow", "milliseconds since 1970"),
     ],
 )
 def test_what_is_not_allowed_is_named_with_what_is(name: str, text: str, allowed: str) -> None:
@@ -99,9 +127,15 @@ def test_unknown_options_are_refused_with_the_list_of_those_that_are_known() -> 
 
 
 def test_options_of_writing() -> None:
-    found = options.for_writing({**HERE, "tube": "mail", "namespace": "monday"}, stream=False)
+    given = {**HERE, "tube": "mail", "dedupNamespace": "monday"}
+    found = options.for_writing(given, stream=False)
     assert (found.tube, found.namespace) == ("mail", "monday")
     stream = options.for_writing({**HERE, "checkpointLocation": "/tmp/x"}, stream=True)
-    assert (stream.tube, stream.namespace) == ("default", "")
+    assert (stream.tube, stream.namespace) == ("default", None)
+    renamed = r"unknown option 'namespace'; namespace is now dedupNamespace; allowed are"
+    with pytest.raises(ConfigurationError, match=renamed):
+        options.for_writing({**HERE, "namespace": "monday"}, stream=False)
+    with pytest.raises(ConfigurationError, match="dedupNamespace = '' is not allowed"):
+        options.for_writing({**HERE, "dedupNamespace": ""}, stream=False)
     with pytest.raises(ConfigurationError, match=r"tube = .* 1 to 200 bytes"):
         options.for_writing({**HERE, "tube": "x" * 201}, stream=False)
