@@ -44,15 +44,12 @@ def _cluster(spark: SparkSession, folder: Path) -> None:
     with BEANPOLE_3.run(folder):
         found = json.loads((folder / "data" / "cluster.json").read_text())["nodes"]
         addresses = [str(node["grpc"]) for node in found]
-        tries = iter(range(TRIES))
 
         def write() -> None:
             rows = spark.range(JOBS, numPartitions=2).selectExpr(
                 "concat(lpad(id, 20, '0'), repeat('x', 80)) AS body"
             )
             writer = rows.write.format("beanpole").mode("append")
-            # Keys of another namespace: else the cluster would know the jobs.
-            writer = writer.option("namespace", next(tries))
             writer.option("addresses", ",".join(addresses)).save()
 
         _measure("write: rows of 100 bytes become jobs of 3 nodes", JOBS, write)

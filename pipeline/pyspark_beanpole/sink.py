@@ -1,11 +1,10 @@
 """The sink "beanpole": every row becomes a job, once, however often Spark repeats a task.
 
-Spark may run a task again after its puts. So every job carries a deduplication key that follows
-from its row alone, and the cluster makes one job for one key as long as it remembers it.
+What is a job's key is in `keys`, what the cluster remembers of them in `window`; here are the
+columns, the check of each row, and the writers that Spark drives.
 """
 
-import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -27,10 +26,12 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from beanpole.client.queue import Putter
-from beanpole.constants import DEDUP_KEY_MAX_BYTES, TUBE_NAME_MAX_BYTES, U32_MAX
+from beanpole.client.queue import JobRefused, Putter
+from beanpole.constants import DEDUP_KEY_MAX_BYTES, U32_MAX
 from beanpole.errors import ConfigurationError
 from beanpole.pb.queue_pb2 import PutJob
+from beanpole.protocol.beanstalk.requests import is_tube_name
+from pyspark_beanpole import keys, window
 from pyspark_beanpole.logs import log
 from pyspark_beanpole.options import WriteOptions
 
@@ -84,9 +85,11 @@ class JobWriter(DataSourceArrowWriter):
 
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
+        # Made where the write is planned, and once for all its tasks.
+        self._write = keys.of_write()
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        return _put(iterator, self._options)
+        return _put(iterator, self._options, self._write)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         _report("", messages)
@@ -99,22 +102,32 @@ class JobStream(DataSourceStreamArrowWriter):
         self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        return _put(iterator, self._options)
+        write = "" if self._options.namespace else keys.of_batch(TaskContext.get())
+        return _put(iterator, self._options, write)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         _report(f"batch {batchId}: ", messages)
 
 
-def _put(iterator: Iterator[pa.RecordBatch], options: WriteOptions) -> Written:
+def _put(iterator: Iterator[pa.RecordBatch], options: WriteOptions, write: str) -> Written:
     context = TaskContext.get()
+    partition = context.partitionId() if context else 0
+    made = keys.Keys(options.namespace, write, partition)
     # Tasks begin at different nodes.
-    turn = (context.partitionId() if context else 0) % len(options.addresses)
+    turn = partition % len(options.addresses)
     addresses = options.addresses[turn:] + options.addresses[:turn]
+    first = 0
     with Putter(addresses, options.patience_s) as putter:
-        for batch in iterator:
-            for job in jobs(batch, options):
-                putter.put(job)
-        outcome = putter.finish()
+        try:
+            for batch in window.checked(iterator, partition):
+                for job in jobs(batch, options.tube, made, first):
+                    putter.put(job)
+                first += batch.num_rows
+            outcome = putter.finish()
+        except (RowRefused, JobRefused) as error:
+            raise ConfigurationError(
+                f"row {error.number} of partition {partition} (both from 0): {error}"
+            ) from None
     return Written(outcome.inserted, outcome.duplicates)
 
 
@@ -128,70 +141,78 @@ def _report(where: str, messages: list[WriterCommitMessage | None]) -> None:
     )
 
 
-def jobs(batch: pa.RecordBatch, options: WriteOptions) -> Iterator[PutJob]:
+class RowRefused(ValueError):
+    """A row that cannot become a job."""
+
+    def __init__(self, number: int, words: str) -> None:
+        super().__init__(words)
+        # Its place among the rows of its task, from 0.
+        self.number = number
+
+
+def jobs(batch: pa.RecordBatch, tube: str, made: keys.Keys, first: int = 0) -> Iterator[PutJob]:
     """Make the jobs of a batch of rows.
 
+    Args:
+        batch: the rows.
+        tube: of rows without one.
+        made: makes the keys of rows without one.
+        first: the number of its first row in its task.
+
     Raises:
-        ConfigurationError: a value is not allowed; the message names column and value.
+        RowRefused: a value is not allowed; the message names column and value.
     """
     columns = {name: batch.column(name).to_pylist() for name in batch.schema.names}
     absent = [None] * batch.num_rows
-    bodies = map(_body, columns["body"])
-    tubes = map(_tube(options.tube), columns.get("tube", absent))
-    numbers = [
-        map(_number(name, default), columns.get(name, absent))
-        for name, default in (("priority", PRIORITY_DEFAULT), ("delay_s", 0), ("ttr_s", 0))
-    ]
-    keys = columns.get("dedup_key", absent)
-    for body, tube, priority, delay_s, ttr_s, key in zip(
-        bodies, tubes, *numbers, keys, strict=True
-    ):
-        job = PutJob(tube=tube, body=body, priority=priority, delay_s=delay_s, ttr_s=ttr_s)
-        job.key = _own_key(job, options.namespace) if key is None else _given_key(key)
+    bodies = columns["body"]
+    tubes = columns.get("tube", absent)
+    priorities = columns.get("priority", absent)
+    delays = columns.get("delay_s", absent)
+    ttrs = columns.get("ttr_s", absent)
+    given = columns.get("dedup_key", absent)
+    rows = zip(bodies, tubes, priorities, delays, ttrs, given, strict=True)
+    for number, (body, name, priority, delay_s, ttr_s, key) in enumerate(rows, first):
+        try:
+            job = PutJob(
+                tube=_tube(name, tube),
+                body=_body(body),
+                priority=_number("priority", priority, PRIORITY_DEFAULT),
+                delay_s=_number("delay_s", delay_s, 0),
+                ttr_s=_number("ttr_s", ttr_s, 0),
+            )
+            job.key = made.of(job) if key is None else _given_key(key)
+        except ValueError as error:
+            raise RowRefused(number, str(error)) from None
         yield job
 
 
 def _body(value: str | bytes | None) -> bytes:
     if value is None:
-        raise ConfigurationError("a row's body is null; an empty one is written as ''")
+        raise ValueError("its body is null; an empty one is written as ''")
     return value.encode() if isinstance(value, str) else value
 
 
-def _tube(default: str) -> Callable[[str | None], str]:
-    def read(value: str | None) -> str:
-        if value is None:
-            return default
-        if not 0 < len(value.encode()) <= TUBE_NAME_MAX_BYTES:
-            raise ConfigurationError(
-                f"tube = {value!r} is not a tube's name of 1 to {TUBE_NAME_MAX_BYTES} bytes"
-            )
-        return value
-
-    return read
+def _tube(value: str | None, default: str) -> str:
+    if value is None:
+        return default
+    if not is_tube_name(value.encode()):
+        raise ValueError(
+            f"tube = {value!r} is not a tube's name of 1 to 200 bytes of "
+            "A-Z a-z 0-9 - + / ; . $ _ ( ), not beginning with -"
+        )
+    return value
 
 
-def _number(name: str, default: int) -> Callable[[int | None], int]:
-    def read(value: int | None) -> int:
-        if value is None:
-            return default
-        if not 0 <= value <= U32_MAX:
-            raise ConfigurationError(f"{name} = {value} is not a number from 0 to {U32_MAX}")
-        return value
-
-    return read
+def _number(name: str, value: int | None, default: int) -> int:
+    if value is None:
+        return default
+    if not 0 <= value <= U32_MAX:
+        raise ValueError(f"{name} = {value} is not a number from 0 to {U32_MAX}")
+    return value
 
 
 def _given_key(value: str | bytes) -> bytes:
     key = value.encode() if isinstance(value, str) else value
     if not 0 < len(key) <= DEDUP_KEY_MAX_BYTES:
-        raise ConfigurationError(
-            f"dedup_key = {value!r} is not a key of 1 to {DEDUP_KEY_MAX_BYTES} bytes"
-        )
+        raise ValueError(f"dedup_key = {value!r} is not a key of 1 to {DEDUP_KEY_MAX_BYTES} bytes")
     return key
-
-
-def _own_key(job: PutJob, namespace: str) -> bytes:
-    """Return a key that follows from the row alone: Spark may split and order rows anew."""
-    fields = (namespace, job.tube, job.priority, job.delay_s, job.ttr_s)
-    # repr keeps the borders between texts: ("a", "bc") is not ("ab", "c").
-    return hashlib.sha256(repr(fields).encode() + job.body).digest()

@@ -103,6 +103,7 @@ class Double(events_pb2_grpc.EventsServicer, queue_pb2_grpc.QueueServicer):
         self.lost_replies = 0
         self.duplicates = 0
         self.full = 0
+        self.body_bytes_max = 65535
         self.kicked: list[int] = []
         self._server = grpc.server(ThreadPoolExecutor(8), options=(("grpc.so_reuseport", 0),))
         events_pb2_grpc.add_EventsServicer_to_server(self, self._server)
@@ -167,6 +168,13 @@ class Double(events_pb2_grpc.EventsServicer, queue_pb2_grpc.QueueServicer):
             self.full -= 1
             full = queue_pb2.PutResult(outcome=queue_pb2.PUT_OUTCOME_OUT_OF_MEMORY)
             return queue_pb2.PutReply(results=[full] * len(request.jobs))
+        for place, job in enumerate(request.jobs):
+            if len(job.body) > self.body_bytes_max:
+                field = f"jobs[{place}].body"
+                detail = errors_pb2.ErrorDetail(reason="JOB_TOO_BIG", field=field)
+                context.set_trailing_metadata(((ERROR_KEY, detail.SerializeToString()),))
+                words = f"a body of {len(job.body)} bytes; max_job_size is {self.body_bytes_max}"
+                context.abort(grpc.StatusCode.INVALID_ARGUMENT, words)
         results = []
         for job in request.jobs:
             known = job.key in self.jobs

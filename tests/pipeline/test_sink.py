@@ -2,15 +2,11 @@
 
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from beanpole.pb.queue_pb2 import PutJob
-from pyspark_beanpole import sink
 from pyspark_beanpole.options import WriteOptions
 from pyspark_beanpole.sink import JobWriter, Written
 from tests.pipeline.conftest import Start
@@ -48,15 +44,34 @@ def test_binary_bodies_stay_as_they_are(spark: SparkSession, start: Start) -> No
     assert bodies(node) == [b"\0\xff\r\n"]
 
 
-def test_rows_are_put_once_however_they_are_split(spark: SparkSession, start: Start) -> None:
+def test_every_write_puts_all_its_rows(spark: SparkSession, start: Start) -> None:
+    node = start(Log())
+    rows = spark.range(600).selectExpr("concat('job ', id % 3) AS body").repartition(3)
+    write(rows, node)
+    write(rows, node)
+    assert bodies(node) == sorted(b"job %d" % (number % 3) for number in range(1200))
+
+
+def test_writes_of_one_namespace_put_what_is_missing(spark: SparkSession, start: Start) -> None:
     first, second = start(Log()), start(Log())
     second.jobs = first.jobs
     rows = spark.range(5000).selectExpr("concat('job ', id) AS body")
-    write(rows.repartition(3), first, second)
-    write(rows.repartition(7), first, second)
+    write(rows.where("id < 3000").repartition(3), first, second, dedupNamespace="monday")
+    write(rows.repartition(7), first, second, dedupNamespace="monday")
     assert bodies(first) == sorted(b"job %d" % number for number in range(5000))
-    write(rows, first, namespace="again")
+    write(rows, first, dedupNamespace="tuesday")
     assert len(first.jobs) == 10000
+
+
+def test_equal_rows_in_one_task_are_jobs_of_their_own_in_a_namespace(
+    spark: SparkSession, start: Start
+) -> None:
+    node = start(Log())
+    rows = spark.range(1000).selectExpr("concat('job ', id % 10) AS body")
+    # What the docs advise: equal rows come together, into however many tasks.
+    for tasks in (3, 5):
+        write(rows.repartition(tasks, "body"), node, dedupNamespace="monday")
+        assert bodies(node) == sorted(b"job %d" % (number % 10) for number in range(1000))
 
 
 def test_a_task_that_fails_after_its_puts_puts_nothing_twice(
@@ -104,9 +119,16 @@ def test_no_node_answers(spark: SparkSession, start: Start) -> None:
         ("SELECT 'a' AS tube", "the column body is missing"),
         ("SELECT 1 AS body", "column 'body' is int, not string or binary"),
         ("SELECT 'a' AS body, 1.5D AS ttr_s", "'ttr_s' is double, not tinyint or smallint or int"),
-        ("SELECT cast(null AS string) AS body", "a row's body is null"),
-        ("SELECT 'a' AS body, -1 AS delay_s", "delay_s = -1 is not a number from 0 to 4294967295"),
+        (
+            "SELECT cast(null AS string) AS body",
+            r"row 0 of partition 0 \(both .*: its body is null",
+        ),
+        (
+            "SELECT 'a' AS body, if(id = 2, -1, 1) AS delay_s FROM range(0, 5, 1, 1)",
+            r"row 2 of partition 0 \(.*: delay_s = -1 is not a number from 0 to 4294967295",
+        ),
         ("SELECT 'a' AS body, repeat('t', 201) AS tube", "is not a tube's name of 1 to 200 bytes"),
+        ("SELECT 'a' AS body, 'two words' AS tube", "tube = 'two words' is not a tube's name"),
         ("SELECT 'a' AS body, '' AS dedup_key", "dedup_key = '' is not a key of 1 to 64 bytes"),
     ],
 )
@@ -117,6 +139,24 @@ def test_rows_that_are_no_jobs(spark: SparkSession, start: Start, query: str, wo
     assert node.jobs == {}
 
 
+def test_a_row_that_the_cluster_refuses_is_named(spark: SparkSession, start: Start) -> None:
+    node = start(Log())
+    node.body_bytes_max = 100
+    rows = spark.range(0, 2500, 1, 1).selectExpr("repeat('x', if(id = 2345, 101, 1)) AS body")
+    with pytest.raises(PySparkException, match=r"row 2345 of partition 0 .*: a body of 101 bytes"):
+        write(rows, node)
+
+
+def test_a_task_that_the_cluster_cannot_remember_is_refused(
+    spark: SparkSession, start: Start
+) -> None:
+    node = start(Log())
+    rows = spark.range(0, 500_001, 1, 1).selectExpr("cast(id AS string) AS body")
+    with pytest.raises(PySparkException, match=r"partition 0 has more than 500,000 rows, and the"):
+        write(rows, node)
+    assert node.jobs == {}
+
+
 def test_jobs_are_only_ever_added(spark: SparkSession, start: Start) -> None:
     node = start(Log())
     with pytest.raises(PySparkException, match=r"write with .mode\('append'\)"):
@@ -124,13 +164,15 @@ def test_jobs_are_only_ever_added(spark: SparkSession, start: Start) -> None:
 
 
 def test_a_stream_puts_its_rows(spark: SparkSession, start: Start, tmp_path: Path) -> None:
+    """Equal ones, too; and a batch that is repeated after a restart puts none twice."""
     node = start(log := Log(), 500)
     jobs = start(Log())
 
     def run() -> None:
         events = spark.readStream.format("beanpole").option("addresses", node.address)
         events = events.option("startingOffsets", "earliest").option("maxRowsPerTrigger", 200)
-        rows = events.load().selectExpr("concat('event ', offset) AS body")
+        rows = events.option("minPartitions", 2).load().selectExpr("offset % 7 AS body")
+        rows = rows.selectExpr("cast(body AS string) AS body")
         writer = rows.writeStream.format("beanpole").option("addresses", jobs.address)
         writer = writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True)
         assert writer.start().awaitTermination(60)
@@ -138,33 +180,17 @@ def test_a_stream_puts_its_rows(spark: SparkSession, start: Start, tmp_path: Pat
     run()
     log.grow(100)
     run()
-    assert bodies(jobs) == sorted(b"event %d" % number for number in range(600))
-
-
-@given(
-    rows=st.lists(
-        st.tuples(st.text(max_size=3), st.sampled_from(["a", "ab", "b"]), st.integers(0, 2)),
-        max_size=20,
-    )
-)
-def test_keys_follow_from_the_row_alone(rows: list[tuple[str, str, int]]) -> None:
-    options = WriteOptions(("127.0.0.1:1",), "default", "space", 1)
-    schema = pa.schema([("body", pa.string()), ("tube", pa.string()), ("priority", pa.int32())])
-    names = schema.names
-
-    def keys(order: list[tuple[str, str, int]]) -> dict[tuple[str, str, int], bytes]:
-        batch = pa.RecordBatch.from_pylist(
-            [dict(zip(names, row, strict=True)) for row in order], schema
-        )
-        return dict(zip(order, (job.key for job in sink.jobs(batch, options)), strict=True))
-
-    found = keys(rows)
-    assert found == keys(rows[::-1])
-    assert len(set(found.values())) == len(set(rows))
+    wanted = sorted(b"%d" % (number % 7) for number in range(600))
+    assert bodies(jobs) == wanted
+    # As if the driver had died before it could say that the last batch is done.
+    for name in ("3", ".3.crc"):
+        (tmp_path / "commits" / name).unlink()
+    run()
+    assert (bodies(jobs), jobs.duplicates) == (wanted, 100)
 
 
 def test_a_writer_tells_what_it_put(caplog: pytest.LogCaptureFixture) -> None:
-    writer = JobWriter(WriteOptions(("127.0.0.1:1",), "default", "", 1))
+    writer = JobWriter(WriteOptions(("127.0.0.1:1",), "default", None, 1))
     with caplog.at_level("INFO", "pyspark_beanpole"):
         writer.commit([Written(3, 1), None, Written(4, 0)])
     assert caplog.messages == ["7 jobs inserted, 1 were there already"]

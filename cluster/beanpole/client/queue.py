@@ -1,5 +1,6 @@
 """Puts and kicks many jobs at once over gRPC, at whichever node answers."""
 
+import re
 from collections import deque
 from collections.abc import Iterable, Sequence
 from itertools import islice
@@ -7,7 +8,7 @@ from typing import Any, Final, TypeAlias
 
 import grpc
 
-from beanpole.client.rpc import PATIENCE_S, Nodes, is_refused, pauses
+from beanpole.client.rpc import PATIENCE_S, Nodes, Refused, is_refused, pauses
 from beanpole.constants import KICK_MAX
 from beanpole.errors import ClientError
 from beanpole.pb import queue_pb2, queue_pb2_grpc
@@ -26,6 +27,17 @@ CALLS_IN_FLIGHT: Final = 4
 _Call: TypeAlias = "grpc.Future[queue_pb2.PutReply]"
 
 
+_Numbered: TypeAlias = tuple[int, queue_pb2.PutJob]
+
+
+class JobRefused(ClientError):
+    """A job that breaks a limit of the cluster or a rule; `number` counts the puts from 0."""
+
+    def __init__(self, number: int, words: str) -> None:
+        super().__init__(words)
+        self.number = number
+
+
 class Outcome:
     """How many jobs were made, and how many had been made before."""
 
@@ -40,9 +52,10 @@ class Putter:
     def __init__(self, addresses: Sequence[str], patience_s: float = PATIENCE_S) -> None:
         """Remember the gRPC addresses; the first is preferred."""
         self._nodes = Nodes(addresses, patience_s)
-        self._jobs: list[queue_pb2.PutJob] = []
+        self._jobs: list[_Numbered] = []
         self._bytes = 0
-        self._sent: deque[tuple[list[queue_pb2.PutJob], _Call]] = deque()
+        self._count = 0
+        self._sent: deque[tuple[list[_Numbered], _Call]] = deque()
         self.outcome = Outcome()
 
     def __enter__(self) -> "Putter":
@@ -55,13 +68,15 @@ class Putter:
         """Put a job, some time before `finish` returns.
 
         Raises:
-            ClientError: jobs were refused, or no node answers.
+            JobRefused: this job, or one before it, is not allowed.
+            ClientError: no node answers, or the cluster stays full.
         """
         assert job.key, "a job without a key could be put twice"
         size = len(job.body)
         if self._jobs and self._bytes + size > CALL_BYTES_MAX:
             self._send()
-        self._jobs.append(job)
+        self._jobs.append((self._count, job))
+        self._count += 1
         self._bytes += size
         if len(self._jobs) == CALL_JOBS_MAX:
             self._send()
@@ -83,25 +98,26 @@ class Putter:
             self._settle(*self._sent.popleft())
         jobs, self._jobs, self._bytes = self._jobs, [], 0
         stub = queue_pb2_grpc.QueueStub(self._nodes.channel(self._nodes.addresses[0]))
-        call = stub.Put.future(queue_pb2.PutRequest(jobs=jobs), timeout=CALL_TIMEOUT_S)
-        self._sent.append((jobs, call))
+        self._sent.append((jobs, stub.Put.future(_request(jobs), timeout=CALL_TIMEOUT_S)))
 
-    def _settle(self, jobs: list[queue_pb2.PutJob], call: _Call) -> None:
+    def _settle(self, jobs: list[_Numbered], call: _Call) -> None:
         try:
-            left = self._count(jobs, call.result())
+            left = self._counted(jobs, call.result())
         except grpc.RpcError as error:
             if is_refused(error):
-                raise ClientError(f"jobs were refused: {error.details()}") from None
+                raise _refusal(jobs, Refused(self._nodes.addresses[0], error)) from None
             left = jobs
         for _ in pauses(self._nodes.patience_s):
             if not left:
                 return
-            left = self._count(left, _call(self._nodes, "Put", queue_pb2.PutRequest(jobs=left)))
+            try:
+                reply = _call(self._nodes, "Put", _request(left))
+            except Refused as error:
+                raise _refusal(left, error) from None
+            left = self._counted(left, reply)
         raise ClientError(f"the cluster is full: {len(left)} of {len(jobs)} jobs got OUT_OF_MEMORY")
 
-    def _count(
-        self, jobs: list[queue_pb2.PutJob], reply: queue_pb2.PutReply
-    ) -> list[queue_pb2.PutJob]:
+    def _counted(self, jobs: list[_Numbered], reply: queue_pb2.PutReply) -> list[_Numbered]:
         """Count what is put; return the jobs for which there was no room."""
         left = []
         for job, result in zip(jobs, reply.results, strict=True):
@@ -112,6 +128,16 @@ class Putter:
             else:
                 left.append(job)
         return left
+
+
+def _request(jobs: list[_Numbered]) -> queue_pb2.PutRequest:
+    return queue_pb2.PutRequest(jobs=[job for _, job in jobs])
+
+
+def _refusal(jobs: list[_Numbered], error: Refused) -> ClientError:
+    """Return which job it is about, if the node said that."""
+    place = re.match(r"jobs\[(\d+)\]", error.field)
+    return JobRefused(jobs[int(place[1])][0], error.words) if place else error
 
 
 def kick(nodes: Nodes, jobs: Iterable[int]) -> int:

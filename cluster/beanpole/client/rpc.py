@@ -59,6 +59,15 @@ def is_refused(error: grpc.RpcError) -> bool:
     return error.code() in _REFUSED
 
 
+class Refused(ClientError):
+    """A request that is wrong: `field` of it, if the node said which one, and why in `words`."""
+
+    def __init__(self, address: str, error: grpc.RpcError) -> None:
+        self.words = error.details() or ""
+        self.field = detail_of(error).field
+        super().__init__(f"{address}: {self.words}")
+
+
 def pauses(patience_s: float) -> Iterator[None]:
     """Come back after ever longer pauses until `patience_s` seconds are over; at least twice."""
     until = time.monotonic() + patience_s
@@ -117,7 +126,8 @@ class Nodes:
         """Return what the first node answers; `ask` is called with a channel and may be repeated.
 
         Raises:
-            ClientError: the request is wrong, or no node answered in time.
+            Refused: the request is wrong.
+            ClientError: no node answered in time.
         """
         failures: dict[str, str] = {}
         for _ in pauses(self.patience_s):
@@ -126,7 +136,7 @@ class Nodes:
                     return ask(self.channel(address))
                 except grpc.RpcError as error:
                     if is_refused(error):
-                        raise ClientError(f"{address}: {error.details()}") from None
+                        raise Refused(address, error) from None
                     failures[address] = words_of(error)
                     self.defer(address)
         raise ClientError(f"no node answers: {told(failures)}")
