@@ -1,0 +1,115 @@
+"""How long the commands of the pipeline take, started cold: `make bench-pipeline` runs this, too.
+
+Each command is a process of its own, with a JVM and Python workers that it starts; time, processor
+time and memory are those of all of them together. Sizes in events, from the command line:
+
+    python -m bench.pipeline_commands 27000 100000 1000000
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from bench import pipeline_events
+from bench.processes import CLOCK_TICKS, BenchError
+
+SIZES: Final = (27_000, 100_000, 1_000_000)
+MASTER: Final = "local[2]"
+SAMPLE_S: Final = 0.5
+KIB: Final = 1024
+
+
+class Cost(NamedTuple):
+    """What a command took, with all processes that it started."""
+
+    wall_s: float
+    cpu_s: float
+    # Proportional set size: what processes share counts once.
+    peak_bytes: int
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print a line for each command and size."""
+    sizes = [int(size) for size in arguments] or SIZES
+    print(f"{os.cpu_count()} cores, {MASTER}; each command in a process of its own")
+    with tempfile.TemporaryDirectory(prefix="beanpole-bench-") as folder:
+        for size in sizes:
+            directory = Path(folder, f"events-{size}")
+            pipeline_events.write(directory, pipeline_events.make(size))
+            for words in (
+                ["report", "--to", str(Path(folder, f"report-{size}"))],
+                ["audit"],
+            ):
+                cost = measure(["pipeline", *words, "--from", str(directory), "--master", MASTER])
+                print(
+                    f"{words[0]:<8} {size:>12,} events {cost.wall_s:8.1f} s wall "
+                    f"{cost.cpu_s:8.1f} s processor {cost.peak_bytes / 1e6:8,.0f} MB at most",
+                    flush=True,
+                )
+    return 0
+
+
+def measure(words: Sequence[str]) -> Cost:
+    """Run `beanpole` with these words.
+
+    Raises:
+        BenchError: it failed.
+    """
+    begun_s = time.perf_counter()
+    process = subprocess.Popen(
+        [str(Path(sys.executable).with_name("beanpole")), *words],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        # Its processes are known by their session.
+        start_new_session=True,
+    )
+    watch = _Watch(process.pid)
+    watch.start()
+    said = process.communicate()[1]
+    wall_s = time.perf_counter() - begun_s
+    watch.ended.set()
+    watch.join()
+    if process.returncode:
+        raise BenchError(f"{' '.join(words)} ended with {process.returncode}: {said}")
+    return Cost(wall_s, sum(watch.ticks.values()) / CLOCK_TICKS, watch.peak_bytes)
+
+
+class _Watch(threading.Thread):
+    """Samples the processes of a session until it is told that they have ended."""
+
+    def __init__(self, session: int) -> None:
+        super().__init__(daemon=True)
+        self.ended = threading.Event()
+        self.peak_bytes = 0
+        # Of each process, when it was last seen.
+        self.ticks: dict[int, int] = {}
+        self._session = session
+
+    def run(self) -> None:
+        while not self.ended.wait(SAMPLE_S):
+            memory = 0
+            for path in Path("/proc").glob("[0-9]*/stat"):
+                with suppress(OSError, StopIteration):  # it ended a moment ago
+                    fields = path.read_text().rpartition(")")[2].split()
+                    if int(fields[3]) != self._session:
+                        continue
+                    self.ticks[int(path.parent.name)] = int(fields[11]) + int(fields[12])
+                    memory += _pss_bytes(path.parent)
+            self.peak_bytes = max(self.peak_bytes, memory)
+
+
+def _pss_bytes(process: Path) -> int:
+    lines = (process / "smaps_rollup").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith("Pss:")).split()[1]) * KIB
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
