@@ -4,15 +4,16 @@ The lives are valid, and look like those of a busy day: load that rises and fall
 different speed, workers that are away for an hour, jobs that fail. One seed gives one log.
 """
 
-import json
 from datetime import UTC, datetime
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
+
+from beanpole.exporting.directory import begun
+from beanpole.exporting.files import write_range
+from beanpole.places import resolved
 
 SECOND_US: Final = 1_000_000
 DAY_US: Final = 86_400 * SECOND_US
@@ -246,18 +247,6 @@ def _table(columns: dict[str, Ints], lives: _Lives) -> pa.Table:
 
 def write(directory: Path, events: pa.Table, cluster: str = "made-up") -> None:
     """Write a log as `beanpole events export` does."""
-    days = np.asarray(events["wall_time"].cast(pa.int64())) // DAY_US
-    edges = [0, *(np.flatnonzero(np.diff(days)) + 1).tolist(), len(days)]
-    for begin, end in pairwise(edges):
-        date = datetime.fromtimestamp(int(days[begin]) * 86_400, UTC).date()
-        folder = directory / f"date={date}"
-        folder.mkdir(parents=True, exist_ok=True)
-        for first in range(begin, end, ROWS_PER_FILE):
-            last = min(first + ROWS_PER_FILE, end)
-            path = folder / f"events-{first:020}-{last:020}.parquet"
-            pq.write_table(events.slice(first, last - first), path, compression="zstd")
-    jobs_before = dict.fromkeys(STATES[1:], 0)
-    manifest = {
-        "version": 1, "cluster": cluster, "spans": [[0, len(days)]], "jobs_before": jobs_before,
-    }  # fmt: skip
-    (directory / "_manifest.json").write_text(json.dumps(manifest))
+    place = resolved(str(directory))
+    with begun(place, cluster, dict.fromkeys(STATES[1:], 0)) as out:
+        out.add(write_range(place, cluster, events.to_batches(), ROWS_PER_FILE))

@@ -50,7 +50,7 @@ class File(NamedTuple):
     name: str
     first: int
     end: int
-    # None where a manifest of version 1 does not say it. The checksum is CRC-32C of all bytes.
+    # None if it is not known: of version 1 only what is listed is. The checksum is CRC-32C of all.
     bytes: int | None = None
     checksum: int | None = None
 
@@ -325,7 +325,7 @@ def _by_names(
         if not fits or (files and one.first < files[-1].end):
             problems.append(Problem(_again(place, one, files)))
         else:
-            files.append(one)
+            files.append(one._replace(bytes=listed[one.name]))
     for first, end in _lacking(manifest.spans, files):
         words = f"{place} has no file with the events {first} to {end - 1}"
         problems.append(Problem(words, (first, end)))

@@ -34,6 +34,8 @@ from beanpole.places import Place, resolved
 LOOKS_MAX: Final = 10
 # Reading and checking are done outside of the interpreter's lock.
 THREADS: Final = 8
+# So many bytes on a disk are checked in a second or two, which is before Spark has started.
+AHEAD_BYTES_MAX: Final = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -134,6 +136,18 @@ class Opened:
             for _ in threads.map(self.verify, self.files):
                 pass
 
+    def verified_ahead(self) -> "Opened":
+        """Check all files now if that takes only a moment, and return what then is known.
+
+        Raises:
+            BadExport: as `verify`.
+        """
+        size = sum(file.bytes or 0 for file in self.files)
+        if self.verified or size > AHEAD_BYTES_MAX or not resolved(self.directory).is_local:
+            return self
+        self.verify_all()
+        return replace(self, verified=True)
+
     def changes(self, before: int) -> dict[str, dict[str, int]] | None:
         """Return the change of each tube's count of jobs by state, from the beginning to an offset.
 
@@ -191,7 +205,9 @@ def opened(directory: str, allow_missing: bool = False) -> Opened:
     problems = [*found.problems, *_hole_problems(manifest, place)]
     if problems and not allow_missing:
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-        raise BadExport(f"{problems[0].words}{more}; --allow-missing passes over it")
+        raise BadExport(
+            f"{problems[0].words}{more}; --allow-missing (failOnDataLoss = false) passes over it"
+        )
     export = Opened(directory, manifest.cluster, found.files, manifest.jobs_before)
     return _without_damaged(export, problems) if allow_missing else export
 

@@ -43,6 +43,8 @@ BATCH_OPTIONS: Final = tuple(sorted((*_BOTH, "endingOffsets", "endingTimestamp")
 STREAM_OPTIONS: Final = tuple(
     sorted((*_BOTH, "maxRowsPerTrigger", "maxTriggerDelay", "minOffsetsPerTrigger"))
 )
+# Of an export, which is given by `path` in place of `addresses`.
+EXPORT_OPTIONS: Final = ("columns", "failOnDataLoss", "path")
 WRITE_OPTIONS: Final = ("addresses", "dedupNamespace", "patienceSeconds", "tube")
 # Spark asks for the schema before it says whether a batch or a stream is wanted, and the writer of
 # a stream is told where its checkpoint is.
@@ -96,6 +98,15 @@ class ReadOptions:
     def events(self, addresses: tuple[str, ...] = ()) -> Events:
         """Return the event stream of these nodes, or of others; close it after use."""
         return Events(addresses or self.addresses, self.patience_s, self.silent_patience_s)
+
+
+@dataclass(frozen=True)
+class ExportOptions:
+    """Which export to read."""
+
+    # A path or URI.
+    directory: str
+    fail_on_data_loss: bool
 
 
 @dataclass(frozen=True)
@@ -158,13 +169,27 @@ class _Options:
 
 def columns(given: Mapping[str, str]) -> list[str]:
     """Return the columns that are asked for; none for all."""
-    allowed = tuple(sorted({*BATCH_OPTIONS, *STREAM_OPTIONS}))
+    allowed = tuple(sorted({*BATCH_OPTIONS, *STREAM_OPTIONS, *EXPORT_OPTIONS}))
     return _Options(given, allowed).take("columns", _names, [])
 
 
 def for_batch(given: Mapping[str, str]) -> ReadOptions:
     """Return the options of spark.read."""
     return _for_reading(_Options(given, BATCH_OPTIONS), EARLIEST)
+
+
+def is_export(given: Mapping[str, str]) -> bool:
+    """Whether events are read from an export and not from nodes."""
+    names = {name.lower() for name in given}
+    return "path" in names and "addresses" not in names
+
+
+def for_export(given: Mapping[str, str]) -> ExportOptions:
+    """Return the options of spark.read where they name an export."""
+    options = _Options(given, EXPORT_OPTIONS)
+    return ExportOptions(
+        options.take("path", str, ""), options.take("failOnDataLoss", _truth, True)
+    )
 
 
 def for_stream(given: Mapping[str, str]) -> ReadOptions:

@@ -34,8 +34,10 @@ class BeanpoleSource(DataSource):
         return schema.chosen(options.columns(self.options))
 
     def reader(self, schema: "StructType") -> DataSourceReader:
-        from pyspark_beanpole import options, readers
+        from pyspark_beanpole import export_reader, options, readers
 
+        if options.is_export(self.options):
+            return export_reader.ExportReader(options.for_export(self.options), schema)
         return readers.EventReader(options.for_batch(self.options), schema)
 
     def streamReader(self, schema: "StructType") -> DataSourceStreamReader:

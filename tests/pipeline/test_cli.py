@@ -17,6 +17,7 @@ from pyspark_beanpole.schema import EVENTS
 from pyspark_beanpole.statistics.tables import finished, partials
 from tests.pipeline.conftest import Start
 from tests.pipeline.double import Double, Log, event
+from tests.pipeline.exported import write_export
 from tests.pipeline.histories import History, rows
 
 
@@ -175,27 +176,15 @@ def test_redrive_reads_exported_events(
     spark: SparkSession, start: Start, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     node = start(Log())
-    frame = spark.createDataFrame(buried_log().events, EVENTS)
-    frame.write.parquet(str(tmp_path / "date=2026-01-31"))
     assert redrive(node, "--from", str(tmp_path)) == 2
     assert "is not a directory that `beanpole events export` wrote" in capsys.readouterr().err
-    jobs = dict.fromkeys(("ready", "reserved", "delayed", "buried"), 0)
-    manifest = {"version": 1, "cluster": "double", "spans": [[0, 14]], "jobs_before": jobs}
-    (tmp_path / "_manifest.json").write_text(json.dumps(manifest))
-    assert redrive(node, "--from", str(tmp_path)) == 0
+    write_export(tmp_path / "in", buried_log().events)
+    assert redrive(node, "--from", str(tmp_path / "in")) == 0
     assert sorted(node.kicked) == [2, 3, 4, 5]
-    (tmp_path / "_manifest.json").write_text(json.dumps({**manifest, "cluster": "other"}))
-    assert redrive(node, "--from", str(tmp_path)) == 2
+    write_export(tmp_path / "other", buried_log().events, "other")
+    assert redrive(node, "--from", str(tmp_path / "other")) == 2
     assert "of cluster 'other', --addresses are of cluster 'double'" in capsys.readouterr().err
     assert len(node.kicked) == 4
-    (tmp_path / "_manifest.json").write_text(json.dumps({**manifest, "version": 2}))
-    assert redrive(node, "--from", str(tmp_path)) == 3
-    assert "is of version 2, not 1" in capsys.readouterr().err
-    for wrong in ("[]", '{"version": 1}', json.dumps({**manifest, "spans": [7]})):
-        (tmp_path / "_manifest.json").write_text(wrong)
-        assert redrive(node, "--from", str(tmp_path)) == 2
-        words = f"{tmp_path}/_manifest.json is not what `beanpole events export` wrote: "
-        assert words in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("interpreted")
@@ -223,13 +212,13 @@ def test_report_names_events_that_are_missing(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     events = [event(number) for number in (*range(5), *range(8, 14))]
-    spark.createDataFrame(events, EVENTS).write.parquet(str(tmp_path / "in" / "date=2026-01-31"))
-    jobs = dict.fromkeys(("ready", "reserved", "delayed", "buried"), 0)
-    spans = [[0, 5], [8, 14]]
-    manifest = {"version": 1, "cluster": "double", "spans": spans, "jobs_before": jobs}
-    (tmp_path / "in" / "_manifest.json").write_text(json.dumps(manifest))
+    write_export(tmp_path / "in", events)
     out = tmp_path / "out"
-    assert main(["pipeline", "report", "--from", str(tmp_path / "in"), "--to", str(out)]) == 0
+    where = ["--from", str(tmp_path / "in"), "--to", str(out)]
+    assert main(["pipeline", "report", *where]) == 3
+    said = capsys.readouterr().err
+    assert "in has no events 5 to 7: they were gone when it was written; --allow-missing" in said
+    assert main(["pipeline", "report", *where, "--allow-missing"]) == 0
     said = capsys.readouterr().out
     assert said.startswith("11 events of cluster double")
     words = "The events of offsets 5 to 7 are missing: depths behind them are only relative"

@@ -2,6 +2,7 @@
 
 import argparse
 import re
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from pyspark_beanpole.audit import Audit
+    from pyspark_beanpole.exports import Opened
     from pyspark_beanpole.inputs import Input
 
 
@@ -66,7 +68,17 @@ def add_input(parser: argparse.ArgumentParser) -> None:
         "--from",
         dest="directory",
         metavar="DIR",
-        help="events that `beanpole events export` wrote, wherever Spark can read",
+        help="events that `beanpole events export` wrote: a path or URI (s3a://BUCKET/PATH)",
+    )
+    add_allow_missing(parser)
+
+
+def add_allow_missing(parser: argparse.ArgumentParser) -> None:
+    """Add the argument that goes with --from."""
+    parser.add_argument(
+        "--allow-missing",
+        action="store_true",
+        help="with --from: pass over events that are lost or damaged, and name them",
     )
 
 
@@ -85,11 +97,32 @@ def spark(arguments: argparse.Namespace) -> "SparkSession":
     """Return the session that the arguments ask for.
 
     Raises:
-        ConfigurationError: Spark or Java is missing.
+        ConfigurationError: Spark or Java is missing, or --from is no export.
+        BadExport: the export of --from lacks events, or has a file that is damaged.
     """
+    export(arguments)
     return session.start(
         "beanpole pipeline", arguments.master, arguments.remote, dict(arguments.conf)
     )
+
+
+def export(arguments: argparse.Namespace) -> "Opened | None":
+    """Return the export of --from, looked at once, before Spark is started; None without --from.
+
+    Raises:
+        ConfigurationError: it is none of ours.
+        BadExport: it lacks events, or has a file that is damaged, and that is not allowed.
+    """
+    if getattr(arguments, "directory", None) is None:
+        return None
+    if "export" not in arguments:
+        from pyspark_beanpole.exports import opened
+
+        arguments.export = opened(arguments.directory, arguments.allow_missing).verified_ahead()
+        for words in arguments.export.notes:
+            print(f"passed over: {words}", file=sys.stderr)
+    found: Opened = arguments.export
+    return found
 
 
 def events(arguments: argparse.Namespace, found: "SparkSession") -> "Input":
@@ -101,11 +134,12 @@ def events(arguments: argparse.Namespace, found: "SparkSession") -> "Input":
     """
     from pyspark_beanpole import inputs
 
-    if arguments.directory is not None:
-        return inputs.from_directory(found, arguments.directory)
+    exported = export(arguments)
+    if exported is not None:
+        return inputs.from_export(found, exported)
     read = inputs.from_cluster(found, arguments.addresses)
     # They are read several times, and from the nodes only once.
-    return replace(read, events=read.events.cache())
+    return replace(read, load=lambda: read.events.cache())
 
 
 def audited(found: "Input", directory: Path | None = None) -> "Audit":

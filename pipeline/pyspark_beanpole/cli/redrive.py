@@ -28,6 +28,7 @@ def add_command(commands: Any) -> None:
         metavar="DIR",
         help="choose by exported events, which may be older than what the nodes keep",
     )
+    common.add_allow_missing(parser)
     parser.add_argument(
         "--where", default="true", metavar="SQL", help="for instance: tube = 'mail' AND buries < 3"
     )

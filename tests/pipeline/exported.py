@@ -1,0 +1,26 @@
+"""Exports of events that a test made up, as `beanpole events export` would write them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+
+from beanpole.exporting.directory import begun
+from beanpole.exporting.files import write_range
+from beanpole.exports import File
+from beanpole.places import resolved
+from pyspark_beanpole.schema import EVENTS, arrow_schema
+
+
+def write_export(
+    directory: Path,
+    events: Sequence[dict[str, object]],
+    cluster: str = "double",
+    rows_max: int = 1_000_000,
+) -> list[File]:
+    """Write events, at most so many to a file; return the files."""
+    place = resolved(str(directory))
+    rows = pa.RecordBatch.from_pylist(list(events), arrow_schema(EVENTS))
+    with begun(place, cluster, dict.fromkeys(("ready", "reserved", "delayed", "buried"), 0)) as out:
+        out.add(write_range(place, cluster, [rows], rows_max))
+        return list(out.manifest.files)
