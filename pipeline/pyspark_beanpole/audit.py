@@ -14,7 +14,8 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from pyspark_beanpole.chains import FAULTS, chained, defects, ends
-from pyspark_beanpole.statistics.keys import STATES, divided
+from pyspark_beanpole.expressions import divided
+from pyspark_beanpole.statistics.keys import STATES
 
 # The exit codes of `beanpole pipeline audit`; 2 is that of a wrong command line.
 BALANCED: Final = 0

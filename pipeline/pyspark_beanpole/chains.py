@@ -9,7 +9,8 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Row, Window
 from pyspark.sql import functions as F
 
-from pyspark_beanpole.statistics.keys import STATES, count_of
+from pyspark_beanpole.expressions import count_of
+from pyspark_beanpole.statistics.keys import STATES
 
 _FINISHED: Final = ("done", "failed")
 # What each event may do: (event, states before, states after).

@@ -21,10 +21,15 @@ STEPS_US: Final = (0, 1, 900, 40_000, SECOND_US, 7 * SECOND_US, 61 * SECOND_US, 
 
 
 class Pace(NamedTuple):
-    """How time goes: the largest of STEPS_US, and whether wall clocks jump."""
+    """How time goes: the largest of STEPS_US, and whether wall clocks jump.
+
+    With `results` jobs also end as those of other protocols than beanstalk do: done or failed with
+    a result that is kept, repeated after a failure, expired.
+    """
 
     longest_us: int = STEPS_US[-1]
     jumps: bool = False
+    results: bool = False
 
 
 DAYS: Final = Pace()
@@ -90,10 +95,18 @@ class History:
             return
         job = random.choice(self.jobs)
         match job.state:
+            case "ready" if self.pace.results and random.random() < 0.05:
+                self._expire(job)
             case "ready":
                 self._reserve(job) if random.random() < 0.93 else self._delete(job)
+            case "reserved" if self.pace.results and random.random() < 0.5:
+                self._finish(job)
             case "reserved":
                 self._end(job)
+            case "done" | "failed":
+                self._expire(job) if random.random() < 0.5 else self._delete(job)
+            case _ if self.pace.results and random.random() < 0.05:
+                self._expire(job)
             case "delayed":
                 choice = random.choice(("due", "due", "due", "kick", "reserve", "delete"))
                 self._wake(job, choice)
@@ -116,6 +129,23 @@ class History:
         self._move(job, "deleted", "gone", session)
         self.jobs.remove(job)
         self.ended.append(job)
+
+    def _expire(self, job: Job) -> None:
+        self._move(job, "expired", "gone", job.holder if job.state == "reserved" else None)
+        self.jobs.remove(job)
+        self.ended.append(job)
+
+    def _finish(self, job: Job) -> None:
+        """End an attempt as a protocol does whose jobs have results."""
+        event = self.random.choice(("done", "done", "failed"))
+        keeps, again = self.random.random() < 0.5, self.random.random() < 0.5
+        after = event if keeps else "gone"
+        if event == "failed" and again:
+            after = "ready"
+        self._move(job, event, after, job.holder, "ttr" if event == "failed" and keeps else None)
+        if after == "gone":
+            self.jobs.remove(job)
+            self.ended.append(job)
 
     def _wake(self, job: Job, choice: str) -> None:
         match choice:

@@ -40,7 +40,7 @@ def durations(events: Iterable[Event]) -> Iterator[Duration]:
                 yield Duration(key_of(event), "wait", (now - ready[job]) / 1e6)
             reserved[job] = now
         elif event["state_before"] == "reserved" and event["event"] != "touched":
-            kind = "run" if event["event"] == "deleted" else "unfinished"
+            kind = "run" if event["event"] in ("deleted", "done") else "unfinished"
             yield Duration(key_of(event), kind, (now - reserved[job]) / 1e6)
         if event["state"] == "ready":
             ready[job] = now
@@ -83,6 +83,73 @@ def depths(events: Iterable[Event]) -> dict[tuple[str, datetime], dict[str, int]
         now[tube][event["state"]] += 1
         states = ("ready", "reserved", "delayed", "buried")
         found[tube, minute_of(event)] = {state: now[tube][state] for state in states}
+    return found
+
+
+DEPTHS = ("ready", "reserved", "delayed", "buried", "kept")
+
+
+def depth_of(state: str) -> str:
+    """Under which name a state is counted."""
+    return "kept" if state in ("done", "failed") else state
+
+
+def at_most(
+    events: Iterable[Event], together: bool = False
+) -> dict[tuple[str, datetime], dict[str, int]]:
+    """The depths at the end of each minute of a tube, and the most (`ready_max`) in it.
+
+    A wall clock that was set back shows the latest minute again. With `together` all tubes are
+    one, which has no name.
+    """
+    now: dict[str, Counter[str]] = defaultdict(Counter)
+    found: dict[tuple[str, datetime], dict[str, int]] = {}
+    latest = datetime.min.replace(tzinfo=UTC)
+    for event in events:
+        latest = max(latest, minute_of(event))
+        tube = "" if together else event["tube"]
+        counts = now[tube]
+        row = found.setdefault((tube, latest), {f"{state}_max": counts[state] for state in DEPTHS})
+        counts[depth_of(event["state_before"])] -= 1
+        counts[depth_of(event["state"])] += 1
+        for state in DEPTHS:
+            row[state] = counts[state]
+            row[f"{state}_max"] = max(row[f"{state}_max"], counts[state])
+    return found
+
+
+def outcome_of(event: Event) -> str | None:
+    """How an event ended its job; None if it did not, or if the job had ended before."""
+    if event["state_before"] in ("done", "failed"):
+        return None
+    match event["event"], event["state_before"], event["state"]:
+        case ("done", _, _) | ("deleted", "reserved", _):
+            return "done"
+        case ("deleted", _, _):
+            return "removed"
+        case ("failed", _, "failed" | "gone"):
+            return "given_up"
+        case ("expired", _, _):
+            return "expired"
+    return None
+
+
+def worker_of(event: Event) -> str | None:
+    """By what the worker of an event is known, if it is about a reservation."""
+    if "reserved" not in (event["state_before"], event["state"]):
+        return None
+    known: str | None = event.get("host") or event["node"]
+    return known
+
+
+def first_states(events: Iterable[Event]) -> dict[str, Counter[str]]:
+    """How many jobs of each tube were in which state before the first event."""
+    found: dict[str, Counter[str]] = defaultdict(Counter)
+    seen: set[int] = set()
+    for event in events:
+        if event["job_id"] not in seen and event["state_before"] != "gone":
+            found[event["tube"]][depth_of(event["state_before"])] += 1
+        seen.add(event["job_id"])
     return found
 
 

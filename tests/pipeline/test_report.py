@@ -17,7 +17,7 @@ from pyspark_beanpole.report.charts import HEIGHT, WIDTH, Bar, Chart, Line, Mark
 from pyspark_beanpole.report.run import run_report
 from pyspark_beanpole.report.series import POINTS_MAX, STEPS_MIN, step_of
 from pyspark_beanpole.schema import EVENTS
-from pyspark_beanpole.statistics.tables import Limits
+from pyspark_beanpole.statistics.keys import Limits
 from tests.pipeline import naive
 from tests.pipeline.histories import SECOND_US, History, Pace, rows
 

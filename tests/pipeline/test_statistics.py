@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
+from pyspark_beanpole.expressions import FINE_KEYS as KEYS
 from pyspark_beanpole.schema import EVENTS
 from pyspark_beanpole.statistics import attempts, histogram, slo, throughput, times
-from pyspark_beanpole.statistics.keys import KEYS
-from pyspark_beanpole.statistics.tables import Limits, finished, partials
+from pyspark_beanpole.statistics.keys import Limits
+from pyspark_beanpole.statistics.tables import finished, partials
 from tests.pipeline import naive
 from tests.pipeline.histories import Event, History, rows
 

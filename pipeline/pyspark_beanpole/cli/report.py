@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Write the report; with --audit the exit status is the audit's."""
     spark = common.spark(arguments)
     from pyspark_beanpole.report.run import PAGE, run_report
-    from pyspark_beanpole.statistics.tables import Limits
+    from pyspark_beanpole.statistics.keys import Limits
 
     found = common.events(arguments, spark)
     audited = common.audited(found) if arguments.audit else None

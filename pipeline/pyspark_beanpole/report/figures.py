@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark_beanpole.report import series
 from pyspark_beanpole.statistics import attempts, depth, histogram, slo, times
 from pyspark_beanpole.statistics.failures import failures
-from pyspark_beanpole.statistics.tables import Limits
+from pyspark_beanpole.statistics.keys import Limits
 from pyspark_beanpole.statistics.throughput import throughput
 
 # So many workers, stretches and buried jobs are listed; the tables have all.

@@ -19,8 +19,9 @@ from pyspark_beanpole.report.figures import SHOWN, Covered, Figures, collect
 from pyspark_beanpole.report.page import empty_page, page
 from pyspark_beanpole.report.summary import summary
 from pyspark_beanpole.statistics import depth
+from pyspark_beanpole.statistics.keys import DEFAULT_LIMITS, Limits
 from pyspark_beanpole.statistics.oldest import oldest
-from pyspark_beanpole.statistics.tables import DEFAULT_LIMITS, Limits, finished, partials
+from pyspark_beanpole.statistics.tables import finished, partials
 
 PAGE: Final = "index.html"
 SUMMARY: Final = "summary.json"

@@ -6,7 +6,8 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from pyspark_beanpole.statistics.keys import MINUTE_US, STATES, divided
+from pyspark_beanpole.expressions import divided
+from pyspark_beanpole.statistics.keys import MINUTE_US, STATES
 
 # A chart is about this many pixels wide: more points would not be seen.
 POINTS_MAX: Final = 360

@@ -1,7 +1,7 @@
-"""Statistics of an event log: DataFrames in, DataFrames out, one file for each question.
+"""Statistics of an event log, in Arrow and NumPy: what is kept of events, and the answers.
 
-Everything is computed by Spark's built-in functions. A file has the question's `partial`, which
-reduces events to rows that can be added up, and what makes answers of them; a stream keeps the
-partials of its batches and adds them up later, so that both ways give the same numbers. All of
-them together are in `tables`. Nothing here reads or writes anything.
+`parts` reduces the events of ranges of offsets to small tables that can be put together
+(`reduced`, `merged`), `answers` makes the tables of docs/pipeline-statistics.md of them
+(`finished`). Both are pure and know no Spark: `inputs` runs them in its tasks. The modules that
+take DataFrames are the way before, until nothing uses them any more.
 """

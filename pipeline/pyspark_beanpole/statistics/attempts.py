@@ -6,7 +6,7 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from pyspark_beanpole.statistics.keys import with_day
+from pyspark_beanpole.expressions import with_day
 
 # Not by worker: the last one is not the one that the attempts before were about.
 ATTEMPT_KEYS: Final = ("day", "tube", "protocol")

@@ -10,7 +10,8 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from pyspark_beanpole.statistics.keys import MINUTE_US, STATES, count_of, divided
+from pyspark_beanpole.expressions import count_of, divided
+from pyspark_beanpole.statistics.keys import MINUTE_US, STATES
 
 # The minute of the wall clock is what is shown; that of cluster time keeps the order when a new
 # leader's wall clock is behind the old one's.

@@ -9,7 +9,8 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from pyspark_beanpole.statistics.keys import KEYS, with_day
+from pyspark_beanpole.expressions import FINE_KEYS as KEYS
+from pyspark_beanpole.expressions import with_day
 
 # From ready to reserved, without a deliberate delay.
 WAIT: Final = "wait"

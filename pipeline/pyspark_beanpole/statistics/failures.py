@@ -6,7 +6,7 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from pyspark_beanpole.statistics.keys import KEYS
+from pyspark_beanpole.expressions import FINE_KEYS as KEYS
 
 FAILURES: Final = ("released", "returned", "timed_out", "buried")
 # Where an event has no reason, the worker gave none: the protocol has no word for it.

@@ -10,8 +10,10 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from pyspark_beanpole.expressions import FINE_KEYS as KEYS
+from pyspark_beanpole.expressions import divided
 from pyspark_beanpole.statistics.durations import durations
-from pyspark_beanpole.statistics.keys import KEYS, SECOND_US, divided
+from pyspark_beanpole.statistics.keys import SECOND_US
 
 # (letter, seconds of one, the slot that would be its number 0), the widest first: slot 59 + 1 is
 # one minute, slot 118 + 1 one hour, slot 141 + 1 one day.

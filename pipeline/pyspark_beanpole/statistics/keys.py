@@ -1,41 +1,55 @@
-"""By what statistics are grouped, and the expressions of time that all of them share.
+"""The words of statistics: by what they are grouped, states, kinds of durations, limits.
 
-Days and minutes are those of the leader's wall clock in UTC, whatever time zone the session has.
+Days and minutes are those of the leader's wall clock in UTC, whatever time zone a session has.
 Lengths of time come from cluster time, which does not jump.
 """
 
-from typing import Final
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# What is kept of events, by name; `parts.SCHEMAS` has the columns.
+Parts: TypeAlias = "Mapping[str, pa.Table]"
 
 # The finest rows that are kept of a day; anything coarser is their sum.
-KEYS: Final = ("day", "tube", "protocol", "worker")
+KEYS: Final = ("day", "tube", "protocol")
 
 SECOND_US: Final = 1_000_000
 MINUTE_US: Final = 60 * SECOND_US
 DAY_US: Final = 86_400 * SECOND_US
 
-# The states that a job can be in; `gone` is before its put and after its end.
+# The states of jobs that are to be worked on; `gone` is before a put and after the end.
 STATES: Final = ("ready", "reserved", "delayed", "buried")
+# Jobs that are done or have failed, but keep their result until their TTL ends.
+KEPT: Final = "kept"
+# All that depth knows: puts and ends of jobs add up to the sum of these.
+DEPTHS: Final = (*STATES, KEPT)
+
+# From ready to reserved, without a deliberate delay.
+WAIT: Final = "wait"
+# From reserved to the end of the job by its worker: what qless calls the run of a completed job.
+RUN: Final = "run"
+# From reserved to any other end of the reservation.
+UNFINISHED: Final = "unfinished"
+KINDS: Final = (WAIT, RUN, UNFINISHED)
+
+# How jobs end: by their worker; deleted while no worker held them; after a failure that was not to
+# be repeated; because their TTL ended first.
+OUTCOMES: Final = ("done", "removed", "given_up", "expired")
+
+# What a wait and a run should not exceed if nobody says otherwise: a minute is the TTR that most
+# clients ask for.
+WAIT_SLO_S: Final = 60.0
+RUN_SLO_S: Final = 60.0
 
 
-def divided(amount: Column, by: int) -> Column:
-    """Return the whole part of a division of integers; `/` would go through floating point."""
-    return F.call_function("div", amount, F.lit(by))
+class Limits(NamedTuple):
+    """The longest wait and run that keep the service level, in seconds."""
+
+    wait_s: float = WAIT_SLO_S
+    run_s: float = RUN_SLO_S
 
 
-def rounded_up(amount: Column, by: int) -> Column:
-    """Return how many whole steps of `by` reach `amount`."""
-    return divided(amount + F.lit(by - 1), by)
-
-
-def with_day(events: DataFrame) -> DataFrame:
-    """Add `day`, the date of `wall_time` in UTC."""
-    days = divided(F.unix_micros("wall_time"), DAY_US)
-    return events.withColumn("day", F.date_from_unix_date(days.cast("int")))
-
-
-def count_of(condition: Column) -> Column:
-    """Count the rows for which a condition holds."""
-    return F.count(F.when(condition, 1))
+DEFAULT_LIMITS: Final = Limits()

@@ -9,7 +9,8 @@ overlap, and there are never more of them than minutes.
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from pyspark_beanpole.statistics.keys import MINUTE_US, rounded_up
+from pyspark_beanpole.expressions import rounded_up
+from pyspark_beanpole.statistics.keys import MINUTE_US
 
 
 def _left(events: DataFrame) -> DataFrame:

@@ -5,7 +5,6 @@ and `finished` tables of them. What each column means is in docs/pipeline-statis
 """
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
 
 from pyspark.sql import DataFrame
 
@@ -20,23 +19,9 @@ from pyspark_beanpole.statistics import (
 )
 from pyspark_beanpole.statistics.backlog import backlog
 from pyspark_beanpole.statistics.failures import failures
+from pyspark_beanpole.statistics.keys import DEFAULT_LIMITS, Limits
 from pyspark_beanpole.statistics.throughput import throughput
 from pyspark_beanpole.statistics.workers import workers
-
-# What a wait and a run should not exceed if nobody says otherwise: a minute is the TTR that most
-# clients ask for.
-WAIT_SLO_S: Final = 60.0
-RUN_SLO_S: Final = 60.0
-
-
-class Limits(NamedTuple):
-    """The longest wait and run that keep the service level, in seconds."""
-
-    wait_s: float = WAIT_SLO_S
-    run_s: float = RUN_SLO_S
-
-
-DEFAULT_LIMITS: Final = Limits()
 
 
 def partials(events: DataFrame, limits: Limits = DEFAULT_LIMITS) -> dict[str, DataFrame]:

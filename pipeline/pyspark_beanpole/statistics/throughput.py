@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from pyspark_beanpole.statistics.keys import KEYS
+from pyspark_beanpole.expressions import FINE_KEYS as KEYS
 from pyspark_beanpole.statistics.transitions import done, happened
 
 

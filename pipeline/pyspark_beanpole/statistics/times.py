@@ -11,8 +11,9 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from pyspark_beanpole.expressions import FINE_KEYS as KEYS
 from pyspark_beanpole.statistics.durations import durations
-from pyspark_beanpole.statistics.keys import KEYS, SECOND_US
+from pyspark_beanpole.statistics.keys import SECOND_US
 
 # Up to this many values percentiles are exact; beyond, the rank is off by 0.3 % of n at most (with
 # 99 % confidence), for about 24 kB a sketch.

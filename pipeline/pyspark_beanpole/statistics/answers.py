@@ -1,0 +1,389 @@
+"""The answers: tables of docs/pipeline-statistics.md, computed from what is kept of events.
+
+Every function takes `Parts` (from `parts.reduced` or `parts.merged`) and returns an Arrow table, in
+the order of its keys. Those with `by` answer for any of KEYS, and for everything together with ().
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from beanpole import events as e
+from pyspark_beanpole.statistics import counts, lives, minutes, reigns
+from pyspark_beanpole.statistics.bins import SLOTS, bin_edges, bin_middles, place
+from pyspark_beanpole.statistics.chunks import (
+    EVENT_WORDS,
+    RESERVED,
+    STATE_WORDS,
+    outcomes,
+)
+from pyspark_beanpole.statistics.counts import LONG, TEXT
+from pyspark_beanpole.statistics.grouping import (
+    Floats,
+    Groups,
+    Ints,
+    Shape,
+    coded,
+    folded,
+    grouped,
+    ints,
+    numbered,
+    table_groups,
+)
+from pyspark_beanpole.statistics.keys import KEYS, MINUTE_US, OUTCOMES, SECOND_US, Parts
+
+PERCENTILES: Final = (50, 90, 95, 99)
+# The kinds of events that `throughput` counts by their name.
+NAMED: Final = (
+    *("reserved", "touched", "released", "returned", "timed_out", "buried", "kicked", "due"),
+    "failed",
+)
+# Events that end a reservation, but not its job as it should.
+FAILURES: Final = (e.RELEASED, e.RETURNED, e.TIMED_OUT, e.BURIED, e.FAILED, e.EXPIRED)
+# Where an event has no reason, the worker gave none: the protocol has no word for it.
+UNSAID: Final = "unsaid"
+_DOUBLE: Final = pa.float64()
+
+
+def finished(parts: Parts, start: pa.Table | None = None) -> dict[str, pa.Table]:
+    """Return all tables, by name.
+
+    Args:
+        parts: complete; `oldest` is exact if minutes were looked at that `unresolved` names.
+        start: (tube, DEPTHS...): how many jobs there were before the first event, where that is
+            known; else it is what the events of those jobs say (`before`).
+    """
+    depths = depth(parts, start)
+    return {
+        "throughput": throughput(parts),
+        "times": times(parts),
+        "histogram": slots(parts),
+        "attempts": attempts(parts),
+        "failures": failures(parts),
+        "workers": workers(parts),
+        "dead_letters": dead_letters(parts),
+        "depth": depths,
+        "whole_depth": whole_depth(parts, start),
+        "backlog": backlog(depths),
+        "slo": levels(parts),
+        "oldest": oldest(parts),
+    }
+
+
+class _Answer:
+    """Columns of a table in the making, one value for each group of rows of another table."""
+
+    def __init__(self, table: pa.Table, by: Sequence[str], groups: Groups | None = None) -> None:
+        self.groups = table_groups(table, by) if groups is None else groups
+        firsts = pa.array(self.groups.firsts)
+        self._by = by
+        self._columns: dict[str, Any] = {name: table[name].take(firsts) for name in by}
+
+    def put(self, name: str, values: Any, kind: pa.DataType | None = None) -> None:
+        self._columns[name] = pa.array(values, kind) if isinstance(values, np.ndarray) else values
+
+    def done(self) -> pa.Table:
+        table = pa.table(self._columns)
+        return table.sort_by([(name, "ascending") for name in self._by]) if self._by else table
+
+
+def throughput(parts: Parts, by: Sequence[str] = KEYS) -> pa.Table:
+    """Return how much went in and out: puts, ends, growth, and the numbers of other events.
+
+    `done` were ended by the worker that held them, `removed` deleted by anybody while nobody held
+    them; `given_up` failed for good, `expired` are those whose TTL ended first.
+    """
+    table = parts["transitions"]
+    event = coded(table["event"], EVENT_WORDS).codes
+    before, after = (coded(table[n], STATE_WORDS).codes for n in ("state_before", "state"))
+    outcome = outcomes(event, before, after)
+    events = ints(table, "events")
+    answer = _Answer(table, by)
+
+    def total(chosen: Ints, amounts: Ints = events) -> Ints:
+        return answer.groups.summed(np.where(chosen, amounts, 0))
+
+    puts = total(event == e.PUT)
+    ends = [total(outcome == number) for number in range(len(OUTCOMES))]
+    answer.put("puts", puts)
+    answer.put("put_bytes", total(event == e.PUT, ints(table, "body_bytes")))
+    for name, amount in zip(OUTCOMES, ends, strict=True):
+        answer.put(name, amount)
+    answer.put("growth", puts - sum(ends))
+    for name in NAMED:
+        answer.put(name, total(event == EVENT_WORDS.index(name)))
+    return answer.done()
+
+
+def times(parts: Parts, by: Sequence[str] = KEYS) -> pa.Table:
+    """Return wait and run times in seconds, for each of `by` and kind.
+
+    count, mean_s, std_s (of a sample: null for one), p50_s to p99_s (within 1 %), min_s, max_s,
+    total_s.
+    """
+    keys = (*by, "kind")
+    table = counts.merged_moments(parts["moments"], keys)
+    table = table.sort_by([(name, "ascending") for name in keys])
+    count = ints(table, "count")
+    total_s = ints(table, "total_s") + ints(table, "total_us") / SECOND_US
+    with np.errstate(divide="ignore", invalid="ignore"):
+        variance = table["m2_us2"].to_numpy() / (count - 1)
+    found = {name: table[name] for name in keys}
+    found["count"] = table["count"]
+    found["mean_s"] = pa.array(total_s / count)
+    found["std_s"] = pa.array(np.sqrt(np.maximum(variance, 0)) / SECOND_US, mask=count < 2)
+    ranks = percentiles(parts, by, PERCENTILES)
+    for percent in PERCENTILES:
+        found[f"p{percent}_s"] = ranks[f"p{percent}_s"]
+    for name in ("min", "max"):
+        found[f"{name}_s"] = pa.array(ints(table, f"{name}_us") / SECOND_US)
+    found["total_s"] = pa.array(total_s)
+    return pa.table(found)
+
+
+def percentiles(parts: Parts, by: Sequence[str], percents: Sequence[float]) -> pa.Table:
+    """Return p<percent>_s for each of `by` and kind: the value that so many do not exceed.
+
+    The middle of the bin in which that value is, but never below the least or above the most. 0
+    is the least and 100 the most, exactly.
+    """
+    keys = (*by, "kind")
+    order = [(name, "ascending") for name in keys]
+    moments = counts.merged_moments(parts["moments"], keys).sort_by(order)
+    table = _bins(parts, by)
+    starts = np.sort(table_groups(table, keys).firsts)
+    amount, middle_us = ints(table, "count"), bin_middles(ints(table, "bin"))
+    sums = np.cumsum(amount)
+    before = (sums - amount)[starts]
+    count = ints(moments, "count")
+    least, most = ints(moments, "min_us"), ints(moments, "max_us")
+    found = {name: moments[name] for name in keys}
+    for percent in percents:
+        # In integers, because 0.95 is no float: the smallest rank that reaches the share.
+        millionths = round(percent * 10_000)
+        rank = np.maximum(-(-count * millionths // 1_000_000), 1)
+        at = middle_us[np.searchsorted(sums, before + rank)] if len(starts) else least
+        value = np.clip(at, least, most)
+        value = least if percent == 0 else most if percent == 100 else value
+        found[f"p{percent}_s"] = pa.array(value / SECOND_US)
+    return pa.table(found)
+
+
+def _bins(parts: Parts, by: Sequence[str], column: str = "bin") -> pa.Table:
+    table = parts["durations"].select([*by, "kind", column, "count"])
+    table = folded(table, Shape((*by, "kind", column), ("count",)))
+    return table.sort_by([(name, "ascending") for name in (*by, "kind", column)])
+
+
+def bins(parts: Parts, by: Sequence[str] = KEYS) -> pa.Table:
+    """Return the finest histogram: from_us, width_us, count, for each of `by`, kind and bin."""
+    table = _bins(parts, by)
+    from_us, width_us = bin_edges(ints(table, "bin"))
+    table = table.append_column("from_us", pa.array(from_us, LONG))
+    table = table.append_column("width_us", pa.array(width_us, LONG))
+    return table.select([*by, "kind", "bin", "from_us", "width_us", "count"])
+
+
+def slots(parts: Parts, by: Sequence[str] = KEYS) -> pa.Table:
+    """Return the histogram in qless's slots, for each of `by`, kind and slot in use.
+
+    label, from_s, width_s, count, and count_per_s, the value for a plot.
+    """
+    table = _bins(parts, by, "slot")
+    amount = ints(table, "count")
+    places = [place(number) for number in table["slot"].to_pylist()]
+    width_s = np.array([width for _, _, width in places], np.int64)
+    found = {name: table[name] for name in (*by, "kind", "slot")}
+    found["label"] = pa.array([label for label, _, _ in places], TEXT)
+    found["from_s"] = pa.array([begin for _, begin, _ in places], LONG)
+    found["width_s"] = pa.array(width_s, LONG)
+    found["count"] = table["count"]
+    found["count_per_s"] = pa.array(amount / width_s if len(width_s) else [], _DOUBLE)
+    return pa.table(found)
+
+
+def slot_lists(parts: Parts, by: Sequence[str] = KEYS) -> pa.Table:
+    """Return `histogram`, a list of 148 counts, as qless's `stats` command shows it."""
+    table = _bins(parts, by, "slot")
+    groups = table_groups(table, (*by, "kind"))
+    shown = np.zeros((groups.size, SLOTS), np.int64)
+    slot, amount = ints(table, "slot"), ints(table, "count")
+    few = slot < SLOTS
+    shown[groups.of[few], slot[few]] = amount[few]
+    found = {name: table[name].take(pa.array(groups.firsts)) for name in (*by, "kind")}
+    found["histogram"] = pa.array(list(shown), pa.list_(LONG))
+    return pa.table(found)
+
+
+def attempts(parts: Parts, by: Sequence[str] = KEYS) -> pa.Table:
+    """Return how many jobs ended, for each of `by`, outcome, and attempts that they had."""
+    return _summed(parts["attempts"], (*by, "outcome", "attempts"), ("jobs",))
+
+
+def _summed(table: pa.Table, keys: Sequence[str], sums: Sequence[str]) -> pa.Table:
+    found = folded(table.select([*keys, *sums]), Shape(tuple(keys), tuple(sums)))
+    return found.sort_by([(name, "ascending") for name in keys])
+
+
+def failures(parts: Parts, by: Sequence[str] = KEYS) -> pa.Table:
+    """Return how often each (event, reason) ended a reservation without the job being done.
+
+    count, and run_s: the seconds that were spent on them.
+    """
+    table = parts["transitions"]
+    event = coded(table["event"], EVENT_WORDS).codes
+    before = coded(table["state_before"], STATE_WORDS).codes
+    table = table.filter(pa.array(np.isin(event, FAILURES) & (before == RESERVED)))
+    reason = table["reason"].fill_null(UNSAID)
+    table = table.set_column(table.schema.get_field_index("reason"), "reason", reason)
+    found = _summed(table, (*by, "event", "reason"), ("events", "run_s", "run_us"))
+    run_s = ints(found, "run_s") + ints(found, "run_us") / SECOND_US
+    found = found.select([*by, "event", "reason", "events"])
+    found = found.rename_columns([*by, "event", "reason", "count"])
+    return found.append_column("run_s", pa.array(run_s, _DOUBLE))
+
+
+def levels(parts: Parts, by: Sequence[str] = KEYS) -> pa.Table:
+    """Return the service levels: count, within and their share, for each of `by`, kind, limit_s."""
+    table = parts["moments"]
+    table = table.filter(pa.array(ints(table, "limit_us") != counts.UNLIMITED_US))
+    keys = (*by, "kind", "limit_us")
+    found = _summed(table, keys, ("count", "within"))
+    amount, within = ints(found, "count"), ints(found, "within")
+    columns = {name: found[name] for name in (*by, "kind")}
+    columns["limit_s"] = pa.array(ints(found, "limit_us") / SECOND_US, _DOUBLE)
+    columns |= {name: found[name] for name in ("count", "within")}
+    columns["share"] = pa.array(within / np.maximum(amount, 1), _DOUBLE)
+    return pa.table(columns)
+
+
+def workers(parts: Parts) -> pa.Table:
+    """Return a row for each worker: how busy it was, and how its failures compare with all.
+
+    `utilisation` is how many jobs it held on average between its first and its last event: 1 is a
+    worker that always had one job. What it still holds at the end does not count yet.
+    """
+    table = parts["workers"]
+    answer = _Answer(table, ("worker",))
+    groups = answer.groups
+    sums = {name: groups.summed(ints(table, name)) for name in counts.WORKER_SUMS}
+    busy_s = sums["run_s"] + sums["run_us"] / SECOND_US
+    present_s = np.zeros(0)
+    if groups.size:
+        first, last = groups.least(ints(table, "first_us")), groups.most(ints(table, "last_us"))
+        present_s = (last - first) / SECOND_US
+    answer.put("tubes", np.bincount(groups.of, minlength=groups.size).astype(np.int64))
+    for name in ("reservations", "done", "released", "buried", "timed_out", "returned"):
+        answer.put(name, sums[name])
+    answer.put("lost_leases", sums["lost_leases"])
+    answer.put("failed", sums["failed"])
+    answer.put("failed_share", _share(sums["failed"], sums["ends"]), _DOUBLE)
+    fleet = _share(sums["failed"].sum(keepdims=True), sums["ends"].sum(keepdims=True))
+    answer.put("fleet_failed_share", pa.array(fleet.to_pylist() * groups.size, _DOUBLE))
+    answer.put("busy_s", busy_s)
+    answer.put("present_s", present_s)
+    answer.put("utilisation", _share(busy_s, present_s), _DOUBLE)
+    return answer.done()
+
+
+def _share(part: Floats, whole: Floats) -> pa.Array:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return pa.array(part / whole, _DOUBLE, mask=np.asarray(whole) == 0)
+
+
+def dead_letters(parts: Parts) -> pa.Table:
+    """Return a row for each job that is buried at the end, as it was at its burial."""
+    table = parts["buried"]
+    buried = coded(table["state"], STATE_WORDS).codes == STATE_WORDS.index("buried")
+    table = table.filter(pa.array(buried)).drop_columns(["state"])
+    names = ["buried_at" if name == "wall_time" else name for name in table.schema.names]
+    return table.rename_columns(names).sort_by("offset")
+
+
+def before(parts: Parts) -> pa.Table:
+    """Return (tube, DEPTHS...): how many jobs there were before the first event.
+
+    As the events of these jobs tell; one that has none is not known. Empty if the log is there
+    from offset 0.
+    """
+    return lives.before(parts["before"], lives.spans_of(parts["covered"]))
+
+
+def depth(parts: Parts, start: pa.Table | None = None) -> pa.Table:
+    """Return flows and depths of each tube and minute in which something happened."""
+    start = before(parts) if start is None else start
+    table = minutes.depths(parts["minutes"], start)
+    return _until_end(table, parts)
+
+
+def whole_depth(parts: Parts, start: pa.Table | None = None) -> pa.Table:
+    """Return what `depth` does for all tubes together, with the most that were there at once."""
+    start = before(parts) if start is None else start
+    return minutes.depths(parts["whole_minutes"], start)
+
+
+def _until_end(table: pa.Table, parts: Parts) -> pa.Table:
+    """Let each tube's last row hold until the end of the log, also where another one ends it."""
+    if not table.num_rows:
+        return table
+    end_us = (int(ints(parts["whole_minutes"], "minute").max()) + 1) * MINUTE_US
+    until = ints(table, "until")
+    tube = numbered(table["tube"])
+    last = np.append(tube[1:] != tube[:-1], True)
+    column = pa.array(np.where(last, end_us, until)).cast(table.schema.field("until").type)
+    return table.set_column(table.schema.get_field_index("until"), "until", column)
+
+
+def backlog(depths: pa.Table) -> pa.Table:
+    """Return the stretches of whole minutes with ready jobs at their end, without a reservation.
+
+    (tube, begin, until, ready, minutes), from the table of `depth`; `ready` is the most that were
+    ready at the end of one of the minutes.
+    """
+    time = pa.timestamp("us", "UTC")
+    minute, until, ready = (ints(depths, name) for name in ("minute", "until", "ready"))
+    # In a minute with reservations somebody worked, but nobody did in those that follow it
+    # without a row.
+    begin = np.where(ints(depths, "reservations") > 0, minute + MINUTE_US, minute)
+    rows = np.flatnonzero((ready > 0) & (begin < until))
+    tube = numbered(depths["tube"])[rows]
+    begin, until, ready = begin[rows], until[rows], ready[rows]
+    new = np.ones(len(rows), bool)
+    new[1:] = (tube[1:] != tube[:-1]) | (begin[1:] != until[:-1])
+    groups = grouped(np.cumsum(new))
+    start, end = groups.least(begin), groups.most(until)
+    return pa.table(
+        {
+            "tube": depths["tube"].take(pa.array(rows[groups.firsts])),
+            "begin": pa.array(start).cast(time),
+            "until": pa.array(end).cast(time),
+            "ready": pa.array(groups.most(ready)),
+            "minutes": pa.array((end - start) // MINUTE_US),
+        }
+    )
+
+
+def unresolved(parts: Parts) -> pa.Table:
+    """Return the minutes at which `reigns.looked` has to look, so that `oldest` is exact."""
+    return reigns.unresolved(parts["ready"], _begun_us(parts))
+
+
+def _begun_us(parts: Parts) -> int | None:
+    spans = lives.spans_of(parts["covered"])
+    return None if not spans or spans[0].first == 0 else spans[0].begin_time_us
+
+
+def oldest(parts: Parts) -> pa.Table:
+    """Return the reigns of the oldest ready jobs: (tube, begin, until, job_id, ready_since).
+
+    At a full minute T with `begin <= T < until` the age of the tube's oldest ready job is
+    `T - ready_since`; where there is no row, none was ready. `job_id` is null, and `ready_since`
+    up to a minute too early, of a job that is still ready at the end and was not looked for.
+    """
+    spans = [span for span in lives.spans_of(parts["covered"]) if span.events]
+    if not spans:
+        return reigns.REIGNS.empty_table()
+    eldest = reigns.still(parts["ready"], parts["looked"], _begun_us(parts))
+    return reigns.reigns(parts["left"], eldest, spans[-1].last_wall_us, spans[-1].last_time_us)

@@ -1,0 +1,178 @@
+"""Events in chunks of rows, their columns as NumPy's integers, and what each event means.
+
+All reductions begin here, so that every column is turned into numbers once.
+"""
+
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from beanpole import events as e
+from pyspark_beanpole.statistics.grouping import NONE, Coded, Ints, coded
+from pyspark_beanpole.statistics.keys import DEPTHS, OUTCOMES
+
+# Enough rows that the cost of a chunk does not show, and little memory: about 100 MB in work.
+CHUNK_ROWS: Final = 1 << 17
+
+EVENT_WORDS: Final = tuple(e.KIND_NAMES.get(number, "") for number in range(max(e.KIND_NAMES) + 1))
+STATE_WORDS: Final = ("gone", "ready", "reserved", "delayed", "buried", "done", "failed")
+GONE, READY, RESERVED, DELAYED, BURIED, DONE, FAILED = range(len(STATE_WORDS))
+# Where each state is counted in DEPTHS: jobs that are done or have failed are `kept`.
+DEPTH_OF: Final = np.array([NONE, 0, 1, 2, 3, DEPTHS.index("kept"), DEPTHS.index("kept")])
+
+# An attempt that did not do the job, against the worker's wish or with its word that it failed.
+FAILING: Final = (e.TIMED_OUT, e.RETURNED, e.BURIED, e.FAILED)
+# The worker had the job and is gone.
+LOST: Final = ("connection_lost", "node_down")
+
+# What is told of a buried job, as it was at its burial.
+# fmt: off
+LETTER: Final = (
+    "offset", "wall_time", "protocol", "tube", "job_id", "external_id", "state", "reason",
+    "priority", "ttr_s", "body_bytes", "worker", "attempt", "timeouts", "releases", "buries",
+    "kicks", "run_us",
+)
+COLUMNS: Final = (
+    "offset", "time_us", "wall_time", "protocol", "event", "tube", "job_id", "external_id",
+    "state_before", "state", "reason", "priority", "ttr_s", "body_bytes", "node", "host", "worker",
+    "attempt", "timeouts", "releases", "buries", "kicks", "wait_us", "run_us", "ready_at_us",
+)
+# Those of few different values, which Parquet can hand over as it has them.
+TEXTS: Final = ("protocol", "event", "tube", "state_before", "state", "reason", "node", "host")
+# fmt: on
+
+
+class Chunk(NamedTuple):
+    """Consecutive events; all arrays have a number for each."""
+
+    offset: Ints
+    time_us: Ints
+    wall_us: Ints
+    protocol: Coded
+    tube: Coded
+    reason: Coded
+    event: Coded  # numbers are those of EVENT_WORDS
+    before: Coded  # numbers are those of STATE_WORDS
+    after: Coded
+    job_id: Ints
+    body_bytes: Ints
+    attempt: Ints
+    wait_us: Ints
+    run_us: Ints
+    ready_at_us: Ints
+    rows: pa.RecordBatch
+
+    @property
+    def size(self) -> int:
+        return len(self.offset)
+
+
+def chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Join and cut batches, so that they have about CHUNK_ROWS rows; none is empty."""
+    kept: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in map(_whole, batches):
+        for first in range(0, batch.num_rows, CHUNK_ROWS):
+            kept.append(batch.slice(first, CHUNK_ROWS))
+            rows += kept[-1].num_rows
+            if rows >= CHUNK_ROWS // 2:
+                yield _joined(kept)
+                kept, rows = [], 0
+    if rows:
+        yield _joined(kept)
+
+
+def _whole(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Add the columns that a batch of an older version lacks: null in all rows."""
+    for name in COLUMNS:
+        if batch.schema.get_field_index(name) < 0:
+            kind = pa.string() if name in TEXTS or name == "external_id" else pa.int64()
+            batch = batch.append_column(name, pa.nulls(batch.num_rows, kind))
+    return batch
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(batches) == 1:
+        return batches[0]
+    table = pa.Table.from_batches(batches).unify_dictionaries().combine_chunks()
+    [batch] = table.to_batches()
+    return batch
+
+
+def chosen(batch: pa.RecordBatch, tubes: Collection[str]) -> pa.RecordBatch:
+    """Return the events of some tubes."""
+    wanted = pa.array(sorted(tubes), pa.string())
+    return batch.filter(pc.is_in(batch.column("tube"), value_set=wanted))
+
+
+def chunk_of(batch: pa.RecordBatch) -> Chunk:
+    """Turn the columns into numbers."""
+
+    def text(name: str, known: tuple[str, ...] = ()) -> Coded:
+        return coded(batch.column(name), known)
+
+    def number(name: str) -> Ints:
+        return column_ints(batch.column(name))
+
+    return Chunk(
+        number("offset"),
+        number("time_us"),
+        number("wall_time"),
+        text("protocol"),
+        text("tube"),
+        text("reason"),
+        text("event", EVENT_WORDS),
+        text("state_before", STATE_WORDS),
+        text("state", STATE_WORDS),
+        number("job_id"),
+        number("body_bytes"),
+        number("attempt"),
+        number("wait_us"),
+        number("run_us"),
+        number("ready_at_us"),
+        batch,
+    )
+
+
+def column_ints(column: Any) -> Ints:
+    """Return a column of integers or times; NONE for null."""
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.int64())
+    if column.null_count:
+        column = column.fill_null(NONE)
+    return column.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+
+
+def worker_of(chunk: Chunk) -> Coded:
+    """Return by what each event's worker is known: its client's host, else its node."""
+    host, node = (chunk.rows.column(name) for name in ("host", "node"))
+    if host.null_count == chunk.size:
+        return coded(node)
+    if not host.null_count:
+        return coded(host)
+    return coded(pc.coalesce(host.cast(pa.string()), node.cast(pa.string())))
+
+
+def outcomes(event: Ints, before: Ints, after: Ints) -> Ints:
+    """Return the number in OUTCOMES of each event that ends its job, else NONE.
+
+    Where a job's result is kept, the job ended before: that it goes at last is no end.
+    """
+    found = np.full(len(event), NONE)
+    working = (before != DONE) & (before != FAILED)
+    deleted = (event == e.DELETED) & working
+    held = before == RESERVED
+    found[(event == e.DONE) | (deleted & held)] = OUTCOMES.index("done")
+    found[deleted & ~held] = OUTCOMES.index("removed")
+    failed = (event == e.FAILED) & ((after == FAILED) | (after == GONE))
+    found[failed] = OUTCOMES.index("given_up")
+    found[(event == e.EXPIRED) & working] = OUTCOMES.index("expired")
+    return found
+
+
+def failing(event: Ints) -> Ints:
+    """Tell which events are failures of an attempt."""
+    return np.isin(event, FAILING)

@@ -1,0 +1,203 @@
+"""What is kept of single jobs (burials, jobs from before), and which events have been seen.
+
+`covered` has a row for each span of events without a hole. `buried` has the last event of each job
+that came into or out of being buried: a job cannot leave the buried ones without one. `before` has
+the first event of each job that was there before the span: ids are dense and grow, so it is older
+than the first put of the span.
+"""
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from beanpole import events as e
+from pyspark_beanpole.statistics.chunks import (
+    BURIED,
+    DEPTH_OF,
+    GONE,
+    LETTER,
+    STATE_WORDS,
+    Chunk,
+)
+from pyspark_beanpole.statistics.counts import LONG, TEXT
+from pyspark_beanpole.statistics.grouping import NONE, Ints, coded, grouped, ints, made, numbered
+from pyspark_beanpole.statistics.keys import DEPTHS
+
+_TEXTS: Final = ("protocol", "tube", "external_id", "state", "reason", "worker")
+_KINDS: Final = {**dict.fromkeys(_TEXTS, TEXT), "wall_time": pa.timestamp("us", "UTC")}
+
+BURIED_SCHEMA: Final = pa.schema([(name, _KINDS.get(name, LONG)) for name in LETTER])
+BEFORE: Final = pa.schema(
+    [("job_id", LONG), ("offset", LONG), ("tube", TEXT), ("state_before", TEXT)]
+)
+STARTS: Final = pa.schema([("tube", TEXT), *[(state, LONG) for state in DEPTHS]])
+
+
+class Span(NamedTuple):
+    """Events first <= offset < end; what has no value because there are none is NONE."""
+
+    first: int
+    end: int
+    # With all tubes, whichever were chosen.
+    events: int
+    begin_wall_us: int
+    until_wall_us: int
+    # Of the first event and of the last one.
+    begin_time_us: int
+    last_time_us: int
+    last_wall_us: int
+    # The id of the first job that was put.
+    put_from: int
+
+
+COVERED: Final = pa.schema([(name, LONG) for name in Span._fields])
+
+
+def span_of(batch: pa.RecordBatch) -> Span:
+    """Return what a batch of all events of a range covers; it is not empty."""
+    offset, time_us, job_id = (batch.column(n).to_numpy() for n in ("offset", "time_us", "job_id"))
+    wall_us = batch.column("wall_time").cast(LONG).to_numpy()
+    puts = coded(batch.column("event"), (e.KIND_NAMES[e.PUT],)).codes == 0
+    return Span(
+        int(offset[0]),
+        int(offset[-1]) + 1,
+        len(offset),
+        int(wall_us.min()),
+        int(wall_us.max()),
+        int(time_us[0]),
+        int(time_us[-1]),
+        int(wall_us[-1]),
+        int(job_id[np.argmax(puts)]) if puts.any() else NONE,
+    )
+
+
+def joined(spans: list[Span]) -> list[Span]:
+    """Join spans that touch.
+
+    Raises:
+        ValueError: some overlap.
+    """
+    found: list[Span] = []
+    for span in sorted(spans):
+        if found and found[-1].end > span.first:
+            raise ValueError(f"ranges overlap: {found[-1][:2]} and {span[:2]}")
+        if found and found[-1].end == span.first:
+            found[-1] = _both(found[-1], span)
+        else:
+            found.append(span)
+    return found
+
+
+def _both(left: Span, right: Span) -> Span:
+    if not left.events or not right.events:
+        some = left if left.events else right
+        return some._replace(first=left.first, end=right.end)
+    return Span(
+        left.first,
+        right.end,
+        left.events + right.events,
+        min(left.begin_wall_us, right.begin_wall_us),
+        max(left.until_wall_us, right.until_wall_us),
+        left.begin_time_us,
+        right.last_time_us,
+        right.last_wall_us,
+        left.put_from if left.put_from != NONE else right.put_from,
+    )
+
+
+def spans_of(covered: pa.Table) -> list[Span]:
+    """Return the spans of a table, in order."""
+    return sorted(Span(**row) for row in covered.to_pylist())
+
+
+def covered_of(spans: list[Span]) -> pa.Table:
+    """Return the table of spans."""
+    columns = {name: [span[place] for span in spans] for place, name in enumerate(Span._fields)}
+    return pa.table(columns, COVERED)
+
+
+def reduced(chunk: Chunk, put_from: int) -> dict[str, pa.Table]:
+    """Return the tables `buried` and `before` for a chunk of events.
+
+    Args:
+        chunk: the events.
+        put_from: ids below it may be from before; 0 if none is.
+    """
+    moved = (chunk.before.codes == BURIED) | (chunk.after.codes == BURIED)
+    rows = np.flatnonzero(moved)
+    # The last one of each job: the first from behind.
+    rows = rows[::-1][grouped(chunk.job_id[rows][::-1]).firsts]
+    rows.sort()
+    taken = chunk.rows.select(list(LETTER)).take(pa.array(rows))
+    letters = {name: taken.column(name).cast(_KINDS.get(name, LONG)) for name in LETTER}
+    old = np.flatnonzero(chunk.job_id < put_from)
+    first = old[grouped(chunk.job_id[old]).firsts]
+    before = {
+        "job_id": chunk.job_id[first],
+        "offset": chunk.offset[first],
+        "tube": chunk.tube.texts(chunk.tube.codes[first]),
+        "state_before": chunk.before.texts(chunk.before.codes[first]),
+    }
+    return {"buried": made(BURIED_SCHEMA, letters), "before": made(BEFORE, before)}
+
+
+def merged_buried(table: pa.Table, spans: list[Span]) -> pa.Table:
+    """Keep the last row of each job; of those that left the buried ones while that matters."""
+    order = np.argsort(-ints(table, "offset"), kind="stable")
+    last = order[grouped(ints(table, "job_id")[order]).firsts]
+    left = coded(table["state"], STATE_WORDS).codes[last] != BURIED
+    # What happened before is known there, so that no burial can come yet.
+    whole = spans[0].end if spans and spans[0].first == 0 else 0
+    last = last[~(left & (ints(table, "offset")[last] < whole))]
+    last.sort()
+    return table.take(pa.array(last))
+
+
+def merged_before(table: pa.Table, spans: list[Span]) -> pa.Table:
+    """Keep the first row of each job that was there before its span."""
+    offset, job_id = ints(table, "offset"), ints(table, "job_id")
+    limits = [old_below(span) for span in spans]
+    place: Ints = np.searchsorted(firsts(spans), offset, side="right") - 1
+    if len(offset):
+        kept = np.flatnonzero(job_id < np.array(limits)[place])
+        order = kept[np.argsort(offset[kept], kind="stable")]
+        rows = order[grouped(job_id[order], place[order]).firsts]
+        rows.sort()
+        table = table.take(pa.array(rows))
+    return table
+
+
+def old_below(span: Span) -> int:
+    """Return below which id jobs may be from before a span."""
+    if span.first == 0:
+        return 0
+    return span.put_from if span.put_from != NONE else np.iinfo(np.int64).max
+
+
+def before(table: pa.Table, spans: list[Span]) -> pa.Table:
+    """Return (tube, DEPTHS...): how many jobs were in each state before the first event.
+
+    A job that lay there without any event since is not known from events.
+    """
+    if not spans or spans[0].first == 0:
+        return STARTS.empty_table()
+    table = merged_before(table, spans)
+    inside = ints(table, "offset") < spans[0].end
+    # Jobs that were put in a hole appear later, but with larger ids.
+    limit = old_below(spans[0])
+    table = table.filter(pa.array(inside | (ints(table, "job_id") < limit)))
+    order = np.argsort(ints(table, "offset"), kind="stable")
+    table = table.take(pa.array(np.sort(order[grouped(ints(table, "job_id")[order]).firsts])))
+    states = coded(table["state_before"], STATE_WORDS).codes
+    table = table.filter(pa.array((states != GONE) & (states < len(DEPTH_OF))))
+    states = DEPTH_OF[coded(table["state_before"], STATE_WORDS).codes]
+    groups = grouped(numbered(table["tube"]))
+    found: dict[str, Any] = {"tube": table["tube"].take(pa.array(groups.firsts))}
+    found |= {state: groups.counted(states == n) for n, state in enumerate(DEPTHS)}
+    return made(STARTS, found)
+
+
+def firsts(spans: list[Span]) -> Ints:
+    """Return the first offsets of spans."""
+    return np.array([span.first for span in spans], np.int64)

@@ -1,0 +1,116 @@
+"""What is kept of events: mergeable tables, from which every statistic can be answered.
+
+`reduced` makes them of the events of one range of offsets, `merged` puts those of any ranges
+together, in any order and any number of steps: the same events give the same numbers, whatever
+the ranges. Nothing here reads or writes anything, and nothing knows Spark.
+
+covered         spans of offsets that have been seen
+transitions     events by day, tube, protocol, kind, reason, states
+durations       waits and runs by day, tube, protocol, kind, bin and slot
+moments         their count, sum, extremes, squared differences, and how many kept the limit
+attempts        ends of jobs by outcome and attempts
+workers         what workers did, by tube
+minutes         flows and depths by tube and minute; whole_minutes: of all tubes together
+left, ready     what `oldest` needs: jobs that left the ready ones, and how many did not
+looked          jobs of the minutes that had to be looked at a second time
+buried, before  single jobs: those that were buried, those that were there before
+"""
+
+from collections.abc import Collection, Iterable
+from typing import Final
+
+import pyarrow as pa
+
+from pyspark_beanpole.statistics import counts, lives, minutes, reigns
+from pyspark_beanpole.statistics.chunks import chosen, chunk_of, chunks
+from pyspark_beanpole.statistics.grouping import NONE
+from pyspark_beanpole.statistics.keys import DEFAULT_LIMITS, Limits, Parts
+
+SCHEMAS: Final[dict[str, pa.Schema]] = {
+    "covered": lives.COVERED,
+    **counts.SCHEMAS,
+    **minutes.SCHEMAS,
+    "left": reigns.LEFT,
+    "ready": reigns.READY_SCHEMA,
+    "looked": reigns.LOOKED,
+    "buried": lives.BURIED_SCHEMA,
+    "before": lives.BEFORE,
+}
+# Partial rows of so many chunks are put together at once: it bounds the memory of a task.
+FOLD_CHUNKS: Final = 16
+
+
+def reduced(
+    batches: Iterable[pa.RecordBatch],
+    limits: Limits = DEFAULT_LIMITS,
+    *,
+    tubes: Collection[str] | None = None,
+    put_from: int | None = None,
+) -> Parts:
+    """Return what is kept of the events of one range of offsets.
+
+    Args:
+        batches: all events of the range in order, with `chunks.COLUMNS`; columns that they lack
+            (of an older version) are null.
+        limits: the service level.
+        tubes: only the events of these are counted; None for all.
+        put_from: the first id that was put in the whole log that this range is a part of, if it
+            is known: jobs from it on are not from before. 0 if the log begins with offset 0.
+    """
+    kept: list[Parts] = []
+    spans: list[lives.Span] = []
+    for batch in chunks(batches):
+        spans = lives.joined([*spans, lives.span_of(batch)])
+        if tubes is not None:
+            batch = chosen(batch, tubes)
+        if batch.num_rows:
+            old_below = lives.old_below(spans[0]) if put_from is None else put_from
+            kept.append(_reduced(batch, limits, old_below))
+        if len(kept) >= FOLD_CHUNKS:
+            kept = [_merged(kept, spans)]
+    return {**_merged(kept, spans), "covered": lives.covered_of(spans)}
+
+
+def _reduced(batch: pa.RecordBatch, limits: Limits, put_from: int) -> Parts:
+    chunk = chunk_of(batch)
+    return {
+        **counts.reduced(chunk, limits),
+        **minutes.reduced(chunk),
+        **reigns.reduced(chunk),
+        **lives.reduced(chunk, put_from),
+    }
+
+
+def merged(parts: Iterable[Parts]) -> Parts:
+    """Put the parts of ranges together that do not overlap; none at all give empty tables.
+
+    Raises:
+        ValueError: ranges overlap.
+    """
+    together = sorted(parts, key=_first)
+    spans = [span for part in together for span in lives.spans_of(part["covered"])]
+    joined = lives.joined(spans)
+    return {**_merged(together, joined), "covered": lives.covered_of(joined)}
+
+
+def _first(part: Parts) -> int:
+    return min((span.first for span in lives.spans_of(part["covered"])), default=NONE)
+
+
+def _merged(parts: list[Parts], spans: list[lives.Span]) -> Parts:
+    found = {}
+    for name, schema in SCHEMAS.items():
+        tables = [part[name] for part in parts if name in part]
+        table = pa.concat_tables(tables) if tables else schema.empty_table()
+        if name in counts.SCHEMAS:
+            table = counts.merged(name, table)
+        elif name in minutes.SCHEMAS:
+            table = minutes.merged(table, lives.firsts(spans))
+        elif name == "buried":
+            table = lives.merged_buried(table, spans)
+        elif name == "before":
+            table = lives.merged_before(table, spans)
+        elif name != "covered":
+            table = reigns.merged(name, table)
+        found[name] = table
+    return found

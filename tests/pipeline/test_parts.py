@@ -1,0 +1,500 @@
+"""What is kept of events gives the numbers of a naive walk, in whatever ranges they come.
+
+Random histories, cut at random and put together in random order; no Spark.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from itertools import pairwise
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from pyspark_beanpole.schema import EVENTS, arrow_schema
+from pyspark_beanpole.statistics import answers, bins, reigns
+from pyspark_beanpole.statistics.keys import KEYS, OUTCOMES, Limits, Parts
+from pyspark_beanpole.statistics.parts import SCHEMAS, merged, reduced
+from tests.pipeline import naive
+from tests.pipeline.histories import SECOND_US, TUBES, Event, History, Pace
+
+LIMITS = Limits(wait_s=5.0, run_s=0.5)
+DAYS = Pace(results=True)
+MINUTES = Pace(longest_us=61 * SECOND_US, results=True)
+JUMPS = Pace(longest_us=61 * SECOND_US, jumps=True, results=True)
+HOSTS = {"n0": "10.0.0.1", "n1": "10.0.0.2", "n2": None}
+SCHEMA = arrow_schema(EVENTS)
+if "host" not in SCHEMA.names:
+    SCHEMA = SCHEMA.append(pa.field("host", pa.string()))
+FAILING = ("timed_out", "returned", "buried", "failed")
+
+seeds = st.integers(0, 2**32)
+many = settings(max_examples=20, deadline=None)
+Row = dict[str, Any]
+
+
+def history(seed: int, pace: Pace, count: int = 700, first: int = 0) -> list[Event]:
+    """Events of workers at two hosts, and of some whose host is not known."""
+    events = History(seed, pace, first).run(count).events
+    return [{**event, "host": HOSTS.get(event["node"])} for event in events]
+
+
+def batch(events: Sequence[Event]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist(list(events), schema=SCHEMA)
+
+
+def whole(events: Sequence[Event]) -> Parts:
+    return reduced([batch(events)], LIMITS)
+
+
+def scattered(events: Sequence[Event], seed: int) -> Parts:
+    """The parts of random ranges, put together in random order and in several steps."""
+    random = Random(seed)
+    cuts = sorted(random.sample(range(len(events) + 1), min(6, len(events))))
+    edges = [0, *cuts, len(events)]
+    pieces = [reduced([batch(events[low:high])], LIMITS) for low, high in pairwise(edges)]
+    while len(pieces) > 1:
+        random.shuffle(pieces)
+        some = random.randint(1, len(pieces))
+        pieces = [merged(pieces[:some]), *pieces[some:]]
+    return pieces[0]
+
+
+def by_key(table: pa.Table, *key: str) -> dict[tuple[Any, ...], Row]:
+    rows = table.to_pylist()
+    found = {tuple(row[name] for name in key): row for row in rows}
+    assert len(found) == len(rows), "keys are unique"
+    return found
+
+
+@many
+@example(seed=1)
+@given(seed=seeds)
+def test_the_same_events_give_the_same_numbers_in_any_ranges(seed: int) -> None:
+    events = history(seed, JUMPS, count=Random(seed).choice((1, 2, 40, 900)))
+    one, other = (answers.finished(parts) for parts in (whole(events), scattered(events, seed)))
+    for name, table in one.items():
+        if name != "times":
+            assert other[name].equals(table), name
+    for row, again in zip(one["times"].to_pylist(), other["times"].to_pylist(), strict=True):
+        std_s = row.pop("std_s")
+        assert again.pop("std_s") == (std_s and pytest.approx(std_s, rel=1e-9))
+        assert again == row
+
+
+@many
+@example(seed=1)
+@given(seed=seeds)
+def test_durations_are_the_naive_ones(seed: int) -> None:
+    events = history(seed, DAYS)
+    parts = scattered(events, seed)
+    for by in (KEYS, ("tube",), ("day", "protocol"), ()):
+        check_durations(parts, events, by)
+
+
+def check_durations(parts: Parts, events: list[Event], by: tuple[str, ...]) -> None:
+    places = [KEYS.index(name) for name in by]
+    found = by_key(answers.times(parts, by), *by, "kind")
+    groups: dict[Any, list[float]] = {}
+    for key, kind, seconds in naive.durations(events):
+        groups.setdefault((*[key[place] for place in places], kind), []).append(seconds)
+    assert groups.keys() == found.keys()
+    curves = by_key(answers.percentiles(parts, by, (0, 0.1, 100)), *by, "kind")
+    for key, values in groups.items():
+        row = found[key]
+        assert row["count"] == len(values)
+        assert (row["min_s"], row["max_s"]) == (min(values), max(values))
+        assert (curves[key]["p0_s"], curves[key]["p100_s"]) == (min(values), max(values))
+        assert row["total_s"] == pytest.approx(sum(values))
+        assert row["mean_s"] == pytest.approx(sum(values) / len(values))
+        std_s = naive.std(values)
+        assert row["std_s"] == (std_s and pytest.approx(std_s, rel=1e-9))
+        for percent in answers.PERCENTILES:
+            exact = naive.percentile(values, percent)
+            assert row[f"p{percent}_s"] == pytest.approx(exact, rel=0.01)
+    slots = Counter(
+        (*[key[place] for place in places], kind, naive.qless_slot(seconds))
+        for key, kind, seconds in naive.durations(events)
+    )
+    bars = by_key(answers.slots(parts, by), *by, "kind", "label")
+    assert {key: row["count"] for key, row in bars.items()} == slots
+    fine: Counter[tuple[Any, ...]] = Counter()
+    for row in answers.bins(parts, by).to_pylist():
+        fine[*[row[name] for name in (*by, "kind")]] += row["count"]
+    assert fine == {key: len(values) for key, values in groups.items()}
+    levels = by_key(answers.levels(parts, by), *by, "kind")
+    assert levels.keys() == {key for key in groups if key[-1] != "unfinished"}
+    for key, row in levels.items():
+        limit_s = LIMITS.wait_s if key[-1] == "wait" else LIMITS.run_s
+        within = sum(seconds <= limit_s for seconds in groups[key])
+        assert (row["count"], row["within"]) == (len(groups[key]), within)
+        assert row["limit_s"] == limit_s
+        assert row["share"] == pytest.approx(within / len(groups[key]))
+
+
+@many
+@example(seed=1)
+@given(seed=seeds)
+def test_counts_are_the_naive_ones(seed: int) -> None:
+    events = history(seed, DAYS)
+    parts = scattered(events, seed)
+    counts: dict[tuple[Any, ...], Counter[str]] = {}
+    for event in events:
+        cell = counts.setdefault(naive.key_of(event)[:3], Counter())
+        if event["event"] == "put":
+            cell.update(puts=1, put_bytes=event["body_bytes"], growth=1)
+        elif outcome := naive.outcome_of(event):
+            cell.update({outcome: 1, "growth": -1})
+        if event["event"] in answers.NAMED:
+            cell[event["event"]] += 1
+    found = by_key(answers.throughput(parts), *KEYS)
+    assert found.keys() == counts.keys()
+    for key, cell in counts.items():
+        numbers = {name: value for name, value in found[key].items() if name not in KEYS}
+        assert numbers == {name: cell[name] for name in numbers}
+        assert cell.keys() <= numbers.keys() | {""}
+    [total] = answers.throughput(parts, ()).to_pylist()
+    assert total["puts"] == sum(cell["puts"] for cell in counts.values())
+    tried = by_key(answers.attempts(parts), *KEYS, "outcome", "attempts")
+    ended = Counter(
+        (*naive.key_of(event)[:3], outcome, event["attempt"])
+        for event in events
+        if (outcome := naive.outcome_of(event))
+    )
+    assert {key: row["jobs"] for key, row in tried.items()} == ended
+    reasons: Counter[tuple[Any, ...]] = Counter()
+    spent_s: Counter[tuple[Any, ...]] = Counter()
+    for event in events:
+        ends = event["state_before"] == "reserved" and event["event"] != "touched"
+        if ends and event["event"] not in ("deleted", "done"):
+            key = (*naive.key_of(event)[:3], event["event"], event["reason"] or "unsaid")
+            reasons[key] += 1
+            spent_s[key] += event["run_us"] / 1e6
+    failed = by_key(answers.failures(parts), *KEYS, "event", "reason")
+    assert {key: row["count"] for key, row in failed.items()} == reasons
+    assert {key: row["run_s"] for key, row in failed.items()} == pytest.approx(spent_s)
+
+
+@many
+@example(seed=1)
+@given(seed=seeds)
+def test_workers_are_known_by_their_host(seed: int) -> None:
+    events = history(seed, DAYS)
+    found = by_key(answers.workers(scattered(events, seed)), "worker")
+    owners = {naive.worker_of(event) for event in events} - {None}
+    assert found.keys() == {(owner,) for owner in owners}
+    assert {worker for (worker,) in found} <= {"10.0.0.1", "10.0.0.2", "n2"}
+    ends_total = failed_total = 0
+    for (worker,), row in found.items():
+        own = [event for event in events if naive.worker_of(event) == worker]
+        happened = Counter(event["event"] for event in own)
+        lost = [event for event in own if event["reason"] in ("connection_lost", "node_down")]
+        ended = [e for e in own if e["state_before"] == "reserved" and e["event"] != "touched"]
+        failed = sum(event["event"] in FAILING for event in ended)
+        assert row["reservations"] == happened["reserved"]
+        assert row["done"] == sum(event["event"] in ("deleted", "done") for event in ended)
+        assert row["lost_leases"] == happened["timed_out"] + len(lost)
+        assert row["tubes"] == len({event["tube"] for event in own})
+        assert row["failed"] == failed
+        assert row["failed_share"] == (pytest.approx(failed / len(ended)) if ended else None)
+        busy_s = sum(event["run_us"] for event in ended) / 1e6
+        assert row["busy_s"] == pytest.approx(busy_s)
+        present_s = (own[-1]["time_us"] - own[0]["time_us"]) / 1e6
+        assert row["present_s"] == pytest.approx(present_s)
+        assert row["utilisation"] == (pytest.approx(busy_s / present_s) if present_s else None)
+        ends_total, failed_total = ends_total + len(ended), failed_total + failed
+    for row in found.values():
+        share = failed_total / ends_total if ends_total else None
+        assert row["fleet_failed_share"] == (pytest.approx(share) if ends_total else None)
+
+
+@many
+@example(seed=1)
+@given(seed=seeds)
+def test_dead_letters_are_the_jobs_that_are_buried_at_the_end(seed: int) -> None:
+    events = history(seed, MINUTES)
+    parts = scattered(events, seed)
+    last = {event["job_id"]: event for event in events}
+    buried = {job: event for job, event in last.items() if event["state"] == "buried"}
+    found = by_key(answers.dead_letters(parts), "job_id")
+    assert {job for (job,) in found} == buried.keys()
+    assert parts["buried"].num_rows == len(buried), "nothing is kept of those that came out"
+    for (job,), row in found.items():
+        for column in set(row) - {"buried_at"}:
+            assert row[column] == buried[job][column], column
+        assert row["buried_at"] == buried[job]["wall_time"]
+
+
+def shown(table: pa.Table, *names: str) -> dict[tuple[str, datetime], Row]:
+    return {
+        (row.get("tube", ""), row["minute"]): {name: row[name] for name in names}
+        for row in table.to_pylist()
+    }
+
+
+@many
+@example(seed=2)
+@given(seed=seeds)
+def test_depth_is_what_a_walk_through_the_events_finds(seed: int) -> None:
+    events = history(seed, JUMPS if seed % 2 else MINUTES)
+    parts = scattered(events, seed)
+    names = [name for state in naive.DEPTHS for name in (state, f"{state}_max")]
+    depth, total = answers.depth(parts), answers.whole_depth(parts)
+    assert shown(depth, *names) == naive.at_most(events)
+    assert shown(total, *names) == naive.at_most(events, together=True)
+    flows = Counter(outcome for event in events if (outcome := naive.outcome_of(event)))
+    flows.update(
+        puts=sum(event["event"] == "put" for event in events),
+        reservations=sum(event["event"] == "reserved" for event in events),
+        failed=sum(event["event"] in FAILING for event in events),
+    )
+    for name, amount in flows.items():
+        assert sum(depth[name].to_pylist()) == sum(total[name].to_pylist()) == amount
+    last = total.to_pylist()[-1]
+    left = flows["puts"] - sum(flows[name] for name in OUTCOMES)
+    at_work = sum(last[state] for state in naive.DEPTHS[:4])
+    assert at_work == left, "no job is lost"
+    ends = {row["tube"]: row["until"] for row in depth.to_pylist()}
+    assert set(ends.values()) == {last["until"]}, "the last rows hold until the end"
+
+
+def burst(jobs: int) -> list[Event]:
+    """Jobs that are put and done, all within one minute."""
+    history = History(1, Pace(longest_us=1))
+    for _ in range(jobs):
+        history._put()
+    for job in list(history.jobs):
+        if job.state == "delayed":
+            history._wake(job, "due")
+    for job in list(history.jobs):
+        history._reserve(job)
+        history._delete(job)
+    return history.events
+
+
+def test_a_burst_that_is_drained_within_a_minute_shows_its_maximum() -> None:
+    events = burst(500)
+    for cut in (0, 100, 400, 700, len(events)):
+        parts = merged([reduced([batch(events[cut:])]), reduced([batch(events[:cut])])])
+        [row] = answers.whole_depth(parts).to_pylist()
+        assert (row["ready"], row["reserved"]) == (0, 0)
+        assert (row["ready_max"], row["reserved_max"]) == (500, 1)
+        assert row["puts"] == row["done"] == 500
+
+
+@many
+@example(seed=11)
+@given(seed=seeds)
+def test_depth_of_a_log_whose_beginning_is_gone_counts_the_jobs_that_were_there(seed: int) -> None:
+    events = history(seed, MINUTES)
+    rest = events[Random(seed).randrange(len(events)) :]
+    parts = scattered(rest, seed)
+    expected = naive.first_states(rest)
+    if rest[0]["offset"] == 0:
+        expected = {}
+    started = {
+        row["tube"]: {state: row[state] for state in naive.DEPTHS if row[state]}
+        for row in answers.before(parts).to_pylist()
+    }
+    assert started == expected
+    rows = answers.depth(parts).to_pylist()
+    assert all(row[state] >= 0 for row in rows for state in naive.DEPTHS)
+    put_from = next((event["job_id"] for event in rest if event["event"] == "put"), 2**60)
+    hinted = reduced([batch(rest)], put_from=put_from)
+    assert answers.before(hinted).equals(answers.before(reduced([batch(rest)])))
+    given = answers.depth(parts, pa.table({"tube": ["mail"], "ready": [10**6]}))
+    assert all(row["ready"] > 5 * 10**5 for row in given.to_pylist() if row["tube"] == "mail")
+
+
+@many
+@example(seed=4)
+@given(seed=seeds)
+def test_backlog_is_the_minutes_in_which_nobody_took_what_was_there(seed: int) -> None:
+    events = history(seed, MINUTES)
+    found: dict[str, set[datetime]] = {tube: set() for tube in TUBES}
+    ends: dict[str, set[datetime]] = {tube: set() for tube in TUBES}
+    stretches = answers.backlog(answers.depth(scattered(events, seed))).to_pylist()
+    for row in stretches:
+        assert row["until"] - row["begin"] == timedelta(minutes=row["minutes"])
+        for number in range(row["minutes"]):
+            found[row["tube"]].add(row["begin"] + timedelta(minutes=number))
+        ends[row["tube"]] |= {row["begin"], row["until"]}
+    for tube in TUBES:
+        assert found[tube] == naive.unserved(events, tube)
+        own = [row for row in stretches if row["tube"] == tube]
+        assert len(ends[tube]) == 2 * len(own), "stretches that touch are one"
+
+
+@many
+@example(seed=5)
+@given(seed=seeds)
+def test_the_oldest_ready_job_is_known_at_every_full_minute(seed: int) -> None:
+    events = history(seed, MINUTES)
+    parts = scattered(events, seed)
+    cells = answers.unresolved(parts)
+    pieces = [reigns.looked([batch(events[low : low + 250])], cells) for low in range(0, 700, 250)]
+    parts = {**parts, "looked": reigns.merged("looked", pa.concat_tables(pieces))}
+    found: dict[str, dict[datetime, tuple[int, datetime]]] = {tube: {} for tube in TUBES}
+    for row in answers.oldest(parts).to_pylist():
+        at = row["begin"]
+        while at < row["until"]:
+            assert at not in found[row["tube"]], "reigns do not overlap"
+            found[row["tube"]][at] = (row["job_id"], row["ready_since"])
+            at += timedelta(minutes=1)
+    assert found == {tube: naive.oldest(events, tube) for tube in TUBES}
+
+
+@many
+@example(seed=6)
+@given(seed=seeds)
+def test_the_oldest_job_of_a_log_whose_beginning_is_gone(seed: int) -> None:
+    events = history(seed, MINUTES)
+    rest = events[Random(seed).randrange(len(events) - 1) :]
+    parts = scattered(rest, seed)
+    parts = {**parts, "looked": reigns.looked([batch(rest)], answers.unresolved(parts))}
+    until = rest[-1]["wall_time"] + timedelta(minutes=1)
+    for tube in TUBES:
+        ready: dict[int, int] = {}
+        for event in rest:
+            if event["tube"] == tube:
+                ready.pop(event["job_id"], None)
+                if event["state"] == "ready" and event["state_before"] != "ready":
+                    ready[event["job_id"]] = event["time_us"]
+        eldest = min(((since, job) for job, since in ready.items()), default=(0, 0))[1]
+        rows = [row for row in answers.oldest(parts).to_pylist() if row["tube"] == tube]
+        last = [row["job_id"] for row in rows if row["until"] >= until]
+        # It has a reign unless it came after the last full minute.
+        assert last in ([eldest], []) if eldest else last == []
+
+
+def test_a_job_that_nobody_looked_for_is_as_old_as_its_minute() -> None:
+    events = burst(40)[:40]
+    row = answers.oldest(reduced([batch(events)])).to_pylist()[0]
+    assert row["job_id"] is None
+    [tube] = [cell for cell in TUBES if cell == row["tube"]]
+    first = min(event["wall_time"] for event in events if event["tube"] == tube)
+    assert timedelta(0) <= first - row["ready_since"] < timedelta(minutes=1)
+
+
+@many
+@given(seed=seeds)
+def test_only_the_chosen_tubes_are_counted(seed: int) -> None:
+    events = history(seed, MINUTES)
+    parts = reduced([batch(events)], tubes={"mail", "nothing"})
+    own = [event for event in events if event["tube"] == "mail"]
+    assert shown(answers.depth(parts), "ready_max", "ready") == {
+        key: {name: row[name] for name in ("ready_max", "ready")}
+        for key, row in naive.at_most(own).items()
+    }
+    [total] = answers.throughput(parts, ()).to_pylist()
+    assert total["puts"] == sum(event["event"] == "put" for event in own)
+    [span] = parts["covered"].to_pylist()
+    assert (span["first"], span["end"], span["events"]) == (0, len(events), len(events))
+
+
+def test_no_events_give_empty_tables() -> None:
+    for parts in (reduced([]), merged([]), merged([reduced([]), reduced([])])):
+        assert {name: table.schema for name, table in parts.items()} == SCHEMAS
+        for name, table in answers.finished(parts).items():
+            assert table.num_rows == 0, name
+
+
+def test_tables_have_the_same_columns_with_and_without_events() -> None:
+    empty, some = (answers.finished(reduced(b)) for b in ([], [batch(history(1, MINUTES))]))
+    for name, table in some.items():
+        assert empty[name].schema == table.schema, name
+
+
+def test_ranges_that_overlap_are_refused() -> None:
+    events = history(1, MINUTES)
+    parts = [reduced([batch(events[:300])]), reduced([batch(events[299:])])]
+    with pytest.raises(ValueError, match="ranges overlap"):
+        merged(parts)
+
+
+def waits(durations_us: Sequence[int]) -> Parts:
+    """Parts of reservations after these waits."""
+    [put] = History(1).run(1).events
+    done = {"event": "reserved", "state": "reserved", "state_before": "ready", "tube": "t"}
+    events = [
+        {**put, **done, "offset": number, "wait_us": wait_us}
+        for number, wait_us in enumerate(durations_us)
+    ]
+    return reduced([batch(events)])
+
+
+def test_a_duration_falls_into_the_slot_that_qless_uses() -> None:
+    day_s = 86_400
+    seconds = [0, 0.999999, 1, 59.99, 60, 119.999999, 120, 3599.9, 3600, 7199.999999, 7200]
+    seconds += [day_s - 0.000001, day_s, 2 * day_s - 1, 7 * day_s - 0.000001, 7 * day_s, 30 * day_s]
+    parts = waits([round(second * 1e6) for second in seconds])
+    found = by_key(answers.slots(parts, ("tube",)), "label")
+    expected = Counter(naive.qless_slot(second) for second in seconds)
+    assert {label: row["count"] for (label,), row in found.items()} == expected
+    for (label,), row in found.items():
+        assert bins.place(row["slot"]) == (label, row["from_s"], row["width_s"])
+        assert row["count_per_s"] == pytest.approx(row["count"] / row["width_s"])
+    [row] = answers.slot_lists(parts, ("tube",)).to_pylist()
+    bars = row["histogram"]
+    assert len(bars) == 148
+    assert sum(bars) == len(seconds) - 2  # seven days and more are not among them
+    assert [bars[slot] for slot in (0, 1, 59, 60, 61, 118, 119, 120, 141, 142, 147)] == (
+        [2, 1, 1, 2, 1, 1, 2, 1, 1, 2, 1]
+    )
+
+
+def test_the_slots_touch_each_other_and_end_at_seven_days() -> None:
+    end_s = 0
+    for slot in range(bins.SLOTS):
+        label, from_s, width_s = bins.place(slot)
+        assert from_s == end_s, label
+        end_s += width_s if label != "s59" else 1
+    assert end_s == 7 * 86_400
+
+
+@settings(deadline=None)
+@given(durations=st.lists(st.integers(-5, 2**54), min_size=1, max_size=50))
+def test_a_bin_holds_what_it_says_and_is_narrow(durations: list[int]) -> None:
+    import numpy as np
+
+    found = bins.bins_of(np.array(durations))
+    begins, widths = bins.bin_edges(found)
+    middles = bins.bin_middles(found)
+    for us, begin, width, middle in zip(durations, begins, widths, middles, strict=True):
+        us = min(max(us, 0), bins.DURATION_MAX_US)
+        assert begin <= us < begin + width
+        assert width == 1 if us < 128 else abs(middle - us) <= 0.008 * us
+    order = np.argsort(durations)
+    assert (np.diff(found[order]) >= 0).all(), "longer durations are not in lower bins"
+    edges = np.arange(5000)
+    begins, widths = bins.bin_edges(edges[:2000])
+    assert (begins[1:] == begins[:-1] + widths[:-1]).all(), "bins touch each other"
+    assert (bins.bins_of(begins) == edges[:2000]).all()
+
+
+def test_mean_and_deviation_are_those_of_the_example_of_qless() -> None:
+    [row] = answers.times(waits([second * 1_000_000 for second in range(20)]), ()).to_pylist()
+    assert row["mean_s"] == pytest.approx(9.5)
+    assert row["std_s"] == pytest.approx(5.916079783099)
+
+
+def test_sums_of_times_do_not_overflow() -> None:
+    century_us = 36_525 * 86_400 * SECOND_US
+    parts = waits([century_us] * 3500)
+    [row] = answers.times(parts, ()).to_pylist()
+    assert row["total_s"] == pytest.approx(3500 * century_us / 1e6)
+    assert row["mean_s"] == pytest.approx(century_us / 1e6)
+    assert row["std_s"] == 0
+
+
+def test_percentiles_of_many_values_are_within_a_percent() -> None:
+    random = Random(1)
+    values = [round(random.lognormvariate(10, 3)) for _ in range(20_000)]
+    [row] = answers.percentiles(waits(values), (), (1, 50, 90, 95, 99, 99.9)).to_pylist()
+    for percent in (1, 50, 90, 95, 99, 99.9):
+        exact = sorted(values)[max(0, -(-len(values) * round(percent * 10) // 1000) - 1)]
+        assert row[f"p{percent}_s"] == pytest.approx(exact / 1e6, rel=0.01)
