@@ -1,10 +1,16 @@
 """Which jobs are to be put back to work: by the latest event of each job, chosen with SQL."""
 
-from pyspark.errors import AnalysisException, ParseException
+from typing import Final
+
+from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from beanpole.errors import ConfigurationError
+
+# The class of SQLSTATE for values that an operator does not take: a text that is no number, a
+# division by zero. Only the expression computes with values.
+_DATA_ERROR: Final = "22"
 
 
 def latest(events: DataFrame) -> DataFrame:
@@ -24,9 +30,27 @@ def chosen(events: DataFrame, state: str, where: str) -> DataFrame:
         # Over Spark Connect nothing is understood before it is asked about.
         jobs.columns  # noqa: B018
     except (AnalysisException, ParseException) as error:
-        first = str(error).strip().splitlines()[0]
-        raise ConfigurationError(f"--where {where!r}: {first}") from None
+        raise _wrong(where, error, events.columns) from None
     return jobs
+
+
+def count(jobs: DataFrame, where: str) -> int:
+    """Return how many jobs were chosen.
+
+    Raises:
+        ConfigurationError: the expression cannot be computed for the values of some job.
+    """
+    try:
+        return jobs.count()
+    except PySparkException as error:
+        if not (error.getSqlState() or "").startswith(_DATA_ERROR):
+            raise
+        raise _wrong(where, error, jobs.columns) from None
+
+
+def _wrong(where: str, error: PySparkException, columns: list[str]) -> ConfigurationError:
+    words = str(error).strip().splitlines()[0].partition(" SQLSTATE:")[0].rstrip(".;")
+    return ConfigurationError(f"--where {where!r}: {words}; its columns are {', '.join(columns)}")
 
 
 def counted(jobs: DataFrame) -> DataFrame:

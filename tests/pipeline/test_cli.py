@@ -163,13 +163,33 @@ def test_redrive_kicks_what_is_chosen(
     assert sorted(node.kicked) == [2, 2, 3, 3, 4, 5]
 
 
-def test_redrive_refuses_what_is_no_expression(
-    spark: SparkSession, start: Start, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("where", "words"),
+    [
+        ("colour = 'red'", r"with name `colour` cannot be resolved"),
+        ("tube = = 1", r"Syntax error at or near '='"),
+        ("", "Syntax error"),
+        ("tube", "is not a boolean"),
+        # What can be seen only when it is computed.
+        ("tube > 3", r"'mail' of the type \"STRING\" cannot be cast to \"BIGINT\""),
+        ("1 / (attempt - attempt) > 1", "Division by zero"),
+        ("buries * 2147483647 = 1", "overflow"),
+    ],
+)
+def test_redrive_names_what_is_wrong_with_an_expression(
+    spark: SparkSession,
+    start: Start,
+    capsys: pytest.CaptureFixture[str],
+    where: str,
+    words: str,
 ) -> None:
     node = start(buried_log())
-    assert redrive(node, "--where", "colour = 'red'") == 2
-    assert re.search(r"--where \"colour = 'red'\": .*`?colour`?", capsys.readouterr().err)
-    assert redrive(node, "--where", "tube = = 1") == 2
+    assert redrive(node, "--where", where) == 2
+    (said,) = [line for line in capsys.readouterr().err.splitlines() if "--where" in line]
+    assert f"--where {where!r}: " in said
+    assert re.search(words, said), said
+    assert said.endswith(f"its columns are {', '.join(EVENTS.names)}")
+    assert node.kicked == []
 
 
 def test_redrive_reads_exported_events(

@@ -43,13 +43,13 @@ def add_command(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Show which jobs are chosen, and kick them unless that is all that was asked for."""
     spark = common.spark(arguments)
-    from pyspark_beanpole.redriving import chosen, counted
+    from pyspark_beanpole.redriving import chosen, count, counted
 
     found = common.events(arguments, spark)
     if arguments.directory is not None:
         _check_cluster(found.cluster, arguments.addresses)
     jobs = chosen(found.events, arguments.state, arguments.where).cache()
-    total = jobs.count()
+    total = count(jobs, arguments.where)
     print(f"{total:,} {arguments.state} jobs")
     for row in counted(jobs).limit(TUBES_SHOWN_MAX).collect():
         print(f"{row.jobs:>12,}  {row.tube}  {row.event}  {row.reason or '-'}")
