@@ -56,17 +56,20 @@ class Input:
         return self.spans[-1][1] if self.spans else 0
 
 
-def from_cluster(spark: SparkSession, addresses: Sequence[str]) -> Input:
+def from_cluster(
+    spark: SparkSession, addresses: Sequence[str], patience_s: int = PATIENCE_S
+) -> Input:
     """Return all events that the nodes keep, up to now.
 
     Raises:
         ClientError: no node answers.
     """
-    with Events(addresses, PATIENCE_S) as nodes:
+    with Events(addresses, patience_s) as nodes:
         extent = nodes.whole()
     if extent.first:
         warn_of_silent(extent)
     reader = spark.read.format("beanpole").option("addresses", ",".join(addresses))
+    reader = reader.option("patienceSeconds", patience_s)
     events = reader.option("startingOffsets", extent.first).option("endingOffsets", extent.end)
     return Input(
         events.load,

@@ -43,4 +43,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return EXIT_NO_ANSWER
     except KeyboardInterrupt:
         return 130
+    except BrokenPipeError:
+        # The reader of our output has seen enough.
+        sys.stderr.close()
+        return 0
+    except OSError as error:
+        print(f"beanpole pipeline: {error}", file=sys.stderr)
+        return EXIT_NO_ANSWER
     return status

@@ -1,16 +1,20 @@
 """What the commands of `beanpole pipeline` share: where Spark and events are, what errors say."""
 
 import argparse
-import re
+import importlib
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from beanpole.addresses import listed
-from beanpole.errors import ClientError
+from beanpole.client.events import Events
+from beanpole.client.rpc import PATIENCE_S
 from pyspark_beanpole import session
+from pyspark_beanpole.cli.running import Running, run_command
+from pyspark_beanpole.options import PATIENCE_MAX_S
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -19,27 +23,13 @@ if TYPE_CHECKING:
     from pyspark_beanpole.exports import Opened
     from pyspark_beanpole.inputs import Input
 
+# Up to here a Java that starts soon is done sooner than one that runs fast.
+QUICK_EVENTS_MAX: Final = 2_000_000
+
 
 def set_run(parser: argparse.ArgumentParser, run: Callable[[argparse.Namespace], int]) -> None:
-    """Let a parser's command run, and turn Spark's errors, which fill a page, into one line."""
-    parser.set_defaults(run=lambda arguments: _told(run, arguments))
-
-
-def _told(run: Callable[[argparse.Namespace], int], arguments: argparse.Namespace) -> int:
-    try:
-        return run(arguments)
-    except Exception as error:
-        if type(error).__module__.startswith("pyspark.errors"):
-            raise ClientError(gist(str(error))) from error
-        raise
-
-
-def gist(text: str) -> str:
-    """Return what an error of Spark is about: our own words, those of Python, or its first line."""
-    own = re.search(r"^\s*beanpole\.[\w.]+: (.+)$", text, re.MULTILINE)
-    last = re.search(r"Traceback .*\n(?:  .*\n)+(\S.*)$", text, re.MULTILINE)
-    found = own or last
-    return found[1] if found else text.strip().partition("\n")[0]
+    """Let a parser's command run; all errors become one line (see `running`)."""
+    parser.set_defaults(run=lambda arguments: run_command(run, arguments))
 
 
 def add_spark(parser: argparse.ArgumentParser) -> None:
@@ -56,6 +46,12 @@ def add_spark(parser: argparse.ArgumentParser) -> None:
         metavar="KEY=VALUE",
         help="a Spark setting; may be given several times",
     )
+    group.add_argument(
+        "--log",
+        type=Path,
+        metavar="FILE",
+        help="where Spark's own messages go (default: a file that is removed if all goes well)",
+    )
 
 
 def add_input(parser: argparse.ArgumentParser) -> None:
@@ -71,6 +67,7 @@ def add_input(parser: argparse.ArgumentParser) -> None:
         help="events that `beanpole events export` wrote: a path or URI (s3a://BUCKET/PATH)",
     )
     add_allow_missing(parser)
+    _add_patience(parser)
 
 
 def add_allow_missing(parser: argparse.ArgumentParser) -> None:
@@ -91,19 +88,64 @@ def add_addresses(parser: argparse.ArgumentParser) -> None:
         metavar="HOST:GRPC,...",
         help="gRPC addresses of nodes; any of them may fail",
     )
+    _add_patience(parser)
 
 
-def spark(arguments: argparse.Namespace) -> "SparkSession":
+def _add_patience(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--patience",
+        type=_patience,
+        default=PATIENCE_S,
+        metavar="SECONDS",
+        help=f"how long to look for a node that answers (default {PATIENCE_S})",
+    )
+
+
+def spark(arguments: argparse.Namespace, *, quick: bool = False) -> "SparkSession":
     """Return the session that the arguments ask for.
 
+    Args:
+        arguments: of a command that `set_run` runs.
+        quick: there is little for Java to do, however many events there are.
+
     Raises:
-        ConfigurationError: Spark or Java is missing, or --from is no export.
+        ConfigurationError: Spark or Java is missing, or does not take what it was given; --from is
+            no export.
         BadExport: the export of --from lacks events, or has a file that is damaged.
+        ClientError: no node answers, so that a session would be for nothing.
     """
-    export(arguments)
-    return session.start(
-        "beanpole pipeline", arguments.master, arguments.remote, dict(arguments.conf)
+    session.check_spark()
+    count = 0 if quick and export(arguments) is None else _counted(arguments)
+    running: Running = arguments.running
+    ahead = threading.Thread(target=_import_ahead, daemon=True)
+    ahead.start()
+    found = session.start(
+        "beanpole pipeline",
+        arguments.master,
+        arguments.remote,
+        dict(arguments.conf),
+        quick=quick or count <= QUICK_EVENTS_MAX,
+        log=running.log(),
+        java=running.java,
     )
+    ahead.join()
+    return found
+
+
+def _import_ahead() -> None:
+    """Import while Java starts what will be needed behind it."""
+    for name in ("pandas", "pyarrow.parquet", "pyspark.sql.pandas.types"):
+        importlib.import_module(name)
+
+
+def _counted(arguments: argparse.Namespace) -> int:
+    """Return how many events there are, which takes milliseconds."""
+    found = export(arguments)
+    if found is not None:
+        return found.rows
+    with Events(arguments.addresses, arguments.patience) as nodes:
+        extent = nodes.extent()
+    return extent.end - extent.first
 
 
 def export(arguments: argparse.Namespace) -> "Opened | None":
@@ -137,7 +179,7 @@ def events(arguments: argparse.Namespace, found: "SparkSession") -> "Input":
     exported = export(arguments)
     if exported is not None:
         return inputs.from_export(found, exported)
-    read = inputs.from_cluster(found, arguments.addresses)
+    read = inputs.from_cluster(found, arguments.addresses, arguments.patience)
     # They are read several times, and from the nodes only once.
     return replace(read, load=lambda: read.events.cache())
 
@@ -162,6 +204,14 @@ def addresses(text: str) -> tuple[str, ...]:
         return listed(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"{text!r} is not allowed: it must be {error}") from None
+
+
+def _patience(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and int(text[:9]) <= PATIENCE_MAX_S):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a whole number of seconds from 0 to {PATIENCE_MAX_S}"
+        )
+    return int(text)
 
 
 def _setting(text: str) -> tuple[str, str]:

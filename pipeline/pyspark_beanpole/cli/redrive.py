@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     found = common.events(arguments, spark)
     if arguments.directory is not None:
-        _check_cluster(found.cluster, arguments.addresses)
+        _check_cluster(found.cluster, arguments.addresses, arguments.patience)
     jobs = chosen(found.events, arguments.state, arguments.where).cache()
     total = count(jobs, arguments.where)
     print(f"{total:,} {arguments.state} jobs")
@@ -55,20 +55,20 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"{row.jobs:>12,}  {row.tube}  {row.event}  {row.reason or '-'}")
     if arguments.dry_run or not total:
         return 0 if total else EXIT_NO
-    with Nodes(arguments.addresses) as nodes:
+    with Nodes(arguments.addresses, arguments.patience) as nodes:
         kicked = kick(nodes, (row.job_id for row in jobs.select("job_id").toLocalIterator()))
     print(f"{kicked:,} kicked", end="")
     print(f", {total - kicked:,} were not {arguments.state} any more" if kicked < total else "")
     return 0
 
 
-def _check_cluster(cluster: str, addresses: Sequence[str]) -> None:
+def _check_cluster(cluster: str, addresses: Sequence[str], patience_s: int) -> None:
     """Refuse to kick jobs of one cluster that were chosen by the events of another.
 
     Raises:
         ConfigurationError: the addresses are of another cluster.
     """
-    with Events(addresses) as nodes:
+    with Events(addresses, patience_s) as nodes:
         kicked = nodes.extent().cluster
     if kicked != cluster:
         raise ConfigurationError(

@@ -1,0 +1,95 @@
+"""What an error of Spark, Java or Python is about, in one line, and whose fault it is.
+
+Spark's errors fill a page; the whole of them goes to the log (see `sparklog`). Nothing is shown or
+decided here but words: the exit status follows from the class of the error that is returned.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from beanpole.errors import BeanpoleError, ClientError, ConfigurationError
+
+# More than this of one line says nothing more.
+WORDS_MAX: Final = 500
+
+# An error of ours, of Python and of Java where a text quotes them. Java's stands behind the words
+# about the task that failed.
+_OURS: Final = re.compile(r"\bbeanpole\.(?:\w+\.)+(\w+): (.+)$", re.MULTILINE)
+_PYTHON: Final = re.compile(r"Traceback .*\n(?:[ |].*\n|\n)+(\w\S*(?:: .*)?)$", re.MULTILINE)
+_CAUSE: Final = re.compile(r"^Caused by: (?:[\w$]+\.)+(\w+(?:: .*)?)$", re.MULTILINE)
+_TASK: Final = re.compile(r"most recent failure: .*?\): (?:[\w$]+\.)*(\w+(?:: .*)?)$", re.MULTILINE)
+_CALL: Final = re.compile(r"^An error occurred while calling \S+\n?: (?:[\w$]+\.)*", re.MULTILINE)
+# What Java says when it cannot be what its options ask for.
+_OPTIONS: Final = re.compile(
+    r"^(?:Error: )?((?:Unrecognized|Invalid|Improperly specified|Conflicting|Missing|Could not find"
+    r" or load|Initial heap size|Unable to open|agent library failed).*)$",
+    re.MULTILINE,
+)
+_MASTER: Final = re.compile(
+    r"(?:Could not parse Master URL|Master must either be|Invalid master URL).*"
+)
+_WRONG: Final = ("IllegalArgumentException", "NumberFormatException", "INVALID_CONF")
+_MEMORY: Final = re.compile(r"java\.lang\.OutOfMemoryError.*|.*insufficient memory.*")
+
+
+def gist(text: str) -> str:
+    """Return what an error is about: our own words, those of Python or Java, or its first line."""
+    for pattern, group in ((_OURS, 2), (_PYTHON, 1), (_TASK, 1), (_CAUSE, 1)):
+        found = pattern.findall(text)
+        if found:
+            last = found[-1]
+            return _short(last[group - 1] if isinstance(last, tuple) else last)
+    return _short(_CALL.sub("", text.strip()).partition("\n")[0])
+
+
+def from_spark(text: str, conf: Iterable[str] = ()) -> BeanpoleError:
+    """Return the error of ours that an error of Spark stands for.
+
+    Args:
+        text: the whole of it.
+        conf: the names of the settings that were given by hand.
+    """
+    ours = _OURS.findall(text)
+    words = gist(text)
+    if ours:
+        return (ConfigurationError if ours[-1][0] == "ConfigurationError" else ClientError)(words)
+    if master := _MASTER.search(text):
+        return ConfigurationError(f"--master: {master[0]}")
+    if memory := _MEMORY.search(text):
+        return ClientError(_short(memory[0]))
+    named = next((name for name in conf if name in text), None)
+    if named is not None and any(word in text for word in _WRONG):
+        return ConfigurationError(f"--conf {named}: {words}")
+    return ClientError(words)
+
+
+def java_never_ran(lines: Sequence[str]) -> BeanpoleError:
+    """Return the error for a Java that ended before Spark ran in it, from the last it said."""
+    text = "\n".join(lines)
+    if master := _MASTER.search(text):
+        return ConfigurationError(f"--master: {master[0]}")
+    if options := _OPTIONS.search(text):
+        return ConfigurationError(f"Java does not start: {_short(options[1])}")
+    if memory := _MEMORY.search(text):
+        return ClientError(f"Java does not start: {_short(memory[0])}")
+    said = [line for line in lines if re.search(r"[Ee]rror|[Ee]xception", line)] or lines
+    return ClientError(f"Java does not start: {_short(said[0]) if said else 'it says nothing'}")
+
+
+def java_ended(status: int, lines: Sequence[str]) -> BeanpoleError:
+    """Return the error for a Java that ended while Spark ran in it.
+
+    Args:
+        status: its exit status, below zero a signal's number.
+        lines: the last it said.
+    """
+    how = f"by signal {-status}" if status < 0 else f"with status {status}"
+    memory = _MEMORY.search("\n".join(lines))
+    reason = f": {_short(memory[0])}" if memory else ""
+    return ClientError(f"Java ended in the middle of the work, {how}{reason}")
+
+
+def _short(words: str) -> str:
+    words = words.strip()
+    return words if len(words) <= WORDS_MAX else f"{words[:WORDS_MAX]} ..."

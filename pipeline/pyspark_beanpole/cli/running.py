@@ -1,0 +1,196 @@
+"""Runs one command: signals, the log, and one line and an exit status for whatever goes wrong.
+
+Exit status: that of the command; 130 and 143 after SIGINT and SIGTERM. Errors that are raised on
+become 2 and 3 in `main`. What an error means is in `failures`.
+"""
+
+import argparse
+import logging
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final, NoReturn
+
+from beanpole.errors import BeanpoleError, ClientError, ConfigurationError
+from pyspark_beanpole import logs  # noqa: F401  (it looks for handlers before ours are there)
+from pyspark_beanpole.cli import failures
+from pyspark_beanpole.session import Java
+from pyspark_beanpole.sparklog import SparkLog
+
+# After a signal what runs is dropped; a system that stops services waits at least ten seconds.
+DROP_S: Final = 4.0
+SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+
+class Ended(BaseException):
+    """A signal asked the command to end. Not an `Exception`: libraries would take it for theirs."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+class Running:
+    """What a command uses while it runs, and what it leaves."""
+
+    def __init__(self, wanted_log: Path | None, conf: dict[str, str]) -> None:
+        self.java = Java()
+        self._wanted_log = wanted_log
+        self._conf = conf
+        self._log: SparkLog | None = None
+        self._is_log_named = False
+
+    def log(self) -> SparkLog:
+        """Return the log, which is opened when it is first needed.
+
+        Raises:
+            ConfigurationError: the file that was asked for cannot be written.
+        """
+        if self._log is None:
+            try:
+                self._log = SparkLog(self._wanted_log)
+            except OSError as error:
+                raise ConfigurationError(f"--log: {error}") from None
+        return self._log
+
+    def write(self, text: str) -> None:
+        """Add to the log, if there is one."""
+        if self._log is not None:
+            self._log.write(text)
+
+    def failed(self, error: Exception) -> BeanpoleError:
+        """Return the error that is shown in place of any other; the log gets its stack."""
+        self.write(_stack(error))
+        found = self._translated(error)
+        if isinstance(found, ConfigurationError) or found is error or self._log is None:
+            return found
+        self._is_log_named = True
+        return ClientError(f"{found} (all of it is in {self._log.path})")
+
+    def _translated(self, error: Exception) -> BeanpoleError:
+        if isinstance(error, BeanpoleError):
+            return error
+        text = _text(error)
+        if "JAVA_GATEWAY_EXITED" in text:
+            return failures.java_never_ran(self._last())
+        if self.java.has_ended():
+            return failures.java_ended(self.java.status or 0, self._last())
+        if type(error).__module__.partition(".")[0] in ("pyspark", "py4j", "grpc"):
+            return failures.from_spark(text, self._conf)
+        if isinstance(error, MemoryError):
+            return ClientError("out of memory")
+        if isinstance(error, OSError):
+            return ClientError(str(error))
+        return ClientError(f"a defect of Beanpole: {type(error).__name__}: {failures.gist(text)}")
+
+    def _last(self) -> Sequence[str]:
+        return self._log.last() if self._log is not None else []
+
+    def close(self) -> None:
+        """Let go of the log."""
+        if self._log is not None:
+            self._log.close(self._is_log_named)
+
+
+def run_command(run: Callable[[argparse.Namespace], int], arguments: argparse.Namespace) -> int:
+    """Run a command; return its exit status.
+
+    Raises:
+        ConfigurationError: the request is wrong.
+        BeanpoleError: whatever else ended it, in one line.
+        BrokenPipeError: nobody reads standard output any more.
+    """
+    running = Running(arguments.log, dict(arguments.conf))
+    arguments.running = running
+    try:
+        with _quiet(running), _ended_by_signals(running):
+            return run(arguments)
+    except (KeyboardInterrupt, Ended) as ended:
+        # What runs is dropped: whatever is written is replaced as a whole, or done again.
+        running.java.end()
+        number = ended.number if isinstance(ended, Ended) else signal.SIGINT
+        return 128 + number
+    except BrokenPipeError as error:
+        if not running.java.has_ended():
+            raise
+        raise running.failed(error) from error
+    except Exception as error:
+        raise running.failed(error) from error
+    finally:
+        running.close()
+
+
+@contextmanager
+def _ended_by_signals(running: Running) -> Iterator[None]:
+    """Let signals end what runs, at the latest after `DROP_S`."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(number: int, frame: FrameType | None) -> NoReturn:
+        timer = threading.Timer(DROP_S, _leave, (running, 128 + number))
+        timer.daemon = True
+        timer.start()
+        raise Ended(number)
+
+    before = {number: signal.signal(number, end) for number in SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _leave(running: Running, status: int) -> None:
+    """End this process although something in it does not end."""
+    running.java.end()
+    os._exit(status)
+
+
+@contextmanager
+def _quiet(running: Running) -> Iterator[None]:
+    """Let what libraries say about errors go to the log, for whoever shows them says it all."""
+    handler = _ToLog(running)
+    root = logging.getLogger()
+    level, thread_hook, ignored_hook = root.level, threading.excepthook, sys.unraisablehook
+    root.addHandler(handler)
+    threading.excepthook = lambda told: running.write(_stack(told.exc_value))
+    sys.unraisablehook = lambda told: running.write(_stack(told.exc_value))
+    logging.captureWarnings(True)
+    try:
+        yield
+    finally:
+        logging.captureWarnings(False)
+        root.removeHandler(handler)
+        threading.excepthook, sys.unraisablehook = thread_hook, ignored_hook
+        root.setLevel(level)
+
+
+class _ToLog(logging.Handler):
+    """Writes records into the log of a command."""
+
+    def __init__(self, running: Running) -> None:
+        super().__init__(logging.INFO)
+        self._running = running
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._running.write(self.format(record))
+
+
+def _stack(error: Any) -> str:
+    """Return an error with its stack; Spark's ask Java for a part of it."""
+    with suppress(Exception):
+        return "".join(traceback.format_exception(error))
+    return type(error).__name__
+
+
+def _text(error: Exception) -> str:
+    with suppress(Exception):
+        return str(error)
+    return type(error).__name__

@@ -1,0 +1,129 @@
+"""Keeps what Spark and Java say away from the terminal: it goes to a file of bounded size.
+
+Lines of ours among it, and Spark's progress bars, go on to the terminal. What an error means is not
+decided here (see `cli.failures`).
+"""
+
+import os
+import sys
+import tempfile
+import threading
+from collections import deque
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, TextIO
+
+# What our own processes beside Spark say (see `logs`).
+OURS: Final = "beanpole: "
+# Spark's progress bars; each replaces the one before.
+BAR: Final = "[Stage "
+# Some days of a stream that warns often. When it is full the file is kept once as NAME.1.
+FILE_BYTES_MAX: Final = 16 * 1024 * 1024
+# An error of Spark with its stack and those of its causes has fewer lines.
+LINES_KEPT: Final = 400
+CHUNK_BYTES: Final = 64 * 1024
+# How long the rest of what an ended Java said may take.
+REST_S: Final = 2.0
+
+
+class SparkLog:
+    """A file, and a pipe into it that is Java's standard output and error."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        """Open the file.
+
+        Args:
+            path: the file, which is added to; None for a new one below the system's temporary
+                directory, which `close` removes if nothing went wrong.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        self._is_ours = path is None
+        if path is None:
+            descriptor, name = tempfile.mkstemp(prefix="beanpole-pipeline-", suffix=".log")
+            os.close(descriptor)
+            path = Path(name)
+        self.path: Final = path.absolute()
+        self._file: TextIO = self.path.open("a", errors="replace")
+        self._bytes = self.path.stat().st_size
+        self._lock = threading.Lock()
+        self._last: deque[str] = deque(maxlen=LINES_KEPT)
+        self._pump: threading.Thread | None = None
+
+    def pipe(self) -> int:
+        """Return a descriptor for Java to write to; whoever gave it away closes it."""
+        reading, writing = os.pipe()
+        self._pump = threading.Thread(target=self._read, args=(reading,), daemon=True)
+        self._pump.start()
+        return writing
+
+    def write(self, text: str) -> None:
+        """Add lines. What a full disk does not take is forgotten."""
+        with self._lock:
+            self._last.extend(text.splitlines())
+            if self._bytes > FILE_BYTES_MAX:
+                self._begin_anew()
+            with suppress(OSError, ValueError):
+                self._bytes += self._file.write(f"{text.rstrip()}\n")
+                self._file.flush()
+
+    def last(self) -> list[str]:
+        """Return the last lines, when Java has ended all that it said."""
+        if self._pump is not None:
+            self._pump.join(REST_S)
+        with self._lock:
+            return list(self._last)
+
+    def close(self, is_wanted: bool) -> None:
+        """Let go of the file; one that nobody asked for stays only if it `is_wanted`."""
+        with self._lock:
+            self._file.close()
+        if self._is_ours and not is_wanted:
+            for path in (self.path, self._older()):
+                path.unlink(missing_ok=True)
+
+    def _begin_anew(self) -> None:
+        with suppress(OSError, ValueError):
+            self._file.close()
+            self.path.replace(self._older())
+            self._file = self.path.open("a", errors="replace")
+            self._bytes = 0
+
+    def _older(self) -> Path:
+        return self.path.with_name(f"{self.path.name}.1")
+
+    def _read(self, reading: int) -> None:
+        with os.fdopen(reading, "rb", buffering=0) as pipe:
+            for line in _lines(pipe.fileno()):
+                if line.startswith(OURS):
+                    _show(f"{line}\n")
+                elif line.startswith(BAR):
+                    if sys.stderr.isatty():
+                        _show(f"\r\x1b[2K{line}\r")
+                elif line.strip():
+                    self.write(line)
+                elif line and sys.stderr.isatty():
+                    # With blanks Spark removes its bar.
+                    _show("\r\x1b[2K")
+
+
+def _lines(descriptor: int) -> Iterator[str]:
+    """Read lines, which carriage returns end, too: each bar is one."""
+    rest = b""
+    while chunk := os.read(descriptor, CHUNK_BYTES):
+        *whole, rest = (rest + chunk).replace(b"\r", b"\n").split(b"\n")
+        for line in whole:
+            yield line.decode(errors="replace")
+        if len(rest) > CHUNK_BYTES:
+            yield rest.decode(errors="replace")
+            rest = b""
+    if rest:
+        yield rest.decode(errors="replace")
+
+
+def _show(text: str) -> None:
+    with suppress(OSError, ValueError):
+        sys.stderr.write(text)
+        sys.stderr.flush()

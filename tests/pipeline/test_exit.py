@@ -1,0 +1,102 @@
+"""How commands end as processes: each exit status, one line, nothing of Spark in between."""
+
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.integration.support.nodes import BEANPOLE
+from tests.integration.support.waiting import wait_until
+from tests.pipeline.conftest import Start
+from tests.pipeline.double import Double, Log
+
+TIMEOUT_S: Final = 120
+
+
+def audit(node: Double, *more: str) -> "subprocess.Popen[str]":
+    where = ["--addresses", node.address, "--patience", "1"]
+    return subprocess.Popen(
+        [*BEANPOLE, "pipeline", "audit", *where, *more],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def ended(process: "subprocess.Popen[str]") -> tuple[int, str]:
+    _, said = process.communicate(timeout=TIMEOUT_S)
+    return process.returncode, said
+
+
+def java_of(process: "subprocess.Popen[str]") -> int:
+    """Return the id of the Java process that is a command's child, once Spark runs in it."""
+    found: list[int] = []
+
+    def runs() -> bool:
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        for child in children:
+            command = Path(f"/proc/{child}/cmdline").read_bytes()
+            if b"org.apache.spark.deploy.SparkSubmit" in command and b"java" in command[:200]:
+                found.append(int(child))
+        return bool(found)
+
+    wait_until(runs, TIMEOUT_S, "Java")
+    return found[0]
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (["--master", "local[x]"], "--master: Could not parse Master URL: 'local[x]'"),
+        (
+            ["--conf", "spark.driver.memory=abc"],
+            "Java does not start: Invalid maximum heap size: -Xmxabc",
+        ),
+        (["--remote", "http://here"], "--remote 'http://here' is not allowed: it must be sc:"),
+        (["--log", "/nowhere/log"], "--log: [Errno 2] No such file or directory: '/nowhere/log'"),
+    ],
+)
+def test_a_request_that_is_wrong(start: Start, more: list[str], words: str) -> None:
+    status, said = ended(audit(start(Log(), 10), *more))
+    assert (status, len(said.splitlines())) == (2, 1), said
+    assert said.startswith(f"beanpole: {words}")
+
+
+def test_a_server_that_does_not_answer(start: Start) -> None:
+    status, said = ended(audit(start(Log(), 10), "--remote", "sc://127.0.0.1:1"))
+    assert (status, len(said.splitlines())) == (3, 1)
+    assert said.startswith("beanpole: no Spark Connect server answers at sc://127.0.0.1:1: ")
+
+
+def test_java_that_is_killed_is_one_line_that_names_the_log(start: Start) -> None:
+    process = audit(start(Log(), 10))
+    subprocess.run(["kill", "-KILL", str(java_of(process))], check=True)
+    status, said = ended(process)
+    assert (status, len(said.splitlines())) == (3, 1), said
+    assert "Java" in said
+    named = re.search(r"all of it is in (\S+)\)", said)
+    assert named, said
+    log = Path(named[1])
+    assert "Traceback" in log.read_text()
+    log.unlink()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_without_a_word(start: Start, number: signal.Signals) -> None:
+    process = audit(start(Log(), 10))
+    java = java_of(process)
+    process.send_signal(number)
+    assert ended(process) == (128 + number, "")
+    wait_until(lambda: not Path(f"/proc/{java}").exists(), TIMEOUT_S, "the end of Java")
+
+
+def test_a_python_that_is_not_there(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", "/nowhere/python")
+    status, said = ended(audit(start(Log(), 10)))
+    assert status == 2
+    assert said.startswith("beanpole: PYSPARK_PYTHON = '/nowhere/python' is no program: ")
+    assert sys.executable not in said
