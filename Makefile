@@ -23,6 +23,8 @@ SEEDS ?= 300
 FIRST ?= 1
 # Where `make proto` writes; the test of its freshness gives another place.
 OUT := cluster
+# How many commands `make ledger` sends.
+COMMANDS ?= 300000
 # How long `make soak` and `make upgrade` break things.
 MINUTES := 20
 PROTOS := $(sort $(wildcard proto/beanpole/pb/*.proto))
@@ -31,7 +33,7 @@ PROTOC := $(BIN)/python -m grpc_tools.protoc -Iproto
 
 .DEFAULT_GOAL := check
 .PHONY: up compiled test test-nodes test-spark test-sim test-compiled test-spark-cluster \
-	test-power sim mutants unit lint check golden fmt proto bench bench-check bench-pipeline soak upgrade clean help
+	test-power sim mutants unit lint check golden fmt proto bench bench-check bench-pipeline soak upgrade ledger clean help
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -126,6 +128,9 @@ soak: $(READY) $(COMPILED_READY) ## break a real cluster at random and check eve
 
 upgrade: $(READY) $(COMPILED_READY) ## upgrade real nodes from a release under load, back and forth (make upgrade MINUTES=20)
 	$(BIN)/python -m chaos.upgrade --compiled --minutes $(MINUTES) $(ARGS)
+
+ledger: $(SPARK) ## compare what clients wrote down with events and statistics (make ledger COMMANDS=300000 SEED=7)
+	LEDGER_COMMANDS=$(COMMANDS) LEDGER_SEED=$(SEED) $(BIN)/python -m pytest -q -s tests/pipeline/test_ledger.py
 
 # Not a part of `make test`: it needs root, /dev/fuse and the right to mount.
 test-power: $(READY) $(COMPILED_READY) ## power cuts on a file system that forgets, in two minutes (needs root and /dev/fuse)

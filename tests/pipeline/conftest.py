@@ -24,7 +24,8 @@ TEST_TIMEOUT_S: Final = 600
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if item.path.is_relative_to(Path(__file__).parent):
+        is_here = item.path.is_relative_to(Path(__file__).parent)
+        if is_here and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(TEST_TIMEOUT_S), append=False)
 
 

@@ -1,0 +1,164 @@
+"""The ledger: each command that a client sent, with its reply, and when.
+
+It knows nothing of events and judges nothing. Times are microseconds of this machine's wall
+clock, which is the one of the nodes, too.
+"""
+
+import asyncio
+import json
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+# Commands that change a job if their reply has this word, and the event that this is.
+EFFECTS: Final = {
+    "INSERTED": "put",
+    "RESERVED": "reserved",
+    "RELEASED": "released",
+    "BURIED": "buried",
+    "TOUCHED": "touched",
+    "KICKED": "kicked",
+    "DELETED": "deleted",
+}
+
+
+def now_us() -> int:
+    return time.time_ns() // 1000
+
+
+@dataclass(slots=True)
+class Command:
+    """One command on one connection.
+
+    Attributes:
+        verb: the command's first word.
+        numbers: its arguments, as far as they are numbers.
+        body: of a put.
+        used: the tube that the connection used then.
+        watched: the tubes that it watched then.
+        reply: the words of the reply; none if the connection ended before it.
+        payload: what a reply brought behind its line.
+    """
+
+    connection: int
+    verb: str
+    line: str
+    numbers: tuple[int, ...]
+    body: bytes
+    used: str
+    watched: frozenset[str]
+    sent_us: int
+    reply: tuple[str, ...] = ()
+    payload: bytes = b""
+    received_us: int = 0
+
+    @property
+    def effect(self) -> str:
+        """The kind of the events that the reply confirms, or nothing."""
+        found = EFFECTS.get(self.reply[0], "") if self.reply else ""
+        return "" if self.verb.startswith(("peek", "stats")) else found
+
+    @property
+    def jobs(self) -> list[int | None]:
+        """The job of each event that the reply confirms; None where it does not say."""
+        if not self.effect:
+            return []
+        if self.effect in ("put", "reserved"):
+            return [int(self.reply[1])]
+        if self.verb == "kick":
+            return [None] * int(self.reply[1])
+        return [self.numbers[0]]
+
+    @property
+    def possible(self) -> str:
+        """The kind of the event that the command would be, if it took effect."""
+        return POSSIBLE.get(self.verb, "")
+
+
+POSSIBLE: Final = {
+    "put": "put",
+    "reserve": "reserved",
+    "reserve-with-timeout": "reserved",
+    "reserve-job": "reserved",
+    "release": "released",
+    "bury": "buried",
+    "touch": "touched",
+    "kick": "kicked",
+    "kick-job": "kicked",
+    "delete": "deleted",
+}
+
+
+@dataclass(slots=True)
+class Connection:
+    """One connection and how it ended.
+
+    Attributes:
+        node: the number of the node.
+        life: how often that node had been started.
+        end: `closed` by us, `quit` by us, `lost`; empty while it is there.
+        ended_us: just before we closed it, or when we noticed the loss.
+    """
+
+    number: int
+    node: int
+    life: int
+    opened_us: int
+    end: str = ""
+    ended_us: int = 0
+    commands: list[Command] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Burst:
+    """Jobs that all were in each of some states at once, in a tube of their own."""
+
+    tube: str
+    jobs: int
+    states: tuple[str, ...]
+    began_us: int
+    ended_us: int = 0
+
+
+class Book:
+    """Everything that the clients of one run did."""
+
+    def __init__(self) -> None:
+        self.connections: list[Connection] = []
+        self.bursts: list[Burst] = []
+        self.kills: list[tuple[int, int]] = []  # (wall time in microseconds, node)
+        self.lives = [1, 1, 1]
+        self.sent = 0
+        self._waiting: list[tuple[int, asyncio.Event]] = []
+
+    def opened(self, node: int) -> Connection:
+        found = Connection(len(self.connections), node, self.lives[node], now_us())
+        self.connections.append(found)
+        return found
+
+    def note(self, command: Command) -> None:
+        """Write down a command that is about to be sent."""
+        self.connections[command.connection].commands.append(command)
+        self.sent += 1
+        while self._waiting and self._waiting[0][0] <= self.sent:
+            self._waiting.pop(0)[1].set()
+
+    async def reached(self, commands: int) -> None:
+        """Wait until that many commands were sent."""
+        if self.sent < commands:
+            event = asyncio.Event()
+            self._waiting = sorted([*self._waiting, (commands, event)], key=lambda item: item[0])
+            await event.wait()
+
+    def save(self, path: Path) -> None:
+        """Write it for people, one command a line."""
+        with path.open("w") as file:
+            for connection in self.connections:
+                head = (connection.number, connection.node, connection.life)
+                for command in connection.commands:
+                    reply = " ".join(command.reply)
+                    times = (command.sent_us, command.received_us)
+                    file.write(json.dumps([*head, *times, command.line, reply]) + "\n")
+                end = (connection.ended_us, connection.end)
+                file.write(json.dumps([*head, *end]) + "\n")

@@ -1,0 +1,160 @@
+"""One beanstalk connection that writes down each command and its reply.
+
+Written from docs/protocol.md. Which commands to send belongs to `traffic`.
+"""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Sequence
+from functools import partial
+from typing import Final, cast
+
+from tests.pipeline.ledger.book import Book, Command, Connection, now_us
+
+CRLF: Final = b"\r\n"
+# Replies that bring a payload, whose size is the last word of the line.
+WITH_PAYLOAD: Final = ("RESERVED", "FOUND", "OK")
+
+# A line and the body of a put.
+Request = str | tuple[str, bytes]
+
+
+class Speaker(asyncio.Protocol):
+    """A connection; `connect` opens one."""
+
+    def __init__(self, book: Book, node: int) -> None:
+        self.book = book
+        self.record: Connection = book.opened(node)
+        self.used = "default"
+        self.watched = {"default"}
+        self._buffer = bytearray()
+        self._unanswered: deque[Command] = deque()
+        self._payload: tuple[tuple[str, ...], int] | None = None
+        self._transport: asyncio.Transport | None = None
+        self._progress: asyncio.Future[None] | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+
+    @property
+    def is_open(self) -> bool:
+        return not self.record.end
+
+    async def ask(self, *requests: Request) -> list[Command]:
+        """Send commands at once and wait for all replies, or for the end of the connection."""
+        commands = self.send(requests)
+        while self.is_open and self._unanswered:
+            self._progress = asyncio.get_running_loop().create_future()
+            await self._progress
+        return commands
+
+    def send(self, requests: Sequence[Request]) -> list[Command]:
+        """Send commands at once; nothing is sent on a connection that has ended."""
+        if not self.is_open:
+            return []
+        sent_us, data, commands = now_us(), bytearray(), []
+        for request in requests:
+            line, body = (request, b"") if isinstance(request, str) else request
+            words = line.split()
+            numbers = tuple(int(word) for word in words[1:] if word.isdecimal())
+            command = Command(
+                self.record.number,
+                words[0],
+                line,
+                numbers,
+                body,
+                self.used,
+                frozenset(self.watched),
+                sent_us,
+            )
+            self._follow(words)
+            self.book.note(command)
+            commands.append(command)
+            data += line.encode() + CRLF
+            if words[0] == "put":
+                data += body + CRLF
+        self._unanswered.extend(commands)
+        assert self._transport
+        self._transport.write(bytes(data))
+        return commands
+
+    def _follow(self, words: list[str]) -> None:
+        if words[0] == "use":
+            self.used = words[1]
+        elif words[0] == "watch":
+            self.watched.add(words[1])
+        elif words[0] == "ignore" and len(self.watched) > 1:
+            self.watched.discard(words[1])
+
+    def data_received(self, data: bytes) -> None:
+        received_us = now_us()
+        self._buffer += data
+        while self._take(received_us):
+            pass
+        if not self._unanswered:
+            self._wake()
+
+    def _take(self, received_us: int) -> bool:
+        """Take one reply from the buffer; False while none is whole."""
+        payload = b""
+        if self._payload is None:
+            end = self._buffer.find(CRLF)
+            if end < 0:
+                return False
+            words = tuple(self._buffer[:end].decode().split(" "))
+            del self._buffer[: end + 2]
+            if words[0] in WITH_PAYLOAD:
+                self._payload = words, int(words[-1])
+        if self._payload is not None:
+            words, size = self._payload
+            if len(self._buffer) < size + 2:
+                return False
+            payload = bytes(self._buffer[:size])
+            assert self._buffer[size : size + 2] == CRLF
+            del self._buffer[: size + 2]
+            self._payload = None
+        command = self._unanswered.popleft()
+        command.reply, command.payload, command.received_us = words, payload, received_us
+        return True
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._end("lost")
+
+    def _end(self, how: str) -> None:
+        if self.is_open:
+            self.record.end, self.record.ended_us = how, now_us()
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._progress and not self._progress.done():
+            self._progress.set_result(None)
+
+    def close(self) -> None:
+        """Close the connection at once, whatever is unanswered."""
+        self._end("closed")
+        assert self._transport
+        self._transport.close()
+
+    def quit(self) -> None:
+        """End the connection as the protocol has it."""
+        if self.is_open:
+            at_us = now_us()
+            self.send(["quit"])
+            self._end("quit")
+            self.record.ended_us = at_us
+
+
+async def connect(book: Book, addresses: Sequence[str], first: int) -> Speaker:
+    """Connect to the first node that accepts, beginning with the one of that number."""
+    while True:
+        for step in range(len(addresses)):
+            node = (first + step) % len(addresses)
+            host, _, port = addresses[node].rpartition(":")
+            loop = asyncio.get_running_loop()
+            with contextlib.suppress(OSError):
+                _, found = await loop.create_connection(
+                    partial(Speaker, book, node), host, int(port)
+                )
+                return found
+        await asyncio.sleep(0)

@@ -1,0 +1,160 @@
+"""Clients with a ledger of their own, written from the documentation alone, against the product.
+
+Every reply is compared with the events of an export, and every event with the commands. A run of
+another size or seed: `make ledger COMMANDS=300000 SEED=7`.
+"""
+
+import asyncio
+import os
+import secrets
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from tests.integration.support.nodes import Cluster
+from tests.pipeline.ledger import events as exported
+from tests.pipeline.ledger.book import Book
+from tests.pipeline.ledger.events import Event
+from tests.pipeline.ledger.lives import Lives
+from tests.pipeline.ledger.matching import FINDINGS_MAX, Matched, match
+from tests.pipeline.ledger.run import export, run
+
+COMMANDS: Final = int(os.environ.get("LEDGER_COMMANDS", "20000"))
+SEED: Final = int(os.environ.get("LEDGER_SEED") or secrets.randbelow(1_000_000))
+# A run of 20,000 commands takes some seconds; a thousand a second is slow.
+TIMEOUT_S: Final = 300 + COMMANDS // 200
+
+pytestmark = pytest.mark.timeout(TIMEOUT_S)
+
+
+@dataclass
+class Told:
+    """A run, its export, and what was made of them."""
+
+    directory: Path
+    book: Book
+    events: list[Event]
+    matched: Matched
+    lives: Lives
+
+
+def judge(book: Book, events: list[Event]) -> tuple[Matched, Lives]:
+    matched = match(book, events)
+    lives = Lives(book, matched)
+    lives.follow(events)
+    return matched, lives
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
+    directory = tmp_path_factory.mktemp("ledger")
+    sys.stdout.write(f"LEDGER_SEED={SEED} LEDGER_COMMANDS={COMMANDS} in {directory}\n")
+    with Cluster(directory / "cluster").running() as cluster:
+        book = asyncio.run(run(cluster, COMMANDS, SEED))
+        book.save(directory / "ledger.jsonl")
+        export(cluster, directory / "export")
+    events = exported.read(directory / "export")
+    yield Told(directory, book, events, *judge(book, events))
+
+
+def story(told: Told, findings: list[str]) -> str:
+    head = f"{len(findings)} findings; LEDGER_SEED={SEED}, {told.directory}"
+    return "\n".join([head, *findings[:FINDINGS_MAX]])
+
+
+def test_each_command_is_its_events_and_each_event_is_explained(told: Told) -> None:
+    findings = told.matched.findings + told.lives.findings
+    assert not findings, story(told, findings)
+    commands = [command for one in told.book.connections for command in one.commands]
+    confirmed = sum(len(command.jobs) for command in commands)
+    explained = told.matched.counts + told.lives.counts
+    assert told.matched.counts["answered"] == confirmed > COMMANDS / 2
+    assert explained.total() == len(told.events)
+    # The run had in it what this is about.
+    assert len(commands) >= COMMANDS
+    assert explained["timed_out ttr"] and explained["due"] and explained["returned connection_lost"]
+    assert len({node for _, node in told.book.kills}) >= 2
+    assert any(not command.reply for command in commands)
+    sys.stdout.write(f"{len(commands)} commands, {dict(explained)}\n")
+
+
+def test_the_jobs_at_the_end_are_those_that_the_cluster_counts(told: Told) -> None:
+    last = [command for one in told.book.connections for command in one.commands][-2]
+    lines = last.payload.decode().splitlines()
+    states = Counter(life.state for life in told.lives.jobs.values())
+    assert last.line == "stats"
+    for state in ("ready", "reserved", "delayed", "buried"):
+        assert f"current-jobs-{state}: {states[state]}" in lines, story(told, lines)
+    assert f"total-jobs: {len(told.lives.jobs)}" in lines
+
+
+def changed(event: Event, column: str) -> Event:
+    """Return an event with another value in one column."""
+    value: Any = getattr(event, column)
+    other: dict[str, Any] = {column: f"{value}x" if isinstance(value, str) else (value or 0) + 1}
+    return event._replace(**other)
+
+
+# What `lives` computes; the others decide which command made an event.
+COMPUTED: Final = tuple(
+    name
+    for name in Event._fields
+    if name not in ("offset", "log_index", "position", "time_us", "event", "job_id")
+    and name not in ("wall_time", "node", "incarnation", "session", "external_id")
+)
+
+
+def test_each_wrong_column_is_found(told: Told) -> None:
+    """The comparison has teeth: one wrong value in each column is named."""
+    planted = list(told.events)
+    # In runs, of which each is of other jobs: a wrong value may explain what follows.
+    last = [event for event in planted if event.event == "deleted" and event.run_us is not None]
+    chosen = dict(zip(COMPUTED, last[:: len(last) // len(COMPUTED)], strict=False))
+    for column, event in chosen.items():
+        planted[event.offset] = changed(event, column)
+    _, lives = judge(told.book, planted)
+    for column, event in chosen.items():
+        assert any(f"offset={event.offset}," in found for found in lives.findings), column
+
+
+def missing(events: list[Event], at: int) -> None:
+    del events[at]
+    events[at:] = [event._replace(offset=event.offset - 1) for event in events[at:]]
+
+
+def doubled(events: list[Event], at: int) -> None:
+    events[at:] = [event._replace(offset=event.offset + 1) for event in events[at:]]
+    events.insert(at, events[at]._replace(offset=at))
+
+
+def of_another(events: list[Event], at: int) -> None:
+    other = next(event for event in events if event.session and event.who != events[at].who)
+    events[at] = events[at]._replace(session=other.session, node=other.node)
+
+
+def earlier(events: list[Event], at: int) -> None:
+    events[at] = events[at]._replace(wall_time=events[at].wall_time - 60_000_000)
+
+
+def of_another_job(events: list[Event], at: int) -> None:
+    events[at] = changed(events[at], "job_id")
+
+
+def of_another_kind(events: list[Event], at: int) -> None:
+    events[at] = events[at]._replace(event="touched")
+
+
+@pytest.mark.parametrize(
+    "plant", [missing, doubled, of_another, earlier, of_another_job, of_another_kind]
+)
+def test_each_wrong_event_is_found(told: Told, plant: Any) -> None:
+    planted = list(told.events)
+    answered = [offset for offset in told.matched.commands if planted[offset].event == "released"]
+    plant(planted, answered[len(answered) // 2])
+    matched, lives = judge(told.book, planted)
+    assert matched.findings or lives.findings, SEED
