@@ -62,7 +62,10 @@ def resolved(name: str) -> Place:
     except (OSError, ValueError, ImportError) as error:
         reason = str(error).partition("\n")[0]
         raise ConfigurationError(f"{shown(name)} cannot be reached: {reason}") from None
-    return Place(files, path.rstrip("/"), shown(name), is_local=False)
+    path = path.rstrip("/")
+    if not path:
+        raise ConfigurationError(f"{shown(name)} is not allowed: it names no directory")
+    return Place(files, path, shown(name), is_local=False)
 
 
 def _local_path(name: str, match: "re.Match[str] | None") -> str:

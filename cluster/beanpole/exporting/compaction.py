@@ -114,13 +114,17 @@ def _read(directory: Directory, group: Sequence[File]) -> Iterator["pa.RecordBat
     import pyarrow.parquet as pq
 
     place, cluster = directory.place, directory.manifest.cluster
-    paths = [place.at(file.name) for file in group]
-    try:
-        found = [pq.read_schema(path, filesystem=place.files) for path in paths]
-        schema = pa.unify_schemas([one.remove_metadata() for one in found])
-    except (pa.ArrowException, OSError) as error:
-        words = str(error).partition("\n")[0]
-        raise BadExport(f"{place.name}: the files to merge cannot be read: {words}") from None
+    found = []
     for file in group:
-        for batch in steps.read_file(place, file, cluster):
-            yield steps.with_columns(batch, schema)
+        try:
+            found.append(pq.read_schema(place.at(file.name), filesystem=place.files))
+        except (pa.ArrowException, OSError) as error:
+            words = str(error).partition("\n")[0]
+            raise BadExport(f"{place.name}/{file.name} cannot be read: {words}") from None
+    schema = pa.unify_schemas([one.remove_metadata() for one in found])
+    for file in group:
+        try:
+            for batch in steps.read_file(place, file, cluster):
+                yield steps.with_columns(batch, schema)
+        except FileNotFoundError:
+            raise BadExport(f"{place.name}/{file.name} is not there") from None

@@ -76,8 +76,8 @@ class Directory:
         """Use `held` or `begun`."""
         self.place = place
         self.manifest = manifest
-        # What a person should know about it.
-        self.notes: list[str] = []
+        # What is wrong with the files that count, as of `adopt`, in a line each.
+        self.lost: tuple[str, ...] = ()
         self._lock = lock
         self._id = uuid.uuid4().hex
 
@@ -182,7 +182,7 @@ class Directory:
         if manifest.version != VERSION:
             files = [self._described(file) for file in found.files]
             manifest = manifest._replace(version=VERSION).with_files(files)
-            self.notes += [problem.words for problem in found.problems if problem.lost]
+        self.lost = tuple(problem.words for problem in found.problems if problem.lost)
         twice = [one.words for one in found.problems if " again" in one.words]
         if twice:
             raise BadExport(f"{twice[0]}: it was not written by one export")

@@ -208,8 +208,9 @@ class _Run:
         self.export: Export = found or begin_export(
             directory, source.cluster, source.jobs_at(begin, ranges)
         )
-        for words in self.export.notes:
-            self._screen.say(words)
+        if self.export.lost:
+            more = f" (and {len(self.export.lost) - 1} more)" if len(self.export.lost) > 1 else ""
+            self._screen.say(f"lost since it was written: {self.export.lost[0]}{more}")
         self._position = self._begun = begin
         self._begun_s = self._shown_s = self._flushed_s = time.monotonic()
         self._problem = self._damage = ""

@@ -10,7 +10,7 @@ from beanpole.errors import ConfigurationError
 from beanpole.exporting import compaction
 from beanpole.exporting.directory import Directory, begun, held
 from beanpole.exporting.files import Writer
-from beanpole.exports import Span
+from beanpole.exports import BadExport, Span
 from beanpole.places import resolved
 from beanpoled.view import JobCounts
 
@@ -42,9 +42,9 @@ class Export:
         return self._directory.manifest.end
 
     @property
-    def notes(self) -> list[str]:
-        """What a person should know about the directory."""
-        return self._directory.notes
+    def lost(self) -> tuple[str, ...]:
+        """What was lost of the events that were exported before, in a line each."""
+        return self._directory.lost
 
     def write(self, batch: "pa.RecordBatch") -> None:
         """Add events; they count once `flush` has returned, or when their file is full."""
@@ -99,7 +99,7 @@ def compact(directory: str, before_date: str) -> tuple[int, int]:
 
     Raises:
         ConfigurationError: as `open_export`; or there is no export.
-        BadExport: a file is not as it was written.
+        BadExport: a file is lost, or one to be merged is not as it was written.
     """
     place = resolved(directory)
     found = held(place)
@@ -108,6 +108,8 @@ def compact(directory: str, before_date: str) -> tuple[int, int]:
             f"{place.name} has no events: `beanpole events export` writes them"
         )
     with found:
+        if found.lost:
+            raise BadExport(found.lost[0])
         before = len(found.manifest.files)
         for group in compaction.groups(found.manifest.files, before_date):
             compaction.merge(found, group)

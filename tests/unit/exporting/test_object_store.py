@@ -1,0 +1,149 @@
+"""Exports in an object store, which is moto's on this machine: no renames and no locks there."""
+
+from collections.abc import Iterator
+
+import pytest
+from pyarrow.fs import S3FileSystem
+
+from beanpole.errors import ConfigurationError
+from beanpole.exporting import directory, files
+from beanpole.exporting.directory import begun, held, listed, read_manifest
+from beanpole.exports import MANIFEST, BadExport, file_name
+from beanpole.places import resolved
+from beanpoled import cli
+from beanpoled.eventlog.export import compact
+from pyspark_beanpole.exports import opened
+from tests.unit.eventlog.served import Server, life_of, serving
+from tests.unit.eventlog.test_service import history
+from tests.unit.exporting.made import batch, offsets
+
+JOBS = dict.fromkeys(("ready", "reserved", "delayed", "buried"), 0)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    """The endpoint of an empty store."""
+    from moto.server import ThreadedMotoServer
+
+    store = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    store.start()
+    host, port = store.get_host_and_port()
+    yield f"{host}:{port}"
+    store.stop()
+
+
+@pytest.fixture
+def bucket(server: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A URI below which nothing is, for which the environment has keys and the endpoint."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{server}")
+    store = S3FileSystem(
+        endpoint_override=server, scheme="http", region="us-east-1", allow_bucket_creation=True
+    )
+    store.create_dir("events")
+    store.delete_dir_contents("events")
+    return "s3a://events/out"
+
+
+def test_nodes_are_exported_and_read(bucket: str, capsys: pytest.CaptureFixture[str]) -> None:
+    life = life_of(history(5))
+    with serving(Server(life)) as addresses:
+        where = ["--addresses", ",".join(addresses), "--to", bucket]
+        assert cli.main(["events", "export", *where]) == 0
+        life.driver.number = len(life.driver.entries)
+        life.driver.put(25)
+        assert cli.main(["events", "export", *where]) == 0
+    assert (
+        capsys.readouterr().err.splitlines()[-1]
+        == "25 events written; s3a://events/out has 0 to 175"
+    )
+    assert offsets(opened(bucket)) == list(range(175))
+    assert cli.main(["events", "compact", bucket]) == 0
+    assert offsets(opened("s3://events/out/")) == list(range(175))
+
+
+def test_an_endpoint_may_stand_in_the_name(
+    bucket: str, server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("AWS_ENDPOINT_URL")
+    name = f"{bucket}?endpoint_override={server}&scheme=http"
+    with begun(resolved(name), "c", JOBS) as out:
+        out.add(files.write_range(out.place, "c", [batch(0, 10)]))
+    assert offsets(opened(name)) == list(range(10))
+
+
+def test_damages_are_named(bucket: str) -> None:
+    place = resolved(bucket)
+    with begun(place, "c", JOBS) as out:
+        for first in range(0, 30, 10):
+            out.add(files.write_range(place, "c", [batch(first, 10)]))
+    name = file_name("1970-01-01", 10, 20)
+    whole = place.files.open_input_stream(place.at(name)).read()
+    files.put(place, name, whole[:50] + b"?" + whole[51:])
+    with pytest.raises(BadExport, match="is damaged: its checksum is not that of the manifest"):
+        offsets(opened(bucket))
+    files.remove(place, name)
+    with pytest.raises(BadExport, match=f"{name} is not there"):
+        opened(bucket)
+    with pytest.raises(ConfigurationError, match=r"none is not a directory that .* wrote"):
+        opened("s3://events/none")
+    with pytest.raises(ConfigurationError, match="it has no _manifest"):
+        opened("s3://nobucket/none")
+
+
+def test_one_process_writes_at_a_time(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = resolved(bucket)
+    out = begun(place, "c", JOBS)
+    with pytest.raises(ConfigurationError, match=r"another export runs in s3a://events/out: on"):
+        held(place)
+    out.close()
+    first = held(place)
+    assert first is not None
+    # It is silent for so long that it is taken for dead, and writes nothing when it wakes up.
+    monkeypatch.setattr(directory, "OWNER_SILENT_MAX_S", 0)
+    second = held(place)
+    assert second is not None
+    with pytest.raises(BadExport, match="was taken by another export, on "):
+        first.add(files.write_range(place, "c", [batch(0, 10)]))
+    first.close()
+    second.add(files.write_range(place, "c", [batch(0, 20)]))
+    second.close()
+    found = read_manifest(place)
+    assert found is not None and found.owner is None and found.spans == ((0, 20),)
+
+
+def test_a_running_export_says_that_it_lives(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = resolved(bucket)
+    with begun(place, "c", JOBS) as out:
+        files.remove(place, MANIFEST)
+        out.touch()
+        assert read_manifest(place) is None
+        monkeypatch.setattr(directory, "OWNER_PERIOD_S", -1)
+        out.touch()
+        found = read_manifest(place)
+        assert found is not None and found.owner == out.manifest.owner is not None
+
+
+def test_what_was_cut_off_is_removed_and_what_is_whole_counts(bucket: str) -> None:
+    place = resolved(bucket)
+    with begun(place, "c", JOBS):
+        files.write_range(place, "c", [batch(0, 10)])
+        files.put(place, file_name("1970-01-01", 10, 20), b"PAR1")
+    assert offsets(opened(bucket)) == []
+    with held(place) or pytest.fail("there is none") as out:
+        assert out.manifest.spans == ((0, 10),)
+    assert sorted(name for name in listed(place) if name[0] == "d") == [
+        file_name("1970-01-01", 0, 10)
+    ]
+
+
+def test_small_objects_become_large_ones(bucket: str) -> None:
+    place = resolved(bucket)
+    with begun(place, "c", JOBS) as out:
+        for first in range(0, 50, 10):
+            out.add(files.write_range(place, "c", [batch(first, 10, first // 30)]))
+    assert compact(bucket, "") == (5, 2)
+    assert offsets(opened(bucket)) == list(range(50))
+    assert len(listed(place)) == 3

@@ -1,0 +1,74 @@
+"""Names of directories: those that stock Spark takes, and what is refused."""
+
+from pathlib import Path
+
+import pytest
+from pyarrow.fs import GcsFileSystem, LocalFileSystem, S3FileSystem
+
+from beanpole.errors import ConfigurationError
+from beanpole.places import resolved, shown
+
+OPTIONS = "endpoint_override=127.0.0.1:9&scheme=http"
+
+
+@pytest.mark.parametrize("form", ["{}", "file:{}", "file://{}", "file://localhost{}", "FILE:{}"])
+def test_names_of_this_machine(form: str, tmp_path: Path) -> None:
+    place = resolved(form.format(tmp_path))
+    assert isinstance(place.files, LocalFileSystem)
+    assert (place.path, place.name, place.is_local) == (str(tmp_path), str(tmp_path), True)
+
+
+def test_a_relative_path_is_made_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert resolved("a/b/").path == str(tmp_path / "a" / "b")
+
+
+@pytest.mark.parametrize("scheme", ["s3", "s3a", "s3n", "S3A"])
+def test_names_of_object_stores(scheme: str) -> None:
+    place = resolved(f"{scheme}://bucket/some/path/?{OPTIONS}")
+    assert isinstance(place.files, S3FileSystem)
+    assert (place.path, place.is_local) == ("bucket/some/path", False)
+    assert place.name == f"{scheme}://bucket/some/path"
+    assert place.at("x") == "bucket/some/path/x"
+
+
+@pytest.mark.parametrize("scheme", ["gs", "gcs"])
+def test_names_of_google(scheme: str) -> None:
+    place = resolved(f"{scheme}://anonymous@bucket/some/path?{OPTIONS}")
+    assert isinstance(place.files, GcsFileSystem)
+    assert place.path == "bucket/some/path"
+
+
+def test_keys_are_not_shown() -> None:
+    assert shown("s3a://key:secret@bucket/path/?region=x") == "s3a://bucket/path"
+    assert shown("hdfs://host:9000/x") == "hdfs://host:9000/x"
+    assert shown("/a?b@c") == "/a?b@c"
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("ftp://host/x", "ftp://host/x is not allowed: it must be a path or a URI that begins"),
+        ("file://host/x", "file://host/x is not allowed: it must be file:/PATH or file:///PATH"),
+        ("s3://key:secret@", "s3: is not allowed: it names no directory"),
+        ("s3://bucket/x?colour=red", "s3://bucket/x cannot be reached: "),
+    ],
+)
+def test_other_names_are_refused_in_a_line(name: str, words: str) -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        resolved(name)
+    assert words in str(raised.value)
+    assert "\n" not in str(raised.value) and "secret" not in str(raised.value)
+
+
+@pytest.mark.parametrize("name", ["hdfs://host:9000/x", "hdfs:/x", "hdfs:///x", "viewfs://c/x"])
+def test_without_hadoop_its_names_are_refused_in_a_line(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Arrow loads Hadoop's own library, which is not on the machines that run the tests."""
+    for variable in ("HADOOP_HOME", "ARROW_LIBHDFS_DIR"):
+        monkeypatch.delenv(variable, raising=False)
+    with pytest.raises(ConfigurationError) as raised:
+        resolved(name)
+    assert str(raised.value).startswith(f"{name} cannot be reached: ")
+    assert "libhdfs" in str(raised.value) or "libjvm" in str(raised.value)
