@@ -1,15 +1,67 @@
 """Exports through Spark: the five ways to read one, and what each says of damages."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from pyspark.sql import Row, SparkSession
 
 from beanpole.exports import BadExport
-from pyspark_beanpole import exports, inputs
+from beanpoled.cli import main
+from pyspark_beanpole import exports, inputs, session
 from pyspark_beanpole.exports import opened
 from tests.pipeline.double import event
 from tests.pipeline.exported import write_export
+from tests.unit.exporting.made import DAMAGES, damaged, exported
+
+# Each may be damaged, and none of them needs Spark to see it.
+COMMANDS = {
+    "report": ["pipeline", "report", "--to", "OUT", "--from"],
+    "audit": ["pipeline", "audit", "--from"],
+    "redrive": ["pipeline", "redrive", "--addresses", "127.0.0.1:1", "--from"],
+    "job": ["pipeline", "job", "1", "--from"],
+    "compact": ["events", "compact"],
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("what", DAMAGES)
+def test_each_damage_is_one_line_and_exit_status_3_before_spark_starts(
+    command: str,
+    what: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(session, "start", lambda *_, **__: pytest.fail("Spark is started"))
+    directory = tmp_path / "in"
+    files = exported(directory, [(0, 40, 0), (40, 20, 0), (60, 20, 0)])
+    name = damaged(directory, files, what)
+    words = [str(tmp_path / "out") if word == "OUT" else word for word in COMMANDS[command]]
+    status = main([*words, str(directory)])
+    said = capsys.readouterr().err.splitlines()
+    if command == "compact" and what == "unknown":
+        # It merges what counts and leaves alone what does not.
+        assert (status, said) == (0, [])
+        return
+    assert status == 3
+    assert len(said) == 1 and name in said[0], said
+    assert sorted((tmp_path / "out").glob("*")) == []
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_what_is_no_export_is_one_line_and_exit_status_2(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [str(tmp_path / "out") if word == "OUT" else word for word in COMMANDS[command]]
+    assert main([*words, str(tmp_path / "none")]) == 2
+    assert main([*words, "ftp://host/x"]) == 2
+    exported(tmp_path / "in", [(0, 10, 0)])
+    (tmp_path / "in" / "_manifest.json").write_text('{"version": 3}')
+    assert main([*words, str(tmp_path / "in")]) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 3
+    assert "is of version 3; this program knows 1 and 2" in said[2]
 
 
 def offsets(rows: list[Row]) -> list[int]:
@@ -54,6 +106,37 @@ def test_large_exports_are_checked_in_tasks(
     monkeypatch.setattr(exports, "AHEAD_BYTES_MAX", 1 << 20)
     with pytest.raises(BadExport, match=rf"{path.name} is damaged"):
         inputs.from_directory(spark, str(tmp_path / "in dir%41[x]"))
+
+
+@pytest.fixture
+def bucket() -> Iterator[str]:
+    """The options behind a URI of a bucket `events` in an object store on this machine."""
+    from moto.server import ThreadedMotoServer
+
+    store = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    store.start()
+    host, port = store.get_host_and_port()
+    yield f"endpoint_override={host}:{port}&scheme=http&region=us-east-1"
+    store.stop()
+
+
+def test_an_export_in_an_object_store_is_read_without_hadoop(
+    spark: SparkSession, tmp_path: Path, bucket: str
+) -> None:
+    from pyarrow.fs import FileSystem
+
+    events = [event(number) for number in range(100)]
+    write_export(tmp_path / "in", events, rows_max=30)
+    store, path = FileSystem.from_uri(f"s3://test:test@events/in?allow_bucket_creation=1&{bucket}")
+    for found in (tmp_path / "in").rglob("[!.]*"):
+        if found.is_file():
+            store.create_dir("events")
+            with store.open_output_stream(f"{path}/{found.relative_to(tmp_path / 'in')}") as file:
+                file.write(found.read_bytes())
+    name = f"s3a://test:test@events/in?{bucket}"
+    read = inputs.from_directory(spark, name)
+    assert (read.cluster, list(read.spans)) == ("double", [(0, 100)])
+    assert offsets(read.events.select("offset").collect()) == list(range(100))
 
 
 def test_an_empty_export_has_no_events(spark: SparkSession, tmp_path: Path) -> None:

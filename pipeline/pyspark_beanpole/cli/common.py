@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from pyspark_beanpole.exports import Opened
     from pyspark_beanpole.inputs import Input
 
+# Lines about an export's damages; the page and the summary have all ranges.
+NOTES_SHOWN_MAX: Final = 20
 # Up to here a Java that starts soon is done sooner than one that runs fast.
 QUICK_EVENTS_MAX: Final = 2_000_000
 
@@ -161,8 +163,11 @@ def export(arguments: argparse.Namespace) -> "Opened | None":
         from pyspark_beanpole.exports import opened
 
         arguments.export = opened(arguments.directory, arguments.allow_missing).verified_ahead()
-        for words in arguments.export.notes:
+        notes = arguments.export.notes
+        for words in notes[:NOTES_SHOWN_MAX]:
             print(f"passed over: {words}", file=sys.stderr)
+        if len(notes) > NOTES_SHOWN_MAX:
+            print(f"passed over: {len(notes) - NOTES_SHOWN_MAX} more", file=sys.stderr)
     found: Opened = arguments.export
     return found
 

@@ -52,9 +52,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _exported(arguments: argparse.Namespace) -> tuple[str, Iterator[pa.RecordBatch]]:
-    from pyspark_beanpole.exports import opened
-
-    found = opened(arguments.directory, getattr(arguments, "allow_missing", False))
+    found = common.export(arguments)
+    assert found is not None, "--from was given"
     return found.cluster, found.read()
 
 

@@ -265,6 +265,22 @@ def test_the_same_events_in_two_files_are_noticed(tmp_path: Path) -> None:
         open_export(str(tmp_path / "out"), "c")
 
 
+def test_small_files_are_merged_while_it_runs(tmp_path: Path) -> None:
+    out = begin_export(str(tmp_path / "out"), "c", JobCounts())
+    for first in range(0, 40 * 10, 10):
+        out.write(batch(first, 10))
+        out.flush()
+        out.tidy()
+    out.close()
+    said = manifest(tmp_path / "out")
+    # Sixteen become one, the next sixteen and it one more, and eight have come since.
+    assert [(file["first"], file["end"]) for file in said["files"][:2]] == [(0, 310), (310, 320)]
+    assert said["spans"] == [[0, 400]]
+    # Those that were replaced stay for readers that have listed them.
+    assert len(said["uncounted"]) == 31 + 1
+    assert len(list((tmp_path / "out").glob("date=*/*"))) == 32 + len(said["files"])
+
+
 # --- the command ----------------------------------------------------------------------------------
 
 
@@ -290,6 +306,29 @@ def test_the_command_goes_on_where_it_ended(
     assert said.err.splitlines()[0] == f"150 events written; {tmp_path / 'out'} has 0 to 150"
     assert said.err.splitlines()[1].startswith("0 events written")
     assert json.loads(said.out)["nodes"][0]["spans"] == [[0, 175]]
+
+
+def test_the_command_compacts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with serving(Server(life_of(history(5)))) as addresses:
+        assert command(addresses, tmp_path / "out") == 0
+    export_some_more = open_export(str(tmp_path / "out"), "stage")
+    assert export_some_more is not None
+    for first in (150, 160):
+        export_some_more.write(batch(first, 10))
+        export_some_more.flush()
+    compact = ["events", "compact", str(tmp_path / "out")]
+    assert cli.main(compact) == cli.EXIT_REFUSED
+    assert "another export runs in" in capsys.readouterr().err
+    export_some_more.close()
+    assert cli.main([*compact, "--older-than", "30000"]) == 0
+    assert capsys.readouterr().out == "3 files before, 3 now\n"
+    assert cli.main([*compact, "--older-than", "0"]) == 0
+    assert capsys.readouterr().out == "3 files before, 2 now\n"
+    assert offsets(tmp_path / "out") == list(range(170))
+    assert cli.main([*compact, "--older-than", "-1"]) == cli.EXIT_REFUSED
+    assert "--older-than = -1 is not allowed: it must be from 0 to" in capsys.readouterr().err
+    assert cli.main(["events", "compact", str(tmp_path / "none")]) == cli.EXIT_REFUSED
+    assert "none has no events: `beanpole events export` writes them" in capsys.readouterr().err
 
 
 def test_an_empty_cluster_is_an_empty_export(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
-"""Export directories to try things with: events by chance, and what a reader finds of them."""
+"""Export directories to try things with: events by chance, damages, and what a reader finds."""
 
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pyarrow as pa
 
 from beanpole.exporting.directory import begun
 from beanpole.exporting.files import DAY_US, write_range
-from beanpole.exports import File
+from beanpole.exports import File, file_name
 from beanpole.places import resolved
 from beanpoled.eventlog import columns
 from pyspark_beanpole.exports import Opened
@@ -30,6 +31,44 @@ def exported(
         for first, rows, day in parts:
             out.add(write_range(out.place, cluster, [batch(first, rows, day)]))
         return list(out.manifest.files)
+
+
+def damaged(directory: Path, listed: list[File], what: str) -> str:
+    """Damage the second file of five, or put something beside it; return what is to be named."""
+    path = directory / listed[1].name
+    content = path.read_bytes()
+    match what:
+        case "deleted":
+            path.unlink()
+        case "truncated":
+            path.write_bytes(content[:-100])
+        case "empty":
+            path.write_bytes(b"")
+        case "flipped":
+            path.write_bytes(content[:50] + bytes([content[50] ^ 1]) + content[51:])
+        case "doubled":
+            path = path.with_name(Path(file_name("", 45, 60)).name)
+            path.write_bytes(content)
+        case "on another date":
+            path = directory / "date=1970-01-02" / path.name
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(content)
+        case "another cluster's":
+            path.unlink()
+            exported(directory.parent / "other", [(40, 20, 0)], "d")
+            shutil.copy(directory.parent / "other" / listed[1].name, path)
+        case "no Parquet":
+            path.write_bytes(b"text".ljust(len(content)))
+        case "unknown":
+            path = directory / "part-0.parquet"
+            path.write_bytes(content)
+    return path.name
+
+
+DAMAGES = (
+    *("deleted", "truncated", "empty", "flipped", "doubled", "on another date"),
+    *("another cluster's", "no Parquet", "unknown"),
+)
 
 
 def offsets(export: Opened, first: int | None = None, end: int | None = None) -> list[int]:

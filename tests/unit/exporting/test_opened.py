@@ -2,7 +2,7 @@
 
 import json
 import random
-import shutil
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from beanpole.exports import MANIFEST, BadExport, File, file_name
 from beanpole.places import resolved
 from pyspark_beanpole import exports
 from pyspark_beanpole.exports import Opened, opened
-from tests.unit.exporting.made import batch, exported, offsets
+from tests.unit.exporting.made import DAMAGES, batch, damaged, exported, offsets
 
 PARTS = [(10, 30, 0), (40, 20, 0), (60, 25, 1), (85, 40, 1), (125, 5, 2)]
 
@@ -95,47 +95,9 @@ def test_changes_of_the_counts_of_jobs_are_added_up_from_metadata(whole: Whole) 
     assert export.changes(10) == {}
 
 
-def damaged(whole: Whole, what: str) -> str:
-    """Damage the second file of five, or put something beside it; return what is to be named."""
-    directory, listed = whole
-    path = directory / listed[1].name
-    content = path.read_bytes()
-    match what:
-        case "deleted":
-            path.unlink()
-        case "truncated":
-            path.write_bytes(content[:-100])
-        case "empty":
-            path.write_bytes(b"")
-        case "flipped":
-            path.write_bytes(content[:50] + bytes([content[50] ^ 1]) + content[51:])
-        case "doubled":
-            path = path.with_name(Path(file_name("", 45, 60)).name)
-            path.write_bytes(content)
-        case "on another date":
-            path = directory / "date=1970-01-02" / path.name
-            path.write_bytes(content)
-        case "another cluster's":
-            path.unlink()
-            exported(directory.parent / "other", [(40, 20, 0)], "d")
-            shutil.copy(directory.parent / "other" / listed[1].name, path)
-        case "no Parquet":
-            path.write_bytes(b"text".ljust(len(content)))
-        case "unknown":
-            path = directory / "part-0.parquet"
-            path.write_bytes(content)
-    return path.name
-
-
-DAMAGES = (
-    *("deleted", "truncated", "empty", "flipped", "doubled", "on another date"),
-    *("another cluster's", "no Parquet", "unknown"),
-)
-
-
 @pytest.mark.parametrize("what", DAMAGES)
 def test_each_damage_is_one_line_that_names_the_file(what: str, whole: Whole) -> None:
-    name = damaged(whole, what)
+    name = damaged(*whole, what)
     with pytest.raises(BadExport) as raised:
         opened(str(whole[0])).verify_all()
     assert name in str(raised.value) and "\n" not in str(raised.value)
@@ -222,6 +184,34 @@ def test_a_file_that_vanishes_for_good_is_an_error(whole: Whole) -> None:
     (whole[0] / export.files[3].name).unlink()
     with pytest.raises(BadExport, match=r"events-0*85-0*125\.parquet is not there"):
         offsets(export)
+
+
+def test_readers_beside_an_export_that_compacts_read_each_event_once(tmp_path: Path) -> None:
+    """Threads, in any order: a reader finds a beginning of the events, and no less than before."""
+    place = resolved(str(tmp_path / "out"))
+    done = threading.Event()
+    exported(tmp_path / "out", [(0, 10, 0)])
+
+    def export() -> None:
+        try:
+            with held(place) or pytest.fail("there is none") as out:
+                for first in range(10, 600, 10):
+                    out.add(files.write_range(place, "c", [batch(first, 10)]))
+                    if group := compaction.due(out.manifest.files, 4):
+                        compaction.merge(out, group)
+        finally:
+            done.set()
+
+    thread = threading.Thread(target=export)
+    thread.start()
+    seen = looks = 0
+    while not done.is_set() or not looks:
+        found = offsets(opened(str(tmp_path / "out")))
+        assert found == list(range(len(found))) and len(found) >= seen
+        seen = len(found)
+        looks += 1
+    thread.join()
+    assert offsets(opened(str(tmp_path / "out"))) == list(range(600))
 
 
 # --- anything may happen --------------------------------------------------------------------------
