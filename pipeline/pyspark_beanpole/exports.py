@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from beanpole.errors import ConfigurationError
 from beanpole.exporting.directory import listed, read_manifest
-from beanpole.exporting.files import changes_of, checked, read_file
+from beanpole.exporting.files import BATCH_ROWS, How, changes_of, checked, read_file
 from beanpole.exports import (
     MANIFEST,
     STATES,
@@ -77,13 +77,28 @@ class Opened:
         """How many events there are."""
         return sum(file.rows for file in self.files)
 
-    def read(self, first: int | None = None, end: int | None = None) -> Iterator[pa.RecordBatch]:
+    def read(
+        self,
+        first: int | None = None,
+        end: int | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        texts: Sequence[str] = (),
+        batch_rows: int = BATCH_ROWS,
+    ) -> Iterator[pa.RecordBatch]:
         """Give the events [first, end) in order, each once, each from a file that was checked.
 
         A file is checked as a whole when something of it is read: its size, checksum, number of
         events, cluster, and that the offsets are dense. Where a compaction has replaced files
         meanwhile, their events are read from the new ones. Ranges that are `missing` are passed
         over. Batches have the columns of their file.
+
+        Args:
+            first: the first offset; None for that of the export.
+            end: the offset behind the last event; None for all.
+            columns: only these, of which a file of an older version may lack some; None for all.
+            texts: those that are handed over as dictionaries.
+            batch_rows: of a batch at most.
 
         Raises:
             BadExport: a file is not as it was written, or gone.
@@ -92,18 +107,21 @@ class Opened:
         place = resolved(self.directory)
         low = self.first if first is None else first
         high = self.end if end is None else end
+        how = How(columns, texts, batch_rows)
         for file in self.files:
             if file.first < high and low < file.end:
-                yield from self._read(place, file, max(low, file.first), min(high, file.end))
+                yield from self._read(place, file, max(low, file.first), min(high, file.end), how)
 
-    def _read(self, place: Place, file: File, first: int, end: int) -> Iterator[pa.RecordBatch]:
+    def _read(
+        self, place: Place, file: File, first: int, end: int, how: How
+    ) -> Iterator[pa.RecordBatch]:
         """Read a part of one file, or of those that replaced it."""
         position = first
         files: Sequence[File] = (file,)
         for _ in range(LOOKS_MAX):
             try:
                 for one in files:
-                    for batch in read_file(place, one, self.cluster, position, end):
+                    for batch in read_file(place, one, self.cluster, position, end, how):
                         position += batch.num_rows
                         yield batch
                 if position < end:

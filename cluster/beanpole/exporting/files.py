@@ -9,9 +9,9 @@ import json
 import os
 import uuid
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from crc32c import crc32c
 
@@ -222,8 +222,23 @@ def add_changes(changes: dict[str, dict[str, int]], rows: "pa.Table") -> None:
 # --- reading --------------------------------------------------------------------------------------
 
 
+class How(NamedTuple):
+    """How events are handed over."""
+
+    # Only these columns and `offset`, as far as a file has them; None for all.
+    columns: Sequence[str] | None = None
+    # The columns of texts that come as dictionaries.
+    texts: Sequence[str] = ()
+    batch_rows: int = BATCH_ROWS
+
+
 def read_file(
-    place: Place, file: File, cluster: str, first: int | None = None, end: int | None = None
+    place: Place,
+    file: File,
+    cluster: str,
+    first: int | None = None,
+    end: int | None = None,
+    how: How = How(),  # noqa: B008 (it does not change)
 ) -> Iterator["pa.RecordBatch"]:
     """Give the events of one file in order, after all of it has been checked.
 
@@ -233,6 +248,7 @@ def read_file(
         cluster: the cluster that the directory is of.
         first: pass over those before this offset.
         end: and over those from this offset on.
+        how: which columns, and how many rows at once.
 
     Raises:
         FileNotFoundError: it is not there: a compaction may have replaced it.
@@ -240,7 +256,11 @@ def read_file(
     """
     import pyarrow as pa
 
-    parquet = checked(place, file, cluster)
+    parquet = checked(place, file, cluster, how.texts)
+    names = parquet.schema_arrow.names
+    wanted = None
+    if how.columns is not None:
+        wanted = [name for name in names if name == "offset" or name in how.columns]
     first = file.first if first is None else max(first, file.first)
     end = file.end if end is None else min(end, file.end)
     groups = []
@@ -255,7 +275,9 @@ def read_file(
         return
     position = begun
     try:
-        for batch in parquet.iter_batches(BATCH_ROWS, groups):
+        # Without threads of its own: tasks have a core each.
+        batches = parquet.iter_batches(how.batch_rows, groups, wanted, use_threads=False)
+        for batch in batches:
             after = position + batch.num_rows
             _check_offsets(place, file, batch, position)
             low, high = max(position, first), min(after, end)
@@ -266,10 +288,10 @@ def read_file(
         raise BadExport(f"{place.name}/{file.name} cannot be read: {_line(error)}") from None
 
 
-def checked(place: Place, file: File, cluster: str) -> "pq.ParquetFile":
+def checked(place: Place, file: File, cluster: str, texts: Sequence[str] = ()) -> "pq.ParquetFile":
     """Read a file and check its size, its checksum, how many events it has and of which cluster.
 
-    As `read_file`; the offsets themselves are not looked at.
+    As `read_file`; the offsets themselves are not looked at. Columns of `texts` are dictionaries.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -289,6 +311,8 @@ def checked(place: Place, file: File, cluster: str) -> "pq.ParquetFile":
     try:
         parquet = pq.ParquetFile(pa.BufferReader(content))
         columns = parquet.schema_arrow.names
+        if known := [name for name in texts if name in columns]:
+            parquet = pq.ParquetFile(pa.BufferReader(content), read_dictionary=known)
     except (pa.ArrowException, OSError) as error:
         raise BadExport(f"{name} is no Parquet file: {_line(error)}") from None
     if parquet.metadata.num_rows != file.rows or "offset" not in columns:

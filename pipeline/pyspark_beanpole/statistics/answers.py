@@ -4,7 +4,7 @@ Every function takes `Parts` (from `parts.reduced` or `parts.merged`) and return
 the order of its keys. Those with `by` answer for any of KEYS, and for everything together with ().
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -32,7 +32,7 @@ from pyspark_beanpole.statistics.grouping import (
     numbered,
     table_groups,
 )
-from pyspark_beanpole.statistics.keys import KEYS, MINUTE_US, OUTCOMES, SECOND_US, Parts
+from pyspark_beanpole.statistics.keys import DEPTHS, KEYS, MINUTE_US, OUTCOMES, SECOND_US, Parts
 
 PERCENTILES: Final = (50, 90, 95, 99)
 # The kinds of events that `throughput` counts by their name.
@@ -309,6 +309,24 @@ def before(parts: Parts) -> pa.Table:
     from offset 0.
     """
     return lives.before(parts["before"], lives.spans_of(parts["covered"]))
+
+
+def started(parts: Parts, jobs_before: Mapping[str, int]) -> pa.Table:
+    """Return `before`, with the jobs that are known only by their number: they have no tube.
+
+    Args:
+        parts: complete.
+        jobs_before: how many jobs were in each state before the first event, in all tubes, as the
+            cluster or the manifest of an export says.
+    """
+    table = before(parts)
+    unseen = {
+        state: max(0, jobs_before.get(state, 0) - sum(table[state].to_pylist())) for state in DEPTHS
+    }
+    if not any(unseen.values()):
+        return table
+    row = {"tube": [None], **{state: [count] for state, count in unseen.items()}}
+    return pa.concat_tables([table, pa.table(row, table.schema)])
 
 
 def depth(parts: Parts, start: pa.Table | None = None) -> pa.Table:

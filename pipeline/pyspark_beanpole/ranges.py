@@ -1,0 +1,264 @@
+"""Ranges of offsets that tasks read themselves, from an export's files or over gRPC.
+
+Belongs here: what is read where, as plain values that go into tasks, and where a moment is in the
+log. Spark is in `inputs`; what is made of the events is the caller's.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final, NamedTuple, Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from beanpole.client.events import Events
+from beanpole.client.rpc import PATIENCE_S
+from beanpole.exporting.files import GROUP_ROWS
+from beanpole.exports import File
+from beanpole.places import resolved
+from pyspark_beanpole.exports import THREADS, Opened
+from pyspark_beanpole.statistics.chunks import TEXTS
+
+# Tasks of more rows are no faster, and take more memory: half a million are 0.5 s of work.
+RANGE_ROWS_MAX: Final = 4 * GROUP_ROWS
+# Below, a task costs more than what it does, for a row group is read as a whole.
+RANGE_ROWS_MIN: Final = 65_536
+# So many ranges are enough to keep the cores of a small machine busy to the end.
+RANGES_WANTED: Final = 8
+# Of a cluster's events the first put is looked for among so many.
+PUT_ROWS_MAX: Final = 1 << 20
+
+
+class Range(NamedTuple):
+    """The events of one task: first <= offset < end."""
+
+    first: int
+    end: int
+
+
+class Edges(NamedTuple):
+    """The wall times of the first and of the last event, in microseconds since 1970."""
+
+    begin_us: int
+    last_us: int
+
+
+class Source(Protocol):
+    """Where events are. Values of it go into tasks."""
+
+    def ranges(self, first: int | None = None, end: int | None = None) -> list[Range]:
+        """Split the events that are there into ranges, in order; none is empty."""
+
+    def read(self, first: int, end: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Give the events of a range in order; columns that they lack are left out."""
+
+    def edges(self) -> Edges | None:
+        """Return when the log begins and ends; None if it has no events."""
+
+    def offset_at(self, wall_us: int) -> int:
+        """Return an offset before which all events are older than a wall time, or near that.
+
+        The end if all are older.
+        """
+
+    def offset_at_time(self, time_us: int) -> int:
+        """The same for cluster time."""
+
+
+def split(first: int, end: int, step: int) -> Iterator[Range]:
+    """Split [first, end) at multiples of a step from `first`; a rest is not left alone."""
+    while first < end:
+        stop = end if end - first < step + step // 2 else first + step
+        yield Range(first, stop)
+        first = stop
+
+
+def step_of(rows: int) -> int:
+    """Return how many events a task reads of so many: whole row groups, if there are many."""
+    wanted = -(-rows // RANGES_WANTED)
+    if wanted <= RANGE_ROWS_MIN:
+        return RANGE_ROWS_MIN
+    return min(-(-wanted // GROUP_ROWS) * GROUP_ROWS, RANGE_ROWS_MAX)
+
+
+class Group(NamedTuple):
+    """What the metadata of a row group say of its events."""
+
+    first: int
+    end: int
+    wall_us_min: int
+    wall_us_max: int
+    time_us_max: int
+
+
+@dataclass(frozen=True)
+class ExportSource:
+    """The files of an export."""
+
+    export: Opened
+
+    def ranges(self, first: int | None = None, end: int | None = None) -> list[Range]:
+        low = self.export.first if first is None else first
+        high = self.export.end if end is None else end
+        inside = [
+            (max(file.first, low), min(file.end, high))
+            for file in self.export.files
+            if file.first < high and low < file.end
+        ]
+        step = step_of(sum(stop - begin for begin, stop in inside))
+        # Small files that follow each other are read by one task.
+        spans: list[tuple[int, int]] = []
+        for begin, stop in inside:
+            if spans and spans[-1][1] == begin and stop - spans[-1][0] <= step:
+                spans[-1] = (spans[-1][0], stop)
+            else:
+                spans.append((begin, stop))
+        return [part for begin, stop in spans for part in split(begin, stop, step)]
+
+    def read(self, first: int, end: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        return self.export.read(first, end, columns=columns, texts=TEXTS, batch_rows=GROUP_ROWS)
+
+    def edges(self) -> Edges | None:
+        if not self.export.files:
+            return None
+        first, last = self._groups_of(self.export.files[0]), self._groups_of(self.export.files[-1])
+        return Edges(first[0].wall_us_min, last[-1].wall_us_max)
+
+    def offset_at(self, wall_us: int) -> int:
+        for group in self._groups:
+            if group.wall_us_max >= wall_us:
+                return group.first
+        return self.export.end
+
+    def offset_at_time(self, time_us: int) -> int:
+        for group in self._groups:
+            if group.time_us_max >= time_us:
+                return group.first
+        return self.export.end
+
+    @cached_property
+    def _groups(self) -> list[Group]:
+        with ThreadPoolExecutor(THREADS) as threads:
+            return [one for some in threads.map(self._groups_of, self.export.files) for one in some]
+
+    def _groups_of(self, file: File) -> list[Group]:
+        place = resolved(self.export.directory)
+        metadata = pq.read_metadata(place.at(file.name), filesystem=place.files)
+        found: list[Group] = []
+        first = file.first
+        for number in range(metadata.num_row_groups):
+            group = metadata.row_group(number)
+            wall, time_us = (_extremes(group, name) for name in ("wall_time", "time_us"))
+            end = first + group.num_rows
+            found.append(Group(first, end, wall[0], wall[1], time_us[1]))
+            first = end
+        return found
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what is only for the driver."""
+        return {"export": self.export}
+
+
+def _extremes(group: Any, name: str) -> tuple[int, int]:
+    """Return the smallest and the largest number in a column of a row group; times in us."""
+    for place in range(group.num_columns):
+        column = group.column(place)
+        if column.path_in_schema == name and column.statistics is not None:
+            values = pa.array([column.statistics.min, column.statistics.max])
+            if pa.types.is_timestamp(values.type):
+                values = values.cast(pa.timestamp("us", values.type.tz)).cast(pa.int64())
+            low, high = values.to_pylist()
+            return low, high
+    # Without statistics it may be anything.
+    return 0, 2**63 - 1
+
+
+@dataclass(frozen=True)
+class ClusterSource:
+    """The events [first, end) that nodes keep."""
+
+    addresses: tuple[str, ...]
+    first: int
+    end: int
+    patience_s: int = PATIENCE_S
+
+    def ranges(self, first: int | None = None, end: int | None = None) -> list[Range]:
+        low = self.first if first is None else max(first, self.first)
+        high = self.end if end is None else min(end, self.end)
+        return list(split(low, high, step_of(high - low)))
+
+    def read(self, first: int, end: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        from pyspark_beanpole import planning, readers
+        from pyspark_beanpole.options import for_batch
+        from pyspark_beanpole.schema import EVENTS, chosen
+
+        options = for_batch(
+            {"addresses": ",".join(self.addresses), "patienceSeconds": str(self.patience_s)}
+        )
+        # Tasks begin at different nodes.
+        turn = hash((first,)) % len(self.addresses)
+        nodes = (*self.addresses[turn:], *self.addresses[:turn])
+        known = [name for name in columns if name in EVENTS.names]
+        return readers.batches(planning.Range(first, end, nodes), options, chosen(known))
+
+    def edges(self) -> Edges | None:
+        if self.first >= self.end:
+            return None
+        walls = []
+        for offset in (self.first, self.end - 1):
+            [batch] = self.read(offset, offset + 1, ("offset", "wall_time"))
+            walls.append(batch.column("wall_time").cast(pa.int64())[0].as_py())
+        return Edges(*walls)
+
+    def offset_at(self, wall_us: int) -> int:
+        with Events(self.addresses, self.patience_s) as nodes:
+            found = nodes.whole(wall_us=wall_us).at_wall
+        return min(max(found, self.first), self.end)
+
+    def offset_at_time(self, time_us: int) -> int:
+        # Cluster time never goes back, so some twenty events tell.
+        return bisect_left(range(self.end), time_us, lo=self.first, hi=self.end, key=self._time_us)
+
+    def _time_us(self, offset: int) -> int:
+        [batch] = self.read(offset, offset + 1, ("time_us",))
+        found: int = batch.column("time_us")[0].as_py()
+        return found
+
+
+def put_from(source: Source) -> int | None:
+    """Return the id of the first job that was put; 0 if the log begins with offset 0.
+
+    None if there is no put among the first PUT_ROWS_MAX events.
+    """
+    looked = 0
+    for part in source.ranges():
+        if part.first == 0:
+            return 0
+        for batch in source.read(part.first, part.end, ("offset", "event", "job_id")):
+            puts = batch.filter(pa.compute.equal(batch.column("event").cast(pa.string()), "put"))
+            if puts.num_rows:
+                found: int = puts.column("job_id")[0].as_py()
+                return found
+            looked += batch.num_rows
+            if looked >= PUT_ROWS_MAX:
+                return None
+    return None
+
+
+def packed(table: pa.Table) -> bytes:
+    """Return a table as bytes that `unpacked` reads."""
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+    with pa.ipc.new_stream(sink, table.schema, options=options) as stream:
+        stream.write_table(table)
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
+
+
+def unpacked(content: Any) -> pa.Table:
+    """Return what `packed` was given."""
+    with pa.ipc.open_stream(content) as stream:
+        return stream.read_all()
