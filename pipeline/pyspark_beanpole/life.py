@@ -106,7 +106,7 @@ def as_json(life: Life, cluster: str) -> dict[str, Any]:
 
 def lines(life: Life, cluster: str) -> Iterator[str]:
     """Return a life for people: a line for each event, and the totals."""
-    yield f"job {life.job_id} of cluster {cluster}, tube {_shown(life.events[-1]['tube'])}"
+    yield f"job {life.job_id} of cluster {cluster}, tube {printable(life.events[-1]['tube'])}"
     if not life.is_whole:
         yield f"its put is older than the events that are there, which begin at offset {life.first}"
     rows = [_cells(row) for row in life.events]
@@ -156,6 +156,6 @@ def _times(count: int, name: str) -> str:
     return f"{count:,} {singular if count == 1 else name}"
 
 
-def _shown(name: str) -> str:
+def printable(name: str) -> str:
     """Return a tube's name without what would move a terminal's cursor."""
     return "".join(letter if letter.isprintable() else "�" for letter in name)

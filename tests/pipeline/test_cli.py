@@ -216,9 +216,12 @@ def test_report_and_audit(
     log.jobs = {state: states[state] for state in ("ready", "reserved", "delayed", "buried")}
     node = start(log)
     where = ["--addresses", node.address, "--to", str(tmp_path / "report")]
-    assert main(["pipeline", "report", *where, "--audit"]) == 0
+    range_of_all = ["--since", "2026-01-01", "--until", "2100-01-01"]
+    assert main(["pipeline", "report", *where, *range_of_all, "--audit"]) == 0
     page = tmp_path / "report" / "index.html"
-    assert capsys.readouterr().out == f"400 events of cluster double: {page}\n"
+    assert capsys.readouterr().out.startswith(
+        f"400 events of cluster double, 2026-01-01 00:00 to 2100-01-01 00:00 UTC: {page}\n"
+    )
     assert "double" in page.read_text()
     assert main(["pipeline", "audit", "--addresses", node.address, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["balanced"]

@@ -2,10 +2,14 @@
 
 import argparse
 import sys
+import time
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark_beanpole.cli import common
+
+if TYPE_CHECKING:
+    from pyspark_beanpole.report.run import Report
 
 SLO_DEFAULT_S: Final = 60.0
 
@@ -17,6 +21,23 @@ def add_command(commands: Any) -> None:
     )
     common.add_input(parser)
     parser.add_argument("--to", type=Path, required=True, metavar="DIR", help="where to write")
+    parser.add_argument(
+        "--since",
+        metavar="TIME",
+        help="where the page begins: 2026-11-21T12:00 (UTC), or how long ago: 90m, 2h, 3d "
+        "(default: a day before --until)",
+    )
+    parser.add_argument(
+        "--until", metavar="TIME", help="where it ends (default: the end of the log)"
+    )
+    parser.add_argument(
+        "--queue",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="NAME",
+        help="only these queues (tubes); may be given several times",
+    )
     for name, what in (("wait", "wait for a worker"), ("run", "run")):
         parser.add_argument(
             f"--{name}-slo",
@@ -32,35 +53,54 @@ def add_command(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the report; with --audit the exit status is the audit's."""
+    from pyspark_beanpole.report.period import asked
+
+    # Before Spark starts: a wrong time is said at once.
+    wanted = asked(arguments.since, arguments.until, time.time_ns() // 1000)
     spark = common.spark(arguments)
-    from pyspark_beanpole.report.run import PAGE, run_report
+    from pyspark_beanpole.report.page import source_words
+    from pyspark_beanpole.report.run import run_report
     from pyspark_beanpole.statistics.keys import Limits
 
     found = common.events(arguments, spark)
     audited = common.audited(found) if arguments.audit else None
     terminal = sys.stderr.isatty()
 
-    def show(table: str) -> None:
+    def show(doing: str) -> None:
         if terminal:
-            sys.stderr.write(f"\r\x1b[2K{table}")
+            sys.stderr.write(f"\r\x1b[2K{doing}")
             sys.stderr.flush()
 
-    figures = run_report(
-        found.events,
+    made = run_report(
+        found,
         arguments.to,
-        cluster=found.cluster,
-        missing=found.missing,
+        asked=wanted,
+        queues=arguments.queue,
         limits=Limits(arguments.wait_slo, arguments.run_slo),
         audited=audited,
+        source=source_words(arguments.addresses, arguments.directory),
         progress=show,
     )
     if terminal:
         sys.stderr.write("\r\x1b[2K")
-    events = f"{figures.covered.events:,} events" if figures is not None else "no events"
-    print(f"{events} of cluster {found.cluster}: {arguments.to / PAGE}")
-    for words in figures.covered.warnings() if figures is not None else ():
-        print(words)
+    _say(made, found.cluster, arguments.to)
     return audited.exit_code if audited is not None else 0
+
+
+def _say(made: "Report", cluster: str, directory: Path) -> None:
+    """Say what was written, and what stands out."""
+    from pyspark_beanpole.life import printable
+    from pyspark_beanpole.report.figures import clock
+    from pyspark_beanpole.report.run import PAGE
+
+    events = "no events" if made.figures is None else f"{made.figures.events:,} events"
+    period = made.period
+    when = "" if period is None else f", {clock(period.since_us)} to {clock(period.until_us)} UTC"
+    print(f"{events} of cluster {cluster}{when}: {directory / PAGE}")
+    for words in made.covered.warnings() if made.covered is not None else ():
+        print(words)
+    for one in made.findings:
+        print(printable(f"{one.pressing}: {one.queue} {one.words}".replace(":  ", ": ")))
 
 
 def _seconds(text: str) -> float:

@@ -1,22 +1,35 @@
-"""Charts as SVG for a page of HTML: frames with axes, and lines, steps and bars in them.
+"""Charts as SVG for a page of HTML: panels with axes, and lines, steps, bars and marks in them.
 
+A drawing knows where its words stand: words that would touch others, or leave the frame, are left
+out, so that labels never overlap whatever is drawn. What is drawn of which figures is in `plots`.
 Colours are variables of the page's style sheet, so that a chart follows light and dark.
 """
 
+import unicodedata
 from collections.abc import Sequence
 from html import escape
 from typing import Final, NamedTuple
 
 from pyspark_beanpole.report.scales import Scale
 
-WIDTH: Final = 460
-HEIGHT: Final = 250
-LEFT: Final = 58
-RIGHT: Final = 14
-TOP: Final = 50
-BOTTOM: Final = 42
-# A letter of the axes' size is about this wide; words that would touch are left out.
-LETTER: Final = 6.2
+# The style sheet has the same sizes.
+TITLE_PX: Final = 13
+LABEL_PX: Final = 12
+# How wide letters are at most, in parts of the size: of the fonts that browsers take for
+# `system-ui` DejaVu Sans is the widest.
+_NARROW: Final = frozenset("iljI.,:;'|! ()[]ftr/")
+_WIDE: Final = frozenset("mwMW@%≤≥")
+_USUAL_SIGNS: Final = frozenset("µ·")
+_NARROW_EM, _USUAL_EM, _CAPITAL_EM, _WIDE_EM = 0.42, 0.66, 0.8, 1.02
+# Bold letters are wider.
+_BOLD: Final = 1.15
+# Words keep this distance from others, in pixels.
+APART_PX: Final = 4.0
+# What is above a panel: its name, and the legend beside it.
+HEAD_PX: Final = 38
+# What is below the last panel: ticks, and the name of the axis.
+TICKS_PX: Final = 20
+FOOT_PX: Final = 40
 
 Point = tuple[float, float]
 
@@ -24,10 +37,10 @@ Point = tuple[float, float]
 class Line(NamedTuple):
     """A line through points; `steps` holds each value until the next point."""
 
-    name: str
     colour: int  # the number of a colour of the style sheet
     points: Sequence[Point]
     steps: bool = False
+    dashed: bool = False
 
 
 class Bar(NamedTuple):
@@ -46,111 +59,202 @@ class Mark(NamedTuple):
     words: str
 
 
-class Chart:
-    """A frame with axes, into which lines and bars are drawn."""
+class Box(NamedTuple):
+    """Where words stand, in pixels of the drawing."""
 
-    def __init__(self, title: str, x: Scale, y: Scale, x_label: str, y_label: str) -> None:
-        self._x, self._y = x, y
-        self._names: list[tuple[str, int]] = []
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+    def touches(self, other: "Box") -> bool:
+        """Whether less than APART_PX is between them sideways, or nothing up and down."""
+        return (
+            self.left < other.right + APART_PX
+            and other.left < self.right + APART_PX
+            and self.top < other.bottom
+            and other.top < self.bottom
+        )
+
+
+class Area(NamedTuple):
+    """The inside of a panel's axes, in pixels of the drawing."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+
+def width_of(words: str, size_px: float, bold: bool = False) -> float:
+    """Return how wide words are at most, in pixels."""
+    return sum(_em(letter) for letter in words) * size_px * (_BOLD if bold else 1.0)
+
+
+def _em(letter: str) -> float:
+    if letter in _NARROW:
+        return _NARROW_EM
+    if letter in _WIDE or (not letter.isascii() and letter not in _USUAL_SIGNS):
+        return _WIDE_EM if unicodedata.combining(letter) == 0 else 0.0
+    return _CAPITAL_EM if letter.isupper() else _USUAL_EM
+
+
+class Drawing:
+    """An SVG of a fixed size, and the words in it."""
+
+    def __init__(self, width: float, height: float, about: str) -> None:
+        self.width, self.height = width, height
+        self.boxes: list[Box] = []
         self._parts = [
-            f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}">',
-            _text(LEFT - 44, 16, title, "start", "title"),
-            _text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 6, x_label, "middle", "label"),
-            _text(LEFT - 44, 34, y_label, "start", "label"),
+            f'<svg viewBox="0 0 {width:g} {height:g}" role="img" aria-label="{escape(about)}">'
         ]
+
+    def add(self, part: str) -> None:
+        """Add a piece of SVG."""
+        self._parts.append(part)
+
+    def write(
+        self, x: float, y: float, words: str, anchor: str, kind: str, sign_px: float = 0.0
+    ) -> bool:
+        """Write words with their base line at `y`; False if there is no room for them.
+
+        Args:
+            x: where they begin, have their middle, or end.
+            y: their base line.
+            words: what to write.
+            anchor: `start`, `middle` or `end`.
+            kind: a class of the style sheet: `title`, `label`, `tick`, `over`.
+            sign_px: how much room is needed before them, for something that is drawn there.
+        """
+        size_px = TITLE_PX if kind == "title" else LABEL_PX
+        width = width_of(words, size_px, bold=kind == "title")
+        left = x - {"start": 0.0, "middle": width / 2, "end": width}[anchor]
+        box = Box(left - sign_px, y - size_px, left + width, y + size_px * 0.3)
+        inside = box.left >= 0 and box.right <= self.width and box.bottom <= self.height
+        if not inside or any(box.touches(other) for other in self.boxes):
+            return False
+        self.boxes.append(box)
+        place = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"'
+        self.add(f'<text class="{kind}" {place}>{escape(words)}</text>')
+        return True
+
+    def done(self) -> str:
+        """Return the SVG."""
+        return "".join([*self._parts, "</svg>"])
+
+
+class Panel:
+    """Axes in a drawing, into which lines and bars are drawn."""
+
+    def __init__(self, drawing: Drawing, area: Area, title: str, x: Scale, y: Scale) -> None:
+        """Draw the y axis with its lines, and the title above it."""
+        self._on, self._area, self._x, self._y = drawing, area, x, y
+        drawing.write(0, area.top - 14, title, "start", "title")
         for value, words in y.ticks:
             up = self._up(value)
-            self._parts.append(
-                f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{up:.1f}" y2="{up:.1f}"/>'
-            )
-            self._parts.append(_text(LEFT - 6, up + 4, words, "end", "tick"))
-        self._ticks_below()
+            drawing.add(_straight("grid", area.left, up, area.right, up))
+            drawing.write(area.left - 6, up + 4, words, "end", "tick")
 
-    def _ticks_below(self) -> None:
-        free_from = 0.0
+    def ticks_below(self, label: str) -> None:
+        """Write the values of the x axis below the panel, and what they are."""
+        area = self._area
+        ticks = []
         for value, words in self._x.ticks:
             across = self._across(value)
-            if not LEFT - 1 <= across <= WIDTH - RIGHT + 1:
+            if not area.left - 1 <= across <= area.right + 1:
                 continue
-            self._parts.append(
-                f'<line class="grid" x1="{across:.1f}" x2="{across:.1f}" '
-                f'y1="{HEIGHT - BOTTOM}" y2="{HEIGHT - BOTTOM + 4}"/>'
+            half = width_of(words, LABEL_PX) / 2
+            ticks.append((min(across, self._on.width - half), words))
+            self._on.add(_straight("grid", across, area.bottom, across, area.bottom + 4))
+        stride = next((n for n in range(1, len(ticks)) if self._fit(ticks[::n])), 1)
+        for across, words in ticks[::stride]:
+            self._on.write(across, area.bottom + 17, words, "middle", "tick")
+        middle = (area.left + area.right) / 2
+        self._on.write(middle, area.bottom + FOOT_PX - 6, label, "middle", "label")
+
+    def _fit(self, ticks: Sequence[tuple[float, str]]) -> bool:
+        """Whether words that are centred at places in a row leave room between them."""
+        halves = [width_of(words, LABEL_PX) / 2 for _, words in ticks]
+        return all(
+            ticks[place + 1][0] - halves[place + 1] >= ticks[place][0] + halves[place] + APART_PX
+            for place in range(len(ticks) - 1)
+        )
+
+    def legend(self, names: Sequence[tuple[str, int]]) -> None:
+        """Write names with their colours above the panel, at its right end."""
+        right, top = self._area.right, self._area.top - 23
+        for name, colour in reversed(names):
+            if not self._on.write(right, top + 9, name, "end", "tick", sign_px=16):
+                return
+            left = right - width_of(name, LABEL_PX) - 14
+            self._on.add(
+                f'<rect class="bar c{colour}" x="{left:.1f}" y="{top:.1f}" width="10" height="10"/>'
             )
-            half = len(words) * LETTER / 2
-            middle = min(across, WIDTH - half)
-            if middle - half < free_from:
-                continue
-            free_from = middle + half + LETTER
-            self._parts.append(_text(middle, HEIGHT - BOTTOM + 17, words, "middle", "tick"))
-
-    def _across(self, value: float) -> float:
-        return LEFT + self._x.place(value) * (WIDTH - LEFT - RIGHT)
-
-    def _up(self, value: float) -> float:
-        return HEIGHT - BOTTOM - self._y.place(value) * (HEIGHT - TOP - BOTTOM)
+            right = left - 12
 
     def line(self, line: Line) -> None:
         """Draw a line, if it has points."""
-        self._names.append((line.name, line.colour))
-        places: list[Point] = []
+        places: list[str] = []
+        last: Point | None = None
         for x, y in line.points:
-            if line.steps and places:
-                places.append((self._across(x), places[-1][1]))
-            places.append((self._across(x), self._up(y)))
-        if not places:
+            across, up = round(self._across(x), 1), round(self._up(y), 1)
+            if last is None:
+                places.append(f"M{across:g} {up:g}")
+            elif line.steps:
+                # A step that stays at its height needs no corner.
+                if up != last[1]:
+                    places.append(f"H{across:g}V{up:g}")
+            else:
+                places.append(f"L{across:g} {up:g}")
+            last = (across, up)
+        if last is None:
             return
-        path = " ".join(f"{across:.1f},{up:.1f}" for across, up in places)
-        self._parts.append(f'<polyline class="line c{line.colour}" points="{path}"/>')
+        if line.steps:
+            places.append(f"H{last[0]:g}")
+        dashed = " dashed" if line.dashed else ""
+        self._on.add(f'<path class="line c{line.colour}{dashed}" d="{"".join(places)}"/>')
 
-    def bars(self, name: str, colour: int, bars: Sequence[Bar]) -> None:
+    def bars(self, colour: int, bars: Sequence[Bar]) -> None:
         """Draw bars that stand on the x axis."""
-        self._names.append((name, colour))
-        ground = HEIGHT - BOTTOM
+        ground = self._area.bottom
         for bar in bars:
             low, high, up = self._across(bar.low), self._across(bar.high), self._up(bar.value)
             gap = 0.5 if high - low > 3 else 0.0
-            self._parts.append(
+            self._on.add(
                 f'<rect class="bar c{colour}" x="{low:.2f}" y="{up:.1f}" '
                 f'width="{max(high - low - gap, 0.6):.2f}" height="{max(ground - up, 0):.1f}">'
                 f"<title>{escape(bar.words)}</title></rect>"
             )
 
     def marks(self, marks: Sequence[Mark]) -> None:
-        """Draw places of the x axis, each with its words in a row of its own."""
-        for row, mark in enumerate(marks):
+        """Draw places of the x axis; each has its words in the first row where there is room."""
+        area = self._area
+        for mark in marks:
             across = self._across(mark.at)
-            if not LEFT <= across <= WIDTH - RIGHT:
+            if not area.left <= across <= area.right:
                 continue
-            self._parts.append(
-                f'<line class="mark" x1="{across:.1f}" x2="{across:.1f}" '
-                f'y1="{TOP}" y2="{HEIGHT - BOTTOM}"/>'
-            )
-            right = across < WIDTH * 0.7
-            self._parts.append(
-                _text(
-                    across + (4 if right else -4),
-                    TOP + 10 + 12 * row,
-                    mark.words,
-                    "start" if right else "end",
-                    "tick over",
-                )
-            )
+            self._on.add(_straight("mark", across, area.top, across, area.bottom))
+            places = [
+                (across + shift, area.top + 12 + 17 * row, anchor)
+                for row in range(len(marks))
+                for shift, anchor in ((4, "start"), (-4, "end"))
+            ]
+            any(self._on.write(x, y, mark.words, anchor, "tick over") for x, y, anchor in places)
 
-    def done(self) -> str:
-        """Return the chart, with a legend where there is more than one thing."""
-        across = float(WIDTH - RIGHT)
-        if len(self._names) > 1:
-            for name, colour in reversed(self._names):
-                across -= len(name) * LETTER
-                self._parts.append(_text(across, 34, name, "start", "tick"))
-                across -= 14
-                self._parts.append(
-                    f'<rect class="bar c{colour}" x="{across:.1f}" y="25" width="10" height="10"/>'
-                )
-                across -= 10
-        return "".join([*self._parts, "</svg>"])
+    def level(self, value: float, words: str) -> None:
+        """Draw a dashed line at a value of the y axis, if it is inside."""
+        if not 0 <= self._y.place(value) <= 1:
+            return
+        up = self._up(value)
+        self._on.add(_straight("mark", self._area.left, up, self._area.right, up))
+        self._on.write(self._area.right - 4, up - 4, words, "end", "tick over")
+
+    def _across(self, value: float) -> float:
+        return self._area.left + self._x.place(value) * (self._area.right - self._area.left)
+
+    def _up(self, value: float) -> float:
+        return self._area.bottom - self._y.place(value) * (self._area.bottom - self._area.top)
 
 
-def _text(x: float, y: float, words: str, anchor: str, kind: str) -> str:
-    place = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"'
-    return f'<text class="{kind}" {place}>{escape(words)}</text>'
+def _straight(kind: str, x1: float, y1: float, x2: float, y2: float) -> str:
+    return f'<line class="{kind}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'

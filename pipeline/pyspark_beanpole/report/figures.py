@@ -1,41 +1,39 @@
-"""The numbers that the page shows, collected from Spark: few, however many events there were."""
+"""The numbers that the page shows, few however many events there were: their shape, and shares.
 
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+They are made of statistics in `collect`, judged in `findings`, and drawn in `plots` and `page`.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
-from pyspark.sql import Column, DataFrame, Row
-from pyspark.sql import functions as F
+from pyspark_beanpole.report.period import Period
+from pyspark_beanpole.report.series import Steps
+from pyspark_beanpole.statistics.keys import SECOND_US
 
-from pyspark_beanpole.report import series
-from pyspark_beanpole.statistics import attempts, depth, histogram, slo, times
-from pyspark_beanpole.statistics.failures import failures
-from pyspark_beanpole.statistics.keys import Limits
-from pyspark_beanpole.statistics.throughput import throughput
-
-# So many workers, stretches and buried jobs are listed; the tables have all.
-LISTED_MAX: Final = 20
-# The ranks, in percent, between which the curve of a distribution is drawn.
-RANKS: Final = (0.0, 0.1, 0.5, 1, 2, *range(5, 100, 5), 98, 99, 99.5, 99.9, 100)
-
-# The tables of which rows are shown as they are; the rest is added up again, from partials.
-SHOWN: Final = ("workers", "dead_letters", "backlog", "oldest")
-
-Rows = list[Row]
+Row = Mapping[str, Any]
+Rows = Sequence[Row]
+# The states in which a job still has to be worked on.
+LIVE: Final = ("ready", "reserved", "delayed")
+# Rates at the end are those of this long, or of the whole period if it is shorter: long enough for
+# jobs that come in bursts, short enough to be about now.
+LATELY_MIN: Final = 60
+# A backlog that is gone in this time at the rate of departures is no backlog.
+FLOWING_S: Final = 60.0
 
 
 class Covered(NamedTuple):
-    """Which events a report is about; times are in UTC."""
+    """The log that a report was made of; times are in microseconds since 1970."""
 
     cluster: str
     first: int
     end: int
-    events: int
-    begin: datetime
-    until: datetime
+    begin_us: int  # wall time of its first event
+    last_us: int  # wall time of its last one
     # Ranges of offsets that are not among them, each first <= offset < end.
     missing: Sequence[tuple[int, int]]
+    # How the events were named on the command line: `--from DIR`.
+    source: str
 
     def warnings(self) -> list[str]:
         """Say what is not to be believed of numbers that need every event."""
@@ -48,184 +46,126 @@ class Covered(NamedTuple):
         ]
 
 
-class Tube(NamedTuple):
-    """All about one tube, or about the others together."""
+class Bins(NamedTuple):
+    """A histogram with a logarithmic axis: bars that stand side by side, in order."""
+
+    low_s: Sequence[float]
+    high_s: Sequence[float]
+    jobs: Sequence[int]
+
+
+class Numbers(NamedTuple):
+    """What happened to one queue, or to all of them, in one period."""
+
+    counts: Row  # of `throughput`
+    times: Mapping[str, Row]  # of `times`, by kind
+    levels: Mapping[str, Row]  # of `slo`, by kind
+    bins: Mapping[str, Bins]  # by kind
+
+    @property
+    def failed(self) -> int:
+        """Reservations that timed out, were returned, or ended in a burial."""
+        return int(sum(self.counts[name] for name in ("timed_out", "returned", "buried")))
+
+    @property
+    def ended(self) -> int:
+        """Reservations that ended."""
+        return int(self.counts["done"] + self.counts["released"]) + self.failed
+
+    @property
+    def failed_share(self) -> float | None:
+        """The share of reservations that failed; None if none ended."""
+        return self.failed / self.ended if self.ended else None
+
+    def seconds(self, kind: str, name: str) -> float | None:
+        """Return a percentile or another length of `times`; None if there was none."""
+        row = self.times.get(kind)
+        return None if row is None or row[name] is None else float(row[name])
+
+    def late_share(self, kind: str) -> float | None:
+        """The share of waits or runs above the service level; None if there was none."""
+        row = self.levels.get(kind)
+        return None if row is None or not row["count"] else 1.0 - row["within"] / row["count"]
+
+
+class Course(NamedTuple):
+    """What happened over time: NumPy arrays with a value for each step."""
+
+    depth: Mapping[str, Any]  # by state: the most in the step
+    puts: Any  # per minute
+    ends: Any
+    failed: Any
+    age_s: Any  # of the oldest ready job
+
+
+class Oldest(NamedTuple):
+    """The ready job that waits longest at the end of the period."""
+
+    job_id: int | None  # None: several became ready in that minute, and nobody looked which
+    age_s: float
+    queue: str
+
+
+class Queue(NamedTuple):
+    """All about one queue, or about all of them together (`name` is empty)."""
 
     name: str
-    counts: Row
-    times: Mapping[str, Row]  # by kind
-    curves: Mapping[str, Sequence[float]]  # by kind: seconds at RANKS
-    bars: Mapping[str, Rows]  # by kind: the slots of the histogram
-    levels: Mapping[str, Row]  # by kind: service level
-    depth: Rows
-    flows: Rows
-    ages: Rows
+    anchor: str  # of the page: where its charts are
+    now: Numbers
+    before: Numbers | None
+    course: Course | None  # None: it has no charts
+    begin: Row  # jobs in each state where the period begins
+    end: Row  # and where it ends
+    lately: Row  # puts and ends of the last LATELY_MIN, and its `minutes`
+    oldest: Oldest | None
     failures: Rows
     attempts: Rows
+
+    @property
+    def drain_s(self) -> float | None:
+        """In how many seconds its ready jobs are gone at the rates of the end; None if never.
+
+        0 if there are none, or no more than flow through it within FLOWING_S.
+        """
+        ready = self.end["ready"]
+        seconds = self.lately["minutes"] * 60
+        ends, puts = self.lately["ends"] / seconds, self.lately["puts"] / seconds
+        if ready <= ends * FLOWING_S:
+            return 0.0
+        return ready / (ends - puts) if ends > puts else None
+
+    @property
+    def growth(self) -> int:
+        """By how many the jobs that are to be worked on became more."""
+        return int(sum(self.end[state] - self.begin[state] for state in LIVE))
 
 
 class Figures(NamedTuple):
     """All that the page shows."""
 
     covered: Covered
-    limits: Limits
-    step_min: int
-    tubes: Sequence[Tube]
-    tubes_total: int
-    whole: Row
-    whole_times: Mapping[str, Row]
-    days: Rows
-    day_times: Mapping[Any, Mapping[str, Row]]
+    period: Period
+    before: Period | None  # None: nothing is known of it
+    # Whether events of the whole period before are there, so that numbers can be compared.
+    comparable: bool
+    events: int  # in the period
+    wait_limit_s: float
+    run_limit_s: float
+    asked: Sequence[str]  # the queues that were asked for; empty: all
+    steps: Steps
+    whole: Queue
+    queues: Sequence[Queue]  # the busiest; the first of them have charts
+    queues_total: int
+    days: Rows  # counts and times of each day, if there are several
+    waits: Rows  # p50_s and p99_s of waits over time: begin_min, end_min
     workers: Rows
     workers_total: int
     buried: Rows
     buried_total: int
     backlog: Rows
+    backlog_total: int
 
 
-def others_name(count: int) -> str:
-    """What the tubes are called that are not shown by themselves."""
-    return "(1 other tube)" if count == 1 else f"({count:,} other tubes)"
-
-
-def _busiest(cube: DataFrame, count: int) -> tuple[list[str], int]:
-    counts = throughput(cube, ("tube",))
-    busy = counts.orderBy((F.col("puts") + F.col("reserved")).desc(), "tube").limit(count)
-    return [row["tube"] for row in busy.collect()], counts.count()
-
-
-def _per_tube(table: DataFrame) -> dict[str, Rows]:
-    found: dict[str, Rows] = defaultdict(list)
-    for row in table.collect():
-        found[row["tube"]].append(row)
-    return found
-
-
-def _by_kind(rows: Rows) -> dict[str, Row]:
-    return {row["kind"]: row for row in rows}
-
-
-def _curves(parts: DataFrame) -> DataFrame:
-    ranks = F.array(*[F.lit(rank / 100) for rank in RANKS])
-    return times.merge(parts, ("tube",)).select(
-        "tube", "kind", F.kll_sketch_get_quantile_double("sketch", ranks).alias("seconds")
-    )
-
-
-def _bars(parts: DataFrame) -> DataFrame:
-    return histogram.finish(parts, ("tube",)).orderBy("slot")
-
-
-def _epoch(column: str) -> Column:
-    return (F.unix_micros(column) / 1e6).alias(column)
-
-
-def _tubes(
-    parts: Mapping[str, DataFrame],
-    start: DataFrame | None,
-    oldest: DataFrame,
-    step: int,
-    shown: Callable[[DataFrame], DataFrame],
-) -> list[Tube]:
-    cube = shown(parts["transitions"])
-    begun = None
-    if start is not None:
-        begun = (
-            shown(start)
-            .groupBy("tube")
-            .agg(*[F.sum(state).alias(state) for state in start.columns if state != "tube"])
-        )
-    depths = depth.finish(shown(parts["minutes"]), begun).cache()
-    rows = {
-        "counts": throughput(cube, ("tube",)),
-        "times": times.finish(shown(parts["times"]), ("tube",)),
-        "curves": _curves(shown(parts["times"])),
-        "bars": _bars(shown(parts["histogram"])),
-        "levels": slo.finish(shown(parts["slo"]), ("tube",)),
-        "depth": series.depth_points(depths, step).orderBy("minute"),
-        "flows": series.flow_points(depths, step).orderBy("minute"),
-        "ages": series.age_points(shown(oldest), step).orderBy("minute"),
-        "failures": failures(cube, ("tube",)).orderBy(F.col("count").desc()),
-        "attempts": attempts.merge(shown(parts["attempts"]), ("tube",)).orderBy("attempts"),
-    }
-    found = {name: _per_tube(table) for name, table in rows.items()}
-    depths.unpersist()
-    tubes = []
-    for name, counts in found["counts"].items():
-        of = {kind: found[kind].get(name, []) for kind in rows}
-        bars: dict[str, Rows] = defaultdict(list)
-        for row in of["bars"]:
-            bars[row["kind"]].append(row)
-        tubes.append(
-            Tube(
-                name,
-                counts[0],
-                _by_kind(of["times"]),
-                {row["kind"]: row["seconds"] for row in of["curves"]},
-                bars,
-                _by_kind(of["levels"]),
-                of["depth"],
-                of["flows"],
-                of["ages"],
-                of["failures"],
-                of["attempts"],
-            )
-        )
-    return tubes
-
-
-def collect(
-    covered: Covered,
-    limits: Limits,
-    parts: Mapping[str, DataFrame],
-    tables: Mapping[str, DataFrame],
-    start: DataFrame | None,
-    busiest: int,
-) -> Figures:
-    """Collect what the page shows.
-
-    Args:
-        covered: of which events.
-        limits: the service level that `parts` were made with.
-        parts: from `tables.partials`, better cached.
-        tables: those of SHOWN, better cached.
-        start: the depths before the first event, if they were not zero.
-        busiest: how many tubes are shown by themselves.
-    """
-    names, total = _busiest(parts["transitions"], busiest)
-    others = others_name(total - len(names))
-
-    def shown(table: DataFrame) -> DataFrame:
-        known = F.when(F.col("tube").isin(names), F.col("tube"))
-        return table.withColumn("tube", known.otherwise(F.lit(others)))
-
-    step = series.step_of(covered.begin, covered.until)
-    tubes = _tubes(parts, start, tables["oldest"], step, shown)
-    order = {name: place for place, name in enumerate([*names, others])}
-    cube, workers, buried = parts["transitions"], tables["workers"], tables["dead_letters"]
-    day_times: dict[Any, dict[str, Row]] = defaultdict(dict)
-    for row in times.finish(parts["times"], ("day",)).collect():
-        day_times[row["day"]][row["kind"]] = row
-    return Figures(
-        covered,
-        limits,
-        step,
-        sorted(tubes, key=lambda tube: order[tube.name]),
-        total,
-        throughput(cube, ()).collect()[0],
-        _by_kind(times.finish(parts["times"], ()).collect()),
-        throughput(cube, ("day",)).orderBy("day").collect(),
-        day_times,
-        workers.orderBy(F.col("reservations").desc(), "worker").limit(LISTED_MAX).collect(),
-        workers.count(),
-        buried.orderBy(F.col("offset").desc())
-        .withColumn("buried_at", _epoch("buried_at"))
-        .limit(LISTED_MAX)
-        .collect(),
-        buried.count(),
-        tables["backlog"]
-        .orderBy(F.col("minutes").desc(), "tube", "from")
-        .withColumns({"from": _epoch("from"), "until": _epoch("until")})
-        .limit(LISTED_MAX)
-        .collect(),
-    )
+def clock(time_us: float) -> str:
+    """Return a wall time for people, to the minute."""
+    return f"{datetime.fromtimestamp(time_us / SECOND_US, UTC):%Y-%m-%d %H:%M}"

@@ -1,238 +1,50 @@
-"""The page for people: one file of HTML that needs nothing else, readable in light and dark."""
+"""The page for people: one file of HTML that needs nothing else, in the order of their questions.
 
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
-from html import escape
-from importlib.resources import files
-from typing import Any, Final
-
-from pyspark.sql import Row
-
-from pyspark_beanpole.audit import Audit
-from pyspark_beanpole.report.figures import LISTED_MAX, Figures, Tube
-from pyspark_beanpole.report.plots import charts
-from pyspark_beanpole.report.scales import duration
-from pyspark_beanpole.statistics.durations import RUN, WAIT
-
-_NOTES: Final = """
-<h2>What the words mean</h2>
-<p class="faint"><b>Wait</b> is the time from ready to reserved, without a deliberate delay; it is
-booked on the day of the reservation. <b>Run</b> is the time from reserved to deleted by the worker,
-booked on the day of its end. Reservations that ended otherwise (released, buried, timed out,
-returned) are not in it. <b>Done</b>: deleted by the worker that held the job. <b>Removed</b>:
-deleted while nobody held it. <b>Failed</b>: timed out, returned because its worker was gone, or
-buried. Days and times are those of the leader's wall clock in UTC; lengths of time come from
-cluster time. Percentiles come from sketches: exact for up to 1,000 values, then the rank is off
-by less than 0.5 points. The histogram has the 148 slots of qless; its
-height is divided by the width of the slot. Tables for machines are beside this page in
-<code>tables/</code>, as Parquet.</p>
+It has no script: what is folded is `details`, what leads elsewhere is a link within the page.
 """
 
-# What a cell says that has no value.
-NONE: Final = "-"
+import shlex
+from collections.abc import Sequence
+from html import escape
+from importlib.resources import files
+from typing import Any, Final, Protocol
+
+from pyspark_beanpole.report import blocks, queues, scales
+from pyspark_beanpole.report.figures import Covered, Figures, clock
+from pyspark_beanpole.report.findings import Finding
+from pyspark_beanpole.report.period import Period
+from pyspark_beanpole.statistics.keys import RUN, SECOND_US, WAIT
+
+# How many jobs are named whose life may be worth a look.
+JOBS_NAMED_MAX: Final = 6
 
 
-def _clock(seconds: float) -> str:
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M}"
+class Audited(Protocol):
+    """What the page needs of an audit."""
+
+    @property
+    def exit_code(self) -> int:
+        """0 if everything adds up."""
+
+    def lines(self) -> list[str]:
+        """Say what was found."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what was found for programs."""
 
 
-def _number(value: float | None) -> str:
-    return NONE if value is None else f"{value:,.0f}"
-
-
-def _percent(value: float | None) -> str:
-    if value is None:
-        return NONE
-    # What is not nothing, or not all, is not to be rounded to it.
-    if 0 < value < 0.0001:
-        return "&lt; 0.01 %"
-    return f"{min(value * 100, 99.99):.2f} %" if value < 1 else f"{value * 100:.0f} %"
-
-
-def _seconds(row: Row | None, name: str) -> str:
-    return NONE if row is None or row[name] is None else duration(row[name])
-
-
-def _share(value: float | None) -> str:
-    """A share in words, with a bar beside it."""
-    if value is None:
-        return NONE
-    width = min(max(value, 0.0), 1.0) * 100
-    return f'{_percent(value)} <span class="share"><i style="width:{width:.1f}%"></i></span>'
-
-
-def table(head: Sequence[str], rows: Sequence[Sequence[str]], names: int = 1) -> str:
-    """Return a table whose first `names` columns are words; cells are HTML already."""
-    kinds = [' class="name"' if place < names else "" for place in range(len(head))]
-    parts = ['<div class="wide"><table><thead><tr>']
-    parts += [f"<th{kind}>{escape(word)}</th>" for kind, word in zip(kinds, head, strict=True)]
-    parts.append("</tr></thead><tbody>")
-    for row in rows:
-        cells = "".join(f"<td{kind}>{cell}</td>" for kind, cell in zip(kinds, row, strict=True))
-        parts.append(f"<tr>{cells}</tr>")
-    return "".join([*parts, "</tbody></table></div>"])
-
-
-_TIMES_HEAD: Final = tuple(
-    f"{kind} {name}" for kind in (WAIT, RUN) for name in ("p50", "p95", "p99", "max")
-)
-
-
-def _times_cells(times: Mapping[str, Row]) -> list[str]:
-    names = ("p50_s", "p95_s", "p99_s", "max_s")
-    return [_seconds(times.get(kind), name) for kind in (WAIT, RUN) for name in names]
-
-
-def _failed(counts: Row) -> int:
-    return int(counts["timed_out"] + counts["returned"] + counts["buried"])
-
-
-def _counts_cells(counts: Row) -> list[str]:
-    return [
-        *[_number(counts[name]) for name in ("puts", "done", "removed", "growth")],
-        _number(_failed(counts)),
-    ]
-
-
-_COUNTS_HEAD: Final = ("put", "done", "removed", "growth", "failed")
-
-
-def _tiles(figures: Figures, audited: Audit | None) -> str:
-    whole = figures.whole
-    tiles = [
-        ("jobs put", _number(whole["puts"])),
-        ("done", _number(whole["done"])),
-        ("failed reservations", _number(_failed(whole))),
-        ("wait, p95", _seconds(figures.whole_times.get(WAIT), "p95_s")),
-        ("run, p95", _seconds(figures.whole_times.get(RUN), "p95_s")),
-        ("buried now", _number(figures.buried_total)),
-        ("workers", _number(figures.workers_total)),
-    ]
-    if audited is not None:
-        word = (
-            '<span class="bad">fails</span>'
-            if audited.findings
-            else '<span class="good">adds up</span>'
-        )
-        tiles.append(("conservation audit", word))
-    parts = [f'<div class="tile"><b>{value}</b>{escape(name)}</div>' for name, value in tiles]
-    return f'<div class="tiles">{"".join(parts)}</div>'
-
-
-def _tubes_table(figures: Figures) -> str:
-    rows = []
-    for tube in figures.tubes:
-        levels = [tube.levels.get(kind) for kind in (WAIT, RUN)]
-        rows.append(
-            [
-                escape(tube.name),
-                *_counts_cells(tube.counts),
-                *_times_cells(tube.times),
-                *[_percent(level["share"]) if level else NONE for level in levels],
-            ]
-        )
-    limits = figures.limits
-    head = (
-        "tube",
-        *_COUNTS_HEAD,
-        *_TIMES_HEAD,
-        f"wait ≤ {duration(limits.wait_s)}",
-        f"run ≤ {duration(limits.run_s)}",
-    )
-    return table(head, rows)
-
-
-def _days_table(figures: Figures) -> str:
-    rows = [
-        [str(day["day"]), *_counts_cells(day), *_times_cells(figures.day_times.get(day["day"], {}))]
-        for day in figures.days
-    ]
-    return table(("day", *_COUNTS_HEAD, *_TIMES_HEAD), rows)
-
-
-def _tube_section(figures: Figures, tube: Tube) -> str:
-    drawn = "".join(f'<div class="card">{chart}</div>' for chart in charts(figures, tube))
-    failures = [
-        [
-            escape(row["event"].replace("_", " ")),
-            escape(row["reason"].replace("_", " ")),
-            _number(row["count"]),
-            _share(row["count"] / tube.counts["reserved"] if tube.counts["reserved"] else None),
-        ]
-        for row in tube.failures
-    ]
-    jobs = sum(row["jobs"] for row in tube.attempts)
-    attempts = [
-        [str(row["attempts"]), row["outcome"], _number(row["jobs"]), _share(row["jobs"] / jobs)]
-        for row in tube.attempts[:LISTED_MAX]
-    ]
-    return (
-        f"<h2>Tube {escape(tube.name)}</h2>"
-        f'<div class="charts">{drawn}'
-        '<div class="card"><h3>Reservations that did not end the job</h3>'
-        f"{table(('event', 'reason', 'times', 'of reservations'), failures, names=2)}</div>"
-        '<div class="card"><h3>Reservations that jobs needed until their end</h3>'
-        f"{table(('attempts', 'outcome', 'jobs', 'of ended jobs'), attempts, names=2)}</div>"
-        "</div>"
-    )
-
-
-def _workers(figures: Figures) -> str:
-    rows = [
-        [
-            escape(row["worker"]),
-            *[_number(row[name]) for name in ("reservations", "done", "failed", "lost_leases")],
-            _percent(row["failed_share"]),
-            _share(row["utilisation"]),
-            duration(row["busy_s"]),
-        ]
-        for row in figures.workers
-    ]
-    fleet = figures.workers[0]["fleet_failed_share"] if figures.workers else None
-    head = (
-        "worker (node:incarnation:session)", "reservations", "done", "failed", "lost leases",
-        "failed share", "utilisation", "busy",
-    )  # fmt: skip
-    return (
-        f"<h2>Workers</h2><p class='faint'>{_of(len(rows), figures.workers_total)} by "
-        f"reservations. Of all reservations {_percent(fleet)} failed. Utilisation is how many "
-        "jobs a worker held on average between its first and its last event; with several at once "
-        f"it is above 100 %.</p>{table(head, rows)}"
-    )
-
-
-def _of(shown: int, total: int) -> str:
-    return f"All {total:,}" if shown == total else f"The first {shown:,} of {total:,}"
-
-
-def _stuck(figures: Figures) -> str:
-    backlog = [
-        [escape(row["tube"]), _clock(row["from"]), _clock(row["until"]), _number(row["minutes"]),
-         _number(row["ready"])]
-        for row in figures.backlog
-    ]  # fmt: skip
-    buried = [
-        [escape(row["tube"]), _number(row["job_id"]), _clock(row["buried_at"]),
-         _number(row["attempt"]), _number(row["timeouts"]), _number(row["buries"]),
-         _number(row["body_bytes"]), escape(row["worker"] or NONE)]
-        for row in figures.buried
-    ]  # fmt: skip
-    stretches = table(("tube", "from", "until", "minutes", "ready at most"), backlog, names=3)
-    letters = table(
-        ("tube", "job", "buried at", "attempts", "timeouts", "buries", "bytes", "worker"), buried
-    )
-    return (
-        "<h2>Jobs that nobody took</h2><p class='faint'>The longest stretches of whole minutes "
-        f"with ready jobs and without a reservation.</p>{stretches}"
-        f"<h2>Dead letters</h2><p class='faint'>{_of(len(buried), figures.buried_total)}, the "
-        f"latest first: jobs that are buried now.</p>{letters}"
-    )
-
-
-def _audit(audited: Audit | None) -> str:
-    if audited is None:
-        return ""
-    return f"<h2>Conservation audit</h2><pre>{escape(chr(10).join(audited.lines()))}</pre>"
+_NOTES: Final = """<details id="words"><summary>What the words mean</summary>
+<p><b>Wait</b> is the time from ready to reserved, without a deliberate delay; it counts where the
+reservation is. <b>Run</b> is the time from reserved to deleted by the worker, and counts where it
+ends. Reservations that ended otherwise (released, buried, timed out, returned) are not in it.
+<b>Done</b>: deleted by the worker that held the job. <b>Removed</b>: deleted while no worker held
+it. <b>Failed</b>: timed out, returned because its worker was gone, or buried.
+<b>Departures</b> are jobs done and removed. Times are those of the leader's wall clock in UTC;
+lengths come from cluster time. Percentiles come from bins whose middle is within 1 % of what is in
+them. A queue <b>keeps up</b> if its ready jobs are no more than leave it within a minute;
+<b>drains in</b> is the ready jobs divided by departures less arrivals of the last hour, and
+<b>grows</b> says that arrivals are not fewer. Tables for machines are beside this page in
+<code>tables/</code>, as Parquet.</p></details>"""
 
 
 def _document(title: str, body: str) -> str:
@@ -240,46 +52,261 @@ def _document(title: str, body: str) -> str:
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{style}</style></head><body>{body}</body></html>\n"
+        f"<title>{escape(title)}</title><style>{style}</style></head>"
+        f'<body id="top">{body}</body></html>\n'
     )
 
 
-def empty_page(cluster: str) -> str:
-    """Return the page of a log without events."""
-    title = f"Beanpole {cluster}".strip()
-    return _document(title, f"<h1>{escape(title)}</h1><p>There are no events.</p>")
+def _title(cluster: str) -> str:
+    return (
+        f"Beanpole {cluster}: what happened to the jobs" if cluster else "What happened to the jobs"
+    )
 
 
-def page(figures: Figures, audited: Audit | None) -> str:
+def _words(period: Period) -> str:
+    length = scales.duration(period.length_us / SECOND_US)
+    return f"{clock(period.since_us)} to {clock(period.until_us)} UTC ({length})"
+
+
+def empty_page(
+    cluster: str, covered: Covered | None, period: Period | None, asked: Sequence[str]
+) -> str:
+    """Return the page of a log, or a range of one, without events."""
+    title = _title(cluster)
+    body = f"<h1>{escape(title)}</h1>"
+    if covered is None or period is None:
+        return _document(title, f"{body}<p>There are no events.</p>")
+    named = f" of {_named(asked)}" if asked else ""
+    body += (
+        f"<p>There are no events{named} from {_words(period)}.</p>"
+        f"<p class='faint'>The log has events from {clock(covered.begin_us)} to "
+        f"{clock(covered.last_us)} UTC.</p>"
+    )
+    return _document(title, body)
+
+
+def _named(asked: Sequence[str]) -> str:
+    return ("queue " if len(asked) == 1 else "queues ") + ", ".join(escape(name) for name in asked)
+
+
+def page(figures: Figures, found: Sequence[Finding], audited: Audited | None) -> str:
     """Return the page."""
-    covered = figures.covered
-    title = f"Beanpole {covered.cluster}: what happened to the jobs".replace(" :", ":")
-    shown = [tube for tube in figures.tubes if not tube.name.startswith("(")]
-    some = (
-        ""
-        if len(shown) == figures.tubes_total
-        else (
-            f" The {len(shown)} busiest of {figures.tubes_total:,} tubes are shown by themselves, "
-            "the others together."
-        )
-    )
-    head = (
-        f"<h1>{escape(title)}</h1><p class='faint'>{covered.events:,} events, offsets "
-        f"{covered.first:,} to {covered.end - 1:,}, from {_clock(covered.begin.timestamp())} to "
-        f"{_clock(covered.until.timestamp())} UTC.{some}</p>"
-    )
-    head += "".join(f"<p class='bad'>{escape(words)}</p>" for words in covered.warnings())
-    sections: list[Any] = [
-        head,
-        _tiles(figures, audited),
-        "<h2>Tubes</h2>",
-        _tubes_table(figures),
-        "<h2>Days</h2>",
-        _days_table(figures),
-        *[_tube_section(figures, tube) for tube in figures.tubes],
+    title = _title(figures.covered.cluster)
+    charted = [queue for queue in figures.queues if queue.course is not None]
+    parts = [
+        _head(figures, title),
+        _look_first(found, audited),
+        _cluster(figures),
+        _queues(figures),
+        *[queues.section(figures, queue) for queue in charted],
         _workers(figures),
-        _stuck(figures),
+        _dead_letters(figures),
+        _backlog(figures),
+        _one_job(figures),
+        _days(figures),
         _audit(audited),
         _NOTES,
     ]
-    return _document(title, "".join(sections))
+    return _document(title, "".join(parts))
+
+
+def _head(figures: Figures, title: str) -> str:
+    covered = figures.covered
+    only = f" of {_named(figures.asked)}" if figures.asked else ""
+    said = f"{figures.events:,} events{only}, {_words(figures.period)}."
+    if figures.before is None:
+        said += " The log has nothing of the time before, so there is nothing to compare with."
+    elif figures.comparable:
+        said += f" Beside it: {_words(figures.before)}."
+    else:
+        said += (
+            f" Beside it: {_words(figures.before)}, of which the log has only what is after "
+            f"{clock(covered.begin_us)}; so counts are not compared."
+        )
+    warnings = "".join(f"<p class='bad'>{escape(words)}</p>" for words in covered.warnings())
+    links = [
+        ("first", "What to look at first"), ("cluster", "Cluster"), ("queues", "Queues"),
+        ("workers", "Workers"), ("letters", "Dead letters"), ("backlog", "Jobs that nobody took"),
+        ("job", "One job"), ("words", "Words"),
+    ]  # fmt: skip
+    nav = " ".join(blocks.link(anchor, words) for anchor, words in links)
+    return f"<h1>{escape(title)}</h1>{blocks.faint(said)}{warnings}<nav>{nav}</nav>"
+
+
+def _look_first(found: Sequence[Finding], audited: Audited | None) -> str:
+    lines = [
+        f'<li class="{one.pressing}"><a href="#{one.anchor}">'
+        f"{f'<b>{escape(one.queue)}</b> ' if one.queue else ''}{escape(one.words)}</a></li>"
+        for one in found
+    ]
+    if audited is not None and audited.exit_code:
+        lines.insert(0, '<li class="bad"><a href="#audit">The audit does not add up.</a></li>')
+    body = f'<ul class="findings">{"".join(lines)}</ul>'
+    if not lines:
+        body = (
+            '<p class="good">Nothing stands out: no queue grows, none was without workers, waits '
+            "are within the limit, failures are not more than before.</p>"
+        )
+    return blocks.section("first", "What to look at first", body)
+
+
+def _cluster(figures: Figures) -> str:
+    whole = figures.whole
+    title = "All queues" if not figures.asked else "The chosen queues together"
+    return blocks.section(
+        "cluster", title, queues.facts(figures, whole), queues.drawn(figures, whole),
+        queues.tables(whole),
+    )  # fmt: skip
+
+
+def _queues(figures: Figures) -> str:
+    shown = len(figures.queues)
+    charted = sum(queue.course is not None for queue in figures.queues)
+    words = f"{blocks.shown_of(shown, figures.queues_total)}, the most pressing first."
+    if charted < shown:
+        words += f" The first {charted} have charts below; <code>--queue</code> chooses others."
+    return blocks.section(
+        "queues",
+        "Queues",
+        '<div class="pair">',
+        blocks.card("slowest", "<h3>Slowest</h3>", queues.slowest(figures)),
+        blocks.card("failing", "<h3>Failing most</h3>", queues.most_failing(figures)),
+        "</div>",
+        blocks.faint(words),
+        queues.overview(figures),
+    )
+
+
+def _workers(figures: Figures) -> str:
+    counts = ("tubes", "reservations", "done", "failed", "lost_leases")
+    rows = [
+        [
+            escape(row["worker"]),
+            *[blocks.number(row[name]) for name in counts],
+            blocks.percent(row["failed_share"]),
+            blocks.share(row["utilisation"]),
+            blocks.duration(row["busy_s"]),
+        ]
+        for row in figures.workers
+    ]  # fmt: skip
+    fleet = figures.workers[0]["fleet_failed_share"] if figures.workers else None
+    head = (
+        "worker", "queues", "reservations", "done", "failed", "lost leases", "failed share",
+        "utilisation", "busy",
+    )  # fmt: skip
+    return blocks.section(
+        "workers",
+        "Workers by host",
+        blocks.faint(
+            f"{blocks.shown_of(len(rows), figures.workers_total)} by reservations; of all "
+            f"reservations {blocks.percent(fleet)} failed. A worker is the address that its "
+            "clients connect from, or the node where that is not known. Utilisation is how many "
+            "jobs it held on average between its first and its last event."
+        ),
+        blocks.table(head, rows),
+    )
+
+
+def _dead_letters(figures: Figures) -> str:
+    counts = ("attempt", "timeouts", "buries", "kicks", "body_bytes")
+    rows = [
+        [
+            escape(row["tube"]),
+            str(row["job_id"]),
+            clock(row["buried_at_us"]),
+            *[blocks.number(row[name]) for name in counts],
+            escape(row["worker"] or blocks.NONE),
+        ]
+        for row in figures.buried
+    ]  # fmt: skip
+    head = (
+        "queue", "job", "buried at", "attempts", "timeouts", "buries", "kicks", "bytes", "worker",
+    )  # fmt: skip
+    return blocks.section(
+        "letters",
+        "Dead letters",
+        blocks.faint(
+            f"{blocks.shown_of(len(rows), figures.buried_total)}, the latest first: jobs that are "
+            "buried at the end. <code>beanpole pipeline redrive</code> kicks them."
+        ),
+        blocks.table(head, rows),
+    )
+
+
+def _backlog(figures: Figures) -> str:
+    rows = [
+        [escape(row["tube"]), clock(row["begin_us"]), clock(row["until_us"]),
+         blocks.number(row["minutes"]), blocks.number(row["ready"])]
+        for row in figures.backlog
+    ]  # fmt: skip
+    return blocks.section(
+        "backlog",
+        "Jobs that nobody took",
+        blocks.faint(
+            f"{blocks.shown_of(len(rows), figures.backlog_total)}, the longest first: stretches "
+            "of whole minutes with ready jobs and without a reservation."
+        ),
+        blocks.table(("queue", "from", "until", "minutes", "ready at most"), rows, names=3),
+    )
+
+
+def _one_job(figures: Figures) -> str:
+    """Name the command that tells a job's life, with jobs that may be worth it."""
+    oldest = [queue.oldest for queue in figures.queues if queue.oldest is not None]
+    oldest.sort(key=lambda one: -one.age_s)
+    named = [
+        (one.job_id, f"ready for {scales.duration(one.age_s)} in {one.queue}")
+        for one in oldest[:JOBS_NAMED_MAX]
+        if one.job_id is not None
+    ]
+    named += [
+        (row["job_id"], f"buried in {row['tube']}") for row in figures.buried[:JOBS_NAMED_MAX]
+    ]
+    source = figures.covered.source
+    rows = [
+        [f"<code>{escape(f'beanpole pipeline job {job} {source}'.strip())}</code>", escape(words)]
+        for job, words in named
+    ]
+    return blocks.section(
+        "job",
+        "One job",
+        blocks.faint(
+            "The life of a job, event by event: <code>beanpole pipeline job ID "
+            f"{escape(source)}</code>. Jobs that are the oldest, and the latest dead letters:"
+        ),
+        blocks.table(("command", "job"), rows, names=2),
+    )
+
+
+def _days(figures: Figures) -> str:
+    if len(figures.days) < 2:
+        return ""
+    names = ("p50_s", "p99_s")
+    rows = [
+        [
+            str(day["day"]),
+            *[blocks.number(day["counts"][name]) for name in ("puts", "done", "removed")],
+            *[
+                blocks.duration(day["times"][kind][name] if kind in day["times"] else None)
+                for kind in (WAIT, RUN)
+                for name in names
+            ],
+        ]
+        for day in figures.days
+    ]
+    head = ("day (UTC)", "put", "done", "removed", "wait p50", "wait p99", "run p50", "run p99")
+    return blocks.section("days", "Days", blocks.table(head, rows))
+
+
+def _audit(audited: Audited | None) -> str:
+    if audited is None:
+        return ""
+    lines = escape("\n".join(audited.lines()))
+    return blocks.section("audit", "Conservation audit", f"<pre>{lines}</pre>")
+
+
+def source_words(addresses: Sequence[str] | None, directory: str | None) -> str:
+    """Return how the events are named on a command line."""
+    if directory is not None:
+        return f"--from {shlex.quote(directory)}"
+    return f"--addresses {','.join(addresses)}" if addresses else ""

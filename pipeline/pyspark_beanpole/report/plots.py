@@ -1,148 +1,206 @@
-"""Which charts a tube has, from its figures."""
+"""Which charts the page has, from its figures; how things are drawn is in `charts`."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, Final
 
-from pyspark.sql import Row
-
 from pyspark_beanpole.report import scales
-from pyspark_beanpole.report.charts import Bar, Chart, Line, Mark, Point
-from pyspark_beanpole.report.figures import RANKS, Figures, Tube
-from pyspark_beanpole.statistics.durations import RUN, WAIT
-from pyspark_beanpole.statistics.histogram import place
-from pyspark_beanpole.statistics.keys import STATES
+from pyspark_beanpole.report.charts import (
+    FOOT_PX,
+    HEAD_PX,
+    Area,
+    Bar,
+    Drawing,
+    Line,
+    Mark,
+    Panel,
+    Point,
+)
+from pyspark_beanpole.report.figures import Bins, Course, Figures, Numbers, Queue
+from pyspark_beanpole.report.series import Steps
+from pyspark_beanpole.statistics.keys import MINUTE_US, RUN, STATES, WAIT
 
 COLOURS: Final = {"ready": 0, "reserved": 2, "delayed": 4, "buried": 1, WAIT: 0, RUN: 2}
-_TIME: Final = "time (UTC)"
+_FLOWS: Final = (("arrivals", 0), ("departures", 2), ("failures", 1))
+# What was before is drawn in grey.
+GREY: Final = 5
+
+WIDE_PX: Final = 890
+SLIM_PX: Final = 430
+_LEFT_PX: Final = 58
+_RIGHT_PX: Final = 14
+_PANEL_PX: Final = 130
+_BETWEEN_PX: Final = 30
+# Below this part of the highest line nothing can be read from a linear axis.
+FLAT: Final = 15
+# How many times are written below a chart that is this wide.
+_WIDE_TIMES: Final = 12
 
 
-def _span(figures: Figures) -> tuple[int, int]:
-    """The first and the last minute of the time axis."""
-    first = int(figures.covered.begin.timestamp() // 60)
-    return first, max(int(figures.covered.until.timestamp() // 60) + 1, first + 1)
-
-
-def _per(figures: Figures) -> str:
-    step = figures.step_min
-    return "minute" if step == 1 else f"{step} minutes" if step < 60 else f"{step / 60:g} h"
-
-
-def _most(rows: Iterable[Row], names: Sequence[str]) -> float:
-    return max((float(row[name]) for row in rows for name in names), default=0.0)
-
-
-def _filled(rows: Sequence[Row], name: str, step: int, span: tuple[int, int]) -> list[Point]:
-    """The points of a series in which a stretch without a row means 0."""
-    known = {row["minute"]: float(row[name]) for row in rows}
-    first = span[0] // step * step
-    points = [(minute, known.get(minute, 0.0)) for minute in range(first, span[1], step)]
-    points = [(max(minute, span[0]), value) for minute, value in points]
-    return [*points, (span[1], points[-1][1])]
-
-
-def depth_chart(figures: Figures, tube: Tube) -> str:
-    """How many jobs were in each state."""
-    span = _span(figures)
-    chart = Chart(
-        "Depth",
-        scales.times(*span),
-        scales.from_zero(_most(tube.depth, STATES)),
-        _TIME,
-        f"jobs, most in each {_per(figures)}",
-    )
+def over_time(figures: Figures, queue: Queue) -> str:
+    """Depth, arrivals and departures, and the age of the oldest, one below the other."""
+    course, steps = queue.course, figures.steps
+    assert course is not None, "a queue without charts has no drawing"
+    x = _time_axis(figures)
+    each = f"most in each {steps.words}"
+    count = _panels(figures, queue)
+    name = f"queue {queue.name}" if queue.name else "all queues"
+    height = _height(count)
+    drawing = Drawing(WIDE_PX, height, f"Over time: {name}")
+    areas = [_area(place, WIDE_PX) for place in range(count)]
+    y, kind = _depth_axis(course)
+    depth = Panel(drawing, areas[0], f"Jobs by state, {each}{kind}", x, y)
+    depth.legend([(state, COLOURS[state]) for state in STATES])
     for state in STATES:
-        points = _filled(tube.depth, state, figures.step_min, span)
-        chart.line(Line(state, COLOURS[state], points, steps=True))
-    return chart.done()
+        depth.line(Line(COLOURS[state], _points(steps, course.depth[state]), steps=True))
+    flows = (course.puts, course.ends, course.failed)
+    high = max(float(flow.max(initial=0)) for flow in flows)
+    flow = Panel(drawing, areas[1], "Jobs per minute", x, scales.from_zero(high))
+    flow.legend(_FLOWS)
+    for values, (_, colour) in zip(flows, _FLOWS, strict=True):
+        flow.line(Line(colour, _points(steps, values), steps=True))
+    y = scales.durations_from_zero(float(course.age_s.max(initial=0)))
+    age = Panel(drawing, areas[2], f"Age of the oldest ready job, {each}", x, y)
+    age.line(Line(0, _points(steps, course.age_s), steps=True))
+    last = age
+    if count > 3:
+        last = _waits(drawing, areas[3], x, figures.waits)
+    last.ticks_below("time (UTC)")
+    return drawing.done()
 
 
-def flow_chart(figures: Figures, tube: Tube) -> str:
-    """What went in and out."""
-    span = _span(figures)
-    names = {"puts": 0, "ends": 2, "failed": 1}
-    chart = Chart(
-        "Throughput",
-        scales.times(*span),
-        scales.from_zero(_most(tube.flows, list(names))),
-        _TIME,
-        "jobs per minute",
+def _panels(figures: Figures, queue: Queue) -> int:
+    """How many panels stand one below the other: waits over time are known of all together."""
+    return 4 if figures.waits and not queue.name else 3
+
+
+def _height(panels: int) -> int:
+    return panels * (_PANEL_PX + HEAD_PX) + FOOT_PX
+
+
+def _depth_axis(course: Course) -> tuple[scales.Scale, str]:
+    """The axis of depths: logarithmic where linear would press the ready jobs flat."""
+    high = {state: float(course.depth[state].max(initial=0)) for state in STATES}
+    if 0 < high["ready"] * FLAT < max(high.values()) > scales.LINEAR_MAX:
+        return scales.counts(max(high.values())), ", logarithmic"
+    return scales.from_zero(max(high.values()), whole=True), ""
+
+
+def _area(place: int, width: float) -> Area:
+    top = HEAD_PX + place * (_PANEL_PX + HEAD_PX)
+    return Area(_LEFT_PX, top, width - _RIGHT_PX, top + _PANEL_PX)
+
+
+def _time_axis(figures: Figures) -> scales.Scale:
+    steps = figures.steps
+    end = steps.first_min + steps.step_min * steps.number
+    return scales.times(steps.first_min, end, _WIDE_TIMES)
+
+
+def _points(steps: Steps, values: Any) -> list[Point]:
+    points = list(zip(steps.minutes.tolist(), values.tolist(), strict=True))
+    return [*points, (points[-1][0] + steps.step_min, points[-1][1])]
+
+
+def _waits(drawing: Drawing, area: Area, x: scales.Scale, waits: Sequence[Any]) -> Panel:
+    """Percentiles of waits: a level for each stretch of time."""
+    values = [max(row[name], 1e-6) for row in waits for name in ("p50_s", "p99_s")]
+    panel = Panel(
+        drawing, area, "Wait, logarithmic", x, scales.log_durations(min(values), max(values))
     )
-    for name, colour in names.items():
-        points = _filled(tube.flows, name, figures.step_min, span)
-        chart.line(Line(name, colour, points, steps=True))
-    return chart.done()
+    panel.legend((("p50", 2), ("p99", 1)))
+    for name, colour in (("p50_s", 2), ("p99_s", 1)):
+        # A stretch without a reservation has no wait: the line has a hole there.
+        for stretch in _joined(waits):
+            points: list[Point] = [(row["begin_us"] / MINUTE_US, row[name]) for row in stretch]
+            end: Point = (stretch[-1]["until_us"] / MINUTE_US, stretch[-1][name])
+            panel.line(Line(colour, [*points, end], steps=True))
+    return panel
 
 
-def age_chart(figures: Figures, tube: Tube) -> str:
-    """How long the oldest ready job had been waiting."""
-    span = _span(figures)
-    chart = Chart(
-        "Age of the oldest ready job",
-        scales.times(*span),
-        scales.durations_from_zero(_most(tube.ages, ["age_s"])),
-        _TIME,
-        f"at full minutes, most in each {_per(figures)}",
-    )
-    chart.line(Line("age", 0, _filled(tube.ages, "age_s", figures.step_min, span), steps=True))
-    return chart.done()
+def _joined(rows: Sequence[Any]) -> list[list[Any]]:
+    found = [[rows[0]]]
+    for before, row in pairwise(rows):
+        if row["begin_us"] == before["until_us"]:
+            found[-1].append(row)
+        else:
+            found.append([row])
+    return found
 
 
-def share_chart(figures: Figures, tube: Tube) -> str:
-    """Which share of waits and runs was over after how long."""
-    curves = {kind: tube.curves[kind] for kind in (WAIT, RUN) if kind in tube.curves}
-    values = [seconds for curve in curves.values() for seconds in curve]
-    low = max(min(values, default=0.001), 1e-6)
-    chart = Chart(
-        "Wait and run time: share of jobs",
-        scales.log_durations(low, max(max(values, default=1.0), low * 10)),
-        scales.percents(),
-        "time, logarithmic",
-        "jobs that took at most this long",
-    )
-    for kind, curve in curves.items():
-        points = [(seconds, float(rank)) for seconds, rank in zip(curve, RANKS, strict=True)]
-        chart.line(Line(kind, COLOURS[kind], points))
-    return chart.done()
-
-
-def histogram_chart(tube: Tube, kind: str) -> str:
-    """The histogram of qless, as density: slots differ in width."""
-    rows: Sequence[Any] = tube.bars.get(kind, [])
-    bars = []
-    for row in rows:
-        label, from_s, width_s = place(row["slot"])
-        words = f"{label}: {row['count']:,} jobs, {row['count_per_s']:.3g} per second of {kind}"
-        bars.append(Bar(from_s, from_s + width_s, row["count_per_s"], words))
-    high_s = max((bar.high for bar in bars), default=60)
-    values = [bar.value for bar in bars] or [1.0]
-    chart = Chart(
-        f"{kind.capitalize()} time: histogram of {sum(row['count'] for row in rows):,} jobs",
-        scales.slot_durations(max(high_s, 10)),
-        scales.logarithmic(min(values) / 2, max(values)),
-        f"{kind} time, in slots of seconds, minutes, hours and days",
-        f"jobs per second of {kind} time, logarithmic",
-    )
-    chart.bars(kind, COLOURS[kind], bars)
-    times = tube.times.get(kind)
-    if times is not None:
-        chart.marks(
-            [
-                Mark(
-                    times[f"p{percent}_s"], f"p{percent} {scales.duration(times[f'p{percent}_s'])}"
-                )
-                for percent in (50, 95, 99)
-            ]
+def histogram(figures: Figures, queue: Queue, kind: str) -> str:
+    """How long jobs waited or ran, as bars on a logarithmic axis; the period before as a line."""
+    now = queue.now.bins.get(kind, Bins((), (), ()))
+    total = sum(now.jobs)
+    before = _before(queue.before, kind)
+    low, high = _ends((now, before))
+    x = scales.log_durations(low, high)
+    y = scales.counts(max((*now.jobs, *before.jobs), default=1))
+    # Two of them, and what is between them, are as high as what stands beside them.
+    height = (_height(_panels(figures, queue)) - _BETWEEN_PX) // 2
+    name = f"queue {queue.name}" if queue.name else "all queues"
+    drawing = Drawing(SLIM_PX, height, f"{kind.capitalize()} time: {name}")
+    area = Area(_LEFT_PX, HEAD_PX + 6, SLIM_PX - _RIGHT_PX, height - FOOT_PX)
+    jobs = "1 job" if total == 1 else f"{total:,} jobs"
+    panel = Panel(drawing, area, f"{kind.capitalize()} time of {jobs}", x, y)
+    if before.jobs:
+        panel.legend((("before", GREY),))
+    bars = [
+        Bar(
+            max(begin, low),
+            end,
+            count,
+            f"{scales.duration(begin)} to {scales.duration(end)}: {count:,} jobs",
         )
-    return chart.done()
-
-
-def charts(figures: Figures, tube: Tube) -> list[str]:
-    """Return all charts of a tube."""
-    return [
-        depth_chart(figures, tube),
-        flow_chart(figures, tube),
-        age_chart(figures, tube),
-        share_chart(figures, tube),
-        histogram_chart(tube, WAIT),
-        histogram_chart(tube, RUN),
+        for begin, end, count in zip(*now, strict=True)
     ]
+    panel.bars(COLOURS[kind], bars)
+    if before.jobs:
+        panel.line(Line(GREY, _outline(before, low), steps=True))
+    panel.marks(_marks(queue.now, kind))
+    panel.ticks_below(f"{kind} time, logarithmic, and number of jobs")
+    return drawing.done()
+
+
+def _before(numbers: Numbers | None, kind: str) -> Bins:
+    return Bins((), (), ()) if numbers is None else numbers.bins.get(kind, Bins((), (), ()))
+
+
+def _ends(all_bins: Sequence[Bins]) -> tuple[float, float]:
+    """The axis from the shortest to the longest; a second in the middle if there is nothing."""
+    highs = [high for bins in all_bins for high in bins.high_s]
+    lows = [low for bins in all_bins for low in bins.low_s]
+    if not highs:
+        return 0.1, 10.0
+    low = min(lows)
+    # What took no time at all stands at the left end.
+    return (low if low > 0 else min(highs) / 2), max(highs)
+
+
+def _outline(bins: Bins, low: float) -> list[Point]:
+    points: list[Point] = [(max(bins.low_s[0], low), 0.0)]
+    end = bins.low_s[0]
+    for begin, high, count in zip(*bins, strict=True):
+        if begin > end:
+            points.append((end, 0.0))
+        points.append((max(begin, low), float(count)))
+        end = high
+    return [*points, (end, 0.0)]
+
+
+def _marks(numbers: Numbers, kind: str) -> list[Mark]:
+    found = []
+    for percent in (50, 95, 99):
+        seconds = numbers.seconds(kind, f"p{percent}_s")
+        if seconds is not None:
+            found.append(Mark(max(seconds, 1e-6), f"p{percent} {scales.duration(seconds)}"))
+    return found
+
+
+def charts(figures: Figures, queue: Queue) -> tuple[str, str, str]:
+    """Return the charts of a queue: over time, waits, runs."""
+    return (
+        over_time(figures, queue),
+        histogram(figures, queue, WAIT),
+        histogram(figures, queue, RUN),
+    )

@@ -1,96 +1,120 @@
 """Computes the statistics of a log once, and writes them for machines and for people.
 
-DIR/index.html         the page
-DIR/summary.json       its numbers
-DIR/tables/NAME/       each table as Parquet: docs/pipeline-statistics.md says what is in it
+DIR/index.html             the page
+DIR/summary.json           its numbers
+DIR/tables/NAME/           each table as Parquet: docs/pipeline-statistics.md says what is in it
+
+Only `run_report` has to do with Spark, which reduces the events; `write_report` writes.
 """
 
 import json
+import os
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
-
-from pyspark_beanpole.audit import Audit
-from pyspark_beanpole.report.figures import SHOWN, Covered, Figures, collect
-from pyspark_beanpole.report.page import empty_page, page
+from pyspark_beanpole.report import windows
+from pyspark_beanpole.report.collect import Read, collect
+from pyspark_beanpole.report.figures import Covered, Figures
+from pyspark_beanpole.report.findings import Finding, findings
+from pyspark_beanpole.report.page import Audited, empty_page, page
+from pyspark_beanpole.report.period import ANY, Asked, Period, chosen
 from pyspark_beanpole.report.summary import summary
-from pyspark_beanpole.statistics import depth
+from pyspark_beanpole.statistics import answers, parts
 from pyspark_beanpole.statistics.keys import DEFAULT_LIMITS, Limits
-from pyspark_beanpole.statistics.oldest import oldest
-from pyspark_beanpole.statistics.tables import finished, partials
+from pyspark_beanpole.tables import write_tables
+
+if TYPE_CHECKING:
+    from pyspark_beanpole.inputs import Input
 
 PAGE: Final = "index.html"
 SUMMARY: Final = "summary.json"
 TABLES: Final = "tables"
-# So many tubes have charts of their own; a page with hundreds of charts is read by nobody.
-BUSIEST: Final = 6
 
 
-def _covered(events: DataFrame, cluster: str, missing: Sequence[tuple[int, int]]) -> Covered | None:
-    wall_us = F.unix_micros("wall_time")
-    row = events.agg(
-        F.min("offset").alias("first"),
-        F.max("offset").alias("last"),
-        F.count("*").alias("events"),
-        (F.min(wall_us) / 1e6).alias("begin"),
-        (F.max(wall_us) / 1e6).alias("until"),
-    ).collect()[0]
-    if not row["events"]:
-        return None
-    begin, until = (datetime.fromtimestamp(row[name], UTC) for name in ("begin", "until"))
-    return Covered(cluster, row["first"], row["last"] + 1, row["events"], begin, until, missing)
+class Report(NamedTuple):
+    """What a report was made of and says; None where there was nothing."""
+
+    covered: Covered | None
+    period: Period | None
+    figures: Figures | None
+    findings: Sequence[Finding]
 
 
 def run_report(
-    events: DataFrame,
+    found: "Input",
     directory: Path,
     *,
-    cluster: str = "",
-    missing: Sequence[tuple[int, int]] = (),
+    asked: Asked = ANY,
+    queues: Sequence[str] = (),
     limits: Limits = DEFAULT_LIMITS,
-    busiest: int = BUSIEST,
-    audited: Audit | None = None,
+    audited: Audited | None = None,
+    source: str = "",
     progress: Callable[[str], None] = lambda name: None,
-) -> Figures | None:
+) -> Report:
     """Write the report of a log into a directory; what an earlier one wrote there is replaced.
 
     Args:
-        events: with the columns of docs/pipeline.md. They are read about ten times: cache what does
-            not come from Parquet.
-        directory: on a disk that Spark's executors see too.
-        cluster: what the page calls the cluster.
-        missing: ranges of offsets that are not in the log, each first <= offset < end.
+        found: the events.
+        directory: of this machine.
+        asked: which time the page is about; without it the last day of the log.
+        queues: only these; none for all.
         limits: the service level.
-        busiest: how many tubes have charts of their own; the others have them together.
         audited: the result of an audit of the same events, to be shown with them.
-        progress: told the name of each table that is about to be computed.
-
-    Returns:
-        What the page shows; None if there are no events.
+        source: how the events are named on a command line, which the page repeats.
+        progress: told what is being done.
     """
+    from pyspark_beanpole.ranges import put_from
+
+    edges = found.source.edges()
+    if edges is None:
+        return write_report(None, directory, audited, found.cluster)
+    period = chosen(asked, edges.begin_us, edges.last_us)
+    progress("events")
+    reducer = partial(
+        windows.reduced,
+        period=period,
+        limits=limits,
+        tubes=tuple(queues) or None,
+        put_from=put_from(found.source),
+    )
+    kept = windows.merged(found.reduce(reducer))
+    log = found.with_oldest(kept.log)
+    covered = Covered(
+        found.cluster, found.first, found.end, edges.begin_us, edges.last_us, found.missing, source
+    )
+    # Of the jobs that were there before and had no event only the number is known.
+    start = None if queues else answers.started(log, found.jobs_before)
+    before = kept.before if edges.begin_us < period.since_us else None
+    progress("page")
+    read = Read(covered, period, kept.now, before, log, limits, start, tuple(queues), kept.waits)
+    return write_report(read, directory, audited)
+
+
+def write_report(
+    read: Read | None, directory: Path, audited: Audited | None = None, cluster: str = ""
+) -> Report:
+    """Write tables, page and summary of what was kept of events; None: there are none."""
     directory.mkdir(parents=True, exist_ok=True)
-    covered = _covered(events, cluster, missing)
-    start = depth.before(events).cache() if covered is not None and covered.first else None
-    parts = {name: part.cache() for name, part in partials(events, limits).items()}
-    tables = {**finished(parts, start), "oldest": oldest(events)}
-    for name in tables:
-        progress(name)
-        if name in SHOWN:
-            tables[name] = tables[name].cache()
-        tables[name].write.mode("overwrite").parquet(str(directory / TABLES / name))
-    figures = None
-    if covered is not None:
-        progress("page")
-        figures = collect(covered, limits, parts, tables, start, busiest)
-    shown = [tables[name] for name in SHOWN]
-    for cached in (*parts.values(), *shown, *([start] if start is not None else [])):
-        cached.unpersist()
-    text = empty_page(cluster) if figures is None else page(figures, audited)
-    (directory / PAGE).write_text(text)
-    said = json.dumps(summary(figures, audited), indent=2) + "\n"
-    (directory / SUMMARY).write_text(said)
-    return figures
+    if read is None:
+        write_tables(directory / TABLES, answers.finished(parts.merged([])))
+        _write(directory, empty_page(cluster, None, None, ()), summary(None, [], audited))
+        return Report(None, None, None, [])
+    write_tables(directory / TABLES, answers.finished(read.log, read.start))
+    figures = collect(read)
+    if not figures.events and not figures.queues:
+        text = empty_page(read.covered.cluster, read.covered, read.period, read.asked)
+        _write(directory, text, summary(None, [], audited, read.period))
+        return Report(read.covered, read.period, None, [])
+    found = findings(figures)
+    _write(directory, page(figures, found, audited), summary(figures, found, audited))
+    return Report(read.covered, read.period, figures, found)
+
+
+def _write(directory: Path, text: str, said: object) -> None:
+    """Replace the page and the summary; a reader finds the old ones or the new ones."""
+    for name, content in ((PAGE, text), (SUMMARY, json.dumps(said, indent=2) + "\n")):
+        hidden = directory / f".{name}"
+        hidden.write_text(content, encoding="utf-8")
+        os.replace(hidden, directory / name)

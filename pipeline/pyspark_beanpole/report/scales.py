@@ -15,7 +15,12 @@ DURATIONS: Final = (
 # fmt: on
 # Steps between two times that are written, in minutes.
 _TIME_STEPS: Final = (1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440, 2880, 10_080, 43_200)
-TIMES_MAX: Final = 7
+
+# A logarithmic axis of fewer things than this has nothing on it.
+LINEAR_MAX: Final = 20
+# The ground of a logarithmic axis of counts, so that a bar of 1 can be seen.
+COUNTS_LOW: Final = 0.6
+_COUNTS_GROUND: Final = math.log10(COUNTS_LOW)
 
 
 class Scale(NamedTuple):
@@ -37,8 +42,20 @@ def duration(seconds: float) -> str:
     """Return a duration in the unit that fits it."""
     for size, unit in ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"), (1e-3, "ms")):
         if seconds >= size:
-            return f"{seconds / size:.3g} {unit}"
+            value = seconds / size
+            return f"{value:,.0f} {unit}" if value >= 100 else f"{value:.3g} {unit}"
     return f"{seconds * 1e6:.0f} µs" if seconds > 0 else "0 s"
+
+
+def percent(share: float) -> str:
+    """Return a share in percent; what is not nothing, or not all, is not rounded to it."""
+    if share <= 0:
+        return "0 %"
+    if share < 0.0001:
+        return "< 0.01 %"
+    if share >= 1:
+        return f"{share * 100:.0f} %"
+    return f"{min(share * 100, 99.99):.3g} %" if share < 0.9 else f"{min(share * 100, 99.99):.2f} %"
 
 
 def _round_up(value: float) -> float:
@@ -46,10 +63,12 @@ def _round_up(value: float) -> float:
     return next(factor * power for factor in (1, 2, 4, 5, 10) if factor * power >= value * 0.999)
 
 
-def from_zero(high: float) -> Scale:
-    """A linear axis from 0 to the next round number."""
+def from_zero(high: float, whole: bool = False) -> Scale:
+    """A linear axis from 0 to the next round number; of things that are whole only whole ones."""
     top = _round_up(high) if high > 0 else 1.0
     parts = 5 if str(top).lstrip("0.")[0] in "15" else 4
+    if whole and top < parts:
+        parts = max(round(top), 1)
     values = [top * part / parts for part in range(parts + 1)]
     return Scale(lambda value: value / top, [(value, short(value)) for value in values])
 
@@ -68,15 +87,10 @@ def durations_from_zero(high_s: float) -> Scale:
     )
 
 
-def percents() -> Scale:
-    """From nothing to all."""
-    return Scale(lambda value: value / 100, [(value, f"{value} %") for value in range(0, 101, 20)])
-
-
-def times(first: float, last: float) -> Scale:
-    """Minutes since 1970, in UTC."""
+def times(first: float, last: float, ticks_max: int) -> Scale:
+    """Minutes since 1970, in UTC, with at most about `ticks_max` of them written."""
     length = max(last - first, 1)
-    step = next((step for step in _TIME_STEPS if length / step <= TIMES_MAX), _TIME_STEPS[-1])
+    step = next((step for step in _TIME_STEPS if length / step <= ticks_max), _TIME_STEPS[-1])
     start = -(-first // step) * step
     ticks = []
     for number in range(int((last - start) // step) + 1):
@@ -87,15 +101,20 @@ def times(first: float, last: float) -> Scale:
     return Scale(lambda minute: (minute - first) / length, ticks)
 
 
-def logarithmic(low: float, high: float) -> Scale:
-    """From one power of ten to another, which are at least one apart."""
-    bottom = math.floor(math.log10(low))
-    top = max(math.ceil(math.log10(high)), bottom + 1)
-    every = max(1, (top - bottom) // 6)
-    powers = range(bottom, top + 1, every)
+def counts(high: float) -> Scale:
+    """For numbers of things of any size: linear up to a few, else logarithmic.
+
+    Where it is logarithmic 1 stands a little above the ground, and 0 on it.
+    """
+    if high <= LINEAR_MAX:
+        return from_zero(high, whole=True)
+    top = max(math.ceil(math.log10(max(high, 1.0)) - 1e-9), 1)
+    every = max(1, -(-top // 5))
     return Scale(
-        lambda value: (math.log10(value) - bottom) / (top - bottom),
-        [(10.0**power, short(10.0**power)) for power in powers],
+        lambda value: (
+            (math.log10(max(value, COUNTS_LOW)) - _COUNTS_GROUND) / (top - _COUNTS_GROUND)
+        ),
+        [(10.0**power, short(10.0**power)) for power in range(0, top + 1, every)],
     )
 
 
@@ -103,15 +122,9 @@ def log_durations(low_s: float, high_s: float) -> Scale:
     """Seconds, each ten times as far as the ones before; at least from `low_s` to `high_s`."""
     low = max([size for size, _ in DURATIONS if size <= low_s], default=DURATIONS[0][0])
     high = min([size for size, _ in DURATIONS if size >= high_s], default=high_s)
-    bottom, width = math.log10(low), max(math.log10(high / low), 1e-9)
+    high = max(high, 10 * low)
+    bottom, width = math.log10(low), math.log10(high / low)
     return Scale(
         lambda seconds: (math.log10(max(seconds, low)) - bottom) / width,
         [(size, words) for size, words in DURATIONS if low <= size <= high],
     )
-
-
-def slot_durations(high_s: float) -> Scale:
-    """Seconds from 0 on: linear below one second, and then each ten times as far."""
-    width = math.log10(1 + high_s)
-    ticks = [(0.0, "0"), *[(size, words) for size, words in DURATIONS if 1 <= size <= high_s]]
-    return Scale(lambda seconds: math.log10(1 + seconds) / width, ticks)

@@ -1,70 +1,109 @@
-"""What happened over time in few enough points to draw: the most of each stretch of time."""
+"""What happened over time in few enough points to draw: the most, or the sum, of each step.
 
-from datetime import datetime
-from typing import Final
+Pure arithmetic on columns (NumPy); a step is some whole minutes.
+"""
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+from typing import Any, Final, NamedTuple
 
-from pyspark_beanpole.expressions import divided
-from pyspark_beanpole.statistics.keys import MINUTE_US, STATES
+import numpy as np
 
-# A chart is about this many pixels wide: more points would not be seen.
-POINTS_MAX: Final = 360
+from pyspark_beanpole.report.period import Period
+from pyspark_beanpole.statistics.keys import MINUTE_US, SECOND_US
+
+# The widest chart is about this many pixels wide: more points would not be seen.
+POINTS_MAX: Final = 400
 # How much time a point may stand for, in minutes: what people count in.
 STEPS_MIN: Final = (1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440, 2880, 10_080, 43_200)
 
-
-def step_of(begin: datetime, end: datetime) -> int:
-    """Return how many minutes a point stands for."""
-    minutes = (end - begin).total_seconds() / 60
-    return next((step for step in STEPS_MIN if minutes / step <= POINTS_MAX), STEPS_MIN[-1])
+Numbers = Any  # NumPy's arrays; their types say nothing more that helps here
 
 
-def _number(time: str) -> Column:
-    return divided(F.unix_micros(time), MINUTE_US)
+class Steps(NamedTuple):
+    """The time axis of all charts of a report."""
+
+    first_min: int  # where the first step begins, counted from 1970; a multiple of `step_min`
+    number: int
+    step_min: int
+
+    @property
+    def minutes(self) -> Numbers:
+        """Where each step begins."""
+        return self.first_min + self.step_min * np.arange(self.number)
+
+    @property
+    def words(self) -> str:
+        """How long a step is, as after `in each`."""
+        if self.step_min < 60:
+            return "minute" if self.step_min == 1 else f"{self.step_min} minutes"
+        hours = self.step_min // 60
+        if hours < 24:
+            return "hour" if hours == 1 else f"{hours} hours"
+        return "day" if hours == 24 else f"{hours // 24} days"
 
 
-def depth_points(depth: DataFrame, step: int) -> DataFrame:
-    """Return (tube, minute, STATES...) with the deepest of each stretch of `step` minutes.
+def steps_of(period: Period) -> Steps:
+    """Return the steps that cover a period."""
+    first, end = period.since_us // MINUTE_US, -(-period.until_us // MINUTE_US)
+    step = next((step for step in STEPS_MIN if (end - first) <= POINTS_MAX * step), STEPS_MIN[-1])
+    begin = first // step
+    return Steps(begin * step, -(-end // step) - begin, step)
 
-    `minute` is the first one of the stretch, counted from 1970.
+
+def most(steps: Steps, begin_min: Numbers, end_min: Numbers, values: Numbers) -> Numbers:
+    """Return the greatest value of each step, 0 where there is none.
+
+    Args:
+        steps: the time axis.
+        begin_min: the minute from which on each value holds.
+        end_min: the minute until which it holds, exclusive.
+        values: none of them negative.
     """
-    first, last = divided(_number("minute"), step), divided(_number("until") - 1, step)
-    return (
-        depth.withColumn("stretch", F.explode(F.sequence(first, last)))
-        .groupBy("tube", (F.col("stretch") * step).alias("minute"))
-        .agg(*[F.max(state).alias(state) for state in STATES])
-    )
+    found = np.zeros(steps.number, values.dtype)
+    first = (np.asarray(begin_min) - steps.first_min) // steps.step_min
+    last = (np.asarray(end_min) - 1 - steps.first_min) // steps.step_min
+    inside = (last >= 0) & (first < steps.number) & (last >= first)
+    first, last = np.maximum(first[inside], 0), np.minimum(last[inside], steps.number - 1)
+    values = values[inside]
+    np.maximum.at(found, first, values)
+    # Most values hold within one step; the others are laid over their steps one by one.
+    longer = last > first
+    for begin, end, value in zip(first[longer], last[longer], values[longer], strict=True):
+        np.maximum(found[begin : end + 1], value, out=found[begin : end + 1])
+    return found
 
 
-def flow_points(depth: DataFrame, step: int) -> DataFrame:
-    """Return (tube, minute, puts, ends, failed), each per minute on average of its stretch."""
-    flows = {
-        "puts": F.col("puts"),
-        "ends": F.col("done") + F.col("removed"),
-        "failed": F.col("failed"),
-    }
-    return depth.groupBy("tube", (divided(_number("minute"), step) * step).alias("minute")).agg(
-        *[(F.sum(flow) / step).alias(name) for name, flow in flows.items()]
-    )
+def summed(steps: Steps, minutes: Numbers, values: Numbers) -> Numbers:
+    """Return the sum of the values of each step."""
+    place = (np.asarray(minutes) - steps.first_min) // steps.step_min
+    inside = (place >= 0) & (place < steps.number)
+    return np.bincount(place[inside], weights=values[inside], minlength=steps.number)
 
 
-def age_points(oldest: DataFrame, step: int) -> DataFrame:
-    """Return (tube, minute, age_s) with the greatest age of the oldest ready job in each stretch.
+def ages(steps: Steps, begin_min: Numbers, end_min: Numbers, ready_since_us: Numbers) -> Numbers:
+    """Return the greatest age in seconds, in each step, of jobs that are the oldest for a while.
 
-    The age is that at the last full minute of the stretch at which the job was the oldest.
+    The age is that at the last full minute of the step at which the job was the oldest.
+
+    Args:
+        steps: the time axis.
+        begin_min: the full minute from which on each job is the oldest.
+        end_min: the full minute until which it is, exclusive.
+        ready_since_us: since when it is ready.
     """
-    first, last = _number("from"), _number("until") - 1
-    stretch = F.col("stretch")
-    seen = F.least(F.col("last"), (stretch + 1) * step - 1)
-    age_s = (seen * MINUTE_US - F.unix_micros("ready_since")) / 1e6
-    return (
-        oldest.select("tube", "ready_since", first.alias("first"), last.alias("last"))
-        .withColumn(
-            "stretch",
-            F.explode(F.sequence(divided(F.col("first"), step), divided(F.col("last"), step))),
-        )
-        .groupBy("tube", (stretch * step).alias("minute"))
-        .agg(F.max(age_s).alias("age_s"))
-    )
+    axis_end = steps.first_min + steps.step_min * steps.number
+    low = np.maximum(begin_min, steps.first_min)
+    high = np.minimum(end_min, axis_end)
+    since_us = np.asarray(ready_since_us)
+    inside = low < high
+    low, high, since_us = low[inside], high[inside], since_us[inside]
+    first = (low - steps.first_min) // steps.step_min
+    last = (high - 1 - steps.first_min) // steps.step_min
+    found = np.zeros(steps.number)
+    # In its last step each is the oldest until its end, in those before until theirs.
+    np.maximum.at(found, last, ((high - 1) * MINUTE_US - since_us) / SECOND_US)
+    longer = last > first
+    for begin, end, since in zip(first[longer], last[longer], since_us[longer], strict=True):
+        places = np.arange(begin, end)
+        seen = steps.first_min + (places + 1) * steps.step_min - 1
+        found[begin:end] = np.maximum(found[begin:end], (seen * MINUTE_US - since) / SECOND_US)
+    return found

@@ -1,45 +1,85 @@
-"""The numbers of the page for machines: a few totals, and percentiles for each tube."""
+"""The numbers of the page for machines: the period, what stands out, and the numbers of queues."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
-from pyspark.sql import Row
+from pyspark_beanpole.report.figures import Figures, Numbers, Queue, Row
+from pyspark_beanpole.report.findings import Finding
+from pyspark_beanpole.report.page import Audited
+from pyspark_beanpole.report.period import Period
+from pyspark_beanpole.statistics.keys import SECOND_US
 
-from pyspark_beanpole.audit import Audit
-from pyspark_beanpole.report.figures import Figures
 
-
-def summary(figures: Figures | None, audited: Audit | None) -> dict[str, Any]:
-    """Return what `summary.json` says; with no events only that there are none."""
-    found: dict[str, Any] = {"audit": None if audited is None else audited.as_json()}
+def summary(
+    figures: Figures | None,
+    found: Sequence[Finding],
+    audited: Audited | None,
+    period: Period | None = None,
+) -> dict[str, Any]:
+    """Return what `summary.json` says; without events only of which period there are none."""
+    audit = None if audited is None else audited.as_json()
     if figures is None:
-        return {"events": 0, **found}
-    covered = figures.covered
+        return {"events": 0, "period": _period(period), "audit": audit}
+    covered, whole = figures.covered, figures.whole
     return {
-        **covered._asdict(),
-        "begin": covered.begin.isoformat(),
-        "until": covered.until.isoformat(),
-        "limits": figures.limits._asdict(),
-        "counts": figures.whole.asDict(),
-        "times": _times(figures.whole_times),
-        "tubes": {
-            tube.name: {
-                "counts": _numbers(tube.counts),
-                "times": _times(tube.times),
-                "within_limits": {kind: row["share"] for kind, row in tube.levels.items()},
-            }
-            for tube in figures.tubes
+        "cluster": covered.cluster,
+        "events": figures.events,
+        "period": _period(figures.period),
+        "previous": _period(figures.before),
+        "comparable": figures.comparable,
+        "asked": list(figures.asked),
+        "log": {
+            "first": covered.first,
+            "end": covered.end,
+            "begin": _time(covered.begin_us),
+            "last": _time(covered.last_us),
         },
-        "tubes_total": figures.tubes_total,
+        "missing": [list(gap) for gap in covered.missing],
+        "limits": {"wait_s": figures.wait_limit_s, "run_s": figures.run_limit_s},
+        "findings": [
+            {"kind": one.kind, "pressing": one.pressing, "queue": one.queue, "words": one.words}
+            for one in found
+        ],
+        **_queue(whole),
+        "queues": {queue.name: _queue(queue) for queue in figures.queues},
+        "queues_total": figures.queues_total,
         "workers_total": figures.workers_total,
         "buried_total": figures.buried_total,
-        **found,
+        "audit": audit,
     }
 
 
-def _numbers(row: Row) -> dict[str, Any]:
-    return {name: value for name, value in row.asDict().items() if name not in ("tube", "kind")}
+def _queue(queue: Queue) -> dict[str, Any]:
+    return {
+        "now": _numbers(queue.now),
+        "before": None if queue.before is None else _numbers(queue.before),
+        "at_begin": dict(queue.begin),
+        "at_end": dict(queue.end),
+        "drain_s": queue.drain_s,
+        "oldest": None if queue.oldest is None else queue.oldest._asdict(),
+    }
 
 
-def _times(times: Mapping[str, Row]) -> dict[str, dict[str, Any]]:
-    return {kind: _numbers(row) for kind, row in times.items()}
+def _numbers(numbers: Numbers) -> dict[str, Any]:
+    return {
+        "counts": _bare(numbers.counts),
+        "failed_share": numbers.failed_share,
+        "times": {kind: _bare(row) for kind, row in numbers.times.items()},
+        "within_limits": {kind: row["share"] for kind, row in numbers.levels.items()},
+    }
+
+
+def _bare(row: Row) -> Mapping[str, Any]:
+    return {name: value for name, value in row.items() if name not in ("tube", "kind")}
+
+
+def _period(period: Period | None) -> dict[str, str] | None:
+    if period is None:
+        return None
+    return {"since": _time(period.since_us), "until": _time(period.until_us)}
+
+
+def _time(time_us: int) -> str:
+    seconds, micros = divmod(time_us, SECOND_US)
+    return datetime.fromtimestamp(seconds, UTC).replace(microsecond=micros).isoformat()

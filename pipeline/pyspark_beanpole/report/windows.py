@@ -1,0 +1,177 @@
+"""Splits events by time while they are reduced: the period of a report, the one before, the rest.
+
+A range of offsets goes in, tables come out whose names say where they belong; ranges are put
+together in any order. Pure, and knows nothing of Spark or pages. Time never goes back here: after a
+wall clock was set back, events count for the latest time before, as everywhere in statistics.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from pyspark_beanpole.report.period import Period
+from pyspark_beanpole.report.series import STEPS_MIN
+from pyspark_beanpole.statistics import parts
+from pyspark_beanpole.statistics.bins import bin_middles, bins_of
+from pyspark_beanpole.statistics.grouping import Shape, folded, grouped, ints
+from pyspark_beanpole.statistics.keys import MINUTE_US, SECOND_US, Limits, Parts
+
+# Percentiles over time need enough waits each: about so many stretches are shown.
+STRETCHES: Final = 48
+_WAITS: Final = pa.schema([(name, pa.int64()) for name in ("begin_us", "bin", "count")])
+_WAITS_SHAPE: Final = Shape(("begin_us", "bin"), ("count",))
+_EARLIER, _BEFORE, _NOW = "earlier", "before", "now"
+# Between a window's name and a table's.
+_SLASH: Final = "/"
+
+
+class Windows(NamedTuple):
+    """What was kept of a log up to the end of a period; none of the parts is in another one."""
+
+    earlier: Parts  # before both periods
+    before: Parts
+    now: Parts
+    # How many waits of the period there were: begin_us of the stretch of time, bin, count.
+    waits: pa.Table
+
+    @property
+    def log(self) -> Parts:
+        """What was kept of all of it."""
+        return parts.merged([self.earlier, self.before, self.now])
+
+
+def stretch_us(period: Period) -> int:
+    """Return how long the stretches of time are of which percentiles are shown."""
+    minutes = period.length_us / MINUTE_US
+    step = next((step for step in STEPS_MIN if minutes <= step * STRETCHES), STEPS_MIN[-1])
+    return step * MINUTE_US
+
+
+def reduced(
+    batches: Iterable[pa.RecordBatch],
+    period: Period,
+    limits: Limits,
+    *,
+    tubes: Collection[str] | None = None,
+    put_from: int | None = None,
+) -> dict[str, pa.Table]:
+    """Return what is kept of one range of offsets; events behind the period are left out.
+
+    Args:
+        batches: all events of the range in order, as for `parts.reduced`.
+        period: the report's.
+        limits: the service level.
+        tubes: as for `parts.reduced`.
+        put_from: as for `parts.reduced`.
+    """
+    cutter = _Cutter(batches)
+    waits: list[pa.Table] = []
+    step_us = stretch_us(period)
+
+    def counted() -> Iterator[pa.RecordBatch]:
+        for batch, wall_us in cutter.until(period.until_us):
+            waits.append(_waits(batch, wall_us, step_us, tubes))
+            yield batch
+
+    windows = {
+        _EARLIER: (batch for batch, _ in cutter.until(period.before.since_us)),
+        _BEFORE: (batch for batch, _ in cutter.until(period.since_us)),
+        _NOW: counted(),
+    }
+    found: dict[str, pa.Table] = {}
+    for window, some in windows.items():
+        kept = parts.reduced(some, limits, tubes=tubes, put_from=put_from)
+        found |= {f"{window}{_SLASH}{name}": table for name, table in kept.items()}
+    return {**found, "waits": _added(waits)}
+
+
+def merged(ranges: Sequence[Mapping[str, pa.Table]]) -> Windows:
+    """Put together what was kept of ranges that do not overlap, in any order."""
+    windows = []
+    for window in (_EARLIER, _BEFORE, _NOW):
+        prefix = f"{window}{_SLASH}"
+        some = [
+            {
+                name.removeprefix(prefix): table
+                for name, table in one.items()
+                if name.startswith(prefix)
+            }
+            for one in ranges
+        ]
+        windows.append(parts.merged(some))
+    earlier, before, now = windows
+    return Windows(earlier, before, now, _added([one["waits"] for one in ranges]))
+
+
+class _Cutter:
+    """Batches in order, cut where a wall time is reached."""
+
+    def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
+        self._batches = iter(batches)
+        self._rest: pa.RecordBatch | None = None
+        self._latest_us = 0
+
+    def until(self, end_us: int) -> Iterator[tuple[pa.RecordBatch, Any]]:
+        """Give batches, and their wall times, up to `end_us`; what is behind stays."""
+        while True:
+            batch = self._rest if self._rest is not None else next(self._batches, None)
+            self._rest = None
+            if batch is None:
+                return
+            wall_us = ints(batch, "wall_time")
+            wall_us = np.maximum.accumulate(np.maximum(wall_us, self._latest_us))
+            place = int(np.searchsorted(wall_us, end_us))
+            if place:
+                self._latest_us = int(wall_us[place - 1])
+                yield batch.slice(0, place), wall_us[:place]
+            if place < batch.num_rows:
+                self._rest = batch.slice(place)
+                return
+
+
+def _waits(
+    batch: pa.RecordBatch, wall_us: Any, step_us: int, tubes: Collection[str] | None
+) -> pa.Table:
+    """Count waits by stretch of time and bin."""
+    rows = np.flatnonzero(batch.column("wait_us").is_valid().to_numpy(zero_copy_only=False))
+    waited = batch.take(pa.array(rows))
+    begin_us = wall_us[rows] // step_us * step_us
+    if tubes is not None:
+        tube = pa.compute.is_in(waited.column("tube"), pa.array(list(tubes), pa.string()))
+        keep = tube.to_numpy(zero_copy_only=False)
+        waited, begin_us = waited.filter(tube), begin_us[keep]
+    bins = bins_of(ints(waited, "wait_us"))
+    groups = grouped(begin_us, bins)
+    first = groups.firsts
+    counts = np.bincount(groups.of, minlength=len(first))
+    return pa.table([begin_us[first], bins[first], counts], schema=_WAITS)
+
+
+def _added(tables: Sequence[pa.Table]) -> pa.Table:
+    table = pa.concat_tables([_WAITS.empty_table(), *tables]).combine_chunks()
+    found = folded(table, _WAITS_SHAPE)
+    return found.sort_by([("begin_us", "ascending"), ("bin", "ascending")])
+
+
+def percentiles(waits: pa.Table, period: Period) -> list[dict[str, float]]:
+    """Return p50_s and p99_s of each stretch with waits: begin_us, until_us, within the period."""
+    begin_us, bins, count = (ints(waits, name) for name in _WAITS.names)
+    step_us = stretch_us(period)
+    found = []
+    for begin in np.unique(begin_us).tolist():
+        there = begin_us == begin
+        sums = np.cumsum(count[there])
+        middle_us = bin_middles(bins[there])
+        ranks = (-(-int(sums[-1]) * percent // 100) for percent in (50, 99))
+        p50_s, p99_s = (float(middle_us[np.searchsorted(sums, rank)]) / SECOND_US for rank in ranks)
+        found.append(
+            {
+                "begin_us": max(begin, period.since_us),
+                "until_us": min(begin + step_us, period.until_us),
+                "p50_s": p50_s,
+                "p99_s": p99_s,
+            }
+        )
+    return found

@@ -1,0 +1,94 @@
+"""Which time a report is about: what users write, defaults, and what is refused."""
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from beanpole.errors import ConfigurationError
+from beanpoled.cli import main
+from pyspark_beanpole.report.period import ANY, Asked, Period, asked, chosen, moment
+from pyspark_beanpole.report.series import POINTS_MAX, STEPS_MIN, steps_of
+from pyspark_beanpole.statistics.keys import DAY_US, MINUTE_US, SECOND_US
+
+NOON_US = int(datetime(2026, 3, 2, 12, tzinfo=UTC).timestamp()) * SECOND_US
+HOUR_US = 60 * MINUTE_US
+
+
+@pytest.mark.parametrize(
+    ("text", "found_us"),
+    [
+        ("2026-03-02T12:00", NOON_US),
+        ("2026-03-02 12:00:00.000007", NOON_US + 7),
+        ("2026-03-02", NOON_US - 12 * HOUR_US),
+        ("2026-03-02T12:00Z", NOON_US),
+        ("2026-03-02T14:00+02:00", NOON_US),
+        ("90s", NOON_US - 90 * SECOND_US),
+        ("15m", NOON_US - 15 * MINUTE_US),
+        ("2h", NOON_US - 2 * HOUR_US),
+        ("3d", NOON_US - 3 * DAY_US),
+        ("1w", NOON_US - 7 * DAY_US),
+        ("0h", NOON_US),
+    ],
+)
+def test_a_time_as_users_write_it(text: str, found_us: int) -> None:
+    assert moment("--since", text, NOON_US) == found_us
+
+
+@pytest.mark.parametrize(
+    "text", ["", "yesterday", "2 h", "2", "-2h", "2H", "1.5h", "2026-13-01", "9999999h", "12:00",
+             "1969-01-01", "0001-01-01", "9999-12-31", "\uff12h"],
+)  # fmt: skip
+def test_what_is_no_time_is_one_line(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["pipeline", "report", "--addresses", "127.0.0.1:1", "--to", "/nowhere"]
+    assert main([*command, f"--since={text}"]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"beanpole: --since {text!r} is not allowed: ")
+
+
+def test_times_in_the_wrong_order_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["pipeline", "report", "--addresses", "127.0.0.1:1", "--to", "/nowhere"]
+    assert main([*command, "--since", "2h", "--until", "3h"]) == 2
+    assert capsys.readouterr().err == "beanpole: --since '2h' must be earlier than --until '3h'\n"
+    with pytest.raises(ConfigurationError, match="must be earlier than"):
+        asked("2026-03-02", "2026-03-02", NOON_US)
+
+
+BEGIN_US = NOON_US - 3 * DAY_US
+LAST_US = NOON_US + 30 * SECOND_US
+
+
+@pytest.mark.parametrize(
+    ("wanted", "period"),
+    [
+        (ANY, Period(NOON_US + MINUTE_US - DAY_US, NOON_US + MINUTE_US)),
+        (Asked(NOON_US - HOUR_US), Period(NOON_US - HOUR_US, NOON_US + MINUTE_US)),
+        (Asked(None, NOON_US - HOUR_US), Period(NOON_US - HOUR_US - DAY_US, NOON_US - HOUR_US)),
+        (Asked(NOON_US - HOUR_US, NOON_US), Period(NOON_US - HOUR_US, NOON_US)),
+        # Behind the end of the log there is nothing, which a page can say.
+        (Asked(NOON_US + HOUR_US), Period(NOON_US + HOUR_US, NOON_US + HOUR_US + MINUTE_US)),
+    ],
+)
+def test_ends_that_are_not_asked_for(wanted: Asked, period: Period) -> None:
+    assert chosen(wanted, BEGIN_US, LAST_US) == period
+    assert period.before.until_us == period.since_us
+    assert period.before.length_us == period.length_us > 0
+
+
+def test_a_short_log_is_shown_from_its_beginning() -> None:
+    period = chosen(ANY, NOON_US + 61 * SECOND_US, NOON_US + 125 * SECOND_US)
+    assert period == Period(NOON_US + MINUTE_US, NOON_US + 3 * MINUTE_US)
+
+
+@given(since_us=st.integers(0, 10**16), length_us=st.integers(1, POINTS_MAX * 43_200 * MINUTE_US))
+def test_a_period_has_few_steps_that_cover_it(since_us: int, length_us: int) -> None:
+    period = Period(since_us, since_us + length_us)
+    steps = steps_of(period)
+    assert steps.number <= POINTS_MAX + 1
+    assert steps.first_min % steps.step_min == 0
+    assert steps.first_min * MINUTE_US <= since_us
+    assert (steps.first_min + steps.number * steps.step_min) * MINUTE_US >= period.until_us
+    shorter = STEPS_MIN[max(STEPS_MIN.index(steps.step_min) - 1, 0)]
+    assert steps.step_min == 1 or length_us + 2 * MINUTE_US > POINTS_MAX * shorter * MINUTE_US
+    assert int(steps.minutes[0]) == steps.first_min and len(steps.minutes) == steps.number
