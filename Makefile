@@ -17,7 +17,7 @@ SOURCES := $(shell find cluster/beanpole node/beanpoled -name '*.py' -o -name '*
 COMPILED_UNITS := $(addprefix tests/unit/,core protocol storage replication node eventlog golden)
 COMPILED_NODES := $(addprefix tests/integration/test_,clients.py failover.py disk.py peer_port.py)
 # What mypy checks without PySpark; `make test-spark` has the rest.
-TYPED := cluster node bench chaos deploy tests --exclude '^(tests|tests/unit|bench)/pipeline'
+TYPED := cluster node bench chaos deploy tests --exclude '^((tests|tests/unit|bench)/pipeline|tests/page)'
 # Which seeds `make sim` runs.
 SEEDS ?= 300
 FIRST ?= 1
@@ -33,7 +33,7 @@ PROTOC := $(BIN)/python -m grpc_tools.protoc -Iproto
 
 .DEFAULT_GOAL := check
 .PHONY: up compiled test test-nodes test-spark test-sim test-compiled test-spark-cluster \
-	test-power sim mutants unit lint check golden fmt proto bench bench-check bench-pipeline soak upgrade ledger clean help
+	test-power test-page sim mutants unit lint check golden fmt proto bench bench-check bench-pipeline soak upgrade ledger clean help
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -95,6 +95,10 @@ test-compiled: $(READY) $(COMPILED_READY) # what is compiled, again
 
 test-spark-cluster: $(SPARK) # the pipeline by spark-submit and Spark Connect
 	$(BIN)/python -m pytest -q tests/pipeline/test_submit.py
+
+# By itself, because nothing else here needs a browser: apt-get install chromium.
+test-page: $(SPARK) ## the report's page in headless Chromium: nothing overlaps at 1,400 and 800 pixels
+	$(BIN)/python -m pytest -q tests/page
 
 sim: $(READY) ## many simulated lives of whole clusters (make sim SEEDS=300 FIRST=1)
 	$(BIN)/python -m tests.sim.many --seeds $(SEEDS) --first $(FIRST)

@@ -149,7 +149,7 @@ class Panel:
     def __init__(self, drawing: Drawing, area: Area, title: str, x: Scale, y: Scale) -> None:
         """Draw the y axis with its lines, and the title above it."""
         self._on, self._area, self._x, self._y = drawing, area, x, y
-        drawing.write(0, area.top - 14, title, "start", "title")
+        drawing.write(2, area.top - 14, title, "start", "title")
         for value, words in y.ticks:
             up = self._up(value)
             drawing.add(_straight("grid", area.left, up, area.right, up))
@@ -184,9 +184,10 @@ class Panel:
         """Write names with their colours above the panel, at its right end."""
         right, top = self._area.right, self._area.top - 23
         for name, colour in reversed(names):
-            if not self._on.write(right, top + 9, name, "end", "tick", sign_px=16):
+            begin = right - width_of(name, LABEL_PX)
+            if not self._on.write(begin, top + 9, name, "start", "tick", sign_px=16):
                 return
-            left = right - width_of(name, LABEL_PX) - 14
+            left = begin - 14
             self._on.add(
                 f'<rect class="bar c{colour}" x="{left:.1f}" y="{top:.1f}" width="10" height="10"/>'
             )
