@@ -211,6 +211,8 @@ def _table(columns: dict[str, Ints], lives: _Lives) -> pa.Table:
         f"n{number % 3}:{1 + number // 40}:{100 + number}"
         for number in range(len(KINDS) * WORKERS_PER_TUBE)
     ]
+    # Eight workers share a host; puts come from another one.
+    hosts = ["10.9.0.1", *[f"10.0.0.{number}" for number in range(1 + len(workers) // 8)]]
     worker = columns["worker"]
     zero = np.zeros(count, np.int64)
     node = np.where(worker == NONE, 0, worker % 3)
@@ -237,6 +239,7 @@ def _table(columns: dict[str, Ints], lives: _Lives) -> pa.Table:
         "incarnation": pa.array(zero + 1),
         "session": pa.array(np.where(worker == NONE, 1, worker + 100), pa.int64()),
         "worker": _names(worker, workers),
+        "host": _names(np.where(worker == NONE, 0, 1 + worker // 8), hosts),
         **{name: pa.array(columns[name], pa.int32()) for name in lives.counts},
         "wait_us": _numbers(columns["wait_us"]),
         "run_us": _numbers(columns["run_us"]),

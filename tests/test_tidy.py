@@ -54,7 +54,7 @@ ALLOWED = {
 ORDER = {
     "beanpole.core": (
         ("beanpole.core.jobs",),
-        ("beanpole.core.keys", "beanpole.core.sessions"),
+        ("beanpole.core.hosts", "beanpole.core.keys", "beanpole.core.sessions"),
         ("beanpole.core.applied", "beanpole.core.state"),
         ("beanpole.core.accounts",),
         ("beanpole.core.operations",),

@@ -2,10 +2,16 @@
 
 import re
 from typing import Final
+from urllib.parse import unquote
+
+from beanpole.constants import HOST_NAME_MAX_BYTES
 
 UNIX_PREFIX: Final = "unix:"
+# The host of a client at a UNIX socket: it has no other name.
+UNIX: Final = "unix"
 _HOST: Final = re.compile(r"[A-Za-z0-9_.:%-]+")
 _PORT: Final = re.compile(r"[0-9]{1,5}")
+_MAPPED: Final = re.compile(r"::ffff:([0-9]{1,3}(?:\.[0-9]{1,3}){3})", re.IGNORECASE)
 _LOOPBACK: Final = re.compile(r"127(\.[0-9]{1,3}){3}")
 
 
@@ -42,6 +48,29 @@ def listed(text: str) -> tuple[str, ...]:
         if not port:
             raise ValueError(f"HOST:PORT,...; the port of {address!r} is not from 1 to 65535")
     return found
+
+
+def host_name(address: str) -> bytes:
+    """Return the name by which events know a client's host: its address without a port.
+
+    An IPv4 address that came over an IPv6 socket is the same host as one over an IPv4 socket. An
+    address is cut where no name may be longer.
+    """
+    mapped = _MAPPED.fullmatch(address)
+    return (mapped[1] if mapped else address).encode(errors="replace")[:HOST_NAME_MAX_BYTES]
+
+
+def host_of_peer(peer: str) -> bytes:
+    """Return the same of what gRPC calls the peer of a call; nothing if it is no address.
+
+    Those are "ipv4:HOST:PORT", "ipv6:[HOST]:PORT", perhaps with "%5B" for a bracket, and "unix:".
+    """
+    kind, _, address = unquote(peer).partition(":")
+    if kind == UNIX:
+        return host_name(UNIX)
+    if kind not in ("ipv4", "ipv6"):
+        return b""
+    return host_name(address.rpartition(":")[0].strip("[]"))
 
 
 def is_loopback(address: str) -> bool:

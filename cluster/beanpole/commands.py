@@ -24,7 +24,7 @@ ENTRY_VERSION: Final = 2
 BASE_VERSION: Final = 2
 # The newest machine version that this program knows. Each change of what `apply` does, a mended bug
 # or a changed constant included, needs one more and a condition on the active version.
-MACHINE_VERSION: Final = 3
+MACHINE_VERSION: Final = 4
 # Versions travel in one byte of the handshake and in 60 bits of the running hash.
 VERSION_MAX: Final = 255
 
@@ -62,6 +62,7 @@ NOTIFY: Final = 21  # a message to the listeners of a job; it changes nothing
 ADD: Final = 22  # a put with what only some protocols need; gives (job, whether it was there)
 FINISH: Final = 23  # a job is done, or has failed
 PROGRESS: Final = 24  # how far a job is
+OPEN_FROM: Final = 25  # OPEN, with the host of the client
 
 # --- operations of a batch that only read: answered in place, at their origin --------------------
 PEEK: Final = 32

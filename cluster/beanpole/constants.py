@@ -9,6 +9,8 @@ SECOND_US: Final = 1_000_000
 
 # An event has a byte for a protocol and for a reason.
 U8_MAX: Final = 2**8 - 1
+# ... and two for a host.
+U16_MAX: Final = 2**16 - 1
 # The beanstalk protocol's integers for priority, delay and TTR are unsigned 32 bit.
 U32_MAX: Final = 2**32 - 1
 # A job id shares one integer with the priority in the ready heap (see `core.jobs.job`), and
@@ -67,6 +69,11 @@ DEDUP_WINDOW_US: Final = 24 * 3600 * SECOND_US
 # What one NOTIFY tells: every listener at every node has it in its output, so no more than a body
 # has by default.
 NOTIFY_MAX_BYTES: Final = JOB_SIZE_DEFAULT_BYTES
+
+# A client's host: the longest IPv6 address has 45 characters, and 16 more with its zone.
+HOST_NAME_MAX_BYTES: Final = 64
+# Hosts that have numbers, in some 12 MB at most; the room that a record of an event has for one.
+HOSTS_MAX: Final = U16_MAX
 
 # Priorities below this are "urgent" in beanstalkd's statistics.
 URGENT_BELOW: Final = 1024

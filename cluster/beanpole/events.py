@@ -78,7 +78,7 @@ FIELDS: Final = (
     "state",  # after it; 0 is gone: see `core.jobs.job`
     "reason",
     "origin",
-    "unused",
+    "host",  # its number; 0 if it is not known
     "tube",  # its number
     "job",
     "priority",  # its rank

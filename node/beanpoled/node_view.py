@@ -146,6 +146,7 @@ class LocalNodeView:
             clients=node.frontends.figures(),
             tubes=len(queue.tubes),
             sessions=context.machine.sessions,
+            client_hosts=len(context.machine.hosts.names),
             queue_bytes=accounts.memory_bytes(context.machine),
             job_timeouts_total=queue.timeouts,
             events_total=queue.events_total,

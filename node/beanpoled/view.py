@@ -51,6 +51,7 @@ class Metrics:
     leader_changes_total: int = 0
     tubes: int = 0
     sessions: int = 0
+    client_hosts: int = 0
     queue_bytes: int = 0
     job_timeouts_total: int = 0
     events_total: int = 0

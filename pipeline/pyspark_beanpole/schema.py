@@ -45,6 +45,7 @@ _COLUMNS: Final[dict[str, DataType]] = {
     "incarnation": _LONG,
     "session": _LONG,
     "worker": _TEXT,
+    "host": _TEXT,
     "attempt": _INT,
     "timeouts": _INT,
     "releases": _INT,

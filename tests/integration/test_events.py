@@ -3,23 +3,27 @@
 import json
 import re
 import signal
+import socket
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import greenstalk
+import grpc
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
 from beanpole.addresses import split_address
+from beanpole.pb import queue_pb2, queue_pb2_grpc
 from beanpoled.eventlog.source import Source
 from tests.integration.support.history import DELETED, INSERTED, History
 from tests.integration.support.load import Load
 from tests.integration.support.nodes import BEANPOLE, Cluster, http_get, status
 from tests.integration.support.processes import Process, children
+from tests.integration.support.raw import Raw
 from tests.integration.support.waiting import wait_until
 
 # Small files, so that segments are sealed and snapshots cut the log all the time.
@@ -260,3 +264,37 @@ def maps(pid: int) -> str:
     with suppress(OSError):
         return Path(f"/proc/{pid}/maps").read_text()
     return ""
+
+
+@pytest.fixture
+def caller(shared: Cluster) -> Iterator[queue_pb2_grpc.QueueStub]:
+    with grpc.insecure_channel(shared.nodes[2].grpc) as channel:
+        yield queue_pb2_grpc.QueueStub(channel)
+
+
+def test_events_name_the_hosts_of_clients(
+    shared: Cluster, caller: queue_pb2_grpc.QueueStub
+) -> None:
+    """By TCP from two addresses, by a UNIX socket, and by a call, at different nodes."""
+    host, port = split_address(shared.nodes[0].beanstalk)
+    for address in ("127.0.0.1", "127.0.0.2"):
+        with socket.create_connection((host, port), source_address=(address, 0)) as client:
+            client.sendall(b"use hosts\r\nput 0 0 60 1\r\na\r\n")
+            answer = client.makefile("rb")
+            assert (answer.readline(), answer.readline()[:8]) == (b"USING hosts\r\n", b"INSERTED")
+    caller.Put(queue_pb2.PutRequest(jobs=[queue_pb2.PutJob(tube="hosts", body=b"b")]))
+    with Raw(shared.unix_address(1)) as worker:
+        worker.ask(b"watch hosts", b"WATCHING 2")
+        for _ in range(3):
+            line, _ = worker.command(b"reserve-with-timeout 9")
+            worker.ask(b"delete %b" % line.split()[1], b"DELETED")
+    end = end_of_all(shared)
+    found = read([node.grpc for node in shared.nodes], 0, end).to_pylist()
+    told = sorted(
+        (row["event"], row["node"], row["host"]) for row in found if row["tube"] == "hosts"
+    )
+    assert told == [
+        *[("deleted", "n1", "unix")] * 3,
+        *[("put", "n0", "127.0.0.1"), ("put", "n0", "127.0.0.2"), ("put", "n2", "127.0.0.1")],
+        *[("reserved", "n1", "unix")] * 3,
+    ]

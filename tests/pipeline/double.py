@@ -46,6 +46,7 @@ def event(offset: int, **changes: object) -> dict[str, object]:
         "state_before": "gone",
         "state": "ready",
         "priority": 0,
+        "host": "10.0.0.1",
         **changes,
     }
 

@@ -15,6 +15,8 @@ Event = dict[str, Any]
 START: Final = datetime(2026, 3, 1, 22, 30, tzinfo=UTC)
 TUBES: Final = ("default", "mail", "images")
 WORKERS: Final = (("n0", 1, 7), ("n1", 1, 8), ("n1", 2, 1), ("n2", 4, 90))
+# By session: two share one, and the session 1 is from before hosts were known.
+HOSTS: Final = {7: "10.0.0.7", 8: "10.0.0.7", 90: "unix", 500: "2001:db8::5", 501: "10.0.0.9"}
 SECOND_US: Final = 1_000_000
 # How far time moves between two events, in microseconds: from nothing to days.
 STEPS_US: Final = (0, 1, 900, 40_000, SECOND_US, 7 * SECOND_US, 61 * SECOND_US, 3600 * SECOND_US)
@@ -231,6 +233,7 @@ class History:
             incarnation,
             number,
             f"{node}:{incarnation}:{number}" if works else None,
+            None if number is None else HOSTS.get(number),
             *job.counts.values(),
             wait_us,
             run_us,

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from beanpoled.rpc.call import Call
 from tests.sim.cluster import Violation
+from tests.sim.history import host_of
 from tests.sim.host import SimHost
 from tests.sim.witness import Witness
 from tests.sim.world import World
@@ -73,7 +74,7 @@ class Caller:
         self.world.clock.after(PATIENCE_S, lambda: self._again(attempt))
 
     def _begin(self, host: SimHost, attempt: int) -> None:
-        call = Call(host.node.clients, lambda: self._ended(call, attempt))
+        call = Call(host.node.clients, host_of(self.number), lambda: self._ended(call, attempt))
         for key in self._keys:
             call.put(TUBE, 1, 0, 60, b"%b%b %d" % (MARK, key, attempt), key)
 

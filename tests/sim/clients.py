@@ -13,7 +13,7 @@ from typing import Any, Final
 from beanpole.errors import ProtocolError
 from beanpole.protocol.beanstalk.client import Reply, ReplyParser, encode, encode_put
 from tests.sim.cluster import Violation
-from tests.sim.history import WORDS, Connected, Op
+from tests.sim.history import WORDS, Connected, Op, host_of
 from tests.sim.wire import Wire
 from tests.sim.world import World
 
@@ -65,7 +65,8 @@ class Client:
             self.world.clock.after(RETRY_S * (1 + self.dice.random()), self._connect)
             return
         host = self.dice.choice(serving)
-        self.wire = Wire(self.world, host, self, self.dice.choice((0.0001, 0.001, 0.02)))
+        delay_s = self.dice.choice((0.0001, 0.001, 0.02))
+        self.wire = Wire(self.world, host, self, delay_s, client_host=host_of(self.number))
         self.connected = Connected(self.number, host.name, host.node.context.index)
         self._parser = ReplyParser()
         self.held.clear()

@@ -4,12 +4,12 @@ Every node's readable events are compared with those of the witness, which appli
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgpack
 
-from beanpole.commands import BASE_VERSION
-from beanpole.events import KIND_SINCE, RECORD
+from beanpole import commands as c
+from beanpole.events import FIELDS, KIND_SINCE, RECORD
 from beanpoled.eventlog import segment as segments
 from beanpoled.eventlog.events import NOTE, EventBatch, Events
 from beanpoled.eventlog.segment import EventSegment
@@ -22,11 +22,23 @@ if TYPE_CHECKING:
 BATCH_ROWS: Final = 20
 # Where the tube's number stands in a record.
 _TUBE: Final = slice(8, 12)
-# ... and its kind.
+# ... and the host's, and its kind, and its session among the fields.
+_HOST: Final = slice(6, 8)
 _KIND: Final = 0
+_SESSION: Final = tuple(map(FIELDS.index, ("origin", "incarnation", "session")))
 
-# Offset, log index, position in its entry, cluster time us, wall time us, tube, record.
-Row = tuple[int, int, int, int, int, bytes, bytes]
+
+class Row(NamedTuple):
+    """An event."""
+
+    offset: int
+    log_index: int
+    position: int  # in its entry
+    time_us: int
+    wall_us: int
+    tube: bytes
+    host: bytes  # empty if it is not known
+    record: bytes
 
 
 def rows(events: Events) -> Iterator[Row]:
@@ -39,7 +51,8 @@ def rows(events: Events) -> Iterator[Row]:
         )
         record = bytes(events.records[place * RECORD.size : (place + 1) * RECORD.size])
         tube = events.names[int.from_bytes(record[_TUBE], "little")]
-        yield offset, index, offset - first, time_us, wall_us, tube, record
+        host = (events.hosts or {}).get(int.from_bytes(record[_HOST], "little"), b"")
+        yield Row(offset, index, offset - first, time_us, wall_us, tube, host, record)
 
 
 def encode(events: Events) -> list[EventBatch]:
@@ -48,7 +61,7 @@ def encode(events: Events) -> list[EventBatch]:
     for part in events.parts(BATCH_ROWS):
         some = list(rows(part))
         payload = msgpack.packb(some)
-        batches.append(EventBatch(part.first, len(some), max(row[4] for row in some), payload))
+        batches.append(EventBatch(part.first, len(some), max(row.wall_us for row in some), payload))
     return batches
 
 
@@ -58,20 +71,41 @@ class EventWitness:
     def __init__(self) -> None:
         self.rows: list[Row] = []
         self._names: dict[int, bytes] = {}
+        # The hosts with which sessions were opened: (origin, incarnation, session). No number is
+        # used a second time in an incarnation.
+        self.hosts: dict[tuple[int, ...], bytes] = {}
 
-    def applied(self, machine: "Machine", index: int, wall_us: int) -> None:
+    def applied(
+        self, machine: "Machine", index: int, wall_us: int, sections: list[c.Section]
+    ) -> None:
         """The witness's machine has applied an entry, and its queue has only those events."""
         queue = machine.queue
+        for origin, incarnation, _, commands in sections:
+            for command in commands if origin != c.LEADER else ():
+                if command[0] == c.OPEN_FROM:
+                    session = (origin, incarnation, command[1])
+                    self.hosts.setdefault(session, command[2])
         self._names.update(queue.tubes_named)
         queue.tubes_named.clear()
         if queue.events:
             first = len(self.rows)
             note = NOTE.pack(index, queue.now_us, wall_us, first, machine.state_hash)
-            self.rows += rows(Events(first, queue.events, note, self._names, ()))
+            hosts = machine.hosts.names
+            self.rows += rows(Events(first, queue.events, note, self._names, (), hosts))
             for row in self.rows[first:]:
-                since = KIND_SINCE.get(row[6][_KIND], BASE_VERSION)
+                since = KIND_SINCE.get(row.record[_KIND], c.BASE_VERSION)
                 if since > machine.version:
                     raise Violation(f"event {row[0]} is of machine version {since}, at {index}")
+                self._check_host(row)
+
+    def _check_host(self, row: Row) -> None:
+        """An event has the host with which its session was opened, as the log says it."""
+        fields = RECORD.unpack(row.record)
+        wanted = self.hosts.get(tuple(fields[place] for place in _SESSION), b"")
+        if row.host != wanted:
+            raise Violation(
+                f"event {row.offset} is of host {row.host!r}, its session of {wanted!r}"
+            )
 
     def check(self, host: "SimHost", whole: bool) -> int:
         """Compare what a node can give to readers; `whole`: nothing may be missing.
@@ -101,9 +135,9 @@ def _read(host: "SimHost", first: int, end: int) -> Iterator[Row]:
         if part is None:
             raise Violation(f"{host.name} cannot read event {position} of its span to {end}")
         for row in _rows_of(host, part):
-            if position <= row[0] < end:
+            if position <= row.offset < end:
                 yield row
-                position = row[0] + 1
+                position = row.offset + 1
 
 
 def _rows_of(host: "SimHost", part: EventSegment | Events) -> Iterator[Row]:
@@ -113,4 +147,4 @@ def _rows_of(host: "SimHost", part: EventSegment | Events) -> Iterator[Row]:
         handle = host.files.open(part.path)
         payloads = [segments.read(handle, part, place) for place in part.places]
     for payload in payloads:
-        yield from map(tuple, msgpack.unpackb(payload))
+        yield from map(Row._make, msgpack.unpackb(payload))

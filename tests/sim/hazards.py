@@ -7,7 +7,7 @@ life is in `troubles`.
 import random
 from typing import Final
 
-from beanpole.commands import BASE_VERSION
+from beanpole.commands import BASE_VERSION, MACHINE_VERSION
 from beanpole.constants import JOB_SIZE_MAX_BYTES
 from beanpoled.config.node import SETTINGS
 from tests.sim.links import KIND_AT
@@ -45,7 +45,7 @@ CALLS_MAX: Final = 40
 # ... in the first start of a disk.
 FIRST_CALLS_SHARE: Final = 0.5
 # Programs of these machine versions are installed; the newest more often, or none would be raised.
-PROGRAMS: Final = (BASE_VERSION, BASE_VERSION + 1, BASE_VERSION + 1, BASE_VERSION + 1)
+PROGRAMS: Final = (BASE_VERSION, MACHINE_VERSION - 1, MACHINE_VERSION, MACHINE_VERSION)
 # Of the writes of one node to another.
 WRONG_FRAMES_SHARE: Final = 0.0005
 # How much slower than priced a processor is: busy with something else, or old.

@@ -42,6 +42,11 @@ WORDS: Final[dict[str, frozenset[bytes]]] = {
 NOT_DONE: Final = frozenset({b"DRAINING", b"INTERNAL_ERROR"})
 
 
+def host_of(client: int) -> bytes:
+    """The host of a client; some share one."""
+    return b"unix" if client % 5 == 4 else b"10.0.0.%d" % (client % 7)
+
+
 class Connected:
     """One connection of one client, to be judged."""
 

@@ -54,6 +54,7 @@ FAULTS: Final = (
     "links cut for a bad frame",
     "whole event logs",
     "events read",
+    "events with a host",
 )
 # Replies that say that a change was made.
 CHANGES: Final = frozenset(

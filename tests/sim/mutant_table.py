@@ -15,6 +15,7 @@ from tests.sim.mutant_table_identity import IDENTITY
 from tests.sim.mutations_answers import ANSWERS
 from tests.sim.mutations_disk import DISKS
 from tests.sim.mutations_edges import EDGES
+from tests.sim.mutations_hosts import HOSTS
 from tests.sim.mutations_sick import SICK
 from tests.sim.mutations_versions import VERSIONS
 from tests.sim.schedules_answers import a_delay_ends_with_a_wait
@@ -456,6 +457,6 @@ SCHEDULES: Final = (
 )
 MUTANTS: Final[tuple[Mutant, ...]] = (
     *(*REPAIRS, *RULES, *SICK, *BOUNDS, *VERSIONS, *ANSWERS, *DISKS, *EDGES),
-    *IDENTITY,
+    *(*HOSTS, *IDENTITY),
 )
 NAMES: Final = {mutant.name: mutant for mutant in MUTANTS}

@@ -1,4 +1,4 @@
-"""A program of the next release, in the simulation only: what machine version 3 brings.
+"""A program of the next release, in the simulation only: what its machine version brings.
 
 It changes the formula of the running hash, the worst change to make without a condition, and its
 machine remembers where it was raised, in a part of the image. All nodes share one process and one
@@ -12,13 +12,13 @@ from typing import Any, Final
 
 from crc32c import crc32c
 
-from beanpole.commands import BASE_VERSION
+from beanpole.commands import BASE_VERSION, MACHINE_VERSION
 from beanpole.core.applied import Applied
 from beanpole.core.image.parts import PARTS, Part
 from beanpole.core.machine import Machine
 from beanpole.core.state import MachineState
 
-VERSION: Final = BASE_VERSION + 1
+VERSION: Final = MACHINE_VERSION + 1
 _KIND: Final = "raised"
 
 

@@ -37,7 +37,7 @@ def calls_of_the_largest_jobs(_: int, repairs: Repairs) -> None:
     ended: list[Call] = []
 
     def call(prefix: bytes, count: int, body: bytes) -> None:
-        made = Call(origin.node.clients, lambda: ended.append(made))
+        made = Call(origin.node.clients, b"", lambda: ended.append(made))
         for number in range(count):
             key = prefix + b"%0*d" % (DEDUP_KEY_MAX_BYTES - 1, number)
             made.put(tube, U32_MAX, U32_MAX, U32_MAX, body, key)
@@ -78,7 +78,7 @@ def _jobs(world: World, host: SimHost, count: int, delay_s: int) -> None:
     ended: list[Call] = []
 
     def put() -> None:
-        made = Call(host.node.clients, lambda: ended.append(made))
+        made = Call(host.node.clients, b"", lambda: ended.append(made))
         for _ in range(count):
             made.put(b"default", 0, delay_s, 60, b"", b"")
 

@@ -24,12 +24,12 @@ REPLY_S = 3.0
 class Hand:
     """A client that does what it is told, and keeps every reply."""
 
-    def __init__(self, world: World, host: SimHost) -> None:
+    def __init__(self, world: World, host: SimHost, client_host: bytes = b"::1") -> None:
         self.world = world
         self.replies: list[Reply] = []
         self.gone = False
         self._parser = ReplyParser()
-        self._wire = Wire(world, host, self, 0.0001)
+        self._wire = Wire(world, host, self, 0.0001, client_host=client_host)
 
     def send(self, line: bytes) -> None:
         """Send a request."""

@@ -23,7 +23,7 @@ from tests.sim.world import World
 Send = Callable[[str, int, bytes], bool]
 
 OLD: Final = c.BASE_VERSION
-NEW: Final = OLD + 1
+NEW: Final = next_release.VERSION
 SERVES_S: Final = 8.0
 # Longer than it takes to say a version, and to commit a RAISE.
 SAID_S: Final = 1.0

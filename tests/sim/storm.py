@@ -134,6 +134,9 @@ class Storm:
         estimated = world.walls_move or world.counts["cold starts"] > 0
         Judge(self.history, world.witness, timeout_s, estimated, world.drains, world.fences).all()
         callers.judge(self.callers, world.witness)
+        world.counts["events with a host"] += sum(
+            bool(row.host) for row in world.witness.events.rows
+        )
 
     # --- after the storm --------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ its disk, and the one of the third stopped the two others (audit finding 8).
 import pytest
 
 from beanpole.replication.pysyncobj.repairs import ALL_REPAIRS
+from tests.sim import schedules_hosts as h
 from tests.sim import schedules_versions as v
 from tests.sim.mutant import Check
 from tests.sim.upgrades import Upgrade
@@ -25,6 +26,8 @@ from tests.sim.upgrades import Upgrade
         v.snapshots_of_both_versions_are_read,
         v.an_operator_ends_the_upgrade,
         v.a_refused_wish_is_forgotten,
+        h.hosts_come_with_the_raise,
+        h.hosts_live_through_images,
     ],
     ids=lambda schedule: schedule.__name__,
 )

@@ -2,10 +2,10 @@
 
     python -m tests.sim.upgrades FIRST [HOW_MANY]
 
-All nodes begin with the older program. Each is stopped and started with the next release
-(`next_release`), then each goes back, then forward again, and the upgrade is ended; afterwards the
-older program is started once more and must refuse. Everything else is a life of `storm`, and is
-judged as one. Half of the lives leave the end to the leaders ("auto").
+All nodes begin with an older program. Each is stopped and started with a newer one, which may be
+the next release (`next_release`), then each goes back, then forward again, and the upgrade is
+ended; afterwards the older program is started once more and must refuse. Everything else is a life
+of `storm`, and is judged as one. Half of the lives leave the end to the leaders ("auto").
 """
 
 import argparse
@@ -28,8 +28,16 @@ from tests.sim.many import say
 from tests.sim.storm import SETTLED_S, Storm, Stuck
 from tests.sim.world import World
 
-OLD: Final = c.BASE_VERSION
-NEW: Final = next_release.VERSION
+# The versions that the older and the newer program know: from the last release to this one, from
+# an earlier one or this one, and to the next one.
+_THIS: Final = c.MACHINE_VERSION
+PROGRAMS: Final = (
+    (_THIS - 1, _THIS),
+    (_THIS - 1, _THIS),
+    (c.BASE_VERSION, _THIS),
+    (_THIS - 1, next_release.VERSION),
+    (_THIS, next_release.VERSION),
+)
 # The cluster works for so long before the upgrade begins.
 BEFORE_S: Final = 1.5
 # An operator waits so long for a node to serve, and then goes on with the next one all the same,
@@ -57,7 +65,9 @@ class Operator(Hazards):
         super().__init__(world, seed, draw(seed) - WITHOUT)
         self._choices = random.Random(seed * 49_979_687 + 11)
         self.manual = bool(seed % 2)
-        self._steps = [(name, version) for version in (NEW, OLD, NEW) for name in world.names]
+        self.old, self.new = self._choices.choice(PROGRAMS)
+        turns = (self.new, self.old, self.new)
+        self._steps = [(name, version) for version in turns for name in world.names]
         self._stepped_s = 0.0
         # From when to when each older program was seen to serve.
         self._old_s: dict[SimHost, tuple[float, float]] = {}
@@ -70,13 +80,13 @@ class Operator(Hazards):
         super().begin()
         world = self.world
         world.overrides["upgrade_finalize"] = "manual" if self.manual else "auto"
-        world.versions = dict.fromkeys(world.names, OLD)
+        world.versions = dict.fromkeys(world.names, self.old)
         self._stepped_s = world.clock.now_s + BEFORE_S
 
     @property
     def raised(self) -> bool:
         """Whether the cluster works at the next version."""
-        return self.world.witness.machine.version == NEW
+        return self.world.witness.machine.version == self.new
 
     def strike(self, step_s: float) -> None:
         """What happens in any life, and the next step of the upgrade when it is time."""
@@ -98,13 +108,13 @@ class Operator(Hazards):
             self._ends = True
         elif self.raised and not self.too_old:
             self.too_old = 1
-            self._install(self._choices.choice(world.names), OLD)
+            self._install(self._choices.choice(world.names), self.old)
 
     def _judge_raise(self) -> None:
         """Nobody raises the version while a member serves with a program that does not know it."""
         world = self.world
         for host in world.serving():
-            if host.node.context.knows == OLD:
+            if host.node.context.knows == self.old:
                 now_s = world.clock.now_s
                 self._old_s[host] = (self._old_s.get(host, (now_s, now_s))[0], now_s)
         if not self.raised or self._judged:
@@ -142,7 +152,7 @@ class Operator(Hazards):
         leader = self.world.leader()
         if leader is None:
             return "nobody leads"
-        return LocalNodeView(leader.node).finalize(NEW)[1]
+        return LocalNodeView(leader.node).finalize(self.new)[1]
 
     def mend(self) -> None:
         """The operator stops; what is left of the upgrade comes when all nodes serve."""
@@ -153,7 +163,7 @@ class Operator(Hazards):
     def older(self) -> list[str]:
         """The nodes that run the older program."""
         hosts = sorted(self.world.hosts.items())
-        return [name for name, host in hosts if host.node.context.knows == OLD]
+        return [name for name, host in hosts if host.node.context.knows == self.old]
 
 
 class Upgrade(Storm):
@@ -176,7 +186,7 @@ class Upgrade(Storm):
         world.counts["raised within the storm"] += operator.raised
         for name in operator.older():
             world.crash(name)
-            world.versions[name] = NEW
+            world.versions[name] = operator.new
             world.start(name)
             if not world.clock.run_until(self._all_serve, SETTLED_S):
                 raise Stuck(f"{name} does not serve with the newer program: {world.describe()}")

@@ -12,7 +12,7 @@ from beanpole.core.jobs import transitions as q
 from beanpoled.shared.clock import TURN_MAX_US
 from tests.sim.callers import MARK
 from tests.sim.cluster import Violation
-from tests.sim.history import NOT_DONE, Op
+from tests.sim.history import NOT_DONE, Op, host_of
 from tests.sim.witness import HEARD_S, RATE_MAX, STAMP_S, Event, Witness
 
 PROBE: Final = b"probe"
@@ -122,6 +122,15 @@ class Judge:
         self.no_wait_ended_beside_a_ready_job()
         self.the_best_job_came_first()
         self.delays_are_not_early()
+        self.hosts_are_those_of_the_clients()
+
+    def hosts_are_those_of_the_clients(self) -> None:
+        """A session is opened with the host of its client, or with none before version 4."""
+        for who in {id(op.connected): op.connected for op in self.history}.values():
+            session = (who.place, who.incarnation, who.number)
+            named = self.witness.events.hosts.get(session, host_of(who.client))
+            if who.number and named != host_of(who.client):
+                raise Violation(f"client {who.client} has a session of host {named!r}")
 
     # --- puts -------------------------------------------------------------------------------------
 

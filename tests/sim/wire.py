@@ -36,6 +36,7 @@ class Wire:
         user: User,
         delay_s: float,
         protocol: str = "beanstalk",
+        client_host: bytes = b"::1",
     ) -> None:
         self.world = world
         self.host = host
@@ -44,6 +45,7 @@ class Wire:
         self.number = 0  # of the session, once it was opened
         self.incarnation = 0
         self.protocol = protocol
+        self.client_host = client_host
         self.open = True  # the client's side
         self.cut_s: float | None = None  # when the node's side ended
         self._delay_s = delay_s

@@ -170,7 +170,7 @@ class Witness:
             len(self._transitions.last),
             self._jobs.looks,
         )
-        self.events.applied(machine, index, wall_us)
+        self.events.applied(machine, index, wall_us, sections)
         if machine.queue.now_us < self._time_us:
             raise Violation(f"entry {index} takes cluster time back")
         self._time_us = machine.queue.now_us

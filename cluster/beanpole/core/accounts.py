@@ -20,6 +20,8 @@ SESSION_BYTES: Final = 768
 WATCH_BYTES: Final = 96
 # A deduplication key of 32 bytes and the id of its job: 153.
 KEY_BYTES: Final = 192
+# A host with the longest address without a zone, in both directions: 191.
+HOST_BYTES: Final = 256
 
 # The same in an image: 37 to 60 bytes of numbers beside a body, when the numbers are small.
 JOB_IMAGE_BYTES: Final = 96
@@ -27,6 +29,7 @@ TUBE_IMAGE_BYTES: Final = 192
 SESSION_IMAGE_BYTES: Final = 192
 WATCH_IMAGE_BYTES: Final = 5
 KEY_IMAGE_BYTES: Final = 80
+HOST_IMAGE_BYTES: Final = 66
 
 
 def jobs_bytes(machine: MachineState) -> int:
@@ -43,6 +46,7 @@ def beside_jobs_bytes(machine: MachineState) -> int:
         + machine.sessions * SESSION_BYTES
         + machine.watches * WATCH_BYTES
         + (keys.older.count + keys.younger.count) * KEY_BYTES
+        + len(machine.hosts.names) * HOST_BYTES
     )
 
 
@@ -62,4 +66,5 @@ def image_bytes(machine: MachineState) -> int:
         + machine.sessions * SESSION_IMAGE_BYTES
         + machine.watches * WATCH_IMAGE_BYTES
         + (keys.older.count + keys.younger.count) * KEY_IMAGE_BYTES
+        + len(machine.hosts.names) * HOST_IMAGE_BYTES
     )

@@ -182,7 +182,7 @@ class Machine(MachineState):
                 if (
                     operation is not None
                     and fits(command, operation.shape)
-                    and (operation.code == c.OPEN or command[1] in sessions)
+                    and (operation.opens or command[1] in sessions)
                 ):
                     result = operation.handler(self, origin, command)
             if results is not None:

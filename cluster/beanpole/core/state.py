@@ -12,6 +12,7 @@ from beanpole.constants import (
     SESSIONS_MAX_DEFAULT,
     TUBES_MAX_DEFAULT,
 )
+from beanpole.core.hosts import UNKNOWN, Hosts
 from beanpole.core.jobs.job import Job, Tube
 from beanpole.core.jobs.order import Order
 from beanpole.core.jobs.queue import Queue
@@ -28,6 +29,7 @@ class MachineState:
     def __init__(self) -> None:
         self.queue = Queue()
         self.keys = Keys()
+        self.hosts = Hosts()
         self.index = 0
         self.wall_us = 0  # the leader's wall time of the last entry; shown, never used to decide
         self.state_hash = 0
@@ -70,15 +72,19 @@ class MachineState:
 
     def note_session(self, session: Session) -> None:
         """Let the running digest see that a session changed."""
-        self.queue.transitions.append(session.number << TRANSITION_BITS | SESSION)
+        transitions = self.queue.transitions
+        transitions.append(session.number << TRANSITION_BITS | SESSION)
+        if session.host != UNKNOWN:
+            transitions.append(session.host << TRANSITION_BITS | SESSION)
 
-    def open_session(self, origin: Origin, number: int) -> None:
-        """Begin a session of an origin; its number is free."""
+    def open_session(self, origin: Origin, number: int, host: int) -> None:
+        """Begin a session of an origin, from a host; its number is free."""
         queue = self.queue
         self.sessions_total += 1
         session = Session(
             self.sessions_total, origin.index, origin.incarnation, number, queue.beanstalk
         )
+        session.move(origin.index, origin.incarnation, number, host)
         self.bind(session, queue.default)
         origin.sessions[number] = session
         self.sessions += 1
@@ -113,26 +119,24 @@ class MachineState:
         if tube is not None:
             self.bind(session, tube)
 
-    def attach(self, session: Session, origin: Origin, number: int, request_granted: int) -> None:
-        """Give a resumable session a new attachment.
+    def attach(self, session: Session, origin: Origin, fresh: Session) -> None:
+        """Give a resumable session the attachment of another one, which has ended.
 
         Requests are numbered by the attachment, so its last granted one comes along with it: a
-        late second GRANT of the session that stood here before stays void.
+        late second GRANT of the session that stood here before stays void. So does the host.
         """
         self.queue.keep_holder(session)
         if session.state == DETACHED:
             self.forget_detached(session)
         else:
             self._forget_attachment(session)
-        session.origin = origin.index
-        session.incarnation = origin.incarnation
-        session.number = number
+        session.move(origin.index, origin.incarnation, fresh.number, fresh.host)
         session.epoch += 1
         session.state = ATTACHED
         session.reason = NO_REASON
         session.detached_until_us = 0
-        session.request_granted = request_granted
-        origin.sessions[number] = session
+        session.request_granted = fresh.request_granted
+        origin.sessions[session.number] = session
         self.note_session(session)
 
     def end_session(self, session: Session, lost: bool, reason: int = CONNECTION_LOST) -> None:

@@ -4,11 +4,12 @@ This is the only place that defines them; docs/pipeline.md explains them. Arrow 
 imported late, because a node never needs them itself: `converter` runs this beside it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from beanpole import events as e
 from beanpole.core.jobs.job import GONE, RESERVED, STATE_NAMES
+from beanpole.errors import UnknownVersion
 from beanpoled.eventlog.events import NOTE, EventBatch, Events
 
 if TYPE_CHECKING:
@@ -20,6 +21,9 @@ BATCH_ROWS: Final = 16_384
 BATCH_BYTES_MAX: Final = 3_500_000
 
 STAMP: Final = "timestamp"
+# Since machine version 4. Before, batches do not have it: readers of release 0.3.0 refuse columns
+# that they do not know, and a cluster may go back to that release.
+HOST: Final = "host"
 COLUMNS: Final = (
     ("offset", "int64"),
     ("log_index", "int64"),
@@ -42,6 +46,7 @@ COLUMNS: Final = (
     ("incarnation", "int64"),
     ("session", "int64"),
     ("worker", "string"),
+    (HOST, "string"),
     ("attempt", "int32"),
     ("timeouts", "int32"),
     ("releases", "int32"),
@@ -56,12 +61,44 @@ NOTE_FIELDS: Final = ("log_index", "time_us", "wall_us", "first", "state_hash")
 STATES: Final = {GONE: "gone", **{state: name.decode() for state, name in STATE_NAMES.items()}}
 
 
-def schema() -> "pa.Schema":
+def schema(with_hosts: bool = True) -> "pa.Schema":
     """Return the columns as Arrow knows them; all of them may be null."""
     import pyarrow as pa
 
     kinds = {STAMP: pa.timestamp("us", tz="UTC")}
-    return pa.schema([(name, kinds.get(kind) or pa.type_for_alias(kind)) for name, kind in COLUMNS])
+    return pa.schema(
+        [
+            (name, kinds.get(kind) or pa.type_for_alias(kind))
+            for name, kind in COLUMNS
+            if with_hosts or name != HOST
+        ]
+    )
+
+
+def conformed(batch: "pa.RecordBatch") -> "pa.RecordBatch":
+    """Return a batch of any node with exactly the columns of `schema`.
+
+    A column that it lacks is null: an older node sent it, or a file is older. What it has more is
+    left out.
+
+    Raises:
+        UnknownVersion: a column is of another type than here.
+    """
+    import pyarrow as pa
+
+    wanted = schema()
+    if batch.schema == wanted:
+        return batch
+    found = []
+    for field in wanted:
+        place = batch.schema.get_field_index(field.name)
+        column = pa.nulls(batch.num_rows, field.type) if place < 0 else batch.column(place)
+        if column.type != field.type:
+            raise UnknownVersion(
+                f"column {field.name!r} as {column.type}, which this program knows as {field.type}"
+            )
+        found.append(column)
+    return pa.RecordBatch.from_arrays(found, schema=wanted)
 
 
 def encode(events: Events) -> list[EventBatch]:
@@ -137,20 +174,22 @@ def to_arrow(events: Events) -> "pa.RecordBatch":
         "state_before": _texts(record["state_before"], STATES),
         "state": _texts(record["state"], STATES),
         "reason": _texts(record["reason"], e.REASON_NAMES),
+        HOST: _hosts(record[HOST], events.hosts or {}),
         "attempt": record["reserves"],
         **_session(record, events.members),
     }
     for name in ("wait_us", "run_us", "ready_at_us"):
         found[name] = pa.array(record[name], pa.int64(), mask=record[name] == e.NO_TIME)
     columns = []
-    for field in schema():
+    wanted = schema(events.hosts is not None)
+    for field in wanted:
         column = found.get(field.name)
         if column is None:
             column = record[field.name]
         if isinstance(column, np.ndarray):
             column = pa.array(column.astype(_number(field.type)))
         columns.append(column.view(field.type) if column.type != field.type else column)
-    return pa.RecordBatch.from_arrays(columns, schema=schema())
+    return pa.RecordBatch.from_arrays(columns, schema=wanted)
 
 
 def _number(kind: "pa.DataType") -> str:
@@ -177,11 +216,23 @@ def _texts(codes: Any, names: "dict[int, str]") -> "pa.Array":
 
 
 def _tubes(numbers: Any, events: Events) -> "pa.Array":
+    return _named(numbers, lambda number: events.names[number].decode(errors="replace"))
+
+
+def _hosts(numbers: Any, names: Mapping[int, bytes]) -> "pa.Array":
+    """Return the names of hosts; null where none is known."""
+    return _named(
+        numbers,
+        lambda number: names[number].decode(errors="replace") if number in names else None,
+    )
+
+
+def _named(numbers: Any, name: Callable[[int], str | None]) -> "pa.Array":
     import numpy as np
     import pyarrow as pa
 
     known, places = np.unique(numbers, return_inverse=True)
-    names = [events.names[number].decode(errors="replace") for number in known.tolist()]
+    names = [name(number) for number in known.tolist()]
     return pa.array(names, pa.string()).take(pa.array(places))
 
 

@@ -72,7 +72,10 @@ class Converter:
     def _encode(self, events: Events) -> list[EventBatch]:
         names = events.names
         known = {number: names[number] for number in events.tubes() if number in names}
-        about = (events.first, known, events.members)
+        hosts = events.hosts
+        if hosts is not None:
+            hosts = {number: hosts[number] for number in events.hosts_named() if number in hosts}
+        about = (events.first, known, events.members, hosts)
         found, payloads = self._ask((ENCODE, about), events.records, events.notes)
         batches = [
             EventBatch._make((*one, payload)) for one, payload in zip(found, payloads, strict=True)
@@ -204,9 +207,9 @@ def _answer(requests: IO[bytes], replies: IO[bytes]) -> None:
     error: str | None = None
     try:
         if kind == ENCODE:
-            first, names, members = about
+            first, names, members, hosts = about
             records, notes = blobs
-            batches = columns.encode(Events(first, records, notes, names, members))
+            batches = columns.encode(Events(first, records, notes, names, members, hosts))
             result = [batch[:-1] for batch in batches]
             payloads = [batch.payload for batch in batches]
         else:

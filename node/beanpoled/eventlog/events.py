@@ -16,8 +16,10 @@ from beanpole.events import RECORD
 NOTE: Final = Struct("<qqqQI")
 _FIRST_AT: Final = 24  # where the offset stands in a note
 _FIRST: Final = Struct("<Q")
-# Where the tube's number stands among a record's numbers of four bytes.
+# Where the tube's number stands among a record's numbers of four bytes, and that of the host among
+# those of two.
 _TUBE_AT: Final = 2
+_HOST_AT: Final = 3
 
 Bytes = bytes | bytearray
 
@@ -41,6 +43,8 @@ class Events(NamedTuple):
         notes: NOTE.size bytes for each entry; the first may have begun before `first`.
         names: of the tubes, by their numbers; may hold more than is needed.
         members: names of the nodes, by their places as origins.
+        hosts: names of the clients' hosts, by their numbers, and perhaps more; None before machine
+            version 4, whose events have no column of hosts.
     """
 
     first: int
@@ -48,6 +52,7 @@ class Events(NamedTuple):
     notes: Bytes
     names: Mapping[int, bytes]
     members: tuple[str, ...]
+    hosts: Mapping[int, bytes] | None = None
 
     @property
     def rows(self) -> int:
@@ -83,6 +88,10 @@ class Events(NamedTuple):
     def tubes(self) -> set[int]:
         """Return the numbers of the tubes that are named in the records."""
         return set(memoryview(self.records).cast("I")[_TUBE_AT :: RECORD.size // 4].tolist())
+
+    def hosts_named(self) -> set[int]:
+        """Return the numbers of the hosts that are named in the records, UNKNOWN perhaps too."""
+        return set(memoryview(self.records).cast("H")[_HOST_AT :: RECORD.size // 2].tolist())
 
     def _entry_of(self, offset: int) -> int:
         """Return the place of the note of an offset's entry."""

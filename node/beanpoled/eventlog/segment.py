@@ -27,8 +27,9 @@ from beanpoled.view import JobCounts
 
 SUFFIX: Final = ".events"
 TEMPORARY: Final = ".tmp"
-# Of the columns inside. Records are only in memory, and need none.
-COLUMNS_VERSION: Final = 1
+# Of the columns inside: with hosts, and without them. Records are only in memory, and need none.
+COLUMNS_VERSION: Final = 2
+WITHOUT_HOSTS: Final = 1
 
 # bytes of the index before it, CRC32C of the index
 _FOOTER: Final = Struct("<II")
@@ -55,12 +56,14 @@ class About(NamedTuple):
         wall_us: of the first and the last event.
         state_hash: the machine's running digest after the last event's entry.
         jobs: the counts before the first event.
+        columns: the version of the columns.
     """
 
     log_index: tuple[int, int]
     wall_us: tuple[int, int]
     state_hash: int
     jobs: JobCounts
+    columns: int = COLUMNS_VERSION
 
 
 class EventSegment(NamedTuple):
@@ -83,7 +86,11 @@ def about(events: Events, jobs: JobCounts) -> About:
     """Describe events that are about to become a segment."""
     first, last = events.note(0), events.note(-1)
     return About(
-        (first.log_index, last.log_index), (first.wall_us, last.wall_us), last.state_hash, jobs
+        (first.log_index, last.log_index),
+        (first.wall_us, last.wall_us),
+        last.state_hash,
+        jobs,
+        WITHOUT_HOSTS if events.hosts is None else COLUMNS_VERSION,
     )
 
 
@@ -110,7 +117,7 @@ def write(
             size = len(batch.payload)
             places.append(Place(at, size, check, batch.first, batch.rows, batch.wall_us_max))
             at += size
-        index = json.dumps([COLUMNS_VERSION, about, places]).encode()
+        index = json.dumps([about.columns, about[:-1], places]).encode()
         handle.write(at, index + _FOOTER.pack(len(index), crc32c(index)))
         at += len(index) + _FOOTER.size
         handle.sync()
@@ -144,12 +151,12 @@ def inspect(files: Files, path: str, identity: Identity) -> EventSegment:
         handle.close()
     try:
         version, said, places = json.loads(index)
-        if version != COLUMNS_VERSION:
-            known = COLUMNS_VERSION
+        if version not in (WITHOUT_HOSTS, COLUMNS_VERSION):
+            known = f"{WITHOUT_HOSTS} and {COLUMNS_VERSION}"
             raise UnknownVersion(
                 f"{path}: columns of version {version}, this program knows {known}"
             )
-        found = About(tuple(said[0]), tuple(said[1]), said[2], JobCounts(*said[3]))
+        found = About(tuple(said[0]), tuple(said[1]), said[2], JobCounts(*said[3]), version)
         kept = tuple(Place(*place) for place in places)
     except (ValueError, TypeError, IndexError) as error:
         raise Damaged(f"{path}: its index cannot be read: {error!r}") from error

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from beanpole.client.events import Events, Extent, Replies, joined
-from beanpole.errors import ClientError
+from beanpole.errors import ClientError, UnknownVersion
 from beanpoled.eventlog import columns
 from beanpoled.view import JobCounts
 
@@ -74,13 +74,13 @@ class Source:
             ClientError: no node answers, or one sends what is not the event stream.
         """
         for piece in self._events.read(start, end):
-            batch = columns.from_stream(piece.arrow)
+            try:
+                batch = columns.conformed(columns.from_stream(piece.arrow))
+            except UnknownVersion as error:
+                raise ClientError(f"a node sends {error}: use the version of the cluster") from None
             rows = piece.end - piece.first
-            if batch.schema != columns.schema() or batch.num_rows < piece.skip + rows:
-                raise ClientError(
-                    "a node sends other columns than this program knows: use the version of the "
-                    "cluster"
-                )
+            if batch.num_rows < piece.skip + rows:
+                raise ClientError(f"a batch of events has {batch.num_rows} rows and promised more")
             yield batch.slice(piece.skip, rows)
 
 

@@ -13,6 +13,7 @@ from bisect import bisect_right
 from contextlib import closing, suppress
 from typing import Final
 
+from beanpole.core.hosts import HOSTS_SINCE
 from beanpole.core.machine import Machine
 from beanpole.errors import BeanpoleError, WrongIdentity
 from beanpole.storage.files import LANE_BULK
@@ -382,7 +383,12 @@ class EventLog:
             self._leave_out(damaged.path, damaged.size, reason)
 
     def _open_events(self) -> Events:
-        return Events(self._first, self._queue.events, self._notes, self._names, self._members)
+        machine = self._machine
+        # None of them is forgotten or renamed, so that those who read it later may have all.
+        hosts = machine.hosts.names if machine.version >= HOSTS_SINCE else None
+        return Events(
+            self._first, self._queue.events, self._notes, self._names, self._members, hosts
+        )
 
 
 def _joined(spans: list[Span]) -> list[Span]:

@@ -14,10 +14,20 @@ from beanpoled.origin.batches import Batch, Wait
 class Connection:
     """A client's connection. It implements `origin.Client`."""
 
-    __slots__ = ("batch", "is_producer", "is_worker", "number", "protocol", "refused", "wait")
+    __slots__ = (
+        "batch",
+        "client_host",
+        "is_producer",
+        "is_worker",
+        "number",
+        "protocol",
+        "refused",
+        "wait",
+    )
 
-    def __init__(self, protocol: str) -> None:
+    def __init__(self, protocol: str, client_host: bytes) -> None:
         self.protocol = protocol  # the name of its frontend
+        self.client_host = client_host
         self.number = 0
         self.batch: Batch | None = None
         self.wait: Wait | None = None

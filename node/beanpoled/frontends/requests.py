@@ -19,7 +19,7 @@ class RequestConnection(Connection):
     __slots__ = ("_clients", "_flow", "_port", "_replies", "_timer", "blocked", "closed", "ended")
 
     def __init__(self, clients: Clients, protocol: str, port: ClientPort) -> None:
-        super().__init__(protocol)
+        super().__init__(protocol, port.client_host)
         self._clients = clients
         self._port = port
         self._replies = ReplyQueue(clients, self, port)

@@ -8,7 +8,7 @@ import stat
 from collections.abc import Callable
 from typing import Final, cast
 
-from beanpole.addresses import split_address
+from beanpole.addresses import UNIX, host_name, split_address
 from beanpole.errors import ConfigurationError
 from beanpoled.config.node import NodeConfig
 from beanpoled.frontends.connection import Connection
@@ -34,12 +34,14 @@ class ClientProtocol:
         self._frontend = frontend
         self._transport: asyncio.Transport | None = None
         self._connection: Connection | None = None
+        self.client_host = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         output_bytes_max = self._frontend.clients.client_output_bytes_max
         self._transport.set_write_buffer_limits(high=output_bytes_max)
         _keep_alive(self._transport)
+        self.client_host = _host_of(self._transport)
         self._connection = self._frontend.connected(self)
         if self._connection is None:
             self._transport.abort()
@@ -93,6 +95,15 @@ class ClientProtocol:
         assert self._transport is not None
         if not self._transport.is_closing() and not self._transport.is_reading():
             self._transport.resume_reading()
+
+
+def _host_of(transport: asyncio.Transport) -> bytes:
+    """The client's host; its name is not looked up."""
+    raw = transport.get_extra_info("socket")
+    if raw is not None and raw.family == socket.AF_UNIX:
+        return host_name(UNIX)
+    peer = transport.get_extra_info("peername")  # None if the client has gone already
+    return host_name(peer[0]) if peer else b""
 
 
 def _keep_alive(transport: asyncio.Transport) -> None:

@@ -21,7 +21,14 @@ class Timer(Protocol):
 
 
 class ClientPort(Protocol):
-    """The outer side of one client's connection."""
+    """The outer side of one client's connection.
+
+    Attributes:
+        client_host: where the client is, as its events name it (`addresses.host_name`); empty if
+            nobody knows.
+    """
+
+    client_host: bytes
 
     def write(self, data: bytes) -> None:
         """Send; never blocks. Bytes that the client does not read yet are buffered."""

@@ -112,6 +112,7 @@ def _queue(view: NodeView) -> list[Family]:
         ("jobs", "gauge", "Jobs by state.", [(label(state=state), n) for state, n in jobs]),
         _gauge("tubes", "Tubes.", now.tubes),
         _gauge("sessions", "Sessions of the cluster.", now.sessions),
+        _gauge("client_hosts", "Hosts of clients that events can name.", now.client_hosts),
         _gauge("queue_bytes", "Memory that the jobs are counted with.", now.queue_bytes),
         _counter("job_timeouts", "Jobs whose TTR ran out.", now.job_timeouts_total),
         _counter("events", "Events of all jobs since the cluster began.", now.events_total),

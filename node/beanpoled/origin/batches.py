@@ -22,6 +22,7 @@ UNKNOWN: Final = 2  # its batch was numbered: it may still happen
 class Client(Protocol):
     """A client's connection as its origin sees it; each protocol has one."""
 
+    client_host: bytes  # empty if nobody knows it
     number: int  # the session's number in this incarnation, 0 before OPEN
     batch: "Batch | None"  # the last batch that holds a command of this client
     wait: "Wait | None"

@@ -117,10 +117,13 @@ class Origin:
     # --- from the front ends --------------------------------------------------------------------
 
     def open_session(self, client: Client) -> None:
-        """Give a client its session."""
+        """Give a client its session, with its host if the machines know of hosts already."""
         client.number = self._next_session
         self._next_session += 1
-        self.submit(client, KIND_OPEN, (c.OPEN, client.number))
+        command: c.Command = (c.OPEN, client.number)
+        if client.client_host and self.knows(c.OPEN_FROM):
+            command = (c.OPEN_FROM, client.number, client.client_host)
+        self.submit(client, KIND_OPEN, command)
 
     def submit(
         self, client: Client | None, kind: int, command: c.Command, behind: Batch | None = None

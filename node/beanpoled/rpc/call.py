@@ -34,15 +34,17 @@ class Call:
         "_ended",
         "_expected",
         "batch",
+        "client_host",
         "failure",
         "number",
         "results",
         "wait",
     )
 
-    def __init__(self, clients: Clients, done: Callable[[], None]) -> None:
-        """Open a session; `done` is called when the call has ended."""
+    def __init__(self, clients: Clients, client_host: bytes, done: Callable[[], None]) -> None:
+        """Open a session of the caller's host; `done` is called when the call has ended."""
         self._clients = clients
+        self.client_host = client_host
         self._done = done
         self._expected = 0
         self._ended = False

@@ -12,6 +12,7 @@ import grpc
 import grpc.aio
 
 from beanpole import commands as c
+from beanpole.addresses import host_of_peer
 from beanpole.constants import (
     BATCH_COMMANDS_MAX,
     BATCH_MAX_BYTES,
@@ -73,7 +74,7 @@ class QueueServicer(queue_pb2_grpc.QueueServicer):
         if self._context.machine.puts_refused:
             return queue_pb2.PutReply(results=[_result(c.OUT_OF_MEMORY)] * len(puts))
         done = asyncio.Event()
-        call = Call(self._node.clients, done.set)
+        call = Call(self._node.clients, host_of_peer(context.peer()), done.set)
         for put in puts:
             call.put(*put)
         await self._finish(call, done, context)
@@ -88,7 +89,7 @@ class QueueServicer(queue_pb2_grpc.QueueServicer):
         if not request.job_ids:
             return queue_pb2.KickReply()
         done = asyncio.Event()
-        call = Call(self._node.clients, done.set)
+        call = Call(self._node.clients, host_of_peer(context.peer()), done.set)
         for job_id in request.job_ids:
             call.kick_job(job_id)
         await self._finish(call, done, context)

@@ -30,7 +30,7 @@ class Event(NamedTuple):
     state: int
     reason: int
     origin: int
-    unused: int
+    host: int
     tube: int
     job: int
     priority: int

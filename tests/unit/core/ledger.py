@@ -58,6 +58,7 @@ class Ledger:
         self.accounts: dict[int, Account] = {}
         self.total = 0
         self.tubes: dict[int, bytes] = {}
+        self.hosts = 0
 
     def follow(self, machine: Machine) -> None:
         """Take the events of the last entry, and compare all jobs."""
@@ -65,6 +66,7 @@ class Ledger:
         for number, name in queue.tubes_named:
             assert self.tubes.setdefault(number, name) == name
         queue.tubes_named.clear()
+        self.hosts = len(machine.hosts.names)
         for event in events_of(machine):
             self.total += 1
             self.book(event, queue.now_us)
@@ -94,7 +96,8 @@ class Ledger:
         assert (event.origin == e.NO_ORIGIN) == unowned, event
         assert (event.protocol == e.NO_PROTOCOL) == unowned, event
         assert (event.session == 0) == unowned, event
-        assert event.unused == 0, event
+        assert event.host in range(self.hosts + 1), event
+        assert event.host == 0 or not unowned, event
         assert event.tube in self.tubes, event
         if event.kind == e.PUT:
             assert event.job not in self.accounts, event

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import strategies as st
 
 from beanpole import commands as c
-from beanpole.constants import EXTERNAL_ID_MAX_BYTES
-from beanpole.core import keys
+from beanpole.constants import EXTERNAL_ID_MAX_BYTES, HOST_NAME_MAX_BYTES
+from beanpole.core import hosts, keys
 from beanpole.core import machine as machine_module
 from beanpole.core.machine import Machine
 from tests.unit.core.cluster import DEFAULT, Entry
@@ -24,6 +24,8 @@ TTR = st.sampled_from([1, 1, 2, 90])
 SECRET = st.sampled_from([b"first secret....", b"second secret..."])
 BODY = st.sampled_from([b"", b"body"])
 ORIGIN = st.integers(0, 1)
+HOSTS = [b"10.0.0.1", b"::1", b"unix"]
+HOST = st.sampled_from([*HOSTS, *HOSTS, b"", b"x" * (HOST_NAME_MAX_BYTES + 1)])
 
 
 def command(operation: int, *arguments: st.SearchStrategy[object]) -> st.SearchStrategy[c.Command]:
@@ -44,6 +46,7 @@ COMMANDS = st.one_of(
     PUTS,
     st.one_of(
         command(c.OPEN, SESSION),
+        command(c.OPEN_FROM, SESSION, HOST),
         command(c.CLOSE, SESSION, st.integers(0, 1)),
         command(c.SET_PROTOCOL, SESSION, st.sampled_from([0, 1, 2, 3, *ROWS])),
         command(c.KEEP, SESSION, SECRET, st.sampled_from([1, SECOND])),
@@ -123,19 +126,20 @@ STEPS = st.tuples(
 Step = tuple[int, int, list[tuple[int, str, list[c.Command]]]]
 
 
-def log_of(steps: list[Step], protocol: int = 0) -> list[Entry]:
+def log_of(steps: list[Step], protocol: int = 0, version: int = 3) -> list[Entry]:
     """Entries with times and batch numbers, after one that opens sessions and puts jobs.
 
-    With a protocol, the machine works at version 3 from the start, and session 3 is of its space.
+    With a protocol, the machine works at a version from the start, and session 3 is of its space.
     """
     put = (c.PUT, 1, DEFAULT, 0, 0, 1, b"first")
     opened: tuple[c.Command, ...] = ((c.OPEN, 1), (c.OPEN, 2), put, put, (c.WATCH, 2, b"a"))
     first: list[c.Section] = []
     if protocol:
-        first.append((c.LEADER, 0, 0, ((c.RAISE, 3),)))
+        first.append((c.LEADER, 0, 0, ((c.RAISE, version),)))
         queue = QUEUES[protocol]
         rest = (3 * SECOND, b"one", 2, 2)
-        opened += ((c.OPEN, 3), (c.SET_PROTOCOL, 3, protocol), (c.WATCH, 3, queue))
+        opening = (c.OPEN, 3) if version < hosts.HOSTS_SINCE else (c.OPEN_FROM, 3, HOSTS[0])
+        opened += (opening, (c.SET_PROTOCOL, 3, protocol), (c.WATCH, 3, queue))
         opened += ((c.ADD, 3, queue, 1, 0, SECOND, *rest, b"added"),)
     time_us = SECOND
     first += [(0, 1, 1, opened), (1, 1, 1, opened)]
@@ -161,7 +165,12 @@ def log_of(steps: list[Step], protocol: int = 0) -> list[Entry]:
 
 # How much of what time and lost sessions do happens in one entry.
 BUDGETS = st.sampled_from([1, 2, 3, 1000])
-LOGS = st.builds(log_of, st.lists(STEPS, min_size=1, max_size=12), st.sampled_from([0, *ROWS]))
+LOGS = st.builds(
+    log_of,
+    st.lists(STEPS, min_size=1, max_size=12),
+    st.sampled_from([0, *ROWS]),
+    st.sampled_from([3, 4]),
+)
 
 
 def replay(entries: list[Entry], own: int = -1, machine: Machine | None = None) -> Machine:
@@ -176,5 +185,6 @@ def tighten(patch: pytest.MonkeyPatch, transitions: int) -> None:
     patch.setattr(machine_module, "TRANSITIONS_PER_ENTRY_MAX", transitions)
     patch.setattr(machine_module, "KICKS_PER_ENTRY_MAX", transitions)
     patch.setattr(machine_module, "LOOKS_PER_ENTRY_MAX", transitions)
+    patch.setattr(hosts, "HOSTS_MAX", 2)
     patch.setattr(keys, "GENERATION_KEYS_MAX", 2)
     patch.setattr(keys, "DEDUP_WINDOW_US", 4 * SECOND)

@@ -19,6 +19,7 @@ SECOND_US = 1_000_000
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 STATES = {0: "gone", **{state: name.decode() for state, name in STATE_NAMES.items()}}
 NAMES = {1: b"default", 2: b"work", 7: b"mail"}
+HOSTS = {1: b"10.0.0.1", 2: b"unix", 65_535: b"fe80::1%eth0"}
 
 
 class Driver:
@@ -53,7 +54,7 @@ class Driver:
         self.do(*[(c.PUT, 1, tube, 5, 0, 60, b"body")] * count)
 
 
-def chance(seed: int, rows: int, first: int = 0) -> Events:
+def chance(seed: int, rows: int, first: int = 0, with_hosts: bool = True) -> Events:
     """Events whose fields are anything that a record can hold."""
     dice = random.Random(seed)
     records, notes = bytearray(), bytearray()
@@ -65,7 +66,7 @@ def chance(seed: int, rows: int, first: int = 0) -> Events:
         for _ in range(min(dice.randint(1, 9), first + rows - offset)):
             records += record(dice)
             offset += 1
-    return Events(first, records, notes, NAMES, MEMBERS)
+    return Events(first, records, notes, NAMES, MEMBERS, HOSTS if with_hosts else None)
 
 
 def record(dice: random.Random) -> bytes:
@@ -77,7 +78,7 @@ def record(dice: random.Random) -> bytes:
         dice.choice(list(STATES)),
         dice.choice([e.NO_REASON, *e.REASON_NAMES]),
         dice.choice([0, 1, 2, e.NO_ORIGIN]),
-        0,
+        dice.choice([0, *HOSTS]),
         dice.choice(list(NAMES)),
         dice.getrandbits(53),
         *(dice.getrandbits(32) for _ in range(5)),
@@ -97,7 +98,8 @@ def naive(events: Events) -> Iterator[dict[str, Any]]:
         node = None if event.origin == e.NO_ORIGIN else events.members[event.origin]
         held = "reserved" in (STATES[event.before], STATES[event.state])
         worker = f"{node}:{event.incarnation}:{event.session}" if node and held else None
-        yield {
+        host = (events.hosts or {}).get(event.host)
+        row = {
             "offset": offset,
             "log_index": index,
             "position": offset - first,
@@ -119,6 +121,7 @@ def naive(events: Events) -> Iterator[dict[str, Any]]:
             "incarnation": event.incarnation if node else None,
             "session": event.session if node else None,
             "worker": worker,
+            "host": host and host.decode(),
             "attempt": event.reserves,
             "timeouts": event.timeouts,
             "releases": event.releases,
@@ -128,6 +131,9 @@ def naive(events: Events) -> Iterator[dict[str, Any]]:
             "run_us": _time(event.run_us),
             "ready_at_us": _time(event.ready_us),
         }
+        if events.hosts is None:
+            del row["host"]
+        yield row
 
 
 def _time(value_us: int) -> int | None:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from beanpole.errors import UnknownVersion
 from beanpole.events import RECORD
 from beanpoled.eventlog import columns
 from beanpoled.eventlog.events import NOTE, Events
@@ -18,9 +19,11 @@ PAGE = Path(__file__).resolve().parents[3] / "docs/pipeline.md"
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.integers(0, 2**32), st.integers(1, 200), st.integers(0, 2**50))
-def test_columns_are_what_a_naive_decoder_finds(seed: int, rows: int, first: int) -> None:
-    events = chance(seed, rows, first)
+@given(st.integers(0, 2**32), st.integers(1, 200), st.integers(0, 2**50), st.booleans())
+def test_columns_are_what_a_naive_decoder_finds(
+    seed: int, rows: int, first: int, with_hosts: bool
+) -> None:
+    events = chance(seed, rows, first, with_hosts)
     assert columns.to_arrow(events).to_pylist() == list(naive(events))
 
 
@@ -60,7 +63,7 @@ def test_a_batch_of_long_names_is_split_until_it_fits() -> None:
         records[place * RECORD.size + 8 : place * RECORD.size + 12] = number
     names = {place + 1: dice.randbytes(100).hex().encode() for place in range(rows)}
     notes = NOTE.pack(1, 1, WALL_US, 0, 0)
-    batches = columns.encode(Events(0, records, notes, names, MEMBERS))
+    batches = columns.encode(Events(0, records, notes, names, MEMBERS, {}))
     assert len(batches) > 1
     assert all(len(batch.payload) <= columns.BATCH_BYTES_MAX for batch in batches)
     read = [columns.from_stream(batch.payload) for batch in batches]
@@ -76,6 +79,28 @@ def test_the_schema_is_what_readers_rely_on() -> None:
         for name, kind in columns.COLUMNS
     ]
     assert all(field.nullable for field in schema)
+
+
+def test_batches_from_before_machine_version_4_are_as_release_0_3_0_made_them() -> None:
+    """Its readers refuse a column more, and its nodes read what they wrote before a way back."""
+    events = chance(5, 20, with_hosts=False)
+    found = columns.to_arrow(events)
+    assert found.schema == columns.schema(with_hosts=False)
+    assert found.schema.names == [name for name, _ in columns.COLUMNS if name != "host"]
+    rows = [{**row, "host": None} for row in naive(events)]
+    assert columns.conformed(found).to_pylist() == rows
+    assert columns.conformed(found).schema == columns.schema()
+
+
+def test_a_column_that_is_not_known_is_left_out_and_one_of_another_type_is_refused() -> None:
+    found = columns.to_arrow(chance(6, 20))
+    assert columns.conformed(found) is found
+    later = found.append_column("colour", pa.nulls(20, pa.string()))
+    assert columns.conformed(later).equals(found)
+    place = found.schema.get_field_index("job_id")
+    other = found.set_column(place, "job_id", found["job_id"].cast(pa.uint64()))
+    with pytest.raises(UnknownVersion, match=r"column 'job_id' as uint64, which .* int64"):
+        columns.conformed(other)
 
 
 def test_the_page_has_a_row_for_each_column_in_order() -> None:

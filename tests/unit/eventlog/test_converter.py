@@ -138,18 +138,27 @@ def test_only_the_names_that_are_needed_travel(
     converter: Converter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     events = chance(12, 10, 0)
-    sent: list[dict[int, bytes]] = []
+    sent: list[tuple[dict[int, bytes], dict[int, bytes]]] = []
     send = vars(converter_module)["_send"]
 
     def note(pipe: IO[bytes], head: Any, blobs: Sequence[bytes]) -> None:
-        sent.append(head[1][1])
+        sent.append((head[1][1], head[1][3]))
         send(pipe, head, blobs)
 
     monkeypatch.setattr(converter_module, "_send", note)
     many = {**dict.fromkeys(range(10000), b"other"), **events.names}
-    assert converter.encode(events._replace(names=many)) == columns.encode(events)
-    assert sent == [{number: events.names[number] for number in events.tubes()}]
-    assert set().union(*sent) <= set(events.names)
+    assert events.hosts
+    hosts = {**dict.fromkeys(range(1, 10000), b"other"), **events.hosts}
+    found = converter.encode(events._replace(names=many, hosts=hosts))
+    assert found == columns.encode(events)
+    assert sent == [
+        (
+            {number: events.names[number] for number in events.tubes()},
+            {number: hosts[number] for number in events.hosts_named() if number},
+        )
+    ]
+    assert set(sent[0][0]) <= set(events.names)
+    assert set(sent[0][1]) <= set(events.hosts)
 
 
 def test_after_its_end_it_does_nothing(converter: Converter) -> None:

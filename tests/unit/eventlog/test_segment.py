@@ -21,8 +21,8 @@ IDENTITY = Identity("test", "n0")
 BATCHES = [EventBatch(7, 2, 50, b"two events"), EventBatch(9, 1, 60, b"one")]
 
 
-def written(directory: Path, files: Files | None = None) -> EventSegment:
-    about = segments.about(chance(1, 3, 7), JobCounts(1, 2, 3, 4))
+def written(directory: Path, files: Files | None = None, with_hosts: bool = True) -> EventSegment:
+    about = segments.about(chance(1, 3, 7, with_hosts), JobCounts(1, 2, 3, 4))
     return segments.write(files or InlineFiles(), str(directory), IDENTITY, 7, 10, about, BATCHES)
 
 
@@ -34,8 +34,10 @@ def payloads(segment: EventSegment, files: Files | None = None) -> list[bytes]:
         handle.close()
 
 
-def test_what_was_written_is_read(tmp_path: Path) -> None:
-    segment = written(tmp_path)
+@pytest.mark.parametrize("with_hosts", [False, True])
+def test_what_was_written_is_read(tmp_path: Path, with_hosts: bool) -> None:
+    segment = written(tmp_path, with_hosts=with_hosts)
+    assert segment.about.columns == (2 if with_hosts else 1)
     assert [entry.name for entry in tmp_path.iterdir()] == [segments.name_of(7, 10)]
     assert segments.inspect(InlineFiles(), segment.path, IDENTITY) == segment
     assert payloads(segment) == [batch.payload for batch in BATCHES]
@@ -66,8 +68,8 @@ def test_another_nodes_and_another_versions_file_are_refused(
     path = written(tmp_path).path
     with pytest.raises(WrongIdentity, match="node n0 of cluster test"):
         segments.inspect(InlineFiles(), path, Identity("test", "n1"))
-    monkeypatch.setattr(segments, "COLUMNS_VERSION", 2)
-    with pytest.raises(UnknownVersion, match="columns of version 1, this program knows 2"):
+    monkeypatch.setattr(segments, "COLUMNS_VERSION", 3)
+    with pytest.raises(UnknownVersion, match="columns of version 2, this program knows 1 and 3"):
         segments.inspect(InlineFiles(), path, IDENTITY)
     Path(path).write_bytes(b"something else")
     with pytest.raises(Damaged, match="not the beginning"):

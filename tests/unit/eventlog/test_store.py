@@ -65,7 +65,7 @@ class Life:
                     handle = self.host.files.open(part.path)
                     for place in part.places:
                         payload = segments.read(handle, part, place)
-                        found += map(tuple, msgpack.unpackb(payload))
+                        found += map(Row._make, msgpack.unpackb(payload))
                 position = found[-1][0] + 1
         return found
 

@@ -236,7 +236,8 @@ class ScriptedReplica:
 class Port:
     """A `ClientPort` that keeps what it was told."""
 
-    def __init__(self) -> None:
+    def __init__(self, client_host: bytes = b"10.0.0.1") -> None:
+        self.client_host = client_host
         self.output = b""
         self.closed = False
         self.reading = True

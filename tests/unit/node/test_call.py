@@ -29,7 +29,7 @@ class Listener:
 
     def __init__(self, stage: Stage) -> None:
         self.ends = 0
-        self.call = Call(stage.node.clients, self._done)
+        self.call = Call(stage.node.clients, b"10.0.0.1", self._done)
 
     def _done(self) -> None:
         self.ends += 1

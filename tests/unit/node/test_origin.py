@@ -48,6 +48,24 @@ def test_a_command_is_answered_when_its_batch_is_applied_here(stage: Stage) -> N
     assert stage.node.origin.is_idle()
 
 
+def test_a_session_is_opened_with_its_clients_host_from_machine_version_4_on(stage: Stage) -> None:
+    stage.client(PUT)
+    stage.apply_sections((c.LEADER, 0, 0, ((c.RAISE, 4),)))
+    stage.sent(frames.BATCH, "n1")
+    stage.client(PUT)
+    unknown = stage.node.frontends["beanstalk"].connected(Port(b""))
+    assert unknown is not None
+    unknown.received(PUT)
+    stage.run()
+    sent = [frames.decode_batch(frame)[6] for frame in stage.sent(frames.BATCH, "n1")]
+    commands = [command for payload in sent for command in c.unpack_commands(payload)]
+    put = (b"default", 0, 0, 60, b"x")
+    assert commands == [
+        *[(c.OPEN_FROM, 2, b"10.0.0.1"), (c.PUT, 2, *put)],
+        *[(c.OPEN, 3), (c.PUT, 3, *put)],
+    ]
+
+
 def test_what_is_applied_twice_is_answered_once(stage: Stage) -> None:
     _, port = stage.client(PUT)
     commands = ((c.OPEN, 1), (c.PUT, 1, b"default", 0, 0, 60, b"x"))

@@ -54,7 +54,7 @@ def test_the_largest_commands_of_64_clients_make_legal_entries(kind: object) -> 
     stage.come_up()
     clients = CLIENTS if kind is largest else 8
     ended: list[int] = []
-    calls = [Call(stage.node.clients, lambda: ended.append(1)) for _ in range(clients)]
+    calls = [Call(stage.node.clients, b"", lambda: ended.append(1)) for _ in range(clients)]
     for place, call in enumerate(calls):
         kind(call, place)
     sizes = []
@@ -74,7 +74,7 @@ def test_a_batch_is_never_larger_than_a_batch_may_be() -> None:
     stage = Stage(max_job_size=JOB_SIZE_MAX_BYTES)
     stage.come_up_behind()
     stage.sent(frames.BATCH)
-    call = Call(stage.node.clients, lambda: None)
+    call = Call(stage.node.clients, b"", lambda: None)
     for number in range(4091):
         call.put(TUBE, U32_MAX, 0, U32_MAX, b"x" * 488, key(number))
     call.put(TUBE, U32_MAX, 0, U32_MAX, b"y" * JOB_SIZE_MAX_BYTES, key(4091))

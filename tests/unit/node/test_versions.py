@@ -283,6 +283,7 @@ def test_a_command_of_a_later_version_does_not_leave_its_origin(
     class Asking:
         """A client that notes its answers."""
 
+        client_host = b"10.0.0.1"
         number = 0
         batch: Batch | None = None
         wait: Wait | None = None

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 from crc32c import crc32c
 
 from beanpole import commands as c
+from beanpole.core.hosts import HOSTS_SINCE
 from beanpole.core.image.image import Image
 from beanpole.core.machine import Machine
 from beanpole.storage.wal import Identity
@@ -83,8 +84,15 @@ def replay(log: Log) -> Replayed:
         if machine.queue.events:
             first = len(found.events)
             note = NOTE.pack(index, machine.queue.now_us, wall_us, first, machine.state_hash)
-            events = Events(first, bytes(machine.queue.events), note, names, ("n0", "n1", "n2"))
-            found.events.extend(columns.to_arrow(events).to_pylist())
+            events = Events(
+                first,
+                bytes(machine.queue.events),
+                note,
+                names,
+                ("n0", "n1", "n2"),
+                machine.hosts.names if machine.version >= HOSTS_SINCE else None,
+            )
+            found.events.extend(columns.conformed(columns.to_arrow(events)).to_pylist())
             machine.queue.events.clear()
     return found
 
@@ -201,7 +209,8 @@ def check_events(recording: Recording) -> None:
             segment = segments.inspect(disk, f"/{name}/events/{file}", Identity(CLUSTER, name))
             handle = disk.open(segment.path)
             for place in segment.places:
-                rows = columns.from_stream(segments.read(handle, segment, place)).to_pylist()
+                batch = columns.from_stream(segments.read(handle, segment, place))
+                rows = columns.conformed(batch).to_pylist()
                 first = rows[0]["offset"]
                 assert rows == made[first : first + len(rows)], f"{file}: other events"
                 read += len(rows)

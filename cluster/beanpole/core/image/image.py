@@ -161,10 +161,10 @@ class Image(CopyOnWrite):
             chunk.append(records.of_tube(tube, self.version) if kept is None else kept)
         return chunk
 
-    def _next_sessions(self) -> tuple[list[SessionRecord], list[int]]:
+    def _next_sessions(self) -> tuple[list[tuple[Any, ...]], list[int]]:
         """The next sessions, and what the last one holds if that is more than a chunk takes."""
         sessions = self._sessions
-        chunk: list[SessionRecord] = []
+        chunk: list[tuple[Any, ...]] = []
         size = 0
         while sessions and len(chunk) < CHUNK_SESSIONS and size < CHUNK_IDS:
             session = sessions.pop()
@@ -174,9 +174,10 @@ class Image(CopyOnWrite):
                 record = records.of_session(session)
             held: list[int] = record.held
             if len(held) > CHUNK_IDS:
-                chunk.append(record._replace(held=len(held)))
+                record = record._replace(held=len(held))
+                chunk.append(records.written(record, self.version))
                 return chunk, held
-            chunk.append(record)
+            chunk.append(records.written(record, self.version))
             size += len(held) + len(record.watched)
         return chunk, []
 

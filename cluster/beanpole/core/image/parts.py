@@ -8,11 +8,16 @@ holds None. It is written when the machine works at its version, and expected wh
 that version. So an image of an older version keeps its bytes, and is read as before.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
+from beanpole.constants import HOST_NAME_MAX_BYTES, HOSTS_MAX
+from beanpole.core.hosts import HOSTS_SINCE
 from beanpole.core.jobs.spaces import SPACES_SINCE
 from beanpole.core.state import MachineState
+
+# Hosts of one chunk: a slice of a tenth of a millisecond.
+CHUNK_HOSTS: Final = 1024
 
 
 class Part(NamedTuple):
@@ -50,8 +55,33 @@ def _set_totals(machine: MachineState, value: Any) -> None:
     space.timeouts = timeouts
 
 
+def _hosts(machine: MachineState) -> Iterable[Any]:
+    """The names of all hosts so far, in the order of their numbers."""
+    names = machine.hosts.names
+    return _slices(names, len(names) + 1)
+
+
+def _slices(names: dict[int, bytes], end: int) -> Iterator[list[bytes]]:
+    """The names from 1 on, before `end`; later ones may come meanwhile."""
+    for first in range(1, end, CHUNK_HOSTS):
+        yield [names[number] for number in range(first, min(first + CHUNK_HOSTS, end))]
+
+
+def _add_hosts(machine: MachineState, value: Any) -> None:
+    hosts = machine.hosts
+    for name in value:
+        known = len(hosts.names)
+        if type(name) is not bytes or not 0 < len(name) <= HOST_NAME_MAX_BYTES:
+            raise ValueError(f"the host {name!r}")
+        if hosts.number(name) != known + 1:
+            raise ValueError(f"the host {name!r} stands twice, or is one of more than {HOSTS_MAX}")
+
+
 # By the kind of its chunks, in the order in which they stand.
-PARTS: Final[dict[str, Part]] = {"spaces": Part(SPACES_SINCE, _totals, _set_totals)}
+PARTS: Final[dict[str, Part]] = {
+    "spaces": Part(SPACES_SINCE, _totals, _set_totals),
+    "hosts": Part(HOSTS_SINCE, _hosts, _add_hosts),
+}
 
 
 def of_version(version: int) -> list[tuple[str, Part]]:

@@ -2,13 +2,15 @@
 
 An image holds every record as an array, so the order of the fields below is the layout. Those of
 machine version 2 are fixed; version 3 has tubes with a space, and jobs with microseconds and an
-extension (what came later and has records of its own is in `core.image.parts`). How records are cut
-into chunks is in `core.image.image`, and what a machine is made of them in `core.image.restore`.
+extension; version 4 has sessions with a host (what came later and has records of its own is in
+`core.image.parts`). How records are cut into chunks is in `core.image.image`, and what a machine is
+made of them in `core.image.restore`.
 """
 
 from typing import Any, Final, NamedTuple
 
 from beanpole.constants import SECOND_US
+from beanpole.core.hosts import HOSTS_SINCE
 from beanpole.core.jobs.extension import Extension
 from beanpole.core.jobs.job import Job, Tube
 from beanpole.core.jobs.queue import Queue
@@ -118,6 +120,7 @@ class SessionRecord(NamedTuple):
     detached_until_us: int
     protocol: int
     reason: int
+    host: int = 0  # its number; since version 4
 
 
 # A plain tuple, because there may be millions: making and reading a named one takes longer.
@@ -184,7 +187,13 @@ def of_session(session: Session) -> SessionRecord:
         session.detached_until_us,
         session.protocol,
         session.reason,
+        session.host,
     )
+
+
+def written(record: SessionRecord, version: int) -> tuple[Any, ...]:
+    """Return what an image of a version has of a session's record."""
+    return record if version >= HOSTS_SINCE else record[:-1]
 
 
 def of_job(job: Job, version: int) -> JobRecord:

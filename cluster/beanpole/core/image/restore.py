@@ -10,6 +10,7 @@ import msgpack
 
 from beanpole import commands as c
 from beanpole.constants import DEDUP_KEY_MAX_BYTES, U8_MAX, U32_MAX
+from beanpole.core.hosts import HOSTS_SINCE
 from beanpole.core.image import parts
 from beanpole.core.image.image import KEYS_PER_CHUNK
 from beanpole.core.image.jobs import load_jobs
@@ -67,6 +68,7 @@ def load(chunks: Iterable[bytes], knows: int = c.MACHINE_VERSION) -> Machine:
         loading.load_sessions(head, iterator)
         _load_keys(loading.machine, head, iterator)
         _load_parts(loading.machine, iterator)
+        loading.check_hosts()
         load_jobs(loading.machine, loading.tubes, loading.sessions, _unpacked(iterator))
     except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
         raise Damaged(f"the image cannot be read: {error!r}") from error
@@ -158,6 +160,8 @@ class _Loading:
                 )
             for values in records:
                 record = SessionRecord(*values)
+                if (len(values) == len(record)) != (self.machine.version >= HOSTS_SINCE):
+                    raise Damaged(f"session {record.serial} has {len(values)} fields")
                 self._load_session(record)
             if type(record.held) is int:
                 session = self.sessions[record.serial]
@@ -196,6 +200,7 @@ class _Loading:
         session.detached_until_us = record.detached_until_us
         session.protocol = record.protocol
         session.reason = record.reason
+        session.move(record.origin, record.incarnation, record.number, record.host)
         if not (0 <= session.protocol <= U8_MAX and 0 <= session.reason <= U8_MAX):
             raise Damaged(
                 f"session {session.number} has the protocol {session.protocol}"
@@ -212,6 +217,13 @@ class _Loading:
             machine.returning.add((session.detached_until_us, serial))
         else:
             self._attach(session)
+
+    def check_hosts(self) -> None:
+        """The hosts of sessions are among those that the image has."""
+        known = len(self.machine.hosts.names)
+        for session in self.sessions.values():
+            if not 0 <= session.host <= known:
+                raise Damaged(f"session {session.number} is of host {session.host} of {known}")
 
     def _attach(self, session: Session) -> None:
         """It is where its commands find it, or its incarnation is dead and it is to be ended."""

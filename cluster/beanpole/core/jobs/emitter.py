@@ -55,12 +55,12 @@ class Emitter:
                 run_us = self.now_us - job.reserved_us
         elif before == READY and kind == e.RESERVED:
             wait_us = self.now_us - job.ready_us
-        protocol, origin, incarnation, number = e.NO_PROTOCOL, e.NO_ORIGIN, 0, 0
+        protocol, place, incarnation, number = e.NO_PROTOCOL, e.NO_ORIGIN, 0, 0
         if session is not None:
-            protocol, origin = session.protocol, session.origin
+            protocol, place = session.protocol, session.place
             incarnation, number = session.incarnation, session.number
         self.events += _pack_event(
-            kind | protocol << 8 | before << 16 | job.state << 24 | reason << 32 | origin << 40,
+            kind | protocol << 8 | before << 16 | job.state << 24 | reason << 32 | place << 40,
             job.tube.number,
             job.id,
             job.rank | seconds(job.delay_us) << 32 if job.delay_us else job.rank,

@@ -10,6 +10,7 @@ from typing import Final
 from beanpole import commands as c
 from beanpole.constants import (
     DEDUP_KEY_MAX_BYTES,
+    HOST_NAME_MAX_BYTES,
     JOB_ID_MAX,
     JOB_SIZE_MAX_BYTES,
     KICK_MAX,
@@ -18,6 +19,7 @@ from beanpole.constants import (
     U32_MAX,
     WATCHED_TUBES_MAX,
 )
+from beanpole.core.hosts import UNKNOWN
 from beanpole.core.jobs.effects import NOTIFIED_MAX, NOTIFIED_MIN
 from beanpole.core.jobs.job import BURIED, DELAYED, DONE, FAILED, RESERVED
 from beanpole.core.jobs.spaces import SPACES_SINCE
@@ -44,12 +46,23 @@ SESSION_NUMBER_MAX: Final = 2**48
 
 
 def open_session(machine: MachineState, origin: Origin, command: c.Command) -> int:
-    number = command[1]
+    return _open(machine, origin, command[1], b"")
+
+
+def open_session_from(machine: MachineState, origin: Origin, command: c.Command) -> int:
+    """OPEN_FROM: an OPEN with the client's host, which the events of the session name."""
+    host = command[2]
+    if not 0 < len(host) <= HOST_NAME_MAX_BYTES:
+        return c.BAD_COMMAND
+    return _open(machine, origin, command[1], host)
+
+
+def _open(machine: MachineState, origin: Origin, number: int, host: bytes) -> int:
     if number in origin.sessions or not 0 < number <= SESSION_NUMBER_MAX:
         return c.BAD_COMMAND
     if machine.sessions >= machine.sessions_max:
         return c.OUT_OF_MEMORY
-    machine.open_session(origin, number)
+    machine.open_session(origin, number, machine.hosts.number(host) if host else UNKNOWN)
     return c.OK
 
 
@@ -332,7 +345,7 @@ def make_resumable(machine: MachineState, origin: Origin, command: c.Command) ->
 
 
 def resume_session(machine: MachineState, origin: Origin, command: c.Command) -> int:
-    """RESUME: the session of this secret moves to this attachment; its epoch grows.
+    """RESUME: the session of this secret moves to this attachment and its host; its epoch grows.
 
     Commands that still arrive from the old attachment find no session there and are refused.
     """
@@ -341,5 +354,5 @@ def resume_session(machine: MachineState, origin: Origin, command: c.Command) ->
     if session is None or fresh is session or fresh.secret or session.space is not fresh.space:
         return c.NOT_FOUND
     machine.end_session(fresh, lost=False)
-    machine.attach(session, origin, command[1], fresh.request_granted)
+    machine.attach(session, origin, fresh)
     return c.OK

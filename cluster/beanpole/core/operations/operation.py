@@ -69,6 +69,7 @@ DATA: Final = Field("data", bytes, BODY_HEAD_BYTES)
 KEY: Final = Field("key", bytes, NAME_HEAD_BYTES)
 SECRET: Final = Field("secret", bytes, NAME_HEAD_BYTES)
 GRACE_US: Final = _number("grace_us")
+HOST: Final = Field("host", bytes, NAME_HEAD_BYTES)
 LOST: Final = _number_32("lost")  # 1 when the client did not ask for the end of its session
 BOUND: Final = _number_32("bound")
 STATE: Final = _number_32("state")  # of the jobs; 0: see the operation's function
@@ -115,6 +116,7 @@ class ClientOperation(Operation):
 
     Attributes:
         handler: what it does.
+        opens: whether it begins its session; of all others the session must be there.
         reads: whether it changes nothing, so that it is answered at its origin only.
         weight: what a command takes in its batch at most, if its numbers are legal, beside its
             strings.
@@ -124,7 +126,7 @@ class ClientOperation(Operation):
         ready_unless: where a number stands that must be 0 for that; 0 if none.
     """
 
-    __slots__ = ("handler", "reads", "ready_tube", "ready_unless", "strings", "weight")
+    __slots__ = ("handler", "opens", "reads", "ready_tube", "ready_unless", "strings", "weight")
 
     def __init__(
         self,
@@ -136,9 +138,11 @@ class ClientOperation(Operation):
         makes_ready: Field | None = None,
         unless: Field | None = None,
         since: int = c.BASE_VERSION,
+        opens: bool = False,
     ) -> None:
         super().__init__(code, fields, since)
         self.handler = handler
+        self.opens = opens
         self.reads = reads
         self.weight = weight
         self.strings: tuple[int, ...] = tuple(

@@ -8,6 +8,7 @@ entries only.
 from typing import Any, Final
 
 from beanpole import commands as c
+from beanpole.core.hosts import HOSTS_SINCE
 from beanpole.core.operations import changes, extended, leading, reads
 from beanpole.core.operations.operation import (
     ATTEMPTS_MAX,
@@ -22,6 +23,7 @@ from beanpole.core.operations.operation import (
     EXTERNAL_ID,
     FAILURES_MAX,
     GRACE_US,
+    HOST,
     INCARNATION,
     JOB,
     JOBS_MAX,
@@ -57,7 +59,7 @@ from beanpole.weights import ADD_BYTES, COMMAND_BYTES, LEADER_NUMBERS_MAX, PUT_B
 _JOB_FIELDS: Final = (SESSION, TUBE, PRIORITY, DELAY_S, TTR_S, BODY)
 
 _ENTRIES: Final[tuple[Operation, ...]] = (
-    ClientOperation(c.OPEN, (SESSION,), changes.open_session),
+    ClientOperation(c.OPEN, (SESSION,), changes.open_session, opens=True),
     ClientOperation(c.CLOSE, (SESSION, LOST), changes.close_session),
     ClientOperation(
         c.PUT, _JOB_FIELDS, changes.put, weight=PUT_BYTES, makes_ready=TUBE, unless=DELAY_S
@@ -101,6 +103,9 @@ _ENTRIES: Final[tuple[Operation, ...]] = (
     ),
     ClientOperation(c.FINISH, (SESSION, JOB, STATE, RESULT), extended.finish, since=3),
     ClientOperation(c.PROGRESS, (SESSION, JOB, PROGRESS), extended.set_progress, since=3),
+    ClientOperation(
+        c.OPEN_FROM, (SESSION, HOST), changes.open_session_from, since=HOSTS_SINCE, opens=True
+    ),
     ClientOperation(c.PEEK, (SESSION, JOB), reads.peek, reads=True),
     ClientOperation(c.PEEK_READY, (SESSION, TUBE), reads.peek_ready, reads=True),
     ClientOperation(c.PEEK_DELAYED, (SESSION, TUBE), reads.peek_delayed, reads=True),

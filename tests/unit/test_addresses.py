@@ -1,0 +1,42 @@
+"""The names of clients' hosts, from what sockets and gRPC say of a peer."""
+
+import pytest
+
+from beanpole.addresses import UNIX, host_name, host_of_peer
+from beanpole.constants import HOST_NAME_MAX_BYTES
+
+
+@pytest.mark.parametrize(
+    ("address", "name"),
+    [
+        ("127.0.0.1", b"127.0.0.1"),
+        ("2001:db8::1", b"2001:db8::1"),
+        ("fe80::1%eth0", b"fe80::1%eth0"),
+        ("::ffff:10.0.0.7", b"10.0.0.7"),
+        ("::FFFF:10.0.0.7", b"10.0.0.7"),
+        ("::ffff:a00:7", b"::ffff:a00:7"),
+        (UNIX, b"unix"),
+        ("", b""),
+        ("x" * 100, b"x" * HOST_NAME_MAX_BYTES),
+    ],
+)
+def test_a_host_is_named_by_its_address(address: str, name: bytes) -> None:
+    assert host_name(address) == name
+
+
+@pytest.mark.parametrize(
+    ("peer", "name"),
+    [
+        ("ipv4:127.0.0.1:40312", b"127.0.0.1"),
+        ("ipv6:[::1]:40312", b"::1"),
+        ("ipv6:%5B::1%5D:40312", b"::1"),
+        ("ipv6:%5Bfe80::1%25eth0%5D:40312", b"fe80::1%eth0"),
+        ("ipv6:[::ffff:10.0.0.7]:1", b"10.0.0.7"),
+        ("unix:", b"unix"),
+        ("unix:/run/beanpole/socket", b"unix"),
+        ("vsock:3:1", b""),
+        ("", b""),
+    ],
+)
+def test_the_peer_of_a_call_is_the_same_host_without_its_port(peer: str, name: bytes) -> None:
+    assert host_of_peer(peer) == name
