@@ -20,13 +20,21 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 
 from beanpole import VERSION
-from beanpole.commands import BASE_VERSION, MACHINE_VERSION
+from beanpole.commands import MACHINE_VERSION
 from chaos import members, plan, record, soak
 from chaos.ground import COUNT, Kind, check_compiled, compiled_prefix
 from chaos.members import Says
 from chaos.record import Op
 from tests.integration.support.nodes import status
-from tests.integration.support.releases import FIRST, Program, install, release, this_program
+from tests.integration.support.releases import (
+    KNOWS,
+    LAST,
+    Program,
+    install,
+    release,
+    this_program,
+    wait_until_raised,
+)
 from tests.integration.support.waiting import wait_for_time, wait_until
 
 # Files of events that are soon complete, so that each program has written some.
@@ -42,7 +50,7 @@ RAISED_TIMEOUT_S: Final = 30.0
 END_TIMEOUT_S: Final = 40.0
 DOWN_S_MAX: Final = 1.0
 TOO_OLD: Final = (
-    f"need machine version {MACHINE_VERSION}, this program knows up to {BASE_VERSION}: upgrade"
+    f"need machine version {MACHINE_VERSION}, this program knows up to {KNOWS[LAST]}: upgrade"
 )
 # What no client may see whose node is up.
 ERRORS: Final = frozenset(
@@ -81,7 +89,7 @@ class Upgrade(soak.Soak):
         kind = Kind(compiled=compiled, calm=True, settings=SETTINGS)
         super().__init__(directory, seed, minutes, tell, kind)
         self.manual = manual
-        self.old = release(FIRST, directory)
+        self.old = release(LAST, directory)
         word = "manual" if manual else "auto"
         self.new = this_program({"upgrade_finalize": word}, compiled_prefix(kind))
         self.events: pa.Table | None = None
@@ -101,6 +109,7 @@ class Upgrade(soak.Soak):
     # --- the way ----------------------------------------------------------------------------------
 
     def _break(self) -> None:
+        wait_until_raised(self._ground.cluster, KNOWS[LAST])
         began_s = time.monotonic()
         raise_s = began_s + self.minutes * 60 * (1 - RAISED_SHARE)
         numbers = list(range(COUNT))
@@ -190,9 +199,7 @@ class Upgrade(soak.Soak):
         """End the upgrade."""
         nodes = self._ground.cluster.nodes
         if self.manual:
-            assert {one.active for one in self._says()} == {BASE_VERSION}, (
-                "raised without a request"
-            )
+            assert {one.active for one in self._says()} == {KNOWS[LAST]}, "raised without a request"
             asked = self._chance.choice(nodes)
             done, words = members.beanpole("cluster", "finalize", "--addr", asked.grpc)
             assert done == 0, words
@@ -253,7 +260,7 @@ class Upgrade(soak.Soak):
     def _check_versions(self) -> None:
         """All nodes are there, with their programs, and each says what it knows."""
         wanted = {
-            number: (FIRST, BASE_VERSION) if program is self.old else (VERSION, MACHINE_VERSION)
+            number: (LAST, KNOWS[LAST]) if program is self.old else (VERSION, MACHINE_VERSION)
             for number, program in self._runs.items()
         }
 

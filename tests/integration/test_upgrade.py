@@ -1,4 +1,4 @@
-"""Three real nodes are upgraded from release 0.2.0, and an operator ends it: step by step.
+"""Three real nodes are upgraded from a release, and an operator ends it: step by step.
 
 Upgrades under load are in `test_upgrade_from_release`, those among faults in
 tests/sim/test_upgrades.py.
@@ -6,34 +6,35 @@ tests/sim/test_upgrades.py.
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from beanpole.commands import BASE_VERSION, MACHINE_VERSION
+from beanpole.commands import MACHINE_VERSION
 from chaos.members import CALL_TIMEOUT_S, beanpole
-from tests.integration.support.nodes import Cluster, status
+from tests.integration.support import releases
+from tests.integration.support.nodes import Cluster
 from tests.integration.support.raw import Raw
 from tests.integration.support.releases import (
     FIRST,
+    LAST,
     Program,
     cluster_of,
     install,
     release,
     this_program,
     upgrade,
+    versions,
+    wait_until_raised,
 )
-from tests.integration.support.waiting import wait_until
 
 KNOWS = MACHINE_VERSION
 NEW = this_program({"upgrade_finalize": "manual"})
-RAISED_S = 10.0
 
 
-@pytest.fixture
-def old(tmp_path: Path) -> Program:
+@pytest.fixture(params=[FIRST, LAST])
+def old(tmp_path: Path, request: pytest.FixtureRequest) -> Program:
     """The release that is upgraded."""
-    return release(FIRST, tmp_path)
+    return release(request.param, tmp_path)
 
 
 @pytest.fixture
@@ -44,6 +45,7 @@ def cluster(tmp_path: Path, old: Program) -> Iterator[Cluster]:
         for node in cluster.nodes:
             with Raw(node.beanstalk) as client:
                 client.put(node.id.encode())
+        wait_until_raised(cluster, releases.KNOWS[old.name])
         yield cluster
 
 
@@ -52,29 +54,25 @@ def finalize(cluster: Cluster, number: int, *line: str) -> tuple[int, str]:
     return beanpole("cluster", "finalize", "--addr", cluster.nodes[number].grpc, *line)
 
 
-def versions(cluster: Cluster) -> list[tuple[Any, Any]]:
-    """The active version of each node, and the one that its program knows."""
-    nodes = status(cluster.nodes[cluster.leader()])["nodes"]
-    return [(node.get("machine_version"), node.get("machine_version_known")) for node in nodes]
-
-
 @pytest.mark.timeout(400)
 def test_an_operator_ends_an_upgrade(cluster: Cluster, old: Program) -> None:
-    leader, follower = cluster.leader(), cluster.followers()[0]
+    leader, follower, before = cluster.leader(), cluster.followers()[0], releases.KNOWS[old.name]
     for number in cluster.followers():
         upgrade(cluster, number, NEW)
-    assert sorted(versions(cluster)) == [(BASE_VERSION, BASE_VERSION), *[(BASE_VERSION, KNOWS)] * 2]
+    assert sorted(versions(cluster)) == [(before, before), *[(before, KNOWS)] * 2]
     failed, words = finalize(cluster, follower)
     assert failed == 3
-    assert f"nothing is raised: the program of n{leader}, which leads, is too old" in words
+    reason = f"n{leader} knows up to {before} and must be upgraded"
+    too_old = f"nothing is raised: the program of n{leader}, which leads, is too old"
+    refusal = f"nothing is raised to machine version {KNOWS}: {reason}"
+    assert (too_old if old.name == FIRST else refusal) in words
 
     upgrade(cluster, leader, NEW)
-    assert versions(cluster) == [(BASE_VERSION, KNOWS)] * 3, "raised without a request"
+    assert versions(cluster) == [(before, KNOWS)] * 3, "raised without a request"
     upgrade(cluster, leader, old)  # and back, and forward
     failed, words = finalize(cluster, follower)
     assert failed == 3
-    reason = f"n{leader} knows up to {BASE_VERSION} and must be upgraded"
-    assert f"nothing is raised to machine version {KNOWS}: {reason}" in words
+    assert refusal in words
     upgrade(cluster, leader, NEW)
 
     away = cluster.followers()[0]
@@ -87,9 +85,7 @@ def test_an_operator_ends_an_upgrade(cluster: Cluster, old: Program) -> None:
 
     for _ in range(2):
         assert finalize(cluster, away) == (0, f"the cluster works at machine version {KNOWS}\n")
-    wait_until(
-        lambda: versions(cluster) == [(KNOWS, KNOWS)] * 3, RAISED_S, "all nodes have applied it"
-    )
+    wait_until_raised(cluster, KNOWS)
     refused(cluster, away, old)
 
 
@@ -100,7 +96,9 @@ def refused(cluster: Cluster, number: int, old: Program) -> None:
     process = cluster.start(number)
     assert process.wait(CALL_TIMEOUT_S) == 1
     last = process.log.read_text().splitlines()[-1]
-    assert f"need machine version {KNOWS}, this program knows up to {BASE_VERSION}" in last
+    assert (
+        f"need machine version {KNOWS}, this program knows up to {releases.KNOWS[old.name]}" in last
+    )
     install(cluster, number, NEW)
     cluster.start(number)
     cluster.wait_until_serving(number)

@@ -1,4 +1,4 @@
-"""Three real nodes of release 0.2.0 are upgraded to this program under load.
+"""Three real nodes of a release are upgraded to this program under load: of the last release.
 
 One upgrade without kills; `make upgrade MINUTES=n` goes on, with them. What is done and looked at
 is in chaos/upgrade.py; an upgrade without load, step by step, is in `test_upgrade`.
@@ -11,10 +11,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from beanpole import VERSION
-from beanpole.commands import BASE_VERSION, MACHINE_VERSION
+from beanpole.commands import MACHINE_VERSION
+from beanpoled.eventlog import columns
 from chaos.members import beanpole
 from chaos.upgrade import Upgrade
 from tests.integration.support.nodes import BEANPOLE, Cluster
@@ -22,12 +24,15 @@ from tests.integration.support.processes import START_TIMEOUT_S
 from tests.integration.support.raw import Raw
 from tests.integration.support.releases import (
     FIRST,
+    KNOWS,
+    LAST,
     Program,
     cluster_of,
     install,
     release,
     this_program,
     upgrade,
+    wait_until_raised,
 )
 from tests.integration.support.waiting import wait_until
 
@@ -48,14 +53,14 @@ def test_an_upgrade_under_load(tmp_path: Path, end: str) -> None:
     assert good, f"python -m chaos.upgrade --seed {seed}\n{story}"
 
 
-@pytest.fixture
-def old(tmp_path: Path) -> Program:
-    return release(FIRST, tmp_path)
+@pytest.fixture(params=[FIRST, LAST])
+def old(tmp_path: Path, request: pytest.FixtureRequest) -> Program:
+    return release(request.param, tmp_path)
 
 
 @pytest.fixture
 def cluster(tmp_path: Path, old: Program) -> Iterator[Cluster]:
-    """Three nodes of release 0.2.0, not started."""
+    """Three nodes of the release, not started."""
     cluster = cluster_of(old, tmp_path / "cluster")
     try:
         yield cluster
@@ -69,10 +74,11 @@ def test_a_release_runs_without_the_modules_of_this_version(old: Program, tmp_pa
     shown = subprocess.run(python, capture_output=True, text=True, check=True)
     assert all(path.startswith(str(tmp_path)) for path in shown.stdout.split()), shown.stdout
     said = subprocess.run([*old.words, "--version"], capture_output=True, text=True, check=True)
-    assert said.stdout == f"beanpoled {FIRST}\n"
+    assert said.stdout == f"beanpoled {old.name}\n"
 
 
-def test_the_release_refuses_the_setting_of_this_version(cluster: Cluster, old: Program) -> None:
+@pytest.mark.parametrize("old", [FIRST], indirect=True)
+def test_the_first_release_refuses_a_later_setting(cluster: Cluster, old: Program) -> None:
     """Going back, an operator removes it; docs/operating.md says so."""
     install(cluster, 0, old._replace(settings={"upgrade_finalize": "manual"}))
     process = cluster.start(0)
@@ -83,15 +89,17 @@ def test_the_release_refuses_the_setting_of_this_version(cluster: Cluster, old: 
 def test_status_shows_the_programs_of_both_releases(cluster: Cluster, old: Program) -> None:
     """Whichever node is asked, and with the command of either release."""
     cluster.start_all()
+    before = KNOWS[old.name]
+    wait_until_raised(cluster, before)
     new = this_program({"upgrade_finalize": "manual"})
     changed = cluster.followers()[0]
     upgrade(cluster, changed, new)
     with Raw(cluster.nodes[changed].beanstalk) as client:
         client.put(b"by way of the upgraded node")
     wanted = {
-        f"n{number}": (VERSION, f"{BASE_VERSION} (knows {MACHINE_VERSION})", "serving")
+        f"n{number}": (VERSION, f"{before} (knows {MACHINE_VERSION})", "serving")
         if number == changed
-        else (FIRST, f"{BASE_VERSION}", "serving")
+        else (old.name, f"{before}", "serving")
         for number in range(3)
     }
     of_old = [*old.words[: old.words.index("-m")], "-c", COMMAND]
@@ -108,7 +116,10 @@ def test_status_shows_the_programs_of_both_releases(cluster: Cluster, old: Progr
     wait_until(right, START_TIMEOUT_S, "all say the same")
 
 
-def test_nothing_is_raised_while_nodes_run_the_release(cluster: Cluster, old: Program) -> None:
+@pytest.mark.parametrize("old", [FIRST], indirect=True)
+def test_nothing_is_raised_while_nodes_run_the_first_release(
+    cluster: Cluster, old: Program
+) -> None:
     cluster.start_all()
     changed = cluster.followers()[0]
     upgrade(cluster, changed, this_program({"upgrade_finalize": "manual"}))
@@ -117,3 +128,28 @@ def test_nothing_is_raised_while_nodes_run_the_release(cluster: Cluster, old: Pr
         refused, words = beanpole("cluster", "finalize", "--addr", node.grpc)
         assert refused == 3
         assert (leads if number == changed else "UNIMPLEMENTED") in words
+
+
+@pytest.mark.parametrize("old", [LAST], indirect=True)
+def test_the_export_of_the_last_release_reads_until_the_raise(tmp_path: Path, old: Program) -> None:
+    """Nodes of this program send the column `host` only when there is no way back."""
+    cluster = Cluster(tmp_path / "cluster", settings={"upgrade_finalize": "manual"})
+    of_old = [*old.words[: old.words.index("-m")], "-c", COMMAND]
+    with cluster.running():
+        addresses = ",".join(node.grpc for node in cluster.nodes)
+        export = ("events", "export", "--addresses", addresses, "--to", str(tmp_path / "out"))
+        with Raw(cluster.nodes[0].beanstalk) as client:
+            client.put(b"before")
+        assert beanpole(*export, program=of_old)[0] == 0
+        done, words = beanpole("cluster", "finalize", "--addr", cluster.nodes[0].grpc)
+        assert done == 0, words
+        wait_until_raised(cluster, MACHINE_VERSION)
+        with Raw(cluster.nodes[0].beanstalk) as client:
+            client.put(b"after")
+        failed, words = beanpole(*export, program=of_old)
+        assert failed == 3
+        assert "a node sends other columns than this program knows" in words
+        done, words = beanpole(*export, program=BEANPOLE)
+        assert done == 0, words
+    exported = pq.read_table(tmp_path / "out", schema=columns.schema()).sort_by("offset")
+    assert exported["host"].to_pylist() == [None, "127.0.0.1"]

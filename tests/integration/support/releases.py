@@ -10,13 +10,18 @@ import sys
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from tests.integration.support.nodes import BEANPOLED, Cluster, Settings, toml_lines
+from tests.integration.support.nodes import BEANPOLED, Cluster, Settings, status, toml_lines
+from tests.integration.support.waiting import wait_until
 
 FIXTURES: Final = Path(__file__).resolve().parents[2] / "fixtures"
-# The first release that can be upgraded from.
+# The first release that can be upgraded from, and the last one.
 FIRST: Final = "0.2.0"
+LAST: Final = "0.3.0"
+# The newest machine version that each knows, which its nodes work at by themselves.
+KNOWS: Final = {FIRST: 2, LAST: 3}
+RAISED_S: Final = 20.0
 
 
 class Program(NamedTuple):
@@ -54,6 +59,18 @@ def cluster_of(program: Program, directory: Path) -> Cluster:
     for number in range(len(cluster.nodes)):
         install(cluster, number, program)
     return cluster
+
+
+def versions(cluster: Cluster) -> list[tuple[Any, Any]]:
+    """The active version of each node, and the one that its program knows."""
+    nodes = status(cluster.nodes[cluster.leader()])["nodes"]
+    return [(node.get("machine_version"), node.get("machine_version_known")) for node in nodes]
+
+
+def wait_until_raised(cluster: Cluster, version: int) -> None:
+    """Wait until all nodes work at what their programs know."""
+    wanted = [(version, version)] * len(cluster.nodes)
+    wait_until(lambda: versions(cluster) == wanted, RAISED_S, f"all work at {version}")
 
 
 def install(cluster: Cluster, number: int, program: Program, prefix: Sequence[str] = ()) -> None:
