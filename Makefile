@@ -18,6 +18,8 @@ COMPILED_UNITS := $(addprefix tests/unit/,core protocol storage replication node
 COMPILED_NODES := $(addprefix tests/integration/test_,clients.py failover.py disk.py peer_port.py)
 # What mypy checks without PySpark; `make test-spark` has the rest.
 TYPED := cluster node bench chaos deploy tests --exclude '^((tests|tests/unit|bench)/pipeline|tests/page)'
+# The tests of the pipeline that start Spark themselves.
+SPARK_CLUSTER := $(addprefix tests/pipeline/test_,pages.py repeats.py submit.py)
 # Which seeds `make sim` runs.
 SEEDS ?= 300
 FIRST ?= 1
@@ -83,7 +85,7 @@ test-nodes: $(READY) $(COMPILED_READY) # simulated faults one by one, real nodes
 
 test-spark: $(SPARK) # types of all that there is, and the pipeline on one machine
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -q tests/pipeline --ignore=tests/pipeline/test_submit.py
+	$(BIN)/python -m pytest -q tests/pipeline $(addprefix --ignore=,$(SPARK_CLUSTER))
 
 # Takes what the other parts leave of the cores, because they have clocks that run.
 test-sim: $(READY) # many simulated lives
@@ -93,8 +95,8 @@ test-compiled: $(READY) $(COMPILED_READY) # what is compiled, again
 	PYTHONPATH=$(COMPILED) $(BIN)/python -m pytest -q -o pythonpath=. -m 'not constants' $(COMPILED_UNITS)
 	PYTHONPATH=$(COMPILED) $(BIN)/python -m pytest -q $(COMPILED_NODES)
 
-test-spark-cluster: $(SPARK) # the pipeline by spark-submit and Spark Connect
-	$(BIN)/python -m pytest -q tests/pipeline/test_submit.py
+test-spark-cluster: $(SPARK) # sessions of their own: spark-submit, Spark Connect, the docs' snippets
+	$(BIN)/python -m pytest -q $(SPARK_CLUSTER)
 
 # By itself, because nothing else here needs a browser: apt-get install chromium.
 test-page: $(SPARK) ## the report's page in headless Chromium: nothing overlaps at 1,400 and 800 pixels

@@ -49,6 +49,8 @@ LAST_BREATH_S: Final = 0.5
 _COMMON: Final = {
     # Days begin at midnight UTC on every machine.
     "spark.sql.session.timeZone": "UTC",
+    # Spark's own choice, INT96, has no time zone and is read by fewer and fewer tools.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
 
 

@@ -10,7 +10,8 @@ import subprocess
 import sys
 import sysconfig
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -90,8 +91,10 @@ def servers(tmp_path: Path) -> Iterator[Servers]:
     found.stop()
 
 
-def standalone(servers: Servers, port: int, python: str) -> str:
-    """Start a master and a worker; return the master's URL."""
+def standalone(
+    servers: Servers, port: int, python: str, hosts: Sequence[str] = ("127.0.0.1",)
+) -> str:
+    """Start a master and a worker at each of these addresses; return the master's URL."""
     deploy = "org.apache.spark.deploy"
     start = [str(HOME / "bin" / "spark-class")]
     options = {"SPARK_DAEMON_JAVA_OPTS": SMALL_JVM, "PYSPARK_PYTHON": python}
@@ -99,14 +102,17 @@ def standalone(servers: Servers, port: int, python: str) -> str:
     where = ["--host", "127.0.0.1", "--port", str(port), "--webui-port", str(port + 1)]
     first = servers.start("master", [*start, f"{deploy}.master.Master", *where], options)
     wait_until(lambda: alive(first) and answers(f"127.0.0.1:{port}"), TIMEOUT_S, "the master")
-    size = ["--cores", "2", "--memory", "1g", "--host", "127.0.0.1", "--webui-port", str(port + 2)]
-    worker = servers.start("worker", [*start, f"{deploy}.worker.Worker", *size, master], options)
-    wait_until(
-        lambda: alive(worker) and "Successfully registered with master" in worker.log.read_text(),
-        TIMEOUT_S,
-        "the worker",
-    )
+    for number, host in enumerate(hosts):
+        size = ["--cores", "2", "--memory", "1g", "--host", host]
+        size += ["--webui-port", str(port + 2 + number)]
+        name = f"worker{number}"
+        worker = servers.start(name, [*start, f"{deploy}.worker.Worker", *size, master], options)
+        wait_until(partial(registered, worker), TIMEOUT_S, name)
     return master
+
+
+def registered(worker: Process) -> bool:
+    return alive(worker) and "Successfully registered with master" in worker.log.read_text()
 
 
 def alive(process: Process) -> bool:
