@@ -6,6 +6,7 @@ Pure: takes what `statistics` keeps of events, and returns plain values; nothing
 import math
 from collections import defaultdict
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -160,11 +161,16 @@ class _Answers:
         """Return the numbers of a queue, without histograms."""
         return Numbers(self.counts[name], self._times[name], self._levels[name], {})
 
+    @cached_property
+    def _bins(self) -> pa.Table:
+        return answers.bins(self._parts, ("tube",))
+
     def bars(self, name: str) -> dict[str, Bins]:
         """Return the histograms of a queue, by kind."""
-        table = answers.bins(self._parts, ("tube",) if name else ())
-        if name:
-            table = table.filter(pa.compute.equal(table["tube"], name))
+        if not name:
+            table = answers.bins(self._parts, ())
+        else:
+            table = self._bins.filter(pa.compute.equal(self._bins["tube"], name))
         return {kind: bars(table.filter(pa.compute.equal(table["kind"], kind))) for kind in KINDS}
 
 

@@ -34,6 +34,8 @@ class Covered(NamedTuple):
     missing: Sequence[tuple[int, int]]
     # How the events were named on the command line: `--from DIR`.
     source: str
+    # Events before this time were passed over; None: all were read.
+    passed_over_us: int | None = None
 
     def warnings(self) -> list[str]:
         """Say what is not to be believed of numbers that need every event."""

@@ -123,6 +123,12 @@ def _head(figures: Figures, title: str) -> str:
             f" Beside it: {_words(figures.before)}, of which the log has only what is after "
             f"{clock(covered.begin_us)}; so counts are not compared."
         )
+    if covered.passed_over_us is not None:
+        said += (
+            f" Events before {clock(covered.passed_over_us)} were not read: jobs from before are "
+            "counted, but are not among the oldest or the dead letters unless something happened "
+            "to them since."
+        )
     warnings = "".join(f"<p class='bad'>{escape(words)}</p>" for words in covered.warnings())
     links = [
         ("first", "What to look at first"), ("cluster", "Cluster"), ("queues", "Queues"),

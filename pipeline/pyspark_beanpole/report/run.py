@@ -20,6 +20,7 @@ from pyspark_beanpole.report.figures import Covered, Figures
 from pyspark_beanpole.report.findings import Finding, findings
 from pyspark_beanpole.report.page import Audited, empty_page, page
 from pyspark_beanpole.report.period import ANY, Asked, Period, chosen
+from pyspark_beanpole.report.reading import part_of
 from pyspark_beanpole.report.summary import summary
 from pyspark_beanpole.statistics import answers, parts
 from pyspark_beanpole.statistics.keys import DEFAULT_LIMITS, Limits
@@ -79,13 +80,18 @@ def run_report(
         tubes=tuple(queues) or None,
         put_from=put_from(found.source),
     )
-    kept = windows.merged(found.reduce(reducer))
+    part = part_of(found.source, period, queues)
+    kept = windows.merged(found.reduce(reducer, part.first, part.end))
     log = found.with_oldest(kept.log)
+    passed_over_us = period.before.since_us if part.first is not None else None
     covered = Covered(
-        found.cluster, found.first, found.end, edges.begin_us, edges.last_us, found.missing, source
-    )
-    # Of the jobs that were there before and had no event only the number is known.
-    start = None if queues else answers.started(log, found.jobs_before)
+        found.cluster, found.first, found.end, edges.begin_us, edges.last_us, found.missing, source,
+        passed_over_us,
+    )  # fmt: skip
+    start = part.start
+    if start is None and not queues:
+        # Of the jobs that were there before and had no event only the number is known.
+        start = answers.started(log, found.jobs_before)
     before = kept.before if edges.begin_us < period.since_us else None
     progress("page")
     read = Read(covered, period, kept.now, before, log, limits, start, tuple(queues), kept.waits)
