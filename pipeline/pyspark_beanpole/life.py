@@ -4,7 +4,7 @@ Pure but for the batches that are read. Statistics of many jobs are in `statisti
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import UTC
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -25,15 +25,10 @@ GONE: Final = "gone"
 
 
 class Life(NamedTuple):
-    """All events of a job that were found, in order, and where they were looked for."""
+    """All events of a job that were found, in order."""
 
     job_id: int
     events: Sequence[dict[str, Any]]
-    # Offsets and wall times of the first and the last event that was read; None: there were none.
-    first: int | None
-    last: int | None
-    begin: datetime | None
-    until: datetime | None
 
     @property
     def is_whole(self) -> bool:
@@ -49,18 +44,11 @@ def life_of(job_id: int, batches: Iterable[pa.RecordBatch]) -> Life:
         batches: events in order, with the columns of docs/pipeline.md.
     """
     found: list[dict[str, Any]] = []
-    first = last = begin = until = None
     for batch in batches:
-        if not batch.num_rows:
-            continue
-        offsets, walls = batch.column("offset"), batch.column("wall_time")
-        if first is None:
-            first, begin = offsets[0].as_py(), walls[0].as_py()
-        last, until = offsets[-1].as_py(), walls[-1].as_py()
         found += _rows(batch.filter(pc.equal(batch.column("job_id"), job_id)))
         if found and found[-1]["state"] == GONE:
             break
-    return Life(job_id, found, first, last, begin, until)
+    return Life(job_id, found)
 
 
 def _rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
@@ -108,7 +96,7 @@ def lines(life: Life, cluster: str) -> Iterator[str]:
     """Return a life for people: a line for each event, and the totals."""
     yield f"job {life.job_id} of cluster {cluster}, tube {printable(life.events[-1]['tube'])}"
     if not life.is_whole:
-        yield f"its put is older than the events that are there, which begin at offset {life.first}"
+        yield "its put is older than the events that are there"
     rows = [_cells(row) for row in life.events]
     widths = [max(len(row[place]) for row in rows) for place in range(4)]
     for row in rows:

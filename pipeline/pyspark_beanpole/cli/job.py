@@ -3,14 +3,22 @@
 import argparse
 import json
 import sys
-from collections.abc import Iterator
-from typing import Any, Final
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from beanpole.client.events import Events, EventsLost
 from beanpole.errors import ProtocolError
+from beanpole.places import resolved
 from pyspark_beanpole.cli import common
+
+if TYPE_CHECKING:
+    from beanpole.exports import File
+    from pyspark_beanpole.exports import Opened
+    from pyspark_beanpole.ranges import Source
 
 EXIT_UNKNOWN: Final = 1
 # Ids of jobs have 64 bits and begin with 1.
@@ -30,38 +38,93 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the life of a job; the exit status is 1 if there is no event of it."""
     from pyspark_beanpole.life import as_json, life_of, lines
 
-    cluster, batches = _exported(arguments) if arguments.directory else _served(arguments)
-    life = life_of(arguments.id, batches)
+    looked = _exported(arguments) if arguments.directory else _served(arguments)
+    life = life_of(arguments.id, looked.batches(arguments.id))
     if not life.events:
-        searched = "there are no events"
-        if life.begin is not None and life.until is not None:
-            searched = (
-                f"searched offsets {life.first} to {life.last}, {life.begin:%Y-%m-%d %H:%M:%S} to "
-                f"{life.until:%Y-%m-%d %H:%M:%S} UTC"
-            )
         print(
-            f"beanpole: no event of job {arguments.id} in cluster {cluster}: {searched}",
+            f"beanpole: no event of job {arguments.id} in cluster {looked.cluster}: "
+            f"{_searched(looked.source)}",
             file=sys.stderr,
         )
         return EXIT_UNKNOWN
     if arguments.json:
-        print(json.dumps(as_json(life, cluster), indent=2))
+        print(json.dumps(as_json(life, looked.cluster), indent=2))
     else:
-        print("\n".join(lines(life, cluster)))
+        print("\n".join(lines(life, looked.cluster)))
     return 0
 
 
-def _exported(arguments: argparse.Namespace) -> tuple[str, Iterator[pa.RecordBatch]]:
-    found = common.export(arguments)
-    assert found is not None, "--from was given"
-    return found.cluster, found.read()
+class _Looked(NamedTuple):
+    """Where a job is looked for."""
+
+    cluster: str
+    source: "Source"
+    # Gives the events among which those of a job are, in order.
+    batches: Callable[[int], Iterator[pa.RecordBatch]]
 
 
-def _served(arguments: argparse.Namespace) -> tuple[str, Iterator[pa.RecordBatch]]:
+def _searched(source: "Source") -> str:
+    """Say which events were looked at."""
+    from pyspark_beanpole.report.figures import clock
+
+    edges, ranges = source.edges(), source.ranges()
+    if edges is None or not ranges:
+        return "there are no events"
+    return (
+        f"searched offsets {ranges[0].first} to {ranges[-1].end - 1}, {clock(edges.begin_us)} to "
+        f"{clock(edges.last_us)} UTC"
+    )
+
+
+def _exported(arguments: argparse.Namespace) -> _Looked:
+    from pyspark_beanpole.ranges import ExportSource
+
+    export = common.export(arguments)
+    assert export is not None, "--from was given"
+    return _Looked(export.cluster, ExportSource(export), partial(_of_export, export))
+
+
+def _of_export(export: "Opened", job_id: int) -> Iterator[pa.RecordBatch]:
+    """Read the parts of files that may have events of a job, as their metadata say."""
+    from pyspark_beanpole.life import COLUMNS
+
+    for file in export.files:
+        first, end = _span(export, file, job_id)
+        if first < end:
+            yield from export.read(first, end, columns=COLUMNS)
+
+
+def _span(export: "Opened", file: "File", job_id: int) -> tuple[int, int]:
+    """Return which offsets of a file may belong to a job; all if the file cannot say that."""
+    place = resolved(export.directory)
+    try:
+        metadata = pq.read_metadata(place.at(file.name), filesystem=place.files)
+    except (OSError, pa.ArrowException):
+        # Reading it says what is wrong, or finds the file that replaced it.
+        return file.first, file.end
+    first, found = file.first, []
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        end = first + group.num_rows
+        known = [
+            column.statistics
+            for column in map(group.column, range(group.num_columns))
+            if column.path_in_schema == "job_id" and column.statistics is not None
+        ]
+        if all(values.min <= job_id <= values.max for values in known if values.has_min_max):
+            found += [first, end]
+        first = end
+    return (found[0], found[-1]) if found else (file.first, file.first)
+
+
+def _served(arguments: argparse.Namespace) -> _Looked:
     """Return the events that the nodes keep, from the earliest on."""
-    nodes = Events(arguments.addresses)
+    from pyspark_beanpole.ranges import ClusterSource
+
+    nodes = Events(arguments.addresses, arguments.patience)
     extent = nodes.extent()
-    return extent.cluster, _read(nodes, extent.first, extent.end)
+    source = ClusterSource(tuple(arguments.addresses), extent.first, extent.end, arguments.patience)
+    return _Looked(extent.cluster, source, lambda _: _read(nodes, extent.first, extent.end))
 
 
 def _read(nodes: Events, first: int, end: int) -> Iterator[pa.RecordBatch]:
