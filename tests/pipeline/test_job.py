@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beanpoled.cli import main
@@ -176,6 +176,7 @@ def test_no_java_and_no_session_are_started(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, TOLD), done.stderr
 
 
+@settings(deadline=None)
 @given(seed=st.integers(0, 10_000), job=st.integers(1, 20), size=st.integers(1, 90))
 def test_lives_add_up_whatever_the_batches(seed: int, job: int, size: int) -> None:
     events = History(seed).run(200).events

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beanpole.errors import ConfigurationError
@@ -81,6 +81,7 @@ def test_a_short_log_is_shown_from_its_beginning() -> None:
     assert period == Period(NOON_US + MINUTE_US, NOON_US + 3 * MINUTE_US)
 
 
+@settings(deadline=None)
 @given(since_us=st.integers(0, 10**16), length_us=st.integers(1, POINTS_MAX * 43_200 * MINUTE_US))
 def test_a_period_has_few_steps_that_cover_it(since_us: int, length_us: int) -> None:
     period = Period(since_us, since_us + length_us)

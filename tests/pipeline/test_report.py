@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
@@ -223,6 +223,7 @@ def test_words_without_room_are_left_out() -> None:
     assert drawing.done().count("<text") == 2
 
 
+@settings(deadline=None)
 @given(low=st.floats(1e-6, 1e6), factor=st.floats(1.0, 1e9))
 def test_axes_go_from_0_to_1_and_upwards(low: float, factor: float) -> None:
     high = low * factor
