@@ -26,7 +26,14 @@ def life_of_one(job_id: int = 2) -> list[dict[str, object]]:
     """A job that times out, is buried, kicked, and done in the end; others around it."""
     steps: list[dict[str, object]] = [
         {"event": "put", "ttr_s": 60, "body_bytes": 7},
-        {"event": "reserved", "state": "reserved", "wait_us": 1_500_000, "attempt": 1},
+        # From here on it is known from which host the client came.
+        {
+            "event": "reserved",
+            "state": "reserved",
+            "wait_us": 1_500_000,
+            "attempt": 1,
+            "host": "w1",
+        },
         {"event": "timed_out", "reason": "ttr", "run_us": 60_000_000, "timeouts": 1},
         {"event": "reserved", "state": "reserved", "wait_us": 500_000, "attempt": 2},
         {"event": "buried", "state": "buried", "run_us": 1_000_000, "buries": 1},
@@ -36,7 +43,7 @@ def life_of_one(job_id: int = 2) -> list[dict[str, object]]:
     ]
     found = [event(0)]
     known: dict[str, object] = {
-        "job_id": job_id, "tube": "mail", "state_before": "gone", "node": "n1",
+        "job_id": job_id, "tube": "mail", "state_before": "gone", "node": "n1", "host": None,
         **dict.fromkeys(("attempt", "timeouts", "releases", "buries", "kicks"), 0),
     }  # fmt: skip
     for step in steps:
@@ -65,13 +72,13 @@ def export(directory: Path, events: list[dict[str, object]]) -> Path:
 TOLD = """\
 job 2 of cluster double, tube mail
 2026-01-31 12:00:01.000  put        ready     n1  priority 0, TTR 60 s, 7 bytes
-2026-01-31 12:00:03.000  reserved   reserved  n1  waited 1.5 s, attempt 1
-2026-01-31 12:00:05.000  timed_out  ready     n1  ttr, ran 1 min
-2026-01-31 12:00:07.000  reserved   reserved  n1  waited 500 ms, attempt 2
-2026-01-31 12:00:09.000  buried     buried    n1  ran 1 s
-2026-01-31 12:00:11.000  kicked     ready     n1
-2026-01-31 12:00:13.000  reserved   reserved  n1  waited 0 s, attempt 3
-2026-01-31 12:00:15.000  deleted    gone      n1  ran 250 ms
+2026-01-31 12:00:03.000  reserved   reserved  w1  waited 1.5 s, attempt 1
+2026-01-31 12:00:05.000  timed_out  ready     w1  ttr, ran 1 min
+2026-01-31 12:00:07.000  reserved   reserved  w1  waited 500 ms, attempt 2
+2026-01-31 12:00:09.000  buried     buried    w1  ran 1 s
+2026-01-31 12:00:11.000  kicked     ready     w1
+2026-01-31 12:00:13.000  reserved   reserved  w1  waited 0 s, attempt 3
+2026-01-31 12:00:15.000  deleted    gone      w1  ran 250 ms
 gone after 14 s: waited 2 s, ran 250 ms, unfinished 1.02 min; 3 reservations, 1 timeout, \
 0 releases, 1 bury, 1 kick
 """

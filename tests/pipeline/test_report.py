@@ -30,6 +30,7 @@ from pyspark_beanpole.report.charts import (
     Panel,
     width_of,
 )
+from pyspark_beanpole.report.page import source_words
 from pyspark_beanpole.report.period import Asked
 from pyspark_beanpole.report.run import run_report, write_report
 from pyspark_beanpole.statistics.keys import Limits
@@ -334,6 +335,12 @@ def test_tables_replace_what_was_there(tmp_path: Path) -> None:
         write_tables(tmp_path, {"depth": pa.table({"n": numbers})})
     assert [path.name for path in old.iterdir()] == ["data.parquet"]
     assert pq.read_table(old)["n"].to_pylist() == [3]
+
+
+def test_keys_of_an_object_store_are_not_on_the_page() -> None:
+    words = source_words(None, "s3://KEY:SECRET@bucket/my log?endpoint_override=x")
+    assert words == "--from 's3://bucket/my log'"
+    assert source_words(["n0:1", "n1:2"], None) == "--addresses n0:1,n1:2"
 
 
 def test_days_are_shown_where_there_are_several() -> None:

@@ -131,7 +131,7 @@ def _ranked(figures: Figures) -> list[Queue]:
     places: dict[str, int] = {}
     for place, finding in enumerate(findings(figures)):
         places.setdefault(finding.queue, place)
-    return sorted(figures.queues, key=lambda queue: places.get(queue.name, len(places) + 1000))
+    return sorted(figures.queues, key=lambda queue: places.get(queue.name, math.inf))
 
 
 class _Answers:

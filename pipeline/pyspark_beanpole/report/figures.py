@@ -66,8 +66,9 @@ class Numbers(NamedTuple):
 
     @property
     def failed(self) -> int:
-        """Reservations that timed out, were returned, or ended in a burial."""
-        return int(sum(self.counts[name] for name in ("timed_out", "returned", "buried")))
+        """Reservations that timed out, were returned, or ended in a burial or a failure."""
+        names = ("timed_out", "returned", "buried", "failed")
+        return int(sum(self.counts[name] for name in names))
 
     @property
     def ended(self) -> int:

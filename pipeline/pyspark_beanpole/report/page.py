@@ -9,6 +9,7 @@ from html import escape
 from importlib.resources import files
 from typing import Any, Final, Protocol
 
+from beanpole.places import shown
 from pyspark_beanpole.report import blocks, queues, scales
 from pyspark_beanpole.report.figures import Covered, Figures, clock
 from pyspark_beanpole.report.findings import Finding
@@ -38,7 +39,7 @@ _NOTES: Final = """<details id="words"><summary>What the words mean</summary>
 reservation is. <b>Run</b> is the time from reserved to deleted by the worker, and counts where it
 ends. Reservations that ended otherwise (released, buried, timed out, returned) are not in it.
 <b>Done</b>: deleted by the worker that held the job. <b>Removed</b>: deleted while no worker held
-it. <b>Failed</b>: timed out, returned because its worker was gone, or buried.
+it. <b>Failed</b>: timed out, returned because its worker was gone, buried, or said to have failed.
 <b>Departures</b> are jobs done and removed. Times are those of the leader's wall clock in UTC;
 lengths come from cluster time. Percentiles come from bins whose middle is within 1 % of what is in
 them. A queue <b>keeps up</b> if its ready jobs are no more than leave it within a minute;
@@ -314,5 +315,6 @@ def _audit(audited: Audited | None) -> str:
 def source_words(addresses: Sequence[str] | None, directory: str | None) -> str:
     """Return how the events are named on a command line."""
     if directory is not None:
-        return f"--from {shlex.quote(directory)}"
+        # Keys of an object store do not belong on a page.
+        return f"--from {shlex.quote(shown(directory))}"
     return f"--addresses {','.join(addresses)}" if addresses else ""
