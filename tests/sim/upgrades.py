@@ -190,11 +190,15 @@ class Upgrade(Storm):
             world.start(name)
             if not world.clock.run_until(self._all_serve, SETTLED_S):
                 raise Stuck(f"{name} does not serve with the newer program: {world.describe()}")
-        said = ""
+        said, asked_s = "", -1.0
 
         def ended() -> bool:
-            nonlocal said
-            said = operator.finalize()
+            nonlocal said, asked_s
+            # A node that is asked takes another turn. Asked after each turn, it would do so for
+            # ever at one moment, while what it waits for is still to come.
+            if world.clock.now_s > asked_s:
+                asked_s = world.clock.now_s
+                said = operator.finalize()
             return operator.raised
 
         if not world.clock.run_until(ended, RAISED_S):
