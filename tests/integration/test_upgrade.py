@@ -26,6 +26,7 @@ from tests.integration.support.releases import (
     versions,
     wait_until_raised,
 )
+from tests.integration.support.waiting import wait_until
 
 KNOWS = MACHINE_VERSION
 NEW = this_program({"upgrade_finalize": "manual"})
@@ -50,8 +51,18 @@ def cluster(tmp_path: Path, old: Program) -> Iterator[Cluster]:
 
 
 def finalize(cluster: Cluster, number: int, *line: str) -> tuple[int, str]:
-    """Run `beanpole cluster finalize` at a node: its exit status, and what it says."""
-    return beanpole("cluster", "finalize", "--addr", cluster.nodes[number].grpc, *line)
+    """Run `beanpole cluster finalize` at a node: its exit status, and what it says.
+
+    On a busy machine there may be an election in between: it says so, and is asked again.
+    """
+
+    def answer() -> tuple[int, str] | None:
+        said = beanpole("cluster", "finalize", "--addr", cluster.nodes[number].grpc, *line)
+        return None if "ask again, there is none now" in said[1] else said
+
+    found = wait_until(answer, releases.RAISED_S, "a leader answers")
+    assert found is not None
+    return found
 
 
 @pytest.mark.timeout(400)
