@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
 # What Hadoop calls what Arrow knows by one name.
-_ARROW_SCHEMES: Final = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
+_ARROW_SCHEMES: Final = {"s3a": "s3", "s3n": "s3"}
 _HADOOP_SCHEMES: Final = ("hdfs", "viewfs")
 SCHEMES: Final = ("file", "gs", "hdfs", "s3", "s3a", "s3n", "viewfs")
 _URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(//)?(.*)", re.DOTALL)
@@ -46,6 +46,8 @@ def resolved(name: str) -> Place:
 
     match = _URI.fullmatch(name)
     scheme = match[1].lower() if match is not None else "file"
+    if scheme not in SCHEMES and match is not None and match[2] is None:
+        match = None  # a path with a colon in it
     if match is None or scheme == "file":
         path = _local_path(name, match)
         return Place(LocalFileSystem(), path, path, is_local=True)

@@ -47,7 +47,7 @@ class Opened:
     cluster: str
     # Those that count, in the order of offsets, each whole on its own.
     files: tuple[File, ...]
-    # How many jobs were in each state before `manifest_first`.
+    # How many jobs were in each state before the first event of the manifest.
     jobs_before: Mapping[str, int]
     # Ranges of offsets that are not there, each first <= offset < end, in order: holes in the
     # spans of the manifest, and files that were passed over.

@@ -12,6 +12,7 @@ from pyspark_beanpole import exports, inputs, session
 from pyspark_beanpole.exports import opened
 from tests.pipeline.double import event
 from tests.pipeline.exported import write_export
+from tests.pipeline.histories import History
 from tests.unit.exporting.made import DAMAGES, damaged, exported
 
 # Each may be damaged, and none of them needs Spark to see it.
@@ -106,6 +107,22 @@ def test_large_exports_are_checked_in_tasks(
     monkeypatch.setattr(exports, "AHEAD_BYTES_MAX", 1 << 20)
     with pytest.raises(BadExport, match=rf"{path.name} is damaged"):
         inputs.from_directory(spark, str(tmp_path / "in dir%41[x]"))
+
+
+@pytest.mark.usefixtures("interpreted")
+def test_an_audit_without_lost_events_does_not_add_up(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Those at the beginning too, which no other event would tell of."""
+    files = write_export(tmp_path / "in", History(3).run(100).events, rows_max=30)
+    where = ["pipeline", "audit", "--from", str(tmp_path / "in")]
+    assert main(where) == 0
+    (tmp_path / "in" / files[0].name).unlink()
+    capsys.readouterr()
+    assert main([*where, "--allow-missing"]) == 1
+    said = capsys.readouterr()
+    assert f"passed over: {tmp_path / 'in' / files[0].name} is not there" in said.err
+    assert "missing offsets: 30\n  0 to 29\n" in said.out
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ and the manifest lists it in place of the small ones, which it says do not count
 those are removed. So at any moment the manifest tells whether a file that is there counts.
 """
 
+import contextlib
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 # As many small files at the end of a date are worth merging while an export runs.
 FILES_MIN: Final = 16
+# Of the date before, so many times as many are looked at.
+_FILES_SEEN: Final = 8
 # Readers that began before a running export compacted still find what they listed.
 GRACE_S: Final = 600
 
@@ -50,28 +53,26 @@ def due(
 ) -> tuple[File, ...]:
     """Return which files a running export should merge now; none if it is not worth it yet.
 
-    Those at the end of the newest date, as soon as there are `files_min`. An older one is merged
-    with them if it has no more events than twice theirs together. So a date has few files, and an
-    event is written again as often as the logarithm of their number. What is left of the date
-    before is merged when a new one has begun.
+    The longest run of `files_min` files or more at the end of the newest date of which no file has
+    more than half of the events. So a date has few files, and an event is written again as often
+    as the logarithm of the number of files. What is left of the date before is merged when a new
+    one has begun.
     """
     if not files:
         return ()
-    newest = files[-1].date
-    before = [file for file in files if file.date < newest]
-    if before:
-        rest = groups(before[-4 * files_min :], "", rows_max)
-        if rest and rest[-1][-1].date == before[-1].date:
-            return rest[-1]
-    found: list[File] = []
-    rows = 0
-    for file in reversed(files):
-        fits = not found or (_follows(file, found[-1]) and rows + file.rows <= rows_max)
-        if not fits or (len(found) >= files_min and file.rows > 2 * rows):
-            break
-        found.append(file)
+    before = [file for file in files if file.date < files[-1].date]
+    rest = groups(before[-_FILES_SEEN * files_min :], rows_max=rows_max)
+    if rest and rest[-1][-1] == before[-1]:
+        return rest[-1]
+    rows = largest = length = 0
+    for number, file in enumerate(reversed(files), 1):
         rows += file.rows
-    return tuple(reversed(found)) if len(found) >= files_min else ()
+        largest = max(largest, file.rows)
+        if rows > rows_max or (number > 1 and not _follows(file, files[-number + 1])):
+            break
+        if number >= files_min and 2 * largest <= rows:
+            length = number
+    return tuple(files[len(files) - length :])
 
 
 def _follows(low: File, high: File) -> bool:
@@ -88,6 +89,7 @@ def merge(directory: Directory, group: Sequence[File], grace_s: int = 0) -> File
 
     Raises:
         BadExport: one of them is not as it was written; then nothing has changed.
+        OSError: the disk is full, or fails; the same events count as before.
     """
     place, manifest = directory.place, directory.manifest
     name = file_name(group[0].date, group[0].first, group[-1].end)
@@ -95,8 +97,10 @@ def merge(directory: Directory, group: Sequence[File], grace_s: int = 0) -> File
     directory.change(manifest._replace(uncounted={**manifest.uncounted, name: 0}))
     try:
         [file] = steps.write_range(place, manifest.cluster, _read(directory, group), rows_max=rows)
-    except BadExport:
-        directory.clean()
+    except (BadExport, OSError):
+        # The disk may be full; then the name stays announced, and is removed by the next one.
+        with contextlib.suppress(OSError):
+            directory.clean()
         raise
     assert file.name == name, f"{file.name} was to be {name}"
     replaced = {one.name for one in group}

@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 from typing import Final, TextIO
 
-from beanpole.errors import BeanpoleError, ConfigurationError
+from beanpole.errors import BeanpoleError, ConfigurationError, StorageError
 from beanpole.exporting import files as steps
 from beanpole.exports import (
     MANIFEST,
@@ -42,7 +42,8 @@ def read_manifest(place: Place) -> Manifest | None:
     """Return what counts in a directory; None if there is no manifest.
 
     Raises:
-        ConfigurationError: it is none of ours, of another version, or cannot be reached.
+        ConfigurationError: it is none of ours, or of another version.
+        StorageError: it cannot be reached.
     """
     name = f"{place.name}/{MANIFEST}"
     try:
@@ -51,22 +52,30 @@ def read_manifest(place: Place) -> Manifest | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        reason = str(error).partition("\n")[0]
-        raise ConfigurationError(f"{name} cannot be read: {reason}") from None
+        raise _unreachable(name, error) from None
     return parsed(text, name)
 
 
 def listed(place: Place) -> dict[str, int]:
-    """Return the sizes in bytes of all files below a place, by their names relative to it."""
+    """Return the sizes in bytes of all files below a place, by their names relative to it.
+
+    Raises:
+        StorageError: it cannot be reached.
+    """
     from pyarrow.fs import FileSelector, FileType
 
     selector = FileSelector(place.path, allow_not_found=True, recursive=True)
     start = len(place.path) + 1
-    return {
-        found.path[start:]: found.size
-        for found in place.files.get_file_info(selector)
-        if found.type == FileType.File
-    }
+    try:
+        there = place.files.get_file_info(selector)
+    except OSError as error:
+        raise _unreachable(place.name, error) from None
+    return {found.path[start:]: found.size for found in there if found.type == FileType.File}
+
+
+def _unreachable(name: str, error: OSError) -> StorageError:
+    reason = str(error).partition("\n")[0]
+    return StorageError(f"{name} cannot be read: {reason}")
 
 
 class Directory:

@@ -293,17 +293,26 @@ def checked(place: Place, file: File, cluster: str, texts: Sequence[str] = ()) -
 
     As `read_file`; the offsets themselves are not looked at. Columns of `texts` are dictionaries.
     """
+    return _checked(place, file, cluster, _content(place, file), texts)
+
+
+def _content(place: Place, file: File) -> "pa.Buffer":
+    try:
+        with place.files.open_input_stream(place.at(file.name)) as stream:
+            return stream.read_buffer()
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise BadExport(f"{place.name}/{file.name} cannot be read: {_line(error)}") from None
+
+
+def _checked(
+    place: Place, file: File, cluster: str, content: "pa.Buffer", texts: Sequence[str] = ()
+) -> "pq.ParquetFile":
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     name = f"{place.name}/{file.name}"
-    try:
-        with place.files.open_input_stream(place.at(file.name)) as stream:
-            content = stream.read_buffer()
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        raise BadExport(f"{name} cannot be read: {_line(error)}") from None
     if file.bytes is not None and content.size != file.bytes:
         raise BadExport(f"{name} has {content.size} bytes and was written with {file.bytes}")
     if file.checksum is not None and crc32c(content) != file.checksum:
@@ -339,9 +348,8 @@ def with_columns(batch: "pa.RecordBatch", schema: "pa.Schema") -> "pa.RecordBatc
 
 def described(place: Place, file: File, cluster: str) -> File:
     """Return a file with its size and checksum, which only its name told of. As `checked`."""
-    checked(place, file, cluster)
-    with place.files.open_input_stream(place.at(file.name)) as stream:
-        content = stream.read_buffer()
+    content = _content(place, file)
+    _checked(place, file, cluster, content)
     return file._replace(bytes=content.size, checksum=crc32c(content))
 
 

@@ -131,6 +131,9 @@ def run_export(arguments: argparse.Namespace) -> int:
             run.catch_up()
             while arguments.follow and not ended.wait(POLL_S):
                 run.follow()
+            if not arguments.follow:
+                # One that is started again and again leaves as many small files.
+                run.finish_file()
         finally:
             run.close()
         run.end()
@@ -266,16 +269,20 @@ class _Run:
                 self._screen.say(f"waiting: {error}")
         else:
             self._problem = ""
+        self.export.touch()
         if time.monotonic() - self._flushed_s >= self._every_s:
             self._flushed_s = time.monotonic()
-            self.export.flush()
-            self._tidy()
+            self.finish_file()
 
-    def _tidy(self) -> None:
-        """Merge small files; one that is damaged is named, and events go on being written."""
+    def finish_file(self) -> None:
+        """Finish the file that is being written, and merge small ones.
+
+        If they cannot be merged it is said, and events go on being written.
+        """
+        self.export.flush()
         try:
             self.export.tidy()
-        except BadExport as error:
+        except (BadExport, OSError) as error:
             if str(error) != self._damage:
                 self._damage = str(error)
                 self._screen.say(f"not compacted: {error}")

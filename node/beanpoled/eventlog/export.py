@@ -55,14 +55,18 @@ class Export:
         self._directory.add(self._writer.finish())
 
     def tidy(self) -> None:
-        """Merge small files if it is worth it, at most one group of them, and show life.
+        """Merge small files if it is worth it, at most one group of them.
 
         Raises:
             BadExport: one of them is not as it was written. The export can go on.
+            OSError: there is no room for the large file, say. The export can go on.
         """
         self._directory.clean()
         if group := compaction.due(self._directory.manifest.files):
             compaction.merge(self._directory, group, compaction.GRACE_S)
+
+    def touch(self) -> None:
+        """Say now and then that this process has the directory, where there are no locks."""
         self._directory.touch()
 
     def close(self) -> None:

@@ -196,8 +196,9 @@ def audited(found: "Input", directory: Path | None = None) -> "Audit":
     return run_audit(
         found.events,
         directory,
-        first=found.first,
-        end=found.end,
+        # With what is missing at both ends, so that it does not add up without it.
+        first=min([found.first, *(first for first, _ in found.missing)]),
+        end=max([found.end, *(end for _, end in found.missing)]),
         jobs=found.jobs,
         jobs_before=found.jobs_before,
     )

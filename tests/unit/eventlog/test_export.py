@@ -274,11 +274,11 @@ def test_small_files_are_merged_while_it_runs(tmp_path: Path) -> None:
     out.close()
     said = manifest(tmp_path / "out")
     # Sixteen become one, the next sixteen and it one more, and eight have come since.
-    assert [(file["first"], file["end"]) for file in said["files"][:2]] == [(0, 310), (310, 320)]
+    assert [(file["first"], file["end"]) for file in said["files"][:2]] == [(0, 320), (320, 330)]
     assert said["spans"] == [[0, 400]]
     # Those that were replaced stay for readers that have listed them.
-    assert len(said["uncounted"]) == 31 + 1
-    assert len(list((tmp_path / "out").glob("date=*/*"))) == 32 + len(said["files"])
+    assert len(said["uncounted"]) == 16 + 16 + 1
+    assert len(list((tmp_path / "out").glob("date=*/*"))) == 33 + 9
 
 
 # --- the command ----------------------------------------------------------------------------------
@@ -329,6 +329,19 @@ def test_the_command_compacts(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "--older-than = -1 is not allowed: it must be from 0 to" in capsys.readouterr().err
     assert cli.main(["events", "compact", str(tmp_path / "none")]) == cli.EXIT_REFUSED
     assert "none has no events: `beanpole events export` writes them" in capsys.readouterr().err
+
+
+def test_the_command_merges_what_it_left_when_it_was_called_again_and_again(
+    tmp_path: Path,
+) -> None:
+    life = life_of(history(1))
+    life.driver.number = len(life.driver.entries)
+    with serving(Server(life)) as addresses:
+        for _ in range(16):
+            assert command(addresses, tmp_path / "out") == 0
+            life.driver.put(10)
+    said = manifest(tmp_path / "out")
+    assert [(file["first"], file["end"]) for file in said["files"]] == [(0, 180)]
 
 
 def test_an_empty_cluster_is_an_empty_export(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beanpole.exporting import compaction, directory, files
@@ -224,13 +224,8 @@ def made_up(first: int, rows: int, date: str) -> File:
     return File(file_name(date, first, first + rows), first, first + rows, rows, 0)
 
 
-@given(
-    sizes=st.lists(st.integers(1, 40), min_size=1, max_size=400),
-    dates=st.integers(1, 3),
-)
-def test_a_running_export_keeps_few_files_with_bounded_work(sizes: list[int], dates: int) -> None:
-    """Each file that comes is followed by one step at most; all events stay, in order."""
-    rows_max = 500
+def growing(sizes: list[int], dates: int, rows_max: int) -> tuple[list[File], int]:
+    """Let files come, each followed by one step; return those in the end, and the work."""
     there: list[File] = []
     written = end = 0
     for number, rows in enumerate(sizes):
@@ -245,12 +240,31 @@ def test_a_running_export_keeps_few_files_with_bounded_work(sizes: list[int], da
             total = sum(file.rows for file in group)
             assert total <= rows_max
             written += total
-            merged = made_up(group[0].first, total, group[0].date)
-            there[place : place + len(group)] = [merged]
+            there[place : place + len(group)] = [made_up(group[0].first, total, group[0].date)]
         assert [file.first for file in there[1:]] == [file.end for file in there[:-1]]
-    # About three of a logarithm of full files, and what fills large ones.
-    assert len(there) <= dates * (3 * 8 + 2) + 2 * end // rows_max
-    assert written <= 8 * end
+    return there, written
+
+
+@settings(deadline=None)
+@given(
+    sizes=st.lists(st.integers(1, 40), min_size=1, max_size=400),
+    dates=st.integers(1, 3),
+    rows_max=st.sampled_from([500, 1_000_000]),
+)
+def test_a_running_export_keeps_few_files_with_bounded_work(
+    sizes: list[int], dates: int, rows_max: int
+) -> None:
+    there, written = growing(sizes, dates, rows_max)
+    logarithm = len(sizes).bit_length()
+    # At most two runs that are not long enough, those that grow, and full ones.
+    assert len(there) <= dates * (2 * 8 + logarithm) + 2 * sum(sizes) // rows_max
+    assert written <= logarithm * sum(sizes)
+
+
+def test_an_event_is_written_again_as_often_as_the_logarithm_of_the_files() -> None:
+    there, written = growing([100] * 2880, 1, 1_000_000)
+    assert len(there) <= 8 + 9
+    assert written <= 6 * 288_000
 
 
 def test_what_is_left_of_a_date_is_merged_when_the_next_has_begun() -> None:

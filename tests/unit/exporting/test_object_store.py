@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from pyarrow.fs import S3FileSystem
 
-from beanpole.errors import ConfigurationError
+from beanpole.errors import ConfigurationError, StorageError
 from beanpole.exporting import directory, files
 from beanpole.exporting.directory import begun, held, listed, read_manifest
 from beanpole.exports import MANIFEST, BadExport, file_name
@@ -91,6 +91,11 @@ def test_damages_are_named(bucket: str) -> None:
         opened("s3://events/none")
     with pytest.raises(ConfigurationError, match="it has no _manifest"):
         opened("s3://nobucket/none")
+
+
+def test_a_store_that_does_not_answer_is_told_from_one_that_is_empty() -> None:
+    with pytest.raises(StorageError, match=r"s3://events/out/_manifest.json cannot be read: .*"):
+        opened("s3://test:test@events/out?endpoint_override=127.0.0.1:1&scheme=http&region=x")
 
 
 def test_one_process_writes_at_a_time(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
