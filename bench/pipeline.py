@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from bench import pipeline_events
 from bench.servers import BEANPOLE_3
 from pyspark_beanpole import inputs, session
-from pyspark_beanpole.statistics.tables import finished, partials
+from pyspark_beanpole.statistics.answers import finished
 
 MASTER: Final = "local[2]"
 TRIES: Final = 4
@@ -60,19 +60,15 @@ def _cluster(spark: SparkSession, folder: Path) -> None:
 
 def _files(spark: SparkSession, folder: Path) -> None:
     directory = folder / "export"
-    pipeline_events.write(directory, pipeline_events.make(EVENTS))
+    pipeline_events.write(directory, pipeline_events.slices(EVENTS))
     found = inputs.from_directory(spark, str(directory))
     count = found.end - found.first
     _measure("Parquet: exported events", count, lambda: _drain(found.events))
 
     def statistics() -> None:
-        parts = {name: part.cache() for name, part in partials(found.events).items()}
-        for table in finished(parts).values():
-            _drain(table)
-        for part in parts.values():
-            part.unpersist()
+        finished(found.statistics())
 
-    _measure("statistics: all tables, from Parquet", count, statistics)
+    _measure("statistics: all tables, from the export", count, statistics)
 
 
 def _drain(frame: DataFrame) -> None:

@@ -42,7 +42,7 @@ def main(arguments: Sequence[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="beanpole-bench-") as folder:
         for size in sizes:
             directory = Path(folder, f"events-{size}")
-            pipeline_events.write(directory, pipeline_events.make(size))
+            pipeline_events.write(directory, pipeline_events.slices(size))
             for words in (
                 ["report", "--to", str(Path(folder, f"report-{size}"))],
                 ["audit"],

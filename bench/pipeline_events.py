@@ -2,8 +2,15 @@
 
 The lives are valid, and look like those of a busy day: load that rises and falls, tubes of
 different speed, workers that are away for an hour, jobs that fail. One seed gives one log.
+
+    python -m bench.pipeline_events DIR EVENTS [HOURS]
+
+A log is made in slices of time, and what has not happened yet of the jobs of a slice goes into the
+next: fifty million events take no more memory than one million, about 1.5 GB.
 """
 
+import sys
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -13,6 +20,7 @@ import pyarrow as pa
 
 from beanpole.exporting.directory import begun
 from beanpole.exporting.files import write_range
+from beanpole.exports import FILE_ROWS_MAX
 from beanpole.places import resolved
 
 SECOND_US: Final = 1_000_000
@@ -26,7 +34,10 @@ ATTEMPTS_MAX: Final = 4
 WORKERS_PER_TUBE: Final = 12
 # In this part of the log the second tube has no workers.
 AWAY: Final = (0.45, 0.5)
-ROWS_PER_FILE: Final = 250_000
+# The jobs of a slice: about a million events.
+SLICE_JOBS: Final = 320_000
+# When the load is highest, as a share of the log.
+PEAK: Final = 0.6
 
 
 class Kind(NamedTuple):
@@ -58,24 +69,29 @@ EVENTS: Final = (
 )
 # fmt: on
 REASONS: Final = ("connection_lost", "node_down", "ttr")
+COUNTS: Final = ("attempt", "timeouts", "releases", "buries", "kicks")
 NONE: Final = -1
 
 Ints = Any  # numpy's arrays of integers; their types say nothing more that helps here
 
 
-class _Lives:
-    """All jobs at once, and the events of every step that they made together."""
+def _when(share: Ints) -> Ints:
+    """Return by when this share of all jobs has been put: the load rises to PEAK and falls."""
+    rising = np.sqrt(share * PEAK)
+    return np.where(share < PEAK, rising, 1 - np.sqrt((1 - share) * (1 - PEAK)))
 
-    def __init__(self, jobs: int, length_us: int, seed: int) -> None:
+
+class _Lives:
+    """Many jobs at once, and the events of every step that they made together."""
+
+    def __init__(self, jobs: int, shares: tuple[float, float], length_us: int, seed: Any) -> None:
+        """Let jobs be put while the share of all jobs grows between two values."""
         self.random = np.random.default_rng(seed)
         self.tube = self.random.choice(len(KINDS), jobs, p=[kind.share for kind in KINDS])
-        day = self.random.triangular(0, 0.6, 1, jobs)
+        day = _when(self.random.uniform(*shares, jobs))
         self.time_us = np.sort((day * length_us).astype(np.int64))
         self.length_us = length_us
-        self.counts = {
-            name: np.zeros(jobs, np.int32)
-            for name in ("attempt", "timeouts", "releases", "buries", "kicks")
-        }
+        self.counts = {name: np.zeros(jobs, np.int32) for name in COUNTS}
         self.body_bytes = self.random.integers(20, 4000, jobs)
         self.delay_s = np.where(self.random.random(jobs) < 0.06, 30, 0)
         self.ready_us = np.full(jobs, NONE, np.int64)
@@ -181,8 +197,8 @@ def _numbers(values: Ints) -> pa.Array:
     return pa.array(values, mask=values == NONE, type=pa.int64())
 
 
-def make(events: int, hours: float = 24, seed: int = 1) -> pa.Table:
-    """Return events of a log that begins with offset 0.
+def slices(events: int, hours: float = 24, seed: int = 1) -> Iterator[pa.Table]:
+    """Return events of a log that begins with offset 0, in order.
 
     Args:
         events: how many, roughly (within a tenth).
@@ -190,20 +206,49 @@ def make(events: int, hours: float = 24, seed: int = 1) -> pa.Table:
         seed: decides everything.
     """
     length_us = int(hours * 3600 * SECOND_US)
-    lives = _Lives(int(events / EVENTS_PER_JOB), length_us, seed)
+    jobs = int(events / EVENTS_PER_JOB)
+    count = max(1, round(jobs / SLICE_JOBS))
+    later: dict[str, Ints] | None = None
+    offset = 0
+    for number in range(count):
+        first, end = jobs * number // count, jobs * (number + 1) // count
+        lives = _Lives(end - first, (first / jobs, end / jobs), length_us, (seed, number))
+        columns = _lived(lives)
+        columns["job"] += first
+        if later is not None:
+            columns = {name: np.concatenate([later[name], columns[name]]) for name in columns}
+        order = np.lexsort((columns["step"], columns["time_us"]))
+        until_us = length_us
+        if number + 1 < count:
+            until_us = int(_when(np.array(end / jobs)) * length_us)
+        reached = int(np.searchsorted(columns["time_us"][order], until_us))
+        later = {name: column[order[reached:]] for name, column in columns.items()}
+        now = {name: column[order[:reached]] for name, column in columns.items()}
+        yield _table(now, offset)
+        offset += reached
+
+
+def make(events: int, hours: float = 24, seed: int = 1) -> pa.Table:
+    """Return all `slices` at once."""
+    return pa.concat_tables(slices(events, hours, seed))
+
+
+def _lived(lives: _Lives) -> dict[str, Ints]:
+    """Return the events of all lives, in no order."""
     jobs = lives.put()
     for attempt in range(1, ATTEMPTS_MAX + 1):
         jobs = lives.attempt(jobs, last=attempt == ATTEMPTS_MAX)
     columns = {
         name: np.concatenate([step[name] for step in lives.steps]) for name in lives.steps[0]
     }
-    order = np.lexsort((columns["step"], columns["time_us"]))
-    order = order[columns["time_us"][order] < length_us]
-    return _table({name: column[order] for name, column in columns.items()}, lives)
+    for name in ("tube", "body_bytes", "delay_s"):
+        columns[name] = getattr(lives, name)[columns["job"]]
+    return columns
 
 
-def _table(columns: dict[str, Ints], lives: _Lives) -> pa.Table:
+def _table(columns: dict[str, Ints], first: int) -> pa.Table:
     count = len(columns["job"])
+    offset = np.arange(first, first + count)
     job, time_us = columns["job"], columns["time_us"]
     wall_us = time_us + int(BEGIN.timestamp()) * SECOND_US
     ready_us = columns["ready_at_us"]
@@ -218,29 +263,29 @@ def _table(columns: dict[str, Ints], lives: _Lives) -> pa.Table:
     node = np.where(worker == NONE, 0, worker % 3)
     # fmt: off
     return pa.table({
-        "offset": pa.array(np.arange(count), pa.int64()),
-        "log_index": pa.array(np.arange(count) // 8 + 1, pa.int64()),
-        "position": pa.array(np.arange(count) % 8, pa.int32()),
+        "offset": pa.array(offset, pa.int64()),
+        "log_index": pa.array(offset // 8 + 1, pa.int64()),
+        "position": pa.array(offset % 8, pa.int32()),
         "time_us": pa.array(time_us + CLUSTER_AGE_US, pa.int64()),
         "wall_time": pa.array(wall_us, pa.int64()).cast(pa.timestamp("us", "UTC")),
-        "protocol": _names(lives.tube[job] % 5 // 4, ("beanstalk", "grpc")),
+        "protocol": _names(columns["tube"] % 5 // 4, ("beanstalk", "grpc")),
         "event": _names(columns["event"], EVENTS),
-        "tube": _names(lives.tube[job], [kind.name for kind in KINDS]),
+        "tube": _names(columns["tube"], [kind.name for kind in KINDS]),
         "job_id": pa.array(job + 1, pa.int64()),
         "external_id": pa.nulls(count, pa.string()),
         "state_before": _names(columns["state_before"], STATES),
         "state": _names(columns["state"], STATES),
         "reason": _names(columns["reason"], REASONS),
         "priority": pa.array(zero + 1024),
-        "delay_s": pa.array(lives.delay_s[job], pa.int64()),
+        "delay_s": pa.array(columns["delay_s"], pa.int64()),
         "ttr_s": pa.array(zero + 120),
-        "body_bytes": pa.array(lives.body_bytes[job], pa.int64()),
+        "body_bytes": pa.array(columns["body_bytes"], pa.int64()),
         "node": _names(node, ("n0", "n1", "n2")),
         "incarnation": pa.array(zero + 1),
         "session": pa.array(np.where(worker == NONE, 1, worker + 100), pa.int64()),
         "worker": _names(worker, workers),
         "host": _names(np.where(worker == NONE, 0, 1 + worker // 8), hosts),
-        **{name: pa.array(columns[name], pa.int32()) for name in lives.counts},
+        **{name: pa.array(columns[name], pa.int32()) for name in COUNTS},
         "wait_us": _numbers(columns["wait_us"]),
         "run_us": _numbers(columns["run_us"]),
         "ready_at_us": _numbers(np.where(ready_us == NONE, NONE, ready_us + CLUSTER_AGE_US)),
@@ -248,8 +293,23 @@ def _table(columns: dict[str, Ints], lives: _Lives) -> pa.Table:
     # fmt: on
 
 
-def write(directory: Path, events: pa.Table, cluster: str = "made-up") -> None:
-    """Write a log as `beanpole events export` does."""
+def write(directory: Path, events: pa.Table | Iterable[pa.Table], cluster: str = "made-up") -> int:
+    """Write a log as `beanpole events export` does, and return how many events it has."""
     place = resolved(str(directory))
+    tables = [events] if isinstance(events, pa.Table) else events
+    batches = (batch for table in tables for batch in table.to_batches())
     with begun(place, cluster, dict.fromkeys(STATES[1:], 0)) as out:
-        out.add(write_range(place, cluster, events.to_batches(), ROWS_PER_FILE))
+        out.add(write_range(place, cluster, batches, FILE_ROWS_MAX))
+        return out.manifest.end
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write a log of about so many events into a directory."""
+    directory, events, *hours = arguments
+    made = slices(int(events), float(hours[0]) if hours else 24.0)
+    print(f"{write(Path(directory), made):,} events in {directory}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -75,13 +75,17 @@ def chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     kept: list[pa.RecordBatch] = []
     rows = 0
     for batch in map(_whole, batches):
+        # Files of another version have other columns, or have them in another form.
+        if kept and batch.schema != kept[-1].schema:
+            yield _joined(kept)
+            kept, rows = [], 0
         for first in range(0, batch.num_rows, CHUNK_ROWS):
             kept.append(batch.slice(first, CHUNK_ROWS))
             rows += kept[-1].num_rows
             if rows >= CHUNK_ROWS // 2:
                 yield _joined(kept)
                 kept, rows = [], 0
-    if rows:
+    if kept:
         yield _joined(kept)
 
 
