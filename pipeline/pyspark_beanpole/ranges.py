@@ -17,13 +17,13 @@ import pyarrow.parquet as pq
 from beanpole.client.events import Events
 from beanpole.client.rpc import PATIENCE_S
 from beanpole.exporting.files import GROUP_ROWS
-from beanpole.exports import File
+from beanpole.exports import FILE_ROWS_MAX, File
 from beanpole.places import resolved
 from pyspark_beanpole.exports import THREADS, Opened
 from pyspark_beanpole.statistics.chunks import TEXTS
 
-# Tasks of more rows are no faster, and take more memory: half a million are 0.5 s of work.
-RANGE_ROWS_MAX: Final = 4 * GROUP_ROWS
+# A task reads a file as a whole to check it, so of a large log it takes all of its events.
+RANGE_ROWS_MAX: Final = FILE_ROWS_MAX
 # Below, a task costs more than what it does, for a row group is read as a whole.
 RANGE_ROWS_MIN: Final = 65_536
 # So many ranges are enough to keep the cores of a small machine busy to the end.
@@ -77,7 +77,7 @@ def split(first: int, end: int, step: int) -> Iterator[Range]:
 
 
 def step_of(rows: int) -> int:
-    """Return how many events a task reads of so many: whole row groups, if there are many."""
+    """Return how many events a task reads of so many: whole row groups, and files of large logs."""
     wanted = -(-rows // RANGES_WANTED)
     if wanted <= RANGE_ROWS_MIN:
         return RANGE_ROWS_MIN

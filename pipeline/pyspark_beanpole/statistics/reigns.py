@@ -218,24 +218,32 @@ def still(ready: pa.Table, looked_at: pa.Table, begun_us: int | None) -> dict[st
 
     The id is -1 where nobody has looked at the minute; the time is that of its beginning then.
     """
-    came = looked_at.filter(pa.array(ints(looked_at, "jobs") > 0))
-    known: dict[tuple[str, int], list[tuple[int, int]]] = {}
-    for row in came.to_pylist():
-        cell = row["tube"], row["ready_at_us"] // MINUTE_US
-        known.setdefault(cell, []).append((row["ready_at_us"], row["job_id"]))
+    known = _eldest(looked_at.filter(pa.array(ints(looked_at, "jobs") > 0)))
     begun = -1 if begun_us is None else begun_us // MINUTE_US
     found: dict[str, tuple[int, int]] = {}
     for row in _cells(ready, begun_us).to_pylist():
         tube, minute = row["tube"], row["ready_minute"]
         if tube in found:
             continue
-        if jobs := known.get((tube, minute)):
-            found[tube] = min(jobs)
+        if (tube, minute) in known:
+            found[tube] = known[tube, minute]
         elif row["jobs"] == 1 and minute != begun:
             found[tube] = minute * MINUTE_US + row["rest_us"], row["ids"]
         elif row["jobs"] > 0:
             found[tube] = minute * MINUTE_US, -1
     return found
+
+
+def _eldest(jobs: pa.Table) -> dict[tuple[str, int], tuple[int, int]]:
+    """Return (ready_at_us, job_id) of the eldest by tube and minute; jobs may be a million."""
+    ready_at_us, job_id = ints(jobs, "ready_at_us"), ints(jobs, "job_id")
+    tube, minute = numbered(jobs["tube"]), ready_at_us // MINUTE_US
+    order = np.lexsort((job_id, ready_at_us))
+    first = order[grouped(tube[order], minute[order]).firsts]
+    tubes = jobs["tube"].take(pa.array(first)).to_pylist()
+    cells = zip(tubes, minute[first].tolist(), strict=True)
+    eldest = zip(ready_at_us[first].tolist(), job_id[first].tolist(), strict=True)
+    return dict(zip(cells, eldest, strict=True))
 
 
 def reigns(
