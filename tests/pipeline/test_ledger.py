@@ -7,6 +7,7 @@ another size or seed: `make ledger COMMANDS=300000 SEED=7`.
 import asyncio
 import os
 import secrets
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -16,13 +17,15 @@ from typing import Any, Final
 
 import pytest
 
-from tests.integration.support.nodes import Cluster
+from tests.integration.support.nodes import BEANPOLE, Cluster
+from tests.pipeline.ledger import compare, naive, naive_depths
 from tests.pipeline.ledger import events as exported
-from tests.pipeline.ledger.book import Book
+from tests.pipeline.ledger.book import Book, Burst
 from tests.pipeline.ledger.events import Event
 from tests.pipeline.ledger.lives import Lives
 from tests.pipeline.ledger.matching import FINDINGS_MAX, Matched, match
 from tests.pipeline.ledger.run import export, run
+from tests.pipeline.ledger.stretching import stretch
 
 COMMANDS: Final = int(os.environ.get("LEDGER_COMMANDS", "20000"))
 SEED: Final = int(os.environ.get("LEDGER_SEED") or secrets.randbelow(1_000_000))
@@ -158,3 +161,66 @@ def test_each_wrong_event_is_found(told: Told, plant: Any) -> None:
     plant(planted, answered[len(answered) // 2])
     matched, lives = judge(told.book, planted)
     assert matched.findings or lives.findings, SEED
+
+
+def report(export: Path, to: Path) -> Path:
+    """Write the tables of an export as docs/pipeline-statistics.md has it."""
+    command = [*BEANPOLE, "pipeline", "report", "--from", str(export), "--to", str(to)]
+    subprocess.run(command, check=True, timeout=TIMEOUT_S)
+    return to
+
+
+@pytest.fixture(scope="module")
+def reported(told: Told) -> Path:
+    return report(told.directory / "export", told.directory / "report")
+
+
+TABLES: Final = naive.TABLES | naive_depths.TABLES
+
+
+def check_tables(events: list[Event], directory: Path) -> None:
+    """Compare all tables of a report with the naive ones."""
+    assert {path.name for path in (directory / "tables").iterdir()} == set(TABLES)
+    found = [
+        difference
+        for name, table in TABLES.items()
+        for difference in compare.differences(name, compare.read(directory, name), table(events))
+    ]
+    assert not found, "\n".join([f"LEDGER_SEED={SEED}, {directory}", *found[:FINDINGS_MAX]])
+
+
+def test_every_table_is_the_naive_one(told: Told, reported: Path) -> None:
+    check_tables(told.events, reported)
+
+
+def test_every_table_of_hours_is_the_naive_one(told: Told) -> None:
+    """The same with all times multiplied: two days, hundreds of minutes, slots of hours."""
+    longer = told.directory / "longer"
+    stretch(told.directory / "export", longer)
+    events = exported.read(longer)
+    assert naive.at(events[0].wall_time).date() < naive.at(events[-1].wall_time).date()
+    check_tables(events, report(longer, told.directory / "report of hours"))
+
+
+def most(burst: Burst, depths: list[naive.Row], column: str) -> list[int]:
+    """Return a column of the burst's tube in the minutes that the burst touched."""
+    began, ended = (naive.at(at_us) for at_us in (burst.began_us, burst.ended_us))
+    return [
+        row[column]
+        for row in depths
+        if row["tube"] == burst.tube and began.replace(second=0, microsecond=0) <= row["minute"]
+        if row["minute"] <= ended
+    ]
+
+
+def test_the_most_of_a_minute_is_that_of_a_burst_that_it_drained(
+    told: Told, reported: Path
+) -> None:
+    depths = compare.read(reported, "depth")
+    within_a_minute = 0
+    for burst in told.book.bursts:
+        for state in burst.states:
+            assert max(most(burst, depths, f"{state}_max")) == burst.jobs, (SEED, burst, state)
+            assert most(burst, depths, state)[-1] == 0, (SEED, burst, state)
+        within_a_minute += len(most(burst, depths, "ready")) == 1
+    assert within_a_minute, SEED

@@ -97,6 +97,7 @@ class Connection:
     Attributes:
         node: the number of the node.
         life: how often that node had been started.
+        host: the address from which it comes.
         end: `closed` by us, `quit` by us, `lost`; empty while it is there.
         ended_us: just before we closed it, or when we noticed the loss.
     """
@@ -104,6 +105,7 @@ class Connection:
     number: int
     node: int
     life: int
+    host: str
     opened_us: int
     end: str = ""
     ended_us: int = 0
@@ -132,8 +134,8 @@ class Book:
         self.sent = 0
         self._waiting: list[tuple[int, asyncio.Event]] = []
 
-    def opened(self, node: int) -> Connection:
-        found = Connection(len(self.connections), node, self.lives[node], now_us())
+    def opened(self, node: int, host: str) -> Connection:
+        found = Connection(len(self.connections), node, self.lives[node], host, now_us())
         self.connections.append(found)
         return found
 
@@ -155,7 +157,7 @@ class Book:
         """Write it for people, one command a line."""
         with path.open("w") as file:
             for connection in self.connections:
-                head = (connection.number, connection.node, connection.life)
+                head = (connection.number, connection.node, connection.life, connection.host)
                 for command in connection.commands:
                     reply = " ".join(command.reply)
                     times = (command.sent_us, command.received_us)

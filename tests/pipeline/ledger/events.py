@@ -34,6 +34,7 @@ class Event(NamedTuple):
     incarnation: int | None
     session: int | None
     worker: str | None
+    host: str | None
     attempt: int
     timeouts: int
     releases: int

@@ -92,6 +92,8 @@ class Lives:
         more = ("releases", "buries", "kicks", "ready_at_us")
         expected |= {name: getattr(life, name) for name in (*names, *more)}
         expected["body_bytes"] = len(life.body)
+        connection = self._matched.connections.get(event.who) if event.who else None
+        expected["host"] = connection.host if connection else None
         expected["worker"] = ":".join(map(str, worker)) if worker != NOBODY else None
         return expected
 

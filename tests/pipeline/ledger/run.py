@@ -9,10 +9,11 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from tests.integration.support.nodes import BEANPOLE, Cluster
+from tests.integration.support.nodes import BEANPOLE, Cluster, status
+from tests.integration.support.waiting import wait_until
 from tests.pipeline.ledger.book import Book, now_us
 from tests.pipeline.ledger.speaker import Speaker, connect
-from tests.pipeline.ledger.traffic import CLIENTS, TUBES, Client, Shared, burst, forget
+from tests.pipeline.ledger.traffic import CLIENTS, LAST_HOST, TUBES, Client, Shared, burst, forget
 
 # A leader and a follower are killed once in as many commands.
 ROUND_COMMANDS: Final = 60_000
@@ -28,9 +29,10 @@ async def run(cluster: Cluster, commands: int, seed: int) -> Book:
 
     When it returns, no job is reserved and none waits for a short delay.
     """
+    await asyncio.to_thread(wait_until, lambda: is_raised(cluster), SETTLE_S, "the raise")
     book = Book()
     shared = Shared(book, [node.beanstalk for node in cluster.nodes], commands)
-    clients = [Client(shared, f"{seed} {number}") for number in range(CLIENTS)]
+    clients = [Client(shared, number, seed) for number in range(CLIENTS)]
     running = [asyncio.create_task(client.run()) for client in clients]
     bursts = asyncio.create_task(burst_often(shared, commands, Random(f"{seed} bursts")))
     forgotten = asyncio.create_task(forget(shared, Random(f"{seed} forgotten")))
@@ -48,6 +50,12 @@ async def run(cluster: Cluster, commands: int, seed: int) -> Book:
     return book
 
 
+def is_raised(cluster: Cluster) -> bool:
+    """Whether the cluster works at the newest version, with which events have all columns."""
+    found = status(cluster.nodes[0])["nodes"]
+    return all(one["machine_version"] == one["machine_version_known"] for one in found)
+
+
 async def burst_often(shared: Shared, commands: int, rng: Random) -> None:
     for number in range(BURSTS):
         await shared.book.reached(commands * (2 * number + 1) // (2 * BURSTS + 1))
@@ -61,7 +69,9 @@ async def kill_often(cluster: Cluster, book: Book, commands: int) -> None:
     for number in range(2 * rounds):
         await book.reached((2 * number + 1) * step)
         leader = await asyncio.to_thread(cluster.leader)
-        node = leader if number % 2 == 0 else (leader + 1) % len(cluster.nodes)
+        # A follower that has not just been killed as the leader.
+        other = min({0, 1, 2} - {leader, book.kills[-1][1] if book.kills else leader})
+        node = leader if number % 2 == 0 else other
         book.kills.append((now_us(), node))
         await asyncio.to_thread(cluster.kill, node)
         await book.reached((2 * number + 2) * step)
@@ -72,7 +82,7 @@ async def kill_often(cluster: Cluster, book: Book, commands: int) -> None:
 
 async def settle(book: Book, address: str) -> None:
     """Wait until nothing is left that ends by itself: reservations, and delays of seconds."""
-    speaker = await connect(book, [address], 0)
+    speaker = await connect(book, [address], 0, LAST_HOST)
     loop = asyncio.get_running_loop()
     end = loop.time() + SETTLE_S
     while True:

@@ -23,9 +23,9 @@ Request = str | tuple[str, bytes]
 class Speaker(asyncio.Protocol):
     """A connection; `connect` opens one."""
 
-    def __init__(self, book: Book, node: int) -> None:
+    def __init__(self, book: Book, node: int, host: str) -> None:
         self.book = book
-        self.record: Connection = book.opened(node)
+        self.record: Connection = book.opened(node, host)
         self.used = "default"
         self.watched = {"default"}
         self._buffer = bytearray()
@@ -145,16 +145,20 @@ class Speaker(asyncio.Protocol):
             self.record.ended_us = at_us
 
 
-async def connect(book: Book, addresses: Sequence[str], first: int) -> Speaker:
-    """Connect to the first node that accepts, beginning with the one of that number."""
+async def connect(book: Book, addresses: Sequence[str], first: int, host: str) -> Speaker:
+    """Connect to the first node that accepts, beginning with the one of that number.
+
+    Args:
+        host: the address of this machine from which the connection comes; any of 127.0.0.0/8.
+    """
     while True:
         for step in range(len(addresses)):
             node = (first + step) % len(addresses)
-            host, _, port = addresses[node].rpartition(":")
+            there, _, port = addresses[node].rpartition(":")
             loop = asyncio.get_running_loop()
             with contextlib.suppress(OSError):
                 _, found = await loop.create_connection(
-                    partial(Speaker, book, node), host, int(port)
+                    partial(Speaker, book, node, host), there, int(port), local_addr=(host, 0)
                 )
                 return found
         await asyncio.sleep(0)

@@ -24,6 +24,8 @@ FORGOTTEN: Final = 0.1
 BLOCKED_MAX: Final = 3
 # Long enough that no reservation of a burst ends by itself.
 BURST_TTR_S: Final = 600
+BURST_HOST: Final = "127.0.0.100"
+LAST_HOST: Final = "127.0.0.101"
 
 Act = Callable[[], Coroutine[Any, Any, None]]
 
@@ -47,9 +49,11 @@ class Shared:
 class Client:
     """One client after the other connection, until enough commands are sent."""
 
-    def __init__(self, shared: Shared, seed: str) -> None:
+    def __init__(self, shared: Shared, number: int, seed: int) -> None:
         self.shared = shared
-        self.random = Random(seed)
+        self.random = Random(f"{seed} {number}")
+        # Two clients each are on one machine, as far as nodes can see.
+        self.host = f"127.0.0.{2 + number // 2}"
         self.held: list[int] = []
         self.speaker: Speaker | None = None
         # The weights make some three events of each job, and everything else now and then.
@@ -79,7 +83,7 @@ class Client:
     async def open(self) -> None:
         self.held.clear()
         node = self.random.randrange(len(self.shared.addresses))
-        self.speaker = await connect(self.shared.book, self.shared.addresses, node)
+        self.speaker = await connect(self.shared.book, self.shared.addresses, node, self.host)
         watched = self.random.sample(TUBES, self.random.randint(1, len(TUBES)))
         requests = [f"watch {tube}" for tube in watched]
         if "default" not in watched:
@@ -212,7 +216,7 @@ async def burst(shared: Shared, number: int, jobs: int, rng: Random) -> None:
         states = ("ready", "reserved", "buried", "delayed")[: 2 + number % 3]
         found = Burst(tube, jobs, states, now_us())
         node = rng.randrange(len(shared.addresses))
-        speaker = await connect(shared.book, shared.addresses, node)
+        speaker = await connect(shared.book, shared.addresses, node, BURST_HOST)
         if await burst_once(speaker, found):
             found.ended_us = now_us()
             shared.book.bursts.append(found)
@@ -247,8 +251,8 @@ async def forget(shared: Shared, rng: Random) -> None:
     answered = False
     while not answered:
         node = rng.randrange(len(shared.addresses))
-        first = await connect(shared.book, shared.addresses, node)
-        second = await connect(shared.book, shared.addresses, node + 1)
+        first = await connect(shared.book, shared.addresses, node, LAST_HOST)
+        second = await connect(shared.book, shared.addresses, node + 1, LAST_HOST)
         both = ("use forgotten", "watch forgotten", "ignore default")
         await first.ask(*both, ("put 0 0 1 9", b"forgotten"), "reserve-with-timeout 0")
         await second.ask(*both)
