@@ -93,7 +93,8 @@ def _say(made: "Report", cluster: str, directory: Path) -> None:
     from pyspark_beanpole.report.figures import clock
     from pyspark_beanpole.report.run import PAGE
 
-    events = "no events" if made.figures is None else f"{made.figures.events:,} events"
+    count = 0 if made.figures is None else made.figures.events
+    events = "no events" if not count else "1 event" if count == 1 else f"{count:,} events"
     period = made.period
     when = "" if period is None else f", {clock(period.since_us)} to {clock(period.until_us)} UTC"
     print(f"{events} of cluster {cluster}{when}: {directory / PAGE}")

@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 from beanpole.places import shown
 from pyspark_beanpole.report import blocks, queues, scales
 from pyspark_beanpole.report.figures import Covered, Figures, clock
-from pyspark_beanpole.report.findings import Finding
+from pyspark_beanpole.report.findings import BACKLOG_MIN, GROWTH_JOBS_MIN, Finding
 from pyspark_beanpole.report.period import Period
 from pyspark_beanpole.statistics.keys import RUN, SECOND_US, WAIT
 
@@ -114,7 +114,8 @@ def page(figures: Figures, found: Sequence[Finding], audited: Audited | None) ->
 def _head(figures: Figures, title: str) -> str:
     covered = figures.covered
     only = f" of {_named(figures.asked)}" if figures.asked else ""
-    said = f"{figures.events:,} events{only}, {_words(figures.period)}."
+    events = "1 event" if figures.events == 1 else f"{figures.events:,} events"
+    said = f"{events}{only}, {_words(figures.period)}."
     if figures.before is None:
         said += " The log has nothing of the time before, so there is nothing to compare with."
     elif figures.comparable:
@@ -151,8 +152,9 @@ def _look_first(found: Sequence[Finding], audited: Audited | None) -> str:
     body = f'<ul class="findings">{"".join(lines)}</ul>'
     if not lines:
         body = (
-            '<p class="good">Nothing stands out: no queue grows, none was without workers, waits '
-            "are within the limit, failures are not more than before.</p>"
+            f'<p class="good">Nothing stands out: no queue has {GROWTH_JOBS_MIN} jobs more to do '
+            f"than at the beginning, none had ready jobs and no reservation for {BACKLOG_MIN} "
+            "minutes, waits are within the limit, and failures are not more than before.</p>"
         )
     return blocks.section("first", "What to look at first", body)
 

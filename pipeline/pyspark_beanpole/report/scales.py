@@ -74,7 +74,8 @@ def from_zero(high: float, whole: bool = False) -> Scale:
 
 
 def durations_from_zero(high_s: float) -> Scale:
-    """A linear axis of seconds, in the unit that fits its end."""
+    """A linear axis of seconds, in the unit that fits its end; to a second if all are 0."""
+    high_s = high_s or 1.0
     unit_s, unit = next(
         found
         for found in ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"), (1e-3, "ms"))
