@@ -12,6 +12,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -200,6 +201,26 @@ def test_every_table_of_hours_is_the_naive_one(told: Told) -> None:
     events = exported.read(longer)
     assert naive.at(events[0].wall_time).date() < naive.at(events[-1].wall_time).date()
     check_tables(events, report(longer, told.directory / "report of hours"))
+
+
+def test_each_wrong_value_of_a_table_is_found(told: Told) -> None:
+    """One value in each column differs by two percent, or by one; or a row is not there."""
+    for name, table in TABLES.items():
+        rows = table(told.events)
+        assert not rows or compare.differences(name, rows[1:], rows), name
+        for column in rows[0] if rows else ():
+            wrong = [dict(row) for row in rows]
+            value = wrong[-1][column]
+            wrong[-1][column] = other_than(value)
+            assert compare.differences(name, wrong, rows), (name, column, value, SEED)
+
+
+def other_than(value: Any) -> Any:
+    if isinstance(value, str | None):
+        return f"{value}x"
+    if isinstance(value, float):
+        return value * 1.02 + 0.001
+    return value + (timedelta(days=1) if isinstance(value, date) else 1)
 
 
 def most(burst: Burst, depths: list[naive.Row], column: str) -> list[int]:
