@@ -126,8 +126,9 @@ bench: $(COMPILED_READY) ## op/s and latency beside beanstalkd (make bench ARGS=
 bench-check: $(COMPILED_READY) ## name what got slower than recorded, in under four minutes
 	$(BIN)/python -m bench check $(ARGS)
 
-bench-pipeline: $(SPARK) $(COMPILED_READY) ## rows per second of the Spark side (needs Java 17)
+bench-pipeline: $(SPARK) $(COMPILED_READY) ## what the Spark side takes (needs Java 17)
 	$(BIN)/python -m bench.pipeline
+	$(BIN)/python -m bench.pipeline_commands
 
 soak: $(READY) $(COMPILED_READY) ## break a real cluster at random and check every reply (make soak MINUTES=20 ARGS='--seed 7')
 	$(BIN)/python -m chaos --compiled --minutes $(MINUTES) $(ARGS)
