@@ -38,7 +38,8 @@ def bounds(events: Events, options: ReadOptions) -> tuple[str, int, int]:
         if options.starting_wall_us or extent.first:
             warn_of_silent(extent)
     else:
-        extent = events.extent_to(end_known, options.starting.offset)
+        # The end is pinned: it should be that of the node that knows most.
+        extent = events.extent_to(end_known, options.starting.offset, options.silent_patience_s)
     if options.starting_wall_us:
         first = extent.at_wall
     else:

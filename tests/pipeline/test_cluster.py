@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow.parquet as parquet
@@ -179,6 +180,37 @@ def test_tasks_that_fail_after_their_puts_make_one_job_of_each_row(
     with Raw(cluster.nodes[0].beanstalk) as connection:
         stats = connection.dictionary(b"stats-tube rows")
     assert stats["total-jobs"] == stats["current-jobs-ready"] == str(ROWS)
+
+
+def test_a_write_and_a_read_while_a_node_dies_are_exact(
+    spark: SparkSession, cluster: Cluster
+) -> None:
+    """Equal rows, so that nothing but the keys tells them apart; and the dead node stays dead."""
+    leader = cluster.leader()
+    stayed = cluster.nodes[(leader + 1) % 3]
+    rows = spark.range(0, ROWS, numPartitions=8).selectExpr("concat('row ', id % 100) AS body")
+    writer = rows.write.format("beanpole").mode("append").option("tube", "rows")
+    with ThreadPoolExecutor(1) as threads, Raw(stayed.beanstalk) as connection:
+
+        def ready() -> int:
+            line, _ = connection.command(b"stats-tube rows")
+            if line.startswith(b"NOT_FOUND"):
+                return 0
+            return int(connection.dictionary(b"stats-tube rows")["current-jobs-ready"])
+
+        def kill_in_the_middle() -> int:
+            wait_until(ready, TIMEOUT_S, "some rows are jobs")
+            cluster.kill(leader)
+            return ready()
+
+        killed = threads.submit(kill_in_the_middle)
+        # In this thread: Spark finds no data sources of Python in another one.
+        writer.option("addresses", addresses(cluster)).save()
+        assert 0 < killed.result(TIMEOUT_S) < ROWS
+        assert ready() == ROWS
+    events = spark.read.format("beanpole").option("addresses", addresses(cluster)).load()
+    puts = events.where("tube = 'rows' AND event = 'put'").select("job_id")
+    assert puts.count() == puts.distinct().count() == ROWS
 
 
 def test_buried_jobs_are_put_back_to_work(spark: SparkSession, cluster: Cluster) -> None:

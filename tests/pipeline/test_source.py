@@ -1,8 +1,10 @@
 """The data source over real gRPC and real Spark, against doubles of nodes that can be broken."""
 
 import re
+from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -14,7 +16,7 @@ from pyspark_beanpole import readers
 from pyspark_beanpole.options import for_stream
 from pyspark_beanpole.schema import EVENTS, arrow_schema
 from tests.pipeline.conftest import Start
-from tests.pipeline.double import Double, Log, stream
+from tests.pipeline.double import BEGAN, Double, Log, stream
 
 
 def load(spark: SparkSession, *nodes: Double, **options: object) -> DataFrame:
@@ -51,6 +53,30 @@ def test_values_arrive_as_they_are(spark: SparkSession, start: Start) -> None:
     assert row == expected
     wall = load(spark, node).selectExpr("cast(unix_micros(wall_time) as string) us").collect()
     assert [one.us for one in wall] == ["1769860800000000", "1769860801000000"]
+
+
+def test_times_are_written_as_other_tools_read_them(
+    spark: SparkSession, start: Start, tmp_path: Path
+) -> None:
+    """Microseconds and UTC, in the file as in pandas: what sessions of ours are set to."""
+    node = start(Log(), 2)
+    load(spark, node).coalesce(1).write.parquet(str(tmp_path / "events"))
+    (file,) = (tmp_path / "events").glob("*.parquet")
+    column = pq.read_metadata(file).schema.column(EVENTS.names.index("wall_time"))
+    assert column.physical_type == "INT64"
+    assert pq.read_schema(file).field("wall_time").type == pa.timestamp("us", "UTC")
+    assert pq.read_table(file).to_pandas()["wall_time"].min() == BEGAN
+
+
+def test_only_the_offset_has_a_reserved_name(spark: SparkSession) -> None:
+    """The docs say so, and how it is quoted."""
+    spark.conf.set("spark.sql.ansi.enforceReservedKeywords", "true")
+    try:
+        words = spark.sql("SELECT keyword FROM sql_keywords() WHERE reserved").collect()
+    finally:
+        spark.conf.unset("spark.sql.ansi.enforceReservedKeywords")
+    reserved = {row.keyword for row in words}
+    assert [name for name in EVENTS.names if name.upper() in reserved] == ["offset"]
 
 
 def test_an_empty_log_has_no_rows(spark: SparkSession, start: Start) -> None:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import sysconfig
 import zipfile
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -22,7 +23,8 @@ from pyspark.sql import SparkSession
 from tests.integration.support.ports import free_block
 from tests.integration.support.processes import Process, answers
 from tests.integration.support.waiting import wait_until
-from tests.pipeline.conftest import ROOT, SMALL_JVM, Start
+from tests.pipeline import remotely
+from tests.pipeline.conftest import PYTHONPATH, ROOT, SMALL_JVM, Start
 from tests.pipeline.double import Log
 from tests.pipeline.test_cli import buried_log, offsets
 
@@ -30,6 +32,7 @@ HOME: Final = Path(pyspark.__file__).parent
 MAIN: Final = ROOT / "pipeline" / "pyspark_beanpole" / "jobs" / "main.py"
 # JVMs on two cores that others use, too.
 TIMEOUT_S: Final = 240.0
+OURS: Final = {"PYTHONPATH": PYTHONPATH}
 # Every program of Spark's that is started here stays on this machine.
 LOCAL: Final = {"SPARK_HOME": str(HOME), "SPARK_LOCAL_IP": "127.0.0.1"}
 CONFIGURATION: Final = (
@@ -167,6 +170,13 @@ def test_spark_connect(spark: SparkSession, start: Start, servers: Servers, tmp_
     wrong = run([*main, "redrive", *where[:-1], "colour = 1", *remote], {})
     assert wrong.returncode == 2
     assert "--where 'colour = 1'" in wrong.stderr
+
+    connected = run([sys.executable, "-m", remotely.__name__, remote[1], events.address], OURS)
+    assert connected.returncode == 0, connected.stderr
+    assert connected.stdout.splitlines()[-1] == "1000 events, 34 + 1000 rows"
+    assert Counter(job.tube for job in events.jobs.values()) == {"table": 34, "stream": 1000}
+    # The last batch came twice, with a restart between.
+    assert events.duplicates == 200
 
 
 def run(command: list[str], environment: Mapping[str, str]) -> "subprocess.CompletedProcess[str]":

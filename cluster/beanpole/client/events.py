@@ -116,14 +116,14 @@ class Events:
         return self._asked(wall_us, lambda _: RANGE_TIMEOUT_S)
 
     def extent(self) -> Extent:
-        """Return the cluster's newest state that some node tells at once.
+        """Return the cluster's newest state; nodes that are silent are given `silent_patience_s`.
 
         Raises:
             ClientError: as `ranges`.
         """
-        return joined(self._asked(0, lambda _: GRACE_S), self.failures)
+        return joined(self._asked(0, _at_most(self._silent_patience_s)), self.failures)
 
-    def extent_to(self, offset: int, first: int | None = None) -> Extent:
+    def extent_to(self, offset: int, first: int | None = None, grace_s: float = GRACE_S) -> Extent:
         """Ask until the nodes that answer have the events [first, offset).
 
         A node that is down is waited for only while it may have what the others lack.
@@ -131,6 +131,7 @@ class Events:
         Args:
             offset: where they must end.
             first: where they must begin; None: it does not matter.
+            grace_s: how long to wait for silent nodes, which may know a newer end.
 
         Returns:
             What those nodes hold that answered before patience ended.
@@ -143,7 +144,7 @@ class Events:
             return extent.end >= offset and (first is None or extent.first <= first)
 
         def enough(replies: Replies) -> float | None:
-            return GRACE_S if has_all(joined(replies, {})) else None
+            return grace_s if has_all(joined(replies, {})) else None
 
         for _ in pauses(self._patience_s):
             extent = joined(self._asked(0, enough), self.failures)

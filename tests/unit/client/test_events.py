@@ -249,6 +249,7 @@ def test_a_silent_node_is_not_waited_for_by_those_that_have_enough(dial: Dial) -
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(events, "GRACE_S", 0)
         with dial(nodes) as client:
+            patch.setattr(client, "_silent_patience_s", 0)
             assert client.extent().end == END
             assert client.extent_to(END, first=0).failures == {"0": "no answer yet"}
             assert [piece.first for piece in client.read(0, END)] == list(range(0, END, 8))
