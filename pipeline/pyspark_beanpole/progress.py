@@ -3,11 +3,21 @@
 What a batch query does Spark itself shows in a terminal (see `session`).
 """
 
-import json
-from collections.abc import Mapping
-from typing import Any, Final, TextIO
+from typing import Final, NamedTuple, TextIO
 
 BAR_WIDTH: Final = 24
+
+
+class Progress(NamedTuple):
+    """Where a stream is."""
+
+    # How many batches this process has written.
+    batches: int
+    # The offset behind the last event that is written, and behind the last one of the cluster.
+    done: int
+    latest: int
+    # Events a second in the last batch.
+    rate: float = 0.0
 
 
 class StreamLine:
@@ -16,38 +26,35 @@ class StreamLine:
     def __init__(self, output: TextIO) -> None:
         self._output = output
         self._terminal = output.isatty()
-        self._batch = -1
+        self._batches = -1
 
-    def show(self, progress: Mapping[str, Any] | None) -> None:
-        """Show what `StreamingQuery.lastProgress` says; a batch that is known is not news."""
-        if progress is None or (progress["batchId"] == self._batch and not self._terminal):
+    def show(self, progress: Progress) -> None:
+        """Show where the stream is; elsewhere than in a terminal only a new batch is news."""
+        if progress.batches == self._batches and not self._terminal:
             return
-        self._batch = progress["batchId"]
-        line = words(progress)
-        self._output.write(f"\r\x1b[2K{line}" if self._terminal else f"{line}\n")
-        self._output.flush()
+        self._batches = progress.batches
+        self._write(f"\r\x1b[2K{words(progress)}" if self._terminal else f"{words(progress)}\n")
+
+    def say(self, text: str) -> None:
+        """Write a line that stays."""
+        self._write(f"\r\x1b[2K{text}\n" if self._terminal else f"{text}\n")
 
     def end(self) -> None:
         """Leave the line as it is; what is printed next stands below it."""
-        if self._terminal and self._batch >= 0:
-            self._output.write("\n")
+        if self._terminal and self._batches >= 0:
+            self._write("\n")
+
+    def _write(self, text: str) -> None:
+        self._output.write(text)
+        self._output.flush()
 
 
-def words(progress: Mapping[str, Any]) -> str:
-    """Return the progress of a stream of events in one line."""
-    source = progress["sources"][0]
-    done = _offset(source["endOffset"])
-    latest = max(_offset(source["latestOffset"]), done)
-    share = done / latest if latest else 1.0
+def words(progress: Progress) -> str:
+    """Return where a stream is in one line."""
+    latest = max(progress.latest, progress.done)
+    share = progress.done / latest if latest else 1.0
     bar = "#" * int(share * BAR_WIDTH)
-    rate = progress.get("processedRowsPerSecond") or 0.0
     return (
-        f"batch {progress['batchId']} [{bar:<{BAR_WIDTH}}] {done:,} of {latest:,} events, "
-        f"{latest - done:,} behind, {rate:,.0f} a second"
+        f"batch {progress.batches} [{bar:<{BAR_WIDTH}}] {progress.done:,} of {latest:,} events, "
+        f"{latest - progress.done:,} behind, {progress.rate:,.0f} a second"
     )
-
-
-def _offset(text: Any) -> int:
-    """Return the number in an offset of the source: text of JSON, or what that means."""
-    found = json.loads(text) if isinstance(text, str) else text
-    return int(found["offset"]) if found else 0

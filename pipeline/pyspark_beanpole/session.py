@@ -61,7 +61,13 @@ class Java:
         self._process: subprocess.Popen[bytes] | None = None
 
     def launch(self, *arguments: Any, **more: Any) -> "subprocess.Popen[bytes]":
-        """Start it, with the arguments of `subprocess.Popen`."""
+        """Start it, with the arguments of `subprocess.Popen`.
+
+        Spark's way to keep Ctrl-C from it, a function that runs in the child, takes a whole fork;
+        in one of twenty of those gRPC ends the child, because it misses its sockets. In a session
+        of its own Ctrl-C does not reach it, and what is started is only a new program.
+        """
+        more |= {"preexec_fn": None, "start_new_session": True}
         self._process = subprocess.Popen(*arguments, **more)
         return self._process
 

@@ -6,19 +6,15 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
-from pyspark.testing import assertDataFrameEqual as assert_equal
+from pyspark.sql import SparkSession
 
-from beanpole.errors import ConfigurationError
 from beanpoled.cli import main
-from pyspark_beanpole import progress, streamed
 from pyspark_beanpole.schema import EVENTS
-from pyspark_beanpole.statistics.tables import finished, partials
 from tests.pipeline.conftest import Start
 from tests.pipeline.double import Double, Log, event
 from tests.pipeline.exported import write_export
-from tests.pipeline.histories import History, rows
+from tests.pipeline.histories import History
+from tests.pipeline.test_streaming import numbers, of_batch, same
 
 
 def offsets(spark: SparkSession, directory: Path) -> list[int]:
@@ -38,7 +34,7 @@ def test_stream_writes_tables_and_goes_on(
     assert stream(node, tmp_path) == 0
     assert offsets(spark, tmp_path) == list(range(100))
     assert re.search(
-        r"batch 2 \[#{24}\] 100 of 100 events, 0 behind, [\d,]+ a second", capsys.readouterr().err
+        r"batch 3 \[#{24}\] 100 of 100 events, 0 behind, [\d,]+ a second", capsys.readouterr().err
     )
     log.grow(10)
     assert stream(node, tmp_path) == 0
@@ -61,65 +57,37 @@ def test_stream_says_in_one_line_why_it_ended(
     assert offsets(spark, tmp_path) == [*range(100), *range(150, 200)]
 
 
-def test_a_batch_that_is_written_again_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    write = streamed.writer(str(tmp_path), statistics=False)
-    batches = [
-        spark.createDataFrame([event(first + n) for n in range(100)], EVENTS).repartition(parts)
-        for first, parts in ((0, 3), (100, 2), (100, 1), (0, 1))
-    ]
-    write(batches[0], 0)
-    write(batches[3], 0)
-    write(batches[1], 1)
-    write(batches[2], 1)
-    assert offsets(spark, tmp_path) == list(range(200))
-    with pytest.raises(ConfigurationError, match="has batches of another checkpoint"):
-        write(batches[0], 0)
-
-
-def test_a_first_batch_of_another_checkpoint_is_refused(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    write = streamed.writer(str(tmp_path), statistics=False)
-
-    def batch(*numbers: int) -> DataFrame:
-        return spark.createDataFrame([event(number) for number in range(*numbers)], EVENTS)
-
-    # A try that was killed leaves some of its events.
-    write(batch(5, 8), 0)
-    write(batch(0, 10), 0)
-    for other in (batch(5, 10), batch(0, 9)):
-        with pytest.raises(ConfigurationError, match="has batches of another checkpoint"):
-            write(other, 0)
-    assert offsets(spark, tmp_path) == list(range(10))
-
-
-@pytest.mark.usefixtures("interpreted")
-def test_statistics_of_some_batches_are_refused(spark: SparkSession, tmp_path: Path) -> None:
-    frame = spark.createDataFrame([event(number) for number in range(10)], EVENTS)
-    for batch_id, statistics in enumerate((True, False)):
-        streamed.writer(str(tmp_path), statistics)(
-            frame.withColumn("offset", F.col("offset") + 10 * batch_id), batch_id
-        )
-        if statistics:
-            streamed.refresh(spark, str(tmp_path))
-    with pytest.raises(ConfigurationError, match="no statistics of 1 batches, 1 to 1, which were"):
-        streamed.refresh(spark, str(tmp_path))
-
-
-@pytest.mark.usefixtures("interpreted")
 def test_stream_adds_statistics_up(spark: SparkSession, start: Start, tmp_path: Path) -> None:
-    log = Log(events=History(5).run(300).events)
-    where = ["--addresses", start(log).address, "--to", str(tmp_path)]
+    log = Log(events=History(5).run(400).events)
+    later = log.events[300:]
+    del log.events[300:]
+    node = start(log)
+    where = ["--addresses", node.address, "--to", str(tmp_path)]
+    assert main(["pipeline", "stream", *where, "--rows", "200", "--once", "--no-statistics"]) == 0
+    log.events += later
+    log.batches.clear()
+    # What was written without statistics is read for them now.
     assert main(["pipeline", "stream", *where, "--rows", "200", "--once"]) == 0
-    whole = finished(partials(spark.createDataFrame(rows(log.events), EVENTS)))
-    for name in ("throughput", "histogram", "dead_letters"):
-        found = spark.read.parquet(str(tmp_path / "tables" / name))
-        assert_equal(found, whole[name])
+    assert same(numbers(tmp_path), of_batch(log))
+    found = spark.read.parquet(str(tmp_path / "tables" / "throughput"))
+    assert found.agg({"puts": "sum"}).first() == (sum(e["event"] == "put" for e in log.events),)
 
 
-def test_progress_of_an_empty_stream() -> None:
-    told = {"batchId": 0, "sources": [{"endOffset": None, "latestOffset": None}]}
-    assert progress.words(told).endswith("0 of 0 events, 0 behind, 0 a second")
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (
+            ["--start", "foo"],
+            "--start 'foo' is not allowed: it must be earliest, latest, or an offset from 0 to",
+        ),
+        (["--start", "11"], "--start = 11 is not allowed: cluster 'double' has events to 10"),
+    ],
+)
+def test_stream_refuses_where_it_cannot_begin(
+    more: list[str], words: str, start: Start, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert stream(start(Log(), 10), tmp_path, *more) == 2
+    assert capsys.readouterr().err.startswith(f"beanpole: {words}")
 
 
 def buried_log() -> Log:
@@ -251,14 +219,8 @@ def test_report_names_events_that_are_missing(
     assert json.loads((out / "summary.json").read_text())["missing"] == [[5, 8]]
 
 
-def test_no_node_is_one_line(
-    spark: SparkSession,
-    start: Start,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_no_node_is_one_line(start: Start, capsys: pytest.CaptureFixture[str]) -> None:
     node = start(Log())
     node.stop()
-    monkeypatch.setattr("pyspark_beanpole.inputs.PATIENCE_S", 0)
-    assert redrive(node) == 3
+    assert redrive(node, "--patience", "0") == 3
     assert capsys.readouterr().err.startswith("beanpole: no node answers: 127.0.0.1:")

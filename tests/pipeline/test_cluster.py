@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -14,7 +15,10 @@ from beanpole.commands import MACHINE_VERSION
 from beanpoled.cli import main
 from chaos.members import all_events
 from pyspark_beanpole import inputs
+from pyspark_beanpole.exports import opened
 from pyspark_beanpole.schema import EVENTS
+from pyspark_beanpole.statistics.answers import finished
+from pyspark_beanpole.statistics.parts import reduced
 from tests.integration.support.load import Load
 from tests.integration.support.nodes import BEANPOLE, Cluster, status
 from tests.integration.support.processes import Process
@@ -23,6 +27,7 @@ from tests.integration.support.releases import FIRST, install, release, this_pro
 from tests.integration.support.waiting import wait_until
 from tests.pipeline.conftest import SMALL_JVM
 from tests.pipeline.failing import FailingSource
+from tests.pipeline.test_streaming import numbers, same
 
 CLIENTS = 8
 JOBS_BETWEEN_FAULTS = 300
@@ -55,15 +60,24 @@ class Streamed:
     def start(self, *more: str) -> Process:
         self._runs += 1
         where = ["--addresses", self._addresses, "--to", str(self._directory / "tables")]
-        often = ["--every", "1", "--no-statistics"]
+        often = ["--every", "1"]
         small = ["--conf", f"spark.driver.extraJavaOptions={SMALL_JVM}", "--master", "local[2]"]
         return Process(
             [*BEANPOLE, "pipeline", "stream", *where, *often, *small, *more],
             self._directory / f"stream{self._runs}.log",
         )
 
+    def finish(self) -> None:
+        """Write what is there still, in this process."""
+        where = ["--addresses", self._addresses, "--to", str(self._directory / "tables")]
+        assert main(["pipeline", "stream", *where, "--once"]) == 0
+
+    def statistics(self) -> dict[str, pa.Table]:
+        """Return the tables as they are in the files."""
+        return numbers(self._directory / "tables")
+
     def files(self) -> list[Path]:
-        return list((self._directory / "tables" / "events").glob("date=*/batch_id=*/*.parquet"))
+        return list((self._directory / "tables" / "events").glob("date=*/*.parquet"))
 
     def wait_for_batch(self, process: Process) -> None:
         """Wait until a batch is written that was not there before."""
@@ -128,10 +142,13 @@ def test_every_event_once_whatever_dies(
         streamed.wait_for_rows(wanted.end, second)
     finally:
         second.kill()
+    streamed.finish()
     found = streamed.table().cache()
     assert found.count() == wanted.end - wanted.first == wanted.end > 3 * JOBS_BETWEEN_FAULTS
     assert found.exceptAll(wanted.events).isEmpty()
     assert wanted.events.exceptAll(found).isEmpty()
+    whole = opened(str(tmp_path / "export")).read()
+    assert same(streamed.statistics(), finished(reduced(whole, put_from=0)))
     sys.stdout.write(f"{wanted.end} events, each once\n")
     # And no job was lost: the audit compares with the jobs that the cluster has.
     assert main(["pipeline", "audit", "--addresses", addresses(cluster)]) == 0

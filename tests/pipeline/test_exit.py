@@ -1,9 +1,11 @@
 """How commands end as processes: each exit status, one line, nothing of Spark in between."""
 
+import json
 import re
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Final
 
@@ -100,3 +102,31 @@ def test_a_python_that_is_not_there(start: Start, monkeypatch: pytest.MonkeyPatc
     assert status == 2
     assert said.startswith("beanpole: PYSPARK_PYTHON = '/nowhere/python' is no program: ")
     assert sys.executable not in said
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_stream_ends_in_the_middle_of_a_long_batch(
+    start: Start, number: signal.Signals, tmp_path: Path
+) -> None:
+    node = start(log := Log(), 100_000)
+    is_wanted = threading.Event()
+
+    def slowly(first: int, end: int) -> bytes:
+        is_wanted.wait(0.2)
+        return log.batch(first, end)
+
+    node.send = slowly
+    process = subprocess.Popen(
+        [*BEANPOLE, "pipeline", "stream", "--addresses", node.address, "--to", str(tmp_path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    wait_until(lambda: node.reads or process.poll() is not None, TIMEOUT_S, "the batch")
+    process.send_signal(number)
+    status, said = ended(process)
+    is_wanted.set()
+    words = "batch 0 [                        ] 0 of 100,000 events, 100,000 behind, 0 a second\n"
+    assert (status, said) == (0, words)
+    manifest = json.loads((tmp_path / "events" / "_manifest.json").read_text())
+    assert manifest["files"] == []

@@ -1,6 +1,8 @@
 """What the Spark side says when Spark or Java is missing, and what it costs when nobody uses it."""
 
 import importlib.util
+import os
+import signal
 import subprocess
 import sys
 from importlib.machinery import ModuleSpec
@@ -69,6 +71,16 @@ def test_a_master_is_not_given_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
     with pytest.raises(ConfigurationError, match=r"give it the master: spark-submit --master"):
         session.start("name", "local[1]")
+
+
+def test_java_is_started_without_a_fork_of_this_process() -> None:
+    """A function in the child would take one, beside which gRPC ends the child now and then."""
+    launched = session.Java()
+    process = launched.launch(["sleep", "60"], preexec_fn=pytest.fail)
+    assert launched.status is None
+    assert os.getsid(process.pid) == process.pid
+    launched.end()
+    assert launched.status == -signal.SIGTERM
 
 
 def run(code: str) -> str:

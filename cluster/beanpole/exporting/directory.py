@@ -174,10 +174,13 @@ class Directory:
         self.manifest = self.manifest._replace(owner=None)
         self.change(self.manifest)
 
-    def adopt(self) -> None:
+    def adopt(self, counts_coming: bool = True) -> None:
         """Count the files that the manifest does not know yet, and remove unfinished ones.
 
         A manifest of version 1 becomes one of version 2, for which all files are read.
+
+        Args:
+            counts_coming: whether files behind the manifest's end count; else they are removed.
 
         Raises:
             BadExport: a file is not as it should be, or events are there twice.
@@ -195,7 +198,10 @@ class Directory:
         twice = [one.words for one in found.problems if " again" in one.words]
         if twice:
             raise BadExport(f"{twice[0]}: it was not written by one export")
-        coming = [file for file in map(self._coming, found.coming) if file is not None]
+        for file in () if counts_coming else found.coming:
+            steps.remove(self.place, file.name)
+        wanted = found.coming if counts_coming else ()
+        coming = [file for file in map(self._coming, wanted) if file is not None]
         manifest = manifest.with_files([*manifest.files, *coming])
         if manifest != self.manifest:
             self.change(manifest)
@@ -216,12 +222,13 @@ class Directory:
             return None
 
 
-def held(place: Place, cluster: str | None = None) -> Directory | None:
+def held(place: Place, cluster: str | None = None, *, adopts: bool = True) -> Directory | None:
     """Take an export directory; None if there is none yet.
 
     Args:
         place: where it is.
         cluster: the cluster that it must be of; None: of any.
+        adopts: whether files count that are there and were not listed yet; else they are removed.
 
     Raises:
         ConfigurationError: it is another cluster's, another process has it, or it is no export.
@@ -244,7 +251,7 @@ def held(place: Place, cluster: str | None = None) -> Directory | None:
     directory = Directory(place, read_manifest(place) or manifest, lock)
     try:
         directory.own()
-        directory.adopt()
+        directory.adopt(adopts)
         directory.clean()
     except BaseException:
         directory.close()

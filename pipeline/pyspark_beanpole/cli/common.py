@@ -130,8 +130,17 @@ def spark(arguments: argparse.Namespace, *, quick: bool = False) -> "SparkSessio
         log=running.log(),
         java=running.java,
     )
+    running.listen()
     ahead.join()
+    _silence_spark()
     return found
+
+
+def _silence_spark() -> None:
+    """Let the logger with which Spark repeats errors as JSON have no way to the terminal."""
+    from pyspark.logger import PySparkLogger
+
+    PySparkLogger.getLogger("SQLQueryContextLogger").handlers.clear()
 
 
 def _import_ahead() -> None:

@@ -64,6 +64,12 @@ def from_spark(text: str, conf: Iterable[str] = ()) -> BeanpoleError:
     return ClientError(words)
 
 
+def is_of_nodes(text: str) -> bool:
+    """Whether an error of Spark says that nodes did not answer a task."""
+    ours = _OURS.findall(text)
+    return bool(ours) and ours[-1][0] == ClientError.__name__
+
+
 def java_never_ran(lines: Sequence[str]) -> BeanpoleError:
     """Return the error for a Java that ended before Spark ran in it, from the last it said."""
     text = "\n".join(lines)

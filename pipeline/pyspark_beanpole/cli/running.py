@@ -25,6 +25,8 @@ from pyspark_beanpole.sparklog import SparkLog
 
 # After a signal what runs is dropped; a system that stops services waits at least ten seconds.
 DROP_S: Final = 4.0
+# Spark's own code waits for Java on its way out, so Java does not get as long.
+JAVA_DROP_S: Final = 0.5
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -41,6 +43,10 @@ class Running:
 
     def __init__(self, wanted_log: Path | None, conf: dict[str, str]) -> None:
         self.java = Java()
+        # The exit status after a signal; None: 128 and its number.
+        self.status_when_ended: int | None = None
+        # The signal that came.
+        self.ended: int | None = None
         self._wanted_log = wanted_log
         self._conf = conf
         self._log: SparkLog | None = None
@@ -58,6 +64,30 @@ class Running:
             except OSError as error:
                 raise ConfigurationError(f"--log: {error}") from None
         return self._log
+
+    def listen(self) -> None:
+        """Let signals end what runs, at the latest after `DROP_S`; Spark takes SIGINT from us."""
+        if threading.current_thread() is threading.main_thread():
+            for number in SIGNALS:
+                signal.signal(number, self._end)
+
+    def _end(self, number: int, frame: FrameType | None) -> NoReturn:
+        self.ended = number
+        drop = threading.Timer(JAVA_DROP_S, self.java.end)
+        leave = threading.Timer(DROP_S, self._leave, (number,))
+        for timer in (drop, leave):
+            timer.daemon = True
+            timer.start()
+        raise Ended(number)
+
+    def _leave(self, number: int) -> None:
+        """End this process although something in it does not end."""
+        self.java.end()
+        os._exit(self.status_after(number))
+
+    def status_after(self, number: int) -> int:
+        """Return the exit status after a signal."""
+        return 128 + number if self.status_when_ended is None else self.status_when_ended
 
     def write(self, text: str) -> None:
         """Add to the log, if there is one."""
@@ -115,12 +145,17 @@ def run_command(run: Callable[[argparse.Namespace], int], arguments: argparse.Na
         # What runs is dropped: whatever is written is replaced as a whole, or done again.
         running.java.end()
         number = ended.number if isinstance(ended, Ended) else signal.SIGINT
-        return 128 + number
+        return running.status_after(number)
     except BrokenPipeError as error:
+        if running.ended is not None:
+            return running.status_after(running.ended)
         if not running.java.has_ended():
             raise
         raise running.failed(error) from error
     except Exception as error:
+        if running.ended is not None:
+            # It comes from the Java that was ended.
+            return running.status_after(running.ended)
         raise running.failed(error) from error
     finally:
         running.close()
@@ -128,29 +163,15 @@ def run_command(run: Callable[[argparse.Namespace], int], arguments: argparse.Na
 
 @contextmanager
 def _ended_by_signals(running: Running) -> Iterator[None]:
-    """Let signals end what runs, at the latest after `DROP_S`."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def end(number: int, frame: FrameType | None) -> NoReturn:
-        timer = threading.Timer(DROP_S, _leave, (running, 128 + number))
-        timer.daemon = True
-        timer.start()
-        raise Ended(number)
-
-    before = {number: signal.signal(number, end) for number in SIGNALS}
+    """Listen to signals, and let others have them back."""
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    running.listen()
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _leave(running: Running, status: int) -> None:
-    """End this process although something in it does not end."""
-    running.java.end()
-    os._exit(status)
+        if threading.current_thread() is threading.main_thread():
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
 
 @contextmanager

@@ -1,26 +1,32 @@
 """`beanpole pipeline stream`: keeps tables of events and statistics, each event exactly once."""
 
 import argparse
-import signal
 import sys
-import threading
 import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark_beanpole.cli import common
-from pyspark_beanpole.progress import StreamLine
+from beanpole.client.events import Events, EventsLost
+from beanpole.errors import ClientError, ConfigurationError
+from pyspark_beanpole.cli import common, failures
+from pyspark_beanpole.cli.running import Running
+from pyspark_beanpole.options import EARLIEST, LATEST, OFFSET_MAX
+from pyspark_beanpole.progress import Progress, StreamLine
+from pyspark_beanpole.session import check_spark
 
 if TYPE_CHECKING:
-    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql import SparkSession
 
-# A batch leaves some files behind; statistics are by the minute anyway.
+    from pyspark_beanpole.streaming.stream import Stream
+
+# Statistics are by the minute.
 TRIGGER_S: Final = 60
 # A batch stays in the memory of small machines, and is soon done again after a crash.
 ROWS_PER_BATCH: Final = 1_000_000
-POLL_S: Final = 1
-# Statistics are of all batches: writing them takes longer the more there are.
+POLL_S: Final = 1.0
+# What tables cost grows slowly with the days that they tell of.
 REFRESH_S: Final = 300.0
+# An outage is named when it begins, when its reason changes, and so often.
+SAY_AGAIN_S: Final = 60.0
 
 
 def add_command(commands: Any) -> None:
@@ -28,25 +34,22 @@ def add_command(commands: Any) -> None:
     parser = commands.add_parser(
         "stream",
         help="keep tables of events and statistics as events come",
-        description="Goes on where it was, from its checkpoint. Ctrl-C or SIGTERM ends it.",
+        description="Goes on where --to ends. Ctrl-C or SIGTERM ends it, with exit status 0.",
     )
     common.add_addresses(parser)
     parser.add_argument("--to", required=True, metavar="DIR", help="where the tables are")
     parser.add_argument(
-        "--checkpoint", metavar="DIR", help="where the stream is (default: _checkpoint in --to)"
-    )
-    parser.add_argument(
         "--start",
-        default="earliest",
+        default=EARLIEST,
         metavar="earliest|latest|OFFSET",
-        help="where a new checkpoint begins (default: earliest)",
+        help="where a new directory begins (default: earliest)",
     )
     parser.add_argument(
         "--every",
         type=_whole,
         default=TRIGGER_S,
         metavar="SECONDS",
-        help=f"a batch at most so often (default {TRIGGER_S})",
+        help=f"a batch at most so often, unless it is far behind (default {TRIGGER_S})",
     )
     parser.add_argument(
         "--rows",
@@ -67,58 +70,144 @@ def add_command(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write tables until there are no more events (--once), or until a signal."""
-    spark = common.spark(arguments)
-    from pyspark_beanpole import streamed
+    """Write events and tables until there are no more events (--once), or until a signal."""
+    start = _start(arguments.start)
+    check_spark()
+    from pyspark_beanpole.streaming.stream import Settings, Stream
 
-    reader = (
-        spark.readStream.format("beanpole")
-        .option("addresses", ",".join(arguments.addresses))
-        .option("startingOffsets", arguments.start)
-        .option("maxRowsPerTrigger", arguments.rows)
-        .option("failOnDataLoss", not arguments.skip_lost)
+    running: Running = arguments.running
+    running.status_when_ended = 0
+    settings = Settings(
+        directory=arguments.to,
+        addresses=arguments.addresses,
+        patience_s=arguments.patience,
+        start=start,
+        rows_max=arguments.rows,
+        skip_lost=arguments.skip_lost,
+        statistics=not arguments.no_statistics,
     )
-    checkpoint = arguments.checkpoint or f"{arguments.to.rstrip('/')}/_checkpoint"
-    writer = reader.load().writeStream.option("checkpointLocation", checkpoint)
-    if arguments.once:
-        writer = writer.trigger(availableNow=True)
-    else:
-        writer = writer.trigger(processingTime=f"{arguments.every} seconds")
-    statistics = not arguments.no_statistics
-    query = writer.foreachBatch(streamed.writer(arguments.to, statistics)).start()
-
-    def refresh() -> None:
-        if statistics:
-            streamed.refresh(spark, arguments.to)
-
-    _follow(query, refresh)
+    stream = Stream(settings, Events(arguments.addresses, arguments.patience))
+    try:
+        stream.open()
+        spark = common.spark(arguments, quick=True)
+        stream.restore(spark)
+        line = StreamLine(sys.stderr)
+        try:
+            _Run(stream, spark, line, arguments).run()
+        finally:
+            line.end()
+        stream.refresh()
+    except BaseException:
+        if running.ended is not None:
+            # A batch that was under way is dropped; what counts is in the tables.
+            running.java.end()
+            stream.refresh_if_whole()
+        raise
+    finally:
+        stream.close()
     return 0
 
 
-def _follow(query: "StreamingQuery", refresh: Callable[[], None]) -> None:
-    """Show a query's progress, and refresh now and then, until it ends or a signal tells it to."""
-    ending = threading.Event()
-    before = {
-        number: signal.signal(number, lambda *_: ending.set())
-        for number in (signal.SIGINT, signal.SIGTERM)
-    }
-    line = StreamLine(sys.stderr)
-    refreshed_s = time.monotonic()
-    try:
-        while not ending.is_set() and not query.awaitTermination(POLL_S):
-            line.show(query.lastProgress)
-            if query.lastProgress and time.monotonic() - refreshed_s >= REFRESH_S:
-                refresh()
-                refreshed_s = time.monotonic()
-        line.show(query.lastProgress)
-        query.stop()
-        if query.lastProgress:
-            refresh()
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        query.stop()
-        line.end()
+class _Run:
+    """When batches are run, and what is said of it."""
+
+    def __init__(
+        self,
+        stream: "Stream",
+        spark: "SparkSession",
+        line: StreamLine,
+        arguments: argparse.Namespace,
+    ) -> None:
+        self._stream = stream
+        self._spark = spark
+        self._line = line
+        self._once: bool = arguments.once
+        self._every_s: float = arguments.every
+        self._rows_max: int = arguments.rows
+        self._batches = 0
+        self._rate = 0.0
+        self._due_s = self._refresh_due_s = 0.0
+        self._problem = ""
+        self._said_s = 0.0
+
+    def run(self) -> None:
+        """Run batches until all is written that there is at the beginning (--once), or for ever."""
+        end = self._stream.end_now()
+        self._show(end)
+        while not self._once or self._stream.position < end:
+            if not self._tried(end):
+                time.sleep(POLL_S)
+            if not self._once:
+                end = self._polled()
+                self._show(end)
+
+    def _polled(self) -> int:
+        """Return the cluster's end, when a node answers."""
+        while True:
+            try:
+                return self._stream.end_now()
+            except ClientError as error:
+                self._wait(error)
+                time.sleep(POLL_S)
+
+    def _tried(self, end: int) -> bool:
+        """Run a batch if it is time for one; return whether it was, so that the next may be due."""
+        behind = end - self._stream.position
+        now_s = time.monotonic()
+        is_due = self._once or behind >= self._rows_max or now_s >= self._due_s
+        if behind > 0 and is_due:
+            self._due_s = now_s + self._every_s
+            try:
+                rows = self._stream.step(self._spark, end)
+            except Exception as error:
+                if self._once or not _is_outage(error):
+                    raise
+                self._wait(error)
+                return False
+            self._problem = ""
+            self._batches += 1
+            self._rate = rows / (time.monotonic() - now_s)
+            self._show(end)
+            self._stream.compact()
+        if now_s >= self._refresh_due_s and not self._stream.is_fresh():
+            self._stream.refresh()
+            self._refresh_due_s = time.monotonic() + REFRESH_S
+        return behind > 0 and is_due
+
+    def _show(self, end: int) -> None:
+        self._line.show(Progress(self._batches, self._stream.position, end, self._rate))
+
+    def _wait(self, error: Exception) -> None:
+        """Say what is waited for, when it is new and now and then."""
+        words = str(error) if isinstance(error, ClientError) else failures.gist(str(error))
+        now_s = time.monotonic()
+        if words != self._problem or now_s - self._said_s >= SAY_AGAIN_S:
+            self._problem, self._said_s = words, now_s
+            self._line.say(f"waiting: {words}")
+        # As soon as nodes answer again a batch is due.
+        self._due_s = 0.0
+
+
+def _is_outage(error: Exception) -> bool:
+    """Whether nodes do not answer, or may come back with what is missing: that is waited out."""
+    if isinstance(error, EventsLost):
+        return not error.certain
+    return isinstance(error, ClientError) or failures.is_of_nodes(str(error))
+
+
+def _start(text: str) -> str:
+    """Check --start.
+
+    Raises:
+        ConfigurationError: it is no place in a stream.
+    """
+    is_offset = text.isascii() and text.isdecimal() and len(text) <= len(str(OFFSET_MAX))
+    if text in (EARLIEST, LATEST) or (is_offset and int(text) <= OFFSET_MAX):
+        return text
+    raise ConfigurationError(
+        f"--start {text!r} is not allowed: it must be {EARLIEST}, {LATEST}, or an offset from 0 "
+        f"to {OFFSET_MAX}"
+    )
 
 
 def _whole(text: str) -> int:

@@ -1,0 +1,235 @@
+"""What statistics keep of the events of a stream, in files: pieces of contiguous offsets.
+
+    DIR/_parts/<first>-<end>.arrow      of the events first <= offset < end
+
+The newest piece grows batch by batch, until a new hour begins; the pieces of a day that is over
+become one. So what a batch costs does not grow with the day, and there are few files.
+
+A piece is written before the events count of which it is, and the pieces that it replaces are
+removed after that. So whenever a process dies, some pieces follow each other up to the end of the
+events that count: those are the ones, and others are of no use.
+"""
+
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+
+from beanpole.exporting import files as steps
+from beanpole.exporting.directory import listed
+from beanpole.places import Place
+from pyspark_beanpole.statistics.keys import DAY_US, Parts
+from pyspark_beanpole.statistics.lives import spans_of
+from pyspark_beanpole.statistics.parts import SCHEMAS, merged
+
+HOUR_US: Final = DAY_US // 24
+
+_NAME: Final = re.compile(r"([0-9]{20})-([0-9]{20})\.arrow")
+
+
+class Piece(NamedTuple):
+    """What is kept of the events first <= offset < end."""
+
+    first: int
+    end: int
+
+    @property
+    def name(self) -> str:
+        """The name of its file."""
+        return f"{self.first:020d}-{self.end:020d}.arrow"
+
+
+def packed(parts: Parts) -> bytes:
+    """Return parts as bytes that `unpacked` reads."""
+    tables = [_stream(table) for table in parts.values()]
+    columns = {"name": list(parts), "part": pa.array(tables, pa.binary())}
+    return _stream(pa.table(columns))
+
+
+def unpacked(content: Any) -> dict[str, pa.Table]:
+    """Return what `packed` was given.
+
+    Raises:
+        ValueError: it is of another version.
+    """
+    rows = _read(content)
+    names, tables = rows["name"].to_pylist(), rows["part"].to_pylist()
+    found = {name: _read(table) for name, table in zip(names, tables, strict=True)}
+    if {name: table.schema for name, table in found.items()} != SCHEMAS:
+        raise ValueError("another version wrote it")
+    return found
+
+
+def _stream(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+    with pa.ipc.new_stream(sink, table.schema, options=options) as stream:
+        stream.write_table(table)
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
+
+
+def _read(content: Any) -> pa.Table:
+    with pa.ipc.open_stream(content) as stream:
+        return stream.read_all()
+
+
+def chain(pieces: Iterable[Piece], first: int, end: int) -> list[Piece] | None:
+    """Return pieces that follow each other from `first` to `end`, the fewest; None without any."""
+    by_end: dict[int, list[Piece]] = {}
+    for piece in pieces:
+        by_end.setdefault(piece.end, []).append(piece)
+    found: list[Piece] = []
+    while end > first:
+        before = [piece for piece in by_end.get(end, ()) if first <= piece.first < end]
+        if not before:
+            return None
+        found.append(min(before))
+        end = found[-1].first
+    return found[::-1]
+
+
+class Pieces:
+    """The pieces of one stream; this process alone changes them."""
+
+    def __init__(self, place: Place) -> None:
+        """Use `load` or `begin` next."""
+        self._place = place
+        # All but the newest, and together in memory; the newest, and what is kept of it.
+        self._closed: list[Piece] = []
+        self._before: Parts = merged([])
+        self._open: Piece | None = None
+        self._parts: Parts = merged([])
+        self._obsolete: list[Piece] = []
+
+    def load(self, first: int, end: int) -> bool:
+        """Read what is kept of the events [first, end); return whether it is there."""
+        there = [_piece(name) for name in listed(self._place)]
+        pieces = [piece for piece in there if piece is not None]
+        found = chain(pieces, first, end)
+        if found is None:
+            return False
+        try:
+            parts = {piece: self._read(piece) for piece in found}
+        except (OSError, ValueError, pa.ArrowException):
+            return False
+        self._obsolete = [piece for piece in pieces if piece not in parts]
+        self._closed, self._open = found[:-1], found[-1] if found else None
+        self._before = merged(parts[piece] for piece in self._closed)
+        self._parts = parts[self._open] if self._open is not None else merged([])
+        return True
+
+    def begin(self, first: int, end: int, parts: Parts) -> None:
+        """Keep something new of the events [first, end), and forget all else."""
+        self._obsolete = [*self._closed, *filter(None, [self._open]), *self._obsolete]
+        self._closed, self._before = [], merged([])
+        self._open = Piece(first, end) if first < end else None
+        self._parts = parts
+        if self._open is not None:
+            self._obsolete = [piece for piece in self._obsolete if piece != self._open]
+            self._write(self._open, parts)
+
+    def prepare(self, first: int, end: int, parts: Parts) -> "Step":
+        """Write what is kept of a batch, together with what belongs to the same hour."""
+        before = self._open
+        grows = before is not None and _hour(self._parts) == _hour(parts)
+        if grows and before is not None:
+            step = Step(Piece(before.first, end), merged([self._parts, parts]), before)
+        else:
+            step = Step(Piece(first, end), parts, None)
+        self._write(step.piece, step.parts)
+        return step
+
+    def accept(self, step: "Step") -> None:
+        """Count what was prepared, for the events of it do; remove what it replaces."""
+        if step.replaces is not None:
+            self._obsolete.append(step.replaces)
+        elif self._open is not None:
+            self._closed.append(self._open)
+            self._before = merged([self._before, self._parts])
+            if _day(self._parts) != _day(step.parts):
+                self._join_closed()
+        self._open, self._parts = step.piece, step.parts
+        self.clean()
+
+    def clean(self) -> None:
+        """Remove the files of pieces that do not count."""
+        while self._obsolete:
+            steps.remove(self._place, self._obsolete.pop().name)
+
+    def together(self) -> Parts:
+        """Return what is kept of all events."""
+        return merged([self._before, self._parts])
+
+    @property
+    def put_from(self) -> int | None:
+        """The id of the first job that was put in the whole log, 0 from its beginning on."""
+        spans = [span for part in (self._before, self._parts) for span in spans_of(part["covered"])]
+        if not spans:
+            return None
+        if spans[0].first == 0:
+            return 0
+        known = [span.put_from for span in spans if span.put_from >= 0]
+        return known[0] if known else None
+
+    def _join_closed(self) -> None:
+        """Write the closed pieces of the newest day among them as one."""
+        parts = {piece: self._read(piece) for piece in self._closed[-24:]}
+        newest = _day(parts[self._closed[-1]])
+        group = [piece for piece in self._closed[-24:] if _day(parts[piece]) == newest]
+        if len(group) < 2:
+            return
+        whole = Piece(group[0].first, group[-1].end)
+        self._write(whole, merged(parts[piece] for piece in group))
+        self._closed = [piece for piece in self._closed if piece not in group] + [whole]
+        self._obsolete += group
+
+    def _read(self, piece: Piece) -> Parts:
+        with self._place.files.open_input_stream(self._place.at(piece.name)) as stream:
+            return unpacked(stream.read_buffer())
+
+    def _write(self, piece: Piece, parts: Parts) -> None:
+        write_whole(self._place, piece.name, packed(parts))
+
+
+class Step(NamedTuple):
+    """A piece that is written and does not count yet, and the one that it replaces."""
+
+    piece: Piece
+    parts: Parts
+    replaces: Piece | None
+
+
+def write_whole(place: Place, name: str, content: Any) -> None:
+    """Write a file so that whoever reads it finds the one before or the whole new one."""
+    if not place.is_local:
+        steps.put(place, name, content)
+        return
+    folder, _, last = name.rpartition("/")
+    steps.make_folder(place, folder)
+    hidden = f"{folder}/.{last}" if folder else f".{last}"
+    with open(place.at(hidden), "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    steps.rename(place, hidden, name)
+
+
+def _piece(name: str) -> Piece | None:
+    match = _NAME.fullmatch(name)
+    return Piece(int(match[1]), int(match[2])) if match else None
+
+
+def _begun_us(parts: Mapping[str, pa.Table]) -> int:
+    walls: Sequence[int] = [span.begin_wall_us for span in spans_of(parts["covered"])]
+    return walls[0] if walls else 0
+
+
+def _hour(parts: Parts) -> int:
+    return _begun_us(parts) // HOUR_US
+
+
+def _day(parts: Parts) -> int:
+    return _begun_us(parts) // DAY_US

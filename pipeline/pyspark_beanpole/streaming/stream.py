@@ -1,0 +1,327 @@
+"""A stream of events into a directory: what counts, batch by batch, whatever dies in between.
+
+The manifest of DIR/events is the truth: a batch counts when it lists the batch's files. What comes
+before that (files in a folder of their own, a new piece of the statistics) is removed when a stream
+begins, and is made again. When to run a batch, and what is shown of it, is said in `cli.stream`.
+"""
+
+import uuid
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
+from typing import Final, NamedTuple
+
+from pyspark.sql import SparkSession
+
+from beanpole.client.events import Events, EventsLost, Extent
+from beanpole.errors import ClientError, ConfigurationError
+from beanpole.exporting import compaction
+from beanpole.exporting import files as steps
+from beanpole.exporting.directory import Directory, begun, held, listed
+from beanpole.exports import STATES, BadExport, compared
+from beanpole.places import Place, resolved
+from pyspark_beanpole.inputs import from_directory
+from pyspark_beanpole.options import EARLIEST, LATEST, for_batch
+from pyspark_beanpole.planning import Range, kept, warn_of_silent
+from pyspark_beanpole.readers import batches as read
+from pyspark_beanpole.schema import chosen
+from pyspark_beanpole.statistics.answers import finished
+from pyspark_beanpole.statistics.keys import Parts
+from pyspark_beanpole.statistics.parts import merged, reduced
+from pyspark_beanpole.streaming import batches, tables
+from pyspark_beanpole.streaming.pieces import Pieces
+
+EVENTS_FOLDER: Final = "events"
+TABLES_FOLDER: Final = "tables"
+PARTS_FOLDER: Final = "_parts"
+# Below DIR/events: what the tasks of batches write that do not count yet.
+TRIES_FOLDER: Final = "_tries"
+CORES_UNKNOWN: Final = 2
+# What release 0.3.0 had in such a directory, and this one does not.
+OLD: Final = ("partials", "_checkpoint")
+
+
+class Settings(NamedTuple):
+    """What a stream is asked for."""
+
+    directory: str
+    addresses: tuple[str, ...]
+    patience_s: int
+    # Where a new directory begins: EARLIEST, LATEST or an offset.
+    start: str
+    rows_max: int
+    skip_lost: bool
+    statistics: bool
+
+
+class Stream:
+    """A directory that this process alone changes, and the cluster whose events it gets."""
+
+    def __init__(self, settings: Settings, events: Events) -> None:
+        """Use `opened`."""
+        self._settings = settings
+        self._nodes = events
+        root = settings.directory.rstrip("/")
+        self._place = resolved(f"{root}/{EVENTS_FOLDER}")
+        self._tables = resolved(f"{root}/{TABLES_FOLDER}")
+        self._pieces = Pieces(resolved(f"{root}/{PARTS_FOLDER}"))
+        self._directory: Directory | None = None
+        # Where the next batch begins, and where the tables end that are written.
+        self.position = 0
+        self._written: int | None = None
+        # Whether memory is what the files are: not in the middle of a commit.
+        self._is_whole = False
+
+    @property
+    def directory(self) -> Directory:
+        """The export that grows."""
+        assert self._directory is not None, "a stream is opened before it is used"
+        return self._directory
+
+    def open(self) -> None:
+        """Take the directory, and remove what was left by a process that died.
+
+        Raises:
+            ConfigurationError: it is another cluster's, another process has it, or it is none of
+                ours.
+            BadExport: it has a file that cannot be counted.
+            ClientError: no node answers.
+        """
+        settings = self._settings
+        _check_new_layout(resolved(settings.directory.rstrip("/")), settings.directory)
+        extent = self._nodes.extent()
+        found = held(self._place, extent.cluster, adopts=False)
+        if found is None:
+            self._directory = self._begun()
+        else:
+            self._directory = found
+            _check_files(found)
+            self._check_end(found.manifest.end)
+            self.position = found.manifest.end or self.position
+            if not found.manifest.files:
+                self.position = self._first(self._whole())
+        with suppress(FileNotFoundError):
+            self._place.files.delete_dir(self._place.at(TRIES_FOLDER))
+
+    def restore(self, spark: SparkSession) -> None:
+        """Read what statistics keep of the events that are there, or make it of them anew."""
+        if not self._settings.statistics:
+            self._is_whole = True
+            return
+        files = self.directory.manifest.files
+        first, end = (files[0].first, files[-1].end) if files else (0, 0)
+        if not self._pieces.load(first, end):
+            parts = _all_reduced(spark, self._place.name, 0 if first == 0 else None)
+            self._pieces.begin(first, end, parts)
+        self._pieces.clean()
+        self._written = tables.end_of(self._tables)
+        self._is_whole = True
+
+    def close(self) -> None:
+        """Let others have the directory."""
+        if self._directory is not None:
+            self._directory.close()
+        self._nodes.__exit__()
+
+    def end_now(self) -> int:
+        """Return the offset that the cluster's next event will have.
+
+        Raises:
+            ClientError: no node answers.
+        """
+        return self._nodes.extent().end
+
+    def step(self, spark: SparkSession, end: int) -> int:
+        """Run a batch of the events up to an offset, or of as many as are allowed.
+
+        Args:
+            spark: where its tasks run.
+            end: behind `position`.
+
+        Returns:
+            How many events it had.
+
+        Raises:
+            EventsLost: no node has the next event any more, and that is not allowed.
+            ClientError: no node answers.
+        """
+        settings = self._settings
+        extent = self._nodes.extent_to(end, self.position)
+        first = kept(extent, self.position, end, not settings.skip_lost)
+        end = min(end, first + settings.rows_max)
+        folder = f"{TRIES_FOLDER}/{uuid.uuid4().hex}"
+        batch = batches.Batch(
+            f"{settings.directory.rstrip('/')}/{EVENTS_FOLDER}/{folder}",
+            extent.cluster,
+            settings.addresses,
+            settings.patience_s,
+            not settings.skip_lost,
+            settings.statistics,
+            self._put_from(first),
+            batches.ranges(first, end, settings.addresses, _cores(spark)),
+        )
+        written = batches.run(spark, batch)
+        self._commit(folder, written)
+        self.position = end
+        return sum(file.rows for file in written.files)
+
+    def _put_from(self, first: int) -> int | None:
+        known = self._pieces.put_from
+        return 0 if first == 0 else known
+
+    def _commit(self, folder: str, written: batches.Written) -> None:
+        """Let a batch count. A process that dies here leaves the batch done or not done."""
+        step = None
+        self._is_whole = False
+        before = self.directory.manifest
+        files = written.files
+        if written.parts is not None and files:
+            first = before.end if before.files else files[0].first
+            step = self._pieces.prepare(first, files[-1].end, written.parts)
+        for file in files:
+            _move(self._place, f"{folder}/{file.name}", file.name)
+        self.directory.add(files)
+        if step is not None:
+            self._pieces.accept(step)
+        with suppress(FileNotFoundError):
+            self._place.files.delete_dir(self._place.at(folder))
+        self._is_whole = True
+
+    def compact(self) -> None:
+        """Merge small files if it is worth it: at most as many events as a large one has."""
+        self.directory.touch()
+        if group := compaction.due(self.directory.manifest.files):
+            compaction.merge(self.directory, group)
+
+    def is_fresh(self) -> bool:
+        """Whether the tables tell of all events that are there."""
+        end = self.directory.manifest.end
+        return not self._settings.statistics or self._written == end
+
+    def refresh(self) -> None:
+        """Write the tables anew, if there is anything new to tell."""
+        if not self.is_fresh():
+            end = self.directory.manifest.end
+            tables.write(self._tables, finished(self._pieces.together()), end)
+            self._written = end
+
+    def refresh_if_whole(self) -> None:
+        """Refresh when a signal came, unless it came at a bad moment: the next start does it."""
+        if self._is_whole:
+            self.refresh()
+
+    # --- where a stream begins ---
+
+    def _begun(self) -> Directory:
+        extent = self._whole()
+        self.position = self._first(extent)
+        before = self._jobs_before(extent, self.position)
+        return begun(self._place, extent.cluster, before)
+
+    def _whole(self) -> Extent:
+        return self._nodes.whole() if self._settings.start == EARLIEST else self._nodes.extent()
+
+    def _first(self, extent: Extent) -> int:
+        start = self._settings.start
+        if start == EARLIEST:
+            if extent.first:
+                warn_of_silent(extent)
+            return extent.first
+        first = extent.end if start == LATEST else int(start)
+        if first > extent.end:
+            raise ConfigurationError(
+                f"--start = {first} is not allowed: cluster {extent.cluster!r} has events to "
+                f"{extent.end}"
+            )
+        return kept(extent, first, extent.end, not self._settings.skip_lost)
+
+    def _jobs_before(self, extent: Extent, first: int) -> Mapping[str, int]:
+        """Return how many jobs were in each state before an offset, counted from the nearest."""
+        if first == extent.end:
+            return extent.jobs
+        counts = dict(extent.jobs_before)
+        options = for_batch(
+            {
+                "addresses": ",".join(self._settings.addresses),
+                "patienceSeconds": str(self._settings.patience_s),
+            }
+        )
+        schema = chosen(["offset", "state_before", "state"])
+        part = Range(extent.first, first, self._settings.addresses)
+        for rows in read(part, options, schema) if extent.first < first else ():
+            for name, sign in (("state", 1), ("state_before", -1)):
+                for one in rows.column(name).value_counts().to_pylist():
+                    if one["values"] in STATES:
+                        counts[one["values"]] += sign * one["counts"]
+        return counts
+
+    def _check_end(self, end: int) -> None:
+        """Refuse a cluster that has fewer events than the directory.
+
+        Raises:
+            ConfigurationError: a majority of its nodes says so.
+        """
+        try:
+            extent = self._nodes.extent_to(end)
+        except EventsLost:
+            raise
+        except ClientError as error:
+            if self._nodes.extent().end < end:
+                raise ConfigurationError(f"{self._settings.directory}: {error}") from None
+            raise
+        if extent.end < end:
+            raise ClientError(
+                f"{self._settings.directory} has events to {end}, and the nodes that answer only "
+                f"to {extent.end}"
+            )
+
+
+def _all_reduced(spark: SparkSession, directory: str, put_from: int | None) -> Parts:
+    """Return what statistics keep of a whole export."""
+    found = from_directory(spark, directory, allow_missing=True)
+    return merged(found.reduce(partial(reduced, put_from=put_from)))
+
+
+def _check_new_layout(place: Place, name: str) -> None:
+    """Refuse a directory of release 0.3.0, whose batches no manifest lists.
+
+    Raises:
+        ConfigurationError: it is one.
+    """
+    from pyarrow.fs import FileType
+
+    found = place.files.get_file_info([place.at(one) for one in OLD])
+    if any(info.type == FileType.Directory for info in found):
+        raise ConfigurationError(
+            f"{name} was written by `stream` of release 0.3.0, which had another layout: give a "
+            "new directory, and `--start OFFSET` where that one ends, or remove it"
+        )
+
+
+def _check_files(directory: Directory) -> None:
+    """Refuse a directory that lacks files which its manifest lists.
+
+    Raises:
+        BadExport: it does.
+    """
+    place = directory.place
+    problems = compared(directory.manifest, listed(place), place.name).problems
+    if problems:
+        raise BadExport(problems[0].words)
+
+
+def _move(place: Place, before: str, after: str) -> None:
+    """Give a file its name; one that has it already is of a batch that did not count."""
+    if place.is_local:
+        steps.make_folder(place, after.rpartition("/")[0])
+        steps.rename(place, before, after)
+    else:
+        place.files.move(place.at(before), place.at(after))
+
+
+def _cores(spark: SparkSession) -> int:
+    """Return how many tasks run at once, as far as that is known."""
+    with suppress(Exception):
+        return int(spark.sparkContext.defaultParallelism)
+    # A Spark Connect server does not tell.
+    return CORES_UNKNOWN
