@@ -260,6 +260,19 @@ def test_the_oldest_ready_job_is_known_at_every_full_minute(seed: int) -> None:
     assert found == {tube: naive.oldest(events, tube) for tube in TUBES}
 
 
+def test_the_oldest_is_so_by_cluster_time_when_the_wall_clock_drifts() -> None:
+    """The job that was ready earlier left later, when the wall clock had gone ahead."""
+    rows = {
+        "tube": ["mail", "mail"],
+        "first": [11, 11],
+        "end": [12, 12],
+        "ready_at_us": [1_000, 1_005],
+        "since_us": [600_000_030, 600_000_010],
+        "job_id": [8, 7],
+    }
+    assert reigns.merged("left", pa.table(rows, reigns.LEFT))["job_id"].to_pylist() == [8]
+
+
 @many
 @example(seed=6)
 @given(seed=seeds)

@@ -36,8 +36,9 @@ from pyspark_beanpole.statistics.keys import MINUTE_US
 _TIME: Final = pa.timestamp("us", "UTC")
 
 # Jobs that left the ready ones, by the full minutes (since 1970) between which they were there.
+# `ready_at_us` orders them: `since_us` is by the wall clock, which drifts and may be set.
 LEFT: Final = pa.schema(
-    [("tube", TEXT), *[(n, LONG) for n in ("first", "end", "since_us", "job_id")]]
+    [("tube", TEXT), *[(n, LONG) for n in ("first", "end", "ready_at_us", "since_us", "job_id")]]
 )
 # By minute of cluster time at which they became ready: jobs that came less jobs that left, the sum
 # of their ids and of their times within the minute.
@@ -66,14 +67,15 @@ def reduced(chunk: Chunk) -> dict[str, pa.Table]:
 
 def _left(chunk: Chunk, rows: Ints) -> pa.Table:
     # Their age is that of cluster time, so `since_us` is counted back from the wall clock.
-    until_us = chunk.wall_us[rows]
-    since_us = until_us - (chunk.time_us[rows] - chunk.ready_at_us[rows])
+    until_us, ready_at_us = chunk.wall_us[rows], chunk.ready_at_us[rows]
+    since_us = until_us - (chunk.time_us[rows] - ready_at_us)
     first, end = _rounded_up(since_us), _rounded_up(until_us)
     seen = np.flatnonzero(first < end)
     tube = chunk.tube.codes[rows][seen]
     columns = {
         "first": first[seen],
         "end": end[seen],
+        "ready_at_us": ready_at_us[seen],
         "since_us": since_us[seen],
         "job_id": chunk.job_id[rows][seen],
     }
@@ -91,13 +93,13 @@ def _reigning(tube: Ints, columns: dict[str, Ints]) -> Ints:
 
     Adding rows later and asking again gives the same as asking once.
     """
-    since_us, job_id, end = columns["since_us"], columns["job_id"], columns["end"]
+    ready_at_us, job_id, end = columns["ready_at_us"], columns["job_id"], columns["end"]
     # Of those that end together only the eldest; they are few, the rest can be sorted.
     groups = grouped(tube, end)
-    eldest = np.flatnonzero(since_us == groups.least(since_us)[groups.of])
+    eldest = np.flatnonzero(ready_at_us == groups.least(ready_at_us)[groups.of])
     alike = Groups(groups.of[eldest], groups.firsts)
     eldest = eldest[job_id[eldest] == alike.least(job_id[eldest])[alike.of]]
-    order = eldest[np.lexsort((job_id[eldest], since_us[eldest], tube[eldest]))]
+    order = eldest[np.lexsort((job_id[eldest], ready_at_us[eldest], tube[eldest]))]
     return order[end[order] > _ends_before(tube[order], end[order])]
 
 
@@ -261,7 +263,8 @@ def reigns(
     columns: dict[str, list[Any]] = {name: [] for name in LEFT.names}
     for tube, (ready_at_us, job_id) in eldest.items():
         since_us = ready_at_us + last_wall_us - last_time_us
-        row = (tube, -(-since_us // MINUTE_US), -(-until_us // MINUTE_US), since_us, job_id)
+        minutes = -(-since_us // MINUTE_US), -(-until_us // MINUTE_US)
+        row = (tube, *minutes, ready_at_us, since_us, job_id)
         for name, value in zip(LEFT.names, row, strict=True):
             columns[name].append(value)
     rows = merged("left", pa.concat_tables([left, pa.table(columns, LEFT)]))
