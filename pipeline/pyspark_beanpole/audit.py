@@ -10,11 +10,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from pyspark_beanpole.chains import FAULTS, chained, defects, ends
-from pyspark_beanpole.expressions import divided
 from pyspark_beanpole.statistics.keys import STATES
 
 # The exit codes of `beanpole pipeline audit`; 2 is that of a wrong command line.
@@ -85,6 +84,11 @@ class Audit(NamedTuple):
         }
 
 
+def _divided(amount: Column, by: int) -> Column:
+    """Return the whole part of a division of integers; `/` would go through floating point."""
+    return F.call_function("div", amount, F.lit(by))
+
+
 def gaps(rows: DataFrame, column: str, first: int, end: int) -> DataFrame:
     """Return what keeps numbers from being exactly those from `first` to before `end`.
 
@@ -100,7 +104,7 @@ def gaps(rows: DataFrame, column: str, first: int, end: int) -> DataFrame:
     high = F.least((F.col("chunk") + 1) * _CHUNK, F.lit(end))
     edges = chunks.select("chunk", F.explode(F.array(low, high)).alias("number"))
     inside = rows.where(number.between(first, end - 1)).select(
-        divided(number, _CHUNK).alias("chunk"), number.alias("number")
+        _divided(number, _CHUNK).alias("chunk"), number.alias("number")
     )
     after = F.lead("number").over(Window.partitionBy("chunk").orderBy("number"))
     kind = F.when(F.col("after") == F.col("number"), "repeated").otherwise("missing")

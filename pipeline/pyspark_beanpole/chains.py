@@ -9,7 +9,6 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Row, Window
 from pyspark.sql import functions as F
 
-from pyspark_beanpole.expressions import count_of
 from pyspark_beanpole.statistics.keys import STATES
 
 _FINISHED: Final = ("done", "failed")
@@ -58,6 +57,11 @@ _NEEDED: Final = (
     "run_us", "ready_at_us", "reason",
 )
 # fmt: on
+
+
+def _count_of(condition: Column) -> Column:
+    """Count the rows for which a condition holds."""
+    return F.count(F.when(condition, 1))
 
 
 def _shown(value: Column) -> Column:
@@ -224,14 +228,14 @@ def ends(links: DataFrame) -> Row:
     began = F.col("last_state").isNull() & (F.col("event") != "put")
     return links.agg(
         F.count("*").alias("events"),
-        count_of(F.col("event") == "put").alias("puts"),
-        count_of(began).alias("began_before"),
-        count_of(deleted & (before == "reserved")).alias("done"),
-        count_of(deleted & (before != "reserved")).alias("removed"),
-        *[count_of(F.col("is_last") & (state == name)).alias(f"{name}_still") for name in STATES],
-        *[count_of(began & (before == name)).alias(f"{name}_before") for name in STATES],
+        _count_of(F.col("event") == "put").alias("puts"),
+        _count_of(began).alias("began_before"),
+        _count_of(deleted & (before == "reserved")).alias("done"),
+        _count_of(deleted & (before != "reserved")).alias("removed"),
+        *[_count_of(F.col("is_last") & (state == name)).alias(f"{name}_still") for name in STATES],
+        *[_count_of(began & (before == name)).alias(f"{name}_before") for name in STATES],
         *[
-            (count_of(state == name) - count_of(before == name)).alias(f"{name}_change")
+            (_count_of(state == name) - _count_of(before == name)).alias(f"{name}_change")
             for name in STATES
         ],
         *[F.sum(_faults_of(kind)).alias(kind) for kind in FAULTS],

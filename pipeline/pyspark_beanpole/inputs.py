@@ -30,8 +30,7 @@ from pyspark_beanpole.schema import EVENTS
 from pyspark_beanpole.statistics import answers
 from pyspark_beanpole.statistics.chunks import COLUMNS
 from pyspark_beanpole.statistics.keys import DEFAULT_LIMITS, MINUTE_US, Limits, Parts
-from pyspark_beanpole.statistics.lives import COVERED
-from pyspark_beanpole.statistics.parts import merged, reduced
+from pyspark_beanpole.statistics.parts import merged, reduced, with_looked
 from pyspark_beanpole.statistics.reigns import LOOK_COLUMNS, looked
 
 # Files that a task checks: of 50 MB each, some seconds where they come over a network.
@@ -139,11 +138,11 @@ class Input:
             found = [look(self.source.read(*part, LOOK_COLUMNS)) for part in ranges]
         else:
             found = self.reduce(look, first, end, LOOK_COLUMNS)
-        return merged([parts, *found])
+        return with_looked(parts, [one["looked"] for one in found])
 
 
 def _looked(batches: Iterator[pa.RecordBatch], cells: pa.Table) -> dict[str, pa.Table]:
-    return {"covered": COVERED.empty_table(), "looked": looked(batches, cells)}
+    return {"looked": looked(batches, cells)}
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,6 @@ MINUTES = Pace(longest_us=61 * SECOND_US, results=True)
 JUMPS = Pace(longest_us=61 * SECOND_US, jumps=True, results=True)
 HOSTS = {"n0": "10.0.0.1", "n1": "10.0.0.2", "n2": None}
 SCHEMA = arrow_schema(EVENTS)
-if "host" not in SCHEMA.names:
-    SCHEMA = SCHEMA.append(pa.field("host", pa.string()))
 FAILING = ("timed_out", "returned", "buried", "failed")
 
 seeds = st.integers(0, 2**32)

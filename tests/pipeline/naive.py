@@ -20,14 +20,14 @@ MINUTE = timedelta(minutes=1)
 class Duration(NamedTuple):
     """One wait or run."""
 
-    key: Key  # day, tube, protocol, worker
+    key: Key  # day, tube, protocol
     kind: str
     seconds: float
 
 
 def key_of(event: Event) -> Key:
     day = event["wall_time"].astimezone(UTC).date()
-    return day, event["tube"], event["protocol"], event["worker"]
+    return day, event["tube"], event["protocol"]
 
 
 def durations(events: Iterable[Event]) -> Iterator[Duration]:

@@ -14,7 +14,7 @@ from hypothesis import example, given
 
 from pyspark_beanpole.statistics import answers, reigns
 from pyspark_beanpole.statistics.keys import KEYS, OUTCOMES
-from pyspark_beanpole.statistics.parts import SCHEMAS, merged, reduced
+from pyspark_beanpole.statistics.parts import SCHEMAS, merged, reduced, with_looked
 from tests.pipeline import naive
 from tests.pipeline.histories import TUBES, Event, History, Pace
 from tests.pipeline.kept import (
@@ -56,7 +56,7 @@ def test_counts_are_the_naive_ones(seed: int) -> None:
     parts = scattered(events, seed)
     counts: dict[tuple[Any, ...], Counter[str]] = {}
     for event in events:
-        cell = counts.setdefault(naive.key_of(event)[:3], Counter())
+        cell = counts.setdefault(naive.key_of(event), Counter())
         if event["event"] == "put":
             cell.update(puts=1, put_bytes=event["body_bytes"], growth=1)
         elif outcome := naive.outcome_of(event):
@@ -73,7 +73,7 @@ def test_counts_are_the_naive_ones(seed: int) -> None:
     assert total["puts"] == sum(cell["puts"] for cell in counts.values())
     tried = by_key(answers.attempts(parts), *KEYS, "outcome", "attempts")
     ended = Counter(
-        (*naive.key_of(event)[:3], outcome, event["attempt"])
+        (*naive.key_of(event), outcome, event["attempt"])
         for event in events
         if (outcome := naive.outcome_of(event))
     )
@@ -83,7 +83,7 @@ def test_counts_are_the_naive_ones(seed: int) -> None:
     for event in events:
         ends = event["state_before"] == "reserved" and event["event"] != "touched"
         if ends and event["event"] not in ("deleted", "done"):
-            key = (*naive.key_of(event)[:3], event["event"], event["reason"] or "unsaid")
+            key = (*naive.key_of(event), event["event"], event["reason"] or "unsaid")
             reasons[key] += 1
             spent_s[key] += event["run_us"] / 1e6
     failed = by_key(answers.failures(parts), *KEYS, "event", "reason")
@@ -249,7 +249,7 @@ def test_the_oldest_ready_job_is_known_at_every_full_minute(seed: int) -> None:
     parts = scattered(events, seed)
     cells = answers.unresolved(parts)
     pieces = [reigns.looked([batch(events[low : low + 250])], cells) for low in range(0, 700, 250)]
-    parts = {**parts, "looked": reigns.merged("looked", pa.concat_tables(pieces))}
+    parts = with_looked(parts, pieces)
     found: dict[str, dict[datetime, tuple[int, datetime]]] = {tube: {} for tube in TUBES}
     for row in answers.oldest(parts).to_pylist():
         at = row["begin"]
@@ -280,7 +280,7 @@ def test_the_oldest_job_of_a_log_whose_beginning_is_gone(seed: int) -> None:
     events = history(seed, MINUTES)
     rest = events[Random(seed).randrange(len(events) - 1) :]
     parts = scattered(rest, seed)
-    parts = {**parts, "looked": reigns.looked([batch(rest)], answers.unresolved(parts))}
+    parts = with_looked(parts, [reigns.looked([batch(rest)], answers.unresolved(parts))])
     until = rest[-1]["wall_time"] + timedelta(minutes=1)
     for tube in TUBES:
         ready: dict[int, int] = {}

@@ -2,6 +2,5 @@
 
 `parts` reduces the events of ranges of offsets to small tables that can be put together
 (`reduced`, `merged`), `answers` makes the tables of docs/pipeline-statistics.md of them
-(`finished`). Both are pure and know no Spark: `inputs` runs them in its tasks. The modules that
-take DataFrames are the way before, until nothing uses them any more.
+(`finished`). Both are pure and know no Spark: `inputs` runs them in its tasks.
 """

@@ -93,6 +93,12 @@ def merged(parts: Iterable[Parts]) -> Parts:
     return {**_merged(together, joined), "covered": lives.covered_of(joined)}
 
 
+def with_looked(parts: Parts, found: Iterable[pa.Table]) -> Parts:
+    """Return parts with what a second look found (`reigns.looked`) in ranges of their events."""
+    looked = reigns.merged("looked", pa.concat_tables([reigns.LOOKED.empty_table(), *found]))
+    return {**parts, "looked": looked}
+
+
 def _first(part: Parts) -> int:
     return min((span.first for span in lives.spans_of(part["covered"])), default=NONE)
 
