@@ -129,6 +129,7 @@ bench-check: $(COMPILED_READY) ## name what got slower than recorded, in under f
 bench-pipeline: $(SPARK) $(COMPILED_READY) ## what the Spark side takes (needs Java 17)
 	$(BIN)/python -m bench.pipeline
 	$(BIN)/python -m bench.pipeline_commands
+	$(BIN)/python -m bench.pipeline_stream
 
 soak: $(READY) $(COMPILED_READY) ## break a real cluster at random and check every reply (make soak MINUTES=20 ARGS='--seed 7')
 	$(BIN)/python -m chaos --compiled --minutes $(MINUTES) $(ARGS)

@@ -159,15 +159,15 @@ def test_spark_connect(spark: SparkSession, start: Start, servers: Servers, tmp_
     main = [sys.executable, str(MAIN)]
     table = tmp_path / "tables"
     streamed = run(
-        [*main, "stream", "--addresses", events.address, "--to", str(table), "--once", *remote], {}
+        [*main, "stream", "--addresses", events.address, "--to", str(table), "--once", *remote], OURS
     )
     assert streamed.returncode == 0, streamed.stderr
     assert offsets(spark, table) == list(range(1000))
     where = ["--addresses", jobs.address, "--where", "tube = 'sms'"]
-    redriven = run([*main, "redrive", *where, *remote], {})
+    redriven = run([*main, "redrive", *where, *remote], OURS)
     assert redriven.stdout.splitlines()[-1] == "1 kicked", redriven.stderr
     assert jobs.kicked == [5]
-    wrong = run([*main, "redrive", *where[:-1], "colour = 1", *remote], {})
+    wrong = run([*main, "redrive", *where[:-1], "colour = 1", *remote], OURS)
     assert wrong.returncode == 2
     assert "--where 'colour = 1'" in wrong.stderr
 
