@@ -159,7 +159,8 @@ def test_spark_connect(spark: SparkSession, start: Start, servers: Servers, tmp_
     main = [sys.executable, str(MAIN)]
     table = tmp_path / "tables"
     streamed = run(
-        [*main, "stream", "--addresses", events.address, "--to", str(table), "--once", *remote], OURS
+        [*main, "stream", "--addresses", events.address, "--to", str(table), "--once", *remote],
+        OURS,
     )
     assert streamed.returncode == 0, streamed.stderr
     assert offsets(spark, table) == list(range(1000))
