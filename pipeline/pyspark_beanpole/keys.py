@@ -1,4 +1,4 @@
-"""Which deduplication key a row gets that has none of its own (ADR 0023). Does no I/O.
+"""Which deduplication key a row gets that has none of its own (ADR 0026). Does no I/O.
 
 Spark may run a task again, at the same time, or after its puts. The cluster makes one job for one
 key, so all attempts at a task must give a row the same key, and no other row may have it.
