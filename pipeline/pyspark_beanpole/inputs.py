@@ -16,15 +16,14 @@ from beanpole.client.events import Events
 from beanpole.client.rpc import PATIENCE_S
 from beanpole.places import resolved
 from pyspark_beanpole.exports import Opened, opened
+from pyspark_beanpole.packing import packed, unpacked
 from pyspark_beanpole.planning import warn_of_silent
 from pyspark_beanpole.ranges import (
     ClusterSource,
     ExportSource,
     Range,
     Source,
-    packed,
     put_from,
-    unpacked,
 )
 from pyspark_beanpole.schema import EVENTS
 from pyspark_beanpole.statistics import answers

@@ -336,8 +336,8 @@ def test_the_chain_of_pieces() -> None:
 
 def test_parts_of_another_version_are_not_read(tmp_path: Path) -> None:
     parts = dict(reduced([]))
-    assert pieces.unpacked(pieces.packed(parts)) == parts
+    assert pieces.unpacked_parts(pieces.packed_parts(parts)) == parts
     del parts["ready"]
     with pytest.raises(ValueError, match="another version"):
-        pieces.unpacked(pieces.packed(parts))
+        pieces.unpacked_parts(pieces.packed_parts(parts))
     assert Pieces(resolved(str(tmp_path))).load(0, 10) is False

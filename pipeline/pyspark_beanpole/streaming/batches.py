@@ -22,7 +22,7 @@ from pyspark_beanpole.readers import batches as read
 from pyspark_beanpole.schema import EVENTS
 from pyspark_beanpole.statistics.keys import Parts
 from pyspark_beanpole.statistics.parts import merged, reduced
-from pyspark_beanpole.streaming.pieces import packed, unpacked
+from pyspark_beanpole.streaming.pieces import packed_parts, unpacked_parts
 
 # A smaller task costs more than what it does.
 TASK_ROWS_MIN: Final = 65_536
@@ -59,7 +59,7 @@ class Batch:
         for batch in numbers:
             for number in batch.column("id").to_pylist():
                 files, parts = self._write(self.ranges[number])
-                content = None if parts is None else packed(parts)
+                content = None if parts is None else packed_parts(parts)
                 row = [[json.dumps(files)], pa.array([content], pa.binary())]
                 yield pa.RecordBatch.from_arrays([pa.array(row[0]), row[1]], _NAMES)
 
@@ -119,6 +119,8 @@ def run(spark: SparkSession, batch: Batch) -> Written:
 def gathered(rows: pa.Table, batch: Batch) -> Written:
     """Put together what the tasks of a batch returned, in the order of offsets."""
     files = [File(*one) for text in rows["files"].to_pylist() for one in json.loads(text)]
-    parts = [unpacked(content) for content in rows["parts"].to_pylist() if content is not None]
+    parts = [
+        unpacked_parts(content) for content in rows["parts"].to_pylist() if content is not None
+    ]
     in_order = sorted(files, key=lambda file: file.first)
     return Written(in_order, merged(parts) if batch.statistics else None)

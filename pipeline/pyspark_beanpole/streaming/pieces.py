@@ -20,6 +20,7 @@ import pyarrow as pa
 from beanpole.exporting import files as steps
 from beanpole.exporting.directory import listed
 from beanpole.places import Place
+from pyspark_beanpole.packing import packed, unpacked
 from pyspark_beanpole.statistics.keys import DAY_US, Parts
 from pyspark_beanpole.statistics.lives import spans_of
 from pyspark_beanpole.statistics.parts import SCHEMAS, merged
@@ -41,39 +42,25 @@ class Piece(NamedTuple):
         return f"{self.first:020d}-{self.end:020d}.arrow"
 
 
-def packed(parts: Parts) -> bytes:
-    """Return parts as bytes that `unpacked` reads."""
-    tables = [_stream(table) for table in parts.values()]
+def packed_parts(parts: Parts) -> bytes:
+    """Return parts as bytes that `unpacked_parts` reads."""
+    tables = [packed(table) for table in parts.values()]
     columns = {"name": list(parts), "part": pa.array(tables, pa.binary())}
-    return _stream(pa.table(columns))
+    return packed(pa.table(columns))
 
 
-def unpacked(content: Any) -> dict[str, pa.Table]:
-    """Return what `packed` was given.
+def unpacked_parts(content: Any) -> dict[str, pa.Table]:
+    """Return what `packed_parts` was given.
 
     Raises:
         ValueError: it is of another version.
     """
-    rows = _read(content)
+    rows = unpacked(content)
     names, tables = rows["name"].to_pylist(), rows["part"].to_pylist()
-    found = {name: _read(table) for name, table in zip(names, tables, strict=True)}
+    found = {name: unpacked(table) for name, table in zip(names, tables, strict=True)}
     if {name: table.schema for name, table in found.items()} != SCHEMAS:
         raise ValueError("another version wrote it")
     return found
-
-
-def _stream(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    options = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
-    with pa.ipc.new_stream(sink, table.schema, options=options) as stream:
-        stream.write_table(table)
-    content: bytes = sink.getvalue().to_pybytes()
-    return content
-
-
-def _read(content: Any) -> pa.Table:
-    with pa.ipc.open_stream(content) as stream:
-        return stream.read_all()
 
 
 def chain(pieces: Iterable[Piece], first: int, end: int) -> list[Piece] | None:
@@ -188,10 +175,10 @@ class Pieces:
 
     def _read(self, piece: Piece) -> Parts:
         with self._place.files.open_input_stream(self._place.at(piece.name)) as stream:
-            return unpacked(stream.read_buffer())
+            return unpacked_parts(stream.read_buffer())
 
     def _write(self, piece: Piece, parts: Parts) -> None:
-        write_whole(self._place, piece.name, packed(parts))
+        write_whole(self._place, piece.name, packed_parts(parts))
 
 
 class Step(NamedTuple):
