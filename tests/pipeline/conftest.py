@@ -13,7 +13,9 @@ from tests.pipeline.double import Double, Log
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 # Where Spark's Python processes find what pytest finds by its own settings.
-PYTHONPATH: Final = os.pathsep.join(str(ROOT / folder) for folder in ("cluster", "node", "pipeline", ""))
+PYTHONPATH: Final = os.pathsep.join(
+    str(ROOT / folder) for folder in ("cluster", "node", "pipeline", "")
+)
 # Without the optimizing compiler and with one thread for garbage a JVM starts in a third of the
 # time, which is what small queries consist of.
 SMALL_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
