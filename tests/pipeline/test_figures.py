@@ -15,6 +15,7 @@ from pyspark_beanpole.report import collect as collecting
 from pyspark_beanpole.report import series, windows
 from pyspark_beanpole.report.collect import bars
 from pyspark_beanpole.report.period import ANY, Asked, Period
+from pyspark_beanpole.report.queues import most_failing
 from pyspark_beanpole.report.series import steps_of
 from pyspark_beanpole.statistics import answers
 from pyspark_beanpole.statistics.keys import MINUTE_US, SECOND_US, STATES, Limits
@@ -281,6 +282,18 @@ def test_late_failing_and_timed_out_jobs() -> None:
     assert "The latest" not in found.html and "beanpole pipeline job 123 --from /srv/export" in (
         found.html
     )
+
+
+def test_a_release_is_not_the_most_frequent_failure() -> None:
+    events = lives(40, 0.001)
+    for job in range(1, 31):
+        worked(events, job, 0.1, 1.0, event="released", state="ready")
+    for job in range(31, 34):
+        worked(events, job, 0.1, 1.0, event="buried", state="buried")
+    found = made(table_of(events)).figures
+    assert found.queues[0].failures[0]["event"] == "released"
+    shown = most_failing(found)
+    assert "buried" in shown and "released" not in shown
 
 
 def test_failures_are_judged_by_the_period_before() -> None:

@@ -15,6 +15,8 @@ Row = Mapping[str, Any]
 Rows = Sequence[Row]
 # The states in which a job still has to be worked on.
 LIVE: Final = ("ready", "reserved", "delayed")
+# The events by which a reservation fails; a release is the worker's own wish, and no failure.
+FAILED: Final = ("timed_out", "returned", "buried", "failed")
 # Rates at the end are those of this long, or of the whole period if it is shorter: long enough for
 # jobs that come in bursts, short enough to be about now.
 LATELY_MIN: Final = 60
@@ -67,8 +69,7 @@ class Numbers(NamedTuple):
     @property
     def failed(self) -> int:
         """Reservations that timed out, were returned, or ended in a burial or a failure."""
-        names = ("timed_out", "returned", "buried", "failed")
-        return int(sum(self.counts[name] for name in names))
+        return int(sum(self.counts[name] for name in FAILED))
 
     @property
     def ended(self) -> int:

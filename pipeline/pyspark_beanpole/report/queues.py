@@ -4,7 +4,7 @@ from html import escape
 from typing import Final
 
 from pyspark_beanpole.report import blocks, scales
-from pyspark_beanpole.report.figures import Figures, Queue, Row
+from pyspark_beanpole.report.figures import FAILED, Figures, Queue, Row
 from pyspark_beanpole.report.plots import charts
 from pyspark_beanpole.statistics.keys import RUN, WAIT
 
@@ -88,7 +88,7 @@ def most_failing(figures: Figures) -> str:
     found.sort(key=lambda queue: -(queue.now.failed_share or 0.0))
     rows = []
     for queue in found[:WORST_MAX]:
-        reason = queue.failures[0] if queue.failures else None
+        reason = next((row for row in queue.failures if row["event"] in FAILED), None)
         rows.append(
             [
                 _name(queue),
