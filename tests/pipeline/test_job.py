@@ -112,6 +112,11 @@ def test_an_unknown_job_is_one_line_that_says_where_it_was_looked_for(
     directory = export(tmp_path / "export", life_of_one())
     assert main(["pipeline", "job", "77", "--from", str(directory)]) == 1
     assert "searched offsets 0 to 16, " in capsys.readouterr().err
+    (_, lost, _) = write_export(tmp_path / "holed", life_of_one(), rows_max=6)
+    (tmp_path / "holed" / lost.name).unlink()
+    where = ["--from", str(tmp_path / "holed"), "--allow-missing"]
+    assert main(["pipeline", "job", "77", *where]) == 1
+    assert "searched offsets 0 to 16 but for 6 that are missing, " in capsys.readouterr().err
     assert main(["pipeline", "job", "1", "--addresses", start(Log()).address]) == 1
     assert capsys.readouterr().err.endswith("in cluster double: there are no events\n")
 

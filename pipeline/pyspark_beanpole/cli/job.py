@@ -70,8 +70,11 @@ def _searched(source: "Source") -> str:
     edges, ranges = source.edges(), source.ranges()
     if edges is None or not ranges:
         return "there are no events"
+    first, end = ranges[0].first, ranges[-1].end
+    lost = end - first - sum(one.end - one.first for one in ranges)
+    but = f" but for {lost:,} that are missing" if lost else ""
     return (
-        f"searched offsets {ranges[0].first} to {ranges[-1].end - 1}, {clock(edges.begin_us)} to "
+        f"searched offsets {first} to {end - 1}{but}, {clock(edges.begin_us)} to "
         f"{clock(edges.last_us)} UTC"
     )
 
