@@ -71,7 +71,8 @@ class Audit(NamedTuple):
         for finding in self.findings:
             found.append(f"{finding.kind}: {finding.total:,}")
             found += [f"  {words}" for words in finding.named]
-            if finding.total > len(finding.named):
+            # A range that is named is many offsets, so the total alone does not say it.
+            if finding.total > len(finding.named) >= NAMED_MAX:
                 found.append("  and more")
         return [*found, "does not add up" if self.findings else "everything adds up"]
 

@@ -1,6 +1,8 @@
 """The audit passes clean histories, and names each defect that is planted."""
 
 import json
+import subprocess
+import sys
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
@@ -80,6 +82,7 @@ def test_missing_and_repeated_offsets_are_named(spark: SparkSession) -> None:
     result = audit(frame(spark, [*kept[:-1], kept[250]]), first=0, end=600)
     assert named(result, "missing offsets") == ("100 to 102", "599 to 599")
     assert kinds(result)["missing offsets"] == 4
+    assert "  and more" not in result.lines()  # both ranges are named
     assert named(result, "repeated offsets") == (f"{kept[250]['offset']} to {kept[250]['offset']}",)
     assert result.exit_code == UNBALANCED
     assert result.lines()[-1] == "does not add up"
@@ -192,3 +195,22 @@ def test_only_the_first_of_many_are_named(spark: SparkSession) -> None:
     assert kinds(result) == {chains.WRONG_COUNTER: result.puts}
     assert len(named(result, chains.WRONG_COUNTER)) == NAMED_MAX
     assert "  and more" in result.lines()
+
+
+def test_the_status_is_the_answer_for_a_reader_who_has_seen_enough() -> None:
+    """As in `audit | head`."""
+    program = """
+import sys
+from argparse import Namespace
+from pyspark_beanpole.audit import Audit, Finding
+from pyspark_beanpole.cli import audit, common
+
+lost = Finding("missing offsets", 1, ("5 to 5",) * 20_000)
+common.spark = common.events = lambda *_: None
+common.audited = lambda *_: Audit(*[0] * 7, {}, True, (lost,))
+sys.exit(audit.run(Namespace(json=False, to=None)))
+"""
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as running:
+        assert running.stdout is not None
+        running.stdout.close()
+        assert running.wait() == UNBALANCED

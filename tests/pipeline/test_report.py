@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from bench import pipeline_events
+from pyspark_beanpole.cli.report import say
 from pyspark_beanpole.inputs import from_directory
 from pyspark_beanpole.report import scales
 from pyspark_beanpole.report.charts import (
@@ -320,11 +321,17 @@ def test_the_report_of_a_range_without_events(tmp_path: Path) -> None:
     assert summary["period"]["until"] == "2026-02-28T13:00:00+00:00"
 
 
-def test_a_queue_that_is_not_there_has_no_events(tmp_path: Path) -> None:
+def test_a_queue_that_is_not_there_has_no_events(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     events = pipeline_events.make(3_000, hours=24, seed=1)
     report = write_report(read_of(events, queues=["<no>"]), tmp_path)
     assert report.figures is None
     assert "no events of queue &lt;no&gt;" in (tmp_path / "index.html").read_text()
+    say(report, "example", ["<no>"], tmp_path)
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.startswith("no events of <no> of cluster example, 2026-03-02 ")
+    assert second.startswith("the log has events from 2026-03-02 ")
 
 
 def test_tables_replace_what_was_there(tmp_path: Path) -> None:

@@ -27,5 +27,5 @@ def add_command(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print what was found; the exit status says whether everything adds up."""
     found = common.audited(common.events(arguments, common.spark(arguments)), arguments.to)
-    print(json.dumps(found.as_json()) if arguments.json else "\n".join(found.lines()))
+    common.say(json.dumps(found.as_json()) if arguments.json else "\n".join(found.lines()))
     return found.exit_code

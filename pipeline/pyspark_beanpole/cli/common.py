@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+import os
 import sys
 import threading
 from collections.abc import Callable
@@ -32,6 +33,18 @@ QUICK_EVENTS_MAX: Final = 2_000_000
 def set_run(parser: argparse.ArgumentParser, run: Callable[[argparse.Namespace], int]) -> None:
     """Let a parser's command run; all errors become one line (see `running`)."""
     parser.set_defaults(run=lambda arguments: run_command(run, arguments))
+
+
+def say(text: str) -> None:
+    """Print the result of a command whose exit status says more than its reader may wait for.
+
+    As in `audit | head`: a reader who has seen enough does not make the status 0.
+    """
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        # What is left in the buffer must not fail again when the program ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def add_spark(parser: argparse.ArgumentParser) -> None:

@@ -3,6 +3,7 @@
 import argparse
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -83,11 +84,11 @@ def run(arguments: argparse.Namespace) -> int:
     )
     if terminal:
         sys.stderr.write("\r\x1b[2K")
-    _say(made, found.cluster, arguments.to)
+    say(made, found.cluster, arguments.queue, arguments.to)
     return audited.exit_code if audited is not None else 0
 
 
-def _say(made: "Report", cluster: str, directory: Path) -> None:
+def say(made: "Report", cluster: str, queues: Sequence[str], directory: Path) -> None:
     """Say what was written, and what stands out."""
     from pyspark_beanpole.life import printable
     from pyspark_beanpole.report.figures import clock
@@ -97,11 +98,18 @@ def _say(made: "Report", cluster: str, directory: Path) -> None:
     events = "no events" if not count else "1 event" if count == 1 else f"{count:,} events"
     period = made.period
     when = "" if period is None else f", {clock(period.since_us)} to {clock(period.until_us)} UTC"
-    print(f"{events} of cluster {cluster}{when}: {directory / PAGE}")
-    for words in made.covered.warnings() if made.covered is not None else ():
-        print(words)
-    for one in made.findings:
-        print(printable(f"{one.pressing}: {one.queue} {one.words}".replace(":  ", ": ")))
+    only = f"{', '.join(queues)} of " if queues else ""
+    said = [printable(f"{events} of {only}cluster {cluster}{when}: {directory / PAGE}")]
+    if made.covered is not None:
+        if not count:
+            log = (clock(made.covered.begin_us), clock(made.covered.last_us))
+            said.append(f"the log has events from {log[0]} to {log[1]} UTC")
+        said += made.covered.warnings()
+    said += [
+        printable(f"{one.pressing}: {one.queue} {one.words}".replace(":  ", ": "))
+        for one in made.findings
+    ]
+    common.say("\n".join(said))
 
 
 def _seconds(text: str) -> float:
