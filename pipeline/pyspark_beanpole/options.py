@@ -15,6 +15,7 @@ from beanpole.client.events import SILENT_PATIENCE_S, Events
 from beanpole.client.rpc import PATIENCE_S
 from beanpole.constants import TUBE_NAME_MAX_BYTES
 from beanpole.errors import ConfigurationError
+from beanpole.protocol.beanstalk.requests import is_tube_name
 
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
@@ -316,6 +317,9 @@ def _namespace(text: str) -> str | None:
 
 
 def _tube(text: str) -> str:
-    if not 0 < len(text.encode()) <= TUBE_NAME_MAX_BYTES:
-        raise ValueError(f"a tube's name of 1 to {TUBE_NAME_MAX_BYTES} bytes")
+    if not is_tube_name(text.encode()):
+        raise ValueError(
+            f"a tube's name of 1 to {TUBE_NAME_MAX_BYTES} bytes of "
+            "A-Z a-z 0-9 - + / ; . $ _ ( ), not beginning with -"
+        )
     return text

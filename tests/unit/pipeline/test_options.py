@@ -139,3 +139,9 @@ def test_options_of_writing() -> None:
         options.for_writing({**HERE, "dedupNamespace": ""}, stream=False)
     with pytest.raises(ConfigurationError, match=r"tube = .* 1 to 200 bytes"):
         options.for_writing({**HERE, "tube": "x" * 201}, stream=False)
+
+
+def test_a_name_that_no_tube_can_have_is_refused_before_rows_are_read() -> None:
+    for name in ("", "two words", "-dash", "t" * 201):
+        with pytest.raises(ConfigurationError, match=r"tube = .* 1 to 200 bytes of A-Z"):
+            options.for_writing({**HERE, "tube": name}, stream=False)
