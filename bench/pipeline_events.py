@@ -293,13 +293,25 @@ def _table(columns: dict[str, Ints], first: int) -> pa.Table:
     # fmt: on
 
 
-def write(directory: Path, events: pa.Table | Iterable[pa.Table], cluster: str = "made-up") -> int:
-    """Write a log as `beanpole events export` does, and return how many events it has."""
+def write(
+    directory: Path,
+    events: pa.Table | Iterable[pa.Table],
+    cluster: str = "made-up",
+    rows_max: int = FILE_ROWS_MAX,
+) -> int:
+    """Write a log as `beanpole events export` does, and return how many events it has.
+
+    Args:
+        directory: where to; it is made.
+        events: all at once, or slice by slice.
+        cluster: whose events they are said to be.
+        rows_max: the most events of a file.
+    """
     place = resolved(str(directory))
     tables = [events] if isinstance(events, pa.Table) else events
     batches = (batch for table in tables for batch in table.to_batches())
     with begun(place, cluster, dict.fromkeys(STATES[1:], 0)) as out:
-        out.add(write_range(place, cluster, batches, FILE_ROWS_MAX))
+        out.add(write_range(place, cluster, batches, rows_max))
         return out.manifest.end
 
 

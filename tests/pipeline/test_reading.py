@@ -58,9 +58,8 @@ class Here:
 def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Sixty hours, a file for each day and each 5,000 events."""
     directory = tmp_path_factory.mktemp("export")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pipeline_events, "ROWS_PER_FILE", 5_000)
-        pipeline_events.write(directory, pipeline_events.make(40_000, hours=60, seed=6))
+    events = pipeline_events.make(40_000, hours=60, seed=6)
+    pipeline_events.write(directory, events, rows_max=5_000)
     return directory
 
 
