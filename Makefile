@@ -19,7 +19,8 @@ COMPILED_NODES := $(addprefix tests/integration/test_,clients.py failover.py dis
 # What mypy checks without PySpark; `make test-spark` has the rest.
 TYPED := cluster node bench chaos deploy tests --exclude '^((tests|tests/unit|bench)/pipeline|tests/page)'
 # The tests of the pipeline that start Spark themselves.
-SPARK_CLUSTER := $(addprefix tests/pipeline/test_,pages.py repeats.py submit.py)
+SPARK_CLUSTER := $(addprefix tests/pipeline/test_,pages.py submit.py)
+SPARK_REPEATS := tests/pipeline/test_repeats.py
 # Which seeds `make sim` runs.
 SEEDS ?= 300
 FIRST ?= 1
@@ -35,7 +36,7 @@ PROTOC := $(BIN)/python -m grpc_tools.protoc -Iproto
 
 .DEFAULT_GOAL := check
 .PHONY: up compiled test test-nodes test-spark test-sim test-compiled test-spark-cluster \
-	test-power test-page sim mutants unit lint check golden fmt proto bench bench-check bench-pipeline soak upgrade ledger clean help
+	test-power test-page test-repeats sim mutants unit lint check golden fmt proto bench bench-check bench-pipeline soak upgrade ledger clean help
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -85,7 +86,7 @@ test-nodes: $(READY) $(COMPILED_READY) # simulated faults one by one, real nodes
 
 test-spark: $(SPARK) # types of all that there is, and the pipeline on one machine
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -q tests/pipeline $(addprefix --ignore=,$(SPARK_CLUSTER))
+	$(BIN)/python -m pytest -q tests/pipeline $(addprefix --ignore=,$(SPARK_CLUSTER) $(SPARK_REPEATS))
 
 # Takes what the other parts leave of the cores, because they have clocks that run.
 test-sim: $(READY) # many simulated lives
@@ -97,6 +98,10 @@ test-compiled: $(READY) $(COMPILED_READY) # what is compiled, again
 
 test-spark-cluster: $(SPARK) # sessions of their own: spark-submit, Spark Connect, the docs' snippets
 	$(BIN)/python -m pytest -q $(SPARK_CLUSTER)
+
+# By itself, because it takes a minute of both cores.
+test-repeats: $(SPARK) ## 100,000 rows while Spark repeats its tasks on purpose: 100,000 jobs
+	$(BIN)/python -m pytest -q $(SPARK_REPEATS)
 
 # By itself, because nothing else here needs a browser: apt-get install chromium.
 test-page: $(SPARK) ## the report's page in headless Chromium: nothing overlaps at 1,400 and 800 pixels

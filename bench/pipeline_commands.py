@@ -12,7 +12,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -68,8 +68,6 @@ def measure(words: Sequence[str]) -> Cost:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
-        # Its processes are known by their session.
-        start_new_session=True,
     )
     watch = _Watch(process.pid)
     watch.start()
@@ -83,27 +81,35 @@ def measure(words: Sequence[str]) -> Cost:
 
 
 class _Watch(threading.Thread):
-    """Samples the processes of a session until it is told that they have ended."""
+    """Samples a process and all that it started, until it is told that they have ended."""
 
-    def __init__(self, session: int) -> None:
+    def __init__(self, process: int) -> None:
         super().__init__(daemon=True)
         self.ended = threading.Event()
         self.peak_bytes = 0
         # Of each process, when it was last seen.
         self.ticks: dict[int, int] = {}
-        self._session = session
+        # Kept, because a process whose parent has ended has another one.
+        self._family = {process}
 
     def run(self) -> None:
         while not self.ended.wait(SAMPLE_S):
             memory = 0
-            for path in Path("/proc").glob("[0-9]*/stat"):
-                with suppress(OSError, StopIteration):  # it ended a moment ago
-                    fields = path.read_text().rpartition(")")[2].split()
-                    if int(fields[3]) != self._session:
-                        continue
-                    self.ticks[int(path.parent.name)] = int(fields[11]) + int(fields[12])
-                    memory += _pss_bytes(path.parent)
+            for number, fields in sorted(_processes()):
+                if int(fields[1]) in self._family:
+                    self._family.add(number)
+                if number in self._family:
+                    self.ticks[number] = int(fields[11]) + int(fields[12])
+                    with suppress(OSError, StopIteration):  # it ended a moment ago
+                        memory += _pss_bytes(Path("/proc", str(number)))
             self.peak_bytes = max(self.peak_bytes, memory)
+
+
+def _processes() -> Iterator[tuple[int, list[str]]]:
+    """Give the number of each process, and the fields of its `stat` behind its name."""
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            yield int(path.parent.name), path.read_text().rpartition(")")[2].split()
 
 
 def _pss_bytes(process: Path) -> int:
