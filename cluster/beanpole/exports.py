@@ -116,6 +116,8 @@ class Problem(NamedTuple):
 
     words: str
     lost: Span | None = None
+    # Whether it is a file with events that another one has.
+    is_twice: bool = False
 
 
 class Compared(NamedTuple):
@@ -311,7 +313,7 @@ def _by_list(
             files.append(file)
     counted = {file.name for file in manifest.files}
     again = [one for one in inside if one.name not in counted]
-    return files, problems + [Problem(_again(place, one, manifest.files)) for one in again]
+    return files, problems + [_again(place, one, manifest.files) for one in again]
 
 
 def _by_names(
@@ -323,7 +325,7 @@ def _by_names(
     for one in inside:
         fits = any(first <= one.first and one.end <= end for first, end in manifest.spans)
         if not fits or (files and one.first < files[-1].end):
-            problems.append(Problem(_again(place, one, files)))
+            problems.append(_again(place, one, files))
         else:
             files.append(one._replace(bytes=listed[one.name]))
     for first, end in _lacking(manifest.spans, files):
@@ -332,11 +334,13 @@ def _by_names(
     return files, problems
 
 
-def _again(place: str, file: File, others: Iterable[File]) -> str:
+def _again(place: str, file: File, others: Iterable[File]) -> Problem:
     for other in others:
         if file.first < other.end and other.first < file.end:
-            return f"{place}/{file.name} has events of {other.name} again"
-    return f"{place}/{file.name} is not a file of this export: its manifest does not list it"
+            words = f"{place}/{file.name} has events of {other.name} again"
+            return Problem(words, is_twice=True)
+    words = f"{place}/{file.name} is not a file of this export: its manifest does not list it"
+    return Problem(words)
 
 
 def _lacking(spans: Iterable[Span], files: Iterable[File]) -> list[Span]:

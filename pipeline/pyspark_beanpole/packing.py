@@ -1,8 +1,11 @@
-"""Tables of Arrow as bytes: how small tables go from tasks to the driver, and into files."""
+"""Arrow as bytes: small tables between tasks, driver and files, and the events that nodes send."""
 
 from typing import Any
 
 import pyarrow as pa
+
+from beanpole.client.events import Piece
+from beanpole.errors import ProtocolError
 
 
 def packed(table: pa.Table) -> bytes:
@@ -19,3 +22,16 @@ def unpacked(content: Any) -> pa.Table:
     """Return what `packed` was given."""
     with pa.ipc.open_stream(content) as stream:
         return stream.read_all()
+
+
+def rows_of(piece: Piece) -> pa.RecordBatch:
+    """Return the events that a node sent.
+
+    Raises:
+        ProtocolError: they are fewer than it said.
+    """
+    with pa.ipc.open_stream(piece.arrow) as stream:
+        batch = stream.read_next_batch()
+    if batch.num_rows < piece.skip + piece.end - piece.first:
+        raise ProtocolError(f"a batch of events has {batch.num_rows} rows and promised more")
+    return batch.slice(piece.skip, piece.end - piece.first)

@@ -95,7 +95,12 @@ def split(first: int, end: int, options: ReadOptions) -> list[Range]:
     """Split [first, end) into tasks whose reads begin at different nodes; never none at all."""
     rows = end - first
     count = max(1, min(rows, max(options.min_partitions, -(-rows // TASK_ROWS_MAX))))
-    addresses = options.addresses
+    return spread(first, end, count, options.addresses)
+
+
+def spread(first: int, end: int, count: int, addresses: tuple[str, ...]) -> list[Range]:
+    """Split [first, end) into so many ranges of like size, whose reads begin at different nodes."""
+    rows = end - first
     ranges = []
     for number in range(count):
         turn = number % len(addresses)

@@ -16,10 +16,10 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from beanpole.client.events import EventsLost, Piece
-from beanpole.errors import ProtocolError
+from beanpole.client.events import EventsLost
 from pyspark_beanpole.logs import log
 from pyspark_beanpole.options import ReadOptions
+from pyspark_beanpole.packing import rows_of
 from pyspark_beanpole.planning import Range, bounds, check_cluster, kept, split
 from pyspark_beanpole.schema import arrow_schema, checked, conformed
 
@@ -130,18 +130,10 @@ def batches(
         while position < partition.end:
             try:
                 for piece in events.read(position, partition.end):
-                    yield conformed(_rows(piece), wanted)
+                    yield conformed(rows_of(piece), wanted)
                     position = piece.end
             except EventsLost as lost:
                 if options.fail_on_data_loss:
                     raise
                 position = min(lost.kept, partition.end)
                 log.warning("events %d to %d are gone: %s", lost.first, position, lost)
-
-
-def _rows(piece: Piece) -> pa.RecordBatch:
-    with pa.ipc.open_stream(piece.arrow) as stream:
-        batch = stream.read_next_batch()
-    if batch.num_rows < piece.skip + piece.end - piece.first:
-        raise ProtocolError(f"a batch of events has {batch.num_rows} rows and promised more")
-    return batch.slice(piece.skip, piece.end - piece.first)

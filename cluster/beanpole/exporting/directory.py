@@ -31,7 +31,6 @@ from beanpole.exports import (
 from beanpole.places import Place
 
 LOCK: Final = "_lock"
-TEMPORARY: Final = f".{MANIFEST}"
 # Object stores have no locks: there a process says in the manifest that it writes, so often; one
 # that was silent so long is taken for dead.
 OWNER_PERIOD_S: Final = 60
@@ -112,13 +111,11 @@ class Directory:
         counted = {file.name for file in manifest.files}
         kept = {name: at_s for name, at_s in manifest.uncounted.items() if name not in counted}
         manifest = manifest._replace(uncounted=kept)
-        if self.place.is_local:
-            _write_local(self.place, written(manifest))
-        else:
+        if not self.place.is_local:
             self._check_owner()
             owner = Owner(self._id, socket.gethostname(), int(time.time()))
             manifest = manifest._replace(owner=owner)
-            steps.put(self.place, MANIFEST, written(manifest).encode())
+        steps.write_whole(self.place, MANIFEST, written(manifest).encode())
         self.manifest = manifest
 
     def touch(self) -> None:
@@ -195,7 +192,7 @@ class Directory:
             files = [self._described(file) for file in found.files]
             manifest = manifest._replace(version=VERSION).with_files(files)
         self.lost = tuple(problem.words for problem in found.problems if problem.lost)
-        twice = [one.words for one in found.problems if " again" in one.words]
+        twice = [one.words for one in found.problems if one.is_twice]
         if twice:
             raise BadExport(f"{twice[0]}: it was not written by one export")
         for file in () if counts_coming else found.coming:
@@ -286,11 +283,3 @@ def _locked(place: Place) -> TextIO | None:
         lock.close()
         raise ConfigurationError(f"another export runs in {place.name}") from None
     return lock
-
-
-def _write_local(place: Place, text: str) -> None:
-    with open(place.at(TEMPORARY), "w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    steps.rename(place, TEMPORARY, MANIFEST)

@@ -438,6 +438,21 @@ def put(place: Place, name: str, content: Any) -> None:
         stream.write(content)
 
 
+def write_whole(place: Place, name: str, content: Any) -> None:
+    """Write a file so that whoever reads it finds the one before or the whole new one."""
+    if not place.is_local:
+        put(place, name, content)
+        return
+    folder, _, last = name.rpartition("/")
+    make_folder(place, folder)
+    hidden = f"{folder}/.{last}" if folder else f".{last}"
+    with open(place.at(hidden), "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    rename(place, hidden, name)
+
+
 def remove(place: Place, name: str) -> None:
     """Remove a file; it may be gone already."""
     try:

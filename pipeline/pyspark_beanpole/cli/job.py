@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from beanpole.client.events import Events, EventsLost
-from beanpole.errors import ProtocolError
 from beanpole.places import resolved
 from pyspark_beanpole.cli import common
+from pyspark_beanpole.packing import rows_of
 
 if TYPE_CHECKING:
     from beanpole.exports import File
@@ -135,12 +135,7 @@ def _read(nodes: Events, first: int, end: int) -> Iterator[pa.RecordBatch]:
         while first < end:
             try:
                 for piece in nodes.read(first, end):
-                    with pa.ipc.open_stream(piece.arrow) as stream:
-                        batch = stream.read_next_batch()
-                    rows = piece.end - piece.first
-                    if batch.num_rows < piece.skip + rows:
-                        raise ProtocolError(f"a batch of events has only {batch.num_rows} rows")
-                    yield batch.slice(piece.skip, rows)
+                    yield rows_of(piece)
                     first = piece.end
             except EventsLost as lost:
                 # The nodes may drop their oldest events while they are read.

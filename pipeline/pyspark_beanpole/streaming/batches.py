@@ -17,7 +17,7 @@ from beanpole.exporting.files import Writer
 from beanpole.exports import File
 from beanpole.places import resolved
 from pyspark_beanpole.options import for_batch
-from pyspark_beanpole.planning import Range
+from pyspark_beanpole.planning import Range, spread
 from pyspark_beanpole.readers import batches as read
 from pyspark_beanpole.schema import EVENTS
 from pyspark_beanpole.statistics.keys import Parts
@@ -93,21 +93,11 @@ class Batch:
         return files, parts
 
 
-def ranges(first: int, end: int, addresses: Sequence[str], cores: int) -> tuple[Range, ...]:
+def ranges(first: int, end: int, addresses: tuple[str, ...], cores: int) -> tuple[Range, ...]:
     """Split a batch into tasks, whose reads begin at different nodes; none is empty."""
     rows = end - first
     count = max(-(-rows // TASK_ROWS_MAX), min(cores, rows // TASK_ROWS_MIN), 1)
-    found = []
-    for number in range(count):
-        turn = number % len(addresses)
-        found.append(
-            Range(
-                first + rows * number // count,
-                first + rows * (number + 1) // count,
-                (*addresses[turn:], *addresses[:turn]),
-            )
-        )
-    return tuple(found)
+    return tuple(spread(first, end, count, addresses))
 
 
 def run(spark: SparkSession, batch: Batch) -> Written:

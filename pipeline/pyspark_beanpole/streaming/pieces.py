@@ -10,7 +10,6 @@ removed after that. So whenever a process dies, some pieces follow each other up
 events that count: those are the ones, and others are of no use.
 """
 
-import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -178,7 +177,7 @@ class Pieces:
             return unpacked_parts(stream.read_buffer())
 
     def _write(self, piece: Piece, parts: Parts) -> None:
-        write_whole(self._place, piece.name, packed_parts(parts))
+        steps.write_whole(self._place, piece.name, packed_parts(parts))
 
 
 class Step(NamedTuple):
@@ -187,21 +186,6 @@ class Step(NamedTuple):
     piece: Piece
     parts: Parts
     replaces: Piece | None
-
-
-def write_whole(place: Place, name: str, content: Any) -> None:
-    """Write a file so that whoever reads it finds the one before or the whole new one."""
-    if not place.is_local:
-        steps.put(place, name, content)
-        return
-    folder, _, last = name.rpartition("/")
-    steps.make_folder(place, folder)
-    hidden = f"{folder}/.{last}" if folder else f".{last}"
-    with open(place.at(hidden), "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    steps.rename(place, hidden, name)
 
 
 def _piece(name: str) -> Piece | None:

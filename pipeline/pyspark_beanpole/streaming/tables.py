@@ -12,10 +12,10 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from beanpole.exporting.files import write_whole
 from beanpole.places import Place
-from pyspark_beanpole.streaming.pieces import write_whole
+from pyspark_beanpole.tables import DATA
 
-DATA: Final = "data.parquet"
 # In the metadata of each table: the offset behind the last event that counts in it.
 END_KEY: Final = "beanpole.end"
 # Every refresh writes this one last.
