@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from beanpoled.config.protocols import FIRST, PROTOCOLS
 from tests.integration.support.ports import free_block
 from tests.integration.support.processes import (
     START_TIMEOUT_S,
@@ -49,6 +50,12 @@ class Node(NamedTuple):
     grpc: Address
     http: Address
 
+    def speaks(self, protocol: str) -> Address:
+        """Return where its clients of a protocol connect."""
+        host, _, port = self.beanstalk.rpartition(":")
+        offset = next(row.port_offset for row in PROTOCOLS if row.name == protocol)
+        return f"{host}:{int(port) + offset}"
+
 
 def node_at(number: int, base: int, directory: Path) -> Node:
     """Return the node with that number of a cluster whose ports begin at `base`."""
@@ -59,6 +66,16 @@ def node_at(number: int, base: int, directory: Path) -> Node:
 def toml_lines(settings: Settings) -> list[str]:
     """Return settings as lines of TOML."""
     return [f"{key} = {json.dumps(value)}" for key, value in settings.items()]
+
+
+def listeners(node: Node) -> list[str]:
+    """Return the arguments that say where the clients of other protocols connect.
+
+    Arguments and not a table of the file, because the file is given to older programs, too.
+    """
+    others = [row.name for row in PROTOCOLS if row.name != FIRST]
+    given = ",".join(f"{name}={node.speaks(name)}" for name in others)
+    return ["--listeners", given] if given else []
 
 
 def write_configuration(
@@ -222,7 +239,7 @@ class Cluster(Nodes):
             if unix:
                 own["listen"] = [node.beanstalk, self.unix_address(number)]
             path = write_configuration(node, self.nodes, (dial or {}).get(number, {}), own)
-            command = shlex.join([*BEANPOLED, "--config", str(path)])
+            command = shlex.join([*BEANPOLED, "--config", str(path), *listeners(node)])
             (node.directory / "cmdline").write_text(command + "\n")
 
     def unix_address(self, number: int) -> Address:
