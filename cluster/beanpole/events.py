@@ -48,9 +48,16 @@ KIND_SINCE: Final[dict[int, int]] = {DONE: 3, FAILED: 3, EXPIRED: 3}
 NO_PROTOCOL: Final = 0  # no client did it: a delay ended
 BEANSTALK: Final = 1
 GRPC: Final = 2
-PROTOCOL_NAMES: Final = {BEANSTALK: "beanstalk", GRPC: "grpc"}
+WORKQ: Final = 3
+GEARMAN: Final = 4
+PROTOCOL_NAMES: Final = {
+    BEANSTALK: "beanstalk",
+    GRPC: "grpc",
+    WORKQ: "workq",
+    GEARMAN: "gearman",
+}
 # The same of protocols: below that version no session can be of them.
-PROTOCOL_SINCE: Final[dict[int, int]] = {}
+PROTOCOL_SINCE: Final[dict[int, int]] = {WORKQ: 4, GEARMAN: 4}
 
 # --- reasons: why, where the kind does not say it ------------------------------------------------
 NO_REASON: Final = 0
@@ -58,11 +65,13 @@ CONNECTION_LOST: Final = 1  # RETURNED: the session that held it ended
 NODE_DOWN: Final = 2  # RETURNED: the node of that session died or was declared down
 NOBODY_WAITING: Final = 3  # RETURNED: it was granted to a client that had gone
 TTR: Final = 4  # TIMED_OUT, FAILED
+ABANDONED: Final = 5  # DELETED: the last client that wanted its result has gone
 REASON_NAMES: Final = {
     CONNECTION_LOST: "connection_lost",
     NODE_DOWN: "node_down",
     NOBODY_WAITING: "nobody_waiting",
     TTR: "ttr",
+    ABANDONED: "abandoned",
 }
 
 # Where a time does not apply: a job that is put has waited for nothing.

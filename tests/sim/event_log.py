@@ -4,7 +4,7 @@ Every node's readable events are compared with those of the witness, which appli
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgpack
 
@@ -38,12 +38,16 @@ class Row(NamedTuple):
     wall_us: int
     tube: bytes
     host: bytes  # empty if it is not known
+    external: list[Any]  # the space and the id of the job, if it has one
     record: bytes
 
 
 def rows(events: Events) -> Iterator[Row]:
     """Decode events one by one."""
     notes = list(NOTE.iter_unpack(events.notes))
+    externals: dict[int, list[Any]] = {
+        offset: [space, name] for offset, space, name in events.externals
+    }
     for place in range(events.rows):
         offset = events.first + place
         index, time_us, wall_us, first, _ = next(
@@ -52,7 +56,8 @@ def rows(events: Events) -> Iterator[Row]:
         record = bytes(events.records[place * RECORD.size : (place + 1) * RECORD.size])
         tube = events.names[int.from_bytes(record[_TUBE], "little")]
         host = (events.hosts or {}).get(int.from_bytes(record[_HOST], "little"), b"")
-        yield Row(offset, index, offset - first, time_us, wall_us, tube, host, record)
+        external = externals.get(offset, [])
+        yield Row(offset, index, offset - first, time_us, wall_us, tube, host, external, record)
 
 
 def encode(events: Events) -> list[EventBatch]:
@@ -91,7 +96,9 @@ class EventWitness:
             first = len(self.rows)
             note = NOTE.pack(index, queue.now_us, wall_us, first, machine.state_hash)
             hosts = machine.hosts.names
-            self.rows += rows(Events(first, queue.events, note, self._names, (), hosts))
+            self.rows += rows(
+                Events(first, queue.events, note, self._names, (), hosts, queue.externals)
+            )
             for row in self.rows[first:]:
                 since = KIND_SINCE.get(row.record[_KIND], c.BASE_VERSION)
                 if since > machine.version:

@@ -160,6 +160,7 @@ class Witness:
             self._epoch_stamped_s = stamped_s
             self.epochs.append(stamped_s)
         machine.queue.events.clear()
+        machine.queue.externals.clear()
         emitted = Emitted.watch(machine.queue)
         self._jobs.looks = 0
         applied = machine.apply(index, flags, time_us, wall_us, sections)

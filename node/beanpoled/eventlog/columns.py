@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from beanpole import events as e
+from beanpole.core.jobs import shown
 from beanpole.core.jobs.job import GONE, RESERVED, STATE_NAMES
 from beanpole.errors import UnknownVersion
 from beanpoled.eventlog.events import NOTE, EventBatch, Events
@@ -170,7 +171,7 @@ def to_arrow(events: Events) -> "pa.RecordBatch":
         "event": _texts(record["kind"], e.KIND_NAMES),
         "tube": _tubes(record["tube"], events),
         "job_id": record["job"],
-        "external_id": pa.nulls(events.rows, pa.string()),
+        "external_id": _externals(events),
         "state_before": _texts(record["state_before"], STATES),
         "state": _texts(record["state"], STATES),
         "reason": _texts(record["reason"], e.REASON_NAMES),
@@ -216,7 +217,19 @@ def _texts(codes: Any, names: "dict[int, str]") -> "pa.Array":
 
 
 def _tubes(numbers: Any, events: Events) -> "pa.Array":
-    return _named(numbers, lambda number: events.names[number].decode(errors="replace"))
+    return _named(numbers, lambda number: shown.queue(events.names[number]))
+
+
+def _externals(events: Events) -> "pa.Array":
+    """Return the external ids of jobs; null for jobs that have none."""
+    import pyarrow as pa
+
+    if not events.externals:
+        return pa.nulls(events.rows, pa.string())
+    texts: list[str | None] = [None] * events.rows
+    for offset, space, external_id in events.externals:
+        texts[offset - events.first] = shown.external_id(space, external_id)
+    return pa.array(texts, pa.string())
 
 
 def _hosts(numbers: Any, names: Mapping[int, bytes]) -> "pa.Array":

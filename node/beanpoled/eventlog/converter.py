@@ -75,7 +75,7 @@ class Converter:
         hosts = events.hosts
         if hosts is not None:
             hosts = {number: hosts[number] for number in events.hosts_named() if number in hosts}
-        about = (events.first, known, events.members, hosts)
+        about = (events.first, known, events.members, hosts, events.externals)
         found, payloads = self._ask((ENCODE, about), events.records, events.notes)
         batches = [
             EventBatch._make((*one, payload)) for one, payload in zip(found, payloads, strict=True)
@@ -207,9 +207,9 @@ def _answer(requests: IO[bytes], replies: IO[bytes]) -> None:
     error: str | None = None
     try:
         if kind == ENCODE:
-            first, names, members, hosts = about
+            first, *more = about
             records, notes = blobs
-            batches = columns.encode(Events(first, records, notes, names, members, hosts))
+            batches = columns.encode(Events(first, records, notes, *more))
             result = [batch[:-1] for batch in batches]
             payloads = [batch.payload for batch in batches]
         else:

@@ -4,8 +4,9 @@ A node holds them in memory in this form until a segment is full. The names of t
 `columns`; the layout of a record is the library's (`beanpole.events`).
 """
 
-from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -20,8 +21,15 @@ _FIRST: Final = Struct("<Q")
 # those of two.
 _TUBE_AT: Final = 2
 _HOST_AT: Final = 3
+# What externals are in the order of.
+_OFFSET: Final = itemgetter(0)
 
 Bytes = bytes | bytearray
+# The external id of an event's job: (offset of the event, number of the id's space, id).
+External = tuple[int, int, bytes]
+# What one takes in memory: the tuple, its offset, its place, and an id of 40 bytes, which the job
+# shares as long as it lives.
+EXTERNAL_BYTES: Final = 192
 
 
 class Note(NamedTuple):
@@ -45,6 +53,7 @@ class Events(NamedTuple):
         members: names of the nodes, by their places as origins.
         hosts: names of the clients' hosts, by their numbers, and perhaps more; None before machine
             version 4, whose events have no column of hosts.
+        externals: of the events whose jobs have an external id, in the order of their offsets.
     """
 
     first: int
@@ -53,6 +62,12 @@ class Events(NamedTuple):
     names: Mapping[int, bytes]
     members: tuple[str, ...]
     hosts: Mapping[int, bytes] | None = None
+    externals: Sequence[External] = ()
+
+    @property
+    def memory_bytes(self) -> int:
+        """What they take as long as they are in memory."""
+        return len(self.records) + EXTERNAL_BYTES * len(self.externals)
 
     @property
     def rows(self) -> int:
@@ -78,6 +93,7 @@ class Events(NamedTuple):
             first=start,
             records=bytes(memoryview(self.records)[low * RECORD.size : high * RECORD.size]),
             notes=bytes(memoryview(self.notes)[begin * NOTE.size : stop * NOTE.size]),
+            externals=self._externals(start, end),
         )
 
     def parts(self, rows_max: int) -> Iterator["Events"]:
@@ -102,6 +118,11 @@ class Events(NamedTuple):
             return found
 
         return bisect_right(range(len(notes) // NOTE.size), offset, key=first) - 1
+
+    def _externals(self, start: int, end: int) -> Sequence[External]:
+        """Copy the external ids of the offsets [start, end)."""
+        low = bisect_left(self.externals, start, key=_OFFSET)
+        return self.externals[low : bisect_left(self.externals, end, low, key=_OFFSET)]
 
     def first_at_wall(self, wall_us: int) -> int | None:
         """Return the first offset at or after a wall time; None if all are older."""

@@ -20,7 +20,7 @@ from beanpole.storage.files import LANE_BULK
 from beanpole.storage.format import Identity
 from beanpoled.config.node import NodeConfig
 from beanpoled.eventlog import segment as segments
-from beanpoled.eventlog.events import NOTE, Events
+from beanpoled.eventlog.events import EXTERNAL_BYTES, NOTE, Events
 from beanpoled.eventlog.segment import About, EventSegment
 from beanpoled.host.seam import Host
 from beanpoled.view import JobCounts
@@ -141,6 +141,7 @@ class EventLog:
         self._since_us = -1
         self._notes = bytearray()
         queue.events = bytearray()
+        queue.externals = []
         self._forget_names()
 
     def _forget_names(self) -> None:
@@ -164,7 +165,7 @@ class EventLog:
         self._end = total
         if queue.events_kept:
             self._notes += NOTE.pack(index, queue.now_us, wall_us, first, self._machine.state_hash)
-            if len(queue.events) >= self._config.event_segment_bytes:
+            if self._open_bytes() >= self._config.event_segment_bytes:
                 self.seal()
         elif self.kept and total >= self._sealed_end:
             self._reach_sealed(index)
@@ -201,7 +202,7 @@ class EventLog:
         self._sealed_end = events.end
         within_us = self._spread_us()
         self._begin()
-        behind = sum(len(waiting.records) for waiting, _ in self._waiting)
+        behind = sum(waiting.memory_bytes for waiting, _ in self._waiting)
         if behind > WAITING_BYTES_MAX:
             self._lost(events, f"{behind} bytes of older ones wait for the disk")
             return
@@ -226,11 +227,16 @@ class EventLog:
         # The lane of snapshots: one that is begun after this is complete only after this.
         self._host.files.submit(work, done, LANE_BULK)
 
+    def _open_bytes(self) -> int:
+        """What the open segment takes in memory."""
+        queue = self._queue
+        return len(queue.events) + EXTERNAL_BYTES * len(queue.externals)
+
     def _spread_us(self) -> int:
         """Return over how long to make columns of the open segment."""
         if self._waiting or self._since_us < 0:
             return 0  # it is behind already, or came in a moment
-        if len(self._queue.events) > SPREAD_BYTES_MAX:
+        if self._open_bytes() > SPREAD_BYTES_MAX:
             return 0
         return min((self._loop_us - self._since_us) // SPREAD_DIVISOR, SPREAD_US_MAX)
 
@@ -371,7 +377,8 @@ class EventLog:
         """Return the files, and behind them the notes of what is in memory, without its records."""
         memory = [events for events, _ in self._waiting] + [self._open_events()]
         return list(self._segments), [
-            events._replace(records=b"", notes=bytes(events.notes)) for events in memory
+            events._replace(records=b"", notes=bytes(events.notes), externals=())
+            for events in memory
         ]
 
     def leave_out(self, damaged: EventSegment, reason: str) -> None:
@@ -387,7 +394,13 @@ class EventLog:
         # None of them is forgotten or renamed, so that those who read it later may have all.
         hosts = machine.hosts.names if machine.version >= HOSTS_SINCE else None
         return Events(
-            self._first, self._queue.events, self._notes, self._names, self._members, hosts
+            self._first,
+            self._queue.events,
+            self._notes,
+            self._names,
+            self._members,
+            hosts,
+            self._queue.externals,
         )
 
 

@@ -148,6 +148,7 @@ def events_of(machine: Machine) -> list[Event]:
     """Take out the events that the machine has emitted."""
     events = [Event._make(values) for values in e.RECORD.iter_unpack(machine.queue.events)]
     machine.queue.events.clear()
+    machine.queue.externals.clear()
     return events
 
 

@@ -402,4 +402,5 @@ def test_events_that_are_not_kept_change_nothing_else(entries: list[Entry]) -> N
     assert len(keeping.queue.events) == e.RECORD.size * keeping.queue.events_total
     assert other.queue.events_total == keeping.queue.events_total
     assert not other.queue.events
+    assert not other.queue.externals
     assert not other.queue.tubes_named

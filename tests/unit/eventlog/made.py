@@ -54,6 +54,17 @@ class Driver:
         self.do(*[(c.PUT, 1, tube, 5, 0, 60, b"body")] * count)
 
 
+# Spaces and external ids, with their texts.
+EXTERNALS = [
+    (e.WORKQ, bytes(range(16)), "00010203-0405-0607-0809-0a0b0c0d0e0f"),
+    (e.WORKQ, b"short", "short"),
+    (e.GEARMAN, b"resize\0u-17", "u-17"),
+    (e.GEARMAN, b"resize\0\xff!", "\\xff!"),
+    (e.GEARMAN, b"resize\0\0" + bytes(32), "-"),
+    (200, b"any\xe4", "any\\xe4"),
+]
+
+
 def chance(seed: int, rows: int, first: int = 0, with_hosts: bool = True) -> Events:
     """Events whose fields are anything that a record can hold."""
     dice = random.Random(seed)
@@ -66,7 +77,13 @@ def chance(seed: int, rows: int, first: int = 0, with_hosts: bool = True) -> Eve
         for _ in range(min(dice.randint(1, 9), first + rows - offset)):
             records += record(dice)
             offset += 1
-    return Events(first, records, notes, NAMES, MEMBERS, HOSTS if with_hosts else None)
+    externals = [
+        (place, *dice.choice(EXTERNALS)[:2])
+        for place in range(first, offset)
+        if dice.randrange(3) == 0
+    ]
+    hosts = HOSTS if with_hosts else None
+    return Events(first, records, notes, NAMES, MEMBERS, hosts, externals)
 
 
 def record(dice: random.Random) -> bytes:
@@ -91,6 +108,8 @@ def record(dice: random.Random) -> bytes:
 def naive(events: Events) -> Iterator[dict[str, Any]]:
     """Decode events one by one, as the documentation explains the columns."""
     notes = list(NOTE.iter_unpack(events.notes))
+    texts = {(space, value): text for space, value, text in EXTERNALS}
+    externals = {offset: texts[space, value] for offset, space, value in events.externals}
     for place in range(events.rows):
         offset = events.first + place
         index, time_us, wall_us, first, _ = [note for note in notes if note[3] <= offset][-1]
@@ -109,7 +128,7 @@ def naive(events: Events) -> Iterator[dict[str, Any]]:
             "event": e.KIND_NAMES[event.kind],
             "tube": events.names[event.tube].decode(),
             "job_id": event.job,
-            "external_id": None,
+            "external_id": externals.get(offset),
             "state_before": STATES[event.before],
             "state": STATES[event.state],
             "reason": e.REASON_NAMES.get(event.reason),

@@ -91,9 +91,11 @@ def replay(log: Log) -> Replayed:
                 names,
                 ("n0", "n1", "n2"),
                 machine.hosts.names if machine.version >= HOSTS_SINCE else None,
+                machine.queue.externals,
             )
             found.events.extend(columns.conformed(columns.to_arrow(events)).to_pylist())
             machine.queue.events.clear()
+            machine.queue.externals.clear()
     return found
 
 

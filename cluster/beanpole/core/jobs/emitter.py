@@ -26,6 +26,8 @@ class Emitter:
         events: the records.
         events_total: how many there ever were, kept or not.
         events_kept: whether the node wants them, and the names of new tubes.
+        externals: the external ids of jobs that have one, for the node to take out with `events`:
+            (offset of the event, number of the id's space, id). A record has no room for them.
     """
 
     def __init__(self) -> None:
@@ -33,6 +35,7 @@ class Emitter:
         self.events = bytearray()
         self.events_total = 0
         self.events_kept = True
+        self.externals: list[tuple[int, int, bytes]] = []
 
     def emit(
         self, kind: int, before: int, job: Job, session: Holder | None, reason: int = e.NO_REASON
@@ -75,3 +78,6 @@ class Emitter:
             run_us,
             job.ready_us,
         )
+        ext = job.ext
+        if ext is not None and ext.external_id:
+            self.externals.append((self.events_total - 1, job.tube.space.number, ext.external_id))

@@ -1,0 +1,92 @@
+"""Names of queues and jobs as people and other programs read them: in events, metrics, commands.
+
+Belongs here: the one form in which a queue of another space than beanstalk's is written,
+`gearman:resize`, and the one text of an external id. A name of a beanstalk tube has no colon, so
+that no two queues have the same text as long as their names are UTF-8.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from beanpole.core.jobs.spaces import PREFIX_END, SPACES, Rules
+from beanpole.events import GEARMAN, PROTOCOL_NAMES, WORKQ
+
+# Between the protocol that a space is called by and the name of a queue.
+SEPARATOR: Final = ":"
+# In a UUID's text, a hyphen stands before these digits.
+_HYPHENS: Final = (8, 12, 16, 20)
+UUID_BYTES: Final = 16
+
+
+def queue(name: bytes) -> str:
+    """Return the text of a queue's name, which has the prefix of its space."""
+    rules = _rules(name)
+    if rules is None or not rules.prefix:
+        return _text(name)
+    return f"{PROTOCOL_NAMES[rules.protocols[0]]}{SEPARATOR}{_text(name[1:])}"
+
+
+def _rules(name: bytes) -> Rules | None:
+    """The row of the space that a name is of; None if there is none of its prefix."""
+    prefix = name[:1] if name and name[0] < PREFIX_END else b""
+    for rules in SPACES.values():
+        if rules.prefix == prefix:
+            return rules
+    return None
+
+
+def parsed(text: str) -> bytes:
+    """Return the name of a queue, with the prefix of its space, from what `queue` gave.
+
+    Raises:
+        ValueError: there is no such space, or its queues have no such names.
+    """
+    name = text.encode()
+    before, separator, behind = text.partition(SEPARATOR)
+    rules = SPACES[min(SPACES)]
+    if separator:
+        found = [rules for rules in SPACES.values() if PROTOCOL_NAMES[rules.protocols[0]] == before]
+        if not found:
+            known = ", ".join(PROTOCOL_NAMES[rules.protocols[0]] for rules in SPACES.values())
+            raise ValueError(f"{text!r} begins with no protocol that has queues: {known}")
+        rules = found[0]
+        name = rules.prefix + behind.encode()
+    size = len(name) - len(rules.prefix)
+    if size > rules.name_max_bytes:
+        raise ValueError(f"a name of {size} bytes; there are at most {rules.name_max_bytes}")
+    if not rules.prefix and (not name or name[0] < PREFIX_END):
+        raise ValueError(f"{text!r} is no name of a tube")
+    return name
+
+
+def external_id(space: int, value: bytes) -> str:
+    """Return the text of an external id, as the clients of its space know it.
+
+    Args:
+        space: the number of the space.
+        value: the id that the machine has.
+    """
+    return _EXTERNAL_IDS.get(space, _text)(value)
+
+
+def _text(name: bytes) -> str:
+    return name.decode(errors="backslashreplace")
+
+
+def _uuid(value: bytes) -> str:
+    """16 bytes in the canonical form; any others as they are."""
+    if len(value) != UUID_BYTES:
+        return _text(value)
+    digits = value.hex()
+    parts = zip((0, *_HYPHENS), (*_HYPHENS, len(digits)), strict=True)
+    return "-".join(digits[first:end] for first, end in parts)
+
+
+def _unique(value: bytes) -> str:
+    """What stands behind the function; its client gave "-" where another NUL stands there."""
+    unique = value.partition(b"\0")[2]
+    return "-" if unique[:1] == b"\0" else _text(unique)
+
+
+# By the numbers of spaces; those of others are texts.
+_EXTERNAL_IDS: Final[dict[int, Callable[[bytes], str]]] = {WORKQ: _uuid, GEARMAN: _unique}

@@ -1,0 +1,61 @@
+"""Names and external ids as texts."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from beanpole import events as e
+from beanpole.core.jobs import shown
+from beanpole.core.jobs.spaces import SPACES
+from tests.unit.core.foreign import LEASED, NOBODY, add_spaces
+
+
+@pytest.fixture(autouse=True)
+def spaces(monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in set(SPACES) - {e.BEANSTALK}:
+        monkeypatch.delitem(SPACES, number)
+    add_spaces(monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        (b"mail", "mail"),
+        (b"\x01q", f"foreign{LEASED}:q"),
+        (b"\x02", f"foreign{NOBODY}:"),
+        (b"\x02a:b", f"foreign{NOBODY}:a:b"),
+        (b"\x01\xff\xc3\xa4", f"foreign{LEASED}:\\xffä"),
+        (b"\x1eq", "\x1eq"),  # of a space that this program does not know
+        (b"", ""),
+    ],
+)
+def test_the_name_of_a_queue_says_its_space(name: bytes, text: str) -> None:
+    assert shown.queue(name) == text
+
+
+@given(st.sampled_from([b"", b"\x01", b"\x02"]), st.text("ab:-\x1fä", min_size=1, max_size=9))
+def test_a_text_is_the_name_that_it_was_made_of(prefix: bytes, text: str) -> None:
+    name = prefix + text.encode()
+    if prefix or (":" not in text and name[0] >= 0x20):
+        assert shown.parsed(shown.queue(name)) == name
+
+
+@pytest.mark.parametrize("text", ["", "no:q", "\x01q", "x" * 201, f"foreign{NOBODY}:{'x' * 21}"])
+def test_what_is_no_name_is_refused(text: str) -> None:
+    with pytest.raises(ValueError):
+        shown.parsed(text)
+
+
+@pytest.mark.parametrize(
+    ("space", "value", "text"),
+    [
+        (e.WORKQ, bytes(range(240, 256)), "f0f1f2f3-f4f5-f6f7-f8f9-fafbfcfdfeff"),
+        (e.WORKQ, b"15 bytes, not 16"[:15], "15 bytes, not 1"),
+        (e.GEARMAN, b"resize\0u:1", "u:1"),
+        (e.GEARMAN, b"resize\0\xff", "\\xff"),
+        (e.GEARMAN, b"resize\0\0" + bytes(32), "-"),
+        (LEASED, b"any\0\xe4", "any\0\\xe4"),
+    ],
+)
+def test_an_external_id_is_what_its_client_gave(space: int, value: bytes, text: str) -> None:
+    assert shown.external_id(space, value) == text
