@@ -53,7 +53,7 @@ class ToyCluster(Cluster):
             line = (node.directory / "cmdline").read_text().split()
             assert line[:3] == [sys.executable, "-m", "beanpoled"]
             line[2] = "tests.toy.node"
-            line += ["--listeners", f"{ROW.name}={self.toy(number)}"]
+            line[line.index("--listeners") + 1] += f",{ROW.name}={self.toy(number)}"
             (node.directory / "cmdline").write_text(" ".join(line))
 
     def client(self, number: int) -> Toy:

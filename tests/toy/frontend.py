@@ -24,7 +24,7 @@ TTL_US: Final = 3600 * SECOND_US
 # What TELL tells the listeners of a job.
 WORD: Final = effects.NOTIFIED_MIN
 
-ROW: Final = Protocol("toy", listen=(), port_offset=40)
+ROW: Final = Protocol("toy", listen=(), port_offset=70)
 
 
 class ToyConnection(RequestConnection):

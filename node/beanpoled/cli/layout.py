@@ -50,7 +50,7 @@ OWN_SETTINGS: Final = frozenset(
     }
 )
 # Of what is no client protocol, counted from the base port. Those of protocols are in their rows:
-# beanstalk has 0, and 40, 50 and 60 are reserved for Workq, Gearman and qless.
+# beanstalk has 0, Workq 40 and Gearman 50; 60 is reserved for qless.
 PORTS: Final = {"peer": 10, "grpc": 20, "http": 30}
 
 

@@ -94,6 +94,8 @@ class NodeConfig:
     event_retain_age_s: int
     upgrade_finalize: str
     rejoin: bool = False
+    # The protocols whose addresses nobody gave: another program may have those.
+    unconfigured: frozenset[str] = frozenset()
 
     @property
     def peers(self) -> tuple[str, ...]:
@@ -201,7 +203,7 @@ SETTINGS: Final = (
 )
 _BY_NAME: Final = {setting.name: setting for setting in SETTINGS}
 
-assert {item.name for item in fields(NodeConfig)} == {*_BY_NAME, "rejoin"}
+assert {item.name for item in fields(NodeConfig)} == {*_BY_NAME, "rejoin", "unconfigured"}
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -271,8 +273,10 @@ def load(
             )
     values["members"] = MappingProxyType(values["members"])
     values["dial"] = MappingProxyType(values["dial"])
-    values["listeners"] = MappingProxyType(_all_listeners(values["listeners"], protocols))
-    config = NodeConfig(**values, rejoin=rejoin)
+    given = values["listeners"]
+    values["listeners"] = MappingProxyType(_all_listeners(given, protocols))
+    unconfigured = frozenset(values["listeners"]) - frozenset(given)
+    config = NodeConfig(**values, rejoin=rejoin, unconfigured=unconfigured)
     _check_relations(config)
     return config
 
@@ -379,6 +383,8 @@ def _check_addresses(config: NodeConfig) -> None:
             owners[address] = owner
     listening: dict[str, str] = {}
     for protocol, places in config.client_addresses.items():
+        if protocol in config.unconfigured:
+            continue
         for address in places:
             if address in listening and not address.endswith(":0"):
                 raise ConfigurationError(

@@ -23,4 +23,8 @@ class Protocol(NamedTuple):
     port_offset: int
 
 
-PROTOCOLS: Final = (Protocol(FIRST, ("127.0.0.1:11300",), 0),)
+PROTOCOLS: Final = (
+    Protocol(FIRST, ("127.0.0.1:11300",), 0),
+    Protocol("workq", ("127.0.0.1:9922",), 40),
+    Protocol("gearman", ("127.0.0.1:4730",), 50),
+)

@@ -9,7 +9,11 @@ from typing import Final
 from beanpoled.frontends.beanstalk.frontend import BeanstalkFrontend
 from beanpoled.frontends.clients import Clients
 from beanpoled.frontends.frontend import Frontend
+from beanpoled.frontends.gearman.frontend import GearmanFrontend
 
 Table = Mapping[str, Callable[[Clients, str], Frontend]]
 
-FRONTENDS: Final[Table] = {"beanstalk": BeanstalkFrontend}
+FRONTENDS: Final[Table] = {
+    "beanstalk": BeanstalkFrontend,
+    "gearman": GearmanFrontend,
+}

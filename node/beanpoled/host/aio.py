@@ -45,7 +45,7 @@ class AioHost:
         self.files = RealFiles(loop.call_soon_threadsafe)
         self.compiled = self.files.watch(loop.add_reader)
         self.converter = Converter()
-        self.clients = ClientServer(config, loop, self.fatal)
+        self.clients = ClientServer(config, loop, self.log, self.fatal)
         self.links = PeerLinks(config, loop, self.log)
         addresses = {peer: config.grpc_address(peer) for peer in config.peers}
         self.peer_client = PeerClient(addresses, config.cluster, config.peer_secret)

@@ -122,31 +122,51 @@ class ClientServer:
     """The sockets on which clients connect, of all protocols."""
 
     def __init__(
-        self, config: NodeConfig, loop: asyncio.AbstractEventLoop, fatal: Callable[[str], None]
+        self,
+        config: NodeConfig,
+        loop: asyncio.AbstractEventLoop,
+        log: Callable[[str], None],
+        fatal: Callable[[str], None],
     ) -> None:
         self.frontends: Frontends
         self._config = config
         self._loop = loop
+        self._log = log
         self._fatal = fatal
         self._open: dict[str, _Acceptor] = {}  # by protocol
 
     def check(self) -> None:
-        """Bind and release every address once, so that a taken one is told at the start."""
-        for addresses in self._config.client_addresses.values():
-            for address in addresses:
+        """Bind and release every address once, so that a taken one is told at the start.
+
+        Those that nobody configured are tried when they are opened.
+        """
+        for protocol, addresses in self._config.client_addresses.items():
+            for address in () if protocol in self._config.unconfigured else addresses:
                 _bind(address).close()
                 if address.startswith("unix:"):
                     os.unlink(address.removeprefix("unix:"))
 
     def open(self, protocol: str) -> None:
-        """Accept clients of a protocol."""
+        """Accept clients of a protocol.
+
+        An address of the configuration that is taken stops the node. One that nobody gave does not:
+        a newer program brings protocols that the machine may have another server for.
+        """
         if protocol in self._open:
             return
         addresses = self._config.client_addresses.get(protocol, ())
         try:
-            sockets = [_bind(address) for address in addresses]
+            with contextlib.ExitStack() as stack:  # all of them or none
+                sockets = [stack.enter_context(_bind(item, listen=True)) for item in addresses]
+                stack.pop_all()
         except (OSError, ConfigurationError) as error:
-            self._fatal(f"cannot listen for clients: {error}")
+            if protocol not in self._config.unconfigured:
+                self._fatal(f"cannot listen for clients of {protocol}: {error}")
+                return
+            self._log(
+                f"warning: no clients of {protocol} can come: {error}; this address is the "
+                f"default, give another one in the setting listeners"
+            )
             return
         acceptor = _Acceptor(self._loop, self.frontends[protocol], addresses, sockets)
         self._open[protocol] = acceptor
@@ -207,8 +227,10 @@ class _Acceptor:
                     os.unlink(address.removeprefix("unix:"))
 
 
-def _bind(address: str) -> socket.socket:
+def _bind(address: str, listen: bool = False) -> socket.socket:
     """A bound socket of a listen address.
+
+    Binding alone does not show that another server is about to listen there.
 
     Raises:
         OSError: the address is taken or not ours.
@@ -227,6 +249,8 @@ def _bind(address: str) -> socket.socket:
         target = (host, port)
     try:
         raw.bind(target)
+        if listen:
+            raw.listen(BACKLOG)
     except OSError as error:
         raw.close()
         raise OSError(error.errno, f"{address}: {error.strerror or error}") from error

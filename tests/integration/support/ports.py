@@ -1,7 +1,8 @@
 """Loopback ports for the servers of the tests.
 
-One block is what `beanpole up --base-port` takes for nine nodes; blocks are below the range from
-which the kernel gives ports to outgoing connections, so that no client can take one away.
+One block is what `beanpole up --base-port` takes for nine nodes, with ten more for the protocol of
+the tests. Blocks are below the range from which the kernel gives ports to outgoing connections, so
+that no client can take one away.
 """
 
 import fcntl
@@ -16,7 +17,7 @@ from typing import IO, Final
 # Below those of the benchmark.
 FIRST: Final = 19000
 END: Final = 23000
-BLOCK: Final = 70
+BLOCK: Final = 80
 # What one process of tests has for itself: `make test` runs two of them at a time.
 SHARE: Final = 1000
 

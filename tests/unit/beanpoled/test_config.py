@@ -114,10 +114,11 @@ def with_toy(
 
 def test_listeners_of_every_protocol(path: Path) -> None:
     first = ("127.0.0.1:11301", "unix:/run/beanpole.sock")
-    assert load(path).client_addresses == {"beanstalk": first}
-    assert with_toy(path) == {"beanstalk": first, "toy": TOY.listen}
+    usual = {protocol.name: protocol.listen for protocol in PROTOCOLS} | {"beanstalk": first}
+    assert load(path).client_addresses == usual
+    assert with_toy(path) == {**usual, "toy": TOY.listen}
     text = "toy=127.0.0.1:7001,toy=unix:/run/toy"
-    two = {"beanstalk": first, "toy": ("127.0.0.1:7001", "unix:/run/toy")}
+    two = {**usual, "toy": ("127.0.0.1:7001", "unix:/run/toy")}
     assert with_toy(path, listeners=text) == two
     assert with_toy(path, {"BEANPOLE_LISTENERS": text}) == two
     path.write_text(FILE + '[listeners]\ntoy = ["127.0.0.1:7001", "unix:/run/toy"]\n')
@@ -128,7 +129,7 @@ def test_listeners_of_every_protocol(path: Path) -> None:
     ("table", "words"),
     [
         ('tox = ["127.0.0.1:1"]', ("listeners", "'tox'", "did you mean 'toy'?")),
-        ('gearman = ["127.0.0.1:1"]', ("listeners", "'gearman'", "known are toy")),
+        ('qless = ["127.0.0.1:1"]', ("listeners", "'qless'", "known are workq, gearman, toy")),
         ('beanstalk = ["127.0.0.1:1"]', ("'beanstalk'", "the setting listen")),
         ('toy = "127.0.0.1:1"', ("listeners", "toy must be one or more of HOST:PORT")),
         ("toy = []", ("toy must be one or more",)),
@@ -142,7 +143,16 @@ def test_listeners_that_are_refused(path: Path, table: str, words: tuple[str, ..
     assert not [word for word in words if word not in str(caught.value)]
 
 
-def test_a_program_with_one_protocol_refuses_all_others(path: Path) -> None:
+def test_a_default_address_may_be_taken(path: Path) -> None:
+    """What nobody configured stands back: it is not compared, and no reason to stop."""
+    protocols = (*PROTOCOLS, Protocol("toy", ("127.0.0.1:11301",), 70))
+    loaded = config.load(str(path), {}, {}, False, protocols)
+    assert loaded.unconfigured == {"workq", "gearman", "toy"}
+    given = config.load(str(path), {}, {"listeners": "gearman=127.0.0.1:1"}, False, protocols)
+    assert given.unconfigured == {"workq", "toy"}
+
+
+def test_a_program_refuses_protocols_that_it_does_not_speak(path: Path) -> None:
     with pytest.raises(ConfigurationError, match="'toy', which is no protocol of this"):
         load(path, listeners="toy=127.0.0.1:1")
     with pytest.raises(ConfigurationError, match="NAME=ADDRESS"):
@@ -150,7 +160,8 @@ def test_a_program_with_one_protocol_refuses_all_others(path: Path) -> None:
 
 
 def test_every_protocol_has_a_frontend() -> None:
-    assert [protocol.name for protocol in PROTOCOLS] == list(FRONTENDS)
+    # Workq's frontend follows.
+    assert [protocol.name for protocol in PROTOCOLS if protocol.name != "workq"] == list(FRONTENDS)
     ports = [*layout.PORTS.values(), *(protocol.port_offset for protocol in PROTOCOLS)]
     assert len(set(ports)) == len(ports)
     assert max(ports) + layout.NODES_MAX <= 65535 - layout.BASE_PORT_MAX

@@ -45,6 +45,8 @@ def test_the_ports_are_those_that_other_programs_rely_on() -> None:
         "peer": "127.0.0.1:11312",
         "grpc": "127.0.0.1:11322",
         "http": "127.0.0.1:11332",
+        "workq": "127.0.0.1:11342",
+        "gearman": "127.0.0.1:11352",
     }
     assert nodes[1].directory == Path("/q/n1")
 
@@ -71,6 +73,8 @@ def test_a_further_protocol_is_one_row(tmp_path: Path) -> None:
     loaded = config.load(str(nodes[2].config_path), {}, {}, False, protocols)
     assert loaded.client_addresses == {
         "beanstalk": ("127.0.0.1:11302",),
+        "workq": ("127.0.0.1:11342",),
+        "gearman": ("127.0.0.1:11352",),
         "toy": ("127.0.0.1:11372",),
     }
     layout.write_cluster(tmp_path, nodes, {node.id: 1 for node in nodes})
@@ -101,6 +105,8 @@ def test_cluster_json(tmp_path: Path) -> None:
                 "peer": "127.0.0.1:11310",
                 "grpc": "127.0.0.1:11320",
                 "http": "127.0.0.1:11330",
+                "workq": "127.0.0.1:11340",
+                "gearman": "127.0.0.1:11350",
             }
         ],
     }

@@ -1,0 +1,241 @@
+"""The server's side of the Gearman protocol: bytes of a client in, request tuples out.
+
+Binary packets and lines of text may follow each other in any order. No input makes the parser
+raise, and how the bytes are cut into pieces never changes the requests. It knows packets, lines and
+limits. It decides neither what a request does, nor any reply but those that need no queue.
+
+Each byte is copied a bounded number of times: parsing moves an offset over the piece that was
+received, what is fed meanwhile waits beside it, and an unfinished packet grows in its own buffer.
+"""
+
+from typing import Final
+
+from beanpole.constants import JOB_SIZE_MAX_BYTES
+from beanpole.protocol.gearman import packets as p
+from beanpole.protocol.gearman import replies
+
+# Kinds of requests beside the types of packets.
+TEXT: Final = p.TYPE_MAX + 1  # (TEXT, line): for `admin`
+BAD: Final = p.TYPE_MAX + 2  # (BAD, reply): the connection goes on
+CLOSE: Final = p.TYPE_MAX + 3  # (CLOSE, reply): nothing behind it can be understood
+KINDS: Final = p.TYPE_MAX + 4
+
+# The kind, and the arguments of a packet or what is told above.
+Request = tuple[int, tuple[bytes, ...]]
+
+# States: the parser is in the middle of one of these.
+_START: Final = 0
+_PACKET: Final = 1  # collects the arguments of a packet
+_SKIPPED: Final = 2  # throws the rest of a packet away
+_LONG_LINE: Final = 3  # throws a line away that is above the limit
+
+_NOTHING: Final[Request] = (CLOSE, (b"",))
+_TOO_LARGE: Final = replies.error(
+    b"ARGUMENT_TOO_LARGE", b"A packet has %d bytes at most" % p.PACKET_MAX_BYTES
+)
+_FUNCTION_TOO_LARGE: Final = replies.error(
+    b"ARGUMENT_TOO_LARGE", b"A function name has %d bytes at most" % p.FUNCTION_MAX_BYTES
+)
+_REDUCER_TOO_LARGE: Final = replies.error(
+    b"ARGUMENT_TOO_LARGE", b"A reducer has %d bytes at most" % p.REDUCER_MAX_BYTES
+)
+_DATA_TOO_LARGE: Final = replies.error(
+    b"ARGUMENT_TOO_LARGE", b"The data of a job has %d bytes at most" % JOB_SIZE_MAX_BYTES
+)
+_CLIENT_ID_TOO_LARGE: Final = replies.error(
+    b"ARGUMENT_TOO_LARGE", b"A client id has %d bytes at most" % p.CLIENT_ID_MAX_BYTES
+)
+_LINE_TOO_LONG: Final = b"ERR INVALID_ARGUMENTS A+line+has+%d+bytes+at+most\r\n" % p.LINE_MAX_BYTES
+_REDUCERS: Final = (p.SUBMIT_REDUCE_JOB, p.SUBMIT_REDUCE_JOB_BACKGROUND)
+_ABILITIES: Final = (p.CAN_DO, p.CANT_DO, p.CAN_DO_TIMEOUT)
+
+
+def read_packet(kind: int, body: bytes) -> Request:
+    """Split the arguments of a packet that a server expects, and check their sizes."""
+    count = p.REQUEST_ARGUMENTS[kind]
+    if not count:
+        return (kind, ())
+    arguments = tuple(body.split(b"\0", count - 1))
+    if len(arguments) < count:
+        text = b"%b has %d arguments, %d came" % (
+            p.NAMES[kind].encode(),
+            count,
+            len(arguments) if body else 0,
+        )
+        return (BAD, (replies.error(b"INVALID_ARGUMENTS", text),))
+    wrong = _wrong_size(kind, arguments)
+    return (kind, arguments) if wrong is None else (BAD, (wrong,))
+
+
+def _wrong_size(kind: int, arguments: tuple[bytes, ...]) -> bytes | None:
+    """The error of the first argument that is too large."""
+    if kind in p.SUBMITS:
+        if len(arguments[0]) > p.FUNCTION_MAX_BYTES:
+            return _FUNCTION_TOO_LARGE
+        if len(arguments[1]) > p.UNIQUE_MAX_BYTES:
+            return replies.UNIQUE_TOO_LARGE
+        if kind in _REDUCERS and len(arguments[2]) > p.REDUCER_MAX_BYTES:
+            return _REDUCER_TOO_LARGE
+        if len(arguments[-1]) > JOB_SIZE_MAX_BYTES:
+            return _DATA_TOO_LARGE
+    elif kind in _ABILITIES:
+        if len(arguments[0]) > p.FUNCTION_MAX_BYTES:
+            return _FUNCTION_TOO_LARGE
+    elif kind == p.SET_CLIENT_ID and len(arguments[0]) > p.CLIENT_ID_MAX_BYTES:
+        return _CLIENT_ID_TOO_LARGE
+    return None
+
+
+class Parser:
+    """Turns the bytes of one connection into requests.
+
+    It keeps what was fed and not yet asked for without a bound: its owner looks at
+    `buffered_bytes` and stops reading. Of its own it keeps at most one packet or one line.
+    """
+
+    __slots__ = ("_body", "_data", "_fed", "_kind", "_missing_bytes", "_offset", "_reply", "_state")
+
+    def __init__(self) -> None:
+        """Start at the beginning of a packet or line."""
+        self._state = _START
+        # The piece under work, parsed up to the offset, and what was fed behind it.
+        self._data = b""
+        self._offset = 0
+        self._fed = bytearray()
+        # The unfinished packet: its type, its arguments so far, how many bytes they still lack;
+        # and what is told when a packet is thrown away.
+        self._kind = 0
+        self._body = bytearray()
+        self._missing_bytes = 0
+        self._reply = b""
+
+    @property
+    def buffered_bytes(self) -> int:
+        """The bytes received behind the packet that is being read, which has a limit of its own."""
+        return len(self._data) - self._offset + len(self._fed)
+
+    def feed(self, data: bytes) -> None:
+        """Take bytes from the client; ask `next` until it has no more requests."""
+        if self._fed or self._offset < len(self._data):
+            self._fed += data
+        else:
+            self._data = data
+            self._offset = 0
+
+    def next(self) -> Request | None:
+        """Return the next request, or None if its bytes are not all here."""
+        if self._state != _START:
+            return self._next_unfinished()
+        if self._offset == len(self._data) and not self._take_fed():
+            return None
+        if self._data[self._offset]:
+            return self._next_line()
+        return self._next_packet()
+
+    def _take_fed(self) -> bool:
+        """Make what was fed part of the piece under work; tell whether there was anything.
+
+        What is left of the piece is copied. It is called only when that is less than a line.
+        """
+        rest = self._data[self._offset :]
+        self._offset = 0
+        if not self._fed:
+            self._data = rest
+            return False
+        self._data = rest + self._fed
+        self._fed = bytearray()
+        return True
+
+    # --- packets --------------------------------------------------------------------------------
+
+    def _next_packet(self) -> Request | None:
+        start = self._offset
+        if len(self._data) - start < p.HEADER_BYTES:
+            if self._take_fed():
+                return self._next_packet()
+            magic = self._data[:4]
+            ours = p.REQUEST_MAGIC.startswith(magic) or p.REPLY_MAGIC.startswith(magic)
+            return None if ours else _NOTHING
+        magic, kind, size = p.HEADER.unpack_from(self._data, start)
+        if magic not in (p.REQUEST_MAGIC, p.REPLY_MAGIC) or not 0 < kind <= p.TYPE_MAX:
+            return _NOTHING
+        self._offset = start + p.HEADER_BYTES
+        self._missing_bytes = size
+        if size > p.PACKET_SKIPPED_MAX_BYTES:
+            return (CLOSE, (_TOO_LARGE,))
+        if size > p.PACKET_MAX_BYTES:
+            return self._begin_skipped(_TOO_LARGE)
+        if magic == p.REPLY_MAGIC:
+            return self._begin_skipped(replies.INVALID_MAGIC)
+        if kind not in p.REQUEST_ARGUMENTS:
+            return self._begin_skipped(replies.INVALID_COMMAND)
+        end = self._offset + size
+        if end <= len(self._data):
+            body = self._data[self._offset : end]
+            self._offset = end
+            return read_packet(kind, body)
+        self._kind = kind
+        self._state = _PACKET
+        return self._next_with_body()
+
+    def _begin_skipped(self, reply: bytes) -> Request | None:
+        self._reply = reply
+        self._state = _SKIPPED
+        return self._next_after_skipped()
+
+    def _next_unfinished(self) -> Request | None:
+        if self._state == _PACKET:
+            return self._next_with_body()
+        if self._state == _SKIPPED:
+            return self._next_after_skipped()
+        return self._next_after_long_line()
+
+    def _next_with_body(self) -> Request | None:
+        while True:
+            part = self._data[self._offset : self._offset + self._missing_bytes]
+            self._offset += len(part)
+            self._missing_bytes -= len(part)
+            self._body += part
+            if not self._missing_bytes:
+                break
+            if not self._take_fed():
+                return None
+        body = bytes(self._body)
+        self._body = bytearray()
+        self._state = _START
+        return read_packet(self._kind, body)
+
+    def _next_after_skipped(self) -> Request | None:
+        while True:
+            step = min(self._missing_bytes, len(self._data) - self._offset)
+            self._offset += step
+            self._missing_bytes -= step
+            if not self._missing_bytes:
+                self._state = _START
+                return (BAD, (self._reply,))
+            if not self._take_fed():
+                return None
+
+    # --- lines ----------------------------------------------------------------------------------
+
+    def _next_line(self) -> Request | None:
+        start = self._offset
+        end = self._data.find(b"\n", start, start + p.LINE_MAX_BYTES)
+        if end >= 0:
+            self._offset = end + 1
+            return (TEXT, (self._data[start:end].removesuffix(b"\r"),))
+        if len(self._data) - start >= p.LINE_MAX_BYTES:
+            self._state = _LONG_LINE
+            return self._next_after_long_line()
+        return self._next_line() if self._take_fed() else None
+
+    def _next_after_long_line(self) -> Request | None:
+        while True:
+            end = self._data.find(b"\n", self._offset)
+            if end >= 0:
+                self._offset = end + 1
+                self._state = _START
+                return (BAD, (_LINE_TOO_LONG,))
+            self._offset = len(self._data)
+            if not self._take_fed():
+                return None

@@ -1,0 +1,31 @@
+"""Gearman as a frontend: how its connections are made, and what its clients asked for.
+
+What clients say is in `connection`.
+"""
+
+from collections.abc import Mapping
+
+from beanpole.protocol.gearman import packets as p
+from beanpole.protocol.gearman.parser import KINDS, TEXT
+from beanpoled.frontends.clients import Clients
+from beanpoled.frontends.connection import Connection
+from beanpoled.frontends.frontend import Frontend
+from beanpoled.frontends.gearman.connection import GearmanConnection
+from beanpoled.host.seam import ClientPort
+
+
+class GearmanFrontend(Frontend):
+    """The Gearman protocol at a node."""
+
+    def __init__(self, clients: Clients, name: str) -> None:
+        super().__init__(clients, name, since=4)
+        self._counts = [0] * KINDS
+
+    def connect(self, port: ClientPort) -> Connection:
+        """See `Frontend`."""
+        return GearmanConnection(self.clients, self.name, port, self._counts)
+
+    def counters(self) -> Mapping[str, int]:
+        """See `Frontend`."""
+        counts = {name.lower(): self._counts[kind] for kind, name in p.NAMES.items()}
+        return {**counts, "text": self._counts[TEXT]}

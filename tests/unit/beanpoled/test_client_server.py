@@ -1,0 +1,67 @@
+"""The sockets on which clients connect: addresses that another program has."""
+
+import asyncio
+import socket
+from collections.abc import Iterator
+from types import MappingProxyType
+from typing import cast
+
+import pytest
+
+from beanpoled.frontends.frontend import Frontends
+from beanpoled.host.aio_clients import ClientServer
+from tests.unit.node.stage import config
+
+
+@pytest.fixture
+def taken() -> Iterator[str]:
+    """An address at which another program listens."""
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        yield f"127.0.0.1:{other.getsockname()[1]}"
+
+
+def opened(address: str, unconfigured: frozenset[str]) -> tuple[list[str], list[str]]:
+    """Open a protocol at an address, beside one that is free; what was logged, what was fatal."""
+    logged: list[str] = []
+    fatal: list[str] = []
+
+    async def run() -> None:
+        listeners = MappingProxyType({"gearman": ("127.0.0.1:0", address)})
+        made = config(listen=(), listeners=listeners, unconfigured=unconfigured)
+        server = ClientServer(made, asyncio.get_running_loop(), logged.append, fatal.append)
+        server.frontends = cast(Frontends, {"gearman": None})
+        if unconfigured:
+            server.check()
+        server.open("gearman")
+        server.close()
+
+    asyncio.run(run())
+    return logged, fatal
+
+
+def test_a_default_address_that_is_taken_is_a_warning(taken: str) -> None:
+    (line,), fatal = opened(taken, frozenset({"gearman"}))
+    assert line.startswith(f"warning: no clients of gearman can come: [Errno 98] {taken}: Address")
+    assert line.endswith("give another one in the setting listeners")
+    assert not fatal
+
+
+def test_an_address_of_the_configuration_that_is_taken_is_fatal(taken: str) -> None:
+    logged, (line,) = opened(taken, frozenset())
+    assert line.startswith(f"cannot listen for clients of gearman: [Errno 98] {taken}: Address")
+    assert not logged
+
+
+def test_an_address_that_was_bound_meanwhile_is_seen() -> None:
+    """Two nodes of one machine raise at once: both can bind, and one can listen."""
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        other.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{other.getsockname()[1]}"
+        logged, fatal = opened(address, frozenset({"gearman"}))
+        assert not logged, "it can be bound"
+        other.listen()
+        logged, fatal = opened(address, frozenset({"gearman"}))
+        assert len(logged) == 1 and not fatal
