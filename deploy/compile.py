@@ -32,6 +32,7 @@ MODULES: Final = (
     "beanpole/core/*/*.py",
     "beanpole/protocol/beanstalk/*.py",
     "beanpole/protocol/gearman/*.py",
+    "beanpole/protocol/workq/*.py",
     "beanpole/storage/ballast.py",
     "beanpole/storage/files.py",
     "beanpole/storage/format.py",

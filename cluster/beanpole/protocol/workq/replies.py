@@ -1,0 +1,64 @@
+"""The bytes of every reply of the Workq protocol.
+
+Constants for replies without values, functions for those with. When which reply is due is not
+decided here. The real server's texts "Invalid Payload", "Invalid Result" and "Queue out of sync"
+are missing: nothing leads to them.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from beanpole.protocol.workq.values import format_id
+
+OK: Final[bytes] = b"+OK\r\n"
+NOT_FOUND: Final[bytes] = b"-NOT-FOUND\r\n"
+TIMEOUT: Final[bytes] = b"-TIMEOUT\r\n"
+
+UNKNOWN_COMMAND: Final[bytes] = b"-CLIENT-ERROR Unknown command\r\n"
+INVALID_ARGS: Final[bytes] = b"-CLIENT-ERROR Invalid command args\r\n"
+INVALID_FLAGS: Final[bytes] = b"-CLIENT-ERROR Invalid command flags\r\n"
+INVALID_PAYLOAD_SIZE: Final[bytes] = b"-CLIENT-ERROR Invalid payload size\r\n"
+INVALID_RESULT_SIZE: Final[bytes] = b"-CLIENT-ERROR Invalid result size\r\n"
+INVALID_ID: Final[bytes] = b"-CLIENT-ERROR Invalid ID\r\n"
+INVALID_NAME: Final[bytes] = b"-CLIENT-ERROR Invalid Name\r\n"
+INVALID_TTR: Final[bytes] = b"-CLIENT-ERROR Invalid TTR\r\n"
+INVALID_TTL: Final[bytes] = b"-CLIENT-ERROR Invalid TTL\r\n"
+INVALID_TIME: Final[bytes] = b"-CLIENT-ERROR Invalid Time\r\n"
+INVALID_PRIORITY: Final[bytes] = b"-CLIENT-ERROR Invalid Priority\r\n"
+INVALID_MAX_ATTEMPTS: Final[bytes] = b"-CLIENT-ERROR Invalid Max Attempts\r\n"
+INVALID_MAX_FAILS: Final[bytes] = b"-CLIENT-ERROR Invalid Max Fails\r\n"
+INVALID_WAIT: Final[bytes] = b"-CLIENT-ERROR Invalid wait timeout\r\n"
+INVALID_OFFSET: Final[bytes] = b"-CLIENT-ERROR Invalid cursor offset\r\n"
+INVALID_LIMIT: Final[bytes] = b"-CLIENT-ERROR Invalid limit\r\n"
+DUPLICATE_JOB: Final[bytes] = b"-CLIENT-ERROR Duplicate job\r\n"
+DUPLICATE_RESULT: Final[bytes] = b"-CLIENT-ERROR Duplicate result\r\n"
+
+# The state of the cluster; the real server has other texts behind the same word.
+NO_MAJORITY: Final[bytes] = b"-SERVER-ERROR No majority of the cluster answers\r\n"
+OUT_OF_MEMORY: Final[bytes] = b"-SERVER-ERROR Out of memory\r\n"
+DRAINING: Final[bytes] = b"-SERVER-ERROR Draining\r\n"
+TOO_MANY_CLIENTS: Final[bytes] = b"-SERVER-ERROR Too many clients\r\n"
+INTERNAL_ERROR: Final[bytes] = b"-SERVER-ERROR Internal error\r\n"
+
+
+def leased(job: bytes, name: bytes, ttr_ms: int, payload: bytes) -> bytes:
+    """Answer a lease with the job."""
+    head = (format_id(job), name, ttr_ms, len(payload), payload)
+    return b"+OK 1\r\n%b %b %d %d\r\n%b\r\n" % head
+
+
+def finished(job: bytes, success: bool, result: bytes) -> bytes:
+    """Answer a run or a result with what the job ended with."""
+    return b"+OK 1\r\n%b %d %d\r\n%b\r\n" % (format_id(job), success, len(result), result)
+
+
+def inspected(blocks: Iterable[bytes]) -> bytes:
+    """Answer an inspect with these blocks."""
+    all_blocks = list(blocks)
+    return b"+OK %d\r\n%b" % (len(all_blocks), b"".join(all_blocks))
+
+
+def block(title: bytes, keys: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """One thing that is inspected, with its keys and their values."""
+    lines = [b"%b %b\r\n" % pair for pair in keys]
+    return b"%b %d\r\n%b" % (title, len(lines), b"".join(lines))
