@@ -63,6 +63,12 @@ ADD: Final = 22  # a put with what only some protocols need; gives (job, whether
 FINISH: Final = 23  # a job is done, or has failed
 PROGRESS: Final = 24  # how far a job is
 OPEN_FROM: Final = 25  # OPEN, with the host of the client
+SUBMIT: Final = 26  # an ADD whose client may attach itself to the job; gives the same
+FINISH_NAMED: Final = 27  # FINISH of the job of an external id
+DELETE_NAMED: Final = 28  # DELETE of the job of an external id, whatever its state
+SET_TTR: Final = 29  # another TTR for a reservation, from now on
+CREATE_QUEUE: Final = 30
+DROP_QUEUE: Final = 31
 
 # --- operations of a batch that only read: answered in place, at their origin --------------------
 PEEK: Final = 32
@@ -75,6 +81,9 @@ STATS_TUBE: Final = 38
 LIST_TUBES: Final = 39
 FIND: Final = 40  # the job of an external id
 RESULT: Final = 41
+
+# --- more operations of a batch ------------------------------------------------------------------
+LIMIT_QUEUE: Final = 48  # how many jobs a queue may have
 
 # --- the leader's own commands -------------------------------------------------------------------
 EPOCH: Final = 64  # the first entry of a term
@@ -91,6 +100,8 @@ OUT_OF_MEMORY: Final = -1  # a limit of the cluster is reached
 AGAIN: Final = -3  # its entry has done as much as it may, and nothing of this: it may be repeated
 BAD_COMMAND: Final = -2  # wrong layout, unknown operation, or a session that does not exist
 EXISTS: Final = -4  # the external id is taken, or the job has its result already
+FULL: Final = -5  # the queue has as many jobs as it may
+BUSY: Final = -6  # the queue is watched, or a job of it is reserved
 
 # In place of a command that the active version lacks: BAD_COMMAND in every version.
 NO_COMMAND: Final = (0,)

@@ -56,6 +56,12 @@ EXTERNAL_ID_MAX_BYTES: Final = 640
 RESULT_MAX_BYTES: Final = 1024 * 1024
 # How far a job is: two numbers as text, and then some.
 PROGRESS_MAX_BYTES: Final = 64
+# What else a protocol keeps of a job: the name of a Gearman function.
+EXTRA_MAX_BYTES: Final = 512
+# Clients that are attached to one job: its end tells all of them in one step, 10 ms.
+CLIENTS_OF_JOB_MAX: Final = 16_384
+# Jobs that one session is attached to: as many as its node listens to for one client.
+ATTACHED_MAX: Final = 65_536
 # The longest TTL, as the longest delay and TTR.
 TTL_MAX_US: Final = U32_MAX * SECOND_US
 
@@ -69,6 +75,8 @@ DEDUP_WINDOW_US: Final = 24 * 3600 * SECOND_US
 # What one NOTIFY tells: every listener at every node has it in its output, so no more than a body
 # has by default.
 NOTIFY_MAX_BYTES: Final = JOB_SIZE_DEFAULT_BYTES
+# Since machine version 4 as much as a result, because Gearman's workers send results in parts.
+NOTIFY_MAX_BYTES_SINCE_4: Final = RESULT_MAX_BYTES
 
 # A client's host: the longest IPv6 address has 45 characters, and 16 more with its zone.
 HOST_NAME_MAX_BYTES: Final = 64

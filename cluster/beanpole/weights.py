@@ -13,6 +13,7 @@ from beanpole.constants import (
     BATCH_MAX_BYTES,
     ENTRY_JOIN_BYTES,
     EXTERNAL_ID_MAX_BYTES,
+    EXTRA_MAX_BYTES,
     JOB_SIZE_MAX_BYTES,
     QUEUE_NAME_MAX_BYTES,
 )
@@ -41,9 +42,18 @@ PUT_BYTES: Final = (
 ADD_BYTES: Final = (
     HEAD_BYTES + 4 * NUMBER_BYTES + 2 * LONG_NAME_HEAD_BYTES + 3 * NUMBER_32_BYTES + BODY_HEAD_BYTES
 )
-# The largest command of all: an ADD.
+# A SUBMIT without its strings: a session, a queue, a rank, a delay, an external id, the limit of
+# attempts, whether its client is attached, what its protocol keeps, a body.
+SUBMIT_BYTES: Final = (
+    HEAD_BYTES + 2 * NUMBER_BYTES + 3 * LONG_NAME_HEAD_BYTES + 3 * NUMBER_32_BYTES + BODY_HEAD_BYTES
+)
+# The largest command of all: a SUBMIT.
 COMMAND_MAX_BYTES: Final = (
-    ADD_BYTES + QUEUE_NAME_MAX_BYTES + EXTERNAL_ID_MAX_BYTES + JOB_SIZE_MAX_BYTES
+    SUBMIT_BYTES
+    + QUEUE_NAME_MAX_BYTES
+    + EXTERNAL_ID_MAX_BYTES
+    + EXTRA_MAX_BYTES
+    + JOB_SIZE_MAX_BYTES
 )
 # The largest weight of the commands of one batch.
 BATCH_ROOM_BYTES: Final = BATCH_MAX_BYTES - SECTION_ARRAY_BYTES

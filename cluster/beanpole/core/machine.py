@@ -120,6 +120,8 @@ class Machine(MachineState):
         effects = queue.effects
         if effects.happened:
             applied.effects, effects.happened = effects.happened, []
+        if effects.asked_for:
+            effects.asked_for.clear()
         return applied
 
     def has_work(self) -> bool:
@@ -237,7 +239,11 @@ class Machine(MachineState):
                 reserved[job_id] = job
                 queue.give_back(job, session, session.reason)
                 self._budget -= 1
-            if reserved:
+            attached = session.attached
+            while attached and self._budget:
+                queue.detach(queue.jobs[attached.first()], session)
+                self._budget -= 1
+            if reserved or attached:
                 return
             # A session of a thousand watched tubes is as much work as a thousand sessions.
             self._budget = max(0, self._budget - len(session.watched))

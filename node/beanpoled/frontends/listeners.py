@@ -5,17 +5,20 @@ between entries, so that nothing is lost between looking at the state and listen
 are told is in the package of each protocol; waits that reserve are the leader's.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from typing import Final
 
+from beanpole.constants import ATTACHED_MAX, WATCHED_TUBES_MAX
 from beanpole.core.jobs import effects
 from beanpole.core.jobs.effects import NOTIFIED_MIN, Effect
 from beanpole.core.jobs.job import DONE, FAILED
 from beanpoled.frontends.connection import Connection
 from beanpoled.shared.context import Context
 
-# Jobs that one client listens to, and queues that it waits for.
-LISTENS_MAX: Final = 1024
+# Jobs that one client listens to: as many as its session may be attached to.
+LISTENS_MAX: Final = ATTACHED_MAX
+# Queues that one client waits for: as many as a session may watch.
+QUEUES_MAX: Final = WATCHED_TUBES_MAX
 
 
 class Listeners:
@@ -23,6 +26,8 @@ class Listeners:
 
     def __init__(self, context: Context) -> None:
         self._context = context
+        # The effects of the entry whose results are being told.
+        self._coming: list[Effect] = []
         # Dicts and not sets: the order in which clients are told is the same in every run.
         self._jobs: dict[int, dict[Connection, None]] = {}
         self._jobs_of: dict[Connection, dict[int, None]] = {}
@@ -58,11 +63,13 @@ class Listeners:
             The end of the job, if there was one: then there is nothing to listen to.
         """
         ended = self._ending(job_id)
-        if ended is None:
-            self._jobs.setdefault(job_id, {})[connection] = None
-            self._jobs_of.setdefault(connection, {})[job_id] = None
-            self._context.machine.queue.effects.listened[job_id] = None
-        return ended
+        if ended is not None and not any(effect[0] == job_id for effect in self._coming):
+            return ended
+        # It goes on, or it has ended in the entry that this client's command stands in.
+        self._jobs.setdefault(job_id, {})[connection] = None
+        self._jobs_of.setdefault(connection, {})[job_id] = None
+        self._context.machine.queue.effects.listened[job_id] = None
+        return None
 
     def may_listen(self, connection: Connection) -> bool:
         """Whether a client listens to fewer jobs than it may."""
@@ -79,8 +86,13 @@ class Listeners:
             del self._jobs[job_id]
             self._context.machine.queue.effects.listened.pop(job_id, None)
 
-    def applied(self, happened: Iterable[Effect]) -> None:
-        """An entry was applied, and its results are told: these are its effects."""
+    def coming(self, happened: list[Effect]) -> None:
+        """An entry was applied: its results are about to be told, and then these effects."""
+        self._coming = happened
+
+    def told(self) -> None:
+        """The results of the entry are told: tell its effects."""
+        happened, self._coming = self._coming, []
         for effect in happened:
             self._tell(effect)
 
@@ -108,12 +120,12 @@ class Listeners:
     def wait(self, connection: Connection, queues: Collection[bytes]) -> bytes | None:
         """Tell a client once that one of these queues has a ready job, which is not reserved.
 
-        It takes the place of an earlier wait of the client. There are LISTENS_MAX queues at most.
+        It takes the place of an earlier wait of the client. There are QUEUES_MAX queues at most.
 
         Returns:
             One that has a ready job: then the client does not wait.
         """
-        assert len(queues) <= LISTENS_MAX, len(queues)
+        assert len(queues) <= QUEUES_MAX, len(queues)
         self.stop_waiting(connection)
         for name in queues:
             if self._is_ready(name):

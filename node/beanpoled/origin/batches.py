@@ -54,6 +54,7 @@ class Batch:
         "commands",
         "hint",
         "is_large",
+        "latest",
         "number",
         "owners",
         "packed_hint",
@@ -66,6 +67,8 @@ class Batch:
         self.owners: list[Owner] = []
         self.hint: frames.Hint = {}
         self.bytes = 0
+        # Where the last command of a kind stands that only the last one counts of; see `Origin`.
+        self.latest: dict[tuple[int, int, int], int] = {}
         self.number = 0  # 0: still open
         self.is_large = False  # it waits where others pass it, but behind this batch
         self.behind: Batch | None = None

@@ -168,6 +168,24 @@ class Origin:
             self._open = Batch()
         return batch
 
+    def submit_latest(self, client: Client, kind: int, command: c.Command) -> None:
+        """Like `submit`, for a command that takes the place of an earlier one, if it has not left.
+
+        The earlier one is of the same operation, session and job (the command's first fields), in
+        the open batch. Nothing is answered for it.
+        """
+        batch, key = self._open, (command[0], command[1], command[2])
+        place = batch.latest.get(key, -1)
+        if client.batch is not batch or place < 0:
+            place = len(batch.commands)
+            if self.submit(client, kind, command) is batch:
+                batch.latest[key] = place
+            return
+        size = packed_bytes(command) - packed_bytes(batch.commands[place])
+        batch.commands[place] = command
+        batch.bytes += size
+        self.bytes += size
+
     def _large_batch(self, size: int) -> Batch:
         """The batch at the end of the line of large commands that has room for one."""
         line = self._large
@@ -450,6 +468,7 @@ class Origin:
             self.bytes -= size
         batch.commands = [command for command, _ in kept]
         batch.owners = [owner for _, owner in kept]
+        batch.latest.clear()
         for client, kind in failed:
             client.failed(kind, NOT_DONE)
 

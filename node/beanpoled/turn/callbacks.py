@@ -156,6 +156,8 @@ class ReplicaCallbacks:
             self._leader.versions.raised()
         self._events.applied(index, wall_us)
         self._agreement.applied(index, machine.state_hash)
+        if applied.effects:
+            self._listeners.coming(applied.effects)
         for incarnation, number, results in applied.results:
             if incarnation == origin.incarnation:
                 origin.applied(number, results)
@@ -165,7 +167,7 @@ class ReplicaCallbacks:
             if self._term.number:
                 self._dispatcher.outcome((place, incarnation, session), request, outcome)
         if applied.effects:
-            self._listeners.applied(applied.effects)
+            self._listeners.told()
         if applied.epoch:
             self._leader.epoch_applied(applied.epoch)
         if applied.ups or applied.downs or applied.gaps or applied.digest:

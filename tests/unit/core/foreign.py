@@ -17,11 +17,11 @@ from tests.unit.core.cluster import Cluster
 # with a default queue.
 LEASED, NOBODY, REPLACING = 101, 102, 103
 ROWS = {
-    LEASED: Rules((LEASED,), b"\x01", 300, b"", True, ATTACH),
-    NOBODY: Rules((NOBODY,), b"\x02", 20, b"", False, REFUSE),
-    REPLACING: Rules((REPLACING,), b"\x03", 20, b"\x03main", True, REPLACE),
+    LEASED: Rules((LEASED,), b"\x11", 300, b"", True, ATTACH),
+    NOBODY: Rules((NOBODY,), b"\x12", 20, b"", False, REFUSE),
+    REPLACING: Rules((REPLACING,), b"\x13", 20, b"\x13main", True, REPLACE),
 }
-QUEUES = {LEASED: b"\x01q", NOBODY: b"\x02q", REPLACING: b"\x03q"}
+QUEUES = {LEASED: b"\x11q", NOBODY: b"\x12q", REPLACING: b"\x13q"}
 SECOND = 1_000_000
 
 

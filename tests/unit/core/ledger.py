@@ -91,7 +91,7 @@ class Ledger:
         assert event.state in after, event
         assert event.reason in REASONS.get(event.kind, {e.NO_REASON}), event
         unowned = event.kind in BY_TIME
-        if event.kind in TO_NOBODYS and self.tubes[event.tube][:1] == b"\x02":
+        if event.kind in TO_NOBODYS and self.tubes[event.tube][:1] == b"\x12":
             unowned = event.origin == e.NO_ORIGIN
         assert (event.origin == e.NO_ORIGIN) == unowned, event
         assert (event.protocol == e.NO_PROTOCOL) == unowned, event

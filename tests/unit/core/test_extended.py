@@ -328,15 +328,15 @@ def test_replace_deletes_the_other_whoever_holds_it() -> None:
     assert (cluster.state(old), cluster.state(new)) == (b"gone", b"ready")
     assert cluster.do(c.FIND, 2, b"id") == new
     # Also where the old job was all that kept the queue.
-    other = cluster.added(b"other", queue=b"\x03gone")
-    assert cluster.add(b"other", queue=b"\x03gone") == (other + 1, 0)
-    assert cluster.do(c.PEEK_READY, 2, b"\x03gone")[0] == other + 1
+    other = cluster.added(b"other", queue=b"\x13gone")
+    assert cluster.add(b"other", queue=b"\x13gone") == (other + 1, 0)
+    assert cluster.do(c.PEEK_READY, 2, b"\x13gone")[0] == other + 1
 
 
 def test_two_spaces_may_use_one_external_id() -> None:
     cluster = Foreign(LEASED)
     cluster.enter(4, NOBODY)
-    first, second = cluster.added(b"id"), cluster.added(b"id", session=4, queue=b"\x02q")
+    first, second = cluster.added(b"id"), cluster.added(b"id", session=4, queue=b"\x12q")
     assert (cluster.do(c.FIND, 2, b"id"), cluster.do(c.FIND, 4, b"id")) == (first, second)
     assert cluster.do(c.FIND, 1, b"id") == c.NOT_FOUND
 
@@ -431,7 +431,7 @@ def test_none_of_it_is_there_before_version_3() -> None:
     cluster.open(1)
     job = cluster.put()
     commands = [
-        (c.ADD, 1, b"\x01q", 0, 0, 0, 0, b"", 0, 0, b""),
+        (c.ADD, 1, b"\x11q", 0, 0, 0, 0, b"", 0, 0, b""),
         (c.FINISH, 1, job, DONE, b""),
         (c.PROGRESS, 1, job, b""),
         (c.FIND, 1, b""),

@@ -55,7 +55,7 @@ def test_nor_does_another_space_reach_those_of_beanstalk() -> None:
     assert cluster.do(c.FINISH, 2, job, 5, b"") == c.NOT_FOUND
 
 
-@pytest.mark.parametrize("name", [QUEUES[NOBODY], DEFAULT, b"\x1funknown", b"", b"\x01" * 302])
+@pytest.mark.parametrize("name", [QUEUES[NOBODY], DEFAULT, b"\x1funknown", b"", b"\x11" * 302])
 def test_a_name_of_another_space_is_a_bad_command(name: bytes) -> None:
     cluster = Foreign()
     cluster.enter(4, NOBODY)  # so that one of the names is there
@@ -67,13 +67,13 @@ def test_a_name_of_another_space_is_a_bad_command(name: bytes) -> None:
 
 def test_names_are_as_long_as_their_space_allows() -> None:
     cluster = Foreign()
-    assert cluster.do(c.WATCH, 2, b"\x01" + b"x" * 300) == c.OK
-    assert cluster.do(c.WATCH, 2, b"\x01") == c.OK  # the queue with the empty name
+    assert cluster.do(c.WATCH, 2, b"\x11" + b"x" * 300) == c.OK
+    assert cluster.do(c.WATCH, 2, b"\x11") == c.OK  # the queue with the empty name
     cluster.enter(4, NOBODY)
-    assert cluster.do(c.WATCH, 4, b"\x02" + b"x" * 21) == c.BAD_COMMAND
+    assert cluster.do(c.WATCH, 4, b"\x12" + b"x" * 21) == c.BAD_COMMAND
 
 
-@pytest.mark.parametrize("name", [b"\x01q", b"\x1f", b"\x00"])
+@pytest.mark.parametrize("name", [b"\x11q", b"\x1f", b"\x00"])
 def test_names_of_beanstalk_have_no_prefix_from_version_3_on(name: bytes) -> None:
     cluster = Cluster()
     cluster.open(1)
@@ -140,8 +140,8 @@ def test_a_default_queue_is_used_and_watched_from_the_beginning() -> None:
     assert cluster.do(c.SET_PROTOCOL, 1, REPLACING) == c.OK
     session = cluster.machine.origins[0].sessions[1]
     assert session.used is not None
-    assert (session.used.name, list(session.watched)) == (b"\x03main", [b"\x03main"])
-    assert cluster.do(c.IGNORE, 1, b"\x03main") == c.NOT_FOUND
+    assert (session.used.name, list(session.watched)) == (b"\x13main", [b"\x13main"])
+    assert cluster.do(c.IGNORE, 1, b"\x13main") == c.NOT_FOUND
     cluster.do(c.CLOSE, 1, 0)
     assert list(cluster.machine.queue.tubes) == [DEFAULT]
 

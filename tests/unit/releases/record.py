@@ -16,6 +16,8 @@ from unittest.mock import patch
 
 from beanpole import VERSION
 from beanpole import commands as c
+from beanpole import events as e
+from beanpole.core.jobs.job import DONE, FAILED
 from beanpole.core.machine import Machine
 from beanpole.core.operations.table import OPERATIONS
 from beanpoled.eventlog import columns
@@ -38,6 +40,9 @@ RAISED_AT: Final = 200
 NUMBERS: Final = (0, 1, 1, 1, 2, 2, 3, 4, 5, 7, 60, 2**32 - 1)
 BYTES: Final = (b"default", b"a", b"b", b"a secret of 16 b", b"another secret..", b"x" * 64)
 LIMIT: Final = 1_000_000
+# Sessions of other protocols, and their queues.
+WORKQ, WORKQ_QUEUE = 4, b"\x01w"
+GEARMAN, GEARMAN_QUEUE = 5, b"\x02g"
 # TICK of release 0.2.0, a command of the leader's that did nothing: logs may hold it.
 RETIRED: Final = 65
 # Commands that name a job: (operation, session, job, ...).
@@ -45,6 +50,7 @@ OF_JOBS: Final = frozenset(
     {
         *(c.DELETE, c.RELEASE, c.BURY, c.TOUCH, c.KICK_JOB),
         *(c.RESERVE_JOB, c.RETURN, c.PEEK, c.STATS_JOB, c.NOTIFY),
+        *(c.FINISH, c.PROGRESS, c.SET_TTR, c.RESULT),
     }
 )
 
@@ -143,8 +149,11 @@ def operations_log() -> Iterator[tuple[int, bytes]]:
             wanted = dice.choices(clients, k=dice.randint(1, 12))
             commands = [_aimed(dice, machine, _command(dice, operation)) for operation in wanted]
             commands += [_put(dice) for _ in range(dice.randint(0, 3))]
+            if index > RAISED_AT:
+                foreign = dice.choices(FOREIGN, k=dice.randint(0, 6))
+                commands += [_aimed(dice, machine, _command_of(dice, one)) for one in foreign]
             if number < 1:
-                commands = [(c.OPEN, session) for session in (1, 2, 3)] + commands
+                commands = [(c.OPEN, session) for session in range(1, 6)] + commands
             sections.append((origin, incarnation, number + 1, c.pack_commands(commands)))
         leading = [_command(dice, dice.choice(leaders)) for _ in range(dice.randint(0, 2))]
         leading += [_grant(dice, numbers) for _ in range(dice.randint(0, 2))]
@@ -156,6 +165,37 @@ def operations_log() -> Iterator[tuple[int, bytes]]:
         entry = c.encode_entry(flags, time_us, time_us, sections)
         machine.apply(index, *c.decode_entry(entry))
         yield index, entry
+
+
+# With sense for sessions of other protocols; a tuple stands for any one of its items.
+IDS: Final = (b"", b"one", b"two", b"three")
+FOREIGN: Final[tuple[tuple[Any, ...], ...]] = (
+    (c.SET_PROTOCOL, WORKQ, e.WORKQ),
+    (c.SET_PROTOCOL, GEARMAN, e.GEARMAN),
+    (c.WATCH, WORKQ, WORKQ_QUEUE),
+    (c.WATCH, GEARMAN, GEARMAN_QUEUE),
+    (c.IGNORE, GEARMAN, GEARMAN_QUEUE),
+    (c.TAKE, WORKQ),
+    (c.TAKE, GEARMAN),
+    (c.ADD, WORKQ, WORKQ_QUEUE, 5, (0, 1), (0, 900_000), (0, 9_000_000), IDS, (0, 2), (0, 2), b"x"),
+    (c.SUBMIT, GEARMAN, GEARMAN_QUEUE, (0, 2**31), (0, 9), IDS, (0, 2), (0, 1), b"", b"body"),
+    (c.FINISH, GEARMAN, 1, (DONE, FAILED), b"result"),
+    (c.FINISH_NAMED, (WORKQ, GEARMAN), IDS, (DONE, FAILED), b"result"),
+    (c.DELETE_NAMED, (WORKQ, GEARMAN), IDS),
+    (c.SET_TTR, GEARMAN, 1, (0, 500_000)),
+    (c.PROGRESS, GEARMAN, 1, (b"1/3", b"2/3")),
+    (c.FIND, WORKQ, IDS),
+    (c.RESULT, WORKQ, 1),
+    (c.CREATE_QUEUE, GEARMAN, b"\x02h"),
+    (c.LIMIT_QUEUE, GEARMAN, GEARMAN_QUEUE, (0, 3), 0, 5),
+    (c.DROP_QUEUE, GEARMAN, (GEARMAN_QUEUE, b"\x02h")),
+    (c.CLOSE, GEARMAN, 0),
+    (c.OPEN, GEARMAN),
+)
+
+
+def _command_of(dice: random.Random, pattern: tuple[Any, ...]) -> c.Command:
+    return tuple(dice.choice(item) if type(item) is tuple else item for item in pattern)
 
 
 def _command(dice: random.Random, operation: int) -> c.Command:
@@ -175,6 +215,8 @@ def _aimed(dice: random.Random, machine: Machine, command: c.Command) -> c.Comma
     if command[0] not in OF_JOBS or not jobs:
         return command
     held = [job for job in jobs if job.holder is not None]
+    if command[0] in (c.FINISH, c.PROGRESS, c.SET_TTR):  # of sessions that are not beanstalk's
+        held = [job for job in held if job.holder is not None and job.holder.number == command[1]]
     job = dice.choice(held if held and dice.random() < 0.7 else jobs)
     session = command[1] if job.holder is None else job.holder.number
     return (command[0], session, job.id, *command[3:])

@@ -20,9 +20,6 @@ ROOT = Path(__file__).resolve().parents[3]
 # The first release that can be upgraded from.
 FIRST = (0, 2, 0)
 
-# What has an effect only in a space with external ids, which no protocol of a release has yet.
-OF_NO_PROTOCOL = {c.ADD, c.FINISH, c.PROGRESS, c.FIND}
-
 
 @pytest.fixture(scope="module")
 def recording() -> Recording:
@@ -65,7 +62,7 @@ def test_every_operation_stands_in_the_log_and_has_an_effect(recording: Recordin
                     effective.add(command[0])
     assert seen == set(OPERATIONS) | {RETIRED}
     clients = {code for code, entry in OPERATIONS.items() if isinstance(entry, ClientOperation)}
-    assert effective == clients - OF_NO_PROTOCOL
+    assert effective == clients
 
 
 def test_a_change_of_apply_is_found(recording: Recording, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from beanpole.constants import (
+    CLIENTS_OF_JOB_MAX,
     EXTERNAL_ID_MAX_BYTES,
+    EXTRA_MAX_BYTES,
     PROGRESS_MAX_BYTES,
     RESULT_MAX_BYTES,
     SECOND_US,
@@ -109,8 +111,8 @@ def _check(job: Job, version: int) -> None:
 def _add_extension(queue: Queue, job: Job, ext: Extension) -> None:
     """Let a job be found by what its extension says, if that could be."""
     space = job.tube.space
-    strings = (ext.external_id, ext.progress, ext.result)
-    longest = (EXTERNAL_ID_MAX_BYTES, PROGRESS_MAX_BYTES, RESULT_MAX_BYTES)
+    strings = (ext.external_id, ext.progress, ext.result, ext.extra)
+    longest = (EXTERNAL_ID_MAX_BYTES, PROGRESS_MAX_BYTES, RESULT_MAX_BYTES, EXTRA_MAX_BYTES)
     counters = (ext.attempts_max, ext.failures_max, ext.failures)
     if (
         space.conflict == NO_EXTERNAL_IDS
@@ -122,6 +124,9 @@ def _add_extension(queue: Queue, job: Job, ext: Extension) -> None:
         or min(*counters, ext.expires_us) < 0
         or max(counters) > U32_MAX
         or (ext.result and job.state not in _FINISHED)
+        or type(ext.background) is not bool
+        or len(ext.clients) > CLIENTS_OF_JOB_MAX
+        or (ext.is_abandoned and job.state != RESERVED)
     ):
         raise Damaged(f"job {job.id} has an extension that cannot be")
     if ext.sequence != job.id and (

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from beanpole.constants import HOST_NAME_MAX_BYTES, HOSTS_MAX
 from beanpole.core.hosts import HOSTS_SINCE
+from beanpole.core.image.records import EXTENDED_SINCE
 from beanpole.core.jobs.spaces import SPACES_SINCE
 from beanpole.core.state import MachineState
 
@@ -39,20 +40,29 @@ class Part(NamedTuple):
 def _totals(machine: MachineState) -> list[Any]:
     """Of each space but beanstalk's, in the order of their numbers; those are in the head."""
     queue = machine.queue
+    fields = 4 if machine.version >= EXTENDED_SINCE else 3
     return [
-        [space.number, space.jobs_total, space.timeouts]
+        [space.number, space.jobs_total, space.timeouts, space.evicted][:fields]
         for space in sorted(queue.every_space, key=lambda space: space.number)
         if space is not queue.beanstalk and (space.jobs_total or space.timeouts)
     ]
 
 
 def _set_totals(machine: MachineState, value: Any) -> None:
-    number, jobs_total, timeouts = value
+    number, jobs_total, timeouts, *later = value
+    evicted = 0
+    if machine.version >= EXTENDED_SINCE:
+        (evicted,) = later
     space = machine.queue.spaces[number]
-    if space.number != number or space is machine.queue.beanstalk or min(jobs_total, timeouts) < 0:
+    if (
+        space.number != number
+        or space is machine.queue.beanstalk
+        or min(jobs_total, timeouts, evicted) < 0
+    ):
         raise ValueError(f"space {number}")
     space.jobs_total = jobs_total
     space.timeouts = timeouts
+    space.evicted = evicted
 
 
 def _hosts(machine: MachineState) -> Iterable[Any]:

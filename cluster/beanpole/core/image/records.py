@@ -2,22 +2,26 @@
 
 An image holds every record as an array, so the order of the fields below is the layout. Those of
 machine version 2 are fixed; version 3 has tubes with a space, and jobs with microseconds and an
-extension; version 4 has sessions with a host (what came later and has records of its own is in
-`core.image.parts`). How records are cut into chunks is in `core.image.image`, and what a machine is
-made of them in `core.image.restore`.
+extension; version 4 has sessions with a host, tubes with limits, and extensions with clients (what
+came later and has records of its own is in `core.image.parts`). How records are cut into chunks is
+in `core.image.image`, and what a machine is made of them in `core.image.restore`.
 """
 
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from beanpole.constants import SECOND_US
 from beanpole.core.hosts import HOSTS_SINCE
 from beanpole.core.jobs.extension import Extension
-from beanpole.core.jobs.job import Job, Tube
+from beanpole.core.jobs.job import NO_LIMITS, Job, Tube
 from beanpole.core.jobs.queue import Queue
 from beanpole.core.jobs.spaces import SPACES_SINCE, Space
 from beanpole.core.keys import Generation
 from beanpole.core.sessions import Origin, Session
 from beanpole.events import BEANSTALK
+
+# The machine version from which tubes have limits, and extensions what Gearman needs.
+EXTENDED_SINCE: Final = 4
 
 # The attributes of the machine and of the queue in the head of an image, in this order. The totals
 # are those of beanstalk's space; the totals of other spaces are in a part of their own.
@@ -93,6 +97,7 @@ class TubeRecord(NamedTuple):
     pause_s: int
     paused_until_us: int
     space: int = BEANSTALK  # its number; since version 3
+    limits: Sequence[int] = NO_LIMITS  # since version 4
 
 
 class SessionRecord(NamedTuple):
@@ -165,8 +170,17 @@ def of_tube(tube: Tube, version: int) -> tuple[Any, ...]:
         tube.pause_s,
         tube.paused_until_us,
         tube.space.number,
+        tube.limits,
     )
-    return record if version >= SPACES_SINCE else record[:-1]
+    return record[: tube_fields(version)]
+
+
+def tube_fields(version: int) -> int:
+    """Return how many fields the record of a tube has in an image of a version."""
+    fields = len(TubeRecord._fields)
+    if version >= EXTENDED_SINCE:
+        return fields
+    return fields - 1 if version >= SPACES_SINCE else fields - 2
 
 
 def of_session(session: Session) -> SessionRecord:
@@ -217,7 +231,7 @@ def of_job(job: Job, version: int) -> JobRecord:
         job.kicks,
         job.ready_us,
         job.reserved_us,
-        None if ext is None else of_extension(ext),
+        None if ext is None else of_extension(ext, version),
         job.body,
     )
     if version >= SPACES_SINCE:
@@ -230,8 +244,7 @@ def size_of(record: JobRecord, version: int) -> int:
     """Return how many bytes the strings of a job's record take, whatever they are."""
     size = len(record[JOB_BODY])
     if version >= SPACES_SINCE and record[_JOB_EXTENSION] is not None:
-        _, external_id, *_, progress, result = record[_JOB_EXTENSION]
-        size += len(external_id) + len(progress) + len(result)
+        size += sum(len(field) for field in record[_JOB_EXTENSION] if isinstance(field, bytes))
     return size
 
 
@@ -285,13 +298,13 @@ def job_of(
     if holder:
         job.holder = sessions[holder]
     if ext is not None:
-        job.ext = extension_of(ext)
+        job.ext = extension_of(job.id, ext, version, sessions)
     return job
 
 
-def of_extension(ext: Extension) -> tuple[Any, ...]:
+def of_extension(ext: Extension, version: int) -> tuple[Any, ...]:
     """Return the record of an extension; `extension_of` takes it apart."""
-    return (
+    record = (
         ext.sequence,
         ext.external_id,
         ext.expires_us,
@@ -300,16 +313,34 @@ def of_extension(ext: Extension) -> tuple[Any, ...]:
         ext.failures,
         ext.progress,
         ext.result,
+        ext.extra,
+        ext.background,
+        list(ext.clients),
     )
+    return record if version >= EXTENDED_SINCE else record[:-3]
 
 
-def extension_of(record: list[Any]) -> Extension:
-    """Return the extension of a record that `of_extension` made; its fields may be anything."""
-    sequence, external_id, expires_us, attempts_max, failures_max, failures, progress, result = (
-        record
-    )
+def extension_of(
+    job_id: int, record: list[Any], version: int, sessions: dict[int, Session]
+) -> Extension:
+    """Return the extension of a record that `of_extension` made; its fields may be anything.
+
+    The sessions that are attached to the job know it from here on.
+    """
+    if version < EXTENDED_SINCE:
+        record += [b"", True, []]
+    sequence, external_id, expires_us, attempts_max, failures_max, failures, *later = record
+    progress, result, extra, background, clients = later
     ext = Extension(sequence, external_id, expires_us, attempts_max, failures_max)
     ext.failures = failures
     ext.progress = progress
     ext.result = result
+    ext.extra = extra
+    ext.background = background
+    for serial in clients:
+        attached = sessions[serial].attached
+        if job_id in attached:
+            raise ValueError(f"session {serial} is attached twice")
+        attached.add(job_id)
+        ext.attach(serial, attached)
     return ext

@@ -24,9 +24,9 @@ from beanpole.core.image.records import (
     SessionRecord,
     TubeRecord,
     set_queue,
+    tube_fields,
 )
 from beanpole.core.jobs.job import Job, Tube
-from beanpole.core.jobs.spaces import SPACES_SINCE
 from beanpole.core.keys import shard_of
 from beanpole.core.machine import Machine
 from beanpole.core.sessions import DEAD, DETACHED, Origin, Session
@@ -135,6 +135,10 @@ class _Loading:
                 tube.pauses = record.pauses
                 tube.pause_s = record.pause_s
                 tube.paused_until_us = record.paused_until_us
+                high, normal, low = record.limits
+                if not 0 <= min(record.limits) <= max(record.limits) <= U32_MAX:
+                    raise Damaged(f"tube {record.serial} has the limits {record.limits}")
+                tube.limits = (high, normal, low)
                 if tube.paused_until_us:
                     queue.pauses.add((tube.paused_until_us, tube.name))
         if len(queue.tubes) != len(self.tubes):
@@ -145,8 +149,7 @@ class _Loading:
 
     def _tube_record(self, values: list[Any]) -> TubeRecord:
         record = TubeRecord(*values)
-        since = len(values) == len(record)  # the record names the space
-        if since != (self.machine.version >= SPACES_SINCE):
+        if len(values) != tube_fields(self.machine.version):
             raise Damaged(f"tube {record.serial} has {len(values)} fields")
         return record
 

@@ -10,7 +10,7 @@ from typing import Final
 from beanpole.constants import U32_MAX
 from beanpole.core.jobs.extension import Extension
 from beanpole.core.jobs.order import Order
-from beanpole.core.jobs.spaces import Space
+from beanpole.core.jobs.spaces import RANK_NORMAL, Space
 from beanpole.events import NO_TIME
 
 READY: Final = 1
@@ -37,16 +37,21 @@ STATE_NAMES: Final = {
 ID_BITS: Final = 56
 ID_MASK: Final = (1 << ID_BITS) - 1
 
+# The limits of a queue: of jobs with a rank before the middle of the scale, in it, and behind it.
+NO_LIMITS: Final = (0, 0, 0)
+
 
 class Holder:
     """What may hold jobs. Events name it by its protocol, its origin and its number there.
 
     `host` is the number of the client's host (`core.hosts`), 0 if it is not known; `place` is the
     origin and the host as records of events have them. `serial` is its own for as long as it lives.
-    `reserved` has its jobs by their ids, in the order in which they were reserved.
+    `reserved` has its jobs by their ids, in the order in which they were reserved. `attached` has
+    the ids of the jobs of which it is a client: it wants to hear of their ends.
     """
 
     __slots__ = (
+        "attached",
         "host",
         "incarnation",
         "number",
@@ -68,6 +73,7 @@ class Holder:
         self.host = 0
         self.place = origin
         self.reserved: dict[int, Job] = {}
+        self.attached = Order()
 
     def move(self, origin: int, incarnation: int, number: int, host: int) -> None:
         """Give it another number, at an origin and with a host."""
@@ -152,7 +158,8 @@ class Tube:
 
     `serial` counts the tubes that there were: one that vanished and came again has another. What
     events have room for is `number`. No tube is as old as four billion tubes.
-    `finished_count` is of the jobs that are done or failed.
+    `finished_count` is of the jobs that are done or failed. `limits` are how many jobs it may have
+    for one more to be submitted with a rank above, in and below the middle, 0 for no limit.
     """
 
     __slots__ = (
@@ -162,6 +169,7 @@ class Tube:
         "deletes",
         "finished_count",
         "jobs_total",
+        "limits",
         "name",
         "number",
         "pause_s",
@@ -189,6 +197,7 @@ class Tube:
         self.delayed = Order()
         self.delayed_count = 0
         self.finished_count = 0
+        self.limits = NO_LIMITS
         # A linked order: taking from the front of a plain dict is O(n) after many removals.
         self.buried: OrderedDict[int, Job] = OrderedDict()
         self.jobs_total = 0
@@ -202,7 +211,8 @@ class Tube:
     def is_idle(self) -> bool:
         """Whether nothing refers to the tube any more, so that it vanishes."""
         return not (
-            self.users
+            self.space.sticky
+            or self.users
             or self.watchers
             or self.ready_count
             or self.reserved_count
@@ -210,6 +220,14 @@ class Tube:
             or self.buried
             or self.finished_count
         )
+
+    def is_full(self, rank: int) -> bool:
+        """Whether the tube's limit for jobs of a rank is reached."""
+        high, normal, low = self.limits
+        limit = normal
+        if rank != RANK_NORMAL:
+            limit = high if rank < RANK_NORMAL else low
+        return 0 < limit <= self.ready_count + self.delayed_count + self.reserved_count
 
     def push_ready(self, job: "Job") -> None:
         """Put a job into the ready order."""

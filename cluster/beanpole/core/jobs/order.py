@@ -28,6 +28,23 @@ class Order:
     def __len__(self) -> int:
         return sum(map(len, self._parts))
 
+    def __bool__(self) -> bool:
+        return bool(self._parts)
+
+    def __contains__(self, key: Any) -> bool:
+        parts = self._parts
+        place = bisect_left(self._lasts, key)
+        if place == len(parts):
+            return False
+        part = parts[place]
+        return bool(part[bisect_left(part, key)] == key)
+
+    def count_below(self, key: Any) -> int:
+        """How many keys are below one, which need not be there."""
+        place = bisect_left(self._lasts, key)
+        before = sum([len(part) for part in self._parts[:place]])
+        return before + bisect_left(self._parts[place], key) if place < len(self._parts) else before
+
     def __iter__(self) -> Iterator[Any]:
         for part in self._parts:
             yield from part

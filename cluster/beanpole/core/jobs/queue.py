@@ -6,9 +6,9 @@ one, in `core.machine`.
 """
 
 from beanpole import events as e
-from beanpole.constants import JOB_ID_MAX, U32_MAX, URGENT_BELOW
+from beanpole.constants import U32_MAX, URGENT_BELOW
 from beanpole.core.jobs import effects
-from beanpole.core.jobs.extension import Extension
+from beanpole.core.jobs.extension import ATTACHMENT_BYTES, Extension
 from beanpole.core.jobs.job import (
     BURIED,
     DELAYED,
@@ -22,50 +22,23 @@ from beanpole.core.jobs.job import (
     Job,
     Tube,
 )
-from beanpole.core.jobs.store import Jobs
-from beanpole.core.jobs.timers import Timers
+from beanpole.core.jobs.states import States
 from beanpole.core.jobs.transitions import (
-    BURY,
-    DELAY,
     DELETE,
     EXPIRE,
     FINISH,
-    MADE_READY,
     PUT,
-    RESERVE,
     TIMEOUT,
     TOUCH,
     TRANSITION_BITS,
 )
-from beanpole.core.jobs.tubes import Tubes
 
 
-class Queue(Tubes):
+class Queue(States):
     """All jobs and tubes. Transitions append to `transitions`, which the machine digests.
 
     The counters of a job have 32 bits, as beanstalkd's have, and as events have room for.
-
-    Attributes:
-        timers: the ends of delays and of TTRs.
-        expiries: the ends of TTLs.
-        moved: the ids of jobs whose sequence is not their id, by their sequences.
     """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.jobs = Jobs()
-        self.timers = Timers()
-        self.expiries = Timers()
-        self.moved: dict[int, int] = {}
-        self.next_id = 1
-        self.next_order = 1
-        self.body_bytes = 0
-        self.extension_bytes = 0
-        # Reservations from before the last EPOCH do not end before its floor: while there was no
-        # leader, their workers had no node to touch them at.
-        self.epoch_us = 0
-        self.expiry_floor_us = 0
-        self.effects = effects.Effects()
 
     # --- what is asked for ----------------------------------------------------------------------
 
@@ -101,12 +74,15 @@ class Queue(Tubes):
         self.emit(e.PUT, GONE, job, session)
         return job
 
-    def reserve_first(self, key: int, session: Holder) -> Job:
-        """Reserve the ready job of this key, which `first_ready` of its tube just returned."""
+    def ready_job(self, key: int) -> Job:
+        """The ready job of this key, which is in the ready order of its tube."""
         sequence = key & ID_MASK
         job = self.jobs.get(sequence)
-        if job is None:
-            job = self.jobs[self.moved[sequence]]
+        return self.jobs[self.moved[sequence]] if job is None else job
+
+    def reserve_first(self, key: int, session: Holder) -> Job:
+        """Reserve the ready job of this key, which `first_ready` of its tube just returned."""
+        job = self.ready_job(key)
         tube = job.tube
         for image in self.images:
             image.keep(job)
@@ -141,12 +117,27 @@ class Queue(Tubes):
         self.transitions.append(job.id << TRANSITION_BITS | TOUCH)
         self.emit(e.TOUCHED, RESERVED, job, session)
 
+    def set_ttr(self, job: Job, ttr_us: int) -> None:
+        """Give a reserved job another TTR, which begins now."""
+        for image in self.images:
+            image.keep(job)
+        if job.due_us:
+            self.timers.remove(job.due_us, job.id)
+        job.order = self.now_us
+        job.ttr_us = ttr_us
+        job.due_us = self.now_us + ttr_us if ttr_us else 0
+        if ttr_us:
+            self.timers.add(job.due_us, job.id)
+        self.transitions.append(job.id << TRANSITION_BITS | TOUCH)
+
     def release(self, job: Job, rank: int, delay_us: int, session: Holder) -> None:
-        """A session gives a job back, ready or delayed; its sequence stays."""
+        """A session gives a job back, ready or delayed; its sequence stays, or is a new one."""
         self.take(job)
         job.rank = rank
         job.delay_us = delay_us
         job.releases = (job.releases + 1) & U32_MAX
+        if job.ext is not None and not self._may_come_back(job, job.ext, session, e.NO_REASON):
+            return
         if delay_us:
             self.make_delayed(job, delay_us)
         else:
@@ -156,6 +147,8 @@ class Queue(Tubes):
     def give_back(self, job: Job, session: Holder, reason: int) -> None:
         """A reserved job becomes ready because its session has gone; no counter moves."""
         self.take(job)
+        if job.ext is not None and not self._may_come_back(job, job.ext, session, reason):
+            return
         self.make_ready(job)
         self.emit(e.RETURNED, RESERVED, job, session, reason)
 
@@ -175,16 +168,43 @@ class Queue(Tubes):
 
     def delete(self, job: Job, session: Holder) -> None:
         """Forget a job in whatever state it is."""
-        before = self.take(job)
+        self._drop(job, self.take(job), session, e.NO_REASON)
+
+    def _drop(self, job: Job, before: int, session: Holder | None, reason: int) -> None:
+        """Forget a job that is in no order any more."""
         tube = job.tube
         for image in self.images:
             image.keep_tube(tube)
         self.forget(job)
         tube.deletes += 1
         self.transitions.append(job.id << TRANSITION_BITS | DELETE)
-        self.emit(e.DELETED, before, job, session)
+        self.emit(e.DELETED, before, job, session, reason)
         self.effects.tell(job.id, effects.DELETED, b"")
         self.drop_if_idle(tube)
+
+    def _may_come_back(self, job: Job, ext: Extension, holder: Holder | None, reason: int) -> bool:
+        """Whether a job that was reserved, and is in no order, becomes ready; if not, it has ended.
+
+        One that does goes behind all of its rank where its space says so.
+        """
+        if ext.is_abandoned:
+            self._drop(job, RESERVED, holder, e.ABANDONED)
+            return False
+        if not job.tube.space.to_end:
+            return True
+        if 0 < ext.attempts_max <= job.reserves:
+            self.transitions.append(job.id << TRANSITION_BITS | FINISH)
+            self._fail(job, holder, reason)
+            return False
+        self.put_last(job, ext)
+        self.forget_progress(ext)
+        return True
+
+    def _fail(self, job: Job, holder: Holder | None, reason: int) -> None:
+        """A job that was reserved fails for good, because it may not be reserved again."""
+        self.make_finished(job, FAILED, b"")
+        self.emit(e.FAILED, RESERVED, job, holder, reason)
+        self.drop_if_idle(job.tube)
 
     def finish(self, job: Job, state: int, result: bytes, session: Holder) -> None:
         """A session ends a job: DONE, or FAILED.
@@ -199,9 +219,8 @@ class Queue(Tubes):
         if ext is not None and state == FAILED and ext.failures_max:
             ext.failures += 1
             if ext.failures < ext.failures_max and not 0 < ext.attempts_max <= job.reserves:
-                self._put_last(job, ext)
-                self.extension_bytes -= len(ext.progress)
-                ext.progress = b""
+                self.put_last(job, ext)
+                self.forget_progress(ext)
                 ready_us = job.ready_us
                 self.make_ready(job)
                 if before == READY:
@@ -219,174 +238,36 @@ class Queue(Tubes):
         self.extension_bytes += len(progress) - len(ext.progress)
         ext.progress = progress
         self.transitions.append(job.id << TRANSITION_BITS | TOUCH)
+        self.effects.tell(job.id, effects.PROGRESS, progress)
 
-    def _put_last(self, job: Job, ext: Extension) -> None:
-        """Give a job that is in no order a sequence behind all others."""
-        if self.next_id > JOB_ID_MAX:
-            return
-        if ext.sequence != job.id:
-            del self.moved[ext.sequence]
-        ext.sequence = self.next_id
-        self.next_id += 1
-        self.moved[ext.sequence] = job.id
-
-    # --- the steps of transitions ---------------------------------------------------------------
-
-    def keep_holder(self, holder: Holder) -> None:
-        """Keep a holder as it is for images in progress: it is about to change."""
-        for image in self.images:
-            image.keep_holder(holder)
-
-    def take(self, job: Job) -> int:
-        """Take a job out of the order of its state; the caller makes it something else.
-
-        Every change of an existing job begins here (or in `reserve_first` and `touch`), so this is
-        where an image in progress keeps the job as it was.
-        """
+    def attach(self, job: Job, ext: Extension, session: Holder) -> None:
+        """Make a session a client of a job; it is none yet."""
         for image in self.images:
             image.keep(job)
-        tube = job.tube
-        space = tube.space
-        state = job.state
-        if state == RESERVED:
-            space.reserved -= 1
-            tube.reserved_count -= 1
-            holder = job.holder
-            if holder is not None:
-                del holder.reserved[job.id]
-                job.holder = None
-            if job.due_us:
-                self.timers.remove(job.due_us, job.id)
-        elif state == READY:
-            space.ready -= 1
-            tube.ready_count -= 1
-            if job.rank < URGENT_BELOW:
-                space.urgent -= 1
-                tube.urgent_count -= 1
-            tube.drop_ready(job)
-        elif state == DELAYED:
-            space.delayed -= 1
-            tube.delayed_count -= 1
-            self.timers.remove(job.due_us, job.id)
-            tube.drop_delayed(job)
-        elif state == BURIED:
-            space.buried -= 1
-            del tube.buried[job.id]
-        else:
-            tube.finished_count -= 1
-            if state == DONE:
-                space.done -= 1
-            else:
-                assert state == FAILED, state
-                space.failed -= 1
-        job.state = GONE
-        return state
+        session.attached.add(job.id)
+        ext.attach(session.serial, session.attached)
+        self.extension_bytes += ATTACHMENT_BYTES
+        self.transitions.append(job.id << TRANSITION_BITS | TOUCH)
 
-    def make_ready(self, job: Job) -> None:
-        """A job that is in no order becomes ready."""
-        tube = job.tube
-        job.state = READY
-        job.due_us = 0
-        job.ready_us = self.now_us
-        space = tube.space
-        space.ready += 1
-        tube.ready_count += 1
-        if job.rank < URGENT_BELOW:
-            space.urgent += 1
-            tube.urgent_count += 1
-        tube.push_ready(job)
-        self.ready_tubes[tube.name] = None
-        self.transitions.append(job.id << TRANSITION_BITS | MADE_READY)
-
-    def make_delayed(self, job: Job, delay_us: int) -> None:
-        """A job that is in no order becomes delayed."""
-        tube = job.tube
-        job.state = DELAYED
-        job.due_us = due_us = self.now_us + delay_us
-        tube.space.delayed += 1
-        tube.delayed_count += 1
-        tube.push_delayed(job)
-        self.timers.add(due_us, job.id)
-        self.transitions.append(job.id << TRANSITION_BITS | DELAY)
-
-    def make_buried(self, job: Job) -> None:
-        """A job that is in no order goes to the end of the buried ones."""
-        job.state = BURIED
-        job.due_us = 0
-        job.order = self.next_order
-        self.next_order += 1
-        job.buries = (job.buries + 1) & U32_MAX
-        tube = job.tube
-        tube.space.buried += 1
-        tube.buried[job.id] = job
-        self.transitions.append(job.id << TRANSITION_BITS | BURY)
-
-    def make_reserved(self, job: Job, session: Holder) -> None:
-        """A job that is in no order is reserved for its TTR: by `session`, or without a holder."""
-        tube = job.tube
-        space = tube.space
-        job.state = RESERVED
-        job.reserves = (job.reserves + 1) & U32_MAX
-        job.order = job.reserved_us = self.now_us
-        space.reserved += 1
-        tube.reserved_count += 1
-        if space.leased:
-            job.holder = session
-            session.reserved[job.id] = job
-        if job.ttr_us:
-            job.due_us = due_us = self.now_us + job.ttr_us
-            self.timers.add(due_us, job.id)
-        else:
-            job.due_us = 0
-        self.transitions.append(job.id << TRANSITION_BITS | RESERVE)
-
-    def make_finished(self, job: Job, state: int, result: bytes) -> None:
-        """A job that is in no order is done or has failed.
-
-        It is kept with its result until its TTL ends. One without a TTL is forgotten at once: its
-        result would stay for ever.
-        """
-        told = effects.DONE if state == DONE else effects.FAILED
-        self.effects.tell(job.id, told, result)
+    def detach(self, job: Job, session: Holder) -> None:
+        """A client of a job goes; without any, a job that waits for a worker is forgotten."""
+        for image in self.images:
+            image.keep(job)
         ext = job.ext
-        if ext is None or not ext.expires_us:
-            self.forget(job)
-            return
-        job.state = state
-        job.due_us = 0
-        self.extension_bytes += len(result) - len(ext.result)
-        ext.result = result
-        tube = job.tube
-        tube.finished_count += 1
-        if state == DONE:
-            tube.space.done += 1
-        else:
-            tube.space.failed += 1
+        assert ext is not None, "a job with clients has an extension"
+        session.attached.remove(job.id)
+        del ext.clients[session.serial]
+        self.extension_bytes -= ATTACHMENT_BYTES
+        self.transitions.append(job.id << TRANSITION_BITS | TOUCH)
+        if ext.is_abandoned and job.state in (READY, DELAYED, BURIED):
+            self._drop(job, self.take(job), session, e.ABANDONED)
 
-    def add_extension(self, job: Job, ext: Extension) -> None:
-        """Let a job be found by what its extension says."""
-        self.extension_bytes += ext.memory_bytes()
-        if ext.external_id:
-            job.tube.space.external_ids[ext.external_id] = job.id
-        if ext.expires_us:
-            self.expiries.add(ext.expires_us, job.id)
-        if ext.sequence != job.id:
-            self.moved[ext.sequence] = job.id
-
-    def forget(self, job: Job) -> None:
-        """A job that is in no order is known no longer."""
-        self.jobs.remove(job.id)
-        self.body_bytes -= len(job.body)
-        ext = job.ext
-        if ext is None:
-            return
-        self.extension_bytes -= ext.memory_bytes()
-        if ext.external_id:
-            del job.tube.space.external_ids[ext.external_id]
-        if ext.expires_us:
-            self.expiries.remove(ext.expires_us, job.id)
-        if ext.sequence != job.id:
-            del self.moved[ext.sequence]
+    def keep_without_clients(self, job: Job, ext: Extension) -> None:
+        """Let a job live whether it has clients or not."""
+        for image in self.images:
+            image.keep(job)
+        ext.background = True
+        self.transitions.append(job.id << TRANSITION_BITS | TOUCH)
 
     # --- time -----------------------------------------------------------------------------------
 
@@ -436,11 +317,12 @@ class Queue(Tubes):
         job.tube.space.timeouts += 1
         self.transitions.append(job.id << TRANSITION_BITS | TIMEOUT)
         ext = job.ext
-        if ext is not None and 0 < ext.attempts_max <= job.reserves:
-            self.make_finished(job, FAILED, b"")
-            self.emit(e.FAILED, RESERVED, job, holder, e.TTR)
-            self.drop_if_idle(job.tube)
-            return
+        if ext is not None:
+            if not self._may_come_back(job, ext, holder, e.TTR):
+                return
+            if 0 < ext.attempts_max <= job.reserves:
+                self._fail(job, holder, e.TTR)
+                return
         self.make_ready(job)
         self.emit(e.TIMED_OUT, RESERVED, job, holder, e.TTR)
 
@@ -460,6 +342,8 @@ class Queue(Tubes):
             before = self.take(job)
             self.forget(job)
             self.transitions.append(job_id << TRANSITION_BITS | EXPIRE)
+            if job.tube.space.sticky and before not in (DONE, FAILED):
+                job.tube.space.evicted += 1  # those spaces have it in their images from the first
             self.emit(e.EXPIRED, before, job, holder)
             self.effects.tell(job_id, effects.EXPIRED, b"")
             self.drop_if_idle(job.tube)

@@ -9,7 +9,7 @@ beanstalk protocol have none. Which commands look beyond a session's space (none
 from typing import Final
 
 from beanpole.constants import DEFAULT_TUBE, TUBE_NAME_MAX_BYTES
-from beanpole.events import BEANSTALK, GRPC
+from beanpole.events import BEANSTALK, GEARMAN, GRPC, WORKQ
 
 # The machine version from which a session belongs to the space of its protocol.
 SPACES_SINCE: Final = 3
@@ -21,6 +21,11 @@ NO_EXTERNAL_IDS: Final = 0  # there is no ADD in this space
 REFUSE: Final = 1  # it is refused
 ATTACH: Final = 2  # it has the id of that job, and makes none
 REPLACE: Final = 3  # that job is deleted, and one is made
+
+# All protocols share one scale of ranks, lower first, so that the jobs of two of them can stand in
+# one queue. This is its middle: jobs that ask for no priority, where that is no number of the
+# protocol's own. Workq counts from here down, Gearman's other two are the ends of the scale.
+RANK_NORMAL: Final = 2**31 - 1
 
 
 class Rules:
@@ -34,10 +39,22 @@ class Rules:
             empty if there is none, so that a session may also use and watch nothing.
         leased: whether a reserved job belongs to its session. If not, it has no holder: any
             session of the space may end the reservation, and the end of a session does not.
-        conflict: what becomes of an ADD whose external id is taken.
+        conflict: what becomes of an ADD or a SUBMIT whose external id is taken.
+        sticky: whether a queue that was named once stays until it is dropped.
+        to_end: whether a job that comes back goes behind all of its rank, forgets how far it was,
+            and fails after its last attempt however that ended.
     """
 
-    __slots__ = ("conflict", "default", "leased", "name_max_bytes", "prefix", "protocols")
+    __slots__ = (
+        "conflict",
+        "default",
+        "leased",
+        "name_max_bytes",
+        "prefix",
+        "protocols",
+        "sticky",
+        "to_end",
+    )
 
     def __init__(
         self,
@@ -47,6 +64,8 @@ class Rules:
         default: bytes,
         leased: bool,
         conflict: int,
+        sticky: bool = False,
+        to_end: bool = False,
     ) -> None:
         self.protocols = protocols
         self.prefix = prefix
@@ -54,6 +73,8 @@ class Rules:
         self.default = default
         self.leased = leased
         self.conflict = conflict
+        self.sticky = sticky
+        self.to_end = to_end
 
 
 # By the numbers of spaces: each is the first of its protocols. A machine takes the rows when it is
@@ -61,7 +82,11 @@ class Rules:
 SPACES: Final[dict[int, Rules]] = {
     BEANSTALK: Rules(
         (BEANSTALK, GRPC), b"", TUBE_NAME_MAX_BYTES, DEFAULT_TUBE, True, NO_EXTERNAL_IDS
-    )
+    ),
+    # The longest name that the server of this protocol takes.
+    WORKQ: Rules((WORKQ,), b"\x01", 255, b"", False, REFUSE, sticky=True),
+    # The longest name that libgearman sends.
+    GEARMAN: Rules((GEARMAN,), b"\x02", 512, b"", True, ATTACH, sticky=True, to_end=True),
 }
 
 
@@ -69,6 +94,7 @@ class Space:
     """The state of a space: totals of its jobs, and where its external ids lead.
 
     `external_ids` has the ids of jobs by their external ids, for as long as the jobs are known.
+    `evicted` counts those whose TTL ended before they were done or failed.
     """
 
     __slots__ = (
@@ -77,6 +103,7 @@ class Space:
         "default",
         "delayed",
         "done",
+        "evicted",
         "external_ids",
         "failed",
         "jobs_total",
@@ -86,7 +113,9 @@ class Space:
         "prefix",
         "ready",
         "reserved",
+        "sticky",
         "timeouts",
+        "to_end",
         "tubes",
         "urgent",
     )
@@ -98,6 +127,8 @@ class Space:
         self.default = rules.default
         self.leased = rules.leased
         self.conflict = rules.conflict
+        self.sticky = rules.sticky
+        self.to_end = rules.to_end
         self.external_ids: dict[bytes, int] = {}
         self.ready = 0
         self.urgent = 0
@@ -108,6 +139,7 @@ class Space:
         self.failed = 0
         self.jobs_total = 0
         self.timeouts = 0
+        self.evicted = 0
         self.tubes = 0
 
     def may_name(self, name: bytes) -> bool:

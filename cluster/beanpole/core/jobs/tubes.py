@@ -60,12 +60,28 @@ class Tubes(Emitter):
     def drop_if_idle(self, tube: Tube) -> None:
         """Remove a tube that nothing refers to; `default` always exists."""
         if tube is not self.default and tube.is_idle():
-            if tube.paused_until_us:
-                self.pauses.remove((tube.paused_until_us, tube.name))
-            del self.tubes[tube.name]
-            tube.space.tubes -= 1
-            # Or names would pile up on a node that does not lead.
-            self.ready_tubes.pop(tube.name, None)
+            self._remove(tube)
+
+    def drop_queue(self, tube: Tube) -> None:
+        """Remove a tube that has no jobs and that no session names."""
+        self.transitions.append(tube.number << TRANSITION_BITS | TUBE_CHANGED)
+        self._remove(tube)
+
+    def _remove(self, tube: Tube) -> None:
+        if tube.paused_until_us:
+            self.pauses.remove((tube.paused_until_us, tube.name))
+        del self.tubes[tube.name]
+        tube.space.tubes -= 1
+        # Or names would pile up on a node that does not lead.
+        self.ready_tubes.pop(tube.name, None)
+
+    def limit(self, tube: Tube, limits: tuple[int, int, int]) -> None:
+        """Let a tube have so many jobs, by the rank of the next one."""
+        for image in self.images:
+            image.keep_tube(tube)
+        tube.limits = limits
+        for bound in limits:
+            self.transitions.append(bound << TRANSITION_BITS | TUBE_CHANGED)
 
     def pause(self, tube: Tube, delay_s: int) -> None:
         """Pause a tube from now on; 0 ends a pause."""

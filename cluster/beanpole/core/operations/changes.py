@@ -15,6 +15,7 @@ from beanpole.constants import (
     JOB_SIZE_MAX_BYTES,
     KICK_MAX,
     NOTIFY_MAX_BYTES,
+    NOTIFY_MAX_BYTES_SINCE_4,
     SECOND_US,
     U32_MAX,
     WATCHED_TUBES_MAX,
@@ -41,6 +42,7 @@ SECRET_MIN_BYTES: Final = 16
 SECRET_MAX_BYTES: Final = 64
 # The longest time a lost session is kept: as long as the longest TTR.
 GRACE_MAX_US: Final = U32_MAX * SECOND_US
+_LONG_NOTIFY_SINCE: Final = 4
 # Session numbers count up within one incarnation; the running digest has 60 bits for them.
 SESSION_NUMBER_MAX: Final = 2**48
 
@@ -280,7 +282,10 @@ def take(machine: MachineState, origin: Origin, command: c.Command) -> tuple[int
 def notify(machine: MachineState, origin: Origin, command: c.Command) -> int:
     """NOTIFY: the session that has a job tells its listeners something, such as progress."""
     _, _, _, kind, data = command
-    if not NOTIFIED_MIN <= kind <= NOTIFIED_MAX or len(data) > NOTIFY_MAX_BYTES:
+    data_max_bytes = NOTIFY_MAX_BYTES
+    if machine.version >= _LONG_NOTIFY_SINCE:
+        data_max_bytes = NOTIFY_MAX_BYTES_SINCE_4
+    if not NOTIFIED_MIN <= kind <= NOTIFIED_MAX or len(data) > data_max_bytes:
         return c.BAD_COMMAND
     job = find_held(machine, origin, command)
     if job is None:

@@ -8,7 +8,10 @@ from typing import Final
 
 from beanpole import commands as c
 from beanpole.constants import (
+    ATTACHED_MAX,
+    CLIENTS_OF_JOB_MAX,
     EXTERNAL_ID_MAX_BYTES,
+    EXTRA_MAX_BYTES,
     JOB_ID_MAX,
     JOB_SIZE_MAX_BYTES,
     PROGRESS_MAX_BYTES,
@@ -17,18 +20,19 @@ from beanpole.constants import (
     TTL_MAX_US,
     U32_MAX,
 )
-from beanpole.core.jobs.extension import Extension
+from beanpole.core.jobs.extension import ATTACHMENT_BYTES, Extension
 from beanpole.core.jobs.job import DONE, FAILED, Job
-from beanpole.core.jobs.spaces import NO_EXTERNAL_IDS, REFUSE, REPLACE
+from beanpole.core.jobs.spaces import ATTACH, NO_EXTERNAL_IDS, REFUSE, REPLACE
 from beanpole.core.operations.checks import (
     find_held,
     find_job,
+    find_tube,
     has_bytes,
     has_room,
     make_tube,
     why_no_tube,
 )
-from beanpole.core.sessions import Origin
+from beanpole.core.sessions import Origin, Session
 from beanpole.core.state import MachineState
 
 # The longest delay and TTR, as in commands that give them in seconds.
@@ -94,25 +98,108 @@ def add(machine: MachineState, origin: Origin, command: c.Command) -> tuple[int,
     return queue.put(tube, rank, delay_us, ttr_us, body, session, ext).id, 0
 
 
+def submit(machine: MachineState, origin: Origin, command: c.Command) -> tuple[int, int] | int:
+    """SUBMIT: an ADD of a job that clients may be attached to, new or not.
+
+    Clients of the job are told of its end. One that was submitted in the foreground only is
+    forgotten when the last of them goes; one submission in the background makes it stay.
+
+    Returns:
+        (job id, 1 if it is that of an earlier job), or why there is none; FULL if its queue has as
+        many jobs as it may.
+    """
+    _, number, name, rank, delay_us, external_id, attempts_max, foreground, extra, body = command
+    session = origin.sessions[number]
+    space, queue = session.space, machine.queue
+    if (
+        space.conflict != ATTACH
+        or not _numbers_fit(rank, delay_us, 0, 0, attempts_max, foreground)
+        or len(external_id) > EXTERNAL_ID_MAX_BYTES
+        or len(extra) > EXTRA_MAX_BYTES
+        or len(body) > JOB_SIZE_MAX_BYTES
+        or queue.next_id > JOB_ID_MAX
+    ):
+        return c.BAD_COMMAND
+    known = space.external_ids.get(external_id, 0)
+    if known:
+        why = _join(machine, queue.jobs[known], session, foreground != 0)
+        return (known, 1) if why == c.OK else why
+    tube = find_tube(machine, session, name)
+    if tube is not None and tube.is_full(rank):
+        return c.FULL
+    if foreground and len(session.attached) >= ATTACHED_MAX:
+        return c.OUT_OF_MEMORY
+    ext = Extension(0, external_id, 0, attempts_max, 0)
+    ext.extra = extra
+    ext.background = not foreground
+    if not has_room(machine, len(body) + ext.memory_bytes() + ATTACHMENT_BYTES):
+        return c.OUT_OF_MEMORY
+    tube = make_tube(machine, space, name)
+    if tube is None:
+        return why_no_tube(machine, space, name)
+    job = queue.put(tube, rank, delay_us, 0, body, session, ext)
+    if foreground:
+        queue.attach(job, ext, session)
+        queue.effects.asked_for[job.id] = None
+    return job.id, 0
+
+
+def _join(machine: MachineState, job: Job, session: Session, foreground: bool) -> int:
+    """One more submission of a job that there is."""
+    queue, ext = machine.queue, job.ext
+    assert ext is not None, "a job with an external id has an extension"
+    if not foreground:
+        if not ext.background:
+            queue.keep_without_clients(job, ext)
+        return c.OK
+    if session.serial not in ext.clients:
+        if (
+            len(ext.clients) >= CLIENTS_OF_JOB_MAX
+            or len(session.attached) >= ATTACHED_MAX
+            or not has_bytes(machine, ATTACHMENT_BYTES)
+        ):
+            return c.OUT_OF_MEMORY
+        queue.attach(job, ext, session)
+    queue.effects.asked_for[job.id] = None
+    return c.OK
+
+
 def finish(machine: MachineState, origin: Origin, command: c.Command) -> int:
     """FINISH: a job is done, or an attempt at it has failed (`Queue.finish`).
 
     A reserved job is its holder's to finish. Where a space has no leases, any session finishes
     any job, whatever its state; the first one wins, the next has EXISTS.
     """
-    _, number, _, state, result = command
-    session = origin.sessions[number]
-    space = session.space
+    session = origin.sessions[command[1]]
+    if session.space.leased:
+        job = find_held(machine, origin, command)
+    else:
+        job = find_job(machine, origin, command)
+    return _finish(machine, session, job, command)
+
+
+def finish_named(machine: MachineState, origin: Origin, command: c.Command) -> int:
+    """FINISH_NAMED: FINISH of the job that has this external id in the session's space."""
+    session = origin.sessions[command[1]]
+    job = _named(machine, session, command[2])
+    if job is not None and session.space.leased and job.holder is not session:
+        job = None
+    return _finish(machine, session, job, command)
+
+
+def _named(machine: MachineState, session: Session, external_id: bytes) -> Job | None:
+    job_id = session.space.external_ids.get(external_id, 0)
+    return machine.queue.jobs.get(job_id)
+
+
+def _finish(machine: MachineState, session: Session, job: Job | None, command: c.Command) -> int:
+    _, _, _, state, result = command
     if (
-        space.conflict == NO_EXTERNAL_IDS
+        session.space.conflict == NO_EXTERNAL_IDS
         or state not in (DONE, FAILED)
         or len(result) > RESULT_MAX_BYTES
     ):
         return c.BAD_COMMAND
-    if space.leased:
-        job = find_held(machine, origin, command)
-    else:
-        job = find_job(machine, origin, command)
     if job is None:
         return c.NOT_FOUND
     if job.state in (DONE, FAILED):
@@ -120,6 +207,30 @@ def finish(machine: MachineState, origin: Origin, command: c.Command) -> int:
     if result and not _has_room_for(machine, job, len(result)):
         return c.OUT_OF_MEMORY
     machine.queue.finish(job, state, result, session)
+    return c.OK
+
+
+def delete_named(machine: MachineState, origin: Origin, command: c.Command) -> int:
+    """DELETE_NAMED: forget the job that has this external id in the session's space.
+
+    Where leases belong to sessions, another session's reservation protects its job.
+    """
+    session = origin.sessions[command[1]]
+    job = _named(machine, session, command[2])
+    if job is None or (job.holder is not None and job.holder is not session):
+        return c.NOT_FOUND
+    machine.queue.delete(job, session)
+    return c.OK
+
+
+def set_ttr(machine: MachineState, origin: Origin, command: c.Command) -> int:
+    """SET_TTR: the reservation of a job lasts so long from now on; 0 for no end."""
+    job = find_held(machine, origin, command)
+    if job is None:
+        return c.NOT_FOUND
+    if not 0 <= command[3] <= _LONGEST_US or not origin.sessions[command[1]].space.sticky:
+        return c.BAD_COMMAND
+    machine.queue.set_ttr(job, command[3])
     return c.OK
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from beanpole import commands as c
 from beanpole.core.hosts import HOSTS_SINCE
-from beanpole.core.operations import changes, extended, leading, reads
+from beanpole.core.operations import changes, extended, leading, queues, reads
 from beanpole.core.operations.operation import (
     ATTEMPTS_MAX,
     BEHIND,
@@ -21,8 +21,11 @@ from beanpole.core.operations.operation import (
     DELAY_US,
     EXPIRY_FLOOR_US,
     EXTERNAL_ID,
+    EXTRA,
     FAILURES_MAX,
+    FOREGROUND,
     GRACE_US,
+    HIGH,
     HOST,
     INCARNATION,
     JOB,
@@ -30,6 +33,8 @@ from beanpole.core.operations.operation import (
     KEY,
     KIND,
     LOST,
+    LOW,
+    NORMAL,
     ORIGIN,
     PRIORITY,
     PROGRESS,
@@ -54,7 +59,16 @@ from beanpole.core.operations.operation import (
     Operation,
     fits,
 )
-from beanpole.weights import ADD_BYTES, COMMAND_BYTES, LEADER_NUMBERS_MAX, PUT_BYTES
+from beanpole.weights import (
+    ADD_BYTES,
+    COMMAND_BYTES,
+    LEADER_NUMBERS_MAX,
+    PUT_BYTES,
+    SUBMIT_BYTES,
+)
+
+# The machine version of Workq and Gearman.
+SUBMIT_SINCE: Final = 4
 
 _JOB_FIELDS: Final = (SESSION, TUBE, PRIORITY, DELAY_S, TTR_S, BODY)
 
@@ -105,6 +119,33 @@ _ENTRIES: Final[tuple[Operation, ...]] = (
     ClientOperation(c.PROGRESS, (SESSION, JOB, PROGRESS), extended.set_progress, since=3),
     ClientOperation(
         c.OPEN_FROM, (SESSION, HOST), changes.open_session_from, since=HOSTS_SINCE, opens=True
+    ),
+    ClientOperation(
+        c.SUBMIT,
+        (
+            *(SESSION, QUEUE, RANK, DELAY_US, EXTERNAL_ID),
+            *(ATTEMPTS_MAX, FOREGROUND, EXTRA, BODY),
+        ),
+        extended.submit,
+        weight=SUBMIT_BYTES,
+        makes_ready=QUEUE,
+        unless=DELAY_US,
+        since=SUBMIT_SINCE,
+    ),
+    ClientOperation(
+        c.FINISH_NAMED,
+        (SESSION, EXTERNAL_ID, STATE, RESULT),
+        extended.finish_named,
+        since=SUBMIT_SINCE,
+    ),
+    ClientOperation(
+        c.DELETE_NAMED, (SESSION, EXTERNAL_ID), extended.delete_named, since=SUBMIT_SINCE
+    ),
+    ClientOperation(c.SET_TTR, (SESSION, JOB, TTR_US), extended.set_ttr, since=SUBMIT_SINCE),
+    ClientOperation(c.CREATE_QUEUE, (SESSION, QUEUE), queues.create, since=SUBMIT_SINCE),
+    ClientOperation(c.DROP_QUEUE, (SESSION, QUEUE), queues.drop, since=SUBMIT_SINCE),
+    ClientOperation(
+        c.LIMIT_QUEUE, (SESSION, QUEUE, HIGH, NORMAL, LOW), queues.limit, since=SUBMIT_SINCE
     ),
     ClientOperation(c.PEEK, (SESSION, JOB), reads.peek, reads=True),
     ClientOperation(c.PEEK_READY, (SESSION, TUBE), reads.peek_ready, reads=True),

@@ -1,0 +1,229 @@
+"""The states of jobs, and the steps from one to another: out of the order of one, into the next.
+
+Belongs here: where jobs are found by what they are (order, timers, totals, external ids, clients).
+Which steps a transition takes, and its event, is in `core.jobs.queue`.
+"""
+
+from beanpole.constants import JOB_ID_MAX, U32_MAX, URGENT_BELOW
+from beanpole.core.jobs import effects
+from beanpole.core.jobs.extension import ATTACHMENT_BYTES, Extension
+from beanpole.core.jobs.job import (
+    BURIED,
+    DELAYED,
+    DONE,
+    FAILED,
+    GONE,
+    READY,
+    RESERVED,
+    Holder,
+    Job,
+)
+from beanpole.core.jobs.store import Jobs
+from beanpole.core.jobs.timers import Timers
+from beanpole.core.jobs.transitions import (
+    BURY,
+    DELAY,
+    MADE_READY,
+    RESERVE,
+    TRANSITION_BITS,
+)
+from beanpole.core.jobs.tubes import Tubes
+
+
+class States(Tubes):
+    """All jobs where their states say. `Queue` is the only subclass.
+
+    Attributes:
+        timers: the ends of delays and of TTRs.
+        expiries: the ends of TTLs.
+        moved: the ids of jobs whose sequence is not their id, by their sequences.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.jobs = Jobs()
+        self.timers = Timers()
+        self.expiries = Timers()
+        self.moved: dict[int, int] = {}
+        self.next_id = 1
+        self.next_order = 1
+        self.body_bytes = 0
+        self.extension_bytes = 0
+        # Reservations from before the last EPOCH do not end before its floor: while there was no
+        # leader, their workers had no node to touch them at.
+        self.epoch_us = 0
+        self.expiry_floor_us = 0
+        self.effects = effects.Effects()
+
+    def put_last(self, job: Job, ext: Extension) -> None:
+        """Give a job that is in no order a sequence behind all others."""
+        if self.next_id > JOB_ID_MAX:
+            return
+        if ext.sequence != job.id:
+            del self.moved[ext.sequence]
+        ext.sequence = self.next_id
+        self.next_id += 1
+        self.moved[ext.sequence] = job.id
+
+    def forget_progress(self, ext: Extension) -> None:
+        """A job that is worked on from its beginning has come nowhere."""
+        self.extension_bytes -= len(ext.progress)
+        ext.progress = b""
+
+    def keep_holder(self, holder: Holder) -> None:
+        """Keep a holder as it is for images in progress: it is about to change."""
+        for image in self.images:
+            image.keep_holder(holder)
+
+    def take(self, job: Job) -> int:
+        """Take a job out of the order of its state; the caller makes it something else.
+
+        Every change of an existing job begins here (or in `reserve_first` and `touch`), so this is
+        where an image in progress keeps the job as it was.
+        """
+        for image in self.images:
+            image.keep(job)
+        tube = job.tube
+        space = tube.space
+        state = job.state
+        if state == RESERVED:
+            space.reserved -= 1
+            tube.reserved_count -= 1
+            holder = job.holder
+            if holder is not None:
+                del holder.reserved[job.id]
+                job.holder = None
+            if job.due_us:
+                self.timers.remove(job.due_us, job.id)
+        elif state == READY:
+            space.ready -= 1
+            tube.ready_count -= 1
+            if job.rank < URGENT_BELOW:
+                space.urgent -= 1
+                tube.urgent_count -= 1
+            tube.drop_ready(job)
+        elif state == DELAYED:
+            space.delayed -= 1
+            tube.delayed_count -= 1
+            self.timers.remove(job.due_us, job.id)
+            tube.drop_delayed(job)
+        elif state == BURIED:
+            space.buried -= 1
+            del tube.buried[job.id]
+        else:
+            tube.finished_count -= 1
+            if state == DONE:
+                space.done -= 1
+            else:
+                assert state == FAILED, state
+                space.failed -= 1
+        job.state = GONE
+        return state
+
+    def make_ready(self, job: Job) -> None:
+        """A job that is in no order becomes ready."""
+        tube = job.tube
+        job.state = READY
+        job.due_us = 0
+        job.ready_us = self.now_us
+        space = tube.space
+        space.ready += 1
+        tube.ready_count += 1
+        if job.rank < URGENT_BELOW:
+            space.urgent += 1
+            tube.urgent_count += 1
+        tube.push_ready(job)
+        self.ready_tubes[tube.name] = None
+        self.transitions.append(job.id << TRANSITION_BITS | MADE_READY)
+
+    def make_delayed(self, job: Job, delay_us: int) -> None:
+        """A job that is in no order becomes delayed."""
+        tube = job.tube
+        job.state = DELAYED
+        job.due_us = due_us = self.now_us + delay_us
+        tube.space.delayed += 1
+        tube.delayed_count += 1
+        tube.push_delayed(job)
+        self.timers.add(due_us, job.id)
+        self.transitions.append(job.id << TRANSITION_BITS | DELAY)
+
+    def make_buried(self, job: Job) -> None:
+        """A job that is in no order goes to the end of the buried ones."""
+        job.state = BURIED
+        job.due_us = 0
+        job.order = self.next_order
+        self.next_order += 1
+        job.buries = (job.buries + 1) & U32_MAX
+        tube = job.tube
+        tube.space.buried += 1
+        tube.buried[job.id] = job
+        self.transitions.append(job.id << TRANSITION_BITS | BURY)
+
+    def make_reserved(self, job: Job, session: Holder) -> None:
+        """A job that is in no order is reserved for its TTR: by `session`, or without a holder."""
+        tube = job.tube
+        space = tube.space
+        job.state = RESERVED
+        job.reserves = (job.reserves + 1) & U32_MAX
+        job.order = job.reserved_us = self.now_us
+        space.reserved += 1
+        tube.reserved_count += 1
+        if space.leased:
+            job.holder = session
+            session.reserved[job.id] = job
+        if job.ttr_us:
+            job.due_us = due_us = self.now_us + job.ttr_us
+            self.timers.add(due_us, job.id)
+        else:
+            job.due_us = 0
+        self.transitions.append(job.id << TRANSITION_BITS | RESERVE)
+
+    def make_finished(self, job: Job, state: int, result: bytes) -> None:
+        """A job that is in no order is done or has failed.
+
+        It is kept with its result until its TTL ends. One without a TTL is forgotten at once: its
+        result would stay for ever.
+        """
+        told = effects.DONE if state == DONE else effects.FAILED
+        self.effects.tell(job.id, told, result)
+        ext = job.ext
+        if ext is None or not ext.expires_us:
+            self.forget(job)
+            return
+        job.state = state
+        job.due_us = 0
+        self.extension_bytes -= ext.detach_all(job.id) * ATTACHMENT_BYTES
+        self.extension_bytes += len(result) - len(ext.result)
+        ext.result = result
+        tube = job.tube
+        tube.finished_count += 1
+        if state == DONE:
+            tube.space.done += 1
+        else:
+            tube.space.failed += 1
+
+    def add_extension(self, job: Job, ext: Extension) -> None:
+        """Let a job be found by what its extension says."""
+        self.extension_bytes += ext.memory_bytes()
+        if ext.external_id:
+            job.tube.space.external_ids[ext.external_id] = job.id
+        if ext.expires_us:
+            self.expiries.add(ext.expires_us, job.id)
+        if ext.sequence != job.id:
+            self.moved[ext.sequence] = job.id
+
+    def forget(self, job: Job) -> None:
+        """A job that is in no order is known no longer."""
+        self.jobs.remove(job.id)
+        self.body_bytes -= len(job.body)
+        ext = job.ext
+        if ext is None:
+            return
+        self.extension_bytes -= ext.memory_bytes()
+        ext.detach_all(job.id)
+        if ext.external_id:
+            del job.tube.space.external_ids[ext.external_id]
+        if ext.expires_us:
+            self.expiries.remove(ext.expires_us, job.id)
+        if ext.sequence != job.id:
+            del self.moved[ext.sequence]

@@ -1,0 +1,75 @@
+"""The commands on queues that stay until they are dropped: those of sticky spaces.
+
+Every function is as those of `core.operations.changes`: total, and without effect when it refuses.
+"""
+
+from beanpole import commands as c
+from beanpole.constants import U32_MAX
+from beanpole.core.jobs.job import Job, Tube
+from beanpole.core.jobs.transitions import TRANSITION_BITS, TUBE
+from beanpole.core.operations.checks import find_tube, make_tube, why_no_tube
+from beanpole.core.sessions import Origin, Session
+from beanpole.core.state import MachineState
+
+
+def create(machine: MachineState, origin: Origin, command: c.Command) -> int:
+    """CREATE_QUEUE: the queue is there from now on, if it was not."""
+    session = origin.sessions[command[1]]
+    if not session.space.sticky:
+        return c.BAD_COMMAND
+    tube = make_tube(machine, session.space, command[2])
+    if tube is None:
+        return why_no_tube(machine, session.space, command[2])
+    machine.queue.transitions.append(tube.number << TRANSITION_BITS | TUBE)
+    return c.OK
+
+
+def drop(machine: MachineState, origin: Origin, command: c.Command) -> int:
+    """DROP_QUEUE: the queue goes, with its jobs, if no worker has to do with it.
+
+    Jobs are deleted as far as this entry's share of kicks goes.
+
+    Returns:
+        OK; NOT_FOUND; BUSY if it is watched, or if it has jobs that are reserved or finished;
+        AGAIN if more jobs are to be deleted.
+    """
+    session = origin.sessions[command[1]]
+    tube = find_tube(machine, session, command[2])
+    if tube is None:
+        return c.NOT_FOUND
+    if not session.space.sticky:
+        return c.BAD_COMMAND
+    if tube.watchers or tube.users or tube.reserved_count or tube.finished_count:
+        return c.BUSY
+    share = machine.kicks_left - machine.kicks_left // 2
+    machine.kicks_left -= share
+    for _ in range(share):
+        job = _any_job(machine, tube)
+        if job is None:
+            machine.queue.drop_queue(tube)
+            return c.OK
+        machine.queue.delete(job, session)
+    return c.AGAIN
+
+
+def _any_job(machine: MachineState, tube: Tube) -> Job | None:
+    queue = machine.queue
+    if tube.ready_count:
+        return queue.ready_job(tube.first_ready())
+    if tube.delayed_count:
+        return queue.jobs[tube.first_delayed()]
+    return next(iter(tube.buried.values())) if tube.buried else None
+
+
+def limit(machine: MachineState, origin: Origin, command: c.Command) -> int:
+    """LIMIT_QUEUE: how many jobs a queue may have for one more to be submitted, by its rank."""
+    _, number, name, *limits = command
+    session: Session = origin.sessions[number]
+    if not session.space.sticky or not all(0 <= bound <= U32_MAX for bound in limits):
+        return c.BAD_COMMAND
+    tube = find_tube(machine, session, name)
+    if tube is None:
+        return c.NOT_FOUND
+    high, normal, low = limits
+    machine.queue.limit(tube, (high, normal, low))
+    return c.OK
