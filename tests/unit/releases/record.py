@@ -150,7 +150,7 @@ def operations_log() -> Iterator[tuple[int, bytes]]:
             commands = [_aimed(dice, machine, _command(dice, operation)) for operation in wanted]
             commands += [_put(dice) for _ in range(dice.randint(0, 3))]
             if index > RAISED_AT:
-                foreign = dice.choices(FOREIGN, k=dice.randint(0, 6))
+                foreign = dice.choices(FOREIGN, k=dice.randint(0, 16))
                 commands += [_aimed(dice, machine, _command_of(dice, one)) for one in foreign]
             if number < 1:
                 commands = [(c.OPEN, session) for session in range(1, 6)] + commands
@@ -170,11 +170,11 @@ def operations_log() -> Iterator[tuple[int, bytes]]:
 # With sense for sessions of other protocols; a tuple stands for any one of its items.
 IDS: Final = (b"", b"one", b"two", b"three")
 FOREIGN: Final[tuple[tuple[Any, ...], ...]] = (
+    (c.OPEN, (WORKQ, GEARMAN)),
     (c.SET_PROTOCOL, WORKQ, e.WORKQ),
     (c.SET_PROTOCOL, GEARMAN, e.GEARMAN),
     (c.WATCH, WORKQ, WORKQ_QUEUE),
     (c.WATCH, GEARMAN, GEARMAN_QUEUE),
-    (c.IGNORE, GEARMAN, GEARMAN_QUEUE),
     (c.TAKE, WORKQ),
     (c.TAKE, GEARMAN),
     (c.ADD, WORKQ, WORKQ_QUEUE, 5, (0, 1), (0, 900_000), (0, 9_000_000), IDS, (0, 2), (0, 2), b"x"),
@@ -189,8 +189,6 @@ FOREIGN: Final[tuple[tuple[Any, ...], ...]] = (
     (c.CREATE_QUEUE, GEARMAN, b"\x02h"),
     (c.LIMIT_QUEUE, GEARMAN, GEARMAN_QUEUE, (0, 3), 0, 5),
     (c.DROP_QUEUE, GEARMAN, (GEARMAN_QUEUE, b"\x02h")),
-    (c.CLOSE, GEARMAN, 0),
-    (c.OPEN, GEARMAN),
 )
 
 
