@@ -222,7 +222,7 @@ def chained(events: DataFrame, from_start: bool) -> DataFrame:
 def went_last() -> Column:
     """Whether an event is of a job that went behind all others of its rank."""
     back = F.col("event").isin(*BACK) & F.col("tube").like(GEARMANS)
-    return (F.col("state") == "ready") & ((F.col("event") == "failed") | back)
+    return F.col("state").isin("ready", "delayed") & ((F.col("event") == "failed") | back)
 
 
 def defects(links: DataFrame) -> DataFrame:

@@ -30,7 +30,8 @@ STATES = {
 REASONS = {
     e.RETURNED: {e.CONNECTION_LOST, e.NODE_DOWN, e.NOBODY_WAITING},
     e.TIMED_OUT: {e.TTR},
-    e.FAILED: {e.TTR, e.NO_REASON},
+    e.FAILED: {e.TTR, e.NO_REASON, e.CONNECTION_LOST, e.NODE_DOWN, e.NOBODY_WAITING},
+    e.DELETED: {e.ABANDONED, e.NO_REASON},
 }
 # What time does, and what may be done to a job that nobody holds.
 BY_TIME = {e.DUE, e.EXPIRED}
