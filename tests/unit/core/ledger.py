@@ -33,6 +33,8 @@ REASONS = {
     e.FAILED: {e.TTR, e.NO_REASON, e.CONNECTION_LOST, e.NODE_DOWN, e.NOBODY_WAITING},
     e.DELETED: {e.ABANDONED, e.NO_REASON},
 }
+# The prefixes of the spaces whose reserved jobs belong to nobody.
+NOBODYS = (b"\x01", b"\x12")
 # What time does, and what may be done to a job that nobody holds.
 BY_TIME = {e.DUE, e.EXPIRED}
 TO_NOBODYS = {e.TIMED_OUT, e.RETURNED, e.FAILED}
@@ -92,7 +94,7 @@ class Ledger:
         assert event.state in after, event
         assert event.reason in REASONS.get(event.kind, {e.NO_REASON}), event
         unowned = event.kind in BY_TIME
-        if event.kind in TO_NOBODYS and self.tubes[event.tube][:1] == b"\x12":
+        if event.kind in TO_NOBODYS and self.tubes[event.tube][:1] in NOBODYS:
             unowned = event.origin == e.NO_ORIGIN
         assert (event.origin == e.NO_ORIGIN) == unowned, event
         assert (event.protocol == e.NO_PROTOCOL) == unowned, event
@@ -110,6 +112,11 @@ class Ledger:
         account.reserves += event.kind == e.RESERVED
         account.timeouts += event.reason == e.TTR
         account.releases += event.kind == e.RELEASED
+        if event.before == RESERVED and event.kind in (e.FAILED, e.DELETED):
+            # It came back, and was not wanted any more or had no attempt left.
+            account.releases = max(account.releases, min(event.releases, account.releases + 1))
+            if event.reason == e.ABANDONED:
+                account.timeouts = max(account.timeouts, min(event.timeouts, account.timeouts + 1))
         account.buries += event.kind == e.BURIED
         account.kicks += event.kind == e.KICKED
         for name in ("reserves", "timeouts", "releases", "buries", "kicks", "ready_us"):

@@ -7,14 +7,19 @@ import pytest
 from hypothesis import strategies as st
 
 from beanpole import commands as c
-from beanpole.constants import EXTERNAL_ID_MAX_BYTES, HOST_NAME_MAX_BYTES
+from beanpole.constants import EXTERNAL_ID_MAX_BYTES, EXTRA_MAX_BYTES, HOST_NAME_MAX_BYTES
 from beanpole.core import hosts, keys
 from beanpole.core import machine as machine_module
 from beanpole.core.machine import Machine
+from beanpole.events import GEARMAN, WORKQ
 from tests.unit.core.cluster import DEFAULT, Entry
-from tests.unit.core.foreign import QUEUES, ROWS
+from tests.unit.core.foreign import QUEUES as FOREIGN_QUEUES
+from tests.unit.core.foreign import ROWS
 
 SECOND = 1_000_000
+# Of the protocols of the product, and of those that only tests have.
+QUEUES = {**FOREIGN_QUEUES, WORKQ: b"\x01q", GEARMAN: b"\x02q"}
+SINCE_4 = (WORKQ, GEARMAN)
 SESSION = st.sampled_from([1, 1, 2, 3])
 TUBE = st.sampled_from([DEFAULT, DEFAULT, b"a", b"b", *QUEUES.values()])
 JOB = st.integers(1, 12)
@@ -48,7 +53,7 @@ COMMANDS = st.one_of(
         command(c.OPEN, SESSION),
         command(c.OPEN_FROM, SESSION, HOST),
         command(c.CLOSE, SESSION, st.integers(0, 1)),
-        command(c.SET_PROTOCOL, SESSION, st.sampled_from([0, 1, 2, 3, *ROWS])),
+        command(c.SET_PROTOCOL, SESSION, st.sampled_from([0, 1, 2, 3, 4, *ROWS])),
         command(c.KEEP, SESSION, SECRET, st.sampled_from([1, SECOND])),
         command(c.RESUME, SESSION, SECRET),
     ),
@@ -93,6 +98,42 @@ EXTENDED = st.one_of(
         command(c.RESULT, SESSION, JOB),
     ),
 )
+# ... and what Workq and Gearman brought with version 4.
+NAMED = st.sampled_from([b"", b"one", b"one", b"two"])
+QUEUE = st.sampled_from([*(QUEUES[protocol] for protocol in (WORKQ, GEARMAN, GEARMAN)), b"\x02r"])
+FLAG = st.integers(0, 1)
+SUBMITS = command(
+    *(c.SUBMIT, SESSION, QUEUE, PRIORITY, TIME_US, NAMED),
+    *(LIMIT, FLAG, st.sampled_from([b"", b"extra", b"x" * (EXTRA_MAX_BYTES + 1)]), BODY),
+)
+LATEST = st.one_of(
+    SUBMITS,
+    SUBMITS,
+    command(c.TAKE, SESSION),
+    st.one_of(
+        command(c.FINISH_NAMED, SESSION, NAMED, st.integers(4, 7), BODY),
+        command(c.FINISH, SESSION, JOB, st.integers(5, 6), BODY),
+        command(c.DELETE_NAMED, SESSION, NAMED),
+        command(c.PROGRESS, SESSION, JOB, BODY),
+    ),
+    st.one_of(
+        command(c.SET_TTR, SESSION, JOB, st.sampled_from([-1, 0, 1, SECOND])),
+        command(c.RELEASE, SESSION, JOB, PRIORITY, SECONDS),
+        command(c.BURY, SESSION, JOB, PRIORITY),
+    ),
+    st.one_of(
+        command(c.CREATE_QUEUE, SESSION, QUEUE),
+        command(c.DROP_QUEUE, SESSION, QUEUE),
+        command(c.LIMIT_QUEUE, SESSION, QUEUE, LIMIT, LIMIT, st.sampled_from([-1, 0, 3])),
+        command(c.WATCH, SESSION, QUEUE),
+        command(c.IGNORE, SESSION, QUEUE),
+    ),
+    command(c.CLOSE, SESSION, FLAG),
+    st.one_of(
+        command(c.OPEN_FROM, SESSION, HOST),
+        command(c.SET_PROTOCOL, SESSION, st.sampled_from(SINCE_4)),
+    ),
+)
 INCARNATION = st.sampled_from([1, 1, 1, 2])
 GRANTS = command(
     c.GRANT, ORIGIN, INCARNATION, SESSION, st.integers(1, 50), st.sampled_from([0, 0, 3])
@@ -117,11 +158,21 @@ BATCHES = st.tuples(
     st.sampled_from(["next", "next", "next", "next", "next", "again", "gap", "restart"]),
     st.lists(st.one_of(COMMANDS, COMMANDS, EXTENDED), max_size=8),
 )
+LATEST_BATCHES = st.tuples(
+    ORIGIN,
+    st.sampled_from([*("next",) * 8, "again", "restart"]),
+    st.lists(st.one_of(COMMANDS, EXTENDED, LATEST, LATEST, LATEST), max_size=8),
+)
 LEADER_SECTIONS = st.tuples(st.just(c.LEADER), st.just("next"), st.lists(LEADS, max_size=6))
 STEPS = st.tuples(
     st.sampled_from([-SECOND, 0, 0, 1, SECOND // 2, SECOND, SECOND, 5 * SECOND]),
     st.sampled_from([0, 0, 0, 0, 0, c.FLAG_PUTS_REFUSED]),
     st.lists(st.one_of(BATCHES, LEADER_SECTIONS), max_size=3),
+)
+LATEST_STEPS = st.tuples(
+    st.sampled_from([-SECOND, 0, 0, 1, SECOND // 2, SECOND, SECOND, 5 * SECOND]),
+    st.sampled_from([0, 0, 0, 0, 0, c.FLAG_PUTS_REFUSED]),
+    st.lists(st.one_of(LATEST_BATCHES, LATEST_BATCHES, LEADER_SECTIONS), max_size=3),
 )
 Step = tuple[int, int, list[tuple[int, str, list[c.Command]]]]
 
@@ -141,6 +192,12 @@ def log_of(steps: list[Step], protocol: int = 0, version: int = 3) -> list[Entry
         opening = (c.OPEN, 3) if version < hosts.HOSTS_SINCE else (c.OPEN_FROM, 3, HOSTS[0])
         opened += (opening, (c.SET_PROTOCOL, 3, protocol), (c.WATCH, 3, queue))
         opened += ((c.ADD, 3, queue, 1, 0, SECOND, *rest, b"added"),)
+        if protocol == GEARMAN:
+            # Session 2 of each node is attached to one job of its own, and to one with the other.
+            opened += ((c.SET_PROTOCOL, 2, GEARMAN), (c.WATCH, 2, queue))
+            opened += tuple(
+                (c.SUBMIT, 2, queue, 1, 0, name, 0, 1, b"extra", b"mine") for name in (b"", b"two")
+            )
     time_us = SECOND
     first += [(0, 1, 1, opened), (1, 1, 1, opened)]
     entries: list[Entry] = [(1, 0, time_us, 0, first)]
@@ -165,11 +222,19 @@ def log_of(steps: list[Step], protocol: int = 0, version: int = 3) -> list[Entry
 
 # How much of what time and lost sessions do happens in one entry.
 BUDGETS = st.sampled_from([1, 2, 3, 1000])
-LOGS = st.builds(
-    log_of,
-    st.lists(STEPS, min_size=1, max_size=12),
-    st.sampled_from([0, *ROWS]),
-    st.sampled_from([3, 4]),
+LOGS = st.one_of(
+    st.builds(
+        log_of,
+        st.lists(STEPS, min_size=1, max_size=12),
+        st.sampled_from([0, *ROWS]),
+        st.sampled_from([3, 4]),
+    ),
+    st.builds(
+        log_of,
+        st.lists(LATEST_STEPS, min_size=1, max_size=12),
+        st.sampled_from([WORKQ, GEARMAN, GEARMAN]),
+        st.just(4),
+    ),
 )
 
 

@@ -10,6 +10,7 @@ from beanpole import commands as c
 from beanpole.core.image import image as image_module
 from beanpole.core.image.image import Image
 from beanpole.core.image.restore import load
+from beanpole.core.jobs.job import RESERVED
 from beanpole.core.machine import Machine
 from tests.unit.core.cluster import DEFAULT, Cluster, Entry, copy_of, image_of
 from tests.unit.core.foreign import add_spaces
@@ -18,7 +19,7 @@ from tests.unit.core.logs import BUDGETS, LOGS, replay, tighten
 # Of a space.
 TOTALS = (
     *("urgent", "ready", "reserved", "delayed", "buried", "done", "failed"),
-    *("jobs_total", "timeouts", "tubes", "external_ids"),
+    *("jobs_total", "timeouts", "evicted", "tubes", "external_ids"),
 )
 PROPERTY = settings(max_examples=120, deadline=None)
 
@@ -150,6 +151,23 @@ def test_counters_are_what_a_recount_gives(entries: list[Entry]) -> None:
         )
         assert held == sum(space.reserved for space in queue.every_space if space.leased)
         assert set(queue.ready_tubes) <= set(queue.tubes)
+        attached = {
+            (session.serial, job_id)
+            for sessions in [
+                *(origin.sessions.values() for origin in machine.origins.values()),
+                *(lost.values() for lost in machine.lost),
+                machine.ending,
+                machine.resumable.values(),
+            ]
+            for session in sessions
+            for job_id in session.attached
+        }
+        clients = {
+            (serial, job.id) for job in jobs if job.ext is not None for serial in job.ext.clients
+        }
+        assert attached == clients
+        abandoned = [job for job in jobs if job.ext is not None and job.ext.is_abandoned]
+        assert all(job.state == RESERVED for job in abandoned), "nobody waits for them"
 
 
 @PROPERTY
