@@ -40,9 +40,21 @@ METER: Final = Meter()
 
 
 class CountedJobs(Jobs):
-    """The table of all jobs, which knows how often one was looked for."""
+    """The table of all jobs, which knows how often one was looked for, and which are new.
+
+    `born` has the jobs that were added since somebody cleared it.
+    """
 
     looks = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.born: list[Job] = []
+
+    def add(self, job: Job) -> None:
+        """See `Jobs`."""
+        self.born.append(job)
+        super().add(job)
 
     def get(self, job_id: int) -> Job | None:
         """See `Jobs`."""

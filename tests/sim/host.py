@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from beanpole.replication.consensus import Sink
 from beanpole.storage.files import LANE_LOG, Done, Handle, Work
+from beanpoled.config.protocols import FIRST
 from beanpoled.eventlog.events import EventBatch, Events
 from beanpoled.host.seam import ProcessStats
 from beanpoled.links.frames import RAFT
@@ -82,7 +83,7 @@ class SimHost:
         self.name = name
         self.alive = True
         self.end = ""  # why the process ended itself
-        self.clients_open = False
+        self.open_protocols: set[str] = set()
         self.wires: dict[Wire, None] = {}
         self.node: Node
         self.peer_links: SimLinks
@@ -256,6 +257,11 @@ class SimHost:
         self.peer_links.flush()
 
     @property
+    def clients_open(self) -> bool:
+        """Whether clients of the first protocol are accepted."""
+        return FIRST in self.open_protocols
+
+    @property
     def links(self) -> frozenset[str]:
         """The members with which a link is ready."""
         return self.peer_links.up
@@ -302,12 +308,12 @@ class SimHost:
     # --- Host: the process ----------------------------------------------------------------------
 
     def open_clients(self, protocol: str) -> None:
-        """Accept clients."""
-        self.clients_open = True
+        """Accept clients of a protocol."""
+        self.open_protocols.add(protocol)
 
     def close_clients(self) -> None:
         """Accept no clients."""
-        self.clients_open = False
+        self.open_protocols.clear()
 
     def log(self, line: str) -> None:
         """Keep a line, to look at when a seed fails."""

@@ -16,6 +16,7 @@ from beanpoled.links import frames
 from tests.sim import callers
 from tests.sim.callers import Caller
 from tests.sim.clients import RETRY_S, Client
+from tests.sim.crowd import Crowd
 from tests.sim.hazards import Hazards, draw
 from tests.sim.history import Op
 from tests.sim.host import SimHost
@@ -93,6 +94,7 @@ class Storm:
         self.known: list[int] = []
         self.clients: list[Client] = []
         self.callers: list[Caller] = []
+        self.crowd = Crowd(world)
 
     def run(self) -> None:
         """Play, heal, judge.
@@ -119,6 +121,7 @@ class Storm:
             for number in range(self.dice.choice((4, 10, 20)))
         ]
         self.callers += [Caller(world, number) for number in range(CALLERS)]
+        self.crowd.begin()
         world.counts["lives of five nodes"] += len(world.names) == 5
         while self.steps < PLAY_S / STEP_S:
             if self.steps == self.lull_step:
@@ -134,6 +137,7 @@ class Storm:
         estimated = world.walls_move or world.counts["cold starts"] > 0
         Judge(self.history, world.witness, timeout_s, estimated, world.drains, world.fences).all()
         callers.judge(self.callers, world.witness)
+        self.crowd.judge(estimated)
         world.counts["events with a host"] += sum(
             bool(row.host) for row in world.witness.events.rows
         )
@@ -163,6 +167,7 @@ class Storm:
             client.active = False
         for caller in self.callers:
             caller.active = False
+        self.crowd.calm()
         if not world.clock.run_until(self._all_serve, SETTLED_S):
             raise Stuck(f"not all nodes serve {SETTLED_S} s after healing")
         asked = [Probe(world, host) for host in world.serving()]
@@ -234,6 +239,8 @@ class Storm:
         for client in self.clients:
             if client.left_alone:
                 raise Stuck(f"client {client.number} asked for the end and is still connected")
+        if not world.clock.run_until(lambda: not self.crowd.restless, SETTLED_S):
+            raise Stuck(self.crowd.restless)
         machine = world.witness.machine
         due_us = machine.next_due_us(machine.queue.now_us)
         leader = world.leader()

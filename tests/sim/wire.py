@@ -60,7 +60,7 @@ class Wire:
     # --- the node's end ---------------------------------------------------------------------------
 
     def _accept(self) -> None:
-        if not self.host.clients_open:
+        if self.protocol not in self.host.open_protocols:
             self._cut()
             return
         self.connection = self.host.node.frontends[self.protocol].connected(self)

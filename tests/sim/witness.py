@@ -21,6 +21,7 @@ from tests.sim import costs
 from tests.sim.cluster import Violation
 from tests.sim.costs import CountedJobs
 from tests.sim.event_log import EventWitness
+from tests.sim.stories import Everything, Stories
 
 # A node's clock may differ from the true one by its rate; the simulation's rates stay below this.
 RATE_MAX: Final = 0.06
@@ -34,8 +35,13 @@ HEARD_S: Final = 0.35
 GRACE_S: Final = 2.0
 
 JOB_KINDS: Final = frozenset(
-    {q.PUT, q.MADE_READY, q.RESERVE, q.DELAY, q.BURY, q.DELETE, q.TOUCH, q.TIMEOUT}
+    {
+        *(q.PUT, q.MADE_READY, q.RESERVE, q.DELAY, q.BURY, q.DELETE, q.TOUCH, q.TIMEOUT),
+        *(q.FINISH, q.EXPIRE),
+    }
 )
+# After which a job is not reserved any more.
+ENDS_HOLD: Final = frozenset({q.MADE_READY, q.DELAY, q.BURY, q.DELETE, q.FINISH, q.EXPIRE})
 
 
 class Recorder(list[int]):
@@ -105,9 +111,12 @@ class Witness:
         # index -> (state hash, CRC of the events of this entry, how many there were until then)
         self.outcomes: dict[int, tuple[int, int, int]] = {}
         self.proposed_s: dict[bytes, float] = {}
+        # Of the jobs of the beanstalk protocol; those of others have stories.
         self.jobs: dict[int, list[Event]] = {}
         self.bodies: dict[int, bytes] = {}
         self.tubes: dict[int, bytes] = {}
+        self.stories = Stories()
+        self.machine.queue.effects.listened = Everything()
         self.downs: list[tuple[int, int, float]] = []  # (origin, incarnation that ended, when)
         self.pauses: list[tuple[bytes, float, bool]] = []  # tube, when, begins or ends
         self._timed_out: set[int] = set()  # in the present entry
@@ -163,6 +172,7 @@ class Witness:
         machine.queue.externals.clear()
         emitted = Emitted.watch(machine.queue)
         self._jobs.looks = 0
+        self._jobs.born.clear()
         applied = machine.apply(index, flags, time_us, wall_us, sections)
         taken = _taken(sections, bytes(emitted))
         self.costs[index] = costs.of_entry(
@@ -190,6 +200,7 @@ class Witness:
             for word in self._transitions.last
             if word & (1 << q.TRANSITION_BITS) - 1 == q.TIMEOUT
         }
+        self.stories.born(self._jobs.born, now_s, index)
         for word in self._transitions.last:
             kind = word & (1 << q.TRANSITION_BITS) - 1
             if kind in JOB_KINDS:
@@ -205,6 +216,8 @@ class Witness:
         for job_id, taker in taken:
             event = self._reservation(job_id)
             event.session = taker
+        known = {job_id for job_id, *_ in applied.effects if self.machine.queue.jobs.get(job_id)}
+        self.stories.happened(applied.effects, known, now_s, index)
         for name in dict.fromkeys([*self._pausing, *machine.queue.tubes]):
             tube = machine.queue.tubes.get(name)
             until_us = 0 if tube is None else tube.paused_until_us
@@ -214,16 +227,21 @@ class Witness:
 
     def _reservation(self, job_id: int) -> Event:
         """The last RESERVE of a job."""
-        return next(event for event in reversed(self.jobs[job_id]) if event.kind == q.RESERVE)
+        events = self._events(job_id)
+        return next(event for event in reversed(events) if event.kind == q.RESERVE)
+
+    def _events(self, job_id: int) -> list[Event]:
+        story = self.stories.get(job_id)
+        return self.jobs[job_id] if story is None else story.events
 
     def _note(self, job_id: int, event: Event) -> None:
         job = self.machine.queue.jobs.get(job_id)
-        if event.kind == q.PUT:
+        if event.kind == q.PUT and job_id not in self.stories:
             self.jobs[job_id] = []
             # A job that was deleted in the entry that made it has left no trace but its id.
             self.bodies[job_id] = b"" if job is None else job.body
             self.tubes[job_id] = b"" if job is None else job.tube.name
-        self.jobs[job_id].append(event)
+        self._events(job_id).append(event)
         if job is not None:
             event.priority = job.rank
         if event.kind == q.TIMEOUT:
@@ -236,7 +254,7 @@ class Witness:
                 due_s = (job.due_us - self.machine.queue.now_us) / 1e6
                 if due_s >= job.ttr_us / SECOND_US:
                     self._held[job_id] = (event.stamped_s, job.ttr_us / SECOND_US)
-        elif event.kind in (q.MADE_READY, q.DELAY, q.BURY, q.DELETE):
+        elif event.kind in ENDS_HOLD:
             self._held.pop(job_id, None)
 
     def _check_ttr(self, job_id: int, now_s: float) -> None:

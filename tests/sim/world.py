@@ -22,6 +22,7 @@ from beanpole.replication.pysyncobj.backend import PySyncObjReplica
 from beanpole.replication.pysyncobj.repairs import ALL_REPAIRS
 from beanpole.storage.ballast import make_room_to_start
 from beanpoled.config.node import SETTINGS, NodeConfig
+from beanpoled.config.protocols import FIRST
 from beanpoled.config.settings import Addresses
 from beanpoled.disk import identity
 from beanpoled.disk.disks import Disks
@@ -433,10 +434,10 @@ class World:
         ]
         return max(leading, key=lambda host: host.node.context.replica.term, default=None)
 
-    def serving(self) -> list[SimHost]:
-        """Return the nodes that accept clients."""
+    def serving(self, protocol: str = FIRST) -> list[SimHost]:
+        """Return the nodes that accept clients of a protocol."""
         hosts = [self.hosts[name] for name in sorted(self.hosts)]
-        return [host for host in hosts if host.clients_open and not host.paused]
+        return [host for host in hosts if protocol in host.open_protocols and not host.paused]
 
     def is_equal(self) -> bool:
         """Whether all nodes run, follow one leader and have applied the same."""

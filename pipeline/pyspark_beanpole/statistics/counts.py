@@ -18,7 +18,6 @@ from pyspark_beanpole.statistics.chunks import (
     Chunk,
     failing,
     outcomes,
-    worded,
     worker_of,
 )
 from pyspark_beanpole.statistics.grouping import (
@@ -148,7 +147,8 @@ def _durations(chunk: Chunk, keys: _Keys, limits: Limits) -> dict[str, pa.Table]
     rows = np.flatnonzero((chunk.wait_us >= 0) | (chunk.run_us >= 0))
     waited = chunk.wait_us[rows] >= 0
     duration_us = np.where(waited, chunk.wait_us[rows], chunk.run_us[rows])
-    ran = chunk.complete[rows]
+    event = chunk.event.codes[rows]
+    ran = (event == e.DELETED) | (event == e.DONE)
     kind = np.where(waited, WAIT_KIND, np.where(ran, RUN_KIND, UNFINISHED_KIND))
     cell = keys.of[rows]
     kinds = pa.array(KINDS, TEXT)
@@ -187,8 +187,7 @@ def _durations(chunk: Chunk, keys: _Keys, limits: Limits) -> dict[str, pa.Table]
 
 
 def _attempts(chunk: Chunk, keys: _Keys) -> pa.Table:
-    codes = (chunk.event.codes, chunk.before.codes, chunk.after.codes)
-    outcome = outcomes(*codes, chunk.complete)
+    outcome = outcomes(chunk.event.codes, chunk.before.codes, chunk.after.codes)
     rows = np.flatnonzero(outcome != NONE)
     cell, outcome, attempts = keys.of[rows], outcome[rows], chunk.attempt[rows]
     groups = grouped(cell, outcome, attempts)
@@ -209,13 +208,14 @@ def _workers(chunk: Chunk) -> pa.Table:
     worker = worker_of(chunk)
     held = (chunk.before.codes == RESERVED) | (chunk.after.codes == RESERVED)
     rows = np.flatnonzero(held & (worker.codes != NONE))
-    event, before = chunk.event.codes[rows], chunk.before.codes[rows]
+    event, before, after = (texts.codes[rows] for texts in (chunk.event, chunk.before, chunk.after))
     names, tubes, time_us = worker.codes[rows], chunk.tube.codes[rows], chunk.time_us[rows]
     groups = grouped(names, tubes)
     run_s, run_us = parted(np.maximum(chunk.run_us[rows], 0))
-    by_reason = worded(chunk.reason, LOST)[rows]
+    reason = np.isin(chunk.reason.words.to_pylist(), LOST)
+    by_reason = np.append(reason, False)[chunk.reason.codes[rows]]
     ended = (before == RESERVED) & (event != e.TOUCHED)
-    done = chunk.complete[rows] & (before == RESERVED)
+    done = outcomes(event, before, after) == OUTCOMES.index("done")
     return made(
         SCHEMAS["workers"],
         {

@@ -1,0 +1,85 @@
+"""All clients of other protocols in one life: who they are, when they are quiet, and who judges.
+
+What each does is in `gearman` and `workq`, the verdicts in `verdicts_gearman` and `verdicts_workq`.
+"""
+
+from typing import Final
+
+from tests.sim.gearman import Records, Submitter, Worker
+from tests.sim.stories import GEARMAN_PREFIX
+from tests.sim.verdicts_gearman import GearmanJudge
+from tests.sim.verdicts_workq import WorkqJudge
+from tests.sim.workq import Ledger, Patron
+from tests.sim.world import World
+
+SUBMITTERS: Final = 2
+WORKERS: Final = 3
+PATRONS: Final = 3
+# Their numbers, beside those of beanstalk's clients.
+FIRST_NUMBER: Final = 100
+# Whose frontends are whole; the others are not there yet.
+SPOKEN: Final[tuple[str, ...]] = ()
+# The machine version that brings both.
+SINCE: Final = 4
+
+
+class Crowd:
+    """The guests of one life."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.records = Records()
+        self.ledger = Ledger()
+        self.submitters: list[Submitter] = []
+        self.workers: list[Worker] = []
+        self.patrons: list[Patron] = []
+
+    def begin(self) -> None:
+        """Let them come."""
+        world, numbers = self.world, iter(range(FIRST_NUMBER, 2 * FIRST_NUMBER))
+        if "gearman" in SPOKEN:
+            self.submitters += [
+                Submitter(world, next(numbers), self.records) for _ in range(SUBMITTERS)
+            ]
+            self.workers += [Worker(world, next(numbers), self.records) for _ in range(WORKERS)]
+        if "workq" in SPOKEN:
+            self.patrons += [Patron(world, next(numbers), self.ledger) for _ in range(PATRONS)]
+
+    def calm(self) -> None:
+        """No more is asked for; workers end what there is, each of them all it gets."""
+        for guest in (*self.submitters, *self.patrons):
+            guest.active = False
+        for worker in self.workers:
+            worker.calm = True
+        if self.workers:  # one at least is able to do everything
+            first = self.workers[0]
+            self.workers.append(Worker(self.world, first.number + FIRST_NUMBER, self.records, True))
+
+    @property
+    def restless(self) -> str:
+        """What still is to happen; empty if there is nothing."""
+        machine = self.world.witness.machine
+        if machine.version < SINCE:
+            return ""
+        for guest in (*self.submitters, *self.patrons):
+            if not guest.quiet:
+                return f"{guest.protocol} client {guest.number} waits for something"
+        if not self.workers:
+            return ""
+        for name, queue in machine.queue.tubes.items():
+            if name[:1] == GEARMAN_PREFIX and (queue.ready_count or queue.reserved_count):
+                sleeps = sum(worker.asleep for worker in self.workers)
+                return f"{queue.ready_count} jobs of {name!r} are ready, {sleeps} workers sleep"
+        for worker in self.workers:
+            if not worker.quiet:
+                return f"worker {worker.number} does not sleep"
+        return ""
+
+    def judge(self, estimated: bool) -> None:
+        """Raise Violation if a promise to one of them was broken."""
+        world = self.world
+        witness = world.witness
+        WorkqJudge(self.ledger.requests, witness, estimated).all()
+        GearmanJudge(self.records, witness, world.may_miss_events).all()
+        world.counts["jobs of Gearman"] += len(witness.stories.of(GEARMAN_PREFIX))
+        world.counts["jobs of Workq"] += len(witness.stories) - world.counts["jobs of Gearman"]

@@ -1,0 +1,105 @@
+"""Gearman's packets as a client sees them: written from the protocol's table, not from our codec.
+
+Belongs here: bytes and their meaning. What clients do with them is in `gearman`.
+"""
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import Final, NamedTuple
+
+CAN_DO: Final = 1
+CANT_DO: Final = 2
+PRE_SLEEP: Final = 4
+NOOP: Final = 6
+SUBMIT_JOB: Final = 7
+JOB_CREATED: Final = 8
+GRAB_JOB: Final = 9
+NO_JOB: Final = 10
+JOB_ASSIGN: Final = 11
+WORK_STATUS: Final = 12
+WORK_COMPLETE: Final = 13
+WORK_FAIL: Final = 14
+GET_STATUS: Final = 15
+ECHO_REQ: Final = 16
+ECHO_RES: Final = 17
+SUBMIT_JOB_BG: Final = 18
+ERROR: Final = 19
+STATUS_RES: Final = 20
+SUBMIT_JOB_HIGH: Final = 21
+SET_CLIENT_ID: Final = 22
+CAN_DO_TIMEOUT: Final = 23
+WORK_EXCEPTION: Final = 25
+OPTION_REQ: Final = 26
+OPTION_RES: Final = 27
+WORK_DATA: Final = 28
+WORK_WARNING: Final = 29
+GRAB_JOB_UNIQ: Final = 30
+JOB_ASSIGN_UNIQ: Final = 31
+SUBMIT_JOB_HIGH_BG: Final = 32
+SUBMIT_JOB_LOW: Final = 33
+SUBMIT_JOB_LOW_BG: Final = 34
+SUBMIT_JOB_EPOCH: Final = 36
+GRAB_JOB_ALL: Final = 39
+JOB_ASSIGN_ALL: Final = 40
+
+# How many arguments each response has; the last one takes the rest.
+ARGUMENTS: Final = {
+    NOOP: 0,
+    JOB_CREATED: 1,
+    NO_JOB: 0,
+    JOB_ASSIGN: 3,
+    WORK_STATUS: 3,
+    WORK_COMPLETE: 2,
+    WORK_FAIL: 1,
+    ECHO_RES: 1,
+    ERROR: 2,
+    STATUS_RES: 5,
+    WORK_EXCEPTION: 2,
+    OPTION_RES: 1,
+    WORK_DATA: 2,
+    WORK_WARNING: 2,
+    JOB_ASSIGN_UNIQ: 4,
+    JOB_ASSIGN_ALL: 5,
+}
+# What is sent to those that are attached to a job; the first three are its end.
+ENDS: Final = frozenset({WORK_COMPLETE, WORK_FAIL, WORK_EXCEPTION})
+TOLD: Final = ENDS | {WORK_STATUS, WORK_DATA, WORK_WARNING}
+
+_HEAD: Final = Struct(">4sII")
+
+
+class Packet(NamedTuple):
+    """A response."""
+
+    kind: int
+    arguments: tuple[bytes, ...]
+
+
+def pack(kind: int, *arguments: bytes) -> bytes:
+    """Encode a request."""
+    body = b"\0".join(arguments)
+    return _HEAD.pack(b"\0REQ", kind, len(body)) + body
+
+
+class Packets:
+    """The responses in a stream of bytes."""
+
+    def __init__(self) -> None:
+        self._data = b""
+
+    def feed(self, data: bytes) -> Iterator[Packet]:
+        """Take bytes, and give the packets that are whole; ValueError if they are none."""
+        self._data += data
+        while len(self._data) >= _HEAD.size:
+            magic, kind, size = _HEAD.unpack_from(self._data)
+            if magic != b"\0RES" or kind not in ARGUMENTS:
+                raise ValueError(f"no response of Gearman: {self._data[:40]!r}")
+            end = _HEAD.size + size
+            if len(self._data) < end:
+                return
+            body, self._data = self._data[_HEAD.size : end], self._data[end:]
+            count = ARGUMENTS[kind]
+            arguments = tuple(body.split(b"\0", count - 1)) if count else ()
+            if len(arguments) != count or (body and not count):
+                raise ValueError(f"packet {kind} has not {count} arguments: {body!r}")
+            yield Packet(kind, arguments)

@@ -1,0 +1,255 @@
+"""Judging what Gearman's clients saw against what was committed.
+
+Every check is named after a promise. What holds for the jobs of all protocols (time-outs that are
+not early, equal nodes) is checked by the witness; liveness is in `storm`.
+"""
+
+from collections import defaultdict
+from typing import Final
+
+from beanpole.core.jobs import effects
+from beanpole.core.jobs import transitions as q
+from tests.sim import packets as p
+from tests.sim.cluster import Violation
+from tests.sim.gearman import End, Grant, Heard, Records, Submission
+from tests.sim.stories import FOREVER_S, GEARMAN_PREFIX, Story, Told
+from tests.sim.witness import RATE_MAX, STAMP_S, Witness
+
+# How each effect reaches those that are attached. The end of a job by itself is a failure to them.
+PACKETS: Final = {
+    effects.DONE: p.WORK_COMPLETE,
+    effects.FAILED: p.WORK_FAIL,
+    effects.DELETED: p.WORK_FAIL,
+    effects.EXPIRED: p.WORK_FAIL,
+}
+ENDED: Final = frozenset({effects.DONE, effects.FAILED})
+
+
+class GearmanJudge:
+    """The checks of one run."""
+
+    def __init__(self, records: Records, witness: Witness, lost_events: set[str]) -> None:
+        self.records = records
+        self.witness = witness
+        # Nodes that took a snapshot: what NOTIFY said in between did not reach their clients.
+        self.lost_events = lost_events
+        self.stories = {story.job: story for story in witness.stories.of(GEARMAN_PREFIX)}
+        self.downs: dict[tuple[int, int], float] = {}
+        for place, incarnation, at_s in witness.downs:
+            self.downs.setdefault((place, incarnation), at_s)
+        self.grants: dict[int, list[Grant]] = defaultdict(list)
+        for grant in records.grants:
+            self.grants[grant.number].append(grant)
+
+    def all(self) -> None:
+        """Check everything. Raises Violation."""
+        self.handles_are_those_of_the_jobs()
+        self.what_is_submitted_is_made_once()
+        self.equal_jobs_have_one_handle()
+        self.a_background_job_is_not_lost()
+        self.nobody_waits_for_an_abandoned_job()
+        self.a_grant_is_one_worker_s()
+        self.no_two_workers_have_a_job()
+        self.an_end_counts_once()
+        self.each_client_hears_what_happened()
+        self.a_status_is_true()
+
+    # --- jobs -------------------------------------------------------------------------------------
+
+    def handles_are_those_of_the_jobs(self) -> None:
+        """A handle is the same at each node, and names one job."""
+        prefixes = {handle.rpartition(b":")[0] for handle in self.records.handles}
+        if len(prefixes) > 1:
+            raise Violation(f"handles of several kinds: {sorted(prefixes)}")
+        for submission in self.records.submissions:
+            if submission.handle:
+                story = self.stories.get(submission.number)
+                if story is None or story.queue[1:] != submission.function:
+                    raise Violation(f"another job has its handle: {submission} {story}")
+        for grant in self.records.grants:
+            story = self.stories.get(grant.number)
+            if story is None or (story.queue[1:], story.body) != (grant.function, grant.data):
+                raise Violation(f"another job has its handle: {grant} {story}")
+
+    def what_is_submitted_is_made_once(self) -> None:
+        """A submission is one job, its own or that of an equal one; nothing is invented."""
+        made: dict[tuple[bytes, bytes], list[Story]] = defaultdict(list)
+        sent: dict[tuple[bytes, bytes], float] = {}
+        for submission in self.records.submissions:
+            sent.setdefault((submission.function, submission.data), submission.at_s)
+        for story in self.stories.values():
+            made[story.queue[1:], story.body].append(story)
+            if sent.get((story.queue[1:], story.body), FOREVER_S) > story.born_s:
+                raise Violation(f"nobody submitted it: {story}")
+        for submission in self.records.submissions:
+            found = made[submission.function, submission.data]
+            if submission.unique != b"-" and len(found) > 1:
+                raise Violation(f"made twice: {submission} {found}")
+            if submission.refusal and submission.unique != b"-" and found:
+                raise Violation(f"refused and done: {submission} {found}")
+            if submission.created_s is not None:
+                self._check_created(submission)
+
+    def _check_created(self, submission: Submission) -> None:
+        story = self.stories[submission.number]
+        assert submission.created_s is not None
+        if story.born_s > submission.created_s or story.gone_s < submission.at_s:
+            raise Violation(f"its job was not there: {submission} {story}")
+        if story.body != submission.data:
+            key = submission.function + b"\0" + submission.unique
+            if not submission.unique or story.external_id != key:
+                raise Violation(f"it has the handle of another one: {submission} {story}")
+
+    def equal_jobs_have_one_handle(self) -> None:
+        """Of two jobs of one function and unique, the first has ended before there is another."""
+        newest: dict[bytes, Story] = {}
+        for story in self.stories.values():
+            before = newest.get(story.external_id) if story.external_id else None
+            if before is not None and before.gone_index > story.born_index:
+                raise Violation(f"there are two: {before} and {story}")
+            newest[story.external_id] = story
+
+    def a_background_job_is_not_lost(self) -> None:
+        """An acknowledged background job ends by a worker that says so, or it is still there."""
+        known = self.witness.machine.queue.jobs
+        for submission in self.records.submissions:
+            if submission.created_s is None or not submission.background:
+                continue
+            story = self.stories[submission.number]
+            if story.gone_s == FOREVER_S:
+                if known.get(story.job) is None:
+                    raise Violation(f"lost: {submission} {story}")
+            elif story.told[-1].kind not in ENDED:
+                raise Violation(f"lost: {submission} {story}")
+
+    def nobody_waits_for_an_abandoned_job(self) -> None:
+        """A job that no background submission made, and that nobody waits for, is forgotten."""
+        machine = self.witness.machine
+        here = {
+            session.serial
+            for origin in machine.origins.values()
+            for session in origin.sessions.values()
+        }
+        for story in self.stories.values():
+            job = machine.queue.jobs.get(story.job)
+            ext = None if job is None else job.ext
+            if ext is None or ext.background:
+                continue
+            if not here.issuperset(ext.clients) or not ext.clients:
+                raise Violation(f"those that waited for it are gone: {story}")
+
+    # --- workers ----------------------------------------------------------------------------------
+
+    def a_grant_is_one_worker_s(self) -> None:
+        """Every job given out was reserved for this session, and no reservation serves twice."""
+        used: set[int] = set()
+        for grant in sorted(self.records.grants, key=lambda grant: grant.at_s):
+            who = grant.visit
+            session = (who.place, who.incarnation, who.number)
+            for event in self.stories[grant.number].events:
+                right = event.kind == q.RESERVE and event.session == session
+                if right and grant.asked_s <= event.at_s <= grant.at_s and id(event) not in used:
+                    used.add(id(event))
+                    break
+            else:
+                raise Violation(f"it was not reserved: {grant}")
+
+    def no_two_workers_have_a_job(self) -> None:
+        """From what workers have seen: nobody gets a job that another one surely has."""
+        for grants in self.grants.values():
+            grants.sort(key=lambda grant: grant.at_s)
+            for place, grant in enumerate(grants):
+                for earlier in grants[:place]:
+                    if grant.at_s < self._has_until_s(earlier):
+                        raise Violation(f"two have it: {earlier} and {grant}")
+
+    def _has_until_s(self, grant: Grant) -> float:
+        who = grant.visit
+        until_s = [
+            FOREVER_S if who.end_s is None else who.end_s,
+            self.downs.get((who.place, who.incarnation), FOREVER_S),
+            FOREVER_S if grant.given_up_s is None else grant.given_up_s,
+        ]
+        until_s += [end.at_s for end in grant.ends]
+        if grant.ttr_s:
+            until_s.append(grant.asked_s + grant.ttr_s * (1 - RATE_MAX) - STAMP_S)
+            until_s += [at_s for at_s in self.witness.misled if at_s > grant.asked_s]
+        return min(until_s)
+
+    def an_end_counts_once(self) -> None:
+        """A job ends by one worker, which had it; a second end is refused."""
+        accepted: dict[int, list[Grant]] = defaultdict(list)
+        for grant in self.records.grants:
+            story = self.stories[grant.number]
+            for end in grant.ends:
+                ends = [told for told in story.told if _is_end(told, end)]
+                if end.accepted and not any(told.at_s >= end.at_s for told in ends):
+                    raise Violation(f"accepted, but not done: {grant} {story}")
+                if end.accepted is False and end.data and ends:
+                    raise Violation(f"refused and done: {grant} {story}")
+                if end.accepted:
+                    accepted[grant.number].append(grant)
+        for job, grants in accepted.items():
+            if len(grants) > 1:
+                raise Violation(f"job {job} was ended twice: {grants}")
+        for story in self.stories.values():
+            last = story.end
+            if last is None or last.kind not in ENDED:
+                continue
+            sent = [end for grant in self.grants[story.job] for end in grant.ends]
+            if not any(_is_end(last, end) and end.at_s <= last.at_s for end in sent):
+                raise Violation(f"no worker ended it so: {story}")
+
+    # --- what is pushed ---------------------------------------------------------------------------
+
+    def each_client_hears_what_happened(self) -> None:
+        """Everything in order, once, from the submission to the end."""
+        foreground: dict[tuple[int, bytes], list[Submission]] = defaultdict(list)
+        for submission in self.records.submissions:
+            if submission.created_s is not None and not submission.background:
+                foreground[id(submission.visit), submission.handle].append(submission)
+        for submissions in foreground.values():
+            first = submissions[0]
+            heard = self.records.heard.get((first.visit, first.handle), [])
+            self._check_heard(first, heard)
+
+    def _check_heard(self, first: Submission, heard: list[Heard]) -> None:
+        story = self.stories[first.number]
+        happened = [_packets(told, first.exceptions) for told in story.told]
+        found = [(one.kind, one.data) for one in heard]
+        assert first.created_s is not None
+        # It was attached at some moment before it heard of it.
+        latest = sum(told.at_s < first.created_s for told in story.told)
+        starts = [
+            start for start in range(latest + 1) if happened[start : start + len(found)] == found
+        ]
+        if not starts and first.visit.node not in self.lost_events:
+            raise Violation(f"it heard {found} of {happened}: {first} {story}")
+        if first.visit.end_s is not None or story.end is None:
+            return
+        if not found or found[-1][0] not in p.ENDS:
+            raise Violation(f"it never heard of the end: {first} heard {found} of {story}")
+
+    def a_status_is_true(self) -> None:
+        """Linearizable: GET_STATUS knows the jobs that there are."""
+        for status in self.records.statuses:
+            story = self.stories.get(int(status.handle.rpartition(b":")[2]))
+            if story is None:
+                continue
+            there = story.born_s <= status.done_s and status.at_s <= story.gone_s
+            always = story.born_s <= status.at_s and status.done_s < story.gone_s
+            if (status.known and not there) or (always and not status.known):
+                raise Violation(f"{status} of {story}")
+
+
+def _is_end(told: Told, end: End) -> bool:
+    """Whether an effect may be what a worker said."""
+    if end.kind == p.WORK_COMPLETE:
+        return told.kind == effects.DONE and told.data == end.data
+    return told.kind == effects.FAILED
+
+
+def _packets(told: Told, exceptions: bool) -> tuple[int, tuple[bytes, ...]]:
+    """The packet that an effect is to a client."""
+    kind = PACKETS.get(told.kind, told.kind)
+    return kind, (told.data,) if kind != p.WORK_FAIL else ()
