@@ -10,10 +10,12 @@ from beanpoled.frontends.beanstalk.frontend import BeanstalkFrontend
 from beanpoled.frontends.clients import Clients
 from beanpoled.frontends.frontend import Frontend
 from beanpoled.frontends.gearman.frontend import GearmanFrontend
+from beanpoled.frontends.workq.frontend import WorkqFrontend
 
 Table = Mapping[str, Callable[[Clients, str], Frontend]]
 
 FRONTENDS: Final[Table] = {
     "beanstalk": BeanstalkFrontend,
+    "workq": WorkqFrontend,
     "gearman": GearmanFrontend,
 }

@@ -1,0 +1,1 @@
+"""The Workq protocol at a node."""

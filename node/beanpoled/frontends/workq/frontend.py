@@ -1,0 +1,34 @@
+"""Workq as a frontend: how its connections are made, and what its clients asked for.
+
+What clients say is in `connection`.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from beanpole.protocol.workq import requests as r
+from beanpoled.frontends.clients import Clients
+from beanpoled.frontends.connection import Connection
+from beanpoled.frontends.frontend import Frontend
+from beanpoled.frontends.workq.connection import WorkqConnection
+from beanpoled.frontends.workq.shared import Shared
+from beanpoled.host.seam import ClientPort
+
+# The machine version that has its space and all operations.
+SINCE: Final = 4
+
+
+class WorkqFrontend(Frontend):
+    """The Workq protocol at a node."""
+
+    def __init__(self, clients: Clients, name: str) -> None:
+        super().__init__(clients, name, SINCE)
+        self._shared = Shared(clients.host.wall_us())
+
+    def connect(self, port: ClientPort) -> Connection:
+        """See `Frontend`."""
+        return WorkqConnection(self.clients, self.name, port, self._shared)
+
+    def counters(self) -> Mapping[str, int]:
+        """See `Frontend`."""
+        return dict(zip(r.COUNTED_WORDS, self._shared.counts[r.ADD :], strict=True))

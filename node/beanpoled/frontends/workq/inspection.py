@@ -1,0 +1,151 @@
+"""What `inspect` shows, read from the machine of this node.
+
+It is called when a barrier is answered: then the machine holds all that was answered anywhere
+before it was sent. When that is, is in `connection`.
+"""
+
+from collections.abc import Callable
+from itertools import islice
+from typing import Final
+
+from beanpole.constants import SECOND_US
+from beanpole.core.jobs.job import ID_MASK, Job, Tube
+from beanpole.core.jobs.order import Order
+from beanpole.events import PROTOCOL_NAMES, WORKQ
+from beanpole.protocol.workq import replies
+from beanpole.protocol.workq import requests as r
+from beanpole.protocol.workq.values import format_id, format_time
+from beanpoled.frontends.clients import Clients
+from beanpoled.frontends.workq import jobs
+from beanpoled.frontends.workq.shared import Shared
+
+# One reply with jobs: it is made in one step of the node. The first job is there in any case; the
+# client asks for those behind the last with the next offset.
+BODIES_MAX_BYTES: Final = 4 * 1024 * 1024
+
+
+def weight(request: r.Request, clients: Clients) -> int:
+    """How many queues, jobs or connections an inspect looks at."""
+    kind = request[0]
+    tubes = clients.machine.queue.tubes
+    if kind == r.INSPECT_SERVER:
+        return len(clients.connections)
+    if kind == r.INSPECT_QUEUES:
+        return len(tubes)
+    if kind in (r.INSPECT_JOBS, r.INSPECT_SCHEDULED):
+        tube = tubes.get(jobs.PREFIX + request[1])
+        count = 0 if tube is None else tube.ready_count + tube.delayed_count
+        return min(count, int(request[2]) + r.LIMIT_MAX)
+    return 1
+
+
+def answer(request: r.Request, clients: Clients, shared: Shared) -> bytes:
+    """The reply to an inspect."""
+    return _ANSWERS[request[0]](request, clients, shared)
+
+
+def _server(request: r.Request, clients: Clients, shared: Shared) -> bytes:
+    # The real server says that two keys follow, and writes three.
+    active = sum([item.protocol == PROTOCOL_NAMES[WORKQ] for item in clients.connections])
+    keys = (
+        (b"active-clients", b"%d" % active),
+        (b"evicted-jobs", b"%d" % clients.machine.queue.spaces[WORKQ].evicted),
+        (b"started", format_time(shared.started_us)),
+    )
+    return replies.inspected((replies.block(b"server", keys),))
+
+
+def _queues(request: r.Request, clients: Clients, shared: Shared) -> bytes:
+    _, offset, limit = request
+    queue = clients.machine.queue
+    space = queue.spaces[WORKQ]
+    names = sorted([name for name, tube in queue.tubes.items() if tube.space is space])
+    some = names[offset : offset + limit]
+    return replies.inspected([_queue_block(queue.tubes[name]) for name in some])
+
+
+def _queue(request: r.Request, clients: Clients, shared: Shared) -> bytes:
+    tube = clients.machine.queue.tubes.get(jobs.PREFIX + request[1])
+    return replies.NOT_FOUND if tube is None else replies.inspected((_queue_block(tube),))
+
+
+def _queue_block(tube: Tube) -> bytes:
+    keys = (
+        (b"ready-len", b"%d" % tube.ready_count),
+        (b"scheduled-len", b"%d" % tube.delayed_count),
+    )
+    return replies.block(tube.name[len(jobs.PREFIX) :], keys)
+
+
+def _job(request: r.Request, clients: Clients, shared: Shared) -> bytes:
+    queue = clients.machine.queue
+    job_id = queue.spaces[WORKQ].external_ids.get(request[1])
+    if job_id is None:
+        return replies.NOT_FOUND
+    block = _job_block(queue.jobs[job_id], shared.offset_us(clients.machine))
+    return replies.inspected((block,))
+
+
+def _ready_jobs(request: r.Request, clients: Clients, shared: Shared) -> bytes:
+    """The ready jobs of a queue, in the order in which they would be leased."""
+    tube = clients.machine.queue.tubes.get(jobs.PREFIX + request[1])
+    return replies.NOT_FOUND if tube is None else _page(request, clients, shared, tube.ready)
+
+
+def _scheduled_jobs(request: r.Request, clients: Clients, shared: Shared) -> bytes:
+    tube = clients.machine.queue.tubes.get(jobs.PREFIX + request[1])
+    return replies.NOT_FOUND if tube is None else _page(request, clients, shared, tube.delayed)
+
+
+def _page(request: r.Request, clients: Clients, shared: Shared, order: Order) -> bytes:
+    """Some jobs of an order: both have keys that end in an id, or in what leads to one."""
+    _, _, offset, limit = request
+    queue = clients.machine.queue
+    offset_us = shared.offset_us(clients.machine)
+    blocks: list[bytes] = []
+    size = 0
+    if offset > len(order):
+        return replies.inspected(blocks)
+    for key in islice(order, offset, offset + limit):
+        sequence = key & ID_MASK
+        job = queue.jobs[queue.moved.get(sequence, sequence)]
+        size += len(job.body)
+        if blocks and size > BODIES_MAX_BYTES:
+            break
+        blocks.append(_job_block(job, offset_us))
+    return replies.inspected(blocks)
+
+
+def _job_block(job: Job, offset_us: int) -> bytes:
+    """A job; `offset_us` makes wall time of cluster time."""
+    ext = job.ext
+    assert ext is not None, "every job of this space has its id"
+    begun_us = job.created_us + job.delay_us  # when its TTL began
+    keys = [
+        (b"name", job.tube.name[len(jobs.PREFIX) :]),
+        (b"ttr", b"%d" % (job.ttr_us // jobs.MS_US)),
+        (b"ttl", b"%d" % ((ext.expires_us - begun_us) // jobs.MS_US)),
+        (b"payload-size", b"%d" % len(job.body)),
+        (b"payload", job.body),
+        (b"max-attempts", b"%d" % ext.attempts_max),
+        (b"attempts", b"%d" % job.reserves),
+        (b"max-fails", b"%d" % ext.failures_max),
+        (b"fails", b"%d" % ext.failures),
+        (b"priority", b"%d" % jobs.priority(job)),
+        (b"state", b"%d" % jobs.state(job)),
+        (b"created", format_time(job.created_us + offset_us)),
+    ]
+    if job.delay_us:
+        # It was given in whole seconds, and became a delay some milliseconds before the job began.
+        keys.append((b"time", format_time(begun_us + offset_us + SECOND_US // 2)))
+    return replies.block(format_id(ext.external_id), keys)
+
+
+_ANSWERS: Final[dict[int, Callable[[r.Request, Clients, Shared], bytes]]] = {
+    r.INSPECT_SERVER: _server,
+    r.INSPECT_QUEUES: _queues,
+    r.INSPECT_QUEUE: _queue,
+    r.INSPECT_JOB: _job,
+    r.INSPECT_JOBS: _ready_jobs,
+    r.INSPECT_SCHEDULED: _scheduled_jobs,
+}

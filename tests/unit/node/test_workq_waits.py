@@ -1,0 +1,180 @@
+"""Workq clients that wait for the end of a job, by run and by result, entry by entry."""
+
+import pytest
+
+from beanpole import commands as c
+from beanpole.core.jobs.job import DONE, FAILED
+from beanpole.events import WORKQ
+from beanpole.protocol.workq import replies
+from tests.unit.core.cluster import copy_of
+from tests.unit.node.stage import SECOND
+from tests.unit.node.workq_scene import (
+    ADD,
+    JOB,
+    JOB_ID,
+    LEASED,
+    MS,
+    NOT_FOUND,
+    OK,
+    OTHER,
+    OTHERS,
+    RUN,
+    TIMEOUT,
+    Client,
+    Scene,
+    ended,
+)
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+@pytest.fixture
+def client(scene: Scene) -> Client:
+    return Client(scene)
+
+
+# --- result ---------------------------------------------------------------------------------------
+
+
+def test_every_client_that_waits_for_a_result_has_it(scene: Scene, client: Client) -> None:
+    waiting = [Client(scene) for _ in range(300)]
+    assert client.ask(ADD) == OK
+    for one in waiting:
+        assert one.send(b"result %b 60000\r\n" % JOB) == b""
+    scene.settle()
+    scene.others(scene.finish(FAILED, b"\r\n" * 9))
+    assert {one.port.take() for one in waiting} == {ended(0, b"\r\n" * 9)}
+    assert client.ask(b"result %b 1\r\n" % JOB) == ended(0, b"\r\n" * 9)
+    assert scene.listened == []
+
+
+def test_no_result_is_said_when_a_barrier_is_answered(scene: Scene, client: Client) -> None:
+    assert client.ask(ADD + b"result %b 1000\r\n" % JOB) == OK
+    scene.pass_us(2 * SECOND)
+    assert client.port.take() == b"", "this node may not know what others have done"
+    scene.settle()
+    assert client.port.take() == TIMEOUT
+    assert scene.listened == []
+
+
+def test_a_result_in_the_entry_of_the_barrier_is_the_answer(scene: Scene, client: Client) -> None:
+    assert client.ask(ADD + b"result %b 1000\r\n" % JOB) == OK
+    scene.pass_us(1100 * MS)
+    scene.commit_own(scene.finish())
+    assert client.port.take() == ended(1, b"r")
+
+
+def test_a_barrier_is_not_answered_twice(scene: Scene, client: Client) -> None:
+    """A result comes while it is on its way; its answer is for no request that follows."""
+    assert client.ask(ADD + b"result %b 1000\r\n" % JOB) == OK
+    scene.pass_us(1100 * MS)
+    scene.replica.proposed.clear()
+    scene.number += 1
+    scene.apply_sections((1, 1, scene.number, (scene.finish(),)))
+    assert client.port.take() == ended(1, b"r")
+    assert client.send(b"run %b q 1000 5000 4\r\npong\r\n" % OTHER) == b""
+    scene.commit_own()
+    scene.settle()
+    assert client.port.take() == b""
+    scene.after(6 * SECOND)
+    assert client.port.take() == TIMEOUT
+
+
+def test_a_result_of_a_job_that_is_not_there(client: Client) -> None:
+    assert client.ask(b"result %b 60000\r\n" % JOB) == NOT_FOUND
+
+
+def test_a_result_of_a_job_that_is_deleted(scene: Scene, client: Client) -> None:
+    assert client.ask(ADD + b"result %b 60000\r\n" % JOB) == OK
+    scene.others((c.DELETE_NAMED, OTHERS, JOB_ID))
+    assert client.port.take() == NOT_FOUND
+
+
+def test_a_result_after_a_retry(scene: Scene, client: Client) -> None:
+    add = ADD.replace(b" 4\r\n", b" 4 -max-fails=2\r\n")
+    assert client.ask(add + b"result %b 60000\r\n" % JOB) == OK
+    scene.others(scene.finish(FAILED))
+    assert client.port.take() == b""
+    scene.others(scene.finish(FAILED))
+    assert client.port.take() == ended(0, b"r")
+
+
+def test_a_result_from_a_snapshot(scene: Scene, client: Client) -> None:
+    """The entry with the result never comes to this node by itself."""
+    assert client.ask(ADD + b"result %b 60000\r\n" % JOB) == OK
+    machine = copy_of(scene.node.context.machine)
+    scene.become("follower", "n1", 2)
+    number = scene.number + 1
+    machine.apply(
+        machine.index + 9, 0, machine.queue.now_us, 0, [(1, 1, number, (scene.finish(),))]
+    )
+    scene.load(machine)
+    assert client.port.take() == ended(1, b"r")
+
+
+# --- run ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("state", "success"), [(DONE, 1), (FAILED, 0)])
+def test_a_run_returns_the_result_and_the_job_is_gone(
+    scene: Scene, client: Client, state: int, success: int
+) -> None:
+    assert client.ask(RUN + b"inspect job %b\r\n" % JOB) == b""
+    assert Client(scene).ask(RUN) == replies.DUPLICATE_JOB
+    scene.others(scene.finish(state, b"pong"))
+    assert client.port.take() == ended(success, b"pong") + NOT_FOUND
+    assert scene.listened == []
+
+
+def test_a_run_times_out_and_the_job_is_gone(scene: Scene, client: Client) -> None:
+    assert client.ask(RUN) == b""
+    scene.after(6 * SECOND)
+    assert client.port.take() == TIMEOUT
+    assert client.ask(b"inspect job %b\r\n" % JOB) == NOT_FOUND
+
+
+def test_a_run_without_a_wait(client: Client) -> None:
+    assert client.ask(RUN.replace(b" 5000 ", b" 0 ")) == TIMEOUT
+    assert client.ask(b"inspect job %b\r\n" % JOB) == NOT_FOUND
+
+
+def test_a_run_waits_for_the_end_of_a_lease(scene: Scene, client: Client) -> None:
+    worker = Client(scene)
+    assert client.ask(RUN.replace(b" 5000 ", b" 500 ")) == b""
+    assert worker.ask(b"lease q 0\r\n") == LEASED
+    scene.after(700 * MS)
+    assert client.port.take() == b"", "a worker has it"
+    assert worker.ask(b"complete %b 1\r\nx\r\n" % JOB) == OK
+    assert client.port.take() == ended(1, b"x")
+
+
+def test_but_no_longer(scene: Scene, client: Client) -> None:
+    worker = Client(scene)
+    assert client.ask(RUN.replace(b" 5000 ", b" 500 ")) == b""
+    assert worker.ask(b"lease q 0\r\n") == LEASED
+    scene.after(3 * SECOND)
+    assert client.port.take() == TIMEOUT
+    assert worker.ask(b"complete %b 1\r\nx\r\n" % JOB) == NOT_FOUND
+
+
+def test_a_result_between_the_time_out_and_the_deletion(scene: Scene, client: Client) -> None:
+    """In the log the result stands before the deletion: it is the answer."""
+    assert client.ask(RUN) == b""
+    scene.pass_us(5 * SECOND)
+    scene.commit(1)  # the barrier
+    scene.pass_us(10 * MS)
+    assert client.port.take() == b""
+    own = scene.node.origin._numbered.values()
+    assert [batch.commands[0][0] for batch in own] == [c.DELETE_NAMED]
+    scene.commit_own(scene.finish())
+    assert JOB_ID not in scene.node.context.machine.queue.spaces[WORKQ].external_ids
+    assert client.port.take() == ended(1, b"r")
+
+
+def test_a_run_whose_job_somebody_deletes(scene: Scene, client: Client) -> None:
+    assert client.ask(RUN) == b""
+    assert Client(scene).ask(b"delete %b\r\n" % JOB) == OK
+    assert client.port.take() == NOT_FOUND

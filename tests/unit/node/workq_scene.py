@@ -1,0 +1,109 @@
+"""A node whose clients speak Workq, on the stage."""
+
+from beanpole import commands as c
+from beanpole.core.jobs.job import DONE
+from beanpole.events import WORKQ
+from beanpole.protocol.workq import replies
+from beanpoled.frontends.workq.connection import WorkqConnection
+from tests.unit.node.stage import Port, Stage
+
+MS = 1_000
+JOB = b"6ba7b810-9dad-41d1-80b4-00c04fd430c4"
+OTHER = b"0253b98a-025b-4730-b795-47ea082493e8"
+JOB_ID = bytes.fromhex(JOB.replace(b"-", b"").decode())
+ADD = b"add %b q 1000 60000 4\r\npong\r\n" % JOB
+RUN = b"run %b q 1000 5000 4\r\npong\r\n" % JOB
+LEASED = b"+OK 1\r\n%b q 1000 4\r\npong\r\n" % JOB
+OK, TIMEOUT, NOT_FOUND = replies.OK, replies.TIMEOUT, replies.NOT_FOUND
+# Of another node: its session, a Workq client's.
+OTHERS = 1
+
+
+def ended(success: int, result: bytes) -> bytes:
+    """The reply of run and result."""
+    return b"+OK 1\r\n%b %d %d\r\n%b\r\n" % (JOB, success, len(result), result)
+
+
+class Client:
+    """A Workq client of the node on the stage."""
+
+    def __init__(self, scene: "Scene") -> None:
+        self.scene = scene
+        self.port = Port()
+        connection = scene.node.frontends["workq"].connected(self.port)
+        assert isinstance(connection, WorkqConnection)
+        self.connection = connection
+
+    def send(self, data: bytes) -> bytes:
+        """Send requests, and return what is answered without anything being committed."""
+        self.connection.received(data)
+        self.scene.run()
+        return self.port.take()
+
+    def ask(self, data: bytes) -> bytes:
+        """Send requests, commit them, and return what is answered."""
+        answered = self.send(data)
+        self.scene.settle()
+        return answered + self.port.take()
+
+    def state(self) -> bytes:
+        """The state of the job, as `inspect job` shows it."""
+        reply = self.ask(b"inspect job %b\r\n" % JOB)
+        return reply.partition(b"\r\nstate ")[2].partition(b"\r\n")[0]
+
+
+class Scene(Stage):
+    """A leader whose clients speak Workq."""
+
+    def __init__(self, **overrides: object) -> None:
+        super().__init__(**overrides)  # type: ignore[arg-type]
+        self.apply_sections((c.LEADER, 0, 0, ((c.RAISE, 4),)))
+        self.lead()
+        self.come_up()
+        self.batch("n1", 1, first=True)  # its NODE_UP
+        self.settle()
+        self.number = 1
+        self.others((c.OPEN, OTHERS), (c.SET_PROTOCOL, OTHERS, WORKQ))
+
+    def settle(self) -> None:
+        """Let everything be committed, and what follows from it."""
+        for _ in range(8):
+            self.commit()
+            confirmed, self.replica.confirmations = self.replica.confirmations, []
+            for done in confirmed:
+                done()
+            self.pass_us(10 * MS)
+        self.commit()
+
+    def after(self, us: int) -> None:
+        """Let time pass, and everything be committed meanwhile."""
+        for _ in range(us // (50 * MS)):
+            self.pass_us(50 * MS)
+            self.commit()
+        self.settle()
+
+    def others(self, *commands: c.Command) -> None:
+        """Apply a batch of n1, whose session 1 is a Workq client's."""
+        self.number += 1
+        self.batch("n1", self.number, *commands)
+        self.settle()
+
+    def commit_own(self, *before: c.Command) -> None:
+        """Apply what n1 did, and then, in the same entry, what this node has sent."""
+        self.replica.proposed.clear()
+        self.number += 1
+        own = [
+            (0, self.node.origin.incarnation, number, c.pack_commands(batch.commands))
+            for number, batch in sorted(self.node.origin._numbered.items())
+        ]
+        sections = [(1, 1, self.number, c.pack_commands(before)), *own]
+        self.apply(c.encode_entry(0, self.node.context.machine.queue.now_us, 0, sections))
+        self.run()
+
+    def finish(self, state: int = DONE, result: bytes = b"r") -> c.Command:
+        """A worker at n1 ends the job."""
+        return (c.FINISH_NAMED, OTHERS, JOB_ID, state, result)
+
+    @property
+    def listened(self) -> list[int]:
+        return list(self.node.context.machine.queue.effects.listened)
