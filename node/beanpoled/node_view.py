@@ -2,8 +2,10 @@
 
 from beanpole import VERSION
 from beanpole.core import accounts
+from beanpole.core.jobs import shown
+from beanpole.core.jobs.spaces import Space
 from beanpoled.turn.node import Node
-from beanpoled.view import JobCounts, Metrics, Role, SnapshotStream
+from beanpoled.view import JobCounts, Metrics, Role, SnapshotStream, SpaceFigures
 
 
 class LocalNodeView:
@@ -144,6 +146,7 @@ class LocalNodeView:
             loop_lag_seconds_max=node.lag_max_us / 1e6,
             leader_changes_total=node.roles.leader_changes,
             clients=node.frontends.figures(),
+            spaces={shown.space(space): _figures(space) for space in queue.every_space},
             tubes=len(queue.tubes),
             sessions=context.machine.sessions,
             client_hosts=len(context.machine.hosts.names),
@@ -177,3 +180,17 @@ class LocalNodeView:
             return None
         info, chunks = source
         return SnapshotStream(info.index, info.term, chunks)
+
+
+def _figures(space: Space) -> SpaceFigures:
+    return SpaceFigures(
+        space.ready,
+        space.reserved,
+        space.delayed,
+        space.buried,
+        space.done + space.failed,
+        space.tubes,
+        space.jobs_total,
+        space.timeouts,
+        space.evicted,
+    )

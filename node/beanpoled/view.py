@@ -20,6 +20,23 @@ class JobCounts(NamedTuple):
     buried: int = 0
 
 
+class SpaceFigures(NamedTuple):
+    """The queues and jobs of one protocol in the whole cluster, as applied at this node.
+
+    `kept` are done or failed, with a result; `expired_total` ended by their TTL before that.
+    """
+
+    ready: int = 0
+    reserved: int = 0
+    delayed: int = 0
+    buried: int = 0
+    kept: int = 0
+    queues: int = 0
+    jobs_total: int = 0
+    timeouts_total: int = 0
+    expired_total: int = 0
+
+
 class ClientFigures(NamedTuple):
     """The clients of one protocol at a node, since its start."""
 
@@ -58,6 +75,8 @@ class Metrics:
     events_lost_total: int = 0
     events_bytes: int = 0
     clients: Mapping[str, ClientFigures] = field(default_factory=dict)  # by protocol
+    # By the protocol that a space is called by.
+    spaces: Mapping[str, SpaceFigures] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

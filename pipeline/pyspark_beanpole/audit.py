@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from pyspark_beanpole.chains import FAULTS, chained, defects, ends
+from pyspark_beanpole.chains import FAULTS, chained, defects, ends, went_last
 from pyspark_beanpole.statistics.keys import STATES
 
 # The exit codes of `beanpole pipeline audit`; 2 is that of a wrong command line.
@@ -37,8 +37,9 @@ class Audit(NamedTuple):
     """What an audit found.
 
     Events `first <= offset < end` were read. `puts` of them are jobs that were put, `began_before`
-    jobs whose put is older than `first`. Of both together, `done` were deleted by the worker that
-    held them, `removed` by somebody else, and `still` has how many are in each state at the end.
+    jobs whose put is older than `first`. Of both together, `done` were ended by the worker that
+    held them, `removed` deleted by somebody else; `given_up` failed for good, and of `expired` the
+    TTL ended first. `still` has how many are in each state at the end.
     `compared` tells whether the cluster's own counts were there to compare with.
     """
 
@@ -49,6 +50,8 @@ class Audit(NamedTuple):
     began_before: int
     done: int
     removed: int
+    given_up: int
+    expired: int
     still: Mapping[str, int]
     compared: bool
     findings: tuple[Finding, ...]
@@ -62,10 +65,13 @@ class Audit(NamedTuple):
         """Return the result in words, for a terminal."""
         still = ", ".join(f"{count:,} {state}" for state, count in self.still.items())
         compared = "as the cluster says" if self.compared else "not compared with a cluster"
+        ends = f"ends: {self.done:,} done, {self.removed:,} removed"
+        if self.given_up or self.expired:  # not of beanstalk
+            ends += f", {self.given_up:,} given up, {self.expired:,} expired"
         found = [
             f"events {self.first} to {self.end}: {self.events:,}",
             f"jobs: {self.puts:,} put, {self.began_before:,} from before",
-            f"ends: {self.done:,} done, {self.removed:,} removed",
+            ends,
             f"still there: {still} ({compared})",
         ]
         for finding in self.findings:
@@ -140,15 +146,18 @@ def _range_of(events: DataFrame, first: int | None, end: int | None) -> tuple[in
 
 
 def _put_findings(events: DataFrame) -> list[Finding]:
-    """Every id from the first to the last that was put belongs to a job: ids are dense."""
+    """Every id from the first to the last that was put belongs to a job, or to a new place of one.
+
+    Places are in no event. So ids may be missing as often as jobs went behind all others.
+    """
     puts = events.where(F.col("event") == "put")
     low, high = puts.agg(F.min("job_id"), F.max("job_id")).collect()[0]
     if low is None:
         return []
-    missing = _gap_findings(
-        puts.select("job_id").distinct(), "job_id", low, high + 1, "puts of jobs"
-    )
-    return missing
+    ids = puts.select("job_id").distinct()
+    missing = _gap_findings(ids, "job_id", low, high + 1, "puts of jobs")
+    total = sum(finding.total for finding in missing)
+    return missing if total and total > events.where(went_last()).count() else []
 
 
 def _fault_finding(links: DataFrame, kind: str, count: int) -> Finding:
@@ -223,6 +232,8 @@ def audit(
         totals["began_before"],
         totals["done"],
         totals["removed"],
+        totals["given_up"],
+        totals["expired"],
         still,
         jobs is not None and jobs_before is not None,
         tuple(findings),

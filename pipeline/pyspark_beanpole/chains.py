@@ -9,6 +9,8 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Row, Window
 from pyspark.sql import functions as F
 
+from beanpole import events as e
+from pyspark_beanpole.statistics.chunks import ABANDONED, FINISHING
 from pyspark_beanpole.statistics.keys import STATES
 
 _FINISHED: Final = ("done", "failed")
@@ -48,13 +50,17 @@ WRONG_WAIT: Final = "wrong waits"
 WRONG_RUN: Final = "wrong runs"
 WRONG_READY: Final = "wrong times of becoming ready"
 # fmt: off
+# Jobs that went behind all others of their rank: each used up a number of those that are ids. A job
+# that failed does, and in Gearman's queues each that comes back; in others more may be counted.
+GEARMANS: Final = f"{e.PROTOCOL_NAMES[e.GEARMAN]}:%"
+BACK: Final = ("returned", "released", "timed_out")
 FAULTS: Final = (
     NO_PUT, RESURRECTED, RESERVED_TWICE, BROKEN, IMPOSSIBLE, WRONG_COUNTER, TIME_WENT_BACK,
     WRONG_WAIT, WRONG_RUN, WRONG_READY,
 )
 _NEEDED: Final = (
     "offset", "job_id", "tube", "event", "state_before", "state", "time_us", "worker", "wait_us",
-    "run_us", "ready_at_us", "reason",
+    "run_us", "ready_at_us", "reason", "protocol",
 )
 # fmt: on
 
@@ -196,6 +202,9 @@ def chained(events: DataFrame, from_start: bool) -> DataFrame:
             for kind, wrong, said in faults
         ]
     )
+    # A deletion that does not say that the worker has done the job.
+    taken = F.coalesce(F.col("protocol").isin(*FINISHING), F.lit(False))
+    taken |= F.col("reason").eqNullSafe(ABANDONED)
     return links.select(
         "offset",
         "job_id",
@@ -205,8 +214,15 @@ def chained(events: DataFrame, from_start: bool) -> DataFrame:
         "state",
         "last_state",
         "is_last",
+        taken.alias("taken"),
         F.array_compact(each).alias("faults"),
     )
+
+
+def went_last() -> Column:
+    """Whether an event is of a job that went behind all others of its rank."""
+    back = F.col("event").isin(*BACK) & F.col("tube").like(GEARMANS)
+    return F.col("state").isin("ready", "delayed") & ((F.col("event") == "failed") | back)
 
 
 def defects(links: DataFrame) -> DataFrame:
@@ -224,14 +240,18 @@ def ends(links: DataFrame) -> Row:
     count.
     """
     state, before = F.col("state"), F.col("state_before")
-    deleted = F.col("event") == "deleted"
+    deleted = (F.col("event") == "deleted") & ~before.isin(*_FINISHED)
+    held = deleted & (before == "reserved") & ~F.col("taken")
+    failed = (F.col("event") == "failed") & (state != "ready")
     began = F.col("last_state").isNull() & (F.col("event") != "put")
     return links.agg(
         F.count("*").alias("events"),
         _count_of(F.col("event") == "put").alias("puts"),
         _count_of(began).alias("began_before"),
-        _count_of(deleted & (before == "reserved")).alias("done"),
-        _count_of(deleted & (before != "reserved")).alias("removed"),
+        _count_of((F.col("event") == "done") | held).alias("done"),
+        _count_of(deleted & ~held).alias("removed"),
+        _count_of(failed).alias("given_up"),
+        _count_of((F.col("event") == "expired") & ~before.isin(*_FINISHED)).alias("expired"),
         *[_count_of(F.col("is_last") & (state == name)).alias(f"{name}_still") for name in STATES],
         *[_count_of(began & (before == name)).alias(f"{name}_before") for name in STATES],
         *[

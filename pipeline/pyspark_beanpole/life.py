@@ -11,14 +11,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_beanpole.report.scales import duration
+from pyspark_beanpole.statistics.chunks import ABANDONED, FINISHING
 from pyspark_beanpole.statistics.keys import SECOND_US
 
 # What is told of each event; what an older version lacks is null.
 COLUMNS: Final = (
-    "offset", "time_us", "wall_time", "protocol", "event", "tube", "job_id", "state_before",
-    "state", "reason", "priority", "delay_s", "ttr_s", "body_bytes", "node", "host", "attempt",
-    "timeouts", "releases", "buries", "kicks", "wait_us", "run_us",
+    "offset", "time_us", "wall_time", "protocol", "event", "tube", "job_id", "external_id",
+    "state_before", "state", "reason", "priority", "delay_s", "ttr_s", "body_bytes", "node", "host",
+    "attempt", "timeouts", "releases", "buries", "kicks", "wait_us", "run_us",
 )  # fmt: skip
+# What finds a job by its external id.
+NAMES: Final = ("job_id", "external_id")
 _COUNTS: Final = ("attempt", "timeouts", "releases", "buries", "kicks")
 # No job comes back from there.
 GONE: Final = "gone"
@@ -51,6 +54,16 @@ def life_of(job_id: int, batches: Iterable[pa.RecordBatch]) -> Life:
     return Life(job_id, found)
 
 
+def ids_of(external_id: str, batches: Iterable[pa.RecordBatch]) -> set[int]:
+    """Return the ids of the jobs that have an external id; in time several may have the same."""
+    found: set[int] = set()
+    for batch in batches:
+        if batch.schema.get_field_index("external_id") >= 0:
+            own = batch.filter(pc.equal(batch.column("external_id"), external_id))
+            found.update(pc.unique(own.column("job_id")).to_pylist())
+    return found
+
+
 def _rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
     known = [name for name in COLUMNS if batch.schema.get_field_index(name) >= 0]
     for row in batch.select(known).to_pylist():
@@ -65,7 +78,7 @@ def totals(life: Life) -> dict[str, Any]:
     """
     last = life.events[-1]
     runs = [row for row in life.events if row["run_us"] is not None]
-    ran_us = sum(row["run_us"] for row in runs if row["event"] in ("deleted", "done"))
+    ran_us = sum(row["run_us"] for row in runs if _completes(row))
     return {
         "state": last["state"],
         "lived_s": (last["time_us"] - life.events[0]["time_us"]) / SECOND_US,
@@ -77,6 +90,13 @@ def totals(life: Life) -> dict[str, Any]:
     }
 
 
+def _completes(row: dict[str, Any]) -> bool:
+    """Whether an event says that a worker has done the job; see `statistics.chunks.completes`."""
+    if row["event"] == "deleted":
+        return row["protocol"] not in FINISHING and row["reason"] != ABANDONED
+    return bool(row["event"] == "done")
+
+
 def as_json(life: Life, cluster: str) -> dict[str, Any]:
     """Return a life for machines."""
     events = [
@@ -86,6 +106,7 @@ def as_json(life: Life, cluster: str) -> dict[str, Any]:
         "cluster": cluster,
         "job_id": life.job_id,
         "tube": life.events[-1]["tube"],
+        "external_id": life.events[-1]["external_id"],
         "whole": life.is_whole,
         "totals": totals(life),
         "events": events,
@@ -94,7 +115,11 @@ def as_json(life: Life, cluster: str) -> dict[str, Any]:
 
 def lines(life: Life, cluster: str) -> Iterator[str]:
     """Return a life for people: a line for each event, and the totals."""
-    yield f"job {life.job_id} of cluster {cluster}, tube {printable(life.events[-1]['tube'])}"
+    last = life.events[-1]
+    head = f"job {life.job_id} of cluster {cluster}, tube {printable(last['tube'])}"
+    if last["external_id"] is not None:
+        head += f", external id {printable(last['external_id'])}"
+    yield head
     if not life.is_whole:
         yield "its put is older than the events that are there"
     rows = [_cells(row) for row in life.events]

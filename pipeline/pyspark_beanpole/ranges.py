@@ -20,7 +20,7 @@ from beanpole.exporting.files import GROUP_ROWS
 from beanpole.exports import FILE_ROWS_MAX, File
 from beanpole.places import resolved
 from pyspark_beanpole.exports import THREADS, Opened
-from pyspark_beanpole.statistics.chunks import TEXTS
+from pyspark_beanpole.statistics.chunks import REPEATED
 
 # A task reads a file as a whole to check it, so of a large log it takes all of its events.
 RANGE_ROWS_MAX: Final = FILE_ROWS_MAX
@@ -119,7 +119,7 @@ class ExportSource:
         return [part for begin, stop in spans for part in split(begin, stop, step)]
 
     def read(self, first: int, end: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        return self.export.read(first, end, columns=columns, texts=TEXTS, batch_rows=GROUP_ROWS)
+        return self.export.read(first, end, columns=columns, texts=REPEATED, batch_rows=GROUP_ROWS)
 
     def edges(self) -> Edges | None:
         if not self.export.files:

@@ -17,6 +17,9 @@ TUBES: Final = ("default", "mail", "images")
 WORKERS: Final = (("n0", 1, 7), ("n1", 1, 8), ("n1", 2, 1), ("n2", 4, 90))
 # By session: two share one, and the session 1 is from before hosts were known.
 HOSTS: Final = {7: "10.0.0.7", 8: "10.0.0.7", 90: "unix", 500: "2001:db8::5", 501: "10.0.0.9"}
+# Also by session: clients of other protocols that delete jobs.
+OTHERS: Final = (("n0", 1, 600), ("n1", 2, 601))
+PROTOCOLS: Final = {501: "grpc", 600: "workq", 601: "gearman"}
 SECOND_US: Final = 1_000_000
 # How far time moves between two events, in microseconds: from nothing to days.
 STEPS_US: Final = (0, 1, 900, 40_000, SECOND_US, 7 * SECOND_US, 61 * SECOND_US, 3600 * SECOND_US)
@@ -26,7 +29,7 @@ class Pace(NamedTuple):
     """How time goes: the largest of STEPS_US, and whether wall clocks jump.
 
     With `results` jobs also end as those of other protocols than beanstalk do: done or failed with
-    a result that is kept, repeated after a failure, expired.
+    a result that is kept, repeated after a failure, expired, deleted while a worker has them.
     """
 
     longest_us: int = STEPS_US[-1]
@@ -139,15 +142,29 @@ class History:
 
     def _finish(self, job: Job) -> None:
         """End an attempt as a protocol does whose jobs have results."""
+        if self.random.random() < 0.2:
+            self._take_away(job)
+            return
         event = self.random.choice(("done", "done", "failed"))
         keeps, again = self.random.random() < 0.5, self.random.random() < 0.5
         after = event if keeps else "gone"
         if event == "failed" and again:
             after = "ready"
-        self._move(job, event, after, job.holder, "ttr" if event == "failed" and keeps else None)
+        last = event == "failed" and keeps  # its last attempt timed out
+        job.counts["timeouts"] += last
+        self._move(job, event, after, job.holder, "ttr" if last else None)
         if after == "gone":
             self.jobs.remove(job)
             self.ended.append(job)
+
+    def _take_away(self, job: Job) -> None:
+        """Delete it: a client of another protocol does, or its last one has gone."""
+        if self.random.random() < 0.5:
+            self._move(job, "deleted", "gone", job.holder, "abandoned")
+        else:
+            self._move(job, "deleted", "gone", self.random.choice(OTHERS))
+        self.jobs.remove(job)
+        self.ended.append(job)
 
     def _wake(self, job: Job, choice: str) -> None:
         match choice:
@@ -217,7 +234,7 @@ class History:
             self.position,
             self.time_us,
             self.wall,
-            None if session is None else ("grpc" if number == 501 else "beanstalk"),
+            None if number is None else PROTOCOLS.get(number, "beanstalk"),
             event,
             job.tube,
             job.id,

@@ -40,7 +40,7 @@ def durations(events: Iterable[Event]) -> Iterator[Duration]:
                 yield Duration(key_of(event), "wait", (now - ready[job]) / 1e6)
             reserved[job] = now
         elif event["state_before"] == "reserved" and event["event"] != "touched":
-            kind = "run" if event["event"] in ("deleted", "done") else "unfinished"
+            kind = "run" if completes(event) else "unfinished"
             yield Duration(key_of(event), kind, (now - reserved[job]) / 1e6)
         if event["state"] == "ready":
             ready[job] = now
@@ -118,12 +118,21 @@ def at_most(
     return found
 
 
+def completes(event: Event) -> bool:
+    """Whether an event of a reserved job says that its worker has done it."""
+    if event["event"] == "deleted":
+        return event["protocol"] not in ("workq", "gearman") and event["reason"] != "abandoned"
+    return bool(event["event"] == "done")
+
+
 def outcome_of(event: Event) -> str | None:
     """How an event ended its job; None if it did not, or if the job had ended before."""
     if event["state_before"] in ("done", "failed"):
         return None
     match event["event"], event["state_before"], event["state"]:
-        case ("done", _, _) | ("deleted", "reserved", _):
+        case ("done", _, _):
+            return "done"
+        case ("deleted", "reserved", _) if completes(event):
             return "done"
         case ("deleted", _, _):
             return "removed"

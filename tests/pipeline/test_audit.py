@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark_beanpole import chains
 from pyspark_beanpole.audit import BALANCED, NAMED_MAX, UNBALANCED, Audit, audit, gaps, run_audit
 from pyspark_beanpole.schema import EVENTS
+from tests.pipeline import naive
 from tests.pipeline.histories import DAYS, Event, History, Pace, rows
 
 pytestmark = pytest.mark.usefixtures("interpreted")
@@ -52,6 +53,29 @@ def test_a_whole_history_adds_up(spark: SparkSession) -> None:
     assert result.puts == sum(event["event"] == "put" for event in events)
     assert result.puts == result.done + result.removed + sum(result.still.values())
     assert result.lines()[-1] == "everything adds up"
+
+
+def test_a_history_with_results_adds_up(spark: SparkSession) -> None:
+    events = History(26, Pace(results=True)).run(1500).events
+    result = audit(frame(spark, events), first=0, end=1500, jobs=states_after(events))
+    assert result.findings == ()
+    outcomes = Counter(filter(None, map(naive.outcome_of, events)))
+    ends = (result.done, result.removed, result.given_up, result.expired)
+    assert ends == tuple(outcomes[name] for name in ("done", "removed", "given_up", "expired"))
+    assert all(ends)
+    assert result.puts == sum(ends) + sum(result.still.values())
+    assert f"{ends[2]:,} given up, {ends[3]:,} expired" in "\n".join(result.lines())
+
+
+def test_ids_that_may_be_new_places_of_jobs_are_not_missed(spark: SparkSession) -> None:
+    """A job that goes behind all others of its rank uses up a number of those that are ids."""
+    events = History(27, Pace(results=True)).run(600).events
+    again = sum(one["event"] == "failed" and one["state"] == "ready" for one in events)
+    assert again > 2
+    moved = [{**one, "job_id": one["job_id"] + 1000 * (one["job_id"] > 5)} for one in events]
+    few = [{**one, "job_id": one["job_id"] + 2 * (one["job_id"] > 5)} for one in events]
+    assert kinds(audit(frame(spark, few))) == {}
+    assert kinds(audit(frame(spark, moved))) == {"missing puts of jobs": 1000}
 
 
 def test_a_history_whose_beginning_is_gone_adds_up_with_the_counts_from_before(

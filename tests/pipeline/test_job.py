@@ -99,6 +99,50 @@ def test_a_life_from_nodes_and_from_an_export(
         assert found["totals"]["waited_s"] == 2.0 and found["totals"]["unfinished_s"] == 61.0
 
 
+def named(external_ids: dict[int, str]) -> list[dict[str, object]]:
+    """Events of which some jobs have external ids, as if protocols other than beanstalk did it."""
+    known = {2: "7c8b3c52-7d8d-4a0c-8f6a-3d7f2f1f0a11", **external_ids}
+    return [{**one, "external_id": known.get(int(str(one["job_id"])))} for one in life_of_one()]
+
+
+def test_a_job_is_found_by_what_its_client_calls_it(
+    start: Start, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    uuid = "7c8b3c52-7d8d-4a0c-8f6a-3d7f2f1f0a11"
+    events = named({})
+    node = start(Log(events=events))
+    directory = export(tmp_path / "export", events)
+    for source in (["--addresses", node.address], ["--from", str(directory)]):
+        assert main(["pipeline", "job", "--external-id", uuid, *source]) == 0
+        assert capsys.readouterr().out == TOLD.replace("mail", f"mail, external id {uuid}", 1)
+        assert main(["pipeline", "job", "--external-id", uuid, *source, "--json"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert (found["job_id"], found["external_id"]) == (2, uuid)
+        assert main(["pipeline", "job", "--external-id", "x\n", *source]) == 1
+        words = "no event of a job with the external id 'x�' in cluster double: searched"
+        assert words in capsys.readouterr().err
+
+
+def test_of_the_jobs_of_one_external_id_the_newest_is_told(
+    start: Start, capsys: pytest.CaptureFixture[str]
+) -> None:
+    node = start(Log(events=named({2: "u", 104: "u", 106: "u"})))
+    assert main(["pipeline", "job", "--external-id", "u", "--addresses", node.address]) == 0
+    told = capsys.readouterr()
+    assert told.out.startswith("job 106 of cluster double, tube default, external id u\n")
+    assert told.err == "beanpole: earlier jobs had this external id: 2, 104\n"
+
+
+@pytest.mark.parametrize("arguments", [[], ["2", "--external-id", "u"]])
+def test_a_job_is_asked_for_in_one_way(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as refused:
+        main(["pipeline", "job", *arguments, "--addresses", "127.0.0.1:1"])
+    assert refused.value.code == 2
+    assert "--external-id" in capsys.readouterr().err
+
+
 def test_an_unknown_job_is_one_line_that_says_where_it_was_looked_for(
     start: Start, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -82,7 +82,7 @@ def test_counts_are_the_naive_ones(seed: int) -> None:
     spent_s: Counter[tuple[Any, ...]] = Counter()
     for event in events:
         ends = event["state_before"] == "reserved" and event["event"] != "touched"
-        if ends and event["event"] not in ("deleted", "done"):
+        if ends and not naive.completes(event):
             key = (*naive.key_of(event), event["event"], event["reason"] or "unsaid")
             reasons[key] += 1
             spent_s[key] += event["run_us"] / 1e6
@@ -108,7 +108,7 @@ def test_workers_are_known_by_their_host(seed: int) -> None:
         ended = [e for e in own if e["state_before"] == "reserved" and e["event"] != "touched"]
         failed = sum(event["event"] in FAILING for event in ended)
         assert row["reservations"] == happened["reserved"]
-        assert row["done"] == sum(event["event"] in ("deleted", "done") for event in ended)
+        assert row["done"] == sum(map(naive.completes, ended))
         assert row["lost_leases"] == happened["timed_out"] + len(lost)
         assert row["tubes"] == len({event["tube"] for event in own})
         assert row["failed"] == failed

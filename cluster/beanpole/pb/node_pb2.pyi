@@ -30,8 +30,28 @@ class Jobs(_message.Message):
     buried: int
     def __init__(self, ready: _Optional[int] = ..., reserved: _Optional[int] = ..., delayed: _Optional[int] = ..., buried: _Optional[int] = ...) -> None: ...
 
+class Protocol(_message.Message):
+    __slots__ = ("name", "connections", "connections_total", "waiting", "commands_total", "jobs", "kept", "queues")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    CONNECTIONS_FIELD_NUMBER: _ClassVar[int]
+    CONNECTIONS_TOTAL_FIELD_NUMBER: _ClassVar[int]
+    WAITING_FIELD_NUMBER: _ClassVar[int]
+    COMMANDS_TOTAL_FIELD_NUMBER: _ClassVar[int]
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    KEPT_FIELD_NUMBER: _ClassVar[int]
+    QUEUES_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    connections: int
+    connections_total: int
+    waiting: int
+    commands_total: int
+    jobs: Jobs
+    kept: int
+    queues: int
+    def __init__(self, name: _Optional[str] = ..., connections: _Optional[int] = ..., connections_total: _Optional[int] = ..., waiting: _Optional[int] = ..., commands_total: _Optional[int] = ..., jobs: _Optional[_Union[Jobs, _Mapping]] = ..., kept: _Optional[int] = ..., queues: _Optional[int] = ...) -> None: ...
+
 class Node(_message.Message):
-    __slots__ = ("id", "reachable", "role", "leader", "term", "commit_index", "applied_index", "last_index", "serving", "draining", "rejoining", "durability", "version", "cluster", "config_hash", "links", "jobs", "pid", "snapshot_index", "machine_version", "machine_version_known", "birth", "waiting_for", "upgrade_finalize")
+    __slots__ = ("id", "reachable", "role", "leader", "term", "commit_index", "applied_index", "last_index", "serving", "draining", "rejoining", "durability", "version", "cluster", "config_hash", "links", "jobs", "pid", "snapshot_index", "machine_version", "machine_version_known", "birth", "waiting_for", "upgrade_finalize", "protocols")
     ID_FIELD_NUMBER: _ClassVar[int]
     REACHABLE_FIELD_NUMBER: _ClassVar[int]
     ROLE_FIELD_NUMBER: _ClassVar[int]
@@ -56,6 +76,7 @@ class Node(_message.Message):
     BIRTH_FIELD_NUMBER: _ClassVar[int]
     WAITING_FOR_FIELD_NUMBER: _ClassVar[int]
     UPGRADE_FINALIZE_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOLS_FIELD_NUMBER: _ClassVar[int]
     id: str
     reachable: bool
     role: Role
@@ -80,4 +101,5 @@ class Node(_message.Message):
     birth: str
     waiting_for: _containers.RepeatedScalarFieldContainer[str]
     upgrade_finalize: str
-    def __init__(self, id: _Optional[str] = ..., reachable: _Optional[bool] = ..., role: _Optional[_Union[Role, str]] = ..., leader: _Optional[str] = ..., term: _Optional[int] = ..., commit_index: _Optional[int] = ..., applied_index: _Optional[int] = ..., last_index: _Optional[int] = ..., serving: _Optional[bool] = ..., draining: _Optional[bool] = ..., rejoining: _Optional[bool] = ..., durability: _Optional[str] = ..., version: _Optional[str] = ..., cluster: _Optional[str] = ..., config_hash: _Optional[str] = ..., links: _Optional[_Iterable[str]] = ..., jobs: _Optional[_Union[Jobs, _Mapping]] = ..., pid: _Optional[int] = ..., snapshot_index: _Optional[int] = ..., machine_version: _Optional[int] = ..., machine_version_known: _Optional[int] = ..., birth: _Optional[str] = ..., waiting_for: _Optional[_Iterable[str]] = ..., upgrade_finalize: _Optional[str] = ...) -> None: ...
+    protocols: _containers.RepeatedCompositeFieldContainer[Protocol]
+    def __init__(self, id: _Optional[str] = ..., reachable: _Optional[bool] = ..., role: _Optional[_Union[Role, str]] = ..., leader: _Optional[str] = ..., term: _Optional[int] = ..., commit_index: _Optional[int] = ..., applied_index: _Optional[int] = ..., last_index: _Optional[int] = ..., serving: _Optional[bool] = ..., draining: _Optional[bool] = ..., rejoining: _Optional[bool] = ..., durability: _Optional[str] = ..., version: _Optional[str] = ..., cluster: _Optional[str] = ..., config_hash: _Optional[str] = ..., links: _Optional[_Iterable[str]] = ..., jobs: _Optional[_Union[Jobs, _Mapping]] = ..., pid: _Optional[int] = ..., snapshot_index: _Optional[int] = ..., machine_version: _Optional[int] = ..., machine_version_known: _Optional[int] = ..., birth: _Optional[str] = ..., waiting_for: _Optional[_Iterable[str]] = ..., upgrade_finalize: _Optional[str] = ..., protocols: _Optional[_Iterable[_Union[Protocol, _Mapping]]] = ...) -> None: ...

@@ -14,6 +14,7 @@ from beanpole.pb import admin_pb2, admin_pb2_grpc, node_pb2
 from beanpoled.cli import layout
 from beanpoled.config.settings import Address
 from beanpoled.disk.identity import BIRTH_DIGITS
+from beanpoled.http.metrics import JOB_STATES
 from beanpoled.view import waiting_words
 
 STATUS_TIMEOUT_S: Final = 2.0
@@ -23,6 +24,7 @@ ROLES: Final = {
     node_pb2.ROLE_CANDIDATE: "candidate",
     node_pb2.ROLE_UNSPECIFIED: "unknown",
 }
+_PROTOCOL_COLUMNS: Final = "{:<10} {:>11} {:>8} {:>10} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8}"
 _COLUMNS: Final = "{:<10} {:<10} {:>6} {:>10} {:>10} {:>8} {:>8} {:>8} {:>8}  {:<8} {:<11} {}"
 
 
@@ -135,7 +137,25 @@ def _node_as_json(node: node_pb2.Node) -> dict[str, Any]:
             "delayed": jobs.delayed,
             "buried": jobs.buried,
         },
+        "protocols": {its.name: _protocol_as_json(its) for its in node.protocols},
         "pid": node.pid,
+    }
+
+
+def _protocol_as_json(its: node_pb2.Protocol) -> dict[str, Any]:
+    return {
+        "connections": its.connections,
+        "connections_total": its.connections_total,
+        "waiting": its.waiting,
+        "commands_total": its.commands_total,
+        "jobs": {
+            "ready": its.jobs.ready,
+            "reserved": its.jobs.reserved,
+            "delayed": its.jobs.delayed,
+            "buried": its.jobs.buried,
+            "kept": its.kept,
+        },
+        "queues": its.queues,
     }
 
 
@@ -162,6 +182,7 @@ def as_text(reply: admin_pb2.StatusReply) -> str:
             )
         else:
             lines.append(_COLUMNS.format(node.id, *["-"] * 10, "not reachable"))
+    lines += protocol_lines(reply.nodes)
     possible = possible_version(reply.nodes)
     if possible:
         lines.append(
@@ -169,6 +190,25 @@ def as_text(reply: admin_pb2.StatusReply) -> str:
             "the cluster to it, and no node goes back to an older release after that"
         )
     return "\n".join(lines)
+
+
+def protocol_lines(nodes: Sequence[node_pb2.Node]) -> list[str]:
+    """A table with a line for each protocol: its clients at all nodes, its jobs in the cluster."""
+    newest = max(nodes, key=lambda node: node.applied_index, default=None)
+    if newest is None or not newest.protocols:
+        return []
+    titles = ("connections", "waiting", "commands", "queues")
+    lines = [_PROTOCOL_COLUMNS.format("protocol", *titles, *JOB_STATES)]
+    for its in newest.protocols:
+        own = [one for node in nodes for one in node.protocols if one.name == its.name]
+        clients = [
+            sum(getattr(one, name) for one in own)
+            for name in ("connections", "waiting", "commands_total")
+        ]
+        jobs = its.jobs
+        states = (jobs.ready, jobs.reserved, jobs.delayed, jobs.buried, its.kept)
+        lines.append(_PROTOCOL_COLUMNS.format(its.name, *clients, its.queues, *states))
+    return lines
 
 
 def possible_version(nodes: Sequence[node_pb2.Node]) -> int:

@@ -13,13 +13,16 @@ CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 Sample = tuple[str, float]
 Family = tuple[str, str, str, Iterable[Sample]]
+# `kept`: done or failed, with a result.
+JOB_STATES: Final = ("ready", "reserved", "delayed", "buried", "kept")
 _ROLES: Final = ("follower", "candidate", "leader")
 
 
 def render(view: NodeView) -> str:
     """Return all metrics of a node as text."""
     lines: list[str] = []
-    for name, kind, words, samples in (*_raft(view), *_node(view), *_clients(view), *_queue(view)):
+    families = (*_raft(view), *_node(view), *_clients(view), *_queue(view), *_spaces(view))
+    for name, kind, words, samples in families:
         full = f"beanpole_{name}"
         lines.append(f"# HELP {full} {words}")
         lines.append(f"# TYPE {full} {kind}")
@@ -100,7 +103,7 @@ def _clients(view: NodeView) -> list[Family]:
         each("connections", "gauge", "Client connections.", "connections"),
         each("connections_total", "counter", accepted, "connections_total"),
         each("connections_refused_total", "counter", above, "refused_total"),
-        each("waiting", "gauge", "Clients of this node blocked in a reserve.", "waiting"),
+        each("waiting", "gauge", "Clients of this node that wait for a job.", "waiting"),
         ("commands_total", "counter", "Commands of this node's clients by kind.", commands),
     ]
 
@@ -116,6 +119,28 @@ def _queue(view: NodeView) -> list[Family]:
         _gauge("queue_bytes", "Memory that the jobs are counted with.", now.queue_bytes),
         _counter("job_timeouts", "Jobs whose TTR ran out.", now.job_timeouts_total),
         _counter("events", "Events of all jobs since the cluster began.", now.events_total),
+    ]
+
+
+def _spaces(view: NodeView) -> list[Family]:
+    """The queues and jobs of each protocol by itself; no client uses those of another one."""
+    found = view.metrics().spaces.items()
+    jobs = [
+        (label(protocol=protocol, state=state), getattr(its, state))
+        for protocol, its in found
+        for state in JOB_STATES
+    ]
+
+    def each(name: str, kind: str, words: str, field: str) -> Family:
+        samples = [(label(protocol=protocol), getattr(its, field)) for protocol, its in found]
+        return (name, kind, words, samples)
+
+    return [
+        ("protocol_jobs", "gauge", "Jobs by protocol and state.", jobs),
+        each("protocol_queues", "gauge", "Queues.", "queues"),
+        each("protocol_jobs_total", "counter", "Jobs that there ever were.", "jobs_total"),
+        each("protocol_timeouts_total", "counter", "Jobs whose TTR ran out.", "timeouts_total"),
+        each("protocol_expired_total", "counter", "Jobs whose TTL ended first.", "expired_total"),
     ]
 
 

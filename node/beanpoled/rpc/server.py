@@ -7,6 +7,7 @@ import asyncio
 import hashlib
 import hmac
 import os
+from collections.abc import Iterator
 from typing import Any, Final, NoReturn
 
 import grpc
@@ -14,7 +15,7 @@ import grpc.aio
 
 from beanpole.client.rpc import ERROR_KEY
 from beanpole.pb import errors_pb2, node_pb2
-from beanpoled.view import NodeView
+from beanpoled.view import ClientFigures, NodeView, SpaceFigures
 
 PROOF_KEY: Final = "beanpole-peer-proof"
 
@@ -80,4 +81,25 @@ def describe(view: NodeView) -> node_pb2.Node:
         birth=view.birth,
         waiting_for=view.waiting_for(),
         upgrade_finalize=view.upgrade_finalize,
+        protocols=_protocols(view),
     )
+
+
+def _protocols(view: NodeView) -> Iterator[node_pb2.Protocol]:
+    metrics = view.metrics()
+    for name in dict.fromkeys((*metrics.clients, *metrics.spaces)):
+        clients = metrics.clients.get(name, ClientFigures())
+        space = metrics.spaces.get(name, SpaceFigures())
+        jobs = node_pb2.Jobs(
+            ready=space.ready, reserved=space.reserved, delayed=space.delayed, buried=space.buried
+        )
+        yield node_pb2.Protocol(
+            name=name,
+            connections=clients.connections,
+            connections_total=clients.connections_total,
+            waiting=clients.waiting,
+            commands_total=sum(clients.commands_total.values()),
+            jobs=jobs,
+            kept=space.kept,
+            queues=space.queues,
+        )

@@ -23,12 +23,21 @@ if TYPE_CHECKING:
 EXIT_UNKNOWN: Final = 1
 # Ids of jobs have 64 bits and begin with 1.
 ID_MAX: Final = 2**63 - 1
+NO_JOB: Final = 0
+# So many earlier jobs of an external id are named: Gearman's clients may use one for ever.
+NAMED_MAX: Final = 20
 
 
 def add_command(commands: Any) -> None:
     """Add `job` to the parser."""
     parser = commands.add_parser("job", help="print the life of one job, event by event")
-    parser.add_argument("id", type=_id, metavar="ID", help="the job's id")
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("id", type=_id, nargs="?", metavar="ID", help="the job's id")
+    which.add_argument(
+        "--external-id",
+        metavar="TEXT",
+        help="what its client calls it: a UUID of Workq, a unique of Gearman; reads all events",
+    )
     common.add_input(parser)
     parser.add_argument("--json", action="store_true", help="print it for programs")
     parser.set_defaults(run=run)
@@ -36,13 +45,17 @@ def add_command(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the life of a job; the exit status is 1 if there is no event of it."""
-    from pyspark_beanpole.life import as_json, life_of, lines
+    from pyspark_beanpole.life import as_json, life_of, lines, printable
 
     looked = _exported(arguments) if arguments.directory else _served(arguments)
-    life = life_of(arguments.id, looked.batches(arguments.id))
+    job_id, words = arguments.id, f"job {arguments.id}"
+    if job_id is None:
+        words = f"a job with the external id {printable(arguments.external_id)!r}"
+        job_id = _named(looked, arguments.external_id)
+    life = life_of(job_id, looked.batches(job_id))
     if not life.events:
         print(
-            f"beanpole: no event of job {arguments.id} in cluster {looked.cluster}: "
+            f"beanpole: no event of {words} in cluster {looked.cluster}: "
             f"{_searched(looked.source)}",
             file=sys.stderr,
         )
@@ -54,13 +67,28 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _named(looked: "_Looked", external_id: str) -> int:
+    """Return the id of the newest job with an external id, and name the others; NO_JOB if none."""
+    from pyspark_beanpole.life import ids_of
+
+    found = sorted(ids_of(external_id, looked.batches(None)))
+    if not found:
+        return NO_JOB
+    *others, newest = found
+    if others:
+        named = ", ".join(map(str, others[-NAMED_MAX:]))
+        more = f" (the newest {NAMED_MAX} of {len(others)})" if len(others) > NAMED_MAX else ""
+        print(f"beanpole: earlier jobs had this external id: {named}{more}", file=sys.stderr)
+    return newest
+
+
 class _Looked(NamedTuple):
     """Where a job is looked for."""
 
     cluster: str
     source: "Source"
-    # Gives the events among which those of a job are, in order.
-    batches: Callable[[int], Iterator[pa.RecordBatch]]
+    # Gives the events among which those of a job are, in order; without a job, all.
+    batches: Callable[[int | None], Iterator[pa.RecordBatch]]
 
 
 def _searched(source: "Source") -> str:
@@ -87,10 +115,13 @@ def _exported(arguments: argparse.Namespace) -> _Looked:
     return _Looked(export.cluster, ExportSource(export), partial(_of_export, export))
 
 
-def _of_export(export: "Opened", job_id: int) -> Iterator[pa.RecordBatch]:
+def _of_export(export: "Opened", job_id: int | None) -> Iterator[pa.RecordBatch]:
     """Read the parts of files that may have events of a job, as their metadata say."""
-    from pyspark_beanpole.life import COLUMNS
+    from pyspark_beanpole.life import COLUMNS, NAMES
 
+    if job_id is None:
+        yield from export.read(columns=NAMES)
+        return
     for file in export.files:
         first, end = _span(export, file, job_id)
         if first < end:

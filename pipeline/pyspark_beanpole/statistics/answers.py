@@ -17,6 +17,7 @@ from pyspark_beanpole.statistics.chunks import (
     EVENT_WORDS,
     RESERVED,
     STATE_WORDS,
+    completes,
     outcomes,
 )
 from pyspark_beanpole.statistics.counts import LONG, TEXT
@@ -92,13 +93,14 @@ class _Answer:
 def throughput(parts: Parts, by: Sequence[str] = KEYS) -> pa.Table:
     """Return how much went in and out: puts, ends, growth, and the numbers of other events.
 
-    `done` were ended by the worker that held them, `removed` deleted by anybody while nobody held
-    them; `given_up` failed for good, `expired` are those whose TTL ended first.
+    `done` were ended by the worker that held them, `removed` deleted by anybody else; `given_up`
+    failed for good, `expired` are those whose TTL ended first.
     """
     table = parts["transitions"]
     event = coded(table["event"], EVENT_WORDS).codes
     before, after = (coded(table[n], STATE_WORDS).codes for n in ("state_before", "state"))
-    outcome = outcomes(event, before, after)
+    complete = completes(event, coded(table["protocol"]), coded(table["reason"]))
+    outcome = outcomes(event, before, after, complete)
     events = ints(table, "events")
     answer = _Answer(table, by)
 
@@ -235,7 +237,9 @@ def failures(parts: Parts, by: Sequence[str] = KEYS) -> pa.Table:
     table = parts["transitions"]
     event = coded(table["event"], EVENT_WORDS).codes
     before = coded(table["state_before"], STATE_WORDS).codes
-    table = table.filter(pa.array(np.isin(event, FAILURES) & (before == RESERVED)))
+    taken = ~completes(event, coded(table["protocol"]), coded(table["reason"]))
+    failed = np.isin(event, FAILURES) | ((event == e.DELETED) & taken)
+    table = table.filter(pa.array(failed & (before == RESERVED)))
     reason = table["reason"].fill_null(UNSAID)
     table = table.set_column(table.schema.get_field_index("reason"), "reason", reason)
     found = _summed(table, (*by, "event", "reason"), ("events", "run_s", "run_us"))

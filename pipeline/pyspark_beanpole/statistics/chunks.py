@@ -27,6 +27,10 @@ DEPTH_OF: Final = np.array([NONE, 0, 1, 2, 3, DEPTHS.index("kept"), DEPTHS.index
 FAILING: Final = (e.TIMED_OUT, e.RETURNED, e.BURIED, e.FAILED)
 # The worker had the job and is gone.
 LOST: Final = ("connection_lost", "node_down")
+# The workers of these protocols say by an event of its own that a job is done. That it is deleted
+# while a worker holds it is the wish of somebody else.
+FINISHING: Final = (e.PROTOCOL_NAMES[e.WORKQ], e.PROTOCOL_NAMES[e.GEARMAN])
+ABANDONED: Final = e.REASON_NAMES[e.ABANDONED]
 
 # What is told of a buried job, as it was at its burial.
 # fmt: off
@@ -40,12 +44,14 @@ COLUMNS: Final = (
     "state_before", "state", "reason", "priority", "ttr_s", "body_bytes", "node", "host", "worker",
     "attempt", "timeouts", "releases", "buries", "kicks", "wait_us", "run_us", "ready_at_us",
 )
-# Those that Parquet can hand over as dictionaries, which costs a fifth of making texts of them.
 TEXTS: Final = (
     "protocol", "event", "tube", "external_id", "state_before", "state", "reason", "node", "host",
     "worker",
 )
 # fmt: on
+# Those that Parquet can hand over as dictionaries, which costs a fifth of making texts of them. Of
+# external ids there are as many as jobs.
+REPEATED: Final = tuple(name for name in TEXTS if name != "external_id")
 
 
 class Chunk(NamedTuple):
@@ -66,6 +72,7 @@ class Chunk(NamedTuple):
     wait_us: Ints
     run_us: Ints
     ready_at_us: Ints
+    complete: Ints  # what `completes` says
     rows: pa.RecordBatch
 
     @property
@@ -124,14 +131,15 @@ def chunk_of(batch: pa.RecordBatch) -> Chunk:
     def number(name: str) -> Ints:
         return column_ints(batch.column(name))
 
+    protocol, reason, event = text("protocol"), text("reason"), text("event", EVENT_WORDS)
     return Chunk(
         number("offset"),
         number("time_us"),
         number("wall_time"),
-        text("protocol"),
+        protocol,
         text("tube"),
-        text("reason"),
-        text("event", EVENT_WORDS),
+        reason,
+        event,
         text("state_before", STATE_WORDS),
         text("state", STATE_WORDS),
         number("job_id"),
@@ -140,6 +148,7 @@ def chunk_of(batch: pa.RecordBatch) -> Chunk:
         number("wait_us"),
         number("run_us"),
         number("ready_at_us"),
+        completes(event.codes, protocol, reason),
         batch,
     )
 
@@ -163,17 +172,34 @@ def worker_of(chunk: Chunk) -> Coded:
     return coded(pc.coalesce(host.cast(pa.string()), node.cast(pa.string())))
 
 
-def outcomes(event: Ints, before: Ints, after: Ints) -> Ints:
+def worded(texts: Coded, words: Collection[str]) -> Ints:
+    """Tell which texts are among some words."""
+    return np.append(np.isin(texts.words.to_pylist(), list(words)), False)[texts.codes]
+
+
+def completes(event: Ints, protocol: Coded, reason: Coded) -> Ints:
+    """Tell which events say that a worker has done its job, if a worker holds it."""
+    removed = worded(protocol, FINISHING) | worded(reason, (ABANDONED,))
+    return (event == e.DONE) | ((event == e.DELETED) & ~removed)
+
+
+def outcomes(event: Ints, before: Ints, after: Ints, complete: Ints) -> Ints:
     """Return the number in OUTCOMES of each event that ends its job, else NONE.
 
     Where a job's result is kept, the job ended before: that it goes at last is no end.
+
+    Args:
+        event: what happened, as the state before and the state after: numbers of `Chunk`.
+        before: the state before.
+        after: the state after.
+        complete: what `completes` says.
     """
     found = np.full(len(event), NONE)
     working = (before != DONE) & (before != FAILED)
     deleted = (event == e.DELETED) & working
-    held = before == RESERVED
-    found[(event == e.DONE) | (deleted & held)] = OUTCOMES.index("done")
-    found[deleted & ~held] = OUTCOMES.index("removed")
+    done = complete & (before == RESERVED)
+    found[deleted & ~done] = OUTCOMES.index("removed")
+    found[(event == e.DONE) | (deleted & done)] = OUTCOMES.index("done")
     failed = (event == e.FAILED) & ((after == FAILED) | (after == GONE))
     found[failed] = OUTCOMES.index("given_up")
     found[(event == e.EXPIRED) & working] = OUTCOMES.index("expired")

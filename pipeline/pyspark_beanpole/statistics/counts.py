@@ -18,6 +18,7 @@ from pyspark_beanpole.statistics.chunks import (
     Chunk,
     failing,
     outcomes,
+    worded,
     worker_of,
 )
 from pyspark_beanpole.statistics.grouping import (
@@ -147,8 +148,7 @@ def _durations(chunk: Chunk, keys: _Keys, limits: Limits) -> dict[str, pa.Table]
     rows = np.flatnonzero((chunk.wait_us >= 0) | (chunk.run_us >= 0))
     waited = chunk.wait_us[rows] >= 0
     duration_us = np.where(waited, chunk.wait_us[rows], chunk.run_us[rows])
-    event = chunk.event.codes[rows]
-    ran = (event == e.DELETED) | (event == e.DONE)
+    ran = chunk.complete[rows]
     kind = np.where(waited, WAIT_KIND, np.where(ran, RUN_KIND, UNFINISHED_KIND))
     cell = keys.of[rows]
     kinds = pa.array(KINDS, TEXT)
@@ -187,7 +187,8 @@ def _durations(chunk: Chunk, keys: _Keys, limits: Limits) -> dict[str, pa.Table]
 
 
 def _attempts(chunk: Chunk, keys: _Keys) -> pa.Table:
-    outcome = outcomes(chunk.event.codes, chunk.before.codes, chunk.after.codes)
+    codes = (chunk.event.codes, chunk.before.codes, chunk.after.codes)
+    outcome = outcomes(*codes, chunk.complete)
     rows = np.flatnonzero(outcome != NONE)
     cell, outcome, attempts = keys.of[rows], outcome[rows], chunk.attempt[rows]
     groups = grouped(cell, outcome, attempts)
@@ -208,14 +209,13 @@ def _workers(chunk: Chunk) -> pa.Table:
     worker = worker_of(chunk)
     held = (chunk.before.codes == RESERVED) | (chunk.after.codes == RESERVED)
     rows = np.flatnonzero(held & (worker.codes != NONE))
-    event, before, after = (texts.codes[rows] for texts in (chunk.event, chunk.before, chunk.after))
+    event, before = chunk.event.codes[rows], chunk.before.codes[rows]
     names, tubes, time_us = worker.codes[rows], chunk.tube.codes[rows], chunk.time_us[rows]
     groups = grouped(names, tubes)
     run_s, run_us = parted(np.maximum(chunk.run_us[rows], 0))
-    reason = np.isin(chunk.reason.words.to_pylist(), LOST)
-    by_reason = np.append(reason, False)[chunk.reason.codes[rows]]
+    by_reason = worded(chunk.reason, LOST)[rows]
     ended = (before == RESERVED) & (event != e.TOUCHED)
-    done = outcomes(event, before, after) == OUTCOMES.index("done")
+    done = chunk.complete[rows] & (before == RESERVED)
     return made(
         SCHEMAS["workers"],
         {

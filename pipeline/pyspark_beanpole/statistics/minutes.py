@@ -35,7 +35,7 @@ def reduced(chunk: Chunk) -> dict[str, pa.Table]:
     """Return the tables of SCHEMAS for a chunk of events."""
     event, before, after = (texts.codes for texts in (chunk.event, chunk.before, chunk.after))
     minute = np.maximum.accumulate(chunk.wall_us // MINUTE_US)
-    outcome = outcomes(event, before, after)
+    outcome = outcomes(event, before, after, chunk.complete)
     flows = {
         "puts": event == e.PUT,
         "reservations": event == e.RESERVED,

@@ -15,6 +15,7 @@ from beanpoled.cli import layout, main
 from beanpoled.rpc import admin
 from beanpoled.rpc.admin import RpcServer
 from beanpoled.rpc.peer import PeerClient
+from beanpoled.view import ClientFigures, SpaceFigures
 from tests.unit.beanpoled.fakes import FakeView
 from tests.unit.client.scripted import Node, Script
 
@@ -67,6 +68,41 @@ def test_status_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert versions == ("0.1.0", 2, 3)
     assert first["upgrade_finalize"] == "auto"
     assert second == {"id": "n1", "role": "unknown", "reachable": False}
+
+
+def test_status_shows_each_protocol(capsys: pytest.CaptureFixture[str]) -> None:
+    """Clients are those of the nodes, jobs those of the cluster."""
+    view = FakeView(members=("n0",))
+    view.numbers.clients = {
+        "beanstalk": ClientFigures(4, 9, 1, 2, {"put": 3, "use": 4}),
+        "gearman": ClientFigures(1, 1),
+    }
+    view.numbers.spaces = {
+        "beanstalk": SpaceFigures(1, 2, 3, 4, 0, 5, 60, 7, 0),
+        "workq": SpaceFigures(kept=8, queues=2),
+        "gearman": SpaceFigures(reserved=1, queues=1),
+    }
+    assert status(view) == 0
+    table = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()[-4:]]
+    titles, *lines = table
+    clients, jobs = "connections waiting commands", "ready reserved delayed buried kept"
+    assert titles == f"protocol {clients} queues {jobs}"
+    assert lines == [
+        "beanstalk 4 2 7 5 1 2 3 4 0",
+        "gearman 1 0 0 1 0 1 0 0 0",
+        "workq 0 0 0 2 0 0 0 0 8",
+    ]
+    assert status(view, "--json") == 0
+    (node,) = json.loads(capsys.readouterr().out)["nodes"]
+    assert list(node["protocols"]) == ["beanstalk", "gearman", "workq"]
+    assert node["protocols"]["beanstalk"] == {
+        "connections": 4,
+        "connections_total": 9,
+        "waiting": 2,
+        "commands_total": 7,
+        "jobs": {"ready": 1, "reserved": 2, "delayed": 3, "buried": 4, "kept": 0},
+        "queues": 5,
+    }
 
 
 def test_status_shows_the_life_of_the_cluster_and_the_members_a_node_waits_for(

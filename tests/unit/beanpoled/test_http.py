@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from beanpoled.http.server import CONNECTIONS_MAX, REQUEST_BYTES_MAX, HttpServer
-from beanpoled.view import ClientFigures
+from beanpoled.view import ClientFigures, SpaceFigures
 from tests.unit.beanpoled.fakes import FakeView
 
 
@@ -115,6 +115,10 @@ def test_metrics() -> None:
         "beanstalk": ClientFigures(4, 9, 1, 2, {"put": 3, "delete": 2}),
         "toy": ClientFigures(connections=1, commands_total={"put": 7}),
     }
+    view.numbers.spaces = {
+        "beanstalk": SpaceFigures(1, 2, 3, 4, 0, 5, 60, 7, 0),
+        "workq": SpaceFigures(kept=8, queues=2, expired_total=3),
+    }
     status, text = get(view, "/metrics")
     assert status == 200
     assert "Content-Type: text/plain; version=0.0.4" in text
@@ -141,6 +145,12 @@ def test_metrics() -> None:
         'beanpole_waiting{protocol="beanstalk"} 2',
         'beanpole_commands_total{protocol="beanstalk",command="put"} 3',
         'beanpole_commands_total{protocol="toy",command="put"} 7',
+        'beanpole_protocol_jobs{protocol="beanstalk",state="buried"} 4',
+        'beanpole_protocol_jobs{protocol="workq",state="kept"} 8',
+        'beanpole_protocol_queues{protocol="workq"} 2',
+        'beanpole_protocol_jobs_total{protocol="beanstalk"} 60',
+        'beanpole_protocol_timeouts_total{protocol="beanstalk"} 7',
+        'beanpole_protocol_expired_total{protocol="workq"} 3',
     ):
         assert line in lines
     assert r'cluster="a\"b\\c\nd"' in text

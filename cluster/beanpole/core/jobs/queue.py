@@ -135,9 +135,9 @@ class Queue(States):
         self.take(job)
         job.rank = rank
         job.delay_us = delay_us
-        job.releases = (job.releases + 1) & U32_MAX
         if job.ext is not None and not self._may_come_back(job, job.ext, session, e.NO_REASON):
             return
+        job.releases = (job.releases + 1) & U32_MAX
         if delay_us:
             self.make_delayed(job, delay_us)
         else:
@@ -316,10 +316,13 @@ class Queue(States):
 
     def _time_out(self, job: Job, holder: Holder | None) -> None:
         """The TTR of a job has ended; it is in no order."""
+        ext = job.ext
+        if ext is not None and ext.is_abandoned:
+            self._drop(job, RESERVED, holder, e.ABANDONED)
+            return
         job.timeouts = (job.timeouts + 1) & U32_MAX
         job.tube.space.timeouts += 1
         self.transitions.append(job.id << TRANSITION_BITS | TIMEOUT)
-        ext = job.ext
         if ext is not None:
             if not self._may_come_back(job, ext, holder, e.TTR):
                 return

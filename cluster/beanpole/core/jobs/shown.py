@@ -8,7 +8,7 @@ that no two queues have the same text as long as their names are UTF-8.
 from collections.abc import Callable
 from typing import Final
 
-from beanpole.core.jobs.spaces import PREFIX_END, SPACES, Rules
+from beanpole.core.jobs.spaces import PREFIX_END, SPACES, Rules, Space
 from beanpole.events import GEARMAN, PROTOCOL_NAMES, WORKQ
 
 # Between the protocol that a space is called by and the name of a queue.
@@ -16,6 +16,11 @@ SEPARATOR: Final = ":"
 # In a UUID's text, a hyphen stands before these digits.
 _HYPHENS: Final = (8, 12, 16, 20)
 UUID_BYTES: Final = 16
+
+
+def space(one: Space) -> str:
+    """Return by which protocol a space is called."""
+    return PROTOCOL_NAMES[one.number]
 
 
 def queue(name: bytes) -> str:

@@ -11,7 +11,7 @@ from beanpole.constants import JOB_SIZE_MAX_BYTES, QUEUE_NAME_MAX_BYTES
 
 REQUEST_MAGIC: Final = b"\0REQ"
 REPLY_MAGIC: Final = b"\0RES"
-HEADER: Final = Struct(">4sII")
+HEADER: Final[Struct] = Struct(">4sII")
 HEADER_BYTES: Final[int] = HEADER.size
 
 CAN_DO: Final = 1
@@ -154,15 +154,15 @@ NAMES: Final[dict[int, str]] = {
 }
 
 # As libgearman allows.
-FUNCTION_MAX_BYTES: Final = QUEUE_NAME_MAX_BYTES - 1
+FUNCTION_MAX_BYTES: Final[int] = QUEUE_NAME_MAX_BYTES - 1
 # gearmand's GEARMAN_MAX_UNIQUE_SIZE.
 UNIQUE_MAX_BYTES: Final = 64
 # Functions of a reducer are functions.
-REDUCER_MAX_BYTES: Final = FUNCTION_MAX_BYTES
+REDUCER_MAX_BYTES: Final[int] = FUNCTION_MAX_BYTES
 # As gearmand's; it stands in lists.
 CLIENT_ID_MAX_BYTES: Final = 128
 # A packet that is read as a whole: the largest body, and the other arguments of any request.
-PACKET_MAX_BYTES: Final = JOB_SIZE_MAX_BYTES + 4096
+PACKET_MAX_BYTES: Final[int] = JOB_SIZE_MAX_BYTES + 4096
 # A larger one is read and thrown away, so that its client hears of it and the connection stays
 # usable. Beyond this the client would hear of it too late: the connection ends.
 PACKET_SKIPPED_MAX_BYTES: Final = 64 * 1024 * 1024

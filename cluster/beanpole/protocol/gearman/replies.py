@@ -10,7 +10,8 @@ _pack_header = p.HEADER.pack
 def reply(kind: int, *arguments: bytes) -> bytes:
     """Write one packet of the server."""
     body = b"\0".join(arguments)
-    return _pack_header(p.REPLY_MAGIC, kind, len(body)) + body
+    header: bytes = _pack_header(p.REPLY_MAGIC, kind, len(body))
+    return header + body
 
 
 def error(code: bytes, text: bytes) -> bytes:
