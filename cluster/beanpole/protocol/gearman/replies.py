@@ -1,10 +1,17 @@
-"""The server's packets of the Gearman protocol as bytes, and the errors that it knows."""
+"""The server's packets of the Gearman protocol as bytes, and the errors that it knows.
 
+Codes and texts are gearmand's where it has such an error.
+"""
+
+import re
 from typing import Final
 
+from beanpole.constants import PROGRESS_MAX_BYTES, RESULT_MAX_BYTES, WATCHED_TUBES_MAX
 from beanpole.protocol.gearman import packets as p
 
 _pack_header = p.HEADER.pack
+# A number as C's strtoul reads it, with what stands behind it left out.
+_match_number = re.compile(rb"[ \t\r\n]*([+-]?[0-9]{1,20})").match
 
 
 def reply(kind: int, *arguments: bytes) -> bytes:
@@ -19,12 +26,63 @@ def error(code: bytes, text: bytes) -> bytes:
     return reply(p.ERROR, code, text)
 
 
+def u32(word: bytes) -> int:
+    """Read a number as gearmand does; what is none is 0."""
+    found = _match_number(word)
+    return int(found[1]) & 0xFFFFFFFF if found else 0
+
+
+def status(handle: bytes, known: bool, running: bool, progress: bytes) -> bytes:
+    """Write a STATUS_RES; the progress is a numerator, a NUL and a denominator, or nothing."""
+    return reply(p.STATUS_RES, handle, *_state(known, running, progress))
+
+
+def status_unique(
+    unique: bytes, known: bool, running: bool, progress: bytes, clients: int
+) -> bytes:
+    """Write a STATUS_RES_UNIQUE; `clients` is how many are attached to the job."""
+    state = _state(known, running, progress)
+    return reply(p.STATUS_RES_UNIQUE, unique, *state, b"%d" % clients)
+
+
+def _state(known: bool, running: bool, progress: bytes) -> tuple[bytes, bytes, bytes, bytes]:
+    numerator, _, denominator = progress.partition(b"\0")
+    return (
+        b"1" if known else b"0",
+        b"1" if running else b"0",
+        b"%d" % u32(numerator),
+        b"%d" % u32(denominator),
+    )
+
+
 NOOP: Final = reply(p.NOOP)
 NO_JOB: Final = reply(p.NO_JOB)
 
-# Codes and texts are gearmand's where it has such an error.
 INVALID_MAGIC: Final = error(b"INVALID_MAGIC", b"Request magic expected")
 INVALID_COMMAND: Final = error(b"INVALID_COMMAND", b"Command not expected")
 UNKNOWN_OPTION: Final = error(b"UNKNOWN_OPTION", b"Server does not recognize given option")
 UNIQUE_TOO_LARGE: Final = error(b"ARGUMENT_TOO_LARGE", b"Unique value too large")
+RESULT_TOO_LARGE_TEXT: Final = b"The result has more than %d bytes" % RESULT_MAX_BYTES
+RESULT_TOO_LARGE: Final = error(b"ARGUMENT_TOO_LARGE", RESULT_TOO_LARGE_TEXT)
+DATA_TOO_LARGE: Final = error(
+    b"ARGUMENT_TOO_LARGE", b"The data has more than %d bytes" % RESULT_MAX_BYTES
+)
+PROGRESS_TOO_LARGE: Final = error(
+    b"ARGUMENT_TOO_LARGE",
+    b"Numerator and denominator have more than %d bytes" % (PROGRESS_MAX_BYTES - 1),
+)
+TOO_MANY_FUNCTIONS: Final = error(
+    b"QUEUE_ERROR", b"A worker has %d functions at most" % WATCHED_TUBES_MAX
+)
+BAD_TIME: Final = error(b"INVALID_ARGUMENTS", b"The time of a job is in seconds since 1970")
 QUEUE_FULL: Final = error(b"QUEUE_ERROR", b"Job queue is full")
+NO_ROOM: Final = error(b"QUEUE_ERROR", b"A limit of the cluster is reached")
+DRAINING: Final = error(b"QUEUE_ERROR", b"This node is draining")
+NO_MAJORITY: Final = error(b"QUEUE_ERROR", b"No majority of the nodes answers; it is not done")
+CROWDED: Final = error(b"QUEUE_ERROR", b"The node has as many connections as it may")
+# What is told to a worker that does not have the job, by what it said.
+NO_JOB_OF_DATA: Final = error(b"JOB_NOT_FOUND", b"Job does not exist on server")
+NO_JOB_OF_RESULT: Final = error(b"JOB_NOT_FOUND", b"Job given in work result not found")
+NO_JOB_OF_EXCEPTION: Final = error(
+    b"JOB_NOT_FOUND", b"An exception was received for a job that does not exist"
+)

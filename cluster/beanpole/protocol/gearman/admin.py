@@ -1,0 +1,119 @@
+"""The text commands of the Gearman protocol: lines of an administrator, and what is answered.
+
+A line has words with spaces between them; the first ones are the command, in letters of any case.
+Which rows a list has is the node's to find.
+"""
+
+import re
+from typing import Final
+
+from beanpole.constants import U32_MAX
+
+# Kinds of commands: (kind, arguments).
+WRONG: Final = 0  # (WRONG, (reply,))
+STATUS: Final = 1
+PRIORITY_STATUS: Final = 2
+WORKERS: Final = 3
+VERSION: Final = 4
+PID: Final = 5
+VERBOSE: Final = 6
+MAX_QUEUE: Final = 7  # (MAX_QUEUE, (function, number, number, number)): see `limits`
+CREATE_FUNCTION: Final = 8  # function
+DROP_FUNCTION: Final = 9  # function
+SHOW_JOBS: Final = 10
+SHOW_UNIQUE_JOBS: Final = 11
+CANCEL_JOB: Final = 12  # handle
+SHUTDOWN: Final = 13
+
+Command = tuple[int, tuple[bytes, ...]]
+
+OK: Final = b"OK\r\n"
+END: Final = b".\n"
+# The version whose behaviour this is. Clients compare it, so no word of ours stands in it.
+VERSION_REPLY: Final = b"OK 1.1.20\n"
+# What gearmand says with its default log level.
+VERBOSE_REPLY: Final = b"OK ERROR\n"
+NO_FUNCTION: Final = b"ERR function not found\r\n"
+FUNCTION_BUSY: Final = b"ERR there are still connected workers or executing clients\r\n"
+NO_JOB: Final = b"ERR UNKNOWN_JOB\r\n"
+JOB_RUNS: Final = b"ERR JOB_IS_RUNNING\r\n"
+_UNKNOWN_SHOW: Final = b"ERR UNKNOWN_SHOW_ARGUMENTS\r\n"
+_UNKNOWN_ERROR: Final = b"ERR UNKNOWN_ERROR\r\n"
+
+_PLAIN: Final[dict[bytes, int]] = {
+    b"status": STATUS,
+    b"prioritystatus": PRIORITY_STATUS,
+    b"workers": WORKERS,
+    b"version": VERSION,
+    b"getpid": PID,
+    b"verbose": VERBOSE,
+    b"shutdown": SHUTDOWN,
+}
+_ABOUT_FUNCTIONS: Final[dict[bytes, int]] = {b"create": CREATE_FUNCTION, b"drop": DROP_FUNCTION}
+# As C reads a number at the beginning of a word.
+_match_number = re.compile(rb"[+-]?[0-9]{1,20}").match
+
+
+def error(code: bytes, text: bytes = b"") -> bytes:
+    """Write an error; its text may have no spaces."""
+    return b"ERR %b %b\r\n" % (code, text.replace(b" ", b"+")) if text else b"ERR %b\r\n" % code
+
+
+def unknown(word: bytes) -> bytes:
+    """The reply to what is no command."""
+    return b"ERR UNKNOWN_COMMAND Unknown+server+command%b\r\n" % word
+
+
+def _incomplete(word: bytes) -> Command:
+    text = b"An incomplete set of arguments was sent to this command " + word
+    return (WRONG, (error(b"INVALID_ARGUMENTS", text),))
+
+
+def read(line: bytes) -> Command:
+    """Read a line without its end."""
+    word, _, rest = line.partition(b" ")
+    arguments = tuple([item for item in rest.split(b" ") if item])
+    command = word.lower()
+    kind = _PLAIN.get(command, 0)
+    if kind:
+        return (kind, ())
+    kind = _ABOUT_FUNCTIONS.get(command, 0)
+    if kind:
+        if len(arguments) == 2 and arguments[0].lower() == b"function":
+            return (kind, arguments[1:])
+        return _incomplete(word)
+    if command == b"maxqueue":
+        return (MAX_QUEUE, arguments[:4]) if arguments else _incomplete(word)
+    if command == b"show" and arguments:
+        return _read_show(tuple([item.lower() for item in arguments]))
+    if command == b"cancel" and len(arguments) > 1:
+        if len(arguments) == 2 and arguments[0].lower() == b"job":
+            return (CANCEL_JOB, arguments[1:])
+        return (WRONG, (_UNKNOWN_ERROR,))
+    return (WRONG, (unknown(word),))
+
+
+def _read_show(what: tuple[bytes, ...]) -> Command:
+    if what == (b"jobs",):
+        return (SHOW_JOBS, ())
+    if what == (b"unique", b"jobs"):
+        return (SHOW_UNIQUE_JOBS, ())
+    return (WRONG, (_UNKNOWN_SHOW,))
+
+
+def number(word: bytes) -> int:
+    """Read a number as C does: what is none is 0."""
+    found = _match_number(word)
+    return int(found[0]) if found else 0
+
+
+def limits(numbers: tuple[bytes, ...]) -> tuple[int, int, int]:
+    """The bounds of high, normal and low jobs that `maxqueue` sets; 0 for none.
+
+    One number is for all three; what is not given, or below 1, is no limit.
+    """
+    given = [min(max(0, number(word)), U32_MAX) for word in numbers[:3]]
+    if len(given) == 1:
+        return (given[0], given[0], given[0])
+    given += [0, 0, 0]
+    return (given[0], given[1], given[2])
