@@ -93,6 +93,7 @@ class NodeConfig:
     event_retain_bytes: int
     event_retain_age_s: int
     upgrade_finalize: str
+    gearman_shutdown: str
     rejoin: bool = False
     # The protocols whose addresses nobody gave: another program may have those.
     unconfigured: frozenset[str] = frozenset()
@@ -200,6 +201,9 @@ SETTINGS: Final = (
     Setting("event_retain_bytes", Size(0, BYTES_MAX), 4 * GIB, "files of events that are kept"),
     Setting("event_retain_age_s", _SECONDS, 7 * 86_400, "how long events are kept"),
     Setting("upgrade_finalize", Choice("auto", "manual"), "auto", "who ends an upgrade"),
+    Setting(
+        "gearman_shutdown", Choice("on", "off"), "off", "whether Gearman clients may stop the node"
+    ),
 )
 _BY_NAME: Final = {setting.name: setting for setting in SETTINGS}
 

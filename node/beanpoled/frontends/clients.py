@@ -8,6 +8,7 @@ package, what they have in common in `requests`, the sockets are in `host`.
 from collections.abc import Callable
 from typing import Final
 
+from beanpole.core.jobs.job import Job
 from beanpole.core.machine import Machine
 from beanpoled.frontends.connection import Connection
 from beanpoled.frontends.listeners import Listeners
@@ -48,6 +49,8 @@ class Clients:
         self.paused: dict[Connection, None] = {}  # connections that are not read
         self.stalled: dict[Connection, int] = {}  # connections whose clients do not read
         self.listeners = Listeners(context)
+        # Stops the node in order; set by the node.
+        self.stop: Callable[[], None]
 
     # --- what connections need of their node ----------------------------------------------------
 
@@ -153,14 +156,16 @@ class Clients:
         tubes = machine.queue.tubes
         return tube not in tubes and len(tubes) >= machine.tubes_max
 
+    def reserved_by(self, session: int) -> dict[int, Job]:
+        """The jobs of a session of this node, by their ids, as far as they are applied here."""
+        state = self._context.machine.origins.get(self._context.index)
+        if state is None or state.incarnation != self.origin.incarnation:
+            return {}
+        held = state.sessions.get(session)
+        return {} if held is None else held.reserved
+
     def first_deadline_us(self, session: int) -> int:
         """When the first TTR of a session of this node ends, in cluster time; -1 for none."""
-        machine = self._context.machine
-        state = machine.origins.get(self._context.index)
-        if state is None or state.incarnation != self.origin.incarnation:
-            return -1
-        held = state.sessions.get(session)
-        if held is None or not held.reserved:
-            return -1
-        ends = filter(None, map(machine.queue.deadline_us, held.reserved.values()))
+        deadline_us = self._context.machine.queue.deadline_us
+        ends = filter(None, map(deadline_us, self.reserved_by(session).values()))
         return min(ends, default=-1)

@@ -168,11 +168,14 @@ class Origin:
             self._open = Batch()
         return batch
 
-    def submit_latest(self, client: Client, kind: int, command: c.Command) -> None:
+    def submit_latest(self, client: Client, kind: int, command: c.Command) -> bool:
         """Like `submit`, for a command that takes the place of an earlier one, if it has not left.
 
         The earlier one is of the same operation, session and job (the command's first fields), in
         the open batch. Nothing is answered for it.
+
+        Returns:
+            Whether there was one.
         """
         batch, key = self._open, (command[0], command[1], command[2])
         place = batch.latest.get(key, -1)
@@ -180,11 +183,12 @@ class Origin:
             place = len(batch.commands)
             if self.submit(client, kind, command) is batch:
                 batch.latest[key] = place
-            return
+            return False
         size = packed_bytes(command) - packed_bytes(batch.commands[place])
         batch.commands[place] = command
         batch.bytes += size
         self.bytes += size
+        return True
 
     def _large_batch(self, size: int) -> Batch:
         """The batch at the end of the line of large commands that has room for one."""

@@ -66,6 +66,7 @@ class Node:
         self.lifecycle = lifecycle = Lifecycle(
             context, self.events, peers, origin, clients, self.frontends, leader, self.disk_health
         )
+        clients.stop = lifecycle.stop
         self.introductions = Introductions(context, origin)
         self.heartbeats = Heartbeats(
             context, peers, agreement, origin, leader.term, leader.dispatcher, self.introductions

@@ -1,77 +1,132 @@
-"""The Gearman protocol at its node: packets become commands, results become packets.
+"""The Gearman protocol at its node: which packet is for which side, and what every side shares.
 
-The codec is `beanpole.protocol.gearman`; the life of a connection is in `requests`.
+The codec is `beanpole.protocol.gearman`; the sides are `worker`, `client` and `admin`, the life of
+a connection is in `requests`.
 """
 
-from typing import Any, final
+from collections.abc import Callable
+from typing import Any, Final, final
 
+from beanpole import commands as c
 from beanpole.core.jobs.job import Job
+from beanpole.protocol.gearman import admin, replies
 from beanpole.protocol.gearman import packets as p
-from beanpole.protocol.gearman import replies
-from beanpole.protocol.gearman.parser import BAD, CLOSE, TEXT, Parser
-from beanpoled.frontends.clients import Clients
-from beanpoled.frontends.requests import RequestConnection
-from beanpoled.host.seam import ClientPort
+from beanpole.protocol.gearman.parser import BAD, CLOSE, TEXT, Request
+from beanpoled.frontends.gearman.admin import AdminSide
+from beanpoled.frontends.gearman.session import Asked
+from beanpoled.origin.batches import NOT_DONE
+
+_GRABS: Final = (p.GRAB_JOB, p.GRAB_JOB_UNIQ, p.GRAB_JOB_ALL)
 
 
 @final
-class GearmanConnection(RequestConnection):
-    """A Gearman client or worker."""
+class GearmanConnection(AdminSide):
+    """A Gearman client, worker or administrator; one connection may be all three."""
 
-    __slots__ = ("_counts", "_parser")
-
-    def __init__(
-        self, clients: Clients, protocol: str, port: ClientPort, counts: list[int]
-    ) -> None:
-        """Begin a connection; `counts` has how often each packet came to this node."""
-        super().__init__(clients, protocol, port)
-        self._counts = counts
-        self._parser = Parser()
-
-    def _feed(self, data: bytes) -> None:
-        self._parser.feed(data)
-
-    @property
-    def _buffered_bytes(self) -> int:
-        return self._parser.buffered_bytes
+    __slots__ = ()
 
     def _act(self) -> bool:
         request = self._parser.next()
         if request is None:
             return False
-        kind, arguments = request
-        self._counts[kind] += 1
-        if kind == p.ECHO_REQ:
-            self._replies.reply(replies.reply(p.ECHO_RES, arguments[0]))
-        elif kind == TEXT:
-            self._replies.reply(b"OK 1.1.20\n")
-        elif kind == BAD:
-            self._replies.reply(arguments[0])
-        elif kind == CLOSE:
-            self._replies.reply(arguments[0])
-            self._quit()
-        else:
-            self._replies.reply(replies.INVALID_COMMAND)
+        kind = request[0]
+        self._shared.counts[kind] += 1
+        _HANDLERS[kind](self, request)
         return True
 
+    def _bad(self, request: Request) -> None:
+        self._replies.reply(request[1][0])
+
+    def _cannot_go_on(self, request: Request) -> None:
+        """Nothing that follows can be understood."""
+        if request[1][0]:
+            self._replies.reply(request[1][0])
+        self._quit()
+
     def _refuse(self) -> bool:
-        if self._parser.next() is None:
+        request = self._parser.next()
+        if request is None:
             return False
-        self._replies.push(replies.error(b"QUEUE_ERROR", b"Too many connections"))
+        is_text = request[0] == TEXT
+        text = admin.error(b"QUEUE_ERROR", b"The node has as many connections as it may")
+        self._replies.push(text if is_text else replies.CROWDED)
         return True
 
     def _arm(self) -> None:
         """No wait of this protocol has a time-out."""
 
-    def watches(self, tube: bytes) -> bool:
-        """See `Connection`."""
-        return False
+    def wait_ended(self, job: Job | None, until_us: int = 0) -> None:
+        """See `origin.Client`."""
+        raise AssertionError("no wait of this protocol reserves")
 
     def answered(self, kind: int, result: Any) -> None:
         """See `origin.Client`."""
-
-    def wait_ended(self, job: Job | None, until_us: int = 0) -> None:
-        """See `origin.Client`."""
+        if self.closed:
+            return
+        if result == c.BAD_COMMAND:
+            self.drop()  # the session is gone
+        elif kind >= 0:
+            _ANSWERS[kind](self, kind, result, self._asked.popleft())
 
     def failed(self, kind: int, why: int) -> None:
         """See `origin.Client`."""
+        if self.closed:
+            return
+        if why != NOT_DONE:
+            self.drop()
+            return
+        asked = self._asked.popleft()
+        if kind in _GRABS:
+            self._answer_alone(replies.NO_JOB)  # nothing was reserved
+        elif kind == TEXT:
+            text = b"No majority of the nodes answers; it is not done"
+            self._answer_alone(admin.error(b"QUEUE_ERROR", text))
+        elif kind == p.GET_STATUS_UNIQUE:
+            self._answer_alone(replies.NO_MAJORITY)
+        elif kind == p.CAN_DO:
+            self._not_registered(asked, replies.NO_MAJORITY)
+        else:
+            self._making -= kind in p.SUBMITS
+            self._answer(replies.NO_MAJORITY)
+
+
+_HANDLERS: Final[dict[int, Callable[[GearmanConnection, Request], None]]] = {
+    p.CAN_DO: GearmanConnection._can_do,
+    p.CAN_DO_TIMEOUT: GearmanConnection._can_do_timeout,
+    p.CANT_DO: GearmanConnection._cant_do,
+    p.RESET_ABILITIES: GearmanConnection._reset_abilities,
+    p.PRE_SLEEP: GearmanConnection._pre_sleep,
+    p.WORK_DATA: GearmanConnection._work_data,
+    p.WORK_WARNING: GearmanConnection._work_data,
+    p.WORK_STATUS: GearmanConnection._work_status,
+    p.WORK_COMPLETE: GearmanConnection._work_complete,
+    p.WORK_FAIL: GearmanConnection._work_fail,
+    p.WORK_EXCEPTION: GearmanConnection._work_exception,
+    p.GET_STATUS: GearmanConnection._get_status,
+    p.GET_STATUS_UNIQUE: GearmanConnection._get_status_unique,
+    p.ECHO_REQ: GearmanConnection._echo,
+    p.OPTION_REQ: GearmanConnection._option,
+    p.SET_CLIENT_ID: GearmanConnection._set_client_id,
+    TEXT: GearmanConnection._text,
+    BAD: GearmanConnection._bad,
+    CLOSE: GearmanConnection._cannot_go_on,
+    **dict.fromkeys(_GRABS, GearmanConnection._grab),
+    **dict.fromkeys(p.SUBMITS, GearmanConnection._submit_job),
+    p.SUBMIT_JOB_EPOCH: GearmanConnection._submit_job_epoch,
+    p.SUBMIT_REDUCE_JOB: GearmanConnection._submit_reduce_job,
+    p.SUBMIT_REDUCE_JOB_BACKGROUND: GearmanConnection._submit_reduce_job,
+}
+_ANSWERS: Final[dict[int, Callable[[GearmanConnection, int, Any, Asked], None]]] = {
+    p.CAN_DO: GearmanConnection._registered,
+    p.WORK_DATA: GearmanConnection._told,
+    p.WORK_WARNING: GearmanConnection._told,
+    p.WORK_STATUS: GearmanConnection._told,
+    p.WORK_COMPLETE: GearmanConnection._told,
+    p.WORK_FAIL: GearmanConnection._told,
+    p.WORK_EXCEPTION: GearmanConnection._told,
+    p.GET_STATUS: GearmanConnection._status_found,
+    p.GET_STATUS_UNIQUE: GearmanConnection._answer_unique,
+    TEXT: GearmanConnection._answer_text,
+    **dict.fromkeys(_GRABS, GearmanConnection._grabbed),
+    **dict.fromkeys(p.SUBMITS, GearmanConnection._submitted),
+}

@@ -5,12 +5,14 @@ What clients say is in `connection`.
 
 from collections.abc import Mapping
 
+from beanpole.events import GEARMAN, PROTOCOL_SINCE
 from beanpole.protocol.gearman import packets as p
-from beanpole.protocol.gearman.parser import KINDS, TEXT
+from beanpole.protocol.gearman.parser import TEXT
 from beanpoled.frontends.clients import Clients
 from beanpoled.frontends.connection import Connection
 from beanpoled.frontends.frontend import Frontend
 from beanpoled.frontends.gearman.connection import GearmanConnection
+from beanpoled.frontends.gearman.shared import Shared
 from beanpoled.host.seam import ClientPort
 
 
@@ -18,14 +20,17 @@ class GearmanFrontend(Frontend):
     """The Gearman protocol at a node."""
 
     def __init__(self, clients: Clients, name: str) -> None:
-        super().__init__(clients, name, since=4)
-        self._counts = [0] * KINDS
+        super().__init__(clients, name, since=PROTOCOL_SINCE[GEARMAN])
+        self._shared = Shared(clients.config.cluster)
 
     def connect(self, port: ClientPort) -> Connection:
         """See `Frontend`."""
-        return GearmanConnection(self.clients, self.name, port, self._counts)
+        return GearmanConnection(self.clients, self.name, port, self._shared)
 
     def counters(self) -> Mapping[str, int]:
         """See `Frontend`."""
-        counts = {name.lower(): self._counts[kind] for kind, name in p.NAMES.items()}
-        return {**counts, "text": self._counts[TEXT]}
+        counts = self._shared.counts
+        return {
+            **{name.lower(): counts[kind] for kind, name in p.NAMES.items()},
+            "text": counts[TEXT],
+        }

@@ -1,0 +1,151 @@
+"""The administrator's side of a Gearman connection: lines of text.
+
+What a list shows is the cluster's, behind a barrier in the log: it has everything that was answered
+anywhere before it was asked for. The lists themselves are in `listings`.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from beanpole import commands as c
+from beanpole.core.jobs import job as jobs
+from beanpole.protocol.gearman import admin
+from beanpole.protocol.gearman.parser import TEXT, Request
+from beanpoled.frontends.clients import Clients
+from beanpoled.frontends.gearman import listings
+from beanpoled.frontends.gearman.client import ClientSide
+from beanpoled.frontends.gearman.session import Asked
+from beanpoled.frontends.gearman.shared import PREFIX, Shared
+from beanpoled.frontends.gearman.worker import WorkerSide
+from beanpoled.host.seam import ClientPort
+
+
+class AdminSide(ClientSide):
+    """A connection that sends lines of text."""
+
+    __slots__ = ("_listing",)
+
+    def __init__(self, clients: Clients, protocol: str, port: ClientPort, shared: Shared) -> None:
+        super().__init__(clients, protocol, port, shared)
+        self._listing: Iterator[bytes] | None = None  # what is left of a list
+
+    def _text(self, request: Request) -> None:
+        kind, arguments = admin.read(request[1][0])
+        if kind == admin.WRONG:
+            self._replies.reply(arguments[0])
+        elif kind == admin.VERSION:
+            self._replies.reply(admin.VERSION_REPLY)
+        elif kind == admin.VERBOSE:
+            self._replies.reply(admin.VERBOSE_REPLY)
+        elif kind == admin.PID:
+            self._replies.reply(b"OK %d\n" % self._clients.host.process().pid)
+        elif kind == admin.SHUTDOWN:
+            self._shut_down()
+        elif kind == admin.CANCEL_JOB:
+            self._cancel_job(arguments[0])
+        elif kind in (admin.CREATE_FUNCTION, admin.DROP_FUNCTION, admin.MAX_QUEUE):
+            self._change_function(kind, arguments)
+        else:
+            self._ask_alone(TEXT, (c.STATS, self._session()), (kind, b"", b""))
+
+    def _answer_text(self, kind: int, result: Any, asked: Asked) -> None:
+        what = asked[0]
+        if what == admin.CANCEL_JOB:
+            self._answer_alone(admin.OK if result == c.OK else self._why_not_cancelled(asked[1]))
+        elif what == admin.DROP_FUNCTION:
+            self._dropped(result, asked)
+        elif what == admin.MAX_QUEUE:
+            self._answer_alone(admin.OK)  # also if there is no such function
+        elif what == admin.CREATE_FUNCTION:
+            no_room = admin.error(b"QUEUE_ERROR", b"A limit of the cluster is reached")
+            self._answer_alone(admin.OK if result == c.OK else no_room)
+        else:
+            self._begin_list(self._list(what))
+
+    # --- changes --------------------------------------------------------------------------------
+
+    def _change_function(self, kind: int, arguments: tuple[bytes, ...]) -> None:
+        session, name = self._session(), PREFIX + arguments[0]
+        if kind == admin.CREATE_FUNCTION:
+            command: c.Command = (c.CREATE_QUEUE, session, name)
+        elif kind == admin.DROP_FUNCTION:
+            command = (c.DROP_QUEUE, session, name)
+        else:
+            command = (c.LIMIT_QUEUE, session, name, *admin.limits(arguments[1:]))
+        self._ask_alone(TEXT, command, (kind, name, b""))
+
+    def _dropped(self, result: Any, asked: Asked) -> None:
+        if result == c.AGAIN:
+            self._ask_again(TEXT, (c.DROP_QUEUE, self.number, asked[1]), asked)
+        elif result == c.OK:
+            self._answer_alone(admin.OK)
+        else:
+            self._answer_alone(admin.FUNCTION_BUSY if result == c.BUSY else admin.NO_FUNCTION)
+
+    def _cancel_job(self, handle: bytes) -> None:
+        job = self._shared.job_of(handle)
+        if job:
+            command = (c.DELETE, self._session(), job)
+            self._ask_alone(TEXT, command, (admin.CANCEL_JOB, handle, b""))
+        else:
+            self._replies.reply(admin.NO_JOB)
+
+    def _why_not_cancelled(self, handle: bytes) -> bytes:
+        job = self._clients.machine.queue.jobs.get(self._shared.job_of(handle))
+        ours = job is not None and job.tube.name.startswith(PREFIX)
+        runs = ours and job is not None and job.state == jobs.RESERVED
+        return admin.JOB_RUNS if runs else admin.NO_JOB
+
+    def _shut_down(self) -> None:
+        if self._clients.config.gearman_shutdown == "on":
+            self._replies.reply(admin.OK)
+            self._clients.host.call_soon(self._clients.stop)
+        else:
+            self._replies.reply(admin.unknown(b"shutdown"))
+
+    # --- lists ----------------------------------------------------------------------------------
+
+    def _list(self, what: int) -> Iterator[bytes]:
+        clients = self._clients
+        machine = clients.machine
+        if what == admin.STATUS:
+            return listings.status(machine)
+        if what == admin.PRIORITY_STATUS:
+            return listings.priority_status(machine)
+        if what == admin.SHOW_JOBS:
+            return listings.show_jobs(machine, self._shared)
+        if what == admin.SHOW_UNIQUE_JOBS:
+            return listings.show_unique_jobs(machine)
+        return listings.workers(
+            [item for item in clients.connections if isinstance(item, WorkerSide)]
+        )
+
+    def _answer_unique(self, kind: int, result: Any, asked: Asked) -> None:
+        self._begin_list(listings.status_of_unique(self._clients.machine, asked[1]))
+
+    def _begin_list(self, listing: Iterator[bytes]) -> None:
+        self._listing = listing
+        self._list_on()
+
+    def _list_on(self) -> None:
+        """Write the next piece, as long as the client reads; the list's end is its reply's."""
+        listing = self._listing
+        if listing is None or self.closed or self._flow.stalled:
+            return
+        piece = next(listing, None)
+        if piece is None:
+            self._listing = None
+            self._answer_alone(b"")
+            return
+        if piece:
+            self._replies.push(piece)
+        self._clients.host.call_soon(self._list_on)
+
+    def unstall(self) -> None:
+        """See `Connection`."""
+        super().unstall()
+        self._list_on()
+
+    def _end(self, lost: bool) -> None:
+        super()._end(lost)
+        self._listing = None

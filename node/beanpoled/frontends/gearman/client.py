@@ -1,0 +1,197 @@
+"""The client's side of a Gearman connection: submissions, and what is heard of their jobs.
+
+A client that submits in the foreground is attached to the job, in the replicated state, and hears
+of it from its own node. It hears as often as it has submitted the job.
+"""
+
+import hashlib
+import re
+from typing import Any, Final
+
+from beanpole import commands as c
+from beanpole.constants import SECOND_US, U32_MAX
+from beanpole.core.jobs import effects
+from beanpole.core.jobs import job as jobs
+from beanpole.core.jobs.spaces import RANK_NORMAL
+from beanpole.protocol.gearman import packets as p
+from beanpole.protocol.gearman import replies
+from beanpole.protocol.gearman.parser import Request
+from beanpoled.frontends.clients import Clients
+from beanpoled.frontends.gearman.session import Asked
+from beanpoled.frontends.gearman.shared import PREFIX, Shared
+from beanpoled.frontends.gearman.worker import DATA, WARNING, WorkerSide
+from beanpoled.host.seam import ClientPort
+
+RANK_HIGH: Final = 0
+RANK_LOW: Final = U32_MAX
+# (rank, whether in the foreground), by the types of packets.
+_SUBMITS: Final[dict[int, tuple[int, int]]] = {
+    p.SUBMIT_JOB: (RANK_NORMAL, 1),
+    p.SUBMIT_JOB_BG: (RANK_NORMAL, 0),
+    p.SUBMIT_JOB_HIGH: (RANK_HIGH, 1),
+    p.SUBMIT_JOB_HIGH_BG: (RANK_HIGH, 0),
+    p.SUBMIT_JOB_LOW: (RANK_LOW, 1),
+    p.SUBMIT_JOB_LOW_BG: (RANK_LOW, 0),
+    p.SUBMIT_JOB_EPOCH: (RANK_NORMAL, 0),
+    p.SUBMIT_REDUCE_JOB: (RANK_NORMAL, 1),
+    p.SUBMIT_REDUCE_JOB_BACKGROUND: (RANK_NORMAL, 0),
+}
+_is_seconds = re.compile(rb"[0-9]{1,18}").fullmatch
+_ENDED: Final = (jobs.DONE, jobs.FAILED)
+
+
+class ClientSide(WorkerSide):
+    """A connection that submits jobs."""
+
+    __slots__ = ("_awaited", "_exceptions")
+
+    def __init__(self, clients: Clients, protocol: str, port: ClientPort, shared: Shared) -> None:
+        super().__init__(clients, protocol, port, shared)
+        self._exceptions = False  # whether it wants to hear of exceptions
+        self._awaited: dict[int, int] = {}  # how often it has submitted the jobs that it hears of
+
+    # --- submissions ----------------------------------------------------------------------------
+
+    def _submit_job(self, request: Request) -> None:
+        kind, (function, unique, body) = request
+        self._submit(kind, function, unique, body, 0, b"")
+
+    def _submit_job_epoch(self, request: Request) -> None:
+        kind, (function, unique, word, body) = request
+        if not _is_seconds(word):
+            self._replies.reply(replies.BAD_TIME)
+            return
+        # From here on the cluster's time counts, whatever the clocks of the nodes say.
+        delay_us = max(0, int(word) * SECOND_US - self._clients.host.wall_us())
+        if delay_us > U32_MAX * SECOND_US:
+            self._replies.reply(replies.BAD_TIME)
+        else:
+            self._submit(kind, function, unique, body, delay_us, b"")
+
+    def _submit_reduce_job(self, request: Request) -> None:
+        kind, (function, unique, reducer, _, body) = request
+        self._submit(kind, function, unique, body, 0, reducer)
+
+    def _submit(
+        self, kind: int, function: bytes, unique: bytes, body: bytes, delay_us: int, reducer: bytes
+    ) -> None:
+        clients = self._clients
+        self.is_producer = True
+        if clients.draining:
+            self._replies.reply(replies.DRAINING)
+            return
+        if clients.machine.puts_refused:
+            # At once: its body would stand in the log of a disk that has no room for it.
+            self._replies.reply(replies.NO_ROOM)
+            return
+        rank, foreground = _SUBMITS[kind]
+        name = external_id(function, unique, body)
+        command = (
+            *(c.SUBMIT, self._session(), PREFIX + function, rank, delay_us),
+            *(name, 0, foreground, reducer, body),
+        )
+        self._making += 1
+        self._replies.expect(kind)
+        self._asked.append((foreground, b"", b""))
+        clients.origin.submit_put(self, kind, command)
+
+    def _submitted(self, kind: int, result: Any, asked: Asked) -> None:
+        self._making -= 1
+        if type(result) is int:
+            self._answer(replies.QUEUE_FULL if result == c.FULL else replies.NO_ROOM)
+            return
+        job_id = result[0]
+        self._answer(replies.reply(p.JOB_CREATED, self._shared.handle(job_id)))
+        if not asked[0] or self.closed:
+            return
+        times = self._awaited.get(job_id, 0)
+        self._awaited[job_id] = times + 1
+        if not times:
+            ended = self._clients.listeners.listen(self, job_id)
+            if ended is not None:
+                self.job_told(*ended)
+
+    # --- what is heard of jobs ------------------------------------------------------------------
+
+    def job_told(self, job_id: int, kind: int, data: bytes) -> None:
+        """See `Connection`."""
+        times = self._awaited.get(job_id, 0)
+        if kind == effects.GONE:
+            # This node has missed how it ended. A WORK_FAIL might not be true.
+            self.drop()
+            return
+        packet = self._news(job_id, kind, data)
+        if kind < effects.NOTIFIED_MIN:
+            self._awaited.pop(job_id, None)
+        if times * len(packet) > self._clients.client_output_bytes_max and times > 1:
+            self.abort()
+            return
+        for _ in range(times):
+            if packet and not self.closed:
+                self._push(packet)
+
+    def _news(self, job_id: int, kind: int, data: bytes) -> bytes:
+        """The packet that tells a client of an effect; empty if there is no word for it."""
+        handle = self._shared.handle(job_id)
+        if kind == effects.DONE:
+            return replies.reply(p.WORK_COMPLETE, handle, data)
+        if kind == effects.FAILED and data and self._exceptions:
+            return replies.reply(p.WORK_EXCEPTION, handle, data)
+        if kind < effects.NOTIFIED_MIN:
+            return replies.reply(p.WORK_FAIL, handle)
+        if kind == effects.PROGRESS:
+            return replies.reply(p.WORK_STATUS, handle, data)
+        if kind == DATA:
+            return replies.reply(p.WORK_DATA, handle, data)
+        return replies.reply(p.WORK_WARNING, handle, data) if kind == WARNING else b""
+
+    # --- questions ------------------------------------------------------------------------------
+
+    def _get_status(self, request: Request) -> None:
+        handle = request[1][0]
+        job = self._shared.job_of(handle)
+        if job:
+            self._ask(p.GET_STATUS, (c.RESULT, self._session(), job), (job, handle, b""))
+        else:
+            self._replies.reply(replies.status(handle, False, False, b""))
+
+    def _status_found(self, kind: int, result: Any, asked: Asked) -> None:
+        if type(result) is int:
+            self._answer(replies.status(asked[1], False, False, b""))
+            return
+        state, progress, _ = result
+        self._answer(
+            replies.status(asked[1], state not in _ENDED, state == jobs.RESERVED, progress)
+        )
+
+    def _get_status_unique(self, request: Request) -> None:
+        """The unique is looked for among all functions, as gearmand does: see `listings`."""
+        asked = (0, request[1][0], b"")
+        self._ask_alone(p.GET_STATUS_UNIQUE, (c.STATS, self._session()), asked)
+
+    def _echo(self, request: Request) -> None:
+        self._replies.reply(replies.reply(p.ECHO_RES, request[1][0]))
+
+    def _option(self, request: Request) -> None:
+        name = request[1][0]
+        if name.lower() == b"exceptions":
+            self._exceptions = True
+            self._replies.reply(replies.reply(p.OPTION_RES, name))
+        else:
+            self._replies.reply(replies.UNKNOWN_OPTION)
+
+    def _set_client_id(self, request: Request) -> None:
+        self.client_id = request[1][0]
+
+    def _end(self, lost: bool) -> None:
+        super()._end(lost)
+        self._awaited.clear()
+
+
+def external_id(function: bytes, unique: bytes, body: bytes) -> bytes:
+    """By what a submission is the same as an earlier one; empty if it is always another job."""
+    if not unique:
+        return b""
+    if unique == b"-":  # the body tells
+        return function + b"\0\0" + hashlib.sha256(body).digest()
+    return function + b"\0" + unique

@@ -1,0 +1,123 @@
+"""The lists of Gearman's text commands, in pieces: an entry of a long list must not stop the node.
+
+The names are those of one moment; numbers are read when their piece is made. Which command is
+answered by which list is in `admin`.
+"""
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Final
+
+from beanpole.core.jobs.job import ID_BITS, RESERVED, Job, Tube
+from beanpole.core.jobs.spaces import RANK_NORMAL
+from beanpole.core.machine import Machine
+from beanpole.protocol.gearman import replies
+from beanpole.protocol.gearman.admin import END
+from beanpoled.frontends.gearman.shared import PREFIX, Shared
+from beanpoled.frontends.gearman.worker import WorkerSide, unique_of
+
+# Functions or connections of one piece: a millisecond.
+PIECE_ROWS: Final = 1000
+# Ids of jobs that one piece looks at, most of which may be no jobs of this protocol.
+PIECE_JOBS: Final = 5000
+# Rows of a list of jobs: more is for `beanpole jobs` and for events, which have an order.
+JOBS_SHOWN_MAX: Final = 100_000
+
+
+def functions(machine: Machine) -> list[Tube]:
+    """The queues of this protocol, in the order of their creation."""
+    return [tube for name, tube in machine.queue.tubes.items() if name.startswith(PREFIX)]
+
+
+def status(machine: Machine) -> Iterator[bytes]:
+    """FUNCTION, jobs, those of them that run, workers."""
+    rest = iter(functions(machine))
+    while piece := list(islice(rest, PIECE_ROWS)):
+        yield b"".join([_status_row(tube) for tube in piece])
+    yield END
+
+
+def _status_row(tube: Tube) -> bytes:
+    jobs = tube.ready_count + tube.delayed_count + tube.reserved_count
+    return b"%b\t%d\t%d\t%d\n" % (tube.name[1:], jobs, tube.reserved_count, tube.watchers)
+
+
+def priority_status(machine: Machine) -> Iterator[bytes]:
+    """FUNCTION, queued jobs of high, normal and low priority, workers."""
+    rest = iter(functions(machine))
+    while piece := list(islice(rest, PIECE_ROWS)):
+        yield b"".join([_priority_row(tube) for tube in piece])
+    yield END
+
+
+def _priority_row(tube: Tube) -> bytes:
+    high = tube.ready.count_below(RANK_NORMAL << ID_BITS)
+    low = tube.ready_count - tube.ready.count_below((RANK_NORMAL + 1) << ID_BITS)
+    # Those with a time to start at have no priority of their own.
+    normal = tube.ready_count - high - low + tube.delayed_count
+    return b"%b\t%d\t%d\t%d\t%d\n" % (tube.name[1:], high, normal, low, tube.watchers)
+
+
+def workers(connections: list[WorkerSide]) -> Iterator[bytes]:
+    """The connections of this node: number, host, client id, functions."""
+    rest = iter(connections)
+    while piece := list(islice(rest, PIECE_ROWS)):
+        yield b"".join([_worker_row(connection) for connection in piece])
+    yield END
+
+
+def _worker_row(connection: WorkerSide) -> bytes:
+    names = [connection.client_id, b":", *connection.functions]
+    return b"%d %b %b\n" % (connection.place, connection.client_host, b" ".join(names))
+
+
+def _jobs(machine: Machine) -> Iterator[list[Job]]:
+    """All jobs of this protocol, in pieces."""
+    jobs = machine.queue.jobs
+    ids = jobs.ids_and_gaps()
+    shown = 0
+    while shown < JOBS_SHOWN_MAX and (piece := list(islice(ids, PIECE_JOBS))):
+        found = []
+        for job_id in piece:
+            job = jobs.get(job_id)
+            if job is not None and job.tube.name.startswith(PREFIX):
+                found.append(job)
+        yield found[: JOBS_SHOWN_MAX - shown]
+        shown += len(found)
+
+
+def show_jobs(machine: Machine, shared: Shared) -> Iterator[bytes]:
+    """Handle, how often it came back, whether nobody wants it, whether it is in background."""
+    for piece in _jobs(machine):
+        yield b"".join([_job_row(job, shared) for job in piece])
+    yield END
+
+
+def _job_row(job: Job, shared: Shared) -> bytes:
+    retries = job.reserves - 1 if job.state == RESERVED else job.reserves
+    ext = job.ext
+    abandoned = ext is not None and ext.is_abandoned
+    background = ext is None or ext.background
+    return b"%b\t%d\t%d\t%d\n" % (shared.handle(job.id), retries, abandoned, background)
+
+
+def show_unique_jobs(machine: Machine) -> Iterator[bytes]:
+    """The unique of each job; an empty line for one without."""
+    for piece in _jobs(machine):
+        yield b"".join([unique_of(job) + b"\n" for job in piece])
+    yield END
+
+
+def status_of_unique(machine: Machine, unique: bytes) -> Iterator[bytes]:
+    """A STATUS_RES_UNIQUE. Any function may have the unique; the oldest one's job is told."""
+    rest = iter(functions(machine))
+    while piece := list(islice(rest, PIECE_ROWS)):
+        for tube in piece:
+            job_id = tube.space.external_ids.get(tube.name[1:] + b"\0" + unique, 0)
+            job = machine.queue.jobs.get(job_id)
+            if job is not None and job.ext is not None:
+                ext, runs = job.ext, job.state == RESERVED
+                yield replies.status_unique(unique, True, runs, ext.progress, len(ext.clients))
+                return
+        yield b""
+    yield replies.status_unique(unique, False, False, b"", 0)

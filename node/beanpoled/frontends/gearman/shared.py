@@ -1,0 +1,44 @@
+"""What the Gearman connections of one node share: counters, handles, names of functions."""
+
+from typing import Final
+
+from beanpole.core.jobs.spaces import SPACES
+from beanpole.events import GEARMAN
+from beanpole.protocol.gearman.parser import KINDS
+
+# What names of functions begin with in the machine.
+PREFIX: Final = SPACES[GEARMAN].prefix
+# gearmand's clients keep a handle in 64 bytes with its end; two of them are "H:", one is a colon,
+# 16 are a job's number.
+CLUSTER_IN_HANDLE_BYTES: Final = 64 - 1 - 2 - 1 - 16
+_JOB_DIGITS_MAX: Final = 16
+
+
+class Shared:
+    """Of one node.
+
+    Attributes:
+        counts: how often each packet came, by its type.
+        connections: how many there were; the last one's number.
+    """
+
+    def __init__(self, cluster: str) -> None:
+        self.counts = [0] * KINDS
+        self.connections = 0
+        # The same on every node, and after a restart.
+        self._handle_start = b"H:%b:" % cluster.encode()[:CLUSTER_IN_HANDLE_BYTES]
+
+    def handle(self, job_id: int) -> bytes:
+        """Return what clients call a job."""
+        return b"%b%d" % (self._handle_start, job_id)
+
+    def job_of(self, handle: bytes) -> int:
+        """Return the job of a handle; 0 if it is none of this cluster's."""
+        start = self._handle_start
+        if not handle.startswith(start):
+            return 0
+        # Some clients send a NUL behind it.
+        digits = handle[len(start) :].rstrip(b"\0")
+        if not digits.isdigit() or len(digits) > _JOB_DIGITS_MAX:
+            return 0
+        return int(digits)

@@ -1,0 +1,276 @@
+"""The worker's side of a Gearman connection: functions, jobs, sleep, and what becomes of a job.
+
+Jobs are taken by TAKE, which needs the log; whether that is worth while, and when a worker that
+sleeps is woken, the node sees in its own machine. So a worker that polls writes nothing.
+"""
+
+from typing import Any, Final
+
+from beanpole import commands as c
+from beanpole.constants import (
+    PROGRESS_MAX_BYTES,
+    RESULT_MAX_BYTES,
+    SECOND_US,
+    U32_MAX,
+    WATCHED_TUBES_MAX,
+)
+from beanpole.core.jobs import effects
+from beanpole.core.jobs import job as jobs
+from beanpole.protocol.gearman import packets as p
+from beanpole.protocol.gearman import replies
+from beanpole.protocol.gearman.admin import number
+from beanpole.protocol.gearman.parser import Request
+from beanpoled.frontends.clients import Clients
+from beanpoled.frontends.gearman.session import NOTHING, Asked, GearmanSession
+from beanpoled.frontends.gearman.shared import PREFIX, Shared
+from beanpoled.host.seam import ClientPort
+from beanpoled.origin.batches import KIND_QUIET
+
+# Kinds of NOTIFY.
+DATA: Final = effects.NOTIFIED_MIN
+WARNING: Final = effects.NOTIFIED_MIN + 1
+# gearmand's shortest time-out of a function.
+TIMEOUT_MIN_MS: Final = 1000
+_TIMEOUT_MAX_MS: Final = U32_MAX * 1000
+# Handles that a worker may end a second time; it does so at once, or never.
+EXCEPTIONS_KEPT_MAX: Final = 64
+# Behind a function in an external id: the unique, or this and a digest in place of "-".
+_DIGEST_FOLLOWS: Final = b"\0"
+
+
+class WorkerSide(GearmanSession):
+    """A connection that does jobs."""
+
+    __slots__ = ("_excepted", "_functions", "_making", "_sleeping")
+
+    def __init__(self, clients: Clients, protocol: str, port: ClientPort, shared: Shared) -> None:
+        super().__init__(clients, protocol, port, shared)
+        # By the names of queues, the newest last: how long a job may take, in us; 0 for ever.
+        self._functions: dict[bytes, int] = {}
+        self._sleeping = False
+        self._making = 0  # submissions of this client that are not applied here
+        self._excepted: dict[int, None] = {}  # jobs that it has just ended by an exception
+
+    @property
+    def functions(self) -> list[bytes]:
+        """The names of its functions, the newest first."""
+        return [name[1:] for name in reversed(self._functions)]
+
+    def watches(self, tube: bytes) -> bool:
+        """See `Connection`."""
+        return tube in self._functions
+
+    @property
+    def is_waiting(self) -> bool:
+        """See `Connection`."""
+        return self._sleeping
+
+    # --- functions ------------------------------------------------------------------------------
+
+    def _can_do(self, request: Request) -> None:
+        self._register(request[1][0], 0)
+
+    def _can_do_timeout(self, request: Request) -> None:
+        function, word = request[1]
+        milliseconds = number(word)
+        if milliseconds > 0:
+            milliseconds = min(max(TIMEOUT_MIN_MS, milliseconds), _TIMEOUT_MAX_MS)
+            self._register(function, milliseconds * (SECOND_US // 1000))
+        else:
+            self._register(function, 0)
+
+    def _register(self, function: bytes, timeout_us: int) -> None:
+        name = PREFIX + function
+        self.is_worker = True
+        if name in self._functions:
+            self._functions[name] = timeout_us
+        elif len(self._functions) >= WATCHED_TUBES_MAX:
+            self._replies.reply(replies.TOO_MANY_FUNCTIONS)
+        else:
+            self._functions[name] = timeout_us
+            self._ask(p.CAN_DO, (c.WATCH, self._session(), name), (0, name, b""))
+            self._sleep_on()
+
+    def _registered(self, kind: int, result: Any, asked: Asked) -> None:
+        if result == c.OK:
+            self._answer(b"")
+        else:
+            self._not_registered(asked, replies.NO_ROOM)
+
+    def _not_registered(self, asked: Asked, reply: bytes) -> None:
+        self._functions.pop(asked[1], None)
+        self._sleep_on()
+        self._answer(reply)
+
+    def _cant_do(self, request: Request) -> None:
+        name = PREFIX + request[1][0]
+        if name in self._functions:
+            self._give_up(name)
+            self._sleep_on()
+
+    def _reset_abilities(self, request: Request) -> None:
+        for name in list(self._functions):
+            self._give_up(name)
+        self._sleep_on()
+
+    def _give_up(self, name: bytes) -> None:
+        """Do a function no more: its jobs that this worker has go to others."""
+        clients = self._clients
+        del self._functions[name]
+        clients.origin.submit(self, KIND_QUIET, (c.IGNORE, self.number, name))
+        for job in clients.reserved_by(self.number).values():
+            if job.tube.name == name:
+                command = (c.RELEASE, self.number, job.id, job.rank, 0)
+                clients.origin.submit(self, KIND_QUIET, command)
+
+    # --- sleep ----------------------------------------------------------------------------------
+
+    def _pre_sleep(self, request: Request) -> None:
+        self._sleeping = True
+        self._sleep_on()
+
+    def _sleep_on(self) -> None:
+        """Wait for what the worker can do now, if it sleeps."""
+        if self._sleeping and self._clients.listeners.wait(self, self._functions) is not None:
+            self._sleeping = False
+            self._push(replies.NOOP)
+
+    def queue_ready(self, queue: bytes) -> None:
+        """See `Connection`. It is woken once, until it sleeps again."""
+        self._sleeping = False
+        self._push(replies.NOOP)
+
+    # --- jobs -----------------------------------------------------------------------------------
+
+    def _grab(self, request: Request) -> None:
+        self.is_worker = True
+        if self._sleeping:
+            self._sleeping = False
+            self._clients.listeners.stop_waiting(self)
+        if self._functions and (self._making or self._is_ready()):
+            self._ask_alone(request[0], (c.TAKE, self._session()))
+        else:
+            self._replies.reply(replies.NO_JOB)
+
+    def _is_ready(self) -> bool:
+        """Whether a job is ready for this worker, as far as this node knows."""
+        tubes = self._clients.machine.queue.tubes
+        for name in self._functions:
+            tube = tubes.get(name)
+            if tube is not None and tube.ready_count and not tube.paused_until_us:
+                return True
+        return False
+
+    def _grabbed(self, kind: int, result: Any, asked: Asked) -> None:
+        if result == c.AGAIN:
+            self._ask_again(kind, (c.TAKE, self.number), NOTHING)
+            return
+        found = None if type(result) is int else self._clients.machine.queue.jobs.get(result[0])
+        if found is None:
+            self._answer_alone(replies.NO_JOB)
+            return
+        timeout_us = self._functions.get(found.tube.name, 0)
+        if timeout_us != found.ttr_us:
+            command = (c.SET_TTR, self.number, found.id, timeout_us)
+            self._clients.origin.submit(self, KIND_QUIET, command)
+        self._answer_alone(assignment(kind, self._shared.handle(found.id), found))
+
+    # --- what becomes of them -------------------------------------------------------------------
+
+    def _held(self, handle: bytes) -> int:
+        """The job of a handle, if this client may have one; 0 if not."""
+        return self._shared.job_of(handle) if self.number else 0
+
+    def _work_data(self, request: Request) -> None:
+        kind, (handle, data) = request
+        job = self._held(handle)
+        if not job:
+            self._replies.reply(replies.NO_JOB_OF_DATA)
+        elif len(data) > RESULT_MAX_BYTES:
+            self._replies.reply(replies.DATA_TOO_LARGE)
+        else:
+            what = DATA if kind == p.WORK_DATA else WARNING
+            command = (c.NOTIFY, self.number, job, what, data)
+            self._ask(kind, command, (job, b"", replies.NO_JOB_OF_DATA))
+
+    def _work_status(self, request: Request) -> None:
+        kind, (handle, numerator, denominator) = request
+        job = self._held(handle)
+        progress = numerator + b"\0" + denominator
+        if not job:
+            self._replies.reply(replies.NO_JOB_OF_RESULT)
+        elif len(progress) > PROGRESS_MAX_BYTES:
+            self._replies.reply(replies.PROGRESS_TOO_LARGE)
+        else:
+            command = (c.PROGRESS, self.number, job, progress)
+            if not self._clients.origin.submit_latest(self, kind, command):
+                self._replies.expect(kind)
+                self._asked.append((job, b"", replies.NO_JOB_OF_RESULT))
+
+    def _work_complete(self, request: Request) -> None:
+        handle, result = request[1]
+        job = self._held(handle)
+        if job in self._excepted:
+            del self._excepted[job]
+        elif len(result) > RESULT_MAX_BYTES:
+            self._finish_too_large(p.WORK_COMPLETE, job, replies.NO_JOB_OF_RESULT)
+        else:
+            self._finish(p.WORK_COMPLETE, job, jobs.DONE, result, replies.NO_JOB_OF_RESULT)
+
+    def _work_fail(self, request: Request) -> None:
+        job = self._held(request[1][0])
+        if job in self._excepted:
+            del self._excepted[job]
+        else:
+            self._finish(p.WORK_FAIL, job, jobs.FAILED, b"", replies.NO_JOB_OF_RESULT)
+
+    def _work_exception(self, request: Request) -> None:
+        """An exception is the end of a job. Many libraries send a WORK_FAIL behind it."""
+        handle, data = request[1]
+        job = self._held(handle)
+        if job:
+            if len(self._excepted) >= EXCEPTIONS_KEPT_MAX:
+                del self._excepted[next(iter(self._excepted))]
+            self._excepted[job] = None
+        if len(data) > RESULT_MAX_BYTES:
+            self._finish_too_large(p.WORK_EXCEPTION, job, replies.NO_JOB_OF_EXCEPTION)
+        else:
+            self._finish(p.WORK_EXCEPTION, job, jobs.FAILED, data, replies.NO_JOB_OF_EXCEPTION)
+
+    def _finish_too_large(self, kind: int, job: int, not_found: bytes) -> None:
+        """The job fails, because nobody would ever get this result; its worker and clients hear."""
+        text = replies.RESULT_TOO_LARGE_TEXT
+        self._finish(kind, job, jobs.FAILED, text, not_found, replies.RESULT_TOO_LARGE)
+
+    def _finish(
+        self, kind: int, job: int, state: int, result: bytes, not_found: bytes, found: bytes = b""
+    ) -> None:
+        if job:
+            command = (c.FINISH, self.number, job, state, result)
+            self._ask(kind, command, (job, found, not_found))
+        else:
+            self._replies.reply(not_found)
+
+    def _told(self, kind: int, result: Any, asked: Asked) -> None:
+        """What a worker said of a job was applied: nothing is answered if it has the job."""
+        self._answer(asked[1] if result == c.OK else asked[2])
+
+
+def assignment(kind: int, handle: bytes, job: jobs.Job) -> bytes:
+    """The reply to a GRAB_JOB of some kind: a job that this worker has now."""
+    function = job.tube.name[1:]
+    if kind == p.GRAB_JOB:
+        return replies.reply(p.JOB_ASSIGN, handle, function, job.body)
+    unique = unique_of(job)
+    extra = b"" if job.ext is None else job.ext.extra
+    if kind == p.GRAB_JOB_ALL and extra:
+        return replies.reply(p.JOB_ASSIGN_ALL, handle, function, unique, extra, job.body)
+    return replies.reply(p.JOB_ASSIGN_UNIQ, handle, function, unique, job.body)
+
+
+def unique_of(job: jobs.Job) -> bytes:
+    """What its clients told apart the job by, as they gave it."""
+    if job.ext is None:
+        return b""
+    unique = job.ext.external_id.partition(b"\0")[2]
+    return b"-" if unique.startswith(_DIGEST_FOLLOWS) else unique
