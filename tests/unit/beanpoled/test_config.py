@@ -160,8 +160,7 @@ def test_a_program_refuses_protocols_that_it_does_not_speak(path: Path) -> None:
 
 
 def test_every_protocol_has_a_frontend() -> None:
-    # Workq's frontend follows.
-    assert [protocol.name for protocol in PROTOCOLS if protocol.name != "workq"] == list(FRONTENDS)
+    assert [protocol.name for protocol in PROTOCOLS] == list(FRONTENDS)
     ports = [*layout.PORTS.values(), *(protocol.port_offset for protocol in PROTOCOLS)]
     assert len(set(ports)) == len(ports)
     assert max(ports) + layout.NODES_MAX <= 65535 - layout.BASE_PORT_MAX
