@@ -27,8 +27,8 @@ FAKE = Path(__file__).with_name("fake_process.py")
 
 
 def free_base_port() -> int:
-    """Return a base port with all ports of a small cluster free."""
-    for base in range(24000, 60000, 100):
+    """Return a base port with all ports of a small cluster free, unlike other processes' ones."""
+    for base in range(24000 + os.getpid() % 80 * 100, 60000, 100):
         try:
             layout.check_ports(layout.plan(Path("/unused"), 3, base))
         except ConfigurationError:
