@@ -4,24 +4,14 @@ One connection at a time; used tube and watch list are set again on each new one
 command line, tests and scripts. The bytes are in `protocol.beanstalk.client`.
 """
 
-import random
-import socket
 import time
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from beanpole.addresses import UNIX_PREFIX, split_address
+from beanpole.client.stream import PATIENCE_S, REPLY_TIMEOUT_S, StreamClient
 from beanpole.constants import DEFAULT_TUBE
-from beanpole.errors import ClientError, OutcomeUnknown, ProtocolError
+from beanpole.errors import ClientError
 from beanpole.protocol.beanstalk.client import Reply, ReplyParser, encode, encode_put
-
-# Longer than one node needs to say that there is no majority (its command_timeout).
-REPLY_TIMEOUT_S: Final = 15.0
-CONNECT_TIMEOUT_S: Final = 2.0
-# Covers an election, and the restart of a cluster that lost its power.
-PATIENCE_S: Final = 10.0
-PAUSE_MIN_S: Final = 0.05
-PAUSE_MAX_S: Final = 1.0
 
 PRIORITY_DEFAULT: Final = 65536
 TTR_DEFAULT_S: Final = 120
@@ -34,12 +24,7 @@ class Job(NamedTuple):
     body: bytes
 
 
-def _pause(longest_s: float) -> None:
-    # Jitter: clients that lost the same node do not come back all at once.
-    time.sleep(longest_s * (0.5 + random.random() / 2))
-
-
-class Client:
+class Client(StreamClient):
     """A connection to any one of several nodes.
 
     Commands that can be repeated without harm are, on another node if need be. When the connection
@@ -53,38 +38,11 @@ class Client:
         patience_s: float = PATIENCE_S,
         reply_timeout_s: float = REPLY_TIMEOUT_S,
     ) -> None:
-        """Remember where the nodes are; the first command connects.
-
-        Args:
-            addresses: "host:port" or "unix:PATH"; the first that answers is taken.
-            patience_s: how long to look for a node that answers before giving up.
-            reply_timeout_s: how long a node may be silent, beside the time a reserve waits.
-        """
-        assert addresses, "a client needs an address"
-        self._addresses = list(addresses)
-        self._patience_s = patience_s
-        self._reply_timeout_s = reply_timeout_s
-        self._socket: socket.socket | None = None
+        """See `StreamClient`: the first command connects."""
+        super().__init__(addresses, patience_s=patience_s, reply_timeout_s=reply_timeout_s)
         self._parser = ReplyParser()
         self._used = DEFAULT_TUBE
         self._watched = [DEFAULT_TUBE]
-
-    def __enter__(self) -> "Client":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the connection; the node releases the jobs reserved on it."""
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
-
-    @property
-    def address(self) -> str:
-        """The node that is connected, or will be tried first."""
-        return self._addresses[0]
 
     def use(self, tube: bytes) -> None:
         """Put into this tube from now on, also on later connections."""
@@ -204,72 +162,24 @@ class Client:
             OutcomeUnknown: the connection ended before the reply, and `repeat` is False.
             ClientError: no node answers.
         """
-        until = time.monotonic() + self._patience_s
-        while True:
-            self._connect(until)
-            try:
-                return self._exchange(request, wait_s)
-            except (OSError, ProtocolError) as error:
-                address = self.address
-                self._leave()
-                if not repeat:
-                    raise OutcomeUnknown(f"{address}: {error or 'the connection ended'}") from error
-                if time.monotonic() > until:
-                    raise ClientError(f"{address}: {error or 'the connection ended'}") from error
-                _pause(PAUSE_MIN_S)
+        return self._request(request, self._next_reply, repeat=repeat, wait_s=wait_s)
 
-    def _exchange(self, request: bytes, wait_s: float | None) -> Reply:
-        assert self._socket is not None
-        self._socket.settimeout(None if wait_s is None else wait_s + self._reply_timeout_s)
-        self._socket.sendall(request)
-        while (reply := self._parser.next()) is None:
-            data = self._socket.recv(65536)
-            if not data:
-                raise ConnectionError("the node closed the connection")
-            self._parser.feed(data)
-        return reply
+    def _feed(self, data: bytes) -> None:
+        self._parser.feed(data)
 
-    def _leave(self) -> None:
-        """Close, and begin with the next node when connecting again."""
-        self.close()
-        self._addresses.append(self._addresses.pop(0))
+    def _next_reply(self) -> Reply | None:
+        return self._parser.next()
 
-    def _connect(self, until: float) -> None:
-        """Connect to the first node that answers, going round until then."""
-        pause_s = PAUSE_MIN_S
-        reasons: dict[str, str] = {}
-        while self._socket is None:
-            for _ in self._addresses:
-                try:
-                    self._open()
-                    return
-                except (OSError, ProtocolError) as error:
-                    reasons[self.address] = str(error)
-                    self._leave()
-            if time.monotonic() > until:
-                words = "; ".join(f"{address}: {why}" for address, why in reasons.items())
-                raise ClientError(f"no node answers: {words}")
-            _pause(pause_s)
-            pause_s = min(2 * pause_s, PAUSE_MAX_S)
-
-    def _open(self) -> None:
-        """Connect to the first address and set tube and watch list as they were."""
+    def _begin(self) -> None:
+        """Set tube and watch list as they were."""
         self._parser = ReplyParser()
-        if self.address.startswith(UNIX_PREFIX):
-            self._socket = socket.socket(socket.AF_UNIX)
-            self._socket.settimeout(CONNECT_TIMEOUT_S)
-            self._socket.connect(self.address.removeprefix(UNIX_PREFIX))
-        else:
-            self._socket = socket.create_connection(
-                split_address(self.address), timeout=CONNECT_TIMEOUT_S
-            )
-            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         requests = [encode(b"use", self._used)] if self._used != DEFAULT_TUBE else []
         requests += [encode(b"watch", tube) for tube in self._watched if tube != DEFAULT_TUBE]
         if DEFAULT_TUBE not in self._watched:
             requests.append(encode(b"ignore", DEFAULT_TUBE))
         for request in requests:
-            self._expect(self._exchange(request, 0), b"USING", b"WATCHING")
+            reply = self._exchange(request, self._next_reply, 0)
+            self._expect(reply, b"USING", b"WATCHING")
 
     def _done(self, request: bytes, word: bytes) -> bool:
         reply = self.call(request, repeat=False)

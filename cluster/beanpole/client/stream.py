@@ -1,0 +1,169 @@
+"""What synchronous clients have in common: one connection at a time, to whichever node answers.
+
+Belongs here: addresses, connecting, time-outs, and what becomes of a request whose connection ends.
+What is said over the connection is in `beanstalk` and `workq`.
+"""
+
+import random
+import socket
+import time
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Final, Self, TypeVar
+
+from beanpole.addresses import UNIX_PREFIX, split_address
+from beanpole.errors import ClientError, OutcomeUnknown, ProtocolError
+
+# Longer than one node needs to say that there is no majority (its command_timeout).
+REPLY_TIMEOUT_S: Final = 15.0
+CONNECT_TIMEOUT_S: Final = 2.0
+# Covers an election, and the restart of a cluster that lost its power.
+PATIENCE_S: Final = 10.0
+PAUSE_MIN_S: Final = 0.05
+PAUSE_MAX_S: Final = 1.0
+_RECEIVE_BYTES: Final = 65536
+
+_Reply = TypeVar("_Reply")
+
+
+def _pause(longest_s: float) -> None:
+    # Jitter: clients that lost the same node do not come back all at once.
+    time.sleep(longest_s * (0.5 + random.random() / 2))
+
+
+class StreamClient:
+    """A connection to any one of several nodes. Subclasses know one protocol."""
+
+    def __init__(
+        self,
+        addresses: Sequence[str],
+        *,
+        patience_s: float = PATIENCE_S,
+        reply_timeout_s: float = REPLY_TIMEOUT_S,
+    ) -> None:
+        """Remember where the nodes are; the first command connects.
+
+        Args:
+            addresses: "host:port" or "unix:PATH"; the first that answers is taken.
+            patience_s: how long to look for a node that answers before giving up.
+            reply_timeout_s: how long a node may be silent, beside the time that a request waits.
+        """
+        assert addresses, "a client needs an address"
+        self._addresses = list(addresses)
+        self._patience_s = patience_s
+        self._reply_timeout_s = reply_timeout_s
+        self._socket: socket.socket | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    @property
+    def address(self) -> str:
+        """The node that is connected, or will be tried first."""
+        return self._addresses[0]
+
+    # --- of each protocol -----------------------------------------------------------------------
+
+    @abstractmethod
+    def _begin(self) -> None:
+        """A new connection is there: say what must be said on each."""
+
+    @abstractmethod
+    def _feed(self, data: bytes) -> None:
+        """Take bytes of the node."""
+
+    # --- requests -------------------------------------------------------------------------------
+
+    def _request(
+        self,
+        request: bytes,
+        next_reply: Callable[[], _Reply | None],
+        *,
+        repeat: bool,
+        wait_s: float | None,
+    ) -> _Reply:
+        """Send one request and return its reply.
+
+        Args:
+            request: its bytes.
+            next_reply: returns the reply, once what was fed has all of it.
+            repeat: doing it twice does no harm, so it is sent again when the connection is lost.
+            wait_s: how long the node itself may wait before it answers; None for ever.
+
+        Raises:
+            OutcomeUnknown: the connection ended before the reply, and `repeat` is False.
+            ClientError: no node answers.
+        """
+        until = time.monotonic() + self._patience_s
+        while True:
+            self._connect(until)
+            try:
+                return self._exchange(request, next_reply, wait_s)
+            except (OSError, ProtocolError) as error:
+                address = self.address
+                self._leave()
+                if not repeat:
+                    raise OutcomeUnknown(f"{address}: {error or 'the connection ended'}") from error
+                if time.monotonic() > until:
+                    raise ClientError(f"{address}: {error or 'the connection ended'}") from error
+                _pause(PAUSE_MIN_S)
+
+    def _exchange(
+        self, request: bytes, next_reply: Callable[[], _Reply | None], wait_s: float | None
+    ) -> _Reply:
+        assert self._socket is not None
+        self._socket.settimeout(None if wait_s is None else wait_s + self._reply_timeout_s)
+        self._socket.sendall(request)
+        while (reply := next_reply()) is None:
+            data = self._socket.recv(_RECEIVE_BYTES)
+            if not data:
+                raise ConnectionError("the node closed the connection")
+            self._feed(data)
+        return reply
+
+    # --- the connection -------------------------------------------------------------------------
+
+    def _leave(self) -> None:
+        """Close, and begin with the next node when connecting again."""
+        self.close()
+        self._addresses.append(self._addresses.pop(0))
+
+    def _connect(self, until: float) -> None:
+        """Connect to the first node that answers, going round until then."""
+        pause_s = PAUSE_MIN_S
+        reasons: dict[str, str] = {}
+        while self._socket is None:
+            for _ in self._addresses:
+                try:
+                    self._open()
+                    return
+                except (OSError, ProtocolError) as error:
+                    reasons[self.address] = str(error)
+                    self._leave()
+            if time.monotonic() > until:
+                words = "; ".join(f"{address}: {why}" for address, why in reasons.items())
+                raise ClientError(f"no node answers: {words}")
+            _pause(pause_s)
+            pause_s = min(2 * pause_s, PAUSE_MAX_S)
+
+    def _open(self) -> None:
+        """Connect to the first address."""
+        if self.address.startswith(UNIX_PREFIX):
+            self._socket = socket.socket(socket.AF_UNIX)
+            self._socket.settimeout(CONNECT_TIMEOUT_S)
+            self._socket.connect(self.address.removeprefix(UNIX_PREFIX))
+        else:
+            self._socket = socket.create_connection(
+                split_address(self.address), timeout=CONNECT_TIMEOUT_S
+            )
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._begin()

@@ -1,0 +1,451 @@
+"""A synchronous Workq client that goes to another node when its own is gone.
+
+One connection at a time. The bytes are in `protocol.workq.client`; what connections have in common
+is in `stream`. Names of queues, payloads and results are bytes, times are milliseconds.
+
+A request whose connection ends may have been done. What becomes of it:
+
+    add, schedule            sent again: the id tells that it is the same job
+    result, inspect          sent again: they only read
+    lease                    sent again: a job that was leased meanwhile comes back after its TTR
+    complete                 sent again; that the job has this result already means that it is done
+    delete                   sent again; that the job is gone means that it is done
+    run                      not sent again: the result of its job is asked for
+    fail                     OutcomeUnknown: twice would count as two failures
+"""
+
+import time
+import uuid
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from beanpole.client.stream import PATIENCE_S, REPLY_TIMEOUT_S, StreamClient
+from beanpole.errors import ClientError, OutcomeUnknown, ProtocolError
+from beanpole.protocol.workq.client import (
+    BLOCKS,
+    PLAIN,
+    SIZED,
+    Block,
+    Reply,
+    ReplyParser,
+    encode,
+    encode_with,
+)
+
+TTR_DEFAULT_MS: Final = 60_000
+# A day: how long a job and its result are known.
+TTL_DEFAULT_MS: Final = 86_400_000
+WAIT_DEFAULT_MS: Final = 60_000
+PAGE_DEFAULT: Final = 100
+_TIME_FORMAT: Final = "%Y-%m-%dT%H:%M:%SZ"
+_DRAINING: Final = b"Draining"
+
+
+class JobNotFound(ClientError):
+    """There is no job with this id: there never was, it is deleted, or its TTL has ended."""
+
+
+class DuplicateJob(ClientError):
+    """There is a job with this id already."""
+
+
+class DuplicateResult(ClientError):
+    """The job has a result already; this one is dropped."""
+
+
+class Job(NamedTuple):
+    """A job that was leased."""
+
+    id: uuid.UUID
+    name: bytes
+    ttr_ms: int
+    payload: bytes
+
+
+class Result(NamedTuple):
+    """What a job ended with: by `complete`, or by `fail`."""
+
+    success: bool
+    data: bytes
+
+
+class State(IntEnum):
+    """The state of a job."""
+
+    NEW = 0  # ready or scheduled, and never leased
+    COMPLETED = 1
+    FAILED = 2
+    PENDING = 3  # ready once more
+    LEASED = 4
+
+
+class JobInfo(NamedTuple):
+    """All that `inspect` shows of a job. Times are of UTC; `time` is when it was scheduled for."""
+
+    id: uuid.UUID
+    name: bytes
+    ttr_ms: int
+    ttl_ms: int
+    payload: bytes
+    max_attempts: int
+    attempts: int
+    max_fails: int
+    fails: int
+    priority: int
+    state: State
+    created: datetime
+    time: datetime | None
+
+
+class QueueInfo(NamedTuple):
+    """How many jobs a queue has."""
+
+    name: bytes
+    ready: int
+    scheduled: int
+
+
+class ServerInfo(NamedTuple):
+    """What a node says of itself; the jobs whose TTL ended are those of the cluster."""
+
+    active_clients: int
+    evicted_jobs: int
+    started: datetime
+
+
+class Client(StreamClient):
+    """A connection to any one of several nodes. Leases belong to no connection."""
+
+    def __init__(
+        self,
+        addresses: Sequence[str],
+        *,
+        patience_s: float = PATIENCE_S,
+        reply_timeout_s: float = REPLY_TIMEOUT_S,
+    ) -> None:
+        """See `StreamClient`: the first command connects."""
+        super().__init__(addresses, patience_s=patience_s, reply_timeout_s=reply_timeout_s)
+        self._parser = ReplyParser()
+        self._shape = PLAIN  # of the reply that is waited for
+
+    # --- jobs -----------------------------------------------------------------------------------
+
+    def add(
+        self,
+        name: bytes,
+        payload: bytes,
+        *,
+        job: uuid.UUID | None = None,
+        ttr_ms: int = TTR_DEFAULT_MS,
+        ttl_ms: int = TTL_DEFAULT_MS,
+        priority: int = 0,
+        max_attempts: int = 0,
+        max_fails: int = 0,
+    ) -> uuid.UUID:
+        """Make a job and return its id: `job`, or a new one.
+
+        Args:
+            name: of the queue.
+            payload: at most 1 MiB.
+            job: a UUID of version 4.
+            ttr_ms: how long a worker may have the job; then it is leased once more.
+            ttl_ms: how long the job and its result are known.
+            priority: a signed number of 32 bits; higher ones are leased first.
+            max_attempts: after so many leases without a result the job has failed; 0 for no limit.
+            max_fails: after so many calls of `fail` the job has failed, and before that it is
+                leased once more; 0 for one.
+
+        Raises:
+            DuplicateJob: the id is taken.
+            ClientError: it was refused; the message is the node's. Or no node answers.
+        """
+        job = job or uuid.uuid4()
+        flags = _flags(priority, max_attempts, max_fails)
+        words = (b"add", _text(job), name, ttr_ms, ttl_ms)
+        self._put(encode_with(payload, *words, flags=flags))
+        return job
+
+    def schedule(
+        self,
+        name: bytes,
+        payload: bytes,
+        at: datetime,
+        *,
+        job: uuid.UUID | None = None,
+        ttr_ms: int = TTR_DEFAULT_MS,
+        ttl_ms: int = TTL_DEFAULT_MS,
+        priority: int = 0,
+        max_attempts: int = 0,
+        max_fails: int = 0,
+    ) -> uuid.UUID:
+        """Make a job that is leased from a time on, to the second; its TTL counts from then.
+
+        Args and errors are those of `add`. `at` has a time zone; it may be past, if the TTL has not
+        ended.
+        """
+        job = job or uuid.uuid4()
+        flags = _flags(priority, max_attempts, max_fails)
+        words = (b"schedule", _text(job), name, ttr_ms, ttl_ms, _time_text(at))
+        self._put(encode_with(payload, *words, flags=flags))
+        return job
+
+    def run(
+        self,
+        name: bytes,
+        payload: bytes,
+        *,
+        wait_ms: int = WAIT_DEFAULT_MS,
+        job: uuid.UUID | None = None,
+        ttr_ms: int = TTR_DEFAULT_MS,
+        priority: int = 0,
+    ) -> Result | None:
+        """Make a job and wait for its result; the job is known no longer than this takes.
+
+        If a worker has the job when `wait_ms` is over, the wait lasts until its TTR ends.
+
+        Returns:
+            The result; None if there was none in time, and then there will be none.
+
+        Raises:
+            OutcomeUnknown: the connection ended, and no node knows the job: it was never made, or
+                it has ended and its result is lost.
+            DuplicateJob, ClientError: see `add`.
+        """
+        job = job or uuid.uuid4()
+        until = time.monotonic() + wait_ms / 1000
+        words = (b"run", _text(job), name, ttr_ms, wait_ms)
+        request = encode_with(payload, *words, flags={b"priority": priority})
+        try:
+            reply = self._put_once(request, SIZED, (wait_ms + ttr_ms) / 1000)
+        except OutcomeUnknown as error:
+            return self._run_result(job, ttr_ms, until, error)
+        return _result(reply)
+
+    def _run_result(
+        self, job: uuid.UUID, ttr_ms: int, until: float, error: OutcomeUnknown
+    ) -> Result | None:
+        """Return the result of a run whose connection has ended."""
+        left_ms = max(0, round((until - time.monotonic()) * 1000))
+        try:
+            result = self.result(job, left_ms)
+            if result is None and self.inspect_job(job).state == State.LEASED:
+                result = self.result(job, ttr_ms)
+        except JobNotFound:
+            raise error from None
+        self.delete(job)
+        return result
+
+    def result(self, job: uuid.UUID, wait_ms: int = WAIT_DEFAULT_MS) -> Result | None:
+        """Return what a job ended with; None if it has not ended within `wait_ms`.
+
+        Raises:
+            JobNotFound: there is no such job, or not any more.
+        """
+        request = encode(b"result", _text(job), wait_ms)
+        return _result(self._ask(request, SIZED, wait_s=wait_ms / 1000))
+
+    def delete(self, job: uuid.UUID) -> bool:
+        """Delete a job in whatever state; False if there is none."""
+        reply, is_repeated = self._repeated(encode(b"delete", _text(job)))
+        if reply.word == b"NOT-FOUND":
+            return is_repeated  # it was there, if the request before was done
+        _check(reply)
+        return True
+
+    # --- work -----------------------------------------------------------------------------------
+
+    def lease(self, names: Sequence[bytes], wait_ms: int = WAIT_DEFAULT_MS) -> Job | None:
+        """Wait for a job of any of these queues; None if none came within `wait_ms`."""
+        assert names, "a lease is of a queue"
+        request = encode(b"lease", *names, wait_ms)
+        reply = self._ask(request, SIZED, wait_s=wait_ms / 1000)
+        if reply.word == b"TIMEOUT":
+            return None
+        if len(reply.line) != 3:
+            raise ProtocolError(f"no reply to a lease: {reply.line!r}")
+        job, name, ttr_ms = reply.line
+        return Job(uuid.UUID(job.decode()), name, int(ttr_ms), reply.body)
+
+    def complete(self, job: uuid.UUID, result: bytes = b"") -> None:
+        """End a job well. Whoever is first gives the result, whether the job is leased or not.
+
+        Raises:
+            DuplicateResult: it has another one.
+            JobNotFound: there is no such job, or not any more.
+            OutcomeUnknown: the connection ended, and now there is no such job: it may have been
+                deleted since, as that of a run is.
+        """
+        reply, is_repeated = self._repeated(encode_with(result, b"complete", _text(job)))
+        try:
+            _check(reply)
+        except JobNotFound as error:
+            if is_repeated:
+                raise OutcomeUnknown(f"job {job} is known no longer") from error
+            raise
+        except DuplicateResult:
+            if not is_repeated or self.result(job, 0) != Result(True, result):
+                raise
+
+    def fail(self, job: uuid.UUID, result: bytes = b"") -> None:
+        """Say that a job has failed: for good, or once, if it was made with `max_fails`.
+
+        Raises:
+            DuplicateResult, JobNotFound: see `complete`.
+            OutcomeUnknown: the connection ended; repeated, it may count as two failures.
+        """
+        _check(self._ask(encode_with(result, b"fail", _text(job)), repeat=False))
+
+    # --- inspection -----------------------------------------------------------------------------
+
+    def inspect_server(self) -> ServerInfo:
+        """Return what the node at the other end says of itself."""
+        keys = self._blocks(b"server")[0].keys
+        return ServerInfo(
+            int(keys[b"active-clients"]), int(keys[b"evicted-jobs"]), _time(keys[b"started"])
+        )
+
+    def inspect_queues(self, offset: int = 0, limit: int = PAGE_DEFAULT) -> list[QueueInfo]:
+        """Return up to `limit` queues by their names, from the one with number `offset`."""
+        return [_queue(block) for block in self._blocks(b"queues", offset, limit)]
+
+    def inspect_queue(self, name: bytes) -> QueueInfo | None:
+        """Return how many jobs a queue has; None if nobody ever named it."""
+        blocks = self._blocks(b"queue", name)
+        return _queue(blocks[0]) if blocks else None
+
+    def inspect_job(self, job: uuid.UUID) -> JobInfo:
+        """Return all of a job.
+
+        Raises:
+            JobNotFound: there is no such job, or not any more.
+        """
+        blocks = self._blocks(b"job", _text(job))
+        if not blocks:
+            raise JobNotFound(f"NOT-FOUND: job {job}")
+        return _job(blocks[0])
+
+    def inspect_jobs(
+        self, name: bytes, offset: int = 0, limit: int = PAGE_DEFAULT
+    ) -> list[JobInfo]:
+        """Return up to `limit` ready jobs in the order of leases; fewer, if they are large."""
+        return [_job(block) for block in self._blocks(b"jobs", name, offset, limit)]
+
+    def inspect_scheduled_jobs(
+        self, name: bytes, offset: int = 0, limit: int = PAGE_DEFAULT
+    ) -> list[JobInfo]:
+        """Return up to `limit` scheduled jobs by their times; fewer, if they are large."""
+        return [_job(block) for block in self._blocks(b"scheduled-jobs", name, offset, limit)]
+
+    def _blocks(self, *words: int | bytes) -> tuple[Block, ...]:
+        reply = self._ask(encode(b"inspect", *words), BLOCKS)
+        if reply.word != b"NOT-FOUND":
+            _check(reply)
+        return reply.blocks
+
+    # --- requests -------------------------------------------------------------------------------
+
+    def _ask(
+        self, request: bytes, shape: int = PLAIN, *, repeat: bool = True, wait_s: float = 0
+    ) -> Reply:
+        self._shape = shape
+        return self._request(request, self._next_reply, repeat=repeat, wait_s=wait_s)
+
+    def _repeated(self, request: bytes) -> tuple[Reply, bool]:
+        """Return the reply, and whether the request may have been done twice."""
+        try:
+            return self._ask(request, repeat=False), False
+        except OutcomeUnknown:
+            return self._ask(request), True
+
+    def _put(self, request: bytes) -> None:
+        try:
+            _check(self._put_once(request, PLAIN, 0))
+        except OutcomeUnknown:
+            reply = self._ask(request)
+            if (reply.word, reply.text) != (b"CLIENT-ERROR", b"Duplicate job"):
+                _check(reply)
+
+    def _put_once(self, request: bytes, shape: int, wait_s: float) -> Reply:
+        """Send it once to each node that drains, and to one that does not."""
+        reply = self._ask(request, shape, repeat=False, wait_s=wait_s)
+        for _ in self._addresses[1:]:
+            if reply.text != _DRAINING:
+                break
+            self._leave()
+            reply = self._ask(request, shape, repeat=False, wait_s=wait_s)
+        return reply
+
+    def _begin(self) -> None:
+        self._parser = ReplyParser()
+
+    def _feed(self, data: bytes) -> None:
+        self._parser.feed(data)
+
+    def _next_reply(self) -> Reply | None:
+        return self._parser.next(self._shape)
+
+
+def _text(job: uuid.UUID) -> bytes:
+    return str(job).encode()
+
+
+def _flags(priority: int, max_attempts: int, max_fails: int) -> dict[bytes, int]:
+    return {b"priority": priority, b"max-attempts": max_attempts, b"max-fails": max_fails}
+
+
+def _time_text(at: datetime) -> bytes:
+    assert at.tzinfo is not None, "a time without a zone is another one at each machine"
+    return at.astimezone(UTC).strftime(_TIME_FORMAT).encode()
+
+
+def _time(text: bytes) -> datetime:
+    return datetime.strptime(text.decode(), _TIME_FORMAT).replace(tzinfo=UTC)
+
+
+def _check(reply: Reply) -> None:
+    """Raise what an error of the node means."""
+    if reply.word == b"OK":
+        return
+    words = b" ".join((reply.word, reply.text)).strip().decode()
+    if reply.word == b"NOT-FOUND":
+        raise JobNotFound(words)
+    if reply.text == b"Duplicate job":
+        raise DuplicateJob(words)
+    if reply.text == b"Duplicate result":
+        raise DuplicateResult(words)
+    raise ClientError(words)
+
+
+def _result(reply: Reply) -> Result | None:
+    if reply.word == b"TIMEOUT":
+        return None
+    _check(reply)
+    if len(reply.line) != 2:
+        raise ProtocolError(f"no reply with a result: {reply.line!r}")
+    return Result(reply.line[1] == b"1", reply.body)
+
+
+def _queue(block: Block) -> QueueInfo:
+    keys = block.keys
+    return QueueInfo(block.title, int(keys[b"ready-len"]), int(keys[b"scheduled-len"]))
+
+
+def _job(block: Block) -> JobInfo:
+    keys = block.keys
+    return JobInfo(
+        id=uuid.UUID(block.title.decode()),
+        name=keys[b"name"],
+        ttr_ms=int(keys[b"ttr"]),
+        ttl_ms=int(keys[b"ttl"]),
+        payload=keys[b"payload"],
+        max_attempts=int(keys[b"max-attempts"]),
+        attempts=int(keys[b"attempts"]),
+        max_fails=int(keys[b"max-fails"]),
+        fails=int(keys[b"fails"]),
+        priority=int(keys[b"priority"]),
+        state=State(int(keys[b"state"])),
+        created=_time(keys[b"created"]),
+        time=_time(keys[b"time"]) if b"time" in keys else None,
+    )
