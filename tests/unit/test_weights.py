@@ -11,6 +11,7 @@ from beanpole.constants import (
     BATCH_MAX_BYTES,
     DEDUP_KEY_MAX_BYTES,
     EXTERNAL_ID_MAX_BYTES,
+    EXTRA_MAX_BYTES,
     HOST_NAME_MAX_BYTES,
     JOB_ID_MAX,
     JOB_SIZE_MAX_BYTES,
@@ -38,6 +39,7 @@ KEY = st.sampled_from((b"k", bytes(DEDUP_KEY_MAX_BYTES)))
 QUEUE = st.sampled_from((b"\x01", bytes(255), bytes(256), bytes(QUEUE_NAME_MAX_BYTES)))
 TIME_US = st.sampled_from((0, U32_MAX * SECOND_US, TTL_MAX_US))
 EXTERNAL_ID = st.sampled_from((b"", bytes(255), bytes(256), bytes(EXTERNAL_ID_MAX_BYTES)))
+EXTRA = st.sampled_from((b"", bytes(EXTRA_MAX_BYTES)))
 # The items of each operation behind the session.
 ITEMS: dict[int, tuple[st.SearchStrategy[object], ...]] = {
     c.OPEN: (),
@@ -65,6 +67,13 @@ ITEMS: dict[int, tuple[st.SearchStrategy[object], ...]] = {
     c.FINISH: (JOB, NUMBER, BODY),
     c.PROGRESS: (JOB, st.just(bytes(PROGRESS_MAX_BYTES))),
     c.OPEN_FROM: (st.sampled_from((b"h", bytes(HOST_NAME_MAX_BYTES))),),
+    c.SUBMIT: (QUEUE, NUMBER, TIME_US, EXTERNAL_ID, NUMBER, NUMBER, EXTRA, BODY),
+    c.FINISH_NAMED: (EXTERNAL_ID, NUMBER, BODY),
+    c.DELETE_NAMED: (EXTERNAL_ID,),
+    c.SET_TTR: (JOB, TIME_US),
+    c.CREATE_QUEUE: (QUEUE,),
+    c.DROP_QUEUE: (QUEUE,),
+    c.LIMIT_QUEUE: (QUEUE, NUMBER, NUMBER, NUMBER),
     c.FIND: (EXTERNAL_ID,),
     c.RESULT: (JOB,),
     c.PEEK: (JOB,),
@@ -119,12 +128,11 @@ def test_the_largest_command_fits_into_a_batch() -> None:
     numbers = (U32_MAX, U32_MAX, U32_MAX)
     body = bytes(JOB_SIZE_MAX_BYTES)
     key = bytes(DEDUP_KEY_MAX_BYTES)
-    times_us = (TTL_MAX_US, TTL_MAX_US, TTL_MAX_US)
     queue, external_id = bytes(QUEUE_NAME_MAX_BYTES), bytes(EXTERNAL_ID_MAX_BYTES)
     put = (c.PUT_KEYED, SESSION_NUMBER_MAX, bytes(TUBE_NAME_MAX_BYTES), *numbers, body, key)
     largest = (
-        *(c.ADD, SESSION_NUMBER_MAX, queue, U32_MAX, *times_us, external_id, U32_MAX, U32_MAX),
-        body,
+        *(c.SUBMIT, SESSION_NUMBER_MAX, queue, U32_MAX, TTL_MAX_US, external_id),
+        *(U32_MAX, U32_MAX, bytes(EXTRA_MAX_BYTES), body),
     )
     assert packed_bytes(put) < packed_bytes(largest) == weights.COMMAND_MAX_BYTES
     assert len(c.pack_commands([largest])) <= BATCH_MAX_BYTES
