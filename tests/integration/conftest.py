@@ -15,6 +15,8 @@ from tests.integration.support.queues import (
     settle,
 )
 
+pytest.register_assert_rewrite("tests.clients.matrix")
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(

@@ -1,0 +1,17 @@
+"""What the tests of Gearman clients from Debian and npm need; they fail where it is missing."""
+
+import pytest
+
+from tests.clients.libraries import missing
+from tests.clients.places import fresh, paper, place, workers
+from tests.integration.conftest import shared
+
+pytest.register_assert_rewrite("tests.clients.matrix")
+
+__all__ = ["fresh", "paper", "place", "shared", "workers"]
+
+
+def pytest_sessionstart() -> None:
+    absent = missing()
+    if absent:
+        pytest.exit("not installed: " + "; ".join(absent), 2)

@@ -1,0 +1,89 @@
+"""How a client program of the tests and the test that runs it talk: see tests/clients/README.md.
+
+Nothing of the Gearman protocol belongs here, and nothing of one library.
+"""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from tests.integration.support.waiting import wait_until
+
+# How long a worker waits for the file that lets a job end; the test makes it much sooner.
+GATE_TIMEOUT_S: Final = 60.0
+
+
+class Arguments(NamedTuple):
+    """The command line of a program.
+
+    Attributes:
+        role: "worker" or "client".
+        host: of the server.
+        port: of the server.
+        last: a worker's name, a client's request as JSON.
+    """
+
+    role: str
+    host: str
+    port: int
+    last: str
+
+    def request(self) -> dict[str, Any]:
+        """Return what the client shall do."""
+        found: dict[str, Any] = json.loads(self.last)
+        return found
+
+
+def arguments() -> Arguments:
+    """Return the command line."""
+    role, host, port, last = sys.argv[1:]
+    return Arguments(role, host, int(port), last)
+
+
+def tell(*event: object) -> None:
+    """Print one event."""
+    sys.stdout.write(json.dumps(event) + "\n")
+    sys.stdout.flush()
+
+
+def note(payload: str) -> str:
+    """Append the payload's text to the payload's file; return the text."""
+    path, _, text = payload.rstrip("\0").partition(" ")
+    with Path(path).open("a") as file:
+        file.write(text + "\n")
+    return text
+
+
+def wait_for_gate(payload: str) -> str:
+    """Wait for the file that the payload names."""
+    wait_until(Path(payload).exists, GATE_TIMEOUT_S, payload)
+    return "opened"
+
+
+class Failed(Exception):
+    """The job shall fail."""
+
+
+class Thrown(Exception):
+    """The job shall end with this exception."""
+
+
+def fail(_: str) -> str:
+    """Fail."""
+    raise Failed
+
+
+def throw(payload: str) -> str:
+    """End with an exception."""
+    raise Thrown(f"thrown:{payload}")
+
+
+# What needs no more than the payload.
+SIMPLE: Final[dict[str, Callable[[str], str]]] = {
+    "reverse": lambda payload: payload[::-1],
+    "note": note,
+    "fail": fail,
+    "throw": throw,
+}

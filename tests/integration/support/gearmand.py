@@ -1,0 +1,108 @@
+"""Debian's gearmand, and Gearman's packets as they are: what the tests of Gearman clients stand on.
+
+What a client library does belongs to `tests/clients`.
+"""
+
+import shutil
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from tests.integration.support.ports import free_block
+from tests.integration.support.processes import Process
+from tests.integration.support.raw import Address, connect
+
+HEADER: Final = struct.Struct(">4sII")
+REPLY_TIMEOUT_S: Final = 60.0
+RECEIVE_BYTES: Final = 65536
+
+CAN_DO, PRE_SLEEP, NOOP, SUBMIT_JOB, JOB_CREATED, GRAB_JOB, NO_JOB = 1, 4, 6, 7, 8, 9, 10
+JOB_ASSIGN, WORK_STATUS, WORK_COMPLETE, WORK_FAIL, SUBMIT_JOB_BG = 11, 12, 13, 14, 18
+GET_STATUS_UNIQUE, STATUS_RES_UNIQUE = 41, 42
+
+
+def gearmand_path() -> str | None:
+    """Return where gearmand is installed, None if it is not."""
+    return shutil.which("gearmand", path="/usr/sbin:/usr/local/sbin:/usr/bin")
+
+
+class Gearmand:
+    """One gearmand, in memory unless the arguments say otherwise."""
+
+    def __init__(self, directory: Path, arguments: Sequence[str] = ()) -> None:
+        path = gearmand_path()
+        assert path, "gearmand is not installed (Debian: apt-get install gearman-job-server)"
+        port = free_block()
+        self.address = f"127.0.0.1:{port}"
+        command = [path, "--listen", "127.0.0.1", "--port", str(port), "--log-file", "stderr"]
+        self.process = Process([*command, *arguments], directory / "gearmand.log")
+        self.process.wait_until_serving(self.address)
+
+    def close(self) -> None:
+        self.process.kill()
+
+
+def packet(kind: int, *arguments: bytes) -> bytes:
+    """Return one request."""
+    body = b"\0".join(arguments)
+    return HEADER.pack(b"\0REQ", kind, len(body)) + body
+
+
+class Packets:
+    """A connection that speaks packets; nothing is hidden and nothing repeated."""
+
+    def __init__(self, address: Address, timeout_s: float = REPLY_TIMEOUT_S) -> None:
+        self._stream = connect(address, timeout_s)
+        self._buffer = b""
+
+    def send(self, kind: int, *arguments: bytes) -> None:
+        """Send one packet."""
+        self._stream.sendall(packet(kind, *arguments))
+
+    def receive(self) -> tuple[int, list[bytes]]:
+        """Receive one packet: its type, and its arguments (of results, NULs and all)."""
+        magic, kind, size = HEADER.unpack(self._take(HEADER.size))
+        assert magic == b"\0RES", magic
+        body = self._take(size)
+        split = 1 if kind == WORK_COMPLETE else 2 if kind == JOB_ASSIGN else -1
+        return kind, body.split(b"\0", split)
+
+    def ask(self, kind: int, *arguments: bytes) -> tuple[int, list[bytes]]:
+        """Send one packet and receive one."""
+        self.send(kind, *arguments)
+        return self.receive()
+
+    def admin(self, line: str) -> list[str]:
+        """Send a line of the text protocol; return the lines of its answer without the dot."""
+        self._stream.sendall(line.encode() + b"\r\n")
+        lines: list[str] = []
+        while True:
+            text = self._line()
+            if text == ".":
+                return lines
+            lines.append(text)
+            if text.startswith(("OK", "ERR")):
+                return lines
+
+    def close(self) -> None:
+        """Break the connection."""
+        self._stream.close()
+
+    def _line(self) -> str:
+        while b"\n" not in self._buffer:
+            self._more()
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        return line.rstrip(b"\r").decode()
+
+    def _take(self, size: int) -> bytes:
+        while len(self._buffer) < size:
+            self._more()
+        data, self._buffer = self._buffer[:size], self._buffer[size:]
+        return data
+
+    def _more(self) -> None:
+        data = self._stream.recv(RECEIVE_BYTES)
+        if not data:
+            raise ConnectionError("the server closed the connection")
+        self._buffer += data
