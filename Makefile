@@ -16,6 +16,8 @@ SOURCES := $(shell find cluster/beanpole node/beanpoled -name '*.py' -o -name '*
 # Which tests also run on it: those of the modules that it compiles, and with whole nodes.
 COMPILED_UNITS := $(addprefix tests/unit/,core protocol storage replication node eventlog golden)
 COMPILED_NODES := $(addprefix tests/integration/test_,clients.py failover.py disk.py peer_port.py)
+# Gearman's clients from npm.
+CLIENTS := build/clients/.ready
 # What mypy checks without PySpark; `make test-spark` has the rest.
 TYPED := cluster node bench chaos deploy tests --exclude '^((tests|tests/unit|bench)/pipeline|tests/page)'
 # The tests of the pipeline that start Spark themselves.
@@ -36,7 +38,7 @@ PROTOC := $(BIN)/python -m grpc_tools.protoc -Iproto
 
 .DEFAULT_GOAL := check
 .PHONY: up compiled test test-nodes test-spark test-sim test-compiled test-spark-cluster \
-	test-power test-page test-repeats sim mutants unit lint check golden fmt proto bench bench-check bench-pipeline soak upgrade ledger clean help
+	test-power test-page test-repeats test-clients sim mutants unit lint check golden fmt proto bench bench-check bench-pipeline soak upgrade ledger clean help
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -106,6 +108,17 @@ test-repeats: $(SPARK) ## 100,000 rows while Spark repeats its tasks on purpose:
 # By itself, because nothing else here needs a browser: apt-get install chromium.
 test-page: $(SPARK) ## the report's page in headless Chromium: nothing overlaps at 1,400 and 800 pixels
 	$(BIN)/python -m pytest -q tests/page
+
+# By itself, because its clients come from Debian and from npm; it says what is missing.
+test-clients: $(READY) $(CLIENTS) ## real Gearman clients of Debian and npm, unmodified
+	$(BIN)/python -m pytest -q tests/clients
+
+# The versions are exact in package.json; a lock file would name hosts.
+$(CLIENTS): tests/clients/package.json
+	@command -v npm >/dev/null || { echo "npm is not installed (Debian: apt-get install nodejs npm)" >&2; exit 1; }
+	@mkdir -p build/clients && cp $< build/clients/
+	npm install --prefix build/clients --no-package-lock --no-audit --no-fund --loglevel=error
+	@touch $@
 
 sim: $(READY) ## many simulated lives of whole clusters (make sim SEEDS=300 FIRST=1)
 	$(BIN)/python -m tests.sim.many --seeds $(SEEDS) --first $(FIRST)

@@ -11,7 +11,8 @@ pytest.register_assert_rewrite("tests.clients.matrix")
 __all__ = ["fresh", "paper", "place", "shared", "workers"]
 
 
-def pytest_sessionstart() -> None:
+@pytest.fixture(scope="session", autouse=True)
+def installed() -> None:
     absent = missing()
     if absent:
-        pytest.exit("not installed: " + "; ".join(absent), 2)
+        pytest.fail("not installed: " + "; ".join(absent), pytrace=False)

@@ -13,8 +13,6 @@ from tests.clients.places import AGAINST_GEARMAND
 APT_GET: Final = (
     "apt-get install gearman-tools libgearman-client-perl php8.2-cli php8.2-gearman nodejs npm"
 )
-# From the root of the repository; `make test-clients` runs it.
-NPM: Final = f"npm install --prefix build/clients --no-package-lock ({HERE.name}/package.json)"
 PROGRESS: Final = re.compile(r"\d+% Complete\n")
 PROGRAMS: Final = HERE / "programs"
 NODE: Final = {"NODE_PATH": str(MODULES), "NODE_NO_WARNINGS": "1"}
@@ -117,5 +115,7 @@ def missing() -> list[str]:
     for name, version in wanted.items():
         package = MODULES / name / "package.json"
         if not package.exists() or json.loads(package.read_text())["version"] != version:
-            found.append(f"{name} {version}: make test-clients, which runs npm install")
+            found.append(
+                f"{name} {version} (npm): make test-clients installs it into build/clients"
+            )
     return found

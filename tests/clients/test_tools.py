@@ -113,19 +113,22 @@ def test_perl_counts_jobs(place: Place, fresh: Names) -> None:
 
 def test_pygearman_administration(place: Place, fresh: Names, tmp_path: Path) -> None:
     name, function = fresh("worker"), fresh("py")
-    client = gearman.GearmanAdminClient([place.submitter])
-    assert client.ping_server() > 0
     handle = TOOL.submit(place, function, "x", background=True, unique=f"{function}-x").handle
-    found = [row for row in client.get_status() if row["task"] == function]
-    assert found == [{"task": function, "queued": 1, "running": 0, "workers": 0}]
-    assert client.get_version().startswith("OK ")
-    assert client.get_pid()
-    assert handle in str(client.get_jobs())
-    assert f"{function}-x" in str(client.get_unique_jobs())
-    assert "OK" in str(client.cancel_job(handle))
-    near = Place(place.submitter, place.submitter)
-    with PYTHON[0].working(near, name, tmp_path):
-        assert name in str(client.get_workers())
+    client = gearman.GearmanAdminClient([place.submitter])
+    try:
+        assert client.ping_server() > 0
+        found = [row for row in client.get_status() if row["task"] == function]
+        assert found == [{"task": function, "queued": 1, "running": 0, "workers": 0}]
+        assert client.get_version().startswith("OK ")
+        assert client.get_pid()
+        assert handle in str(client.get_jobs())
+        assert f"{function}-x" in str(client.get_unique_jobs())
+        assert "OK" in str(client.cancel_job(handle))
+        near = Place(place.submitter, place.submitter)
+        with PYTHON[0].working(near, name, tmp_path):
+            assert name in str(client.get_workers())
+    finally:
+        client.shutdown()
 
 
 @pytest.mark.parametrize("program", [PERL, PHP], ids=repr)
