@@ -1,0 +1,70 @@
+"""Gearman's text commands: what a line asks for, and the words of its errors."""
+
+import pytest
+
+from beanpole.protocol.gearman import admin
+
+INCOMPLETE = b"ERR INVALID_ARGUMENTS An+incomplete+set+of+arguments+was+sent+to+this+command+%b\r\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "command"),
+    [
+        (b"status", (admin.STATUS, ())),
+        (b"STATUS", (admin.STATUS, ())),
+        (b"Status and more", (admin.STATUS, ())),
+        (b"prioritystatus", (admin.PRIORITY_STATUS, ())),
+        (b"workers", (admin.WORKERS, ())),
+        (b"version x", (admin.VERSION, ())),
+        (b"getpid", (admin.PID, ())),
+        (b"verbose", (admin.VERBOSE, ())),
+        (b"shutdown", (admin.SHUTDOWN, ())),
+        (b"shutdown graceful", (admin.SHUTDOWN, ())),
+        (b"maxqueue f", (admin.MAX_QUEUE, (b"f",))),
+        (b"maxqueue f  10", (admin.MAX_QUEUE, (b"f", b"10"))),
+        (b"maxqueue f 1 2 3 4", (admin.MAX_QUEUE, (b"f", b"1", b"2", b"3"))),
+        (b"create function f", (admin.CREATE_FUNCTION, (b"f",))),
+        (b"Drop Function F", (admin.DROP_FUNCTION, (b"F",))),
+        (b"show jobs", (admin.SHOW_JOBS, ())),
+        (b"Show  Unique JOBS", (admin.SHOW_UNIQUE_JOBS, ())),
+        (b"cancel job H:x:1", (admin.CANCEL_JOB, (b"H:x:1",))),
+    ],
+)
+def test_commands(line: bytes, command: admin.Command) -> None:
+    assert admin.read(line) == command
+
+
+@pytest.mark.parametrize(
+    ("line", "reply"),
+    [
+        (b"", b"ERR UNKNOWN_COMMAND Unknown+server+command\r\n"),
+        (b"  ", b"ERR UNKNOWN_COMMAND Unknown+server+command\r\n"),
+        (b" status", b"ERR UNKNOWN_COMMAND Unknown+server+command\r\n"),
+        (b"nosuch word", b"ERR UNKNOWN_COMMAND Unknown+server+commandnosuch\r\n"),
+        (b"show", b"ERR UNKNOWN_COMMAND Unknown+server+commandshow\r\n"),
+        (b"show x", b"ERR UNKNOWN_SHOW_ARGUMENTS\r\n"),
+        (b"show jobs x", b"ERR UNKNOWN_SHOW_ARGUMENTS\r\n"),
+        (b"show unique", b"ERR UNKNOWN_SHOW_ARGUMENTS\r\n"),
+        (b"cancel", b"ERR UNKNOWN_COMMAND Unknown+server+commandcancel\r\n"),
+        (b"cancel job", b"ERR UNKNOWN_COMMAND Unknown+server+commandcancel\r\n"),
+        (b"cancel x y", b"ERR UNKNOWN_ERROR\r\n"),
+        (b"maxqueue", INCOMPLETE % b"maxqueue"),
+        (b"create", INCOMPLETE % b"create"),
+        (b"create function", INCOMPLETE % b"create"),
+        (b"create x", INCOMPLETE % b"create"),
+        (b"create function a b", INCOMPLETE % b"create"),
+        (b"drop", INCOMPLETE % b"drop"),
+    ],
+)
+def test_what_is_no_command(line: bytes, reply: bytes) -> None:
+    assert admin.read(line) == (admin.WRONG, (reply,))
+
+
+def test_bounds_of_queues() -> None:
+    assert admin.limits(()) == (0, 0, 0)
+    assert admin.limits((b"10",)) == (10, 10, 10), "one is for all"
+    assert admin.limits((b"1", b"2")) == (1, 2, 0)
+    assert admin.limits((b"1", b"2", b"3")) == (1, 2, 3)
+    assert admin.limits((b"-1",)) == admin.limits((b"x",)) == (0, 0, 0)
+    assert admin.limits((b"99999999999999999999",)) == (2**32 - 1,) * 3
+    assert admin.limits((b"7x",)) == (7, 7, 7)
