@@ -1,0 +1,558 @@
+"""Gearman's clients and workers at one node: what is said, to whom, and in which order."""
+
+import pytest
+
+from beanpole import commands as c
+from beanpole.constants import RESULT_MAX_BYTES, WATCHED_TUBES_MAX
+from beanpole.protocol.gearman import packets as p
+from beanpole.protocol.gearman.client import Reply, request
+from beanpoled.frontends.gearman.shared import Shared
+from tests.unit.beanpoled.gearman_scene import Client, Scene, handle
+from tests.unit.node.stage import SECOND
+
+NO_JOB: list[Reply] = [(p.NO_JOB, ())]
+NOOP: list[Reply] = [(p.NOOP, ())]
+NOT_FOUND: list[Reply] = [(p.ERROR, (b"JOB_NOT_FOUND", b"Job given in work result not found"))]
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+def created(job: int) -> list[Reply]:
+    return [(p.JOB_CREATED, (handle(job),))]
+
+
+def worker(scene: Scene, *functions: bytes) -> Client:
+    """A client that can do something."""
+    made = scene.connect()
+    for function in functions:
+        assert made.ask(p.CAN_DO, function) == []
+    return made
+
+
+def submit(client: Client, kind: int = p.SUBMIT_JOB, unique: bytes = b"") -> list[Reply]:
+    return client.ask(kind, b"f", unique, b"data")
+
+
+def grab(client: Client) -> int:
+    """Take a job, and return its number; 0 for none."""
+    ((kind, arguments),) = client.ask(p.GRAB_JOB)
+    return int(arguments[0].rpartition(b":")[2]) if kind == p.JOB_ASSIGN else 0
+
+
+# --- the way of a job -----------------------------------------------------------------------------
+
+
+def test_a_client_hears_of_its_job(scene: Scene) -> None:
+    client, bystander, one = scene.connect(), scene.connect(), worker(scene, b"f")
+    assert submit(client) == created(1)
+    assert one.ask(p.GRAB_JOB) == [(p.JOB_ASSIGN, (handle(1), b"f", b"data"))]
+    for kind in (p.WORK_DATA, p.WORK_WARNING):
+        assert one.ask(kind, handle(1), b"so far") == []
+        assert client.replies() == [(kind, (handle(1), b"so far"))]
+    assert one.ask(p.WORK_STATUS, handle(1), b"1", b"2") == []
+    assert client.replies() == [(p.WORK_STATUS, (handle(1), b"1", b"2"))]
+    assert one.ask(p.WORK_COMPLETE, handle(1), b"re\0sult") == []
+    assert client.replies() == [(p.WORK_COMPLETE, (handle(1), b"re\0sult"))]
+    assert one.ask(p.WORK_COMPLETE, handle(1), b"again") == NOT_FOUND
+    assert bystander.replies() == client.replies() == []
+    assert not scene.machine.queue.jobs
+
+
+def test_all_of_it_in_one_piece(scene: Scene) -> None:
+    """Pipelined: a worker takes what it has submitted itself, and has its replies in order."""
+    both = scene.connect()
+    both.connection.received(
+        request(p.CAN_DO, b"f")
+        + request(p.SUBMIT_JOB, b"f", b"", b"x")
+        + request(p.GRAB_JOB)
+        + request(p.WORK_COMPLETE, handle(1), b"r")
+        + request(p.ECHO_REQ, b"e")
+        + request(p.GRAB_JOB)
+    )
+    scene.commit_own()
+    kinds = [kind for kind, _ in both.replies()]
+    assert sorted(kinds) == sorted(
+        [p.JOB_CREATED, p.JOB_ASSIGN, p.WORK_COMPLETE, p.ECHO_RES, p.NO_JOB]
+    )
+    kinds.remove(p.WORK_COMPLETE)  # it comes unasked
+    assert kinds == [p.JOB_CREATED, p.JOB_ASSIGN, p.ECHO_RES, p.NO_JOB]
+
+
+def test_an_error_keeps_its_place(scene: Scene) -> None:
+    one = worker(scene, b"f")
+    for kind, more in (
+        (p.WORK_STATUS, (b"1", b"2")),
+        (p.WORK_COMPLETE, (b"r",)),
+        (p.WORK_FAIL, ()),
+        (p.WORK_DATA, (b"d",)),
+        (p.WORK_EXCEPTION, (b"e",)),
+    ):
+        one.connection.received(request(kind, handle(9), *more) + request(p.ECHO_REQ, b"behind"))
+        scene.commit_own()
+        assert [found[0] for found in one.replies()] == [p.ERROR, p.ECHO_RES]
+        assert one.ask(kind, b"H:elsewhere:9", *more)[0][0] == p.ERROR
+
+
+def test_only_the_holder_may_speak(scene: Scene) -> None:
+    client, one, other = scene.connect(), worker(scene, b"f"), worker(scene, b"f")
+    submit(client)
+    assert grab(one) == 1
+    assert other.ask(p.WORK_COMPLETE, handle(1), b"mine") == NOT_FOUND
+    assert other.ask(p.WORK_STATUS, handle(1), b"1", b"1") == NOT_FOUND
+    assert other.ask(p.WORK_DATA, handle(1), b"x") == [
+        (p.ERROR, (b"JOB_NOT_FOUND", b"Job does not exist on server"))
+    ]
+    assert client.replies() == []
+
+
+def test_every_way_to_submit(scene: Scene) -> None:
+    client, one = scene.connect(), worker(scene, b"f")
+    for kind in (p.SUBMIT_JOB_LOW_BG, p.SUBMIT_JOB_BG, p.SUBMIT_JOB_LOW, p.SUBMIT_JOB_HIGH):
+        assert submit(client, kind)[0][0] == p.JOB_CREATED
+    assert submit(client, p.SUBMIT_JOB_HIGH_BG) == created(5)
+    assert client.ask(p.SUBMIT_REDUCE_JOB, b"f", b"u", b"red", b"", b"data") == created(6)
+    last = client.ask(p.SUBMIT_REDUCE_JOB_BACKGROUND, b"f", b"", b"", b"", b"data")
+    assert last == created(7)
+    assert [grab(one) for _ in range(8)] == [4, 5, 2, 6, 7, 1, 3, 0]
+
+
+def test_the_three_ways_to_grab(scene: Scene) -> None:
+    client, one = scene.connect(), worker(scene, b"f")
+    for unique in (b"u1", b"-", b""):
+        submit(client, p.SUBMIT_JOB_BG, unique)
+    client.ask(p.SUBMIT_REDUCE_JOB, b"f", b"u4", b"red", b"", b"data")
+    client.ask(p.SUBMIT_REDUCE_JOB, b"f", b"u5", b"red", b"", b"data")
+    rest = (b"f", b"u1", b"data")
+    assert one.ask(p.GRAB_JOB_UNIQ) == [(p.JOB_ASSIGN_UNIQ, (handle(1), *rest))]
+    assert one.ask(p.GRAB_JOB_ALL) == [(p.JOB_ASSIGN_UNIQ, (handle(2), b"f", b"-", b"data"))]
+    assert one.ask(p.GRAB_JOB_ALL) == [(p.JOB_ASSIGN_UNIQ, (handle(3), b"f", b"", b"data"))]
+    reduced = (handle(4), b"f", b"u4", b"red", b"data")
+    assert one.ask(p.GRAB_JOB_ALL) == [(p.JOB_ASSIGN_ALL, reduced)]
+    assert one.ask(p.GRAB_JOB) == [(p.JOB_ASSIGN, (handle(5), b"f", b"data"))]
+
+
+# --- the same job again ---------------------------------------------------------------------------
+
+
+def test_the_same_unique_is_the_same_job(scene: Scene) -> None:
+    client, other, one = scene.connect(), scene.connect(), worker(scene, b"f")
+    assert submit(client, unique=b"u") == created(1)
+    assert submit(other, unique=b"u") == created(1)
+    assert submit(other, p.SUBMIT_JOB_BG, unique=b"u") == created(1)
+    assert other.ask(p.SUBMIT_JOB, b"g", b"u", b"data") == created(2), "of another function"
+    assert submit(other) == created(3)
+    assert submit(other) == created(4)
+    assert submit(other, unique=b"-") == created(5)
+    assert submit(other, unique=b"-") == created(5), "the body is the same"
+    assert other.ask(p.SUBMIT_JOB_BG, b"f", b"-", b"another") == created(6)
+    assert grab(one) == 1
+    one.ask(p.WORK_COMPLETE, handle(1), b"r")
+    for each in (client, other):
+        assert each.replies() == [(p.WORK_COMPLETE, (handle(1), b"r"))]
+    assert submit(client, unique=b"u") == created(7), "it has ended, so this is another"
+
+
+def test_each_submission_has_its_answer(scene: Scene) -> None:
+    """A library has a task for each, and counts the results."""
+    client, one = scene.connect(), worker(scene, b"f")
+    for _ in range(2):
+        assert submit(client, unique=b"u") == created(1)
+    grab(one)
+    one.ask(p.WORK_DATA, handle(1), b"d")
+    one.ask(p.WORK_COMPLETE, handle(1), b"r")
+    data, end = (p.WORK_DATA, (handle(1), b"d")), (p.WORK_COMPLETE, (handle(1), b"r"))
+    assert client.replies() == [data, data, end, end]
+
+
+def test_a_client_that_goes_takes_its_job_along(scene: Scene) -> None:
+    client, one = scene.connect(), worker(scene, b"f")
+    submit(client)
+    submit(client, p.SUBMIT_JOB_BG)
+    client.connection.lost()
+    scene.commit_own()
+    assert grab(one) == 2
+    assert grab(one) == 0
+
+
+def test_a_background_job_survives_a_client_that_attached_itself(scene: Scene) -> None:
+    client, other, one = scene.connect(), scene.connect(), worker(scene, b"f")
+    submit(client, p.SUBMIT_JOB_BG, b"u")
+    submit(other, p.SUBMIT_JOB, b"u")
+    other.connection.lost()
+    scene.commit_own()
+    assert grab(one) == 1
+
+
+# --- exceptions and failures ----------------------------------------------------------------------
+
+
+def test_an_exception_is_for_those_that_asked(scene: Scene) -> None:
+    plain, asked, one = scene.connect(), scene.connect(), worker(scene, b"f")
+    assert asked.ask(p.OPTION_REQ, b"Exceptions") == [(p.OPTION_RES, (b"Exceptions",))]
+    unknown = (p.ERROR, (b"UNKNOWN_OPTION", b"Server does not recognize given option"))
+    assert asked.ask(p.OPTION_REQ, b"nonsense") == [unknown]
+    submit(plain, unique=b"u")
+    submit(asked, unique=b"u")
+    grab(one)
+    assert one.ask(p.WORK_EXCEPTION, handle(1), b"boom") == []
+    assert plain.replies() == [(p.WORK_FAIL, (handle(1),))]
+    assert asked.replies() == [(p.WORK_EXCEPTION, (handle(1), b"boom"))]
+    assert one.ask(p.WORK_FAIL, handle(1)) == [], "many libraries send it behind the exception"
+    assert one.ask(p.WORK_FAIL, handle(1)) == NOT_FOUND, "and once"
+
+
+def test_what_follows_an_exception_is_swallowed_for_this_job_alone(scene: Scene) -> None:
+    client, one = scene.connect(), worker(scene, b"f")
+    submit(client)
+    submit(client)
+    assert (grab(one), grab(one)) == (1, 2)
+    one.send(p.WORK_EXCEPTION, handle(1), b"boom")
+    one.send(p.WORK_FAIL, handle(2))
+    one.send(p.WORK_COMPLETE, handle(1), b"")
+    scene.commit_own()
+    assert one.replies() == []
+    assert client.replies() == [(p.WORK_FAIL, (handle(1),)), (p.WORK_FAIL, (handle(2),))]
+
+
+def test_a_failure_ends_a_job(scene: Scene) -> None:
+    client, one = scene.connect(), worker(scene, b"f")
+    client.ask(p.OPTION_REQ, b"exceptions")
+    for finish in ((p.WORK_FAIL, b""), (p.WORK_EXCEPTION, b"")):
+        submit(client)
+        job = grab(one)
+        arguments = (handle(job),) if finish[0] == p.WORK_FAIL else (handle(job), finish[1])
+        assert one.ask(finish[0], *arguments) == []
+        assert client.replies() == [(p.WORK_FAIL, (handle(job),))]
+        assert grab(one) == 0, "it is not tried again"
+    submit(client)
+    job = grab(one)
+    assert one.ask(p.WORK_FAIL, handle(job) + b"\0") == [], "some send a NUL behind it"
+    assert client.replies() == [(p.WORK_FAIL, (handle(job),))]
+
+
+def test_a_result_above_the_limit_fails_its_job(scene: Scene) -> None:
+    client, one = scene.connect(), worker(scene, b"f")
+    client.ask(p.OPTION_REQ, b"exceptions")
+    largest = bytes(RESULT_MAX_BYTES)
+    text = b"The result has more than 1048576 bytes"
+    submit(client)
+    grab(one)
+    told = one.ask(p.WORK_DATA, handle(1), largest + b"x")
+    assert told == [(p.ERROR, (b"ARGUMENT_TOO_LARGE", b"The data has more than 1048576 bytes"))]
+    assert one.ask(p.WORK_DATA, handle(1), largest) == []
+    assert one.ask(p.WORK_COMPLETE, handle(1), largest + b"x") == [
+        (p.ERROR, (b"ARGUMENT_TOO_LARGE", text))
+    ]
+    assert client.replies() == [
+        (p.WORK_DATA, (handle(1), largest)),
+        (p.WORK_EXCEPTION, (handle(1), text)),
+    ]
+    submit(client)
+    grab(one)
+    assert one.ask(p.WORK_COMPLETE, handle(2), largest) == []
+    assert client.replies() == [(p.WORK_COMPLETE, (handle(2), largest))]
+    assert one.ask(p.WORK_COMPLETE, handle(2), largest + b"x") == NOT_FOUND
+
+
+# --- functions and sleep --------------------------------------------------------------------------
+
+
+def test_polling_writes_nothing(scene: Scene) -> None:
+    one = worker(scene, b"f", b"g")
+    for kind in (p.GRAB_JOB, p.GRAB_JOB_UNIQ, p.GRAB_JOB_ALL):
+        one.send(kind)
+        one.send(p.PRE_SLEEP)
+    assert one.replies() == NO_JOB * 3
+    assert scene.commit_own() == 0
+
+
+def test_a_worker_is_woken_once(scene: Scene) -> None:
+    client, one, other = scene.connect(), worker(scene, b"f"), worker(scene, b"g", b"f")
+    for each in (one, other):
+        each.send(p.PRE_SLEEP)
+        assert each.replies() == []
+    submit(client)
+    assert (one.replies(), other.replies()) == (NOOP, NOOP)
+    submit(client)
+    assert (one.replies(), other.replies()) == ([], []), "until it sleeps again"
+    one.send(p.PRE_SLEEP)
+    assert one.replies() == NOOP, "something is ready"
+    assert (grab(one), grab(one), grab(one)) == (1, 2, 0)
+    one.send(p.PRE_SLEEP)
+    assert one.replies() == []
+    assert scene.commit_own() == 0
+
+
+def test_no_wake_up_is_lost_to_a_function_that_comes_while_it_sleeps(scene: Scene) -> None:
+    client, one = scene.connect(), scene.connect()
+    submit(client)
+    one.send(p.PRE_SLEEP)
+    assert one.replies() == []
+    assert one.ask(p.CAN_DO, b"f") == NOOP
+    assert grab(one) == 1
+    one.send(p.PRE_SLEEP)
+    assert one.ask(p.CANT_DO, b"f") == [], "its job comes back, and is for others"
+
+
+def test_a_worker_that_grabs_sleeps_no_more(scene: Scene) -> None:
+    client, one = scene.connect(), worker(scene, b"f")
+    one.send(p.PRE_SLEEP)
+    assert grab(one) == 0
+    submit(client)
+    assert one.replies() == []
+
+
+def test_a_job_of_another_node_wakes(scene: Scene) -> None:
+    one = worker(scene, b"f")
+    one.send(p.PRE_SLEEP)
+    scene.others((c.OPEN, 1), (c.SET_PROTOCOL, 1, 4))
+    scene.others((c.SUBMIT, 1, b"\x02f", 5, 0, b"", 0, 0, b"", b"x"))
+    assert one.replies() == NOOP
+    assert grab(one) == 1
+
+
+def test_an_epoch_job_wakes_when_it_is_due(scene: Scene) -> None:
+    client, one = scene.connect(), worker(scene, b"f")
+    now_s = scene.host.walls_us // SECOND
+    assert client.ask(p.SUBMIT_JOB_EPOCH, b"f", b"", b"%d" % (now_s + 2), b"x") == created(1)
+    assert grab(one) == 0
+    one.send(p.PRE_SLEEP)
+    scene.pass_cluster_us(SECOND)
+    assert one.replies() == []
+    scene.pass_cluster_us(SECOND)
+    assert one.replies() == NOOP
+    assert grab(one) == 1
+    assert client.ask(p.SUBMIT_JOB_EPOCH, b"f", b"", b"%d" % (now_s - 9), b"x") == created(2)
+    assert grab(one) == 2, "what is past is now"
+    for word in (b"", b"soon", b"-5", b"9" * 18):
+        ((kind, (code, _)),) = client.ask(p.SUBMIT_JOB_EPOCH, b"f", b"", word, b"x")
+        assert (kind, code) == (p.ERROR, b"INVALID_ARGUMENTS")
+
+
+def test_jobs_of_a_function_that_is_given_up_go_to_others(scene: Scene) -> None:
+    client, one, other = scene.connect(), worker(scene, b"f", b"g"), worker(scene, b"f", b"g")
+    submit(client)
+    client.ask(p.SUBMIT_JOB, b"g", b"", b"x")
+    submit(client)
+    assert (grab(one), grab(one)) == (1, 2)
+    assert one.ask(p.CANT_DO, b"f") == []
+    assert one.ask(p.CANT_DO, b"unheard of") == []
+    assert one.ask(p.WORK_COMPLETE, handle(1), b"late") == NOT_FOUND
+    assert one.ask(p.WORK_COMPLETE, handle(2), b"r") == []
+    assert client.replies() == [(p.WORK_COMPLETE, (handle(2), b"r"))]
+    assert (grab(other), grab(other)) == (3, 1), "what comes back goes to the end"
+    client.ask(p.SUBMIT_JOB, b"g", b"", b"x")
+    job = grab(one)
+    assert one.ask(p.RESET_ABILITIES) == []
+    assert one.ask(p.WORK_COMPLETE, handle(job), b"late") == NOT_FOUND
+    assert grab(one) == 0
+    assert grab(other) == job
+
+
+def test_the_functions_of_a_worker_are_bounded(scene: Scene) -> None:
+    one = scene.connect()
+    for number in range(WATCHED_TUBES_MAX):
+        one.send(p.CAN_DO, b"f%d" % number)
+    assert one.ask(p.CAN_DO, b"f0") == [], "again"
+    too_many = (p.ERROR, (b"QUEUE_ERROR", b"A worker has 1024 functions at most"))
+    assert one.ask(p.CAN_DO, b"one more") == [too_many]
+    assert one.ask(p.CANT_DO, b"f7") == []
+    assert one.ask(p.CAN_DO, b"one more") == []
+
+
+def test_a_function_for_which_there_is_no_room(scene: Scene) -> None:
+    one = worker(scene, b"f")
+    limits = (scene.machine.jobs_max, 2, scene.machine.sessions_max, scene.machine.queue_bytes_max)
+    scene.apply_sections((c.LEADER, 0, 0, ((c.EPOCH, 2, 0, *limits),)))
+    full = (p.ERROR, (b"QUEUE_ERROR", b"A limit of the cluster is reached"))
+    assert one.ask(p.CAN_DO, b"g") == [full]
+    assert not one.connection.watches(b"\x02g")
+    assert one.connection.watches(b"\x02f")
+    assert one.ask(p.SUBMIT_JOB_BG, b"g", b"", b"x") == [full]
+    assert one.text(b"create function g\n").startswith(b"ERR QUEUE_ERROR A+limit+of")
+
+
+def test_a_time_out_of_a_function(scene: Scene) -> None:
+    client, one, other = scene.connect(), scene.connect(), worker(scene, b"f")
+    for word, us in (
+        (b"2", SECOND),
+        (b"2500", 2_500_000),
+        (b"0", 0),
+        (b"-1", 0),
+        (b"often", 0),
+        (b"\0\0\x03\xe8", 0),
+        (b"1500", 1_500_000),
+    ):
+        assert one.ask(p.CAN_DO_TIMEOUT, b"f", word) == []
+        submit(client)
+        job = grab(one)
+        assert scene.machine.queue.jobs[job].ttr_us == us
+        if word != b"1500":
+            one.ask(p.WORK_COMPLETE, handle(job), b"")
+    client.replies()
+    scene.pass_cluster_us(1_500_000)
+    assert client.replies() == [], "it is tried again"
+    assert one.ask(p.WORK_COMPLETE, handle(job), b"late") == NOT_FOUND
+    assert grab(other) == job
+    assert scene.machine.queue.jobs[job].ttr_us == 0
+
+
+# --- questions ------------------------------------------------------------------------------------
+
+
+def test_the_status_of_a_job(scene: Scene) -> None:
+    client, one = scene.connect(), worker(scene, b"f")
+    submit(client, unique=b"u")
+    states = [(b"1", b"0", b"0", b"0"), (b"1", b"1", b"0", b"0"), (b"1", b"1", b"3", b"10")]
+    for number, state in enumerate(states):
+        if number == 1:
+            grab(one)
+        elif number:
+            one.ask(p.WORK_STATUS, handle(1), b"3", b"10")
+        client.replies()
+        assert client.ask(p.GET_STATUS, handle(1)) == [(p.STATUS_RES, (handle(1), *state))]
+        unique = (p.STATUS_RES_UNIQUE, (b"u", *state, b"1"))
+        assert client.ask(p.GET_STATUS_UNIQUE, b"u") == [unique]
+    one.ask(p.WORK_COMPLETE, handle(1), b"")
+    client.replies()
+    for nothing in (handle(1), handle(10**15), b"H:elsewhere:1", b"", b"H:stage:", b"H:stage:-1"):
+        assert client.ask(p.GET_STATUS, nothing) == [
+            (p.STATUS_RES, (nothing, b"0", b"0", b"0", b"0"))
+        ]
+    for nothing in (b"u", b"", b"x"):
+        gone = (p.STATUS_RES_UNIQUE, (nothing, b"0", b"0", b"0", b"0", b"0"))
+        assert client.ask(p.GET_STATUS_UNIQUE, nothing) == [gone]
+
+
+def test_a_newer_status_takes_the_place_of_one_that_has_not_left(scene: Scene) -> None:
+    client, one = scene.connect(), worker(scene, b"f")
+    submit(client)
+    grab(one)
+    one.connection.received(
+        b"".join(request(p.WORK_STATUS, handle(1), b"%d" % done, b"9") for done in range(9))
+        + request(p.ECHO_REQ, b"e")
+        + request(p.WORK_STATUS, handle(2), b"1", b"2")
+    )
+    assert scene.commit_own() == 2
+    assert client.replies() == [(p.WORK_STATUS, (handle(1), b"8", b"9"))]
+    assert one.replies() == [(p.ECHO_RES, (b"e",)), *NOT_FOUND]
+
+
+def test_a_status_that_is_too_long(scene: Scene) -> None:
+    client, one = scene.connect(), worker(scene, b"f")
+    submit(client)
+    grab(one)
+    ((kind, (code, _)),) = one.ask(p.WORK_STATUS, handle(1), b"9" * 60, b"9999")
+    assert (kind, code) == (p.ERROR, b"ARGUMENT_TOO_LARGE")
+    assert one.ask(p.WORK_STATUS, handle(1), b"9" * 60, b"999") == []
+
+
+# --- the life of a connection ---------------------------------------------------------------------
+
+
+def test_bad_bytes_end_a_connection_behind_what_it_is_owed(scene: Scene) -> None:
+    client = scene.connect()
+    client.connection.received(request(p.SUBMIT_JOB_BG, b"f", b"", b"x") + b"\0BAD" + bytes(9))
+    assert not client.port.closed
+    scene.commit_own()
+    assert client.replies() == created(1)
+    assert client.port.closed
+
+
+def test_a_node_that_drains_or_has_no_disk_takes_no_job(scene: Scene) -> None:
+    client = scene.connect()
+    scene.node.context.draining = True
+    assert submit(client)[0][1] == (b"QUEUE_ERROR", b"This node is draining")
+    scene.node.context.draining = False
+    scene.apply(c.encode_entry(c.FLAG_PUTS_REFUSED, 0, 0, []))
+    assert submit(client)[0][1] == (b"QUEUE_ERROR", b"A limit of the cluster is reached")
+    assert scene.commit_own() == 0
+
+
+def test_without_a_majority_each_request_is_told(scene: Scene) -> None:
+    client = worker(scene, b"f")
+    submit(client, p.SUBMIT_JOB_BG)
+    scene.follow(leader="n1", term=2)
+    scene.node.router.link_down("n1")
+    nothing = b"No majority of the nodes answers; it is not done"
+    for kind, arguments in (
+        (p.SUBMIT_JOB, (b"f", b"", b"x")),
+        (p.CAN_DO, (b"g",)),
+        (p.WORK_COMPLETE, (handle(1), b"")),
+        (p.GET_STATUS, (handle(1),)),
+        (p.GET_STATUS_UNIQUE, (b"u",)),
+    ):
+        client.send(kind, *arguments)
+        scene.node.origin.expire(scene.node.context.loop_us + 1)
+        scene.run()
+        assert client.replies() == [(p.ERROR, (b"QUEUE_ERROR", nothing))], p.NAMES[kind]
+    assert not client.connection.watches(b"\x02g")
+    client.send(p.GRAB_JOB)
+    scene.node.origin.expire(scene.node.context.loop_us + 1)
+    scene.run()
+    assert client.replies() == NO_JOB
+    client.connection.received(b"status\n")
+    scene.run()
+    scene.node.origin.expire(scene.node.context.loop_us + 1)
+    scene.run()
+    assert client.port.take() == b"ERR QUEUE_ERROR %b\r\n" % nothing.replace(b" ", b"+")
+    assert not client.port.closed
+
+
+def test_one_client_too_many(scene: Scene) -> None:
+    crowded = Scene(connections_max=1)
+    first, second, third = crowded.connect(), crowded.connect(), crowded.connect()
+    assert first.ask(p.ECHO_REQ, b"x") == [(p.ECHO_RES, (b"x",))]
+    assert second.ask(p.ECHO_REQ, b"x")[0][0] == p.ERROR
+    assert third.text(b"status\n").startswith(b"ERR QUEUE_ERROR The+node+has")
+    assert second.port.closed and third.port.closed
+
+
+def test_a_client_that_does_not_read_is_closed(scene: Scene) -> None:
+    client, one = scene.connect(), worker(scene, b"f")
+    submit(client)
+    grab(one)
+    client.connection.stall()
+    one.ask(p.WORK_DATA, handle(1), b"x")
+    assert client.port.closed
+    assert client.replies() == []
+
+
+def test_a_client_that_asks_for_one_job_too_often_is_closed() -> None:
+    scene = Scene(client_output_bytes_max=100_000)
+    client, one = scene.connect(), worker(scene, b"f")
+    for _ in range(3):
+        submit(client, unique=b"u")
+    grab(one)
+    one.ask(p.WORK_DATA, handle(1), bytes(30_000))
+    assert len(client.replies()) == 3
+    one.ask(p.WORK_DATA, handle(1), bytes(40_000))
+    assert client.port.closed and client.replies() == []
+
+
+def test_an_end_that_the_node_has_missed_is_not_invented(scene: Scene) -> None:
+    client = scene.connect()
+    submit(client)
+    client.connection.job_told(1, 5, b"")
+    assert client.port.closed and client.replies() == []
+
+
+def test_what_connections_did_is_counted(scene: Scene) -> None:
+    client = scene.connect()
+    submit(client)
+    client.text(b"version\n")
+    counters = scene.node.frontends["gearman"].counters()
+    assert (counters["submit_job"], counters["text"], counters["grab_job"]) == (1, 1, 0)
+
+
+def test_handles_fit_their_bound() -> None:
+    shared = Shared("c" * 63)
+    longest = shared.handle(2**53)
+    assert longest == b"H:" + b"c" * 44 + b":9007199254740992"
+    assert len(longest) == 63, "and a NUL behind it"
+    assert shared.job_of(longest) == 2**53
+    for wrong in (longest + b"0", longest[:-16], b"", b"H:c:1", b"H:" + b"c" * 44 + b":x"):
+        assert shared.job_of(wrong) == 0
