@@ -4,6 +4,7 @@ from typing import Any
 
 from beanpole import commands as c
 from beanpole.core.machine import Machine
+from beanpole.protocol.gearman import packets as p
 from beanpole.protocol.gearman.client import Reply, ReplyParser, request
 from beanpoled.frontends.gearman.connection import GearmanConnection
 from tests.unit.node.stage import Port, Stage
@@ -93,3 +94,30 @@ class Scene(Stage):
     def machine(self) -> Machine:
         """The machine as applied here."""
         return self.node.context.machine
+
+
+NO_JOB: list[Reply] = [(p.NO_JOB, ())]
+NOOP: list[Reply] = [(p.NOOP, ())]
+NOT_FOUND: list[Reply] = [(p.ERROR, (b"JOB_NOT_FOUND", b"Job given in work result not found"))]
+
+
+def created(job: int) -> list[Reply]:
+    return [(p.JOB_CREATED, (handle(job),))]
+
+
+def worker(scene: Scene, *functions: bytes) -> Client:
+    """A client that can do something."""
+    made = scene.connect()
+    for function in functions:
+        assert made.ask(p.CAN_DO, function) == []
+    return made
+
+
+def submit(client: Client, kind: int = p.SUBMIT_JOB, unique: bytes = b"") -> list[Reply]:
+    return client.ask(kind, b"f", unique, b"data")
+
+
+def grab(client: Client) -> int:
+    """Take a job, and return its number; 0 for none."""
+    ((kind, arguments),) = client.ask(p.GRAB_JOB)
+    return int(arguments[0].rpartition(b":")[2]) if kind == p.JOB_ASSIGN else 0

@@ -1,0 +1,167 @@
+"""Gearman's workers at one node: functions, sleep, and jobs that come back."""
+
+import pytest
+
+from beanpole import commands as c
+from beanpole.constants import WATCHED_TUBES_MAX
+from beanpole.protocol.gearman import packets as p
+from tests.unit.beanpoled.gearman_scene import (
+    NO_JOB,
+    NOOP,
+    NOT_FOUND,
+    Scene,
+    created,
+    grab,
+    handle,
+    submit,
+    worker,
+)
+from tests.unit.node.stage import SECOND
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+# --- functions and sleep --------------------------------------------------------------------------
+
+
+def test_polling_writes_nothing(scene: Scene) -> None:
+    one = worker(scene, b"f", b"g")
+    for kind in (p.GRAB_JOB, p.GRAB_JOB_UNIQ, p.GRAB_JOB_ALL):
+        one.send(kind)
+        one.send(p.PRE_SLEEP)
+    assert one.replies() == NO_JOB * 3
+    assert scene.commit_own() == 0
+
+
+def test_a_worker_is_woken_once(scene: Scene) -> None:
+    client, one, other = scene.connect(), worker(scene, b"f"), worker(scene, b"g", b"f")
+    for each in (one, other):
+        each.send(p.PRE_SLEEP)
+        assert each.replies() == []
+    submit(client)
+    assert (one.replies(), other.replies()) == (NOOP, NOOP)
+    submit(client)
+    assert (one.replies(), other.replies()) == ([], []), "until it sleeps again"
+    one.send(p.PRE_SLEEP)
+    assert one.replies() == NOOP, "something is ready"
+    assert (grab(one), grab(one), grab(one)) == (1, 2, 0)
+    one.send(p.PRE_SLEEP)
+    assert one.replies() == []
+    assert scene.commit_own() == 0
+
+
+def test_no_wake_up_is_lost_to_a_function_that_comes_while_it_sleeps(scene: Scene) -> None:
+    client, one = scene.connect(), scene.connect()
+    submit(client)
+    one.send(p.PRE_SLEEP)
+    assert one.replies() == []
+    assert one.ask(p.CAN_DO, b"f") == NOOP
+    assert grab(one) == 1
+    one.send(p.PRE_SLEEP)
+    assert one.ask(p.CANT_DO, b"f") == [], "its job comes back, and is for others"
+
+
+def test_a_worker_that_grabs_sleeps_no_more(scene: Scene) -> None:
+    client, one = scene.connect(), worker(scene, b"f")
+    one.send(p.PRE_SLEEP)
+    assert grab(one) == 0
+    submit(client)
+    assert one.replies() == []
+
+
+def test_a_job_of_another_node_wakes(scene: Scene) -> None:
+    one = worker(scene, b"f")
+    one.send(p.PRE_SLEEP)
+    scene.others((c.OPEN, 1), (c.SET_PROTOCOL, 1, 4))
+    scene.others((c.SUBMIT, 1, b"\x02f", 5, 0, b"", 0, 0, b"", b"x"))
+    assert one.replies() == NOOP
+    assert grab(one) == 1
+
+
+def test_an_epoch_job_wakes_when_it_is_due(scene: Scene) -> None:
+    client, one = scene.connect(), worker(scene, b"f")
+    now_s = scene.host.walls_us // SECOND
+    assert client.ask(p.SUBMIT_JOB_EPOCH, b"f", b"", b"%d" % (now_s + 2), b"x") == created(1)
+    assert grab(one) == 0
+    one.send(p.PRE_SLEEP)
+    scene.pass_cluster_us(SECOND)
+    assert one.replies() == []
+    scene.pass_cluster_us(SECOND)
+    assert one.replies() == NOOP
+    assert grab(one) == 1
+    assert client.ask(p.SUBMIT_JOB_EPOCH, b"f", b"", b"%d" % (now_s - 9), b"x") == created(2)
+    assert grab(one) == 2, "what is past is now"
+    for word in (b"", b"soon", b"-5", b"9" * 18):
+        ((kind, (code, _)),) = client.ask(p.SUBMIT_JOB_EPOCH, b"f", b"", word, b"x")
+        assert (kind, code) == (p.ERROR, b"INVALID_ARGUMENTS")
+
+
+def test_jobs_of_a_function_that_is_given_up_go_to_others(scene: Scene) -> None:
+    client, one, other = scene.connect(), worker(scene, b"f", b"g"), worker(scene, b"f", b"g")
+    submit(client)
+    client.ask(p.SUBMIT_JOB, b"g", b"", b"x")
+    submit(client)
+    assert (grab(one), grab(one)) == (1, 2)
+    assert one.ask(p.CANT_DO, b"f") == []
+    assert one.ask(p.CANT_DO, b"unheard of") == []
+    assert one.ask(p.WORK_COMPLETE, handle(1), b"late") == NOT_FOUND
+    assert one.ask(p.WORK_COMPLETE, handle(2), b"r") == []
+    assert client.replies() == [(p.WORK_COMPLETE, (handle(2), b"r"))]
+    assert (grab(other), grab(other)) == (3, 1), "what comes back goes to the end"
+    client.ask(p.SUBMIT_JOB, b"g", b"", b"x")
+    job = grab(one)
+    assert one.ask(p.RESET_ABILITIES) == []
+    assert one.ask(p.WORK_COMPLETE, handle(job), b"late") == NOT_FOUND
+    assert grab(one) == 0
+    assert grab(other) == job
+
+
+def test_the_functions_of_a_worker_are_bounded(scene: Scene) -> None:
+    one = scene.connect()
+    for number in range(WATCHED_TUBES_MAX):
+        one.send(p.CAN_DO, b"f%d" % number)
+    assert one.ask(p.CAN_DO, b"f0") == [], "again"
+    too_many = (p.ERROR, (b"QUEUE_ERROR", b"A worker has 1024 functions at most"))
+    assert one.ask(p.CAN_DO, b"one more") == [too_many]
+    assert one.ask(p.CANT_DO, b"f7") == []
+    assert one.ask(p.CAN_DO, b"one more") == []
+
+
+def test_a_function_for_which_there_is_no_room(scene: Scene) -> None:
+    one = worker(scene, b"f")
+    limits = (scene.machine.jobs_max, 2, scene.machine.sessions_max, scene.machine.queue_bytes_max)
+    scene.apply_sections((c.LEADER, 0, 0, ((c.EPOCH, 2, 0, *limits),)))
+    full = (p.ERROR, (b"QUEUE_ERROR", b"A limit of the cluster is reached"))
+    assert one.ask(p.CAN_DO, b"g") == [full]
+    assert not one.connection.watches(b"\x02g")
+    assert one.connection.watches(b"\x02f")
+    assert one.ask(p.SUBMIT_JOB_BG, b"g", b"", b"x") == [full]
+    assert one.text(b"create function g\n").startswith(b"ERR QUEUE_ERROR A+limit+of")
+
+
+def test_a_time_out_of_a_function(scene: Scene) -> None:
+    client, one, other = scene.connect(), scene.connect(), worker(scene, b"f")
+    for word, us in (
+        (b"2", SECOND),
+        (b"2500", 2_500_000),
+        (b"0", 0),
+        (b"-1", 0),
+        (b"often", 0),
+        (b"\0\0\x03\xe8", 0),
+        (b"1500", 1_500_000),
+    ):
+        assert one.ask(p.CAN_DO_TIMEOUT, b"f", word) == []
+        submit(client)
+        job = grab(one)
+        assert scene.machine.queue.jobs[job].ttr_us == us
+        if word != b"1500":
+            one.ask(p.WORK_COMPLETE, handle(job), b"")
+    client.replies()
+    scene.pass_cluster_us(1_500_000)
+    assert client.replies() == [], "it is tried again"
+    assert one.ask(p.WORK_COMPLETE, handle(job), b"late") == NOT_FOUND
+    assert grab(other) == job
+    assert scene.machine.queue.jobs[job].ttr_us == 0
