@@ -4,6 +4,7 @@ What a client library does belongs to `tests/clients`.
 """
 
 import shutil
+import socket
 import struct
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,8 +19,8 @@ REPLY_TIMEOUT_S: Final = 60.0
 RECEIVE_BYTES: Final = 65536
 
 CAN_DO, PRE_SLEEP, NOOP, SUBMIT_JOB, JOB_CREATED, GRAB_JOB, NO_JOB = 1, 4, 6, 7, 8, 9, 10
-JOB_ASSIGN, WORK_STATUS, WORK_COMPLETE, WORK_FAIL, SUBMIT_JOB_BG = 11, 12, 13, 14, 18
-GET_STATUS_UNIQUE, STATUS_RES_UNIQUE = 41, 42
+JOB_ASSIGN, WORK_STATUS, WORK_COMPLETE, WORK_FAIL, ECHO_REQ, ECHO_RES = 11, 12, 13, 14, 16, 17
+GET_STATUS, STATUS_RES, SUBMIT_JOB_BG, WORK_DATA, GET_STATUS_UNIQUE = 15, 20, 18, 28, 41
 
 
 def gearmand_path() -> str | None:
@@ -84,6 +85,10 @@ class Packets:
             lines.append(text)
             if text.startswith(("OK", "ERR")):
                 return lines
+
+    def end(self) -> None:
+        """Break the connection under a thread that receives."""
+        self._stream.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Break the connection."""

@@ -1,0 +1,96 @@
+"""Nodes die while Workq jobs are pending: nothing acknowledged is lost, no result comes twice.
+
+In the test with both protocols, Gearman jobs run in foreground in the same cluster.
+"""
+
+import uuid
+
+from beanpole.client.workq import Client, Result, State
+from tests.integration.support.foreground import Foreground
+from tests.integration.support.nodes import Cluster
+from tests.integration.support.pending import Pending
+from tests.integration.support.processes import answers
+from tests.integration.support.waiting import wait_until
+
+PENDING = 1000
+PENDING_CLIENTS = 8
+FOREGROUND = 50
+PORT_TIMEOUT_S = 20.0
+WAIT_MS = 30_000
+TTR_MS = 2_000
+
+
+def ports(cluster: Cluster, protocol: str) -> list[str]:
+    """The addresses of all nodes, once clients of the protocol are taken there."""
+    addresses = [node.speaks(protocol) for node in cluster.nodes]
+    wait_until(lambda: all(map(answers, addresses)), PORT_TIMEOUT_S, f"the ports of {protocol}")
+    return addresses
+
+
+def test_leader_killed_under_workq_and_gearman(cluster: Cluster) -> None:
+    leader = cluster.leader()
+    workq, gearman = (
+        [address for number, address in enumerate(ports(cluster, name)) if number != leader]
+        for name in ("workq", "gearman")
+    )
+    pending = Pending(workq, PENDING, PENDING_CLIENTS)
+    pending.add()
+    foreground = Foreground(gearman, FOREGROUND, rounds=2)
+    foreground.start()
+    pending.start()
+    assert pending.some_done.wait(WAIT_MS / 1000)
+    foreground.gates[0].set()
+    cluster.kill(leader)
+    foreground.gates[1].set()
+    foreground.finish()
+    pending.finish()
+    foreground.check()
+    pending.check()
+    # They are there for everybody who asks, at each node, as long as their TTL lasts.
+    for address in workq:
+        with Client([address]) as client:
+            for job in pending.jobs[::100]:
+                found = client.result(job, 0)
+                assert found is not None and found.success
+
+
+def test_the_client_goes_to_another_node(cluster: Cluster) -> None:
+    """With several addresses, the project's client survives the death of its own node."""
+    addresses = ports(cluster, "workq")
+    leader = cluster.leader()
+    mine = next(number for number in range(3) if number != leader)
+    order = [addresses[mine], *(address for i, address in enumerate(addresses) if i != mine)]
+    with Client(order) as client, Client(order[1:]) as other:
+        jobs = [client.add(b"moving", b"%d" % number, ttr_ms=TTR_MS) for number in range(3)]
+        taken = client.lease([b"moving"])
+        assert taken is not None and taken.id == jobs[0]
+        cluster.kill(mine)
+        # A lease belongs to nobody: whoever comes completes it.
+        client.complete(taken.id, b"after")
+        assert client.address != addresses[mine]
+        assert other.result(jobs[0], WAIT_MS) == Result(True, b"after")
+        added = client.add(b"moving", b"3", ttr_ms=TTR_MS)
+        left = [other.lease([b"moving"]) for _ in range(3)]
+        assert [job and job.id for job in left] == [jobs[1], jobs[2], added]
+        other.complete(added, b"last")
+        assert client.result(added, 0) == Result(True, b"last")
+
+
+def test_the_node_of_a_worker_dies(cluster: Cluster) -> None:
+    """A lease ends with its TTR, wherever its worker was: another worker gets the job."""
+    addresses = ports(cluster, "workq")
+    leader = cluster.leader()
+    dying, second = (number for number in range(3) if number != leader)
+    job = uuid.uuid4()
+    with Client([addresses[dying]]) as worker, Client([addresses[second]]) as other:
+        other.add(b"given", b"x", job=job, ttr_ms=TTR_MS)
+        leased = worker.lease([b"given"], WAIT_MS)
+        assert leased is not None and leased.id == job
+        assert other.inspect_job(job).state == State.LEASED
+        cluster.kill(dying)
+        again = other.lease([b"given"], WAIT_MS)
+        assert again == leased
+        info = other.inspect_job(job)
+        assert (info.state, info.attempts) == (State.LEASED, 2)
+        other.complete(job, b"done")
+        assert other.result(job, 0) == Result(True, b"done")
