@@ -84,6 +84,7 @@ RESULT: Final = 41
 
 # --- more operations of a batch ------------------------------------------------------------------
 LIMIT_QUEUE: Final = 48  # how many jobs a queue may have
+SET_ALIAS: Final = 49  # another space has a name for a queue
 
 # --- the leader's own commands -------------------------------------------------------------------
 EPOCH: Final = 64  # the first entry of a term

@@ -62,6 +62,9 @@ EXTRA_MAX_BYTES: Final = 512
 CLIENTS_OF_JOB_MAX: Final = 16_384
 # Jobs that one session is attached to: as many as its node listens to for one client.
 ATTACHED_MAX: Final = 65_536
+# How long a reservation by a client without leases lasts, where the job's own protocol lets the
+# lease of a session last for ever: the end of no session would give the job back.
+NOBODYS_TTR_US: Final = 60 * SECOND_US
 # The longest TTL, as the longest delay and TTR.
 TTL_MAX_US: Final = U32_MAX * SECOND_US
 

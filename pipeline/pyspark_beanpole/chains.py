@@ -23,7 +23,8 @@ _MOVES: Final = (
     ("released", ("reserved",), ("ready", "delayed")),
     ("returned", ("reserved",), ("ready",)),
     ("timed_out", ("reserved",), ("ready",)),
-    ("buried", ("reserved",), ("buried",)),
+    # Not from reserved if a client of Workq lets a job of beanstalk fail that no worker has.
+    ("buried", ("ready", "delayed", "reserved"), ("buried",)),
     ("kicked", ("buried", "delayed"), ("ready",)),
     ("deleted", (*STATES, *_FINISHED), ("gone",)),
     # What clusters at machine version 3 have beside, for protocols other than beanstalk.

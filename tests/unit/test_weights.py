@@ -74,6 +74,7 @@ ITEMS: dict[int, tuple[st.SearchStrategy[object], ...]] = {
     c.CREATE_QUEUE: (QUEUE,),
     c.DROP_QUEUE: (QUEUE,),
     c.LIMIT_QUEUE: (QUEUE, NUMBER, NUMBER, NUMBER),
+    c.SET_ALIAS: (QUEUE, QUEUE),
     c.FIND: (EXTERNAL_ID,),
     c.RESULT: (JOB,),
     c.PEEK: (JOB,),

@@ -22,6 +22,8 @@ WATCH_BYTES: Final = 96
 KEY_BYTES: Final = 192
 # A host with the longest address without a zone, in both directions: 191.
 HOST_BYTES: Final = 256
+# An alias of 40 bytes for a name of 40, in both directions, its dict included: 474.
+ALIAS_BYTES: Final = 640
 
 # The same in an image: 37 to 60 bytes of numbers beside a body, when the numbers are small.
 JOB_IMAGE_BYTES: Final = 96
@@ -30,6 +32,7 @@ SESSION_IMAGE_BYTES: Final = 192
 WATCH_IMAGE_BYTES: Final = 5
 KEY_IMAGE_BYTES: Final = 80
 HOST_IMAGE_BYTES: Final = 66
+ALIAS_IMAGE_BYTES: Final = 400
 
 
 def jobs_bytes(machine: MachineState) -> int:
@@ -47,6 +50,7 @@ def beside_jobs_bytes(machine: MachineState) -> int:
         + machine.watches * WATCH_BYTES
         + (keys.older.count + keys.younger.count) * KEY_BYTES
         + len(machine.hosts.names) * HOST_BYTES
+        + len(machine.queue.aliases.queues) * ALIAS_BYTES
     )
 
 
@@ -67,4 +71,5 @@ def image_bytes(machine: MachineState) -> int:
         + machine.watches * WATCH_IMAGE_BYTES
         + (keys.older.count + keys.younger.count) * KEY_IMAGE_BYTES
         + len(machine.hosts.names) * HOST_IMAGE_BYTES
+        + len(queue.aliases.queues) * ALIAS_IMAGE_BYTES
     )

@@ -43,6 +43,7 @@ class Session(Holder):
     ) -> None:
         super().__init__(serial, BEANSTALK, origin, incarnation, number)
         self.space = space
+        self.leased = space.leased
         self.epoch = 1
         self.state = ATTACHED
         self.reason = NO_REASON

@@ -116,6 +116,7 @@ class MachineState:
         session.used = None
         session.watched = {}
         session.space = space
+        session.leased = space.leased
         if tube is not None:
             self.bind(session, tube)
 

@@ -147,14 +147,16 @@ class Clients:
         return self.origin.bytes > self.outbox_bytes_max
 
     def waiting_on(self, tube: bytes) -> int:
-        """How many clients of this node wait for a job of a tube."""
-        return sum(item.is_waiting and item.watches(tube) for item in self.connections)
+        """How many clients of this node wait for a job of a tube, by whichever of its names."""
+        aliases = self._context.machine.queue.aliases
+        queue = aliases.queue_of(tube)
+        names = (queue, *aliases.names_of(queue))
+        return sum(item.is_waiting and any(map(item.watches, names)) for item in self.connections)
 
     def refuses_tube(self, tube: bytes) -> bool:
         """Whether a tube that does not exist may not be created."""
         machine = self._context.machine
-        tubes = machine.queue.tubes
-        return tube not in tubes and len(tubes) >= machine.tubes_max
+        return machine.queue.find(tube) is None and len(machine.queue.tubes) >= machine.tubes_max
 
     def reserved_by(self, session: int) -> dict[int, Job]:
         """The jobs of a session of this node, by their ids, as far as they are applied here."""

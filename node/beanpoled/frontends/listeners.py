@@ -149,12 +149,19 @@ class Listeners:
         """These queues may have something that they had not: wake the clients that wait."""
         if not self._queues:
             return
+        aliases = self._context.machine.queue.aliases
         for name in names:
-            if name in self._queues and self._is_ready(name):
-                for connection in list(self._queues[name]):
-                    self.stop_waiting(connection)
-                    connection.queue_ready(name)
+            self._wake(name)
+            if aliases.queues:
+                for alias in aliases.names_of(name):
+                    self._wake(alias)
+
+    def _wake(self, name: bytes) -> None:
+        if name in self._queues and self._is_ready(name):
+            for connection in list(self._queues[name]):
+                self.stop_waiting(connection)
+                connection.queue_ready(name)
 
     def _is_ready(self, name: bytes) -> bool:
-        tube = self._context.machine.queue.tubes.get(name)
+        tube = self._context.machine.queue.find(name)
         return tube is not None and tube.ready_count > 0 and not tube.paused_until_us

@@ -155,7 +155,8 @@ class Dispatcher:
         if name is not None and self.line.first(name) is None:
             # It need not stand in the lines of all its tubes, which may be many.
             self._term.commands.append(self._grant(waiter, name, is_ready=True))
-        self.line.add(waiter, watched)
+        # By an alias, a session watches a tube of another name.
+        self.line.add(waiter, [tube.name for tube in watched.values()])
         if wait.ending:
             self._ends.add(waiter)
         if not waiter.granting:
@@ -167,7 +168,9 @@ class Dispatcher:
 
     def grant_puts(self, hint: frames.Hint, grants: list[c.Command]) -> None:
         """For each ready job that a batch puts, add one GRANT for the oldest waiter of its tube."""
-        for tube, count in hint.items():
+        aliases = self._context.machine.queue.aliases
+        for name, count in hint.items():
+            tube = aliases.queue_of(name)
             for _ in range(min(count, GRANTS_FOR_PUTS_MAX - len(grants))):
                 waiter = self.line.first(tube)
                 if waiter is None:
@@ -219,9 +222,9 @@ class Dispatcher:
 
     def _unclaimed(self, tubes: dict[bytes, Tube]) -> bytes | None:
         """The first of these tubes that has a ready job which no GRANT in flight is for."""
-        for name, tube in tubes.items():
+        for tube in tubes.values():
             if self._is_unclaimed(tube):
-                return name
+                return tube.name
         return None
 
     def _is_unclaimed(self, tube: Tube) -> bool:

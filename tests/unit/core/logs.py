@@ -102,6 +102,9 @@ EXTENDED = st.one_of(
 NAMED = st.sampled_from([b"", b"one", b"one", b"two"])
 QUEUE = st.sampled_from([*(QUEUES[protocol] for protocol in (WORKQ, GEARMAN, GEARMAN)), b"\x02r"])
 FLAG = st.integers(0, 1)
+# Names in other spaces than that of the queue, and queues that may have them.
+ALIAS = st.sampled_from([b"\x01al", b"\x02al", b"\x02al", b"\x02r", b"al"])
+ALIASED = st.sampled_from([b"", b"a", b"a", DEFAULT, QUEUES[WORKQ], QUEUES[GEARMAN]])
 SUBMITS = command(
     *(c.SUBMIT, SESSION, QUEUE, PRIORITY, TIME_US, NAMED),
     *(LIMIT, FLAG, st.sampled_from([b"", b"extra", b"x" * (EXTRA_MAX_BYTES + 1)]), BODY),
@@ -128,6 +131,17 @@ LATEST = st.one_of(
         command(c.WATCH, SESSION, QUEUE),
         command(c.IGNORE, SESSION, QUEUE),
     ),
+    st.one_of(
+        command(c.SET_ALIAS, SESSION, ALIAS, ALIASED),
+        command(c.WATCH, SESSION, ALIAS),
+        command(c.IGNORE, SESSION, ALIAS),
+        command(c.USE, SESSION, ALIAS),
+        command(c.PUT, SESSION, ALIAS, PRIORITY, SECONDS, TTR, BODY),
+        command(c.SUBMIT, SESSION, ALIAS, PRIORITY, TIME_US, NAMED, LIMIT, FLAG, BODY, BODY),
+        command(c.ADD, SESSION, ALIAS, *([TIME_US] * 4), NAMED, LIMIT, LIMIT, BODY),
+        command(c.STATS_TUBE, SESSION, ALIAS),
+    ),
+    command(c.DELETE, SESSION, JOB),
     command(c.CLOSE, SESSION, FLAG),
     st.one_of(
         command(c.OPEN_FROM, SESSION, HOST),
@@ -192,6 +206,9 @@ def log_of(steps: list[Step], protocol: int = 0, version: int = 3) -> list[Entry
         opening = (c.OPEN, 3) if version < hosts.HOSTS_SINCE else (c.OPEN_FROM, 3, HOSTS[0])
         opened += (opening, (c.SET_PROTOCOL, 3, protocol), (c.WATCH, 3, queue))
         opened += ((c.ADD, 3, queue, 1, 0, SECOND, *rest, b"added"),)
+        if version >= 4:
+            alias = queue[:1] + b"al"
+            opened += ((c.SET_ALIAS, 1, alias, b"a"), (c.WATCH, 3, alias))
         if protocol == GEARMAN:
             # Session 2 of each node is attached to one job of its own, and to one with the other.
             opened += ((c.SET_PROTOCOL, 2, GEARMAN), (c.WATCH, 2, queue))

@@ -77,6 +77,7 @@ def test_commands_of_no_session_are_bad_commands(cluster: Cluster) -> None:
         (c.SET_TTR, 9, 1, 0),
         *[(queues, 9, b"q") for queues in (c.CREATE_QUEUE, c.DROP_QUEUE)],
         (c.LIMIT_QUEUE, 9, b"q", 0, 0, 0),
+        (c.SET_ALIAS, 9, b"\x02q", b"q"),
         (c.FIND, 9, b""),
         (c.RESULT, 9, 1),
         (c.PEEK, 9, 1),

@@ -189,6 +189,9 @@ FOREIGN: Final[tuple[tuple[Any, ...], ...]] = (
     (c.CREATE_QUEUE, GEARMAN, b"\x02h"),
     (c.LIMIT_QUEUE, GEARMAN, GEARMAN_QUEUE, (0, 3), 0, 5),
     (c.DROP_QUEUE, GEARMAN, (GEARMAN_QUEUE, b"\x02h")),
+    (c.SET_ALIAS, GEARMAN, (b"\x02alias", b"\x01alias"), (BYTES[1], b"")),
+    (c.WATCH, (WORKQ, GEARMAN), (b"\x02alias", b"\x01alias")),
+    (c.SUBMIT, GEARMAN, b"\x02alias", 5, 0, IDS, 0, (0, 1), b"", b"body"),
 )
 
 

@@ -178,7 +178,7 @@ class Image(CopyOnWrite):
                 chunk.append(records.written(record, self.version))
                 return chunk, held
             chunk.append(records.written(record, self.version))
-            size += len(held) + len(record.watched)
+            size += len(held) + records.watched_ids(record)
         return chunk, []
 
     def _next_jobs(self) -> list[JobRecord]:

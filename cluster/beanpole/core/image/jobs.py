@@ -17,7 +17,7 @@ from beanpole.constants import (
     U32_MAX,
     URGENT_BELOW,
 )
-from beanpole.core.image.records import job_of
+from beanpole.core.image.records import EXTENDED_SINCE, job_of
 from beanpole.core.jobs.extension import Extension
 from beanpole.core.jobs.job import (
     BURIED,
@@ -52,7 +52,7 @@ def load_jobs(
                 raise Damaged(f"the image holds {len(queue.jobs)} jobs and says {value}")
             break
         for record in value:
-            job = job_of(record, machine.version, tubes, sessions)
+            job = job_of(record, machine.version, tubes, sessions, queue.spaces)
             _check(job, machine.version)
             if not last_id < job.id < queue.next_id:
                 raise Damaged(f"job {job.id} comes after job {last_id}")
@@ -94,11 +94,13 @@ def _check(job: Job, version: int) -> None:
     if not (0 <= job.delay_us <= longest_us and 0 <= job.ttr_us <= longest_us):
         raise Damaged(f"job {job.id} has times beyond 32 bits of seconds")
     holder, space = job.holder, job.tube.space
-    leased = job.state == RESERVED and space.leased
+    # Since there are aliases, what a session without leases reserves may be in any queue.
+    may_lack = not space.leased or version >= EXTENDED_SINCE
     finished = job.state in _FINISHED
     if (
         job.state not in STATE_NAMES
-        or leased != (holder is not None)
+        or (holder is None and job.state == RESERVED and not may_lack)
+        or (holder is not None and not (job.state == RESERVED and holder.leased))
         or (finished and (job.ext is None or not job.ext.expires_us or version < SPACES_SINCE))
     ):
         raise Damaged(f"job {job.id} has the state {job.state}")
@@ -110,7 +112,7 @@ def _check(job: Job, version: int) -> None:
 
 def _add_extension(queue: Queue, job: Job, ext: Extension) -> None:
     """Let a job be found by what its extension says, if that could be."""
-    space = job.tube.space
+    space = ext.home
     strings = (ext.external_id, ext.progress, ext.result, ext.extra)
     longest = (EXTERNAL_ID_MAX_BYTES, PROGRESS_MAX_BYTES, RESULT_MAX_BYTES, EXTRA_MAX_BYTES)
     counters = (ext.attempts_max, ext.failures_max, ext.failures)

@@ -14,11 +14,14 @@ from typing import Any, Final, NamedTuple
 from beanpole.constants import HOST_NAME_MAX_BYTES, HOSTS_MAX
 from beanpole.core.hosts import HOSTS_SINCE
 from beanpole.core.image.records import EXTENDED_SINCE
+from beanpole.core.jobs.aliases import ALIASES_MAX
 from beanpole.core.jobs.spaces import SPACES_SINCE
 from beanpole.core.state import MachineState
 
 # Hosts of one chunk: a slice of a tenth of a millisecond.
 CHUNK_HOSTS: Final = 1024
+# Aliases of one chunk: 140 KB of the longest names.
+CHUNK_ALIASES: Final = 128
 
 
 class Part(NamedTuple):
@@ -87,10 +90,35 @@ def _add_hosts(machine: MachineState, value: Any) -> None:
             raise ValueError(f"the host {name!r} stands twice, or is one of more than {HOSTS_MAX}")
 
 
+def _aliases(machine: MachineState) -> Iterable[Any]:
+    """All aliases, in the order of their names."""
+    found = sorted(machine.queue.aliases.queues.items())
+    return [found[first : first + CHUNK_ALIASES] for first in range(0, len(found), CHUNK_ALIASES)]
+
+
+def _add_aliases(machine: MachineState, value: Any) -> None:
+    queue = machine.queue
+    aliases = queue.aliases
+    for alias, name in value:
+        space, home = queue.space_of(alias), queue.space_of(name)
+        if (
+            space is None
+            or home is None
+            or home is space
+            or alias in aliases.queues
+            or alias in queue.tubes
+            or aliases.name_of(name, space.number) is not None
+            or len(aliases.queues) >= ALIASES_MAX
+        ):
+            raise ValueError(f"the alias {alias!r} of {name!r}")
+        aliases.add(alias, space.number, name)
+
+
 # By the kind of its chunks, in the order in which they stand.
 PARTS: Final[dict[str, Part]] = {
     "spaces": Part(SPACES_SINCE, _totals, _set_totals),
     "hosts": Part(HOSTS_SINCE, _hosts, _add_hosts),
+    "aliases": Part(EXTENDED_SINCE, _aliases, _add_aliases),
 }
 
 

@@ -128,6 +128,8 @@ class SessionRecord(NamedTuple):
     host: int = 0  # its number; since version 4
 
 
+# The longest alias takes the room of so many ids.
+_ALIAS_IDS: Final = 64
 # A plain tuple, because there may be millions: making and reading a named one takes longer.
 JobRecord = tuple[Any, ...]
 JOB_BODY: Final = -1  # where its body stands
@@ -193,7 +195,7 @@ def of_session(session: Session) -> SessionRecord:
         session.epoch,
         session.state,
         0 if session.used is None else session.used.serial,
-        [tube.serial for tube in session.watched.values()],
+        [_watched(session, name, tube) for name, tube in session.watched.items()],
         list(session.reserved),
         session.request_granted,
         session.secret,
@@ -203,6 +205,20 @@ def of_session(session: Session) -> SessionRecord:
         session.reason,
         session.host,
     )
+
+
+def _watched(session: Session, name: bytes, tube: Tube) -> Any:
+    """A tube that a session watches; with the alias, by which the session may ignore it."""
+    return tube.serial if tube.space is session.space else [tube.serial, name]
+
+
+def watched_ids(record: SessionRecord) -> int:
+    """Return how many ids take as much room as the tubes that a session watches."""
+    ids = len(record.watched)
+    for one in record.watched:
+        if type(one) is not int:
+            ids += _ALIAS_IDS
+    return ids
 
 
 def written(record: SessionRecord, version: int) -> tuple[Any, ...]:
@@ -231,7 +247,7 @@ def of_job(job: Job, version: int) -> JobRecord:
         job.kicks,
         job.ready_us,
         job.reserved_us,
-        None if ext is None else of_extension(ext, version),
+        None if ext is None else of_extension(ext, version, job.tube.space),
         job.body,
     )
     if version >= SPACES_SINCE:
@@ -249,7 +265,11 @@ def size_of(record: JobRecord, version: int) -> int:
 
 
 def job_of(
-    record: list[Any], version: int, tubes: dict[int, Tube], sessions: dict[int, Session]
+    record: list[Any],
+    version: int,
+    tubes: dict[int, Tube],
+    sessions: dict[int, Session],
+    spaces: dict[int, Space],
 ) -> Job:
     """Return the job of a record that `of_job` made, in no order yet.
 
@@ -258,6 +278,7 @@ def job_of(
         version: of the image.
         tubes: by their serial numbers.
         sessions: by their serial numbers.
+        spaces: by their numbers.
     """
     unit_us = 1
     if version < SPACES_SINCE:
@@ -298,12 +319,15 @@ def job_of(
     if holder:
         job.holder = sessions[holder]
     if ext is not None:
-        job.ext = extension_of(job.id, ext, version, sessions)
+        job.ext = extension_of(job, ext, version, sessions, spaces)
     return job
 
 
-def of_extension(ext: Extension, version: int) -> tuple[Any, ...]:
-    """Return the record of an extension; `extension_of` takes it apart."""
+def of_extension(ext: Extension, version: int, space: Space) -> tuple[Any, ...]:
+    """Return the record of an extension of a job in a queue of a space.
+
+    `extension_of` takes it apart.
+    """
     record = (
         ext.sequence,
         ext.external_id,
@@ -316,22 +340,30 @@ def of_extension(ext: Extension, version: int) -> tuple[Any, ...]:
         ext.extra,
         ext.background,
         list(ext.clients),
+        0 if ext.home is space else ext.home.number,
     )
-    return record if version >= EXTENDED_SINCE else record[:-3]
+    return record if version >= EXTENDED_SINCE else record[:-4]
 
 
 def extension_of(
-    job_id: int, record: list[Any], version: int, sessions: dict[int, Session]
+    job: Job,
+    record: list[Any],
+    version: int,
+    sessions: dict[int, Session],
+    spaces: dict[int, Space],
 ) -> Extension:
     """Return the extension of a record that `of_extension` made; its fields may be anything.
 
     The sessions that are attached to the job know it from here on.
     """
     if version < EXTENDED_SINCE:
-        record += [b"", True, []]
+        record += [b"", True, [], 0]
     sequence, external_id, expires_us, attempts_max, failures_max, failures, *later = record
-    progress, result, extra, background, clients = later
-    ext = Extension(sequence, external_id, expires_us, attempts_max, failures_max)
+    progress, result, extra, background, clients, home = later
+    space = spaces[home] if home else job.tube.space
+    if home and (space is job.tube.space or space.number != home):
+        raise ValueError(f"job {job.id} has the home {home}")
+    ext = Extension(sequence, external_id, expires_us, attempts_max, failures_max, space)
     ext.failures = failures
     ext.progress = progress
     ext.result = result
@@ -339,8 +371,8 @@ def extension_of(
     ext.background = background
     for serial in clients:
         attached = sessions[serial].attached
-        if job_id in attached:
+        if job.id in attached:
             raise ValueError(f"session {serial} is attached twice")
-        attached.add(job_id)
+        attached.add(job.id)
         ext.attach(serial, attached)
     return ext

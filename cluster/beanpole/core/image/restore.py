@@ -15,6 +15,7 @@ from beanpole.core.image import parts
 from beanpole.core.image.image import KEYS_PER_CHUNK
 from beanpole.core.image.jobs import load_jobs
 from beanpole.core.image.records import (
+    EXTENDED_SINCE,
     MACHINE_LIMITS,
     MACHINE_NUMBERS,
     QUEUE_NUMBERS,
@@ -27,6 +28,7 @@ from beanpole.core.image.records import (
     tube_fields,
 )
 from beanpole.core.jobs.job import Job, Tube
+from beanpole.core.jobs.spaces import Space
 from beanpole.core.keys import shard_of
 from beanpole.core.machine import Machine
 from beanpole.core.sessions import DEAD, DETACHED, Origin, Session
@@ -187,12 +189,15 @@ class _Loading:
         if record.used or space.default:
             session.used = self.tubes[record.used]
             session.used.users += 1
-        session.watched = {self.tubes[one].name: self.tubes[one] for one in record.watched}
-        for tube in session.watched.values():
+        for one in record.watched:
+            name, tube = self._watched(one, space)
+            if name in session.watched:
+                raise Damaged(f"session {session.number} watches {name!r} twice")
+            session.watched[name] = tube
             tube.watchers += 1
-        bound = [*session.watched.values(), session.used]
-        if any(tube is not None and tube.space is not space for tube in bound):
-            raise Damaged(f"session {session.number} has a tube of another space")
+        used = session.used
+        if used is not None and used.space is not space and machine.version < EXTENDED_SINCE:
+            raise Damaged(f"session {session.number} uses a tube of another space")
         machine.watches += len(record.watched)
         # The jobs themselves are filled in when they are read; this fixes their order.
         held: list[int] = [] if type(record.held) is int else record.held
@@ -220,6 +225,23 @@ class _Loading:
             machine.returning.add((session.detached_until_us, serial))
         else:
             self._attach(session)
+
+    def _watched(self, record: Any, space: Space) -> tuple[bytes, Tube]:
+        """A tube that a session of a space watches, and the name by which it does.
+
+        That is an alias, which the record has, where the tube is of another space.
+        """
+        if type(record) is int:
+            tube = self.tubes[record]
+            name = tube.name
+            is_right = tube.space is space
+        else:
+            serial, name = record
+            tube = self.tubes[serial]
+            is_right = tube.space is not space and space.may_name(name)
+        if not is_right or (type(record) is not int and self.machine.version < EXTENDED_SINCE):
+            raise Damaged(f"a session watches the tube {tube.name!r} of another space")
+        return name, tube
 
     def check_hosts(self) -> None:
         """The hosts of sessions are among those that the image has."""

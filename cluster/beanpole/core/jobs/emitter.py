@@ -80,4 +80,4 @@ class Emitter:
         )
         ext = job.ext
         if ext is not None and ext.external_id:
-            self.externals.append((self.events_total - 1, job.tube.space.number, ext.external_id))
+            self.externals.append((self.events_total - 1, ext.home.number, ext.external_id))

@@ -47,13 +47,15 @@ class Holder:
     `host` is the number of the client's host (`core.hosts`), 0 if it is not known; `place` is the
     origin and the host as records of events have them. `serial` is its own for as long as it lives.
     `reserved` has its jobs by their ids, in the order in which they were reserved. `attached` has
-    the ids of the jobs of which it is a client: it wants to hear of their ends.
+    the ids of the jobs of which it is a client: it wants to hear of their ends. If it is `leased`,
+    a job that it reserves belongs to it, whatever the queue; if not, to nobody.
     """
 
     __slots__ = (
         "attached",
         "host",
         "incarnation",
+        "leased",
         "number",
         "origin",
         "place",
@@ -74,6 +76,7 @@ class Holder:
         self.place = origin
         self.reserved: dict[int, Job] = {}
         self.attached = Order()
+        self.leased = True
 
     def move(self, origin: int, incarnation: int, number: int, host: int) -> None:
         """Give it another number, at an origin and with a host."""
@@ -91,7 +94,7 @@ class Job:
     `rank` is its priority in the beanstalk protocol: lower is sooner. `ttr_us` is 0 if a
     reservation has no end. `due_us` is the end of the delay or of the TTR, 0 when the job has
     neither. `order` is the place among the buried jobs; of a reserved job it is when its TTR began.
-    `holder` is the session that reserved it; None also if its space has no leases. `ready_us`
+    `holder` is the session that reserved it; None also if that session has no leases. `ready_us`
     and `reserved_us` are when it last became ready and was last reserved, NO_TIME if never; a touch
     moves neither. `ext` is what few jobs have.
 
@@ -210,9 +213,12 @@ class Tube:
 
     def is_idle(self) -> bool:
         """Whether nothing refers to the tube any more, so that it vanishes."""
-        return not (
-            self.space.sticky
-            or self.users
+        return not (self.space.sticky or self.is_used())
+
+    def is_used(self) -> bool:
+        """Whether a job is there, or a session names it."""
+        return bool(
+            self.users
             or self.watchers
             or self.ready_count
             or self.reserved_count

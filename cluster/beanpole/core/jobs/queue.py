@@ -154,13 +154,13 @@ class Queue(States):
 
     def bury(self, job: Job, rank: int, session: Holder) -> None:
         """A session buries a job; nobody would kick one that is abandoned."""
-        self.take(job)
+        before = self.take(job)
         if job.ext is not None and job.ext.is_abandoned:
-            self._drop(job, RESERVED, session, e.ABANDONED)
+            self._drop(job, before, session, e.ABANDONED)
             return
         job.rank = rank
         self.make_buried(job)
-        self.emit(e.BURIED, RESERVED, job, session)
+        self.emit(e.BURIED, before, job, session)
 
     def kick(self, job: Job, session: Holder) -> None:
         """Make a buried or delayed job ready."""

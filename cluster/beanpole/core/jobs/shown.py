@@ -16,6 +16,9 @@ SEPARATOR: Final = ":"
 # In a UUID's text, a hyphen stands before these digits.
 _HYPHENS: Final = (8, 12, 16, 20)
 UUID_BYTES: Final = 16
+# What derived UUIDs begin with: of version 4 by their form, and not by chance one of a client's. An
+# id has less than the 56 bits behind it.
+_MARK: Final = b"beanpo\x4a\x0b\x80"
 
 
 def space(one: Space) -> str:
@@ -76,6 +79,18 @@ def external_id(space: int, value: bytes) -> str:
 
 def _text(name: bytes) -> str:
     return name.decode(errors="backslashreplace")
+
+
+def derived(job_id: int) -> bytes:
+    """Return the UUID by which Workq knows a job that another protocol made."""
+    return _MARK + job_id.to_bytes(UUID_BYTES - len(_MARK), "big")
+
+
+def job_of(uuid: bytes) -> int:
+    """Return the id of the job of a UUID that `derived` gave; 0 if it did not."""
+    if len(uuid) != UUID_BYTES or not uuid.startswith(_MARK):
+        return 0
+    return int.from_bytes(uuid[len(_MARK) :], "big")
 
 
 def _uuid(value: bytes) -> str:

@@ -4,7 +4,7 @@ Belongs here: where jobs are found by what they are (order, timers, totals, exte
 Which steps a transition takes, and its event, is in `core.jobs.queue`.
 """
 
-from beanpole.constants import JOB_ID_MAX, U32_MAX, URGENT_BELOW
+from beanpole.constants import JOB_ID_MAX, NOBODYS_TTR_US, U32_MAX, URGENT_BELOW
 from beanpole.core.jobs import effects
 from beanpole.core.jobs.extension import ATTACHMENT_BYTES, Extension
 from beanpole.core.jobs.job import (
@@ -168,11 +168,14 @@ class States(Tubes):
         job.order = job.reserved_us = self.now_us
         space.reserved += 1
         tube.reserved_count += 1
-        if space.leased:
+        ttr_us = job.ttr_us
+        if session.leased:
             job.holder = session
             session.reserved[job.id] = job
-        if job.ttr_us:
-            job.due_us = due_us = self.now_us + job.ttr_us
+        elif not ttr_us and job.ext is not None and job.ext.home.leased:
+            ttr_us = NOBODYS_TTR_US
+        if ttr_us:
+            job.due_us = due_us = self.now_us + ttr_us
             self.timers.add(due_us, job.id)
         else:
             job.due_us = 0
@@ -206,7 +209,7 @@ class States(Tubes):
         """Let a job be found by what its extension says."""
         self.extension_bytes += ext.memory_bytes()
         if ext.external_id:
-            job.tube.space.external_ids[ext.external_id] = job.id
+            ext.home.external_ids[ext.external_id] = job.id
         if ext.expires_us:
             self.expiries.add(ext.expires_us, job.id)
         if ext.sequence != job.id:
@@ -222,7 +225,7 @@ class States(Tubes):
         self.extension_bytes -= ext.memory_bytes()
         ext.detach_all(job.id)
         if ext.external_id:
-            del job.tube.space.external_ids[ext.external_id]
+            del ext.home.external_ids[ext.external_id]
         if ext.expires_us:
             self.expiries.remove(ext.expires_us, job.id)
         if ext.sequence != job.id:

@@ -4,6 +4,7 @@ A tube keeps its jobs in order (`core.jobs.job`); how they move is in `core.jobs
 """
 
 from beanpole.constants import DEFAULT_TUBE, QUEUE_NAME_MAX_BYTES, SECOND_US
+from beanpole.core.jobs.aliases import Aliases
 from beanpole.core.jobs.copy_on_write import CopyOnWrite
 from beanpole.core.jobs.emitter import Emitter
 from beanpole.core.jobs.job import Tube
@@ -21,6 +22,7 @@ class Tubes(Emitter):
         tubes: by their names, in the order of creation.
         spaces: by the protocols of their sessions; several may share one.
         ready_tubes: which may have something for a waiting client since the leader last looked.
+        aliases: the names by which spaces know queues of others.
         tubes_named: the numbers and names of new tubes, for the node to take out.
     """
 
@@ -39,6 +41,7 @@ class Tubes(Emitter):
         self.pauses = Order()  # (until, tube)
         self.transitions: list[int] = []
         self.ready_tubes: dict[bytes, None] = {}
+        self.aliases = Aliases()
         self.images: tuple[CopyOnWrite, ...] = ()
         self.tubes_total = 0
         self.tubes_named: list[tuple[int, bytes]] = []
@@ -56,6 +59,41 @@ class Tubes(Emitter):
             if self.events_kept:
                 self.tubes_named.append((tube.number, name))
         return tube
+
+    def find(self, name: bytes) -> Tube | None:
+        """The tube that is meant by a name, which may be an alias; None if there is none."""
+        tube = self.tubes.get(name)
+        if tube is None and self.aliases.queues:
+            tube = self.tubes.get(self.aliases.queue_of(name))
+        return tube
+
+    def sees(self, space: Space, tube: Tube) -> bool:
+        """Whether the sessions of a space have a name for a tube."""
+        return tube.space is space or (
+            bool(self.aliases.queues) and self.aliases.name_of(tube.name, space.number) is not None
+        )
+
+    def name_in(self, space: Space, tube: Tube) -> bytes:
+        """The name by which the sessions of a space know a tube; its own, if they do not."""
+        if tube.space is space:
+            return tube.name
+        return self.aliases.name_of(tube.name, space.number) or tube.name
+
+    def named_in(self, space: Space) -> list[tuple[bytes, Tube]]:
+        """All tubes of which the sessions of a space know, with the names that they have there."""
+        found = [(name, tube) for name, tube in self.tubes.items() if tube.space is space]
+        for alias, name in self.aliases.queues.items():
+            tube = self.tubes.get(name)
+            if tube is not None and space.may_name(alias):
+                found.append((alias, tube))
+        return found
+
+    def space_of(self, name: bytes) -> Space | None:
+        """The space whose queues may have this name; None if no space allows it."""
+        for space in self.every_space:
+            if space.may_name(name):
+                return space
+        return None
 
     def drop_if_idle(self, tube: Tube) -> None:
         """Remove a tube that nothing refers to; `default` always exists."""

@@ -23,7 +23,7 @@ from beanpole.constants import (
 from beanpole.core.hosts import UNKNOWN
 from beanpole.core.jobs.effects import NOTIFIED_MAX, NOTIFIED_MIN
 from beanpole.core.jobs.job import BURIED, DELAYED, DONE, FAILED, RESERVED
-from beanpole.core.jobs.spaces import SPACES_SINCE
+from beanpole.core.jobs.spaces import NO_EXTERNAL_IDS, SPACES_SINCE
 from beanpole.core.operations.checks import (
     find_held,
     find_job,
@@ -169,10 +169,16 @@ def delete(machine: MachineState, origin: Origin, command: c.Command) -> int:
     job = find_job(machine, origin, command)
     session = origin.sessions[command[1]]
     if job is None or (
-        job.state == RESERVED and job.holder is not session and job.holder is not None
+        job.state == RESERVED
+        and job.holder is not session
+        and (job.holder is not None or session.leased)
     ):
         return c.NOT_FOUND
-    machine.queue.delete(job, session)
+    if job.ext is not None and job.state == RESERVED and session.space.conflict == NO_EXTERNAL_IDS:
+        # So workers of beanstalk say that a job is done; its clients, of another protocol, hear it.
+        machine.queue.finish(job, DONE, b"", session)
+    else:
+        machine.queue.delete(job, session)
     return c.OK
 
 
@@ -202,7 +208,11 @@ def bury(machine: MachineState, origin: Origin, command: c.Command) -> int:
         return c.NOT_FOUND
     if not 0 <= command[3] <= U32_MAX:
         return c.BAD_COMMAND
-    machine.queue.bury(job, command[3], origin.sessions[command[1]])
+    session = origin.sessions[command[1]]
+    if job.ext is not None and session.space.conflict == NO_EXTERNAL_IDS:
+        machine.queue.finish(job, FAILED, b"", session)
+    else:
+        machine.queue.bury(job, command[3], session)
     return c.OK
 
 

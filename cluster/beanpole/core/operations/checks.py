@@ -1,21 +1,33 @@
 """The checks that operations share, before they change anything: queues, room, reservations.
 
-A session sees the queues and jobs of its own space only. Names in commands have their space's
-prefix. Up to machine version 2 there is one space.
+A session sees the queues and jobs of its own space, and those of other spaces that have an alias
+there. Names in commands have their space's prefix. Up to machine version 2 there is one space.
 """
+
+from typing import Final
 
 from beanpole import commands as c
 from beanpole.core.accounts import JOB_BYTES, jobs_bytes
+from beanpole.core.jobs import shown
 from beanpole.core.jobs.job import RESERVED, Job, Tube
 from beanpole.core.jobs.spaces import SPACES_SINCE, Space
 from beanpole.core.sessions import Origin, Session
 from beanpole.core.state import MachineState
+from beanpole.events import WORKQ
+
+# The machine version from which two names may be one queue.
+ALIASES_SINCE: Final = 4
 
 
 def find_tube(machine: MachineState, session: Session, name: bytes) -> Tube | None:
-    """The tube of this name, if it is there and of the session's space."""
+    """The tube of this name, if it is there and of the session's space, or has an alias there."""
     tube = machine.queue.tubes.get(name)
-    return tube if tube is not None and tube.space is session.space else None
+    if tube is None:
+        aliases = machine.queue.aliases
+        if aliases.queues and session.space.may_name(name):
+            return machine.queue.tubes.get(aliases.queue_of(name))
+        return None
+    return tube if tube.space is session.space else None
 
 
 def make_tube(machine: MachineState, space: Space, name: bytes) -> Tube | None:
@@ -23,9 +35,23 @@ def make_tube(machine: MachineState, space: Space, name: bytes) -> Tube | None:
     tube = machine.queue.tubes.get(name)
     if tube is not None:
         return tube if tube.space is space else None
+    queue = machine.queue
+    if queue.aliases.queues and name in queue.aliases.queues:
+        return _make_aliased(machine, space, name)
     if not _may_name(machine, space, name) or len(machine.queue.tubes) >= machine.tubes_max:
         return None
     return machine.queue.tube(name, space)
+
+
+def _make_aliased(machine: MachineState, space: Space, alias: bytes) -> Tube | None:
+    queue = machine.queue
+    name = queue.aliases.queue_of(alias)
+    tube, home = queue.tubes.get(name), queue.space_of(name)
+    if not space.may_name(alias) or home is None:
+        return None
+    if tube is None and len(queue.tubes) < machine.tubes_max:
+        return queue.tube(name, home)
+    return tube
 
 
 def _may_name(machine: MachineState, space: Space, name: bytes) -> bool:
@@ -58,21 +84,45 @@ def has_bytes(machine: MachineState, size: int) -> bool:
 
 
 def find_job(machine: MachineState, origin: Origin, command: c.Command) -> Job | None:
-    """The job that the command names, if it is of the space of the command's session."""
+    """The job that the command names, if it is one that the command's session may see."""
     job = machine.queue.jobs.get(command[2])
-    if job is None or job.tube.space is not origin.sessions[command[1]].space:
+    if job is None:
         return None
-    return job
+    session = origin.sessions[command[1]]
+    if job.tube.space is session.space or _reaches(machine, session.space, job):
+        return job
+    return session.reserved.get(job.id)
+
+
+def _reaches(machine: MachineState, space: Space, job: Job) -> bool:
+    """Whether a job in a queue of another space is one of this space, too."""
+    if job.ext is not None and job.ext.home is space:
+        return True
+    return machine.queue.sees(space, job.tube)
+
+
+def find_named(machine: MachineState, space: Space, external_id: bytes) -> Job | None:
+    """The job that has this external id in a space; some are derived from a job's number."""
+    jobs = machine.queue.jobs
+    job_id = space.external_ids.get(external_id, 0)
+    if job_id:
+        return jobs.get(job_id)
+    if not machine.queue.aliases.queues or space.number != WORKQ:
+        return None
+    job = jobs.get(shown.job_of(external_id))
+    if job is None or (job.ext is not None and job.ext.home is space):
+        return None
+    return job if _reaches(machine, space, job) else None
 
 
 def find_held(machine: MachineState, origin: Origin, command: c.Command) -> Job | None:
     """The reserved job that the command names, if the command's session may act for its holder.
 
-    Those are its own jobs, and where a space has no leases, all of that space.
+    Those are its own jobs, and if it has no leases, all that belong to nobody.
     """
     session = origin.sessions[command[1]]
     job = session.reserved.get(command[2])
-    if job is not None or session.space.leased:
+    if job is not None or session.leased:
         return job
     job = find_job(machine, origin, command)
-    return job if job is not None and job.state == RESERVED else None
+    return job if job is not None and job.state == RESERVED and job.holder is None else None

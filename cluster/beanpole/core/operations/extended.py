@@ -21,11 +21,13 @@ from beanpole.constants import (
     U32_MAX,
 )
 from beanpole.core.jobs.extension import ATTACHMENT_BYTES, Extension
-from beanpole.core.jobs.job import DONE, FAILED, Job
+from beanpole.core.jobs.job import BURIED, DONE, FAILED, Job
 from beanpole.core.jobs.spaces import ATTACH, NO_EXTERNAL_IDS, REFUSE, REPLACE
 from beanpole.core.operations.checks import (
+    ALIASES_SINCE,
     find_held,
     find_job,
+    find_named,
     find_tube,
     has_bytes,
     has_room,
@@ -86,7 +88,7 @@ def add(machine: MachineState, origin: Origin, command: c.Command) -> tuple[int,
     if known and space.conflict != REPLACE:
         return c.EXISTS if space.conflict == REFUSE else (known, 1)
     expires_us = queue.now_us + ttl_us if ttl_us else 0
-    ext = Extension(0, external_id, expires_us, attempts_max, failures_max)
+    ext = Extension(0, external_id, expires_us, attempts_max, failures_max, space)
     if not has_room(machine, len(body) + ext.memory_bytes()):
         return c.OUT_OF_MEMORY
     tube = make_tube(machine, space, name)
@@ -94,7 +96,7 @@ def add(machine: MachineState, origin: Origin, command: c.Command) -> tuple[int,
         return why_no_tube(machine, space, name)
     if known:
         queue.delete(queue.jobs[known], session)
-        tube = queue.tube(name, space)  # it may have gone with its last job
+        tube = queue.tube(tube.name, tube.space)  # it may have gone with its last job
     return queue.put(tube, rank, delay_us, ttr_us, body, session, ext).id, 0
 
 
@@ -129,7 +131,7 @@ def submit(machine: MachineState, origin: Origin, command: c.Command) -> tuple[i
         return c.FULL
     if foreground and len(session.attached) >= ATTACHED_MAX:
         return c.OUT_OF_MEMORY
-    ext = Extension(0, external_id, 0, attempts_max, 0)
+    ext = Extension(0, external_id, 0, attempts_max, 0, space)
     ext.extra = extra
     ext.background = not foreground
     if not has_room(machine, len(body) + ext.memory_bytes() + ATTACHMENT_BYTES):
@@ -171,7 +173,7 @@ def finish(machine: MachineState, origin: Origin, command: c.Command) -> int:
     any job, whatever its state; the first one wins, the next has EXISTS.
     """
     session = origin.sessions[command[1]]
-    if session.space.leased:
+    if session.leased:
         job = find_held(machine, origin, command)
     else:
         job = find_job(machine, origin, command)
@@ -181,15 +183,10 @@ def finish(machine: MachineState, origin: Origin, command: c.Command) -> int:
 def finish_named(machine: MachineState, origin: Origin, command: c.Command) -> int:
     """FINISH_NAMED: FINISH of the job that has this external id in the session's space."""
     session = origin.sessions[command[1]]
-    job = _named(machine, session, command[2])
-    if job is not None and session.space.leased and job.holder is not session:
+    job = find_named(machine, session.space, command[2])
+    if job is not None and session.leased and job.holder is not session:
         job = None
     return _finish(machine, session, job, command)
-
-
-def _named(machine: MachineState, session: Session, external_id: bytes) -> Job | None:
-    job_id = session.space.external_ids.get(external_id, 0)
-    return machine.queue.jobs.get(job_id)
 
 
 def _finish(machine: MachineState, session: Session, job: Job | None, command: c.Command) -> int:
@@ -204,6 +201,12 @@ def _finish(machine: MachineState, session: Session, job: Job | None, command: c
         return c.NOT_FOUND
     if job.state in (DONE, FAILED):
         return c.EXISTS
+    if job.ext is None and state == FAILED and machine.version >= ALIASES_SINCE:
+        # A job of beanstalk that failed waits until somebody has looked at it.
+        if job.state == BURIED:
+            return c.EXISTS
+        machine.queue.bury(job, job.rank, session)
+        return c.OK
     if result and not _has_room_for(machine, job, len(result)):
         return c.OUT_OF_MEMORY
     machine.queue.finish(job, state, result, session)
@@ -216,7 +219,7 @@ def delete_named(machine: MachineState, origin: Origin, command: c.Command) -> i
     Where leases belong to sessions, another session's reservation protects its job.
     """
     session = origin.sessions[command[1]]
-    job = _named(machine, session, command[2])
+    job = find_named(machine, session.space, command[2])
     if job is None or (job.holder is not None and job.holder is not session):
         return c.NOT_FOUND
     machine.queue.delete(job, session)
@@ -245,15 +248,19 @@ def set_progress(machine: MachineState, origin: Origin, command: c.Command) -> i
     progress = command[3]
     if job is None:
         return c.NOT_FOUND
-    if job.ext is None or len(progress) > PROGRESS_MAX_BYTES:
+    if len(progress) > PROGRESS_MAX_BYTES:
         return c.BAD_COMMAND
+    if job.ext is None:
+        # A worker of Gearman may say so of any job that it has; of beanstalk's nobody would hear.
+        return c.OK if machine.version >= ALIASES_SINCE else c.BAD_COMMAND
     machine.queue.set_progress(job, job.ext, progress)
     return c.OK
 
 
 def find(machine: MachineState, origin: Origin, command: c.Command) -> int:
     """FIND: the id of the job that has this external id in the session's space."""
-    return origin.sessions[command[1]].space.external_ids.get(command[2], c.NOT_FOUND)
+    job = find_named(machine, origin.sessions[command[1]].space, command[2])
+    return c.NOT_FOUND if job is None else job.id
 
 
 def result_of(

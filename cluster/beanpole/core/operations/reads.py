@@ -77,7 +77,7 @@ def stats_job(machine: MachineState, origin: Origin, command: c.Command) -> tupl
         left_s = _seconds_left(job.due_us, queue.now_us)
     return (
         job.id,
-        job.tube.name,
+        queue.name_in(origin.sessions[command[1]].space, job.tube),
         STATE_NAMES[job.state],
         job.rank,
         (queue.now_us - job.created_us) // SECOND_US,
@@ -100,7 +100,7 @@ def stats_tube(machine: MachineState, origin: Origin, command: c.Command) -> tup
     if tube is None:
         return c.NOT_FOUND
     return (
-        tube.name,
+        queue.name_in(origin.sessions[command[1]].space, tube),
         tube.urgent_count,
         tube.ready_count,
         tube.reserved_count,
@@ -122,4 +122,4 @@ def list_tubes(machine: MachineState, origin: Origin, command: c.Command) -> tup
     space = origin.sessions[command[1]].space
     if space.tubes == len(tubes):
         return tuple(tubes)
-    return tuple([name for name, tube in tubes.items() if tube.space is space])
+    return tuple([name for name, _ in machine.queue.named_in(space)])

@@ -10,7 +10,9 @@ from typing import Any, Final
 from beanpole import commands as c
 from beanpole.core.hosts import HOSTS_SINCE
 from beanpole.core.operations import changes, extended, leading, queues, reads
+from beanpole.core.operations.checks import ALIASES_SINCE
 from beanpole.core.operations.operation import (
+    ALIAS,
     ATTEMPTS_MAX,
     BEHIND,
     BODY,
@@ -147,6 +149,7 @@ _ENTRIES: Final[tuple[Operation, ...]] = (
     ClientOperation(
         c.LIMIT_QUEUE, (SESSION, QUEUE, HIGH, NORMAL, LOW), queues.limit, since=SUBMIT_SINCE
     ),
+    ClientOperation(c.SET_ALIAS, (SESSION, ALIAS, QUEUE), queues.set_alias, since=ALIASES_SINCE),
     ClientOperation(c.PEEK, (SESSION, JOB), reads.peek, reads=True),
     ClientOperation(c.PEEK_READY, (SESSION, TUBE), reads.peek_ready, reads=True),
     ClientOperation(c.PEEK_DELAYED, (SESSION, TUBE), reads.peek_delayed, reads=True),

@@ -15,7 +15,7 @@ from beanpoled.frontends.clients import Clients
 from beanpoled.frontends.gearman import listings
 from beanpoled.frontends.gearman.client import ClientSide
 from beanpoled.frontends.gearman.session import Asked
-from beanpoled.frontends.gearman.shared import PREFIX, Shared
+from beanpoled.frontends.gearman.shared import PREFIX, Shared, knows
 from beanpoled.frontends.gearman.worker import WorkerSide
 from beanpoled.host.seam import ClientPort
 
@@ -92,7 +92,7 @@ class AdminSide(ClientSide):
 
     def _why_not_cancelled(self, handle: bytes) -> bytes:
         job = self._clients.machine.queue.jobs.get(self._shared.job_of(handle))
-        ours = job is not None and job.tube.name.startswith(PREFIX)
+        ours = job is not None and knows(self._clients.machine.queue, job)
         runs = ours and job is not None and job.state == jobs.RESERVED
         return admin.JOB_RUNS if runs else admin.NO_JOB
 

@@ -11,9 +11,10 @@ from typing import Final
 from beanpole.core.jobs.job import ID_BITS, RESERVED, Job, Tube
 from beanpole.core.jobs.spaces import RANK_NORMAL
 from beanpole.core.machine import Machine
+from beanpole.events import GEARMAN
 from beanpole.protocol.gearman import replies
 from beanpole.protocol.gearman.admin import END
-from beanpoled.frontends.gearman.shared import PREFIX, Shared
+from beanpoled.frontends.gearman.shared import PREFIX, Shared, knows
 from beanpoled.frontends.gearman.worker import WorkerSide, unique_of
 
 # Functions or connections of one piece: a millisecond.
@@ -24,38 +25,39 @@ PIECE_JOBS: Final = 5000
 JOBS_SHOWN_MAX: Final = 100_000
 
 
-def functions(machine: Machine) -> list[Tube]:
-    """The queues of this protocol, in the order of their creation."""
-    return [tube for name, tube in machine.queue.tubes.items() if name.startswith(PREFIX)]
+def functions(machine: Machine) -> list[tuple[bytes, Tube]]:
+    """The queues of this protocol by their names, in the order of their creation."""
+    queue = machine.queue
+    return [(name[len(PREFIX) :], tube) for name, tube in queue.named_in(queue.spaces[GEARMAN])]
 
 
 def status(machine: Machine) -> Iterator[bytes]:
     """FUNCTION, jobs, those of them that run, workers."""
     rest = iter(functions(machine))
     while piece := list(islice(rest, PIECE_ROWS)):
-        yield b"".join([_status_row(tube) for tube in piece])
+        yield b"".join([_status_row(name, tube) for name, tube in piece])
     yield END
 
 
-def _status_row(tube: Tube) -> bytes:
+def _status_row(name: bytes, tube: Tube) -> bytes:
     jobs = tube.ready_count + tube.delayed_count + tube.reserved_count
-    return b"%b\t%d\t%d\t%d\n" % (tube.name[1:], jobs, tube.reserved_count, tube.watchers)
+    return b"%b\t%d\t%d\t%d\n" % (name, jobs, tube.reserved_count, tube.watchers)
 
 
 def priority_status(machine: Machine) -> Iterator[bytes]:
     """FUNCTION, queued jobs of high, normal and low priority, workers."""
     rest = iter(functions(machine))
     while piece := list(islice(rest, PIECE_ROWS)):
-        yield b"".join([_priority_row(tube) for tube in piece])
+        yield b"".join([_priority_row(name, tube) for name, tube in piece])
     yield END
 
 
-def _priority_row(tube: Tube) -> bytes:
+def _priority_row(name: bytes, tube: Tube) -> bytes:
     high = tube.ready.count_below(RANK_NORMAL << ID_BITS)
     low = tube.ready_count - tube.ready.count_below((RANK_NORMAL + 1) << ID_BITS)
     # Those with a time to start at have no priority of their own.
     normal = tube.ready_count - high - low + tube.delayed_count
-    return b"%b\t%d\t%d\t%d\t%d\n" % (tube.name[1:], high, normal, low, tube.watchers)
+    return b"%b\t%d\t%d\t%d\t%d\n" % (name, high, normal, low, tube.watchers)
 
 
 def workers(connections: list[WorkerSide]) -> Iterator[bytes]:
@@ -80,7 +82,7 @@ def _jobs(machine: Machine) -> Iterator[list[Job]]:
         found = []
         for job_id in piece:
             job = jobs.get(job_id)
-            if job is not None and job.tube.name.startswith(PREFIX):
+            if job is not None and knows(machine.queue, job):
                 found.append(job)
         yield found[: JOBS_SHOWN_MAX - shown]
         shown += len(found)
@@ -111,9 +113,10 @@ def show_unique_jobs(machine: Machine) -> Iterator[bytes]:
 def status_of_unique(machine: Machine, unique: bytes) -> Iterator[bytes]:
     """A STATUS_RES_UNIQUE. Any function may have the unique; the oldest one's job is told."""
     rest = iter(functions(machine))
+    external_ids = machine.queue.spaces[GEARMAN].external_ids
     while piece := list(islice(rest, PIECE_ROWS)):
-        for tube in piece:
-            job_id = tube.space.external_ids.get(tube.name[1:] + b"\0" + unique, 0)
+        for name, _ in piece:
+            job_id = external_ids.get(name + b"\0" + unique, 0)
             job = machine.queue.jobs.get(job_id)
             if job is not None and job.ext is not None:
                 ext, runs = job.ext, job.state == RESERVED

@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from beanpole.core.jobs.job import Job, Tube
+from beanpole.core.jobs.queue import Queue
 from beanpole.core.jobs.spaces import SPACES
 from beanpole.events import GEARMAN
 from beanpole.protocol.gearman.parser import KINDS
@@ -12,6 +14,17 @@ PREFIX: Final = SPACES[GEARMAN].prefix
 # 16 are a job's number.
 CLUSTER_IN_HANDLE_BYTES: Final = 64 - 1 - 2 - 1 - 16
 _JOB_DIGITS_MAX: Final = 16
+
+
+def name_of(queue: Queue, tube: Tube) -> bytes:
+    """The name by which this protocol knows a queue, with its prefix."""
+    return queue.name_in(queue.spaces[GEARMAN], tube)
+
+
+def knows(queue: Queue, job: Job) -> bool:
+    """Whether a job is one of this protocol: its clients made it, or its workers may have it."""
+    space = queue.spaces[GEARMAN]
+    return queue.sees(space, job.tube) or (job.ext is not None and job.ext.home is space)
 
 
 class Shared:

@@ -14,15 +14,16 @@ from beanpole.constants import (
     U32_MAX,
     WATCHED_TUBES_MAX,
 )
-from beanpole.core.jobs import effects
+from beanpole.core.jobs import effects, shown
 from beanpole.core.jobs import job as jobs
+from beanpole.events import GEARMAN
 from beanpole.protocol.gearman import packets as p
 from beanpole.protocol.gearman import replies
 from beanpole.protocol.gearman.admin import number
 from beanpole.protocol.gearman.parser import Request
 from beanpoled.frontends.clients import Clients
 from beanpoled.frontends.gearman.session import NOTHING, Asked, GearmanSession
-from beanpoled.frontends.gearman.shared import PREFIX, Shared
+from beanpoled.frontends.gearman.shared import PREFIX, Shared, name_of
 from beanpoled.host.seam import ClientPort
 from beanpoled.origin.batches import KIND_QUIET
 
@@ -118,8 +119,9 @@ class WorkerSide(GearmanSession):
         clients = self._clients
         del self._functions[name]
         clients.origin.submit(self, KIND_QUIET, (c.IGNORE, self.number, name))
+        queue = clients.machine.queue
         for job in clients.reserved_by(self.number).values():
-            if job.tube.name == name:
+            if name_of(queue, job.tube) == name:
                 command = (c.RELEASE, self.number, job.id, job.rank, 0)
                 clients.origin.submit(self, KIND_QUIET, command)
 
@@ -154,9 +156,9 @@ class WorkerSide(GearmanSession):
 
     def _is_ready(self) -> bool:
         """Whether a job is ready for this worker, as far as this node knows."""
-        tubes = self._clients.machine.queue.tubes
+        queue = self._clients.machine.queue
         for name in self._functions:
-            tube = tubes.get(name)
+            tube = queue.find(name)
             if tube is not None and tube.ready_count and not tube.paused_until_us:
                 return True
         return False
@@ -169,11 +171,16 @@ class WorkerSide(GearmanSession):
         if found is None:
             self._answer_alone(replies.NO_JOB)
             return
-        timeout_us = self._functions.get(found.tube.name, 0)
-        if timeout_us != found.ttr_us:
+        queue = self._clients.machine.queue
+        name = name_of(queue, found.tube)
+        timeout_us = self._functions.get(name, 0)
+        # A job that another protocol made has a TTR of its own.
+        own = found.ext is not None and found.ext.home.number == GEARMAN
+        if timeout_us != found.ttr_us and (timeout_us or own):
             command = (c.SET_TTR, self.number, found.id, timeout_us)
             self._clients.origin.submit(self, KIND_QUIET, command)
-        self._answer_alone(assignment(kind, self._shared.handle(found.id), found))
+        handle = self._shared.handle(found.id)
+        self._answer_alone(assignment(kind, handle, name[len(PREFIX) :], found))
 
     # --- what becomes of them -------------------------------------------------------------------
 
@@ -256,9 +263,8 @@ class WorkerSide(GearmanSession):
         self._answer(asked[1] if result == c.OK else asked[2])
 
 
-def assignment(kind: int, handle: bytes, job: jobs.Job) -> bytes:
+def assignment(kind: int, handle: bytes, function: bytes, job: jobs.Job) -> bytes:
     """The reply to a GRAB_JOB of some kind: a job that this worker has now."""
-    function = job.tube.name[1:]
     if kind == p.GRAB_JOB:
         return replies.reply(p.JOB_ASSIGN, handle, function, job.body)
     unique = unique_of(job)
@@ -270,7 +276,10 @@ def assignment(kind: int, handle: bytes, job: jobs.Job) -> bytes:
 
 def unique_of(job: jobs.Job) -> bytes:
     """What its clients told apart the job by, as they gave it."""
-    if job.ext is None:
+    ext = job.ext
+    if ext is None:
         return b""
-    unique = job.ext.external_id.partition(b"\0")[2]
+    if ext.home.number != GEARMAN:
+        return shown.external_id(ext.home.number, ext.external_id).encode()
+    unique = ext.external_id.partition(b"\0")[2]
     return b"-" if unique.startswith(_DIGEST_FOLLOWS) else unique

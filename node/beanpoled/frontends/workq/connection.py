@@ -234,7 +234,8 @@ class WorkqConnection(RequestConnection):
         self.blocked = False
         self._stop_timer()
         if not self.closed:
-            reply = replies.TIMEOUT if job is None else jobs.leased(job)
+            queue = self._clients.machine.queue
+            reply = replies.TIMEOUT if job is None else jobs.leased(queue, job)
             self._settled(self._replies.answer_newest(reply))
 
     def _taken(self, result: tuple[int, bytes] | int) -> None:
@@ -243,7 +244,7 @@ class WorkqConnection(RequestConnection):
         if not isinstance(result, int):
             job = self._clients.machine.queue.jobs.get(result[0])
         if job is not None:
-            self._answer_alone(jobs.leased(job))
+            self._answer_alone(jobs.leased(self._clients.machine.queue, job))
         elif result == c.NOT_FOUND:
             self._answer_alone(replies.TIMEOUT)
         elif isinstance(result, int) and result != c.AGAIN:

@@ -9,8 +9,11 @@ from itertools import islice
 from typing import Final
 
 from beanpole.constants import SECOND_US
+from beanpole.core.jobs.extension import Extension
 from beanpole.core.jobs.job import ID_MASK, Job, Tube
 from beanpole.core.jobs.order import Order
+from beanpole.core.jobs.queue import Queue
+from beanpole.core.operations.checks import find_named
 from beanpole.events import PROTOCOL_NAMES, WORKQ
 from beanpole.protocol.workq import replies
 from beanpole.protocol.workq import requests as r
@@ -33,7 +36,7 @@ def weight(request: r.Request, clients: Clients) -> int:
     if kind == r.INSPECT_QUEUES:
         return len(tubes)
     if kind in (r.INSPECT_JOBS, r.INSPECT_SCHEDULED):
-        tube = tubes.get(jobs.PREFIX + request[1])
+        tube = clients.machine.queue.find(jobs.PREFIX + request[1])
         count = 0 if tube is None else tube.ready_count + tube.delayed_count
         return min(count, int(request[2]) + r.LIMIT_MAX)
     return 1
@@ -59,41 +62,42 @@ def _queues(request: r.Request, clients: Clients, shared: Shared) -> bytes:
     _, offset, limit = request
     queue = clients.machine.queue
     space = queue.spaces[WORKQ]
-    names = sorted([name for name, tube in queue.tubes.items() if tube.space is space])
-    some = names[offset : offset + limit]
-    return replies.inspected([_queue_block(queue.tubes[name]) for name in some])
+    tubes = dict(queue.named_in(space))
+    some = sorted(tubes)[offset : offset + limit]
+    return replies.inspected([_queue_block(name, tubes[name]) for name in some])
 
 
 def _queue(request: r.Request, clients: Clients, shared: Shared) -> bytes:
-    tube = clients.machine.queue.tubes.get(jobs.PREFIX + request[1])
-    return replies.NOT_FOUND if tube is None else replies.inspected((_queue_block(tube),))
+    name = jobs.PREFIX + request[1]
+    tube = clients.machine.queue.find(name)
+    return replies.NOT_FOUND if tube is None else replies.inspected((_queue_block(name, tube),))
 
 
-def _queue_block(tube: Tube) -> bytes:
+def _queue_block(name: bytes, tube: Tube) -> bytes:
     keys = (
         (b"ready-len", b"%d" % tube.ready_count),
         (b"scheduled-len", b"%d" % tube.delayed_count),
     )
-    return replies.block(tube.name[len(jobs.PREFIX) :], keys)
+    return replies.block(name[len(jobs.PREFIX) :], keys)
 
 
 def _job(request: r.Request, clients: Clients, shared: Shared) -> bytes:
-    queue = clients.machine.queue
-    job_id = queue.spaces[WORKQ].external_ids.get(request[1])
-    if job_id is None:
+    machine = clients.machine
+    job = find_named(machine, machine.queue.spaces[WORKQ], request[1])
+    if job is None:
         return replies.NOT_FOUND
-    block = _job_block(queue.jobs[job_id], shared.offset_us(clients.machine))
+    block = _job_block(machine.queue, job, shared.offset_us(machine))
     return replies.inspected((block,))
 
 
 def _ready_jobs(request: r.Request, clients: Clients, shared: Shared) -> bytes:
     """The ready jobs of a queue, in the order in which they would be leased."""
-    tube = clients.machine.queue.tubes.get(jobs.PREFIX + request[1])
+    tube = clients.machine.queue.find(jobs.PREFIX + request[1])
     return replies.NOT_FOUND if tube is None else _page(request, clients, shared, tube.ready)
 
 
 def _scheduled_jobs(request: r.Request, clients: Clients, shared: Shared) -> bytes:
-    tube = clients.machine.queue.tubes.get(jobs.PREFIX + request[1])
+    tube = clients.machine.queue.find(jobs.PREFIX + request[1])
     return replies.NOT_FOUND if tube is None else _page(request, clients, shared, tube.delayed)
 
 
@@ -112,19 +116,18 @@ def _page(request: r.Request, clients: Clients, shared: Shared, order: Order) ->
         size += len(job.body)
         if blocks and size > BODIES_MAX_BYTES:
             break
-        blocks.append(_job_block(job, offset_us))
+        blocks.append(_job_block(queue, job, offset_us))
     return replies.inspected(blocks)
 
 
-def _job_block(job: Job, offset_us: int) -> bytes:
+def _job_block(queue: Queue, job: Job, offset_us: int) -> bytes:
     """A job; `offset_us` makes wall time of cluster time."""
-    ext = job.ext
-    assert ext is not None, "every job of this space has its id"
+    ext = job.ext or Extension(0, b"", 0, 0, 0, job.tube.space)  # as one of beanstalk would have
     begun_us = job.created_us + job.delay_us  # when its TTL began
     keys = [
-        (b"name", job.tube.name[len(jobs.PREFIX) :]),
+        (b"name", jobs.name_of(queue, job.tube)),
         (b"ttr", b"%d" % (job.ttr_us // jobs.MS_US)),
-        (b"ttl", b"%d" % ((ext.expires_us - begun_us) // jobs.MS_US)),
+        (b"ttl", b"%d" % (max(0, ext.expires_us - begun_us) // jobs.MS_US)),
         (b"payload-size", b"%d" % len(job.body)),
         (b"payload", job.body),
         (b"max-attempts", b"%d" % ext.attempts_max),
@@ -138,7 +141,7 @@ def _job_block(job: Job, offset_us: int) -> bytes:
     if job.delay_us:
         # It was given in whole seconds, and became a delay some milliseconds before the job began.
         keys.append((b"time", format_time(begun_us + offset_us + SECOND_US // 2)))
-    return replies.block(format_id(ext.external_id), keys)
+    return replies.block(format_id(jobs.external_id(job)), keys)
 
 
 _ANSWERS: Final[dict[int, Callable[[r.Request, Clients, Shared], bytes]]] = {

@@ -6,7 +6,10 @@ Belongs here: the arithmetic between the two. Who asks and when is in `connectio
 from typing import Final
 
 from beanpole import commands as c
-from beanpole.core.jobs.job import DONE, FAILED, RESERVED, Job
+from beanpole.constants import NOBODYS_TTR_US
+from beanpole.core.jobs import shown
+from beanpole.core.jobs.job import BURIED, DONE, FAILED, RESERVED, Job, Tube
+from beanpole.core.jobs.queue import Queue
 from beanpole.core.jobs.spaces import RANK_NORMAL, SPACES
 from beanpole.events import WORKQ
 from beanpole.protocol.workq import replies
@@ -41,15 +44,22 @@ def add_command(
 
 
 def external_id(job: Job) -> bytes:
-    """The id that its client gave a job."""
-    assert job.ext is not None, "every job of this space has its id"
-    return job.ext.external_id
+    """The id that its client gave a job; one that another protocol made has a derived one."""
+    ext = job.ext
+    if ext is None or ext.home.number != WORKQ:
+        return shown.derived(job.id)
+    return ext.external_id
 
 
-def leased(job: Job) -> bytes:
+def name_of(queue: Queue, tube: Tube) -> bytes:
+    """The name by which clients of this protocol know a queue."""
+    return queue.name_in(queue.spaces[WORKQ], tube)[len(PREFIX) :]
+
+
+def leased(queue: Queue, job: Job) -> bytes:
     """Answer a lease with a job."""
-    name = job.tube.name[len(PREFIX) :]
-    return replies.leased(external_id(job), name, job.ttr_us // MS_US, job.body)
+    ttr_us = job.ttr_us or NOBODYS_TTR_US
+    return replies.leased(external_id(job), name_of(queue, job.tube), ttr_us // MS_US, job.body)
 
 
 def priority(job: Job) -> int:
@@ -61,7 +71,7 @@ def state(job: Job) -> int:
     """The state of a job, as clients see it."""
     if job.state == DONE:
         return STATE_COMPLETED
-    if job.state == FAILED:
+    if job.state in (FAILED, BURIED):
         return STATE_FAILED
     if job.state == RESERVED:
         return STATE_LEASED
