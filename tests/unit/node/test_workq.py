@@ -2,6 +2,7 @@
 
 import pytest
 
+from beanpole import commands as c
 from beanpole.protocol.workq import replies
 from beanpole.protocol.workq.values import format_time
 from beanpoled.frontends.workq import inspection
@@ -13,6 +14,7 @@ from tests.unit.node.workq_scene import (
     NOT_FOUND,
     OK,
     OTHER,
+    OTHERS,
     RUN,
     TIMEOUT,
     Client,
@@ -70,6 +72,35 @@ def test_a_lease_times_out(scene: Scene, client: Client) -> None:
     assert client.port.take() == b""
     scene.after(SECOND)
     assert client.port.take() == TIMEOUT
+
+
+def test_a_lease_that_waits_behind_other_requests(scene: Scene, client: Client) -> None:
+    assert client.ask(b"delete %b\r\nlease q 1000\r\ndelete %b\r\n" % (JOB, JOB)) == NOT_FOUND
+    scene.after(2 * SECOND)
+    assert client.port.take() == TIMEOUT + NOT_FOUND
+
+
+def test_a_lease_whose_entry_may_look_no_more_is_repeated(scene: Scene, client: Client) -> None:
+    names = [b"q%03d" % number for number in range(1000)]
+    scene.others(*[(c.WATCH, OTHERS, b"\x01" + name) for name in names])
+    assert client.ask(ADD) == OK
+    assert client.send(b"lease q 0\r\n") == b""
+    scene.commit_own(*[(c.TAKE, OTHERS)] * 66)
+    assert client.port.take() == b""
+    scene.settle()
+    assert client.port.take() == LEASED
+
+
+def test_many_queues_are_shown_one_client_after_the_other(scene: Scene, client: Client) -> None:
+    names = [b"q%03d" % number for number in range(300)]
+    assert client.ask(b"lease %b 0\r\n" % b" ".join(names)) == TIMEOUT
+    clients = [Client(scene) for _ in range(3)]
+    for one in clients:
+        one.send(b"inspect queues 299 100\r\n")
+    assert len(scene.node.origin.heavy) == 2
+    scene.settle()
+    block = b"+OK 1\r\nq299 2\r\nready-len 0\r\nscheduled-len 0\r\n"
+    assert [one.port.take() for one in clients] == [block] * 3
 
 
 def test_a_lease_is_of_its_own_names_only(client: Client) -> None:

@@ -160,6 +160,59 @@ def test_but_no_longer(scene: Scene, client: Client) -> None:
     assert worker.ask(b"complete %b 1\r\nx\r\n" % JOB) == NOT_FOUND
 
 
+def test_nor_for_the_lease_behind_it(scene: Scene, client: Client) -> None:
+    """In the entry of the barrier the TTR ends, and the job is leased once more."""
+    scene.others((c.WATCH, OTHERS, b"\x01q"))
+    assert client.ask(RUN.replace(b" 5000 ", b" 500 ")) == b""
+    scene.others((c.TAKE, OTHERS))
+    scene.after(700 * MS)
+    scene.pass_us(500 * MS)
+    scene.commit_own((c.TAKE, OTHERS), after_us=2 * SECOND)
+    assert client.port.take() == b""
+    assert scene.deleting()
+    scene.settle()
+    assert client.port.take() == TIMEOUT
+
+
+def test_but_as_long_as_the_cluster_says(scene: Scene, client: Client) -> None:
+    """By cluster time the lease lasts longer than this node thought."""
+    worker = Client(scene)
+    assert client.ask(RUN.replace(b" 5000 ", b" 500 ")) == b""
+    assert worker.ask(b"lease q 0\r\n") == LEASED
+    scene.after(700 * MS)
+    scene.pass_us(500 * MS)
+    scene.commit_own()
+    assert not scene.deleting()
+    assert worker.ask(b"complete %b 1\r\nx\r\n" % JOB) == OK
+    assert client.port.take() == ended(1, b"x")
+
+
+def test_a_run_that_ends_within_a_snapshot(scene: Scene, client: Client) -> None:
+    """Whether the job had a result before it went, nothing says any more."""
+    assert client.ask(RUN) == b""
+    scene.pass_us(5 * SECOND)
+    scene.commit(1)  # the barrier
+    scene.pass_us(10 * MS)
+    assert scene.deleting()
+    machine = copy_of(scene.node.context.machine)
+    scene.become("follower", "n1", 2)
+    deleted = [(1, 1, scene.number + 1, ((c.DELETE_NAMED, OTHERS, JOB_ID),))]
+    machine.apply(machine.index + 9, 0, machine.queue.now_us, 0, deleted)
+    scene.load(machine)
+    assert client.port.take() == b""
+    assert client.port.closed
+
+
+def test_a_lease_behind_the_last_wait_of_a_client_that_sends_nothing_more(
+    scene: Scene, client: Client
+) -> None:
+    assert client.ask(ADD + b"result %b 1000\r\nlease p 60000\r\n" % JOB) == OK
+    client.connection.half_closed()
+    scene.after(2 * SECOND)
+    assert client.port.take() == TIMEOUT * 2
+    assert client.port.closed
+
+
 def test_a_result_between_the_time_out_and_the_deletion(scene: Scene, client: Client) -> None:
     """In the log the result stands before the deletion: it is the answer."""
     assert client.ask(RUN) == b""
@@ -167,8 +220,7 @@ def test_a_result_between_the_time_out_and_the_deletion(scene: Scene, client: Cl
     scene.commit(1)  # the barrier
     scene.pass_us(10 * MS)
     assert client.port.take() == b""
-    own = scene.node.origin._numbered.values()
-    assert [batch.commands[0][0] for batch in own] == [c.DELETE_NAMED]
+    assert scene.deleting()
     scene.commit_own(scene.finish())
     assert JOB_ID not in scene.node.context.machine.queue.spaces[WORKQ].external_ids
     assert client.port.take() == ended(1, b"r")

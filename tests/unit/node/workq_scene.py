@@ -88,8 +88,11 @@ class Scene(Stage):
         self.batch("n1", self.number, *commands)
         self.settle()
 
-    def commit_own(self, *before: c.Command) -> None:
-        """Apply what n1 did, and then, in the same entry, what this node has sent."""
+    def commit_own(self, *before: c.Command, after_us: int = 0) -> None:
+        """Apply what n1 did, and then, in the same entry, what this node has sent.
+
+        `after_us` is the cluster time that has passed since the last entry.
+        """
         self.replica.proposed.clear()
         self.number += 1
         own = [
@@ -97,12 +100,18 @@ class Scene(Stage):
             for number, batch in sorted(self.node.origin._numbered.items())
         ]
         sections = [(1, 1, self.number, c.pack_commands(before)), *own]
-        self.apply(c.encode_entry(0, self.node.context.machine.queue.now_us, 0, sections))
+        now_us = self.node.context.machine.queue.now_us + after_us
+        self.apply(c.encode_entry(0, now_us, 0, sections))
         self.run()
 
     def finish(self, state: int = DONE, result: bytes = b"r") -> c.Command:
         """A worker at n1 ends the job."""
         return (c.FINISH_NAMED, OTHERS, JOB_ID, state, result)
+
+    def deleting(self) -> bool:
+        """Whether the deletion of a job is what this node has sent last."""
+        batches = list(self.node.origin._numbered.values())
+        return bool(batches) and batches[-1].commands[-1][0] == c.DELETE_NAMED
 
     @property
     def listened(self) -> list[int]:

@@ -46,7 +46,6 @@ class WorkqConnection(RequestConnection):
         "_asked",
         "_awaited",
         "_names",
-        "_old_looks",
         "_parser",
         "_request",
         "_shared",
@@ -60,7 +59,6 @@ class WorkqConnection(RequestConnection):
         self._parser = Parser()
         self._asked: r.Request = ()  # the inspect that is on its way
         self._awaited: Awaited | None = None
-        self._old_looks = 0  # barriers on their way, of waits that have ended
         self._names: tuple[bytes, ...] = ()  # of the last lease
         self._watched: dict[bytes, None] = {}  # their queues
         self._request = 0  # the number of the last wait
@@ -318,11 +316,9 @@ class WorkqConnection(RequestConnection):
             self._arm()
 
     def _looked(self) -> None:
-        """The answer of a barrier."""
+        """A barrier is answered. If its wait ended meanwhile, it is nothing to the next one."""
         awaited = self._awaited
-        if self._old_looks or awaited is None:
-            self._old_looks -= 1
-        else:
+        if awaited is not None and awaited.is_due:
             awaited.is_due = False
             self._judge(awaited)
 
@@ -366,9 +362,6 @@ class WorkqConnection(RequestConnection):
 
     def _stop_awaiting(self, reply: bytes) -> None:
         """Answer a run or a result."""
-        awaited = self._awaited
-        assert awaited is not None
-        self._old_looks += awaited.is_due
         self._awaited = None
         self._stop_timer()
         self._answer_alone(reply)
@@ -419,13 +412,15 @@ class WorkqConnection(RequestConnection):
     def _failed_awaiting(self, kind: int) -> None:
         """A command of a run or a result is not done."""
         awaited = self._awaited
-        if kind == KIND_LOOK and self._old_looks:
-            self._old_looks -= 1
-        elif awaited is not None and (kind != KIND_DELETE or awaited.is_deleting):
-            if awaited.job_id:
-                self._clients.listeners.stop_listening(self, awaited.job_id)
-            awaited.is_due = False
-            self._stop_awaiting(replies.NO_MAJORITY)
+        if (
+            awaited is None
+            or (kind == KIND_LOOK and not awaited.is_due)
+            or (kind == KIND_DELETE and not awaited.is_deleting)
+        ):
+            return  # it was of a wait that has ended
+        if awaited.job_id:
+            self._clients.listeners.stop_listening(self, awaited.job_id)
+        self._stop_awaiting(replies.NO_MAJORITY)
 
 
 # --- results as replies ---------------------------------------------------------------------------
