@@ -136,6 +136,32 @@ def test_a_run_times_out_and_the_job_is_gone(scene: Scene, client: Client) -> No
     assert client.ask(b"inspect job %b\r\n" % JOB) == NOT_FOUND
 
 
+def test_a_client_that_sends_nothing_more_still_has_its_results(
+    scene: Scene, client: Client
+) -> None:
+    """As `printf ... | nc` does: nothing but its own answer is lost if it has gone."""
+    other = Client(scene)
+    assert client.ask(RUN) == b""
+    assert other.ask(b"result %b 60000\r\n" % JOB) == b""
+    for one in (client, other):
+        one.connection.half_closed()
+    scene.others(scene.finish())
+    for one in (client, other):
+        assert one.port.take() == ended(1, b"r")
+        assert one.port.closed
+
+
+def test_the_job_of_a_run_outlives_its_client_for_a_while(scene: Scene, client: Client) -> None:
+    assert client.ask(RUN) == b""
+    client.connection.lost()
+    other = Client(scene)
+    assert other.ask(b"lease q 0\r\ncomplete %b 1\r\nx\r\n" % JOB) == LEASED + OK
+    assert other.ask(b"result %b 0\r\n" % JOB) == ended(1, b"x")
+    scene.pass_us(70 * SECOND, step_us=200 * MS)
+    scene.settle()
+    assert other.ask(b"result %b 0\r\n" % JOB) == NOT_FOUND
+
+
 def test_a_run_without_a_wait(client: Client) -> None:
     assert client.ask(RUN.replace(b" 5000 ", b" 0 ")) == TIMEOUT
     assert client.ask(b"inspect job %b\r\n" % JOB) == NOT_FOUND
