@@ -49,6 +49,18 @@ def test_the_list_of_connections(scene: Scene) -> None:
     assert client.text(b"workers\n") == b"1 10.0.0.1 - :\n2 10.0.0.1 a worker : g f\n.\n"
 
 
+def test_no_name_ends_a_row_or_a_list(scene: Scene) -> None:
+    client = scene.connect()
+    name = b"a b\n.\n\tc\r"
+    client.ask(p.CAN_DO, name)
+    client.ask(p.SET_CLIENT_ID, b"one\ntwo")
+    submit(client, p.SUBMIT_JOB_BG, name, b"u\n.\n")
+    assert client.text(b"status\n") == b"a b?.??c?\t1\t0\t1\n.\n"
+    assert client.text(b"prioritystatus\n") == b"a b?.??c?\t0\t1\t0\t1\n.\n"
+    assert client.text(b"workers\n") == b"1 10.0.0.1 one?two : a b?.??c?\n.\n"
+    assert client.text(b"show unique jobs\n") == b"u?.?\n.\n"
+
+
 def test_lists_of_jobs(scene: Scene) -> None:
     client, one = scene.connect(), scene.connect()
     for kind, unique in ((p.SUBMIT_JOB, b"u"), (p.SUBMIT_JOB_BG, b""), (p.SUBMIT_JOB_BG, b"-")):

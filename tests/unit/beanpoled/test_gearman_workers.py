@@ -4,7 +4,10 @@ import pytest
 
 from beanpole import commands as c
 from beanpole.constants import WATCHED_TUBES_MAX
+from beanpole.core.jobs.job import Tube
+from beanpole.core.jobs.queue import Queue
 from beanpole.protocol.gearman import packets as p
+from beanpole.protocol.gearman.client import request
 from tests.unit.beanpoled.gearman_scene import (
     NO_JOB,
     NOOP,
@@ -34,6 +37,43 @@ def test_polling_writes_nothing(scene: Scene) -> None:
         one.send(p.PRE_SLEEP)
     assert one.replies() == NO_JOB * 3
     assert scene.commit_own() == 0
+
+
+def test_a_pipeline_does_not_look_at_all_functions_for_each_packet(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [b"f%d" % number for number in range(100)]
+    one = worker(scene, *names)
+    looked = [0]
+    find = Queue.find
+
+    def count(queue: Queue, name: bytes) -> Tube | None:
+        looked[0] += 1
+        return find(queue, name)
+
+    monkeypatch.setattr(Queue, "find", count)
+    own = (request(kind, names[7]) for kind in (p.CANT_DO, p.CAN_DO))
+    polls = b"".join([request(p.GRAB_JOB), request(p.PRE_SLEEP), request(p.PRE_SLEEP), *own])
+    one.connection.received(polls * 50)
+    scene.run()
+    assert looked[0] < 5 * len(names), "not for each of 250 packets"
+    scene.commit_own()
+    assert one.replies() == NO_JOB * 50
+    client = scene.connect()
+    client.ask(p.SUBMIT_JOB, names[7], b"", b"data")
+    assert one.replies() == NOOP
+    assert grab(one) == 1
+
+
+def test_giving_up_all_functions_gives_back_all_jobs(scene: Scene) -> None:
+    names = [b"f%d" % number for number in range(3)]
+    client, one = scene.connect(), worker(scene, *names)
+    for name in names:
+        client.ask(p.SUBMIT_JOB, name, b"", b"data")
+    assert [grab(one) for _ in names] == [1, 2, 3]
+    assert one.ask(p.RESET_ABILITIES) == []
+    other = worker(scene, *names)
+    assert [grab(other) for _ in names] == [1, 2, 3]
 
 
 def test_a_worker_is_woken_once(scene: Scene) -> None:

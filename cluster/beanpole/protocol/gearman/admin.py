@@ -8,6 +8,7 @@ import re
 from typing import Final
 
 from beanpole.constants import U32_MAX
+from beanpole.protocol.gearman.packets import FUNCTION_MAX_BYTES
 
 # Kinds of commands: (kind, arguments).
 WRONG: Final = 0  # (WRONG, (reply,))
@@ -64,6 +65,11 @@ def unknown(word: bytes) -> bytes:
     return b"ERR UNKNOWN_COMMAND Unknown+server+command%b\r\n" % word
 
 
+_FUNCTION_TOO_LARGE: Final = error(
+    b"INVALID_ARGUMENTS", b"A function name has %d bytes at most" % FUNCTION_MAX_BYTES
+)
+
+
 def _incomplete(word: bytes) -> Command:
     text = b"An incomplete set of arguments was sent to this command " + word
     return (WRONG, (error(b"INVALID_ARGUMENTS", text),))
@@ -79,9 +85,11 @@ def read(line: bytes) -> Command:
         return (kind, ())
     kind = _ABOUT_FUNCTIONS.get(command, 0)
     if kind:
-        if len(arguments) == 2 and arguments[0].lower() == b"function":
-            return (kind, arguments[1:])
-        return _incomplete(word)
+        if len(arguments) != 2 or arguments[0].lower() != b"function":
+            return _incomplete(word)
+        if len(arguments[1]) > FUNCTION_MAX_BYTES:
+            return (WRONG, (_FUNCTION_TOO_LARGE,))
+        return (kind, arguments[1:])
     if command == b"maxqueue":
         return (MAX_QUEUE, arguments[:4]) if arguments else _incomplete(word)
     if command == b"show" and arguments:

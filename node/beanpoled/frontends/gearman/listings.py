@@ -23,6 +23,8 @@ PIECE_ROWS: Final = 1000
 PIECE_JOBS: Final = 5000
 # Rows of a list of jobs: more is for `beanpole jobs` and for events, which have an order.
 JOBS_SHOWN_MAX: Final = 100_000
+# Names may hold what rows and columns end with: a name must not end the list.
+_in_row: Final = bytes.maketrans(b"\t\n\r", b"???")
 
 
 def functions(machine: Machine) -> list[tuple[bytes, Tube]]:
@@ -41,7 +43,8 @@ def status(machine: Machine) -> Iterator[bytes]:
 
 def _status_row(name: bytes, tube: Tube) -> bytes:
     jobs = tube.ready_count + tube.delayed_count + tube.reserved_count
-    return b"%b\t%d\t%d\t%d\n" % (name, jobs, tube.reserved_count, tube.watchers)
+    row = (name.translate(_in_row), jobs, tube.reserved_count, tube.watchers)
+    return b"%b\t%d\t%d\t%d\n" % row
 
 
 def priority_status(machine: Machine) -> Iterator[bytes]:
@@ -57,7 +60,8 @@ def _priority_row(name: bytes, tube: Tube) -> bytes:
     low = tube.ready_count - tube.ready.count_below((RANK_NORMAL + 1) << ID_BITS)
     # Those with a time to start at have no priority of their own.
     normal = tube.ready_count - high - low + tube.delayed_count
-    return b"%b\t%d\t%d\t%d\t%d\n" % (name, high, normal, low, tube.watchers)
+    row = (name.translate(_in_row), high, normal, low, tube.watchers)
+    return b"%b\t%d\t%d\t%d\t%d\n" % row
 
 
 def workers(connections: list[WorkerSide]) -> Iterator[bytes]:
@@ -70,7 +74,8 @@ def workers(connections: list[WorkerSide]) -> Iterator[bytes]:
 
 def _worker_row(connection: WorkerSide) -> bytes:
     names = [connection.client_id, b":", *connection.functions]
-    return b"%d %b %b\n" % (connection.place, connection.client_host, b" ".join(names))
+    words = b" ".join(names).translate(_in_row)
+    return b"%d %b %b\n" % (connection.place, connection.client_host, words)
 
 
 def _jobs(machine: Machine) -> Iterator[list[Job]]:
@@ -106,7 +111,7 @@ def _job_row(job: Job, shared: Shared) -> bytes:
 def show_unique_jobs(machine: Machine) -> Iterator[bytes]:
     """The unique of each job; an empty line for one without."""
     for piece in _jobs(machine):
-        yield b"".join([unique_of(job) + b"\n" for job in piece])
+        yield b"".join([unique_of(job).translate(_in_row) + b"\n" for job in piece])
     yield END
 
 

@@ -42,13 +42,15 @@ _DIGEST_FOLLOWS: Final = b"\0"
 class WorkerSide(GearmanSession):
     """A connection that does jobs."""
 
-    __slots__ = ("_excepted", "_functions", "_making", "_sleeping")
+    __slots__ = ("_excepted", "_functions", "_idle_at", "_lying_down", "_making", "_sleeping")
 
     def __init__(self, clients: Clients, protocol: str, port: ClientPort, shared: Shared) -> None:
         super().__init__(clients, protocol, port, shared)
         # By the names of queues, the newest last: how long a job may take, in us; 0 for ever.
         self._functions: dict[bytes, int] = {}
         self._sleeping = False
+        self._lying_down = False  # it is about to wait, in the next turn of the loop
+        self._idle_at = -1  # the entry at which none of its functions had a job
         self._making = 0  # submissions of this client that are not applied here
         self._excepted: dict[int, None] = {}  # jobs that it has just ended by an exception
 
@@ -89,6 +91,8 @@ class WorkerSide(GearmanSession):
             self._replies.reply(replies.TOO_MANY_FUNCTIONS)
         else:
             self._functions[name] = timeout_us
+            if self._has_ready(name):
+                self._idle_at = -1
             self._ask(p.CAN_DO, (c.WATCH, self._session(), name), (0, name, b""))
             self._sleep_on()
 
@@ -106,22 +110,23 @@ class WorkerSide(GearmanSession):
     def _cant_do(self, request: Request) -> None:
         name = PREFIX + request[1][0]
         if name in self._functions:
-            self._give_up(name)
+            self._give_up([name])
             self._sleep_on()
 
     def _reset_abilities(self, request: Request) -> None:
-        for name in list(self._functions):
-            self._give_up(name)
+        self._give_up(list(self._functions))
         self._sleep_on()
 
-    def _give_up(self, name: bytes) -> None:
-        """Do a function no more: its jobs that this worker has go to others."""
+    def _give_up(self, names: list[bytes]) -> None:
+        """Do functions no more: their jobs that this worker has go to others."""
         clients = self._clients
-        del self._functions[name]
-        clients.origin.submit(self, KIND_QUIET, (c.IGNORE, self.number, name))
+        for name in names:
+            del self._functions[name]
+            clients.origin.submit(self, KIND_QUIET, (c.IGNORE, self.number, name))
         queue = clients.machine.queue
+        given_up = set(names)
         for job in clients.reserved_by(self.number).values():
-            if name_of(queue, job.tube) == name:
+            if name_of(queue, job.tube) in given_up:
                 command = (c.RELEASE, self.number, job.id, job.rank, 0)
                 clients.origin.submit(self, KIND_QUIET, command)
 
@@ -132,8 +137,22 @@ class WorkerSide(GearmanSession):
         self._sleep_on()
 
     def _sleep_on(self) -> None:
-        """Wait for what the worker can do now, if it sleeps."""
-        if self._sleeping and self._clients.listeners.wait(self, self._functions) is not None:
+        """Wait for what the worker can do now, if it sleeps.
+
+        A thousand functions are waited for once for all that a turn of the loop brings: a client
+        may send thousands of PRE_SLEEPs, or CAN_DOs in its sleep, in one piece.
+        """
+        if self._sleeping and not self._lying_down:
+            self._lying_down = True
+            self._clients.host.call_soon(self._lie_down)
+
+    def _lie_down(self) -> None:
+        self._lying_down = False
+        if (
+            self._sleeping
+            and not self.closed
+            and self._clients.listeners.wait(self, self._functions) is not None
+        ):
             self._sleeping = False
             self._push(replies.NOOP)
 
@@ -155,13 +174,21 @@ class WorkerSide(GearmanSession):
             self._replies.reply(replies.NO_JOB)
 
     def _is_ready(self) -> bool:
-        """Whether a job is ready for this worker, as far as this node knows."""
-        queue = self._clients.machine.queue
-        for name in self._functions:
-            tube = queue.find(name)
-            if tube is not None and tube.ready_count and not tube.paused_until_us:
-                return True
+        """Whether a job is ready for this worker, as far as this node knows.
+
+        It looks once for each entry that is applied: GRAB_JOBs come by the thousand, too.
+        """
+        machine = self._clients.machine
+        if self._idle_at == machine.index:
+            return False
+        if any(map(self._has_ready, self._functions)):
+            return True
+        self._idle_at = machine.index
         return False
+
+    def _has_ready(self, name: bytes) -> bool:
+        tube = self._clients.machine.queue.find(name)
+        return tube is not None and tube.ready_count > 0 and not tube.paused_until_us
 
     def _grabbed(self, kind: int, result: Any, asked: Asked) -> None:
         if result == c.AGAIN:

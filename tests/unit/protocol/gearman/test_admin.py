@@ -4,6 +4,7 @@ import pytest
 
 from beanpole.protocol.gearman import admin
 
+TOO_LARGE = b"ERR INVALID_ARGUMENTS A+function+name+has+512+bytes+at+most\r\n"
 INCOMPLETE = b"ERR INVALID_ARGUMENTS An+incomplete+set+of+arguments+was+sent+to+this+command+%b\r\n"
 
 
@@ -24,6 +25,7 @@ INCOMPLETE = b"ERR INVALID_ARGUMENTS An+incomplete+set+of+arguments+was+sent+to+
         (b"maxqueue f  10", (admin.MAX_QUEUE, (b"f", b"10"))),
         (b"maxqueue f 1 2 3 4", (admin.MAX_QUEUE, (b"f", b"1", b"2", b"3"))),
         (b"create function f", (admin.CREATE_FUNCTION, (b"f",))),
+        (b"create function " + b"x" * 512, (admin.CREATE_FUNCTION, (b"x" * 512,))),
         (b"Drop Function F", (admin.DROP_FUNCTION, (b"F",))),
         (b"show jobs", (admin.SHOW_JOBS, ())),
         (b"Show  Unique JOBS", (admin.SHOW_UNIQUE_JOBS, ())),
@@ -54,6 +56,8 @@ def test_commands(line: bytes, command: admin.Command) -> None:
         (b"create x", INCOMPLETE % b"create"),
         (b"create function a b", INCOMPLETE % b"create"),
         (b"drop", INCOMPLETE % b"drop"),
+        (b"create function " + b"x" * 513, TOO_LARGE),
+        (b"drop function " + b"x" * 513, TOO_LARGE),
     ],
 )
 def test_what_is_no_command(line: bytes, reply: bytes) -> None:
