@@ -3,7 +3,7 @@
 One node and a follower of a cluster play them. They are compared with the installed gearmand, or,
 where there is none, with the transcripts that were recorded from it (`pytest
 tests/integration/test_gearman_scripts.py --record` writes them again). Every deviation stands in
-the scripts with what Beanpole says instead, and with its reason in deviations.txt beside them.
+the scripts with what Beanpole says instead, and with its reason in docs/protocols/gearman.md.
 """
 
 import contextlib
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.support.gearman_scripts import DEVIATIONS, FOLDER, GearmanPlayer
+from tests.integration.support.gearman_scripts import FOLDER, GearmanPlayer, deviations
 from tests.integration.support.gearmand import Gearmand, gearmand_path
 from tests.integration.support.nodes import Cluster
 from tests.integration.support.processes import answers
@@ -20,13 +20,12 @@ from tests.integration.support.raw import Address
 from tests.integration.support.scripts import (
     Step,
     format_transcript,
-    read_deviations,
     read_script,
     read_transcript,
 )
 from tests.integration.support.waiting import wait_until
 
-SCRIPTS = sorted(path for path in FOLDER.glob("*.txt") if path != DEVIATIONS)
+SCRIPTS = sorted(FOLDER.glob("*.txt"))
 INSTALLED = gearmand_path() is not None
 PORT_TIMEOUT_S = 20.0
 
@@ -89,4 +88,4 @@ def test_every_deviation_has_a_reason() -> None:
     used = {
         name for script in SCRIPTS for step in read_script(script) for name, _ in step.deviations
     }
-    assert used == set(read_deviations(DEVIATIONS))
+    assert used == deviations()

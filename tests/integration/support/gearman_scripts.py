@@ -11,8 +11,7 @@ A script is a text file; one step is one line:
     A lose                    breaks the connection
     wait 1.2                  lets seconds pass
     ~ NAME REPLY              a reply of Beanpole to the `got` above, in place of all of gearmand's;
-                              the reason stands in deviations.txt under that name; with no REPLY,
-                              there is none
+                              the reason stands in docs/protocols/gearman.md under that name
 
 Backslash escapes are Python's; `#` begins a comment line. How scripts and transcripts are read is
 in `scripts`, which servers they are played against in test_gearman_scripts.
@@ -31,7 +30,7 @@ from tests.integration.support.scripts import Step, unescape
 from tests.integration.support.waiting import wait_for_time, wait_until
 
 FOLDER: Final = Path(__file__).resolve().parents[2] / "scripts" / "gearman"
-DEVIATIONS: Final = FOLDER / "deviations.txt"
+PAGE: Final = Path(__file__).resolve().parents[3] / "docs" / "protocols" / "gearman.md"
 REPLY_TIMEOUT_S: Final = 10.0
 END: Final = b"(end)"
 NOTHING: Final = b"(nothing)"
@@ -54,6 +53,13 @@ _VERSION: Final = re.compile(rb"OK [0-9]+\.[0-9]+\.[0-9]+\S*\n")
 
 # A packet's type and body, or 0 and a line; -1 is the end of the connection.
 Item = tuple[int, bytes]
+
+
+def deviations() -> set[str]:
+    """The names of the deviations that the page gives reasons for."""
+    return set(
+        re.findall(r"^\| `([a-z0-9-]+)` \| [A-Z`].* \| .+ \|$", PAGE.read_text(), re.MULTILINE)
+    )
 
 
 class Stream:

@@ -76,9 +76,9 @@ def read_script(path: Path) -> list[Step]:
     return steps
 
 
-def read_deviations(path: Path = DEVIATIONS) -> dict[str, str]:
+def read_deviations() -> dict[str, str]:
     """Return the reasons of the deviations by their names."""
-    entries = path.read_text().split("\n\n")
+    entries = DEVIATIONS.read_text().split("\n\n")
     pairs = [entry.partition(":") for entry in entries if not entry.startswith("#")]
     return {name.strip(): " ".join(reason.split()) for name, _, reason in pairs}
 
