@@ -65,3 +65,33 @@ class KickReply(_message.Message):
     KICKED_FIELD_NUMBER: _ClassVar[int]
     kicked: _containers.RepeatedScalarFieldContainer[bool]
     def __init__(self, kicked: _Optional[_Iterable[bool]] = ...) -> None: ...
+
+class Alias(_message.Message):
+    __slots__ = ("alias", "queue")
+    ALIAS_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    alias: str
+    queue: str
+    def __init__(self, alias: _Optional[str] = ..., queue: _Optional[str] = ...) -> None: ...
+
+class SetAliasRequest(_message.Message):
+    __slots__ = ("alias", "queue")
+    ALIAS_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    alias: str
+    queue: str
+    def __init__(self, alias: _Optional[str] = ..., queue: _Optional[str] = ...) -> None: ...
+
+class SetAliasReply(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListAliasesRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListAliasesReply(_message.Message):
+    __slots__ = ("aliases",)
+    ALIASES_FIELD_NUMBER: _ClassVar[int]
+    aliases: _containers.RepeatedCompositeFieldContainer[Alias]
+    def __init__(self, aliases: _Optional[_Iterable[_Union[Alias, _Mapping]]] = ...) -> None: ...

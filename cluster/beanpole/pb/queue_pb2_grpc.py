@@ -44,6 +44,16 @@ class QueueStub:
                 request_serializer=beanpole_dot_pb_dot_queue__pb2.KickRequest.SerializeToString,
                 response_deserializer=beanpole_dot_pb_dot_queue__pb2.KickReply.FromString,
                 _registered_method=True)
+        self.SetAlias = channel.unary_unary(
+                '/beanpole.v1.Queue/SetAlias',
+                request_serializer=beanpole_dot_pb_dot_queue__pb2.SetAliasRequest.SerializeToString,
+                response_deserializer=beanpole_dot_pb_dot_queue__pb2.SetAliasReply.FromString,
+                _registered_method=True)
+        self.ListAliases = channel.unary_unary(
+                '/beanpole.v1.Queue/ListAliases',
+                request_serializer=beanpole_dot_pb_dot_queue__pb2.ListAliasesRequest.SerializeToString,
+                response_deserializer=beanpole_dot_pb_dot_queue__pb2.ListAliasesReply.FromString,
+                _registered_method=True)
 
 
 class QueueServicer:
@@ -64,6 +74,21 @@ class QueueServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SetAlias(self, request, context):
+        """Lets a queue have a name in the space of another protocol, or takes that name away, and answers
+        when it is on the disks of a majority. Any node takes it. It may be repeated.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListAliases(self, request, context):
+        """The aliases, as applied at the answering node.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_QueueServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -76,6 +101,16 @@ def add_QueueServicer_to_server(servicer, server):
                     servicer.Kick,
                     request_deserializer=beanpole_dot_pb_dot_queue__pb2.KickRequest.FromString,
                     response_serializer=beanpole_dot_pb_dot_queue__pb2.KickReply.SerializeToString,
+            ),
+            'SetAlias': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetAlias,
+                    request_deserializer=beanpole_dot_pb_dot_queue__pb2.SetAliasRequest.FromString,
+                    response_serializer=beanpole_dot_pb_dot_queue__pb2.SetAliasReply.SerializeToString,
+            ),
+            'ListAliases': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListAliases,
+                    request_deserializer=beanpole_dot_pb_dot_queue__pb2.ListAliasesRequest.FromString,
+                    response_serializer=beanpole_dot_pb_dot_queue__pb2.ListAliasesReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -132,6 +167,60 @@ class Queue:
             '/beanpole.v1.Queue/Kick',
             beanpole_dot_pb_dot_queue__pb2.KickRequest.SerializeToString,
             beanpole_dot_pb_dot_queue__pb2.KickReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetAlias(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/beanpole.v1.Queue/SetAlias',
+            beanpole_dot_pb_dot_queue__pb2.SetAliasRequest.SerializeToString,
+            beanpole_dot_pb_dot_queue__pb2.SetAliasReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListAliases(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/beanpole.v1.Queue/ListAliases',
+            beanpole_dot_pb_dot_queue__pb2.ListAliasesRequest.SerializeToString,
+            beanpole_dot_pb_dot_queue__pb2.ListAliasesReply.FromString,
             options,
             channel_credentials,
             insecure,

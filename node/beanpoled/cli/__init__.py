@@ -11,7 +11,18 @@ from collections.abc import Sequence
 
 from beanpole import VERSION
 from beanpole.errors import BeanpoleError, ConfigurationError
-from beanpoled.cli import cluster, events, inspect, jobs, pipeline, recover, snapshot, status, up
+from beanpoled.cli import (
+    alias,
+    cluster,
+    events,
+    inspect,
+    jobs,
+    pipeline,
+    recover,
+    snapshot,
+    status,
+    up,
+)
 
 EXIT_REFUSED = 2
 EXIT_NO_ANSWER = 3
@@ -27,6 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     up.add_command(commands)
     status.add_command(commands)
     cluster.add_command(commands)
+    alias.add_command(commands)
     snapshot.add_command(commands)
     inspect.add_command(commands)
     recover.add_command(commands)

@@ -71,6 +71,11 @@ class Call:
         self._expected += 1
         self._clients.origin.submit(self, KIND_COMMAND, (c.KICK_JOB, self.number, job_id))
 
+    def set_alias(self, alias: bytes, queue: bytes) -> None:
+        """Let a queue have an alias; an empty queue removes it. Names have their prefixes."""
+        self._expected += 1
+        self._clients.origin.submit(self, KIND_COMMAND, (c.SET_ALIAS, self.number, alias, queue))
+
     def end(self, failure: int = UNKNOWN) -> None:
         """Close the session; what was submitted may still happen. Ending twice does no harm."""
         if self._ended:

@@ -21,8 +21,9 @@ from beanpole.constants import (
 )
 from beanpole.pb import queue_pb2, queue_pb2_grpc
 from beanpole.protocol.beanstalk.requests import is_tube_name
+from beanpoled.rpc import aliases
 from beanpoled.rpc.call import NO_SESSION, Call
-from beanpoled.rpc.server import Context, fail
+from beanpoled.rpc.server import CallRefused, Context, fail
 from beanpoled.turn.node import Node
 
 SERVICE: Final = queue_pb2.DESCRIPTOR.services_by_name["Queue"].full_name
@@ -36,15 +37,6 @@ TTR_DEFAULT_S: Final = 60
 
 # (tube, priority, delay s, TTR s, body, key): what `Call.put` takes.
 Put = tuple[bytes, int, int, int, bytes, bytes]
-
-
-class CallRefused(Exception):
-    """A request that is wrong: why, in a word for programs and for people, and where."""
-
-    def __init__(self, reason: str, field: str, message: str) -> None:
-        super().__init__(message)
-        self.reason = reason
-        self.field = field
 
 
 class QueueServicer(queue_pb2_grpc.QueueServicer):
@@ -94,6 +86,32 @@ class QueueServicer(queue_pb2_grpc.QueueServicer):
             call.kick_job(job_id)
         await self._finish(call, done, context)
         return queue_pb2.KickReply(kicked=[result > 0 for result in call.results])
+
+    async def SetAlias(
+        self, request: queue_pb2.SetAliasRequest, context: Context
+    ) -> queue_pb2.SetAliasReply:
+        try:
+            alias, queue = aliases.read(request)
+        except CallRefused as error:
+            await _refuse(context, error)
+        await self._check_serving(context)
+        if not self._node.origin.knows(c.SET_ALIAS):
+            message = "the cluster works at a machine version without aliases"
+            code = grpc.StatusCode.FAILED_PRECONDITION
+            await fail(context, code, message, "MACHINE_VERSION")
+        done = asyncio.Event()
+        call = Call(self._node.clients, host_of_peer(context.peer()), done.set)
+        call.set_alias(alias, queue)
+        await self._finish(call, done, context)
+        refusal = aliases.refusal_of(call.results[0], request)
+        if refusal is not None:
+            await fail(context, *refusal)
+        return queue_pb2.SetAliasReply()
+
+    async def ListAliases(
+        self, request: queue_pb2.ListAliasesRequest, context: Context
+    ) -> queue_pb2.ListAliasesReply:
+        return queue_pb2.ListAliasesReply(aliases=aliases.listed(self._context.machine))
 
     async def _check_serving(self, context: Context) -> None:
         """Refuse what could not be done now: nothing of it will be done."""

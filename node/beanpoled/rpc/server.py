@@ -28,6 +28,15 @@ _ROLES: Final = {
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
+class CallRefused(Exception):
+    """A request that is wrong: why, in a word for programs and for people, and where."""
+
+    def __init__(self, reason: str, field: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.field = field
+
+
 async def fail(
     context: Context, code: grpc.StatusCode, message: str, reason: str = "", **detail: str
 ) -> NoReturn:

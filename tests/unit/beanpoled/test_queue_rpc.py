@@ -38,12 +38,13 @@ class Service:
         self.stage.sent(frames.BATCH)
         self.number = 1
         self.stub: Any = None
+        self.port = 0
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         server = grpc.aio.server()
         assert QueueServicer(self.stage.node).add_to(server) == "beanpole.v1.Queue"
-        port = server.add_insecure_port("127.0.0.1:0")
+        port = self.port = server.add_insecure_port("127.0.0.1:0")
         await server.start()
         try:
             async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:

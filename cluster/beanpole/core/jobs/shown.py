@@ -43,6 +43,12 @@ def _rules(name: bytes) -> Rules | None:
     return None
 
 
+def space_of(name: bytes) -> str:
+    """Return by which protocol the space of a queue's name is called; empty if there is none."""
+    rules = _rules(name)
+    return "" if rules is None else PROTOCOL_NAMES[rules.protocols[0]]
+
+
 def parsed(text: str) -> bytes:
     """Return the name of a queue, with the prefix of its space, from what `queue` gave.
 

@@ -1,0 +1,103 @@
+"""`beanpole alias`: second names of queues, by which clients of another protocol share them.
+
+What that means for jobs is in docs/protocols/bridging.md.
+"""
+
+import argparse
+import json
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import grpc
+
+from beanpole.client.rpc import Nodes, told, words_of
+from beanpole.errors import ClientError, ConfigurationError
+from beanpole.pb import queue_pb2, queue_pb2_grpc
+from beanpoled.cli import status
+from beanpoled.cli.jobs import EXIT_NO
+
+# Above `command_timeout_ms`, after which a node gives up itself and says so.
+CALL_TIMEOUT_S: Final = 15.0
+_NAMES: Final = (
+    "A tube of beanstalk is its name; a queue of another protocol has that before it: "
+    "gearman:resize, workq:resize."
+)
+_REFUSALS: Final = (
+    grpc.StatusCode.INVALID_ARGUMENT,
+    grpc.StatusCode.FAILED_PRECONDITION,
+    grpc.StatusCode.NOT_FOUND,
+)
+
+T = TypeVar("T")
+
+
+def add_command(commands: Any) -> None:
+    """Add `alias` to the parser."""
+    words = "let clients of two protocols share a queue: set, list, remove"
+    parser = commands.add_parser("alias", help=words, description=_NAMES)
+    ways = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    way = ways.add_parser("set", help="let ALIAS mean QUEUE, of another protocol")
+    way.add_argument("alias", metavar="ALIAS", help="a name that no queue in use has")
+    way.add_argument("queue", metavar="QUEUE", help="the queue; its jobs are in events under it")
+    way.set_defaults(run=_set)
+    status.add_addresses(way)
+    way = ways.add_parser("remove", help="let ALIAS mean nothing; clients that watch it go on")
+    way.add_argument("alias", metavar="ALIAS")
+    way.set_defaults(run=_remove)
+    status.add_addresses(way)
+    way = ways.add_parser("list", help="print all aliases")
+    way.add_argument("--json", action="store_true", help="print JSON")
+    way.set_defaults(run=_list)
+    status.add_addresses(way)
+
+
+def _set(arguments: argparse.Namespace) -> int:
+    request = queue_pb2.SetAliasRequest(alias=arguments.alias, queue=arguments.queue)
+    if not arguments.queue:
+        raise ConfigurationError("set: QUEUE is empty; `beanpole alias remove` removes an alias")
+    return _change(arguments, request, f"{arguments.alias} is {arguments.queue}")
+
+
+def _remove(arguments: argparse.Namespace) -> int:
+    request = queue_pb2.SetAliasRequest(alias=arguments.alias)
+    return _change(arguments, request, f"{arguments.alias} is no alias any more")
+
+
+def _change(arguments: argparse.Namespace, request: queue_pb2.SetAliasRequest, words: str) -> int:
+    try:
+        _ask(arguments, lambda stub: stub.SetAlias(request, timeout=CALL_TIMEOUT_S))
+    except _Refused as error:
+        print(error)
+        return EXIT_NO
+    print(words)
+    return 0
+
+
+def _list(arguments: argparse.Namespace) -> int:
+    request = queue_pb2.ListAliasesRequest()
+    reply = _ask(arguments, lambda stub: stub.ListAliases(request, timeout=CALL_TIMEOUT_S))
+    if arguments.json:
+        print(json.dumps({one.alias: one.queue for one in reply.aliases}))
+        return 0
+    width = max((len(one.alias) for one in reply.aliases), default=0)
+    for one in reply.aliases:
+        print(f"{one.alias:<{width}}  {one.queue}")
+    return 0
+
+
+class _Refused(ClientError):
+    """A node says no, and every other one would."""
+
+
+def _ask(arguments: argparse.Namespace, call: Callable[[queue_pb2_grpc.QueueStub], T]) -> T:
+    """Ask one node after the other until one answers; its answer counts."""
+    failures: dict[str, str] = {}
+    with Nodes(status.addresses(arguments)) as nodes:
+        for target in nodes.addresses:
+            try:
+                return call(queue_pb2_grpc.QueueStub(nodes.channel(target)))
+            except grpc.RpcError as error:
+                if error.code() in _REFUSALS:
+                    raise _Refused(f"{error.details()}") from None
+                failures[target] = words_of(error)
+    raise ClientError(f"no answer, look at `beanpole alias list`: {told(failures)}")

@@ -1,0 +1,71 @@
+"""Aliases in calls of the gRPC service `Queue`: what a request says, and why one is refused.
+
+The calls themselves are in `queue`, what an alias is in `beanpole.core.jobs.aliases`.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+import grpc
+
+from beanpole import commands as c
+from beanpole.core.jobs import shown
+from beanpole.core.machine import Machine
+from beanpole.pb import queue_pb2
+from beanpole.protocol.beanstalk.requests import is_tube_name
+from beanpoled.rpc.server import CallRefused
+
+# (status, words for people, a word for programs)
+Refusal = tuple[grpc.StatusCode, str, str]
+
+_NO_TUBE: Final = "is no name of a tube: 1 to 200 of A-Z a-z 0-9 - + / ; . $ _ ( )"
+
+
+def read(request: queue_pb2.SetAliasRequest) -> tuple[bytes, bytes]:
+    """Return alias and queue with their prefixes; the queue is empty if the alias is to go.
+
+    Raises:
+        CallRefused: they are no two names of two spaces.
+    """
+    alias = _name(request.alias, "alias")
+    queue = _name(request.queue, "queue") if request.queue else b""
+    if queue and shown.space_of(queue) == shown.space_of(alias):
+        message = f"{request.alias!r} and {request.queue!r} are queues of one protocol"
+        raise CallRefused("BAD_NAME", "alias", message)
+    return alias, queue
+
+
+def _name(text: str, field: str) -> bytes:
+    try:
+        name = shown.parsed(text)
+    except ValueError as error:
+        raise CallRefused("BAD_NAME", field, str(error)) from None
+    if shown.SEPARATOR not in text and not is_tube_name(name):
+        raise CallRefused("BAD_NAME", field, f"{text!r} {_NO_TUBE}")
+    return name
+
+
+def refusal_of(result: int, request: queue_pb2.SetAliasRequest) -> Refusal | None:
+    """Say why an alias was not set or removed; None if it was."""
+    alias = repr(request.alias)
+    code = grpc.StatusCode
+    if result == c.OK:
+        return None
+    if result == c.NOT_FOUND:
+        return code.NOT_FOUND, f"{alias} is no alias", "NO_ALIAS"
+    if result == c.BUSY:
+        words = f"a queue {alias} is in use: it has jobs, or clients that watch it"
+        return code.FAILED_PRECONDITION, words, "ALIAS_IN_USE"
+    if result == c.EXISTS:
+        words = f"{alias} or {request.queue!r} has an alias already, or is one; remove that first"
+        return code.FAILED_PRECONDITION, words, "ALIAS_EXISTS"
+    if result == c.OUT_OF_MEMORY:
+        words = "the cluster has as many aliases as it may have"
+        return code.RESOURCE_EXHAUSTED, words, "TOO_MANY_ALIASES"
+    return code.INTERNAL, f"the machine refused {alias}: {result}", ""
+
+
+def listed(machine: Machine) -> Iterator[queue_pb2.Alias]:
+    """Return all aliases in the order of their names."""
+    for alias, queue in sorted(machine.queue.aliases.queues.items()):
+        yield queue_pb2.Alias(alias=shown.queue(alias), queue=shown.queue(queue))

@@ -1,0 +1,131 @@
+"""Aliases over gRPC and by `beanpole alias`, at a node whose cluster is scripted."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from beanpole import commands as c
+from beanpole.core.operations import queues
+from beanpole.pb import queue_pb2
+from beanpoled.cli import main
+from tests.unit.beanpoled.test_queue_rpc import Service, run
+
+Request = queue_pb2.SetAliasRequest
+
+
+def upgraded(service: Service) -> None:
+    """Let the cluster work at the version that has aliases."""
+    service.stage.apply_sections((c.LEADER, 0, 0, ((c.RAISE, 4),)))
+
+
+async def applied(service: Service, call: Any) -> Any:
+    """The reply of a call whose commands are applied; an error is raised."""
+    task = asyncio.ensure_future(call)
+    await service.apply_next()
+    return await task
+
+
+def test_an_alias_is_set_listed_and_removed() -> None:
+    async def test(service: Service) -> None:
+        upgraded(service)
+        stub = service.stub
+        for _ in range(2):
+            await applied(service, stub.SetAlias(Request(alias="gearman:resize", queue="resize")))
+        await applied(service, stub.SetAlias(Request(alias="mail", queue="workq:mäil")))
+        listed = (await stub.ListAliases(queue_pb2.ListAliasesRequest())).aliases
+        pairs = [(one.alias, one.queue) for one in listed]
+        assert pairs == [("gearman:resize", "resize"), ("mail", "workq:mäil")]
+        await applied(service, stub.SetAlias(Request(alias="mail")))
+        listed = (await stub.ListAliases(queue_pb2.ListAliasesRequest())).aliases
+        assert [one.alias for one in listed] == ["gearman:resize"]
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("alias", "queue", "field"),
+    [
+        ("a b", "gearman:q", "alias"),
+        ("gearman:q", "a b", "queue"),
+        ("", "gearman:q", "alias"),
+        ("redis:q", "q", "alias"),
+        ("gearman:q", "q" * 201, "queue"),
+        ("workq:" + "q" * 256, "q", "alias"),
+        ("gearman:q", "gearman:r", "alias"),
+        ("q", "r", "alias"),
+    ],
+)
+def test_names_that_cannot_be_are_refused_at_once(alias: str, queue: str, field: str) -> None:
+    async def test(service: Service) -> None:
+        upgraded(service)
+        call = service.stub.SetAlias(Request(alias=alias, queue=queue))
+        code, detail = await service.refusal(call)
+        assert (code, detail.reason, detail.field) == ("INVALID_ARGUMENT", "BAD_NAME", field)
+        assert not service.stage.node.clients.calls
+
+    run(test)
+
+
+@pytest.mark.constants
+def test_what_the_machine_refuses_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(service: Service) -> None:
+        async def reason(alias: str, queue: str) -> str:
+            call = service.stub.SetAlias(Request(alias=alias, queue=queue))
+            code, detail = await service.refusal(applied(service, call))
+            return f"{code} {detail.reason}"
+
+        before = service.stub.SetAlias(Request(alias="gearman:q", queue="q"))
+        code, detail = await service.refusal(before)
+        assert (code, detail.reason) == ("FAILED_PRECONDITION", "MACHINE_VERSION")
+        upgraded(service)
+        await applied(service, service.stub.SetAlias(Request(alias="gearman:q", queue="q")))
+        assert await reason("gearman:q", "r") == "FAILED_PRECONDITION ALIAS_EXISTS"
+        assert await reason("default", "gearman:r") == "FAILED_PRECONDITION ALIAS_IN_USE"
+        assert await reason("gearman:r", "") == "NOT_FOUND NO_ALIAS"
+        limit: Any = queues
+        monkeypatch.setattr(limit, "ALIASES_MAX", 1)
+        assert await reason("gearman:r", "r") == "RESOURCE_EXHAUSTED TOO_MANY_ALIASES"
+
+    run(test)
+
+
+def test_the_command_sets_lists_and_removes(capsys: pytest.CaptureFixture[str]) -> None:
+    async def test(service: Service) -> None:
+        upgraded(service)
+
+        async def command(*words: str, applies: bool = True) -> tuple[int, str]:
+            line = ["alias", *words, "--addr", f"127.0.0.1:{service.port}"]
+            task = asyncio.create_task(asyncio.to_thread(main, line))
+            if applies:
+                await service.apply_next()
+            status = await task
+            told = capsys.readouterr()
+            return status, (told.out + told.err).rstrip()
+
+        assert await command("list", applies=False) == (0, "")
+        said = (0, "gearman:resize is resize")
+        assert await command("set", "gearman:resize", "resize") == said
+        assert await command("set", "w", "workq:w") == (0, "w is workq:w")
+        assert await command("list", applies=False) == (
+            0,
+            "gearman:resize  resize\nw               workq:w",
+        )
+        _, listed = await command("list", "--json", applies=False)
+        assert json.loads(listed) == {"gearman:resize": "resize", "w": "workq:w"}
+        refused = "'default' is in use: it has jobs, or clients that watch it"
+        status, words = await command("set", "default", "gearman:q")
+        assert status == 1 and refused in words
+        status, words = await command("set", "gearman:a", "gearman:b", applies=False)
+        assert status == 1 and "are queues of one protocol" in words
+        assert (await command("set", "gearman:a", "", applies=False))[0] == 2
+        assert await command("remove", "w") == (0, "w is no alias any more")
+        assert await command("remove", "w") == (1, "'w' is no alias")
+
+    run(test)
+
+
+def test_a_command_without_a_node_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["alias", "list", "--addr", "127.0.0.1:1"]) == 3
+    assert "no answer" in capsys.readouterr().err
