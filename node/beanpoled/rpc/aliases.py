@@ -67,5 +67,7 @@ def refusal_of(result: int, request: queue_pb2.SetAliasRequest) -> Refusal | Non
 
 def listed(machine: Machine) -> Iterator[queue_pb2.Alias]:
     """Return all aliases in the order of their names."""
-    for alias, queue in sorted(machine.queue.aliases.queues.items()):
-        yield queue_pb2.Alias(alias=shown.queue(alias), queue=shown.queue(queue))
+    aliases = machine.queue.aliases.queues
+    named = [(shown.queue(alias), shown.queue(queue)) for alias, queue in aliases.items()]
+    for alias, queue in sorted(named):
+        yield queue_pb2.Alias(alias=alias, queue=queue)

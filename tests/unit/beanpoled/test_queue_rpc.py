@@ -17,10 +17,10 @@ from beanpoled.rpc.queue import (
     CALLS_MAX,
     JOBS_MAX,
     PUT_BYTES_MAX,
-    CallRefused,
     QueueServicer,
     read_puts,
 )
+from beanpoled.rpc.server import CallRefused
 from tests.unit.node.stage import Stage
 
 BODY_MAX = 100
