@@ -58,21 +58,25 @@ def bad_size(kind: int) -> Request:
 def read_line(line: bytes) -> Request | Head:
     """Read a line without its end."""
     word, _, rest = line.partition(b" ")
+    head = _WITH_PAYLOAD.get(word)
+    read = _READERS.get(word)
+    tokens = rest.split(b" ", r.SPACES_MAX)
+    if len(tokens) > r.SPACES_MAX:
+        known = head is not None or read is not None
+        return (r.BAD, replies.INVALID_ARGS if known else replies.UNKNOWN_COMMAND, 0)
     arguments: Words = []
     flags: Flags = {}
-    for token in rest.split(b" "):
+    for token in tokens:
         if token.startswith(b"-") and b"=" in token:
-            parts = token[1:].split(b"=")
+            parts = token[1:].split(b"=", 2)
             # What stands behind a second "=" is dropped.
             if not parts[0] or not parts[1] or parts[0] in flags:
                 return (r.BAD, replies.INVALID_FLAGS, 0)
             flags[parts[0]] = parts[1]
         elif token:
             arguments.append(token)
-    head = _WITH_PAYLOAD.get(word)
     if head is not None:
         return _read_head(head[0], head[1], arguments, flags)
-    read = _READERS.get(word)
     return (r.BAD, replies.UNKNOWN_COMMAND, 0) if read is None else read(arguments, flags)
 
 

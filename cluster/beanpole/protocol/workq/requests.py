@@ -72,6 +72,8 @@ ATTEMPTS_MAX: Final = 255
 LIMIT_MAX: Final = 100
 # The names of one lease. A session watches no more queues; the server has no limit but the line's.
 NAMES_MAX: Final = 1024
+# Spaces of one line: a mebibyte of one-letter words would hold up the node for 100 ms.
+SPACES_MAX: Final = 16_384
 # Flags of `add` and `schedule`, and of `run`; whatever their names are.
 FLAGS_MAX: Final = 3
 RUN_FLAGS_MAX: Final = 1

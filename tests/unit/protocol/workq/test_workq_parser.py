@@ -220,6 +220,15 @@ def test_a_lease_of_more_queues_than_a_session_watches() -> None:
     assert replies_to(b"lease %b x 1\r\n" % b" ".join(names)) == replies.INVALID_ARGS
 
 
+def test_a_line_of_very_many_words() -> None:
+    """They are not even looked at, so that no line takes long."""
+    few = b"lease" + b" " * (r.SPACES_MAX - 1) + b"a 1\r\n"
+    assert parse_whole(few) == [(r.LEASE, (b"a",), 1)]
+    words = b" a" * (r.SPACES_MAX + 1) + b"\r\n"
+    assert parse_whole(b"lease" + words) == [(r.BAD, replies.INVALID_ARGS, 0)]
+    assert parse_whole(b"x" + words) == [(r.BAD, UNKNOWN, 0)]
+
+
 def test_a_payload_that_is_longer_than_its_line_says() -> None:
     """The server asks for its bytes and two more; what stands behind them is a line."""
     assert (
