@@ -341,6 +341,17 @@ def test_without_a_majority_each_request_is_told(scene: Scene) -> None:
     assert not client.port.closed
 
 
+def test_a_session_too_many_is_told_and_closed(scene: Scene) -> None:
+    limits = (10**6, 10**6, 1, 2**40)
+    scene.apply_sections((c.LEADER, 0, 0, ((c.EPOCH, 2, 0, *limits),)))
+    first, second = scene.connect(), scene.connect()
+    assert submit(first) == created(1)
+    full = (p.ERROR, (b"QUEUE_ERROR", b"A limit of the cluster is reached"))
+    assert submit(second) == [full]
+    assert second.port.closed
+    assert not first.port.closed
+
+
 def test_one_client_too_many(scene: Scene) -> None:
     crowded = Scene(connections_max=1)
     first, second, third = crowded.connect(), crowded.connect(), crowded.connect()

@@ -14,7 +14,7 @@ from beanpole.protocol.gearman import packets as p
 from beanpole.protocol.gearman.parser import BAD, CLOSE, TEXT, Request
 from beanpoled.frontends.gearman.admin import AdminSide
 from beanpoled.frontends.gearman.session import Asked
-from beanpoled.origin.batches import NOT_DONE
+from beanpoled.origin.batches import KIND_OPEN, NOT_DONE
 
 _GRABS: Final = (p.GRAB_JOB, p.GRAB_JOB_UNIQ, p.GRAB_JOB_ALL)
 
@@ -63,7 +63,11 @@ class GearmanConnection(AdminSide):
         """See `origin.Client`."""
         if self.closed:
             return
-        if result == c.BAD_COMMAND:
+        if kind == KIND_OPEN:
+            if result != c.OK:  # so that nothing behind it is done
+                self._replies.push(replies.NO_ROOM)
+                self._close()
+        elif result == c.BAD_COMMAND:
             self.drop()  # the session is gone
         elif kind >= 0:
             _ANSWERS[kind](self, kind, result, self._asked.popleft())
