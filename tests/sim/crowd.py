@@ -13,12 +13,12 @@ from tests.sim.workq import Ledger, Patron
 from tests.sim.world import World
 
 SUBMITTERS: Final = 2
-WORKERS: Final = 3
-PATRONS: Final = 3
+WORKERS: Final = 4
+PATRONS: Final = 4
 # Their numbers, beside those of beanstalk's clients.
 FIRST_NUMBER: Final = 100
 # Whose frontends are whole; the others are not there yet.
-SPOKEN: Final[tuple[str, ...]] = ()
+SPOKEN: Final[tuple[str, ...]] = ("gearman", "workq")
 # The machine version that brings both.
 SINCE: Final = 4
 
@@ -41,7 +41,9 @@ class Crowd:
             self.submitters += [
                 Submitter(world, next(numbers), self.records) for _ in range(SUBMITTERS)
             ]
-            self.workers += [Worker(world, next(numbers), self.records) for _ in range(WORKERS)]
+            self.workers += [
+                Worker(world, next(numbers), self.records, place == 0) for place in range(WORKERS)
+            ]
         if "workq" in SPOKEN:
             self.patrons += [Patron(world, next(numbers), self.ledger) for _ in range(PATRONS)]
 
@@ -51,9 +53,6 @@ class Crowd:
             guest.active = False
         for worker in self.workers:
             worker.calm = True
-        if self.workers:  # one at least is able to do everything
-            first = self.workers[0]
-            self.workers.append(Worker(self.world, first.number + FIRST_NUMBER, self.records, True))
 
     @property
     def restless(self) -> str:

@@ -82,7 +82,7 @@ class Status(NamedTuple):
 
 
 class End:
-    """How a worker ended a job. `accepted` is None as long as nothing is known of it."""
+    """What a worker said of a job: its end, or news. `accepted` is None if that is not known."""
 
     __slots__ = ("accepted", "at_s", "data", "done_s", "kind")
 
@@ -108,6 +108,7 @@ class Grant:
         self.data = packet.arguments[-1]
         self.ttr_s = ttr_s  # 0: until the connection ends
         self.given_up_s: float | None = None  # by CANT_DO
+        self.news: list[End] = []  # what was said of it before
         self.ends: list[End] = []
 
     @property
@@ -143,7 +144,9 @@ class Submitter(Guest):
     def __init__(self, world: World, number: int, records: Records) -> None:
         super().__init__(world, number)
         self.records = records
-        self.open: dict[bytes, None] = {}  # handles whose end is still to come
+        # Handles whose end is still to come, and how often each was submitted.
+        self.open: dict[bytes, int] = {}
+        self._copies = 0  # of the last packet that are still to come
         self.bodies = 0
         self._packets = Packets()
         self._exceptions = False
@@ -161,6 +164,7 @@ class Submitter(Guest):
         """See `Guest`."""
         self._waiting.clear()
         self.open.clear()
+        self._copies = 0
 
     @property
     def quiet(self) -> bool:
@@ -239,7 +243,7 @@ class Submitter(Guest):
             asked.handle, asked.created_s = packet.arguments[0], now_s
             self.records.handles[asked.handle] = None
             if not asked.background:
-                self.open[asked.handle] = None
+                self.open[asked.handle] = self.open.get(asked.handle, 0) + 1
         elif packet.kind == p.STATUS_RES and packet.arguments[0] == asked[0]:
             known, running = (flag == b"1" for flag in packet.arguments[1:3])
             self.records.statuses.append(Status(*asked, now_s, known, running))
@@ -247,13 +251,20 @@ class Submitter(Guest):
             raise Violation(f"{packet} for a GET_STATUS of {asked}")
 
     def _heard(self, packet: Packet) -> None:
+        """Note what is told of a job: once for each time that it was submitted, one by one."""
         handle, *data = packet.arguments
         if handle not in self.open:
             raise Violation(f"client {self.number} is told {packet}, and does not wait for it")
         assert self.visit is not None
         heard = self.records.heard.setdefault((self.visit, handle), [])
-        heard.append(Heard(packet.kind, tuple(data), self.world.clock.now_s))
-        if packet.kind in p.ENDS:
+        if self._copies:
+            self._copies -= 1
+            if heard[-1][:2] != (packet.kind, tuple(data)):
+                raise Violation(f"client {self.number} is told {packet} after {heard[-1]}")
+        else:
+            heard.append(Heard(packet.kind, tuple(data), self.world.clock.now_s))
+            self._copies = self.open[handle] - 1
+        if packet.kind in p.ENDS and not self._copies:
             del self.open[handle]
             self.world.counts["gearman results"] += 1
 
@@ -263,10 +274,11 @@ class Worker(Guest):
 
     protocol = "gearman"
 
-    def __init__(self, world: World, number: int, records: Records, calm: bool = False) -> None:
+    def __init__(self, world: World, number: int, records: Records, able: bool) -> None:
         super().__init__(world, number)
         self.records = records
-        self.calm = calm  # it ends each job at once, and well
+        self.able = able  # always to do everything: one worker must be
+        self.calm = False  # it ends each job at once, and well
         self.asleep = False
         self.hands: dict[bytes, Grant] = {}
         self.results = 0
@@ -275,12 +287,13 @@ class Worker(Guest):
         # What is answered in order: when a job was asked for, or what was said of one.
         self._waiting: deque[float | list[End]] = deque()
         self._errors = 0  # behind what was said last
+        self._gave_up: dict[bytes, float] = {}  # functions, and when
 
     def began(self) -> None:
         """See `Guest`."""
         self._packets = Packets()
         self._timeouts = self.dice.random() < 0.3
-        able = FUNCTIONS if self.calm or self.dice.random() < 0.7 else FUNCTIONS[:1]
+        able = FUNCTIONS if self.able or self.dice.random() < 0.7 else FUNCTIONS[:1]
         self.send(pack(p.SET_CLIENT_ID, b"worker %d" % self.number))
         for function in able:
             self._can_do(function)
@@ -295,6 +308,7 @@ class Worker(Guest):
         """See `Guest`."""
         self._waiting.clear()
         self.hands.clear()
+        self._gave_up.clear()
         self.asleep = False
         self._errors = 0
 
@@ -337,6 +351,10 @@ class Worker(Guest):
         if kind == p.ERROR and packet.arguments[0] == b"JOB_NOT_FOUND":
             self._errors += 1
             return
+        if kind == p.ERROR:  # no majority, or no room: what it was about is not told
+            self.world.counts[f"gearman {packet.arguments[0].decode()}"] += 1
+            self.drop()
+            return
         if not self._waiting:
             raise Violation(f"worker {self.number} got {packet} for nothing")
         asked = self._waiting.popleft()
@@ -348,9 +366,6 @@ class Worker(Guest):
             self._assigned(packet, asked)
         elif kind == p.NO_JOB:
             self._nothing()
-        elif kind == p.ERROR:
-            self.world.counts[f"gearman {packet.arguments[0].decode()}"] += 1
-            self.later(0.1)
         else:
             raise Violation(f"worker {self.number} got {packet} for a GRAB_JOB")
 
@@ -360,9 +375,12 @@ class Worker(Guest):
         now_s = self.world.clock.now_s
         if errors > len(said):
             raise Violation(f"worker {self.number} got {errors} errors for {len(said)} packets")
+        # Of several statuses, one may stand for all, and has one error then.
+        certain = not errors or sum(end.kind == p.WORK_STATUS for end in said) < 2
         for place, end in enumerate(said):
             end.done_s = now_s
-            end.accepted = place < len(said) - errors
+            if certain or place == len(said) - 1:
+                end.accepted = place < len(said) - errors
         self.world.counts["gearman refused ends"] += errors
 
     def _nothing(self) -> None:
@@ -383,6 +401,10 @@ class Worker(Guest):
         self.records.grants.append(grant)
         self.records.handles[grant.handle] = None
         self.world.counts["gearman grants"] += 1
+        if asked_s < self._gave_up.get(grant.function, 0.0):
+            grant.given_up_s = now_s  # it stood before the CANT_DO, which took the job back
+            self._grab()
+            return
         self.hands[grant.handle] = grant
         work_s = 0.01 if self.calm else self.dice.choice((0.0, 0.02, 0.1, 0.3, 2.0))
         self._do(work_s * self.dice.random(), lambda: self._middle(grant))
@@ -398,19 +420,20 @@ class Worker(Guest):
 
         self.world.clock.after(seconds, act)
 
-    def _say(self, grant: Grant, *said: tuple[int, bytes]) -> list[End]:
+    def _say(self, grant: Grant, *said: tuple[int, bytes]) -> None:
         """Send packets about a job, and an echo behind them."""
         data = b""
         now_s = self.world.clock.now_s
         found = []
         for kind, text in said:
-            found.append(End(kind, text, now_s))
+            end = End(kind, text, now_s)
+            found.append(end)
+            (grant.ends if kind in p.ENDS else grant.news).append(end)
             arguments = () if kind == p.WORK_FAIL else tuple(text.split(b"/"))
             data += pack(kind, grant.handle, *arguments)
         self._waiting.append(found)
         self.expect(found, self._waiting)
         self.send(data + pack(p.ECHO_REQ, b"so far"))
-        return found
 
     def _text(self) -> bytes:
         self.results += 1
@@ -419,6 +442,8 @@ class Worker(Guest):
     def _middle(self, grant: Grant) -> None:
         """Perhaps say how it goes."""
         dice = self.dice
+        if self.hands.get(grant.handle) is not grant:
+            return  # given up, or back in other hands, perhaps in these
         if dice.random() < 0.3:
             said = [
                 (p.WORK_STATUS, b"%d/9" % step) if dice.random() < 0.5 else
@@ -426,10 +451,15 @@ class Worker(Guest):
                 for step in range(dice.randint(1, 4))
             ]  # fmt: skip
             self._say(grant, *said)
+            for other in self.hands.values():
+                if other is not grant:
+                    self._say(other, (p.WORK_STATUS, self._text().replace(b":", b"/")))
         self._do(0.05 * dice.random(), lambda: self._finish(grant))
 
     def _finish(self, grant: Grant) -> None:
         dice = self.dice
+        if self.hands.get(grant.handle) is not grant:
+            return
         luck = 1.0 if self.calm else dice.random()
         if luck < 0.06:
             self.drop()
@@ -447,7 +477,7 @@ class Worker(Guest):
             self._end(grant, (p.WORK_COMPLETE, self._text()))
 
     def _end(self, grant: Grant, *said: tuple[int, bytes]) -> None:
-        grant.ends += self._say(grant, *said)
+        self._say(grant, *said)
         del self.hands[grant.handle]
         if not self._asks and not self.asleep:
             self._grab()
@@ -460,6 +490,7 @@ class Worker(Guest):
                 held.given_up_s = now_s
                 del self.hands[held.handle]
         self.world.counts["gearman jobs given up"] += 1
+        self._gave_up[grant.function] = now_s
         self.send(pack(p.CANT_DO, grant.function))
         self._can_do(grant.function)
         if not self._asks and not self.asleep:

@@ -14,19 +14,20 @@ from tests.sim.world import World
 RETRY_S: Final = 0.2
 # Nobody waits for ever for a reply that does not depend on another client.
 PATIENCE_S: Final = 20.0
+# Actions per second, of one guest or another: where few ask, the others wait and sleep more.
+PACES: Final = (1.5, 6.0)
 
 
 class Guest:
     """One client, at one node after the other."""
 
     protocol = ""
-    # Actions per second.
-    pace = 5.0
 
     def __init__(self, world: World, number: int) -> None:
         self.world = world
         self.number = number
         self.dice = random.Random(world.seed * 1019 + number)
+        self.pace = self.dice.choice(PACES)
         self.active = True  # it does something by itself
         self.wire: Wire | None = None
         self.visit: Connected | None = None
@@ -72,6 +73,7 @@ class Guest:
     def ended(self, wire: Wire) -> None:
         """The node's side is gone."""
         if wire is self.wire:
+            self.world.counts["guests cut off"] += 1
             self._forget()
 
     def drop(self) -> None:

@@ -7,7 +7,7 @@ from beanpole.replication.pysyncobj.repairs import ALL_REPAIRS, Repairs
 from tests.sim import mutations as m
 from tests.sim.cluster import Cluster
 from tests.sim.faults import Plan, Run, world
-from tests.sim.storm import Storm
+from tests.sim.storm import CALM, Storm
 
 # A check raises AssertionError (Violation, Stuck) if something is broken. A schedule has no use
 # for its seed.
@@ -19,6 +19,14 @@ WITHIN: Final = 60
 def storm(seed: int, repairs: Repairs) -> None:
     """Whole nodes and their clients, for a life."""
     Storm(seed, repairs=repairs).run()
+
+
+def calm(seed: int, repairs: Repairs) -> None:
+    """Whole nodes and their clients, for a life without a fault: no client is cut off."""
+    storm = Storm(seed, CALM, repairs=repairs)
+    storm.run()
+    cut_off = storm.world.counts["guests cut off"]
+    assert not cut_off, f"a guest was cut off, and {cut_off - 1} others"
 
 
 def replicas(seed: int, repairs: Repairs) -> None:

@@ -15,6 +15,7 @@ from tests.sim.mutant_table_identity import IDENTITY
 from tests.sim.mutations_answers import ANSWERS
 from tests.sim.mutations_disk import DISKS
 from tests.sim.mutations_edges import EDGES
+from tests.sim.mutations_guests import GUESTS
 from tests.sim.mutations_hosts import HOSTS
 from tests.sim.mutations_sick import SICK
 from tests.sim.mutations_versions import VERSIONS
@@ -457,6 +458,6 @@ SCHEDULES: Final = (
 )
 MUTANTS: Final[tuple[Mutant, ...]] = (
     *(*REPAIRS, *RULES, *SICK, *BOUNDS, *VERSIONS, *ANSWERS, *DISKS, *EDGES),
-    *(*HOSTS, *IDENTITY),
+    *(*HOSTS, *IDENTITY, *GUESTS),
 )
 NAMES: Final = {mutant.name: mutant for mutant in MUTANTS}

@@ -33,7 +33,7 @@ class Story:
 
     __slots__ = (
         *("body", "born_index", "born_s", "events", "external_id", "gone_index", "gone_s"),
-        *("job", "queue", "told"),
+        *("job", "queue", "rank", "told"),
     )
 
     def __init__(self, job: Job, at_s: float, index: int) -> None:
@@ -41,6 +41,7 @@ class Story:
         self.queue = job.tube.name
         self.external_id = b"" if job.ext is None else job.ext.external_id
         self.body = job.body
+        self.rank = job.rank
         self.born_s = at_s
         self.born_index = index
         self.gone_s = FOREVER_S

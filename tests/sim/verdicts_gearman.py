@@ -15,13 +15,8 @@ from tests.sim.gearman import End, Grant, Heard, Records, Submission
 from tests.sim.stories import FOREVER_S, GEARMAN_PREFIX, Story, Told
 from tests.sim.witness import RATE_MAX, STAMP_S, Witness
 
-# How each effect reaches those that are attached. The end of a job by itself is a failure to them.
-PACKETS: Final = {
-    effects.DONE: p.WORK_COMPLETE,
-    effects.FAILED: p.WORK_FAIL,
-    effects.DELETED: p.WORK_FAIL,
-    effects.EXPIRED: p.WORK_FAIL,
-}
+# The first kind of NOTIFY is WORK_DATA, the second one WORK_WARNING.
+NEWS: Final = effects.NOTIFIED_MIN
 ENDED: Final = frozenset({effects.DONE, effects.FAILED})
 
 
@@ -50,7 +45,9 @@ class GearmanJudge:
         self.nobody_waits_for_an_abandoned_job()
         self.a_grant_is_one_worker_s()
         self.no_two_workers_have_a_job()
+        self.what_comes_back_goes_to_the_end()
         self.an_end_counts_once()
+        self.what_is_said_is_told()
         self.each_client_hears_what_happened()
         self.a_status_is_true()
 
@@ -144,8 +141,7 @@ class GearmanJudge:
         """Every job given out was reserved for this session, and no reservation serves twice."""
         used: set[int] = set()
         for grant in sorted(self.records.grants, key=lambda grant: grant.at_s):
-            who = grant.visit
-            session = (who.place, who.incarnation, who.number)
+            session = _session(grant)
             for event in self.stories[grant.number].events:
                 right = event.kind == q.RESERVE and event.session == session
                 if right and grant.asked_s <= event.at_s <= grant.at_s and id(event) not in used:
@@ -176,6 +172,34 @@ class GearmanJudge:
             until_s += [at_s for at_s in self.witness.misled if at_s > grant.asked_s]
         return min(until_s)
 
+    def what_comes_back_goes_to_the_end(self) -> None:
+        """Of the jobs of one queue and rank, the one is first that has waited for longest."""
+        events = sorted(
+            ((event.index, event.place), story.job, event)
+            for story in self.stories.values()
+            for event in story.events
+        )
+        # By queue and rank: the ready jobs, by when they were made or came back.
+        ready: dict[tuple[bytes, int], dict[int, tuple[int, int]]] = defaultdict(dict)
+        since: dict[int, tuple[int, int]] = {}
+        reserved: set[int] = set()
+        for index, job, event in events:
+            story = self.stories[job]
+            line = ready[story.queue, story.rank]
+            if event.kind == q.PUT or (event.kind == q.MADE_READY and job in reserved):
+                since[job] = index
+            if event.kind == q.RESERVE:
+                first = min(line.values(), default=index)
+                if line.pop(job, index) > first:
+                    raise Violation(f"another one waited since {first}: {story} at {index}")
+                reserved.add(job)
+            elif event.kind == q.MADE_READY:
+                reserved.discard(job)
+                line[job] = since[job]
+            elif event.kind not in (q.PUT, q.TOUCH, q.TIMEOUT):
+                reserved.discard(job)
+                line.pop(job, None)
+
     def an_end_counts_once(self) -> None:
         """A job ends by one worker, which had it; a second end is refused."""
         accepted: dict[int, list[Grant]] = defaultdict(list)
@@ -185,6 +209,8 @@ class GearmanJudge:
                 ends = [told for told in story.told if _is_end(told, end)]
                 if end.accepted and not any(told.at_s >= end.at_s for told in ends):
                     raise Violation(f"accepted, but not done: {grant} {story}")
+                if end.data and ends and _holder(story, ends[0]) != _session(grant):
+                    raise Violation(f"another one had it: {grant} {story}")
                 if end.accepted is False and end.data and ends:
                     raise Violation(f"refused and done: {grant} {story}")
                 if end.accepted:
@@ -199,6 +225,17 @@ class GearmanJudge:
             sent = [end for grant in self.grants[story.job] for end in grant.ends]
             if not any(_is_end(last, end) and end.at_s <= last.at_s for end in sent):
                 raise Violation(f"no worker ended it so: {story}")
+
+    def what_is_said_is_told(self) -> None:
+        """Nothing that a worker says of its job is lost, but for a status that has a later one."""
+        for grant in self.records.grants:
+            told = [_packet(one, True) for one in self.stories[grant.number].told]
+            latest = [end for end in grant.news if end.kind == p.WORK_STATUS][-1:]
+            for end in grant.news:
+                if not end.accepted or (end.kind == p.WORK_STATUS and end not in latest):
+                    continue
+                if (end.kind, tuple(end.data.split(b"/"))) not in told:
+                    raise Violation(f"{end.data!r} was not told: {grant}")
 
     # --- what is pushed ---------------------------------------------------------------------------
 
@@ -215,7 +252,7 @@ class GearmanJudge:
 
     def _check_heard(self, first: Submission, heard: list[Heard]) -> None:
         story = self.stories[first.number]
-        happened = [_packets(told, first.exceptions) for told in story.told]
+        happened = [_packet(told, first.exceptions) for told in story.told]
         found = [(one.kind, one.data) for one in heard]
         assert first.created_s is not None
         # It was attached at some moment before it heard of it.
@@ -223,7 +260,9 @@ class GearmanJudge:
         starts = [
             start for start in range(latest + 1) if happened[start : start + len(found)] == found
         ]
-        if not starts and first.visit.node not in self.lost_events:
+        rest = iter(happened)
+        in_order = all(one in rest for one in found)
+        if not starts and not (in_order and first.visit.node in self.lost_events):
             raise Violation(f"it heard {found} of {happened}: {first} {story}")
         if first.visit.end_s is not None or story.end is None:
             return
@@ -242,14 +281,41 @@ class GearmanJudge:
                 raise Violation(f"{status} of {story}")
 
 
+def _session(grant: Grant) -> tuple[int, int, int]:
+    who = grant.visit
+    return who.place, who.incarnation, who.number
+
+
+def _holder(story: Story, end: Told) -> tuple[int, int, int] | None:
+    """The session that had a job when it ended."""
+    found = None
+    for event in story.events:
+        if event.index > end.entry:
+            break
+        if event.kind == q.RESERVE:
+            found = event.session
+        elif event.kind == q.MADE_READY:
+            found = None
+    return found
+
+
 def _is_end(told: Told, end: End) -> bool:
     """Whether an effect may be what a worker said."""
-    if end.kind == p.WORK_COMPLETE:
-        return told.kind == effects.DONE and told.data == end.data
-    return told.kind == effects.FAILED
+    kind = effects.DONE if end.kind == p.WORK_COMPLETE else effects.FAILED
+    return told[:2] == (kind, end.data)
 
 
-def _packets(told: Told, exceptions: bool) -> tuple[int, tuple[bytes, ...]]:
+def _packet(told: Told, exceptions: bool) -> tuple[int, tuple[bytes, ...]]:
     """The packet that an effect is to a client."""
-    kind = PACKETS.get(told.kind, told.kind)
-    return kind, (told.data,) if kind != p.WORK_FAIL else ()
+    kind, data = told[:2]
+    if kind == effects.PROGRESS:
+        return p.WORK_STATUS, tuple(data.split(b"\0"))
+    if kind == NEWS:
+        return p.WORK_DATA, (data,)
+    if kind == NEWS + 1:
+        return p.WORK_WARNING, (data,)
+    if kind == effects.DONE:
+        return p.WORK_COMPLETE, (data,)
+    if kind == effects.FAILED and data and exceptions:
+        return p.WORK_EXCEPTION, (data,)
+    return p.WORK_FAIL, ()

@@ -80,13 +80,14 @@ class Emitted(bytearray):
 class Event:
     """One transition of one job: what, and when its entry was proposed and applied first."""
 
-    __slots__ = ("at_s", "index", "kind", "priority", "session", "stamped_s")
+    __slots__ = ("at_s", "index", "kind", "place", "priority", "session", "stamped_s")
 
-    def __init__(self, kind: int, stamped_s: float, at_s: float, index: int) -> None:
+    def __init__(self, kind: int, stamped_s: float, at_s: float, index: int, place: int) -> None:
         self.kind = kind
         self.stamped_s = stamped_s
         self.at_s = at_s
         self.index = index
+        self.place = place  # among the transitions of its entry
         self.priority = 0
         # (origin, incarnation, session) of a RESERVE by a GRANT or a TAKE
         self.session: tuple[int, int, int] | None = None
@@ -201,10 +202,14 @@ class Witness:
             if word & (1 << q.TRANSITION_BITS) - 1 == q.TIMEOUT
         }
         self.stories.born(self._jobs.born, now_s, index)
-        for word in self._transitions.last:
+        newest: dict[int, int] = {}
+        for place, word in enumerate(self._transitions.last):
             kind = word & (1 << q.TRANSITION_BITS) - 1
             if kind in JOB_KINDS:
-                self._note(word >> q.TRANSITION_BITS, Event(kind, stamped_s, now_s, index))
+                newest[word >> q.TRANSITION_BITS] = kind
+                event = Event(kind, stamped_s, now_s, index, place)
+                self._note(word >> q.TRANSITION_BITS, event)
+        self._check_wanted(newest)
         for origin, incarnation, session, request, outcome, job in applied.grants:
             if outcome == GRANTED and job is not None:
                 granted = (origin, incarnation, session, request)
@@ -224,6 +229,17 @@ class Witness:
             if self._pausing.get(name, 0) != until_us:
                 self._pausing[name] = until_us
                 self.pauses.append((name, now_s, until_us != 0))
+
+    def _check_wanted(self, newest: dict[int, int]) -> None:
+        """No worker gets a job that was abandoned: given the last transition of each job."""
+        for job_id, kind in newest.items():
+            job = self.machine.queue.jobs.get(job_id) if kind == q.RESERVE else None
+            if (
+                job is not None
+                and job.ext is not None
+                and not (job.ext.background or job.ext.clients)
+            ):
+                raise Violation(f"job {job_id} is given out, and nobody waits for it")
 
     def _reservation(self, job_id: int) -> Event:
         """The last RESERVE of a job."""

@@ -112,11 +112,6 @@ class Ledger:
         account.reserves += event.kind == e.RESERVED
         account.timeouts += event.reason == e.TTR
         account.releases += event.kind == e.RELEASED
-        if event.before == RESERVED and event.kind in (e.FAILED, e.DELETED):
-            # It came back, and was not wanted any more or had no attempt left.
-            account.releases = max(account.releases, min(event.releases, account.releases + 1))
-            if event.reason == e.ABANDONED:
-                account.timeouts = max(account.timeouts, min(event.timeouts, account.timeouts + 1))
         account.buries += event.kind == e.BURIED
         account.kicks += event.kind == e.KICKED
         for name in ("reserves", "timeouts", "releases", "buries", "kicks", "ready_us"):

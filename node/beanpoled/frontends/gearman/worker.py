@@ -198,6 +198,7 @@ class WorkerSide(GearmanSession):
         if found is None:
             self._answer_alone(replies.NO_JOB)
             return
+        self._excepted.pop(found.id, None)  # it came back: what is said now is about this attempt
         queue = self._clients.machine.queue
         name = name_of(queue, found.tube)
         timeout_us = self._functions.get(name, 0)

@@ -336,7 +336,7 @@ class WorkqConnection(RequestConnection):
         elif awaited.is_run:
             # Not yet "no": what comes first, its end or this, is told to who listens.
             awaited.is_deleting = True
-            command = (c.DELETE_NAMED, self.number, awaited.job)
+            command = (c.DELETE, self.number, awaited.job_id)
             clients.origin.submit(self, KIND_DELETE, command)
         else:
             clients.listeners.stop_listening(self, awaited.job_id)
@@ -349,7 +349,7 @@ class WorkqConnection(RequestConnection):
             return
         if kind in (effects.DONE, effects.FAILED):
             if awaited.is_run and not awaited.is_deleting:
-                command = (c.DELETE_NAMED, self.number, awaited.job)
+                command = (c.DELETE, self.number, awaited.job_id)
                 self._clients.origin.submit(self, KIND_DELETE, command)
             success = kind == effects.DONE
             self._stop_awaiting(self._shared.finished(awaited.job, success, data))

@@ -1,0 +1,472 @@
+"""Planted defects of what Workq and Gearman need: in the kernel, the listeners and the frontends.
+
+The patches and their table; see `mutations` and `mutant_table`. All are caught by whole lives.
+"""
+
+from typing import Any, Final
+
+from beanpole import commands as c
+from beanpole.core.image import records
+from beanpole.core.jobs import effects
+from beanpole.core.jobs.extension import ATTACHMENT_BYTES, Extension
+from beanpole.core.jobs.job import DONE, FAILED, RESERVED, Holder, Job
+from beanpole.core.jobs.queue import Queue
+from beanpole.core.jobs.states import States
+from beanpole.core.operations import extended
+from beanpole.core.operations.checks import find_job
+from beanpole.events import WORKQ
+from beanpole.protocol.gearman import packets as p
+from beanpole.protocol.gearman import replies
+from beanpole.protocol.workq import replies as workq_replies
+from beanpole.protocol.workq import requests as r
+from beanpoled.frontends.gearman import client as gearman_client
+from beanpoled.frontends.gearman import connection as gearman_connection
+from beanpoled.frontends.gearman.client import ClientSide
+from beanpoled.frontends.gearman.frontend import GearmanFrontend
+from beanpoled.frontends.gearman.shared import Shared
+from beanpoled.frontends.gearman.worker import WorkerSide
+from beanpoled.frontends.listeners import Listeners
+from beanpoled.frontends.workq import connection as workq_connection
+from beanpoled.frontends.workq.connection import WorkqConnection
+from beanpoled.origin.batches import KIND_QUIET
+from beanpoled.origin.outbox import Origin as Outbox
+from tests.sim.mutant import Mutant, calm, storm
+from tests.sim.mutations import Patch, nothing
+
+# --- clients of jobs ------------------------------------------------------------------------------
+
+
+def background_forgotten() -> list[Patch]:
+    """The last client that goes takes the job along, also one that was submitted in background."""
+    return [(Extension, "is_abandoned", property(lambda ext: not ext.clients))]
+
+
+def background_not_joined() -> list[Patch]:
+    """A submission in background of a job in foreground does not make it stay."""
+    return [(Queue, "keep_without_clients", nothing)]
+
+
+def abandoned_lives() -> list[Patch]:
+    """A job is not forgotten when its last client goes."""
+
+    def wrong(queue: Queue, job: Job, session: Holder) -> None:
+        assert job.ext is not None
+        for image in queue.images:
+            image.keep(job)
+        session.attached.remove(job.id)
+        del job.ext.clients[session.serial]
+        queue.extension_bytes -= ATTACHMENT_BYTES
+
+    return [(Queue, "detach", wrong)]
+
+
+def attachments_not_in_image() -> list[Patch]:
+    """A node that starts from a snapshot believes that all jobs are in background."""
+    load = records.extension_of
+
+    def wrong(job: Job, record: list[Any], *rest: Any) -> Extension:
+        return load(job, [*record[:-2], True, []], *rest)
+
+    return [(records, "extension_of", wrong)]
+
+
+# --- workers --------------------------------------------------------------------------------------
+
+
+def back_to_the_front() -> list[Patch]:
+    """A job that comes back keeps its place before those that wait."""
+    return [(States, "put_last", nothing)]
+
+
+def anybody_finishes() -> list[Patch]:
+    """A worker ends a job that it does not have."""
+    return [(extended, "find_held", find_job)]
+
+
+def short_timeouts() -> list[Patch]:
+    """The time-out of a function is halved."""
+    set_ttr = Queue.set_ttr
+
+    def wrong(queue: Queue, job: Job, ttr_us: int) -> None:
+        set_ttr(queue, job, ttr_us // 2)
+
+    return [(Queue, "set_ttr", wrong)]
+
+
+def returns_wake_nobody() -> list[Patch]:
+    """A job that comes back wakes no worker."""
+    give_back = Queue.give_back
+
+    def wrong(queue: Queue, job: Job, *rest: Any) -> None:
+        known = job.tube.name in queue.ready_tubes
+        give_back(queue, job, *rest)
+        if not known:
+            queue.ready_tubes.pop(job.tube.name, None)
+
+    return [(Queue, "give_back", wrong)]
+
+
+def sleep_without_a_look() -> list[Patch]:
+    """A worker sleeps although a job has become ready since its last look."""
+
+    def wrong(listeners: Listeners, connection: Any, queues: Any) -> None:
+        listeners.stop_waiting(connection)
+        listeners._queues_of[connection] = tuple(queues)
+        for name in queues:
+            listeners._queues.setdefault(name, {})[connection] = None
+
+    return [(Listeners, "wait", wrong)]
+
+
+def given_up_stays() -> list[Patch]:
+    """A worker that cannot do a function any more keeps the jobs that it has of it."""
+
+    def wrong(worker: Any, name: bytes) -> None:
+        del worker._functions[name]
+        worker._clients.origin.submit(worker, KIND_QUIET, (c.IGNORE, worker.number, name))
+
+    return [(WorkerSide, "_give_up", wrong)]
+
+
+# --- what is told ---------------------------------------------------------------------------------
+
+
+def one_listener_is_told() -> list[Patch]:
+    """Of all that listen to a job, the first one hears of it."""
+
+    def wrong(listeners: Listeners, effect: effects.Effect) -> None:
+        job_id, kind, data = effect
+        listening = list(listeners._jobs.get(job_id, ()))
+        if kind < effects.NOTIFIED_MIN:
+            for connection in listening:
+                listeners.stop_listening(connection, job_id)
+        for connection in listening[:1]:
+            connection.job_told(job_id, kind, data)
+
+    return [(Listeners, "_tell", wrong)]
+
+
+def effects_before_results() -> list[Patch]:
+    """The effects of an entry are told before its results."""
+
+    def wrong(listeners: Listeners, happened: list[effects.Effect]) -> None:
+        for effect in happened:
+            listeners._tell(effect)
+
+    return [(Listeners, "coming", wrong)]
+
+
+def latest_of_all_jobs() -> list[Patch]:
+    """The progress of one job takes the place of another's."""
+    submit = Outbox.submit_latest
+
+    def wrong(origin: Outbox, client: Any, kind: int, command: c.Command) -> Any:
+        batch = origin._open
+        same = [key for key in batch.latest if key[:2] == command[:2]]
+        if client.batch is batch and same and same[-1][2] != command[2]:
+            batch.latest[command[0], command[1], command[2]] = batch.latest[same[-1]]
+        return submit(origin, client, kind, command)
+
+    return [(Outbox, "submit_latest", wrong)]
+
+
+def gone_is_failed() -> list[Patch]:
+    """A node that missed the end of a job says that it failed."""
+    job_told = ClientSide.job_told
+
+    def wrong(connection: Any, job_id: int, kind: int, data: bytes) -> None:
+        told = effects.FAILED if kind == effects.GONE else kind
+        job_told(connection, job_id, told, data)
+
+    return [(ClientSide, "job_told", wrong)]
+
+
+def progress_dropped() -> list[Patch]:
+    """How far a job is, is not told."""
+    news = ClientSide._news
+
+    def wrong(connection: Any, job_id: int, kind: int, data: bytes) -> bytes:
+        return b"" if kind == effects.PROGRESS else news(connection, job_id, kind, data)
+
+    return [(ClientSide, "_news", wrong)]
+
+
+def handles_of_nodes() -> list[Patch]:
+    """Each node has handles of its own."""
+
+    def wrong(frontend: Any, clients: Any, name: str) -> None:
+        begin(frontend, clients, name)
+        frontend._shared = Shared(clients.config.node_id)
+
+    begin = GearmanFrontend.__init__
+    return [(GearmanFrontend, "__init__", wrong)]
+
+
+def uniques_of_all() -> list[Patch]:
+    """A unique is the same for all functions."""
+    return [(gearman_client, "external_id", lambda function, unique, body: unique)]
+
+
+def exception_is_complete() -> list[Patch]:
+    """A client without the option gets an exception as a result."""
+
+    def wrong(connection: Any, job_id: int, kind: int, data: bytes) -> bytes:
+        if kind == effects.FAILED and data and not connection._exceptions:
+            return replies.reply(p.WORK_COMPLETE, connection._shared.handle(job_id), data)
+        return news(connection, job_id, kind, data)
+
+    news = ClientSide._news
+    return [(ClientSide, "_news", wrong)]
+
+
+# --- Workq ----------------------------------------------------------------------------------------
+
+
+def deleted_id_taken() -> list[Patch]:
+    """A job that is deleted leaves its name behind."""
+    delete = Queue.delete
+
+    def wrong(queue: Queue, job: Job, session: Holder) -> None:
+        space, ext = job.tube.space, job.ext
+        delete(queue, job, session)
+        if ext is not None and ext.external_id:
+            space.external_ids[ext.external_id] = job.id
+
+    return [(Queue, "delete", wrong)]
+
+
+def last_result_wins() -> list[Patch]:
+    """A job that has its result gets another one."""
+    finish = vars(extended)["_finish"]
+
+    def wrong(machine: Any, session: Any, job: Job | None, command: c.Command) -> int:
+        if job is not None and job.state in (DONE, FAILED) and job.ext is not None:
+            machine.queue.extension_bytes += len(command[4]) - len(job.ext.result)
+            job.ext.result = command[4]
+            return c.OK
+        found: int = finish(machine, session, job, command)
+        return found
+
+    return [(extended, "_finish", wrong)]
+
+
+def taken_id_accepted() -> list[Patch]:
+    """An id that a job has is accepted, and the new job is forgotten."""
+    return [(extended, "REFUSE", -1)]
+
+
+def short_ttl() -> list[Patch]:
+    """A job is forgotten after half of its TTL."""
+    add_extension = States.add_extension
+
+    def wrong(queue: Queue, job: Job, ext: Extension) -> None:
+        if ext.expires_us:
+            ext.expires_us -= (ext.expires_us - queue.now_us) // 2
+        add_extension(queue, job, ext)
+
+    return [(States, "add_extension", wrong)]
+
+
+def no_second_look() -> list[Patch]:
+    """A wait for a result ends by what its node knows, which may be old."""
+    arm = vars(WorkqConnection)["_arm_awaited"]
+
+    def wrong(connection: Any, awaited: Any) -> None:
+        if awaited.until_us > connection._clients.now_us:
+            arm(connection, awaited)
+        else:
+            connection._judge(awaited)
+
+    return [(WorkqConnection, "_arm_awaited", wrong)]
+
+
+def results_of_this_node() -> list[Patch]:
+    """A result is looked for in what the node knows, which may be old."""
+    ask = vars(WorkqConnection)["_result"]
+
+    def wrong(connection: Any, request: Any) -> None:
+        connection._session()
+        if request[1] in connection._clients.machine.queue.spaces[WORKQ].external_ids:
+            ask(connection, request)
+        else:
+            connection._replies.reply(workq_replies.NOT_FOUND)
+
+    return [*_handlers(workq_connection, r.RESULT, wrong)]
+
+
+def status_of_this_node() -> list[Patch]:
+    """GET_STATUS is answered with what the node knows, which may be old."""
+
+    def wrong(connection: Any, request: Any) -> None:
+        handle = request[1][0]
+        job = connection._clients.machine.queue.jobs.get(connection._shared.job_of(handle))
+        runs = job is not None and job.state == RESERVED
+        connection._replies.reply(replies.status(handle, job is not None, runs, b""))
+
+    return [*_handlers(gearman_connection, p.GET_STATUS, wrong)]
+
+
+def _handlers(module: Any, kind: int, handler: Any) -> list[Patch]:
+    """Let a frontend act otherwise on one kind of requests."""
+    return [(module, "_HANDLERS", {**vars(module)["_HANDLERS"], kind: handler})]
+
+
+def _storm(
+    name: str, breaks: str, words: str, patches: Any, seed: int = 1, check: Any = storm
+) -> Mutant:
+    return Mutant(name, breaks, check, words, patches, seed=seed)
+
+
+GUESTS: Final = (
+    _storm(
+        "background_forgotten",
+        "clients of jobs: the last one that goes takes also a background job along",
+        r"lost: |nobody deleted it",
+        background_forgotten,
+    ),
+    _storm(
+        "background_not_joined",
+        "clients of jobs: a background submission of a foreground job does not make it stay",
+        r"lost: ",
+        background_not_joined,
+    ),
+    _storm(
+        "abandoned_lives",
+        "clients of jobs: a job is not forgotten when the last one goes",
+        r"nobody waits for it|waited for it are gone",
+        abandoned_lives,
+    ),
+    _storm(
+        "attachments_not_in_image",
+        "clients of jobs: a snapshot forgets them",
+        r"differs? ",
+        attachments_not_in_image,
+    ),
+    _storm(
+        "back_to_the_front",
+        "workers: a job that comes back keeps its place",
+        r"another one waited since",
+        back_to_the_front,
+    ),
+    _storm(
+        "anybody_finishes",
+        "workers: one ends a job that another has",
+        r"another one had it",
+        anybody_finishes,
+    ),
+    _storm(
+        "short_timeouts",
+        "workers: the time-out of a function is halved",
+        r"two have it",
+        short_timeouts,
+    ),
+    _storm(
+        "given_up_stays",
+        "workers: what one cannot do any more stays with it",
+        r"jobs of .* are ready, \d workers sleep",
+        given_up_stays,
+    ),
+    _storm(
+        "returns_wake_nobody",
+        "sleep: a job that comes back wakes no worker",
+        r"jobs of .* are ready, \d workers sleep|waits are not served",
+        returns_wake_nobody,
+    ),
+    _storm(
+        "sleep_without_a_look",
+        "sleep: a worker sleeps beside a job that became ready just before",
+        r"jobs of .* are ready, \d workers sleep",
+        sleep_without_a_look,
+    ),
+    _storm(
+        "one_listener_is_told",
+        "listeners: only the first one hears of the end of a job",
+        r"never heard|waits for something",
+        one_listener_is_told,
+    ),
+    _storm(
+        "effects_before_results",
+        "listeners: effects are told before the results of their entry",
+        r"a guest was cut off",
+        effects_before_results,
+        check=calm,
+    ),
+    _storm(
+        "latest_of_all_jobs",
+        "listeners: the progress of one job takes the place of another's",
+        r"was not told",
+        latest_of_all_jobs,
+    ),
+    _storm(
+        "gone_is_failed",
+        "listeners: a node that missed the end of a job says that it failed",
+        r"it heard ",
+        gone_is_failed,
+    ),
+    _storm(
+        "progress_dropped",
+        "listeners: progress is not told",
+        r"it heard ",
+        progress_dropped,
+    ),
+    _storm(
+        "exception_is_complete",
+        "listeners: an exception is a result to clients without the option",
+        r"it heard ",
+        exception_is_complete,
+    ),
+    _storm(
+        "handles_of_nodes",
+        "handles: each node has its own",
+        r"handles of several kinds|does not wait for it",
+        handles_of_nodes,
+    ),
+    _storm(
+        "uniques_of_all",
+        "uniques: one is the same for all functions",
+        r"another job has its handle",
+        uniques_of_all,
+    ),
+    _storm(
+        "status_of_this_node",
+        "reads: GET_STATUS tells what its node knows",
+        r"Status\(",
+        status_of_this_node,
+    ),
+    _storm(
+        "results_of_this_node",
+        "reads: `result` looks in what its node knows",
+        r"it was there",
+        results_of_this_node,
+    ),
+    _storm(
+        "no_second_look",
+        "reads: the end of a wait for a result is decided by what its node knows",
+        r"it had a result when the wait was over",
+        no_second_look,
+    ),
+    _storm(
+        "deleted_id_taken",
+        "names: a deleted job leaves its own behind",
+        r"no job had its id|differs",
+        deleted_id_taken,
+    ),
+    _storm(
+        "taken_id_accepted",
+        "names: one that is taken is accepted",
+        r"lost: |its id was taken",
+        taken_id_accepted,
+    ),
+    _storm(
+        "last_result_wins",
+        "results: a job that has one gets another",
+        r"answered, but not done|ended so",
+        last_result_wins,
+    ),
+    _storm(
+        "short_ttl",
+        "results: a job is forgotten too early",
+        r"its TTL ended after",
+        short_ttl,
+    ),
+)
