@@ -90,6 +90,9 @@ class Connection:
         """Something happened to a job that the client listens to: see `core.jobs.effects`."""
         raise AssertionError(f"clients of {self.protocol} listen to no job")
 
+    def news_missed(self, job_id: int) -> None:
+        """What was said of a job that goes on may be lost: this node has loaded a snapshot."""
+
     def queue_ready(self, queue: bytes) -> None:
         """A queue that the client waits for has a ready job; it does not wait any more."""
         raise AssertionError(f"clients of {self.protocol} wait for no queue")

@@ -45,10 +45,13 @@ class Listeners:
         listened = self._context.machine.queue.effects.listened
         for job_id in list(self._jobs):
             ended = self._ending(job_id)
-            if ended is None:
-                listened[job_id] = None
-            else:
+            if ended is not None:
                 self._tell(ended)
+                continue
+            for connection in list(self._jobs.get(job_id, ())):
+                connection.news_missed(job_id)
+            if job_id in self._jobs:
+                listened[job_id] = None
         self.ready(list(self._queues))
 
     # --- jobs -----------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from tests.unit.beanpoled.gearman_scene import (
     submit,
     worker,
 )
+from tests.unit.core.cluster import copy_of
 
 
 @pytest.fixture
@@ -383,11 +384,18 @@ def test_a_client_that_asks_for_one_job_too_often_is_closed() -> None:
     assert client.port.closed and client.replies() == []
 
 
-def test_an_end_that_the_node_has_missed_is_not_invented(scene: Scene) -> None:
-    client = scene.connect()
-    submit(client)
-    client.connection.job_told(1, 5, b"")
-    assert client.port.closed and client.replies() == []
+def test_what_the_node_has_missed_is_not_invented(scene: Scene) -> None:
+    """It loads a snapshot: one job has ended meanwhile, a worker has one, one is as it was."""
+    waiting = [scene.connect() for _ in range(3)]
+    for number, client in enumerate(waiting, 1):
+        assert submit(client) == created(number)
+    machine = copy_of(scene.machine)
+    machine.queue.jobs[2].reserves = 1
+    machine.queue.delete(machine.queue.jobs[1], next(iter(machine.origins[0].sessions.values())))
+    scene.load(machine)
+    assert [client.port.closed for client in waiting] == [True, True, False]
+    assert [client.replies() for client in waiting] == [[], [], []]
+    assert list(scene.machine.queue.effects.listened) == [3]
 
 
 def test_what_connections_did_is_counted(scene: Scene) -> None:

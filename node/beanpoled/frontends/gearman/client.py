@@ -130,6 +130,12 @@ class ClientSide(WorkerSide):
             if packet and not self.closed:
                 self._push(packet)
 
+    def news_missed(self, job_id: int) -> None:
+        """See `Connection`. A result may come in pieces, and one of them may be lost."""
+        job = self._clients.machine.queue.jobs.get(job_id)
+        if job is None or job.reserves:
+            self.drop()
+
     def _news(self, job_id: int, kind: int, data: bytes) -> bytes:
         """The packet that tells a client of an effect; empty if there is no word for it."""
         handle = self._shared.handle(job_id)
