@@ -241,6 +241,22 @@ def _rabbitmqctl(folder: Path, node: int, *words: str) -> None:
         raise BenchError(f"rabbitmqctl {' '.join(words)}: {done.stdout}{done.stderr}")
 
 
+GEARMAND: Final = System(
+    "gearmand",
+    MEMORY,
+    lambda folder: gearmand(folder, durable=False),
+    "gearman",
+    "gearman-job-server",
+    ("gearmand",),
+)
+GEARMAND_DURABLE: Final = System(
+    "gearmand with SQLite",
+    DISK,
+    lambda folder: gearmand(folder, durable=True),
+    "gearman",
+    "gearman-job-server",
+    ("gearmand",),
+)
 PEERS: Final = (
     System(
         "RabbitMQ quorum, 3 nodes",
@@ -254,20 +270,6 @@ PEERS: Final = (
         "NATS JetStream R3, 3 nodes", MAJORITY_MEMORY, nats, "nats", "nats-server", ("nats-server",)
     ),
     System("Redis appendfsync always", DISK, redis, "redis", "redis-server", ("redis-server",)),
-    System(
-        "gearmand with SQLite",
-        DISK,
-        lambda folder: gearmand(folder, durable=True),
-        "gearman",
-        "gearman-job-server",
-        ("gearmand",),
-    ),
-    System(
-        "gearmand",
-        MEMORY,
-        lambda folder: gearmand(folder, durable=False),
-        "gearman",
-        "gearman-job-server",
-        ("gearmand",),
-    ),
+    GEARMAND_DURABLE,
+    GEARMAND,
 )

@@ -82,10 +82,24 @@ def handoffs(results: Results) -> list[list[str]]:
     """Return how long a job takes to a blocked worker, beside what the put takes."""
     rows = [["system", "put p50 ms", "to the worker p50 ms", "ratio of the medians"]]
     for (_, system, _), group in groups(results.figures).items():
-        if "handoff" in group[0].latency_us:
+        if {"handoff", "put"} <= group[0].latency_us.keys():
             put = middle(group, "latency_us", "put", "p50")
             given = middle(group, "latency_us", "handoff", "p50")
             rows.append([system, f"{put / 1e3:.2f}", f"{given / 1e3:.2f}", f"{given / put:.2f}"])
+    return rows
+
+
+def foreground(results: Results) -> list[list[str]]:
+    """Return how many results clients had that waited for them, and how long they waited."""
+    rows = [["system", "promise", "submitters", "results/s", "p50 ms", "p99 ms", "to a worker p50"]]
+    for (_, system, connections), group in groups(results.figures).items():
+        if "run" in group[0].latency_us:
+            seconds = middle(group, "latency_us", "all", "count") / middle(group, "op_s")
+            done = middle(group, "latency_us", "run", "count") / seconds
+            times = [middle(group, "latency_us", "run", part) / 1e3 for part in ("p50", "p99")]
+            given = middle(group, "latency_us", "handoff", "p50") / 1e3
+            cells = [f"{time:.2f}" for time in (*times, given)]
+            rows.append([system, group[0].promise, str(connections // 2), f"{done:,.0f}", *cells])
     return rows
 
 
@@ -96,8 +110,10 @@ def tables(results: Results) -> list[list[list[str]]]:
         one.system == BEANPOLE_3.name for one in results.figures
     ):
         found.append(against(results))
-    if any("handoff" in one.latency_us for one in results.figures):
+    if any({"handoff", "put"} <= one.latency_us.keys() for one in results.figures):
         found.append(handoffs(results))
+    if any("run" in one.latency_us for one in results.figures):
+        found.append(foreground(results))
     return found
 
 

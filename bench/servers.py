@@ -63,8 +63,9 @@ def beanpole(
     compiled: bool = True,
     on_leader: bool = False,
     settings: tuple[str, ...] = (),
+    protocol: str = "beanstalk",
 ) -> Callable[[Path], AbstractContextManager[Running]]:
-    """Return how to run a cluster of this size."""
+    """Return how to run a cluster of this size, for clients of a protocol."""
 
     @contextmanager
     def run(folder: Path) -> Iterator[Running]:
@@ -87,7 +88,7 @@ def beanpole(
             time.sleep(SETTLE_S)
             found = json.loads((data / "cluster.json").read_text())["nodes"]
             wanted = leader(data) if on_leader else ""
-            addresses = [node["beanstalk"] for node in found if wanted in ("", node["id"])]
+            addresses = [node[protocol] for node in found if wanted in ("", node["id"])]
             ids = tuple(node["id"] for node in found)
             yield Running(addresses, [node["pid"] for node in found], ids)
 
@@ -147,3 +148,22 @@ BEANSTALKD_DURABLE: Final = System(
 BEANSTALKD: Final = System(
     "beanstalkd", MEMORY, beanstalkd(False), package="beanstalkd", programs=("beanstalkd",)
 )
+
+
+def speaking(protocol: str) -> tuple[System, ...]:
+    """Return Beanpole's systems for another protocol: three nodes, one, and one in memory."""
+    memory = ("durability=memory",)
+    return (
+        System(f"beanpole {protocol}, 3 nodes", MAJORITY, beanpole(3, protocol=protocol), protocol),
+        System(f"beanpole {protocol}, 1 node", DISK, beanpole(1, protocol=protocol), protocol),
+        System(
+            f"beanpole {protocol}, memory",
+            MEMORY,
+            beanpole(1, settings=memory, protocol=protocol),
+            protocol,
+        ),
+    )
+
+
+BEANPOLE_GEARMAN: Final = speaking("gearman")
+BEANPOLE_WORKQ: Final = speaking("workq")

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from bench.peers import PEERS
+from bench.peers import GEARMAND, GEARMAND_DURABLE, PEERS
 from bench.processes import BenchError
 from bench.servers import (
     BEANPOLE_1,
@@ -11,9 +11,11 @@ from bench.servers import (
     BEANPOLE_3,
     BEANPOLE_3_MEMORY,
     BEANPOLE_3_OFF,
+    BEANPOLE_GEARMAN,
     BEANPOLE_LEADER,
     BEANPOLE_MEMORY,
     BEANPOLE_SOURCES,
+    BEANPOLE_WORKQ,
     BEANSTALKD,
     BEANSTALKD_DURABLE,
     System,
@@ -22,6 +24,8 @@ from bench.servers import (
 # The largest body that Beanpole and beanstalkd take without being told otherwise.
 LARGE_BODY_BYTES: Final = 65535
 BACKLOG_JOBS: Final = 1_000_000
+# The protocols whose clients can wait for results.
+FOREGROUND: Final = ("gearman", "workq")
 
 
 class Workload(NamedTuple):
@@ -44,6 +48,9 @@ class Workload(NamedTuple):
         return int(self.options.get("fill", "0"))
 
     def fits(self, system: System) -> bool:
+        if self.options.get("workload") == "foreground":
+            # gearmand has these jobs in memory, whatever its queue of the others is.
+            return system.protocol in FOREGROUND and system is not GEARMAND_DURABLE
         return system.protocol == "beanstalk" or not self.beanstalk_only
 
 
@@ -88,6 +95,11 @@ WORKLOADS: Final = (
         connections=2,
     ),
     Workload(
+        "foreground",
+        "a job for a worker that sleeps, and its result; half of the connections are workers",
+        {"workload": "foreground"},
+    ),
+    Workload(
         "half",
         "full cycle at half the closed loop's rate, open loop, before 1,000,000 ready jobs",
         {"fill": str(BACKLOG_JOBS)},
@@ -108,6 +120,8 @@ SYSTEMS: Final = (
     BEANSTALKD_DURABLE,
     BEANSTALKD,
     *PEERS,
+    *BEANPOLE_GEARMAN,
+    *BEANPOLE_WORKQ,
 )
 
 
@@ -216,6 +230,13 @@ SETS: Final = (
         (BEANPOLE_3, BEANPOLE_3_OFF, BEANPOLE_1, BEANPOLE_1_OFF),
         _workloads("full", "mixed"),
         (1, 64, 256),
+    ),
+    Set(
+        "protocols",
+        "Gearman and Workq: full cycles, and results in foreground",
+        (BEANPOLE_3, *BEANPOLE_GEARMAN, GEARMAND_DURABLE, GEARMAND, *BEANPOLE_WORKQ),
+        _workloads("full", "foreground"),
+        (2, 64, 256),
     ),
     Set(
         "latency",

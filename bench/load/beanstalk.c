@@ -108,7 +108,7 @@ static size_t take_beanstalk(struct connection *one, char *input, size_t bytes) 
 
 const struct protocol BEANSTALK = {
     .name = "beanstalk",
-    .operations = (1u << OPERATIONS) - 1,
+    .operations = ((1u << OPERATIONS) - 1) & ~(1u << RUN),
     .open = open_beanstalk,
     .compose = compose_beanstalk,
     .take = take_beanstalk,

@@ -1,4 +1,4 @@
-/* Gearman as a work queue: background jobs of one function.
+/* Gearman as a work queue: background jobs of one function, or of one for each pair in foreground.
  *
  * WORK_COMPLETE has no reply. An ECHO_REQ behind it does, and comes back when the server has done
  * what stood before it; so a delete is confirmed here as in the other protocols.
@@ -11,13 +11,14 @@
 #include <string.h>
 
 enum {
-    CAN_DO = 1, JOB_CREATED = 8, GRAB_JOB = 9, NO_JOB = 10, JOB_ASSIGN = 11, WORK_COMPLETE = 13,
+    CAN_DO = 1, PRE_SLEEP = 4, NOOP = 6, SUBMIT_JOB = 7, JOB_CREATED = 8, GRAB_JOB = 9, NO_JOB = 10, JOB_ASSIGN = 11, WORK_COMPLETE = 13,
     ECHO_REQ = 16, ECHO_RES = 17, SUBMIT_JOB_BG = 18
 };
 enum { HEAD_BYTES = 12, HANDLE_BYTES_MAX = 64 };
 
 struct gearman {
     char (*handles)[HANDLE_BYTES_MAX];
+    char function[ID_BYTES];
 };
 
 static void append_head(struct connection *one, uint32_t kind, size_t bytes) {
@@ -30,8 +31,11 @@ static void open_gearman(struct connection *one) {
     struct gearman *state = need(sizeof *state);
     state->handles = need(sizeof *state->handles * (size_t)settings.depth);
     one->state = state;
-    append_head(one, CAN_DO, 4);
-    append(one, "load", 4);
+    strcpy(state->function, "load");
+    if (settings.by_pairs)
+        snprintf(state->function, sizeof state->function, "load%d", one->number / 2);
+    append_head(one, CAN_DO, strlen(state->function));
+    append(one, state->function, strlen(state->function));
     send_all(one->fd, one->output, one->output_bytes);
     one->output_bytes = 0;
 }
@@ -39,13 +43,16 @@ static void open_gearman(struct connection *one) {
 static void compose_gearman(struct connection *one, int slot) {
     struct gearman *state = one->state;
     switch (doing(one)) {
-    case PUT: {
+    case PUT:
+    case RUN: {
         char text[ID_BYTES * 2];
+        size_t function = strlen(state->function) + 1;
         /* The job's unique name: two with the same would be one job. */
         int bytes = snprintf(text, sizeof text, "%x-%llx", (unsigned)one->number,
                              (unsigned long long)one->bodies);
-        append_head(one, SUBMIT_JOB_BG, 5 + (size_t)bytes + 1 + settings.body_bytes);
-        append(one, "load", 5);
+        append_head(one, doing(one) == RUN ? SUBMIT_JOB : SUBMIT_JOB_BG,
+                    function + (size_t)bytes + 1 + settings.body_bytes);
+        append(one, state->function, function);
         append(one, text, (size_t)bytes + 1);
         append_body(one);
         break;
@@ -63,7 +70,7 @@ static void compose_gearman(struct connection *one, int slot) {
 
 static size_t take_gearman(struct connection *one, char *input, size_t bytes) {
     static const uint32_t wanted[OPERATIONS] = {
-        [PUT] = JOB_CREATED, [RESERVE] = JOB_ASSIGN, [DELETE] = ECHO_RES};
+        [PUT] = JOB_CREATED, [RESERVE] = JOB_ASSIGN, [DELETE] = ECHO_RES, [RUN] = WORK_COMPLETE};
     struct gearman *state = one->state;
     uint32_t words[2];
     if (bytes < HEAD_BYTES) return 0;
@@ -72,9 +79,11 @@ static size_t take_gearman(struct connection *one, char *input, size_t bytes) {
     size_t all = HEAD_BYTES + ntohl(words[1]);
     if (all > HEAD_BYTES + settings.body_bytes + LINE_BYTES_MAX) die("a reply too long", NULL);
     if (bytes < all) return 0;
-    if (doing(one) == RESERVE && kind == NO_JOB) {
-        /* The job was on its way: the server knows of it only after it has answered the put. */
-        append_head(one, GRAB_JOB, 0);
+    if (doing(one) == RUN && kind == JOB_CREATED) return all;
+    if (doing(one) == RESERVE && (kind == NO_JOB || kind == NOOP)) {
+        /* Without pairs the job was on its way: the server knows of it only after it has answered
+         * the put. A worker of a pair sleeps. */
+        append_head(one, settings.by_pairs && kind == NO_JOB ? PRE_SLEEP : GRAB_JOB, 0);
         return all;
     }
     if (kind != wanted[doing(one)]) die("unexpected reply", kind == 19 ? input + HEAD_BYTES : NULL);
@@ -89,7 +98,7 @@ static size_t take_gearman(struct connection *one, char *input, size_t bytes) {
 
 const struct protocol GEARMAN = {
     .name = "gearman",
-    .operations = 1u << PUT | 1u << RESERVE | 1u << DELETE,
+    .operations = 1u << PUT | 1u << RESERVE | 1u << DELETE | 1u << RUN,
     .open = open_gearman,
     .compose = compose_gearman,
     .take = take_gearman,

@@ -9,6 +9,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 /* 2^37 ns are 137 s; what takes longer is counted as that, and `max` still says how long it was. */
 enum { BUCKET_BITS = 6, VALUE_BITS = 37 };
@@ -52,6 +53,20 @@ static inline uint64_t percentile(const struct histogram *from, double fraction)
         }
     }
     return from->max;
+}
+
+/* Prints what was counted in nanoseconds, as microseconds in JSON. */
+static inline void print_latency(const char *name, const struct histogram *from) {
+    static const struct {
+        const char *name;
+        double fraction;
+    } wanted[] = {{"p50", 0.5}, {"p90", 0.9}, {"p99", 0.99}, {"p99_9", 0.999}, {"p99_99", 0.9999}};
+    printf("\"%s\": {\"count\": %llu, \"mean\": %.1f", name, (unsigned long long)from->count,
+           from->count ? (double)from->sum / (double)from->count / 1e3 : 0.0);
+    for (size_t at = 0; at < sizeof wanted / sizeof *wanted; at++)
+        printf(", \"%s\": %.1f", wanted[at].name,
+               (double)percentile(from, wanted[at].fraction) / 1e3);
+    printf(", \"max\": %.1f}", (double)from->max / 1e3);
 }
 
 #endif

@@ -54,11 +54,13 @@ static const struct workload WORKLOADS[] = {
     {"pair", 2, {PUT, DELETE}},
     {"mixed", 9, {PUT, RESERVE, TOUCH, RELEASE, RESERVE, BURY, KICK, RESERVE, DELETE}},
     {"handoff", 1, {PUT}},
+    {"foreground", 1, {RUN}},
 };
 static const enum operation WORKER_CYCLE[] = {RESERVE, DELETE};
 static const char *const OPERATION_NAMES[OPERATIONS] = {
-    "put", "reserve", "delete", "touch", "release", "bury", "kick"};
-static const struct protocol *const PROTOCOLS[] = {&BEANSTALK, &REDIS, &NATS, &GEARMAN, &AMQP};
+    "put", "reserve", "delete", "touch", "release", "bury", "kick", "run"};
+static const struct protocol *const PROTOCOLS[] = {&BEANSTALK, &REDIS, &NATS,
+                                                   &GEARMAN, &AMQP, &WORKQ};
 
 struct settings settings = {.body_bytes = 100, .connections = 1, .depth = 1};
 
@@ -182,7 +184,7 @@ static void advance(struct connection *one, bool due) {
             finish(one);
             return;
         }
-        if (one->partner && one->cycle != WORKER_CYCLE && !due) {
+        if (one->partner && doing(one) == PUT && !due) {
             one->parked = true;
             wake_producer(one);
             return;
@@ -321,19 +323,6 @@ static double cpu_seconds(void) {
            (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1e6;
 }
 
-static void print_latency(const char *name, const struct histogram *from) {
-    static const struct {
-        const char *name;
-        double fraction;
-    } wanted[] = {{"p50", 0.5}, {"p90", 0.9}, {"p99", 0.99}, {"p99_9", 0.999}, {"p99_99", 0.9999}};
-    printf("\"%s\": {\"count\": %llu, \"mean\": %.1f", name, (unsigned long long)from->count,
-           from->count ? (double)from->sum / (double)from->count / 1e3 : 0.0);
-    for (size_t at = 0; at < sizeof wanted / sizeof *wanted; at++)
-        printf(", \"%s\": %.1f", wanted[at].name,
-               (double)percentile(from, wanted[at].fraction) / 1e3);
-    printf(", \"max\": %.1f}", (double)from->max / 1e3);
-}
-
 static void report(double elapsed, double cpu) {
     printf("{\"protocol\": \"%s\", \"workload\": \"%s\", \"connections\": %d, \"body_bytes\": %zu, "
            "\"depth\": %d, \"rate\": %.0f, \"filled\": %llu, \"seconds\": %.3f, "
@@ -356,7 +345,7 @@ static void set_workload(const char *name) {
         workload = &WORKLOADS[at];
         if (strcmp(workload->name, name) == 0) return;
     }
-    die("--workload must be full, put, take, pair, mixed or handoff, not", name);
+    die("--workload must be full, put, take, pair, mixed, handoff or foreground, not", name);
 }
 
 static void set_protocol(const char *name) {
@@ -364,7 +353,7 @@ static void set_protocol(const char *name) {
         protocol = PROTOCOLS[at];
         if (strcmp(protocol->name, name) == 0) return;
     }
-    die("--protocol must be beanstalk, redis, nats, gearman or amqp, not", name);
+    die("--protocol must be beanstalk, redis, nats, gearman, amqp or workq, not", name);
 }
 
 static double number(const char *option, const char *text, double least, double most) {
@@ -378,11 +367,12 @@ static double number(const char *option, const char *text, double least, double 
 
 static const char USAGE[] =
     "load --addresses HOST:PORT[,HOST:PORT...] [OPTION VALUE...]\n"
-    "  --protocol     beanstalk (default), redis, nats, gearman or amqp\n"
+    "  --protocol     beanstalk (default), redis, nats, gearman, amqp or workq\n"
     "  --workload     full: put, reserve, delete (default). put: the jobs stay.\n"
     "                 take: reserve, delete, of what --fill has put. pair: put, delete.\n"
     "                 mixed: put, reserve, touch, release, reserve, bury, kick, reserve, delete.\n"
-    "                 handoff: half of the connections put for the blocked other half\n"
+    "                 handoff: half of the connections put for the blocked other half.\n"
+    "                 foreground: half wait for results of the other half (gearman, workq)\n"
     "  --connections  spread over the addresses in turn (default 1)\n"
     "  --seconds      of the measurement (default 5)\n"
     "  --warm-up      seconds before it (default 1)\n"
@@ -438,11 +428,12 @@ static void parse(int count, char **words) {
     unsigned wanted = 0;
     for (int at = 0; at < workload->steps; at++) wanted |= 1u << workload->cycle[at];
     if (wanted & ~protocol->operations) die("not a workload of this protocol", workload->name);
-    bool pairs = strcmp(workload->name, "handoff") == 0;
-    if ((pairs || settings.tubes || idle_workers || settings.delay_s) && protocol != &BEANSTALK)
+    bool hands_off = strcmp(workload->name, "handoff") == 0;
+    bool pairs = hands_off || workload->cycle[0] == RUN;
+    if ((hands_off || settings.tubes || idle_workers || settings.delay_s) && protocol != &BEANSTALK)
         die("handoff, --tubes, --idle and --delay need --protocol", BEANSTALK.name);
     if (pairs && (settings.connections % 2 || rate > 0 || settings.depth > 1 || fill_jobs))
-        die("handoff needs an even number of --connections and no --rate, --depth or --fill", NULL);
+        die("pairs need an even number of --connections and no --rate, --depth or --fill", NULL);
     if (workload->cycle[0] == RESERVE && !fill_jobs) die("nothing to take: --fill is 0", NULL);
     settings.by_pairs = pairs;
 }
@@ -492,7 +483,7 @@ int main(int count, char **words) {
     stopping = true;
     interval_ns = 0;
     while (later_count && !settings.by_pairs) advance(pop_later(), true);
-    /* The blocked workers of `handoff` would wait for ever; their end is the end of the process. */
+    /* Blocked workers of pairs would wait for ever; their end is the end of the process. */
     if (!settings.by_pairs) run_until(0);
     if (total.count == 0) die("nothing was measured", workload->name);
     report(elapsed, cpu);

@@ -11,7 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum operation { PUT, RESERVE, DELETE, TOUCH, RELEASE, BURY, KICK, OPERATIONS };
+/* RUN: a job whose result the client waits for. */
+enum operation { PUT, RESERVE, DELETE, TOUCH, RELEASE, BURY, KICK, RUN, OPERATIONS };
 
 enum { ID_BYTES = 16, LINE_BYTES_MAX = 512, DEPTH_MAX = 1024 };
 
@@ -22,7 +23,7 @@ struct connection {
     int cycle_steps, step; /* position in the cycle; -1: finished */
     int asked, answered;   /* commands of this step */
     uint64_t sent_ns, due_ns;
-    struct connection *partner; /* in `handoff`: who puts for whom */
+    struct connection *partner; /* by pairs: who puts for whom */
     uint64_t bodies;            /* how many it has made: no two bodies are the same */
     char *input, *output;
     size_t input_bytes, output_bytes, output_at, output_max;
@@ -41,7 +42,7 @@ struct protocol {
     size_t (*take)(struct connection *one, char *input, size_t bytes);
 };
 
-extern const struct protocol BEANSTALK, REDIS, NATS, GEARMAN, AMQP;
+extern const struct protocol BEANSTALK, REDIS, NATS, GEARMAN, AMQP, WORKQ;
 
 /* What all connections have in common; set before the first is opened. */
 struct settings {

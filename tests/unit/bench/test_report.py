@@ -10,7 +10,7 @@ from bench.processes import BenchError
 from bench.results import BASELINE, Spread
 from bench.run import main
 from bench.workloads import SETS, SYSTEMS, workload
-from tests.unit.bench.figures import figure, run
+from tests.unit.bench.figures import LATENCY, figure, run
 
 RUN = run(("beanpole, 3 nodes", 300), (BASELINE, 100), ("beanpole, 3 nodes", 300), (BASELINE, 50))
 
@@ -106,3 +106,18 @@ def test_numbers_out_of_range_are_refused(capsys: pytest.CaptureFixture[str]) ->
         with pytest.raises(SystemExit):
             main(words)
         assert "must be" in capsys.readouterr().err
+
+
+def test_results_that_clients_waited_for_have_a_table() -> None:
+    """Of 100 operations in 10 s, 40 were results; half of the connections waited for them."""
+    latency = {"all": LATENCY, "run": {**LATENCY, "count": 40.0}, "handoff": LATENCY}
+    one = figure(1, "beanpole gearman, 3 nodes", 10.0)._replace(latency_us=latency)
+    found = RUN._replace(figures=[one._replace(workload="foreground")])
+    table, waited = report.tables(found)
+    assert "-" in table[1], "nothing was put"
+    assert waited[1] == [one.system, one.promise, "32", "4", "1.00", "2.00", "1.00"]
+
+
+def test_only_some_protocols_have_results() -> None:
+    fitting = {system.protocol for system in SYSTEMS if workload("foreground").fits(system)}
+    assert fitting == {"gearman", "workq"}
