@@ -18,6 +18,7 @@ from tests.unit.beanpoled.gearman_scene import (
     worker,
 )
 from tests.unit.core.cluster import copy_of
+from tests.unit.node.stage import SECOND
 
 
 @pytest.fixture
@@ -200,6 +201,19 @@ def test_what_follows_an_exception_is_swallowed_for_this_job_alone(scene: Scene)
     assert client.replies() == [(p.WORK_FAIL, (handle(1),)), (p.WORK_FAIL, (handle(2),))]
 
 
+def test_an_exception_that_came_too_late_says_nothing_of_the_next_attempt(scene: Scene) -> None:
+    client, one = scene.connect(), scene.connect()
+    one.ask(p.CAN_DO_TIMEOUT, b"f", b"1000")
+    submit(client)
+    assert grab(one) == 1
+    scene.pass_cluster_us(2 * SECOND)
+    ((kind, _),) = one.ask(p.WORK_EXCEPTION, handle(1), b"too late")
+    assert kind == p.ERROR
+    assert grab(one) == 1, "once more"
+    assert one.ask(p.WORK_COMPLETE, handle(1), b"done") == []
+    assert client.replies() == [(p.WORK_COMPLETE, (handle(1), b"done"))]
+
+
 def test_a_failure_ends_a_job(scene: Scene) -> None:
     client, one = scene.connect(), worker(scene, b"f")
     client.ask(p.OPTION_REQ, b"exceptions")
@@ -322,6 +336,8 @@ def test_without_a_majority_each_request_is_told(scene: Scene) -> None:
         (p.SUBMIT_JOB, (b"f", b"", b"x")),
         (p.CAN_DO, (b"g",)),
         (p.WORK_COMPLETE, (handle(1), b"")),
+        (p.WORK_EXCEPTION, (handle(1), b"boom")),
+        (p.WORK_FAIL, (handle(1),)),
         (p.GET_STATUS, (handle(1),)),
         (p.GET_STATUS_UNIQUE, (b"u",)),
     ):

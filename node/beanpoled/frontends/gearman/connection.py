@@ -91,6 +91,8 @@ class GearmanConnection(AdminSide):
             self._not_registered(asked, replies.NO_MAJORITY)
         else:
             self._making -= kind in p.SUBMITS
+            if kind == p.WORK_EXCEPTION:
+                self._excepted.pop(asked[0], None)  # it has not ended
             self._answer(replies.NO_MAJORITY)
 
 
