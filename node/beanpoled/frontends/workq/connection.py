@@ -418,6 +418,9 @@ class WorkqConnection(RequestConnection):
             or (kind == KIND_DELETE and not awaited.is_deleting)
         ):
             return  # it was of a wait that has ended
+        if awaited.is_run and kind != r.RUN:
+            self.drop()  # its job is there, and may be done yet: no answer would be true
+            return
         if awaited.job_id:
             self._clients.listeners.stop_listening(self, awaited.job_id)
         self._stop_awaiting(replies.NO_MAJORITY)
