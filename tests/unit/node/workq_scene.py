@@ -111,7 +111,7 @@ class Scene(Stage):
     def deleting(self) -> bool:
         """Whether the deletion of a job is what this node has sent last."""
         batches = list(self.node.origin._numbered.values())
-        return bool(batches) and batches[-1].commands[-1][0] == c.DELETE_NAMED
+        return bool(batches) and batches[-1].commands[-1][0] == c.DELETE
 
     @property
     def listened(self) -> list[int]:
