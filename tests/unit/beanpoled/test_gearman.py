@@ -173,6 +173,18 @@ def test_a_background_job_survives_a_client_that_attached_itself(scene: Scene) -
 # --- exceptions and failures ----------------------------------------------------------------------
 
 
+def test_clients_of_one_job_share_the_bytes_of_its_result(scene: Scene) -> None:
+    clients, one = [scene.connect() for _ in range(3)], worker(scene, b"f")
+    told: list[bytes] = []
+    for client in clients:
+        submit(client, unique=b"u")
+        client.port.write = told.append  # type: ignore[method-assign,assignment]
+    grab(one)
+    one.ask(p.WORK_COMPLETE, handle(1), b"x" * RESULT_MAX_BYTES)
+    assert len(told) == 3
+    assert told[0] is told[1] is told[2], "a gigabyte for a thousand clients"
+
+
 def test_an_exception_is_for_those_that_asked(scene: Scene) -> None:
     plain, asked, one = scene.connect(), scene.connect(), worker(scene, b"f")
     assert asked.ask(p.OPTION_REQ, b"Exceptions") == [(p.OPTION_RES, (b"Exceptions",))]

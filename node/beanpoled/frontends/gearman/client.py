@@ -138,18 +138,18 @@ class ClientSide(WorkerSide):
 
     def _news(self, job_id: int, kind: int, data: bytes) -> bytes:
         """The packet that tells a client of an effect; empty if there is no word for it."""
-        handle = self._shared.handle(job_id)
+        news = self._shared.news
         if kind == effects.DONE:
-            return replies.reply(p.WORK_COMPLETE, handle, data)
+            return news(p.WORK_COMPLETE, job_id, data)
         if kind == effects.FAILED and data and self._exceptions:
-            return replies.reply(p.WORK_EXCEPTION, handle, data)
+            return news(p.WORK_EXCEPTION, job_id, data)
         if kind < effects.NOTIFIED_MIN:
-            return replies.reply(p.WORK_FAIL, handle)
+            return replies.reply(p.WORK_FAIL, self._shared.handle(job_id))
         if kind == effects.PROGRESS:
-            return replies.reply(p.WORK_STATUS, handle, data)
+            return news(p.WORK_STATUS, job_id, data)
         if kind == DATA:
-            return replies.reply(p.WORK_DATA, handle, data)
-        return replies.reply(p.WORK_WARNING, handle, data) if kind == WARNING else b""
+            return news(p.WORK_DATA, job_id, data)
+        return news(p.WORK_WARNING, job_id, data) if kind == WARNING else b""
 
     # --- questions ------------------------------------------------------------------------------
 

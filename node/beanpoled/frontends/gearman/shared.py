@@ -7,6 +7,7 @@ from beanpole.core.jobs.queue import Queue
 from beanpole.core.jobs.spaces import SPACES
 from beanpole.events import GEARMAN
 from beanpole.protocol.gearman.parser import KINDS
+from beanpole.protocol.gearman.replies import reply
 
 # What names of functions begin with in the machine.
 PREFIX: Final = SPACES[GEARMAN].prefix
@@ -40,10 +41,20 @@ class Shared:
         self.connections = 0
         # The same on every node, and after a restart.
         self._handle_start = b"H:%b:" % cluster.encode()[:CLUSTER_IN_HANDLE_BYTES]
+        self._news: tuple[int, int, bytes] = (0, 0, b"")
+        self._news_packet = b""
 
     def handle(self, job_id: int) -> bytes:
         """Return what clients call a job."""
         return b"%b%d" % (self._handle_start, job_id)
+
+    def news(self, kind: int, job_id: int, data: bytes) -> bytes:
+        """Write the packet that tells of a job. Thousands of clients of one share its bytes."""
+        asked = (kind, job_id, data)
+        if asked != self._news:
+            self._news = asked
+            self._news_packet = reply(kind, self.handle(job_id), data)
+        return self._news_packet
 
     def job_of(self, handle: bytes) -> int:
         """Return the job of a handle; 0 if it is none of this cluster's."""
