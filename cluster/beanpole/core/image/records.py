@@ -117,7 +117,7 @@ class SessionRecord(NamedTuple):
     epoch: int
     state: int
     used: int
-    watched: list[int]
+    watched: list[Any]  # serial numbers; of tubes of other spaces, each with its alias
     held: Any
     request_granted: int
     secret: bytes

@@ -122,4 +122,8 @@ def list_tubes(machine: MachineState, origin: Origin, command: c.Command) -> tup
     space = origin.sessions[command[1]].space
     if space.tubes == len(tubes):
         return tuple(tubes)
-    return tuple([name for name, _ in machine.queue.named_in(space)])
+    found = [name for name, tube in tubes.items() if tube.space is space]
+    for alias, name in machine.queue.aliases.queues.items():
+        if name in tubes and space.may_name(alias):
+            found.append(alias)
+    return tuple(found)
