@@ -245,3 +245,15 @@ def test_what_is_no_workq_server(start: Callable[..., Node], reply: bytes) -> No
 def test_a_name_that_would_be_something_else_is_not_sent(name: bytes) -> None:
     with Client(["127.0.0.1:1"]) as client, pytest.raises(ValueError, match="not a word"):
         client.add(name, b"x")
+
+
+def test_what_is_too_large_is_not_sent(start: Callable[..., Node]) -> None:
+    """Its second error would be taken for the reply of the next request."""
+    node = start([(ADD, OK)])
+    with Client([node.address]) as client:
+        for ask in (client.complete, client.fail):
+            with pytest.raises(ValueError, match="1048577 bytes; 1048576 are allowed"):
+                ask(JOB, b"x" * (1024 * 1024 + 1))
+        with pytest.raises(ValueError, match="1048577 bytes"):
+            client.add(b"q", b"x" * (1024 * 1024 + 1))
+        assert client.add(b"q", b"hi", job=JOB) == JOB

@@ -9,6 +9,7 @@ Which replies are possible follows from the request: its shape is given to the p
 from typing import Final, NamedTuple
 
 from beanpole.errors import ProtocolError
+from beanpole.protocol.workq.requests import PAYLOAD_MAX_BYTES
 
 # --- shapes of what follows a +OK ----------------------------------------------------------------
 PLAIN: Final = 0  # nothing
@@ -71,8 +72,11 @@ def encode_with(
     """Write one request with a payload; its size is added.
 
     Raises:
-        ValueError: as `encode`.
+        ValueError: as `encode`; or the payload is too large. A server that refuses its size reads
+            the payload as a line, and answers once more.
     """
+    if len(payload) > PAYLOAD_MAX_BYTES:
+        raise ValueError(f"a payload of {len(payload)} bytes; {PAYLOAD_MAX_BYTES} are allowed")
     return encode(*words, len(payload), flags=flags) + payload + b"\r\n"
 
 
