@@ -48,7 +48,7 @@ async def work(place: Arguments) -> None:
     worker = Worker(
         *((function, f"{place.last}-{name}") for name, function in functions.items()), loop=loop
     )
-    await loop.create_connection(lambda: worker, place.host, place.port)
+    await loop.create_connection(lambda: worker, *place.first)
     worker.set_client_id(place.last)
     await worker.main_task
 
@@ -57,7 +57,7 @@ async def ask(place: Arguments) -> None:
     """Do one request of a client."""
     loop = asyncio.get_running_loop()
     client = Client(loop=loop)
-    await loop.create_connection(lambda: client, place.host, place.port)
+    await loop.create_connection(lambda: client, *place.first)
     request = place.request()
     if request["do"] == "status":
         status = await client.get_status(request["handle"])

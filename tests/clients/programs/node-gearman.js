@@ -3,7 +3,8 @@
 const fs = require("fs");
 const Gearman = require("node-gearman");
 
-const [role, host, port, last] = process.argv.slice(2);
+const [role, servers, last] = process.argv.slice(2);
+const [host, port] = servers.split(",")[0].split(":");
 const tell = (...event) => process.stdout.write(JSON.stringify(event) + "\n");
 const text = (payload) => (payload || "").toString();
 

@@ -8,7 +8,8 @@ use Storable;
 use Time::HiRes;
 
 $| = 1;
-my ($role, $host, $port, $last) = @ARGV;
+my ($role, $servers, $last) = @ARGV;
+my @servers = split /,/, $servers;
 my $json = JSON::PP->new->canonical->allow_nonref;
 
 sub tell_event { print $json->encode([@_]), "\n" }
@@ -22,7 +23,7 @@ sub note {
 }
 
 sub work {
-    my $worker = Gearman::Worker->new(job_servers => "$host:$port", client_id => $last);
+    my $worker = Gearman::Worker->new(job_servers => [@servers], client_id => $last);
     my %functions = (
         reverse => sub { scalar reverse $_[0]->arg },
         note    => \&note,
@@ -51,7 +52,7 @@ sub work {
 
 sub ask {
     my $request = $json->decode($last);
-    my $client = Gearman::Client->new(job_servers => "$host:$port", exceptions => 1);
+    my $client = Gearman::Client->new(job_servers => [@servers], exceptions => 1);
     if ($request->{do} eq 'status') {
         my $status = $client->get_status($request->{handle});
         my @progress = $status->progress ? @{ $status->progress } : (0, 0);

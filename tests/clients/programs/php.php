@@ -1,9 +1,38 @@
 <?php
 // The program of PHP's binding to libgearman: see tests/clients/README.md.
-[, $role, $host, $port, $last] = $argv;
+[, $role, $servers, $last] = $argv;
 
 function tell(...$event): void {
     echo json_encode($event), "\n";
+}
+
+// The binding throws where one of the servers is away. A worker knows it all the same.
+function connect_worker(string $servers): GearmanWorker {
+    $worker = new GearmanWorker();
+    foreach (explode(',', $servers) as $server) {
+        [$host, $port] = explode(':', $server);
+        try {
+            $worker->addServer($host, (int)$port);
+        } catch (GearmanException $error) {
+            fwrite(STDERR, $error->getMessage() . "\n");
+        }
+    }
+    return $worker;
+}
+
+// A client with such a server would throw again at each step: it gets the first that is there.
+function connect_client(string $servers): GearmanClient {
+    foreach (explode(',', $servers) as $server) {
+        [$host, $port] = explode(':', $server);
+        $client = new GearmanClient();
+        try {
+            $client->addServer($host, (int)$port);
+            return $client;
+        } catch (GearmanException $error) {
+            fwrite(STDERR, $error->getMessage() . "\n");
+        }
+    }
+    throw $error;
 }
 
 function note(string $payload): string {
@@ -21,9 +50,8 @@ function gate(GearmanJob $job): string {
     return 'opened';
 }
 
-function work(string $host, string $port, string $name): void {
-    $worker = new GearmanWorker();
-    $worker->addServer($host, (int)$port);
+function work(string $servers, string $name): void {
+    $worker = connect_worker($servers);
     $worker->setId($name);
     $functions = [
         'reverse' => fn($job) => strrev($job->workload()),
@@ -49,9 +77,8 @@ function work(string $host, string $port, string $name): void {
     fwrite(STDERR, 'worker ends: ' . $worker->error() . "\n");
 }
 
-function ask(string $host, string $port, array $request): void {
-    $client = new GearmanClient();
-    $client->addServer($host, (int)$port);
+function ask(string $servers, array $request): void {
+    $client = connect_client($servers);
     if ($request['do'] === 'status') {
         [$known, $running, $numerator, $denominator] = $client->jobStatus($request['handle']);
         tell('status', $known, $running);
@@ -80,7 +107,7 @@ function ask(string $host, string $port, array $request): void {
 }
 
 if ($role === 'worker') {
-    work($host, $port, $last);
+    work($servers, $last);
 } else {
-    ask($host, $port, json_decode($last, true));
+    ask($servers, json_decode($last, true));
 }

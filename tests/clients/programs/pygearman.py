@@ -36,7 +36,7 @@ def plain(data: Any) -> str:
 
 def work(library: types.ModuleType, place: Arguments) -> None:
     """Serve the functions of a worker for ever."""
-    worker = library.GearmanWorker([f"{place.host}:{place.port}"])
+    worker = library.GearmanWorker(place.servers)
     worker.set_client_id(own(place.last))
 
     def simple(act: Callable[[str], str]) -> Callable[[Any, Any], Any]:
@@ -70,7 +70,7 @@ def work(library: types.ModuleType, place: Arguments) -> None:
 
 def ask(library: types.ModuleType, place: Arguments) -> None:
     """Do one request of a client."""
-    client = library.GearmanClient([f"{place.host}:{place.port}"])
+    client = library.GearmanClient(place.servers)
     request = place.request()
     if request["do"] == "status":
         ask_status(library, client, request["handle"])

@@ -20,15 +20,19 @@ class Arguments(NamedTuple):
 
     Attributes:
         role: "worker" or "client".
-        host: of the server.
-        port: of the server.
+        servers: their addresses; libraries that know one take the first.
         last: a worker's name, a client's request as JSON.
     """
 
     role: str
-    host: str
-    port: int
+    servers: list[str]
     last: str
+
+    @property
+    def first(self) -> tuple[str, int]:
+        """Host and port of the first server."""
+        host, _, port = self.servers[0].rpartition(":")
+        return host, int(port)
 
     def request(self) -> dict[str, Any]:
         """Return what the client shall do."""
@@ -38,8 +42,8 @@ class Arguments(NamedTuple):
 
 def arguments() -> Arguments:
     """Return the command line."""
-    role, host, port, last = sys.argv[1:]
-    return Arguments(role, host, int(port), last)
+    role, servers, last = sys.argv[1:]
+    return Arguments(role, servers.split(","), last)
 
 
 def tell(*event: object) -> None:
