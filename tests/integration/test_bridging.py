@@ -13,6 +13,8 @@ from tests.integration.support.gearmand import (
     JOB_ASSIGN,
     JOB_CREATED,
     NO_JOB,
+    NOOP,
+    PRE_SLEEP,
     SUBMIT_JOB,
     WORK_COMPLETE,
     WORK_FAIL,
@@ -68,6 +70,10 @@ def put(beanstalk: Raw, body: bytes) -> int:
 
 def reserve(beanstalk: Raw) -> tuple[int, bytes]:
     beanstalk.send(b"reserve-with-timeout 50\r\n")
+    return reserved(beanstalk)
+
+
+def reserved(beanstalk: Raw) -> tuple[int, bytes]:
     word, job, size = beanstalk.line().split()
     assert word == b"RESERVED"
     return int(job), beanstalk.body(int(size))
@@ -137,9 +143,10 @@ class Clients:
         return job
 
     def done_by_beanstalk(self) -> int:
-        handle = self.submit(b"u-1", b"another")
         self.beanstalk.ask(b"watch resize", b"WATCHING 2")
-        job, body = reserve(self.beanstalk)
+        self.beanstalk.send(b"reserve-with-timeout 50\r\n")
+        handle = self.submit(b"u-1", b"another")
+        job, body = reserved(self.beanstalk)
         assert body == b"another"
         assert self.stats(job)["tube"] == '"resize"'
         self.beanstalk.ask(b"delete %d" % job, b"DELETED")
@@ -155,7 +162,9 @@ class Clients:
 
     def failed_by_gearman_and_done_by_workq(self) -> int:
         """A job of beanstalk that fails is buried; Workq knows it by an id made of its number."""
+        self.worker.send(PRE_SLEEP)
         job = put(self.beanstalk, b"no picture")
+        assert self.worker.receive() == (NOOP, [b""])
         handle = grab(self.worker)[0]
         self.worker.send(WORK_FAIL, handle)
         wait_until(lambda: self.stats(job)["state"] == "buried", TIMEOUT_S, "the job is buried")

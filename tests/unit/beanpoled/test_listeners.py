@@ -230,6 +230,24 @@ def test_a_job_wakes_all_that_wait_once(scene: Scene) -> None:
     assert (port.take(), other.take()) == (b"", b"")
 
 
+def test_a_job_wakes_those_that_wait_for_an_alias_of_its_queue(scene: Scene) -> None:
+    """Also if the alias is set while they wait."""
+    scene.apply_sections((c.LEADER, 0, 0, ((c.RAISE, 4),)))
+    put_tube = (c.PUT, 3, b"tube", 0, 0, 60, b"x")
+    scene.others((c.OPEN, 3), (c.SET_ALIAS, 3, PREFIX + b"a", b"tube"))
+    _, port = scene.toy(b"POLL a\n")
+    _, late = scene.toy(b"POLL b\n")
+    assert port.take() == b""
+    scene.others(put_tube)
+    assert (port.take(), late.take()) == (b"READY\n", b"")
+    scene.others((c.SET_ALIAS, 3, PREFIX + b"a", b""), (c.SET_ALIAS, 3, PREFIX + b"b", b"tube"))
+    assert late.take() == b"READY\n"
+    _, again = scene.toy(b"POLL b\nPOLL a\n")
+    assert again.take() == b"READY\n"
+    scene.others(put(b"a"))  # a queue of the protocol's own, now
+    assert again.take() == b"READY\n"
+
+
 def test_what_the_client_sent_before_is_answered_before(scene: Scene) -> None:
     connection, port = scene.toy()
     connection.received(b"PUT q x\nPOLL q\nTRY q\n")

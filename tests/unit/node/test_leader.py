@@ -3,6 +3,7 @@
 import pytest
 
 from beanpole import commands as c
+from beanpole import events as e
 from beanpole import pace
 from beanpole.errors import ProtocolError
 from beanpoled.leading.inbox import INBOX_BATCHES_MAX
@@ -248,6 +249,43 @@ def test_a_put_and_the_grant_of_its_job_share_an_entry(stage: Stage) -> None:
     stage.batch("n2", 2, put(), hint={DEFAULT: 1})
     assert len(stage.replica.proposed) == 1
     assert grants(stage) == [(1, 1, 1)]
+    stage.commit()
+    assert (ready(stage), len(stage.node.leader.line)) == (0, 0)
+
+
+def bridged(stage: Stage) -> bytes:
+    """Let session 1 of n1 be Gearman's, and watch the default tube by an alias."""
+    alias = b"\x02alias"
+    stage.node.leader.term.commands.append((c.RAISE, 4))
+    stage.node.context.wake()
+    stage.commit()
+    entering = (c.SET_PROTOCOL, 1, e.GEARMAN)
+    stage.batch("n1", 2, entering, (c.SET_ALIAS, 1, alias, DEFAULT), (c.WATCH, 1, alias))
+    stage.commit()
+    return alias
+
+
+def test_a_put_is_granted_to_a_client_that_knows_the_queue_by_an_alias(stage: Stage) -> None:
+    bridged(stage)
+    stage.items("n1", frames.WAITS, (1, 1, 2))
+    stage.batch("n2", 2, put(), hint={DEFAULT: 1})
+    assert grants(stage) == [(1, 1, 1)]
+    stage.commit()
+    assert (ready(stage), len(stage.node.leader.line)) == (0, 0)
+    # And one that is ready when the client comes.
+    stage.batch("n2", 3, put())
+    stage.commit()
+    stage.items("n1", frames.WAITS, (1, 2, 2))
+    stage.commit()
+    assert (ready(stage), len(stage.node.leader.line)) == (0, 0)
+
+
+def test_a_put_by_an_alias_is_granted_to_a_client_that_knows_the_queue(stage: Stage) -> None:
+    alias = bridged(stage)
+    stage.items("n2", frames.WAITS, (1, 1, 1))
+    submit = (c.SUBMIT, 1, alias, 0, 0, b"", 0, 0, b"", b"x")
+    stage.batch("n1", 3, submit, hint={alias: 1})
+    assert grants(stage) == [(2, 1, 1)]
     stage.commit()
     assert (ready(stage), len(stage.node.leader.line)) == (0, 0)
 
