@@ -76,6 +76,19 @@ def test_giving_up_all_functions_gives_back_all_jobs(scene: Scene) -> None:
     assert [grab(other) for _ in names] == [1, 2, 3]
 
 
+def test_each_job_is_given_back_once(scene: Scene) -> None:
+    client, one = scene.connect(), worker(scene, b"f")
+    for _ in range(3):
+        submit(client)
+        grab(one)
+    pair = request(p.CANT_DO, b"f") + request(p.CAN_DO, b"f")
+    one.connection.received(pair * 10)
+    assert scene.commit_own() == 3 + 20, "releases, and IGNORE and WATCH for each pair"
+    assert [grab(one), grab(one), grab(one)] == [1, 2, 3]
+    one.ask(p.CANT_DO, b"f")
+    assert grab(worker(scene, b"f")) == 1, "and once more when it has come back"
+
+
 def test_a_worker_is_woken_once(scene: Scene) -> None:
     client, one, other = scene.connect(), worker(scene, b"f"), worker(scene, b"g", b"f")
     for each in (one, other):

@@ -42,7 +42,15 @@ _DIGEST_FOLLOWS: Final = b"\0"
 class WorkerSide(GearmanSession):
     """A connection that does jobs."""
 
-    __slots__ = ("_excepted", "_functions", "_idle_at", "_lying_down", "_making", "_sleeping")
+    __slots__ = (
+        "_excepted",
+        "_functions",
+        "_given_back",
+        "_idle_at",
+        "_lying_down",
+        "_making",
+        "_sleeping",
+    )
 
     def __init__(self, clients: Clients, protocol: str, port: ClientPort, shared: Shared) -> None:
         super().__init__(clients, protocol, port, shared)
@@ -51,6 +59,7 @@ class WorkerSide(GearmanSession):
         self._sleeping = False
         self._lying_down = False  # it is about to wait, in the next turn of the loop
         self._idle_at = -1  # the entry at which none of its functions had a job
+        self._given_back: set[int] = set()  # jobs whose RELEASE may not be applied here
         self._making = 0  # submissions of this client that are not applied here
         self._excepted: dict[int, None] = {}  # jobs that it has just ended by an exception
 
@@ -124,9 +133,12 @@ class WorkerSide(GearmanSession):
             del self._functions[name]
             clients.origin.submit(self, KIND_QUIET, (c.IGNORE, self.number, name))
         queue = clients.machine.queue
-        given_up = set(names)
-        for job in clients.reserved_by(self.number).values():
-            if name_of(queue, job.tube) in given_up:
+        held, given_up = clients.reserved_by(self.number), set(names)
+        # A client may give up and take up a function a thousand times in one piece.
+        self._given_back.intersection_update(held)
+        for job in held.values():
+            if job.id not in self._given_back and name_of(queue, job.tube) in given_up:
+                self._given_back.add(job.id)
                 command = (c.RELEASE, self.number, job.id, job.rank, 0)
                 clients.origin.submit(self, KIND_QUIET, command)
 
@@ -198,6 +210,7 @@ class WorkerSide(GearmanSession):
         if found is None:
             self._answer_alone(replies.NO_JOB)
             return
+        self._given_back.discard(found.id)
         self._excepted.pop(found.id, None)  # it came back: what is said now is about this attempt
         queue = self._clients.machine.queue
         name = name_of(queue, found.tube)
