@@ -10,7 +10,7 @@ received, what is fed meanwhile waits beside it, and an unfinished packet grows 
 
 from typing import Final
 
-from beanpole.constants import JOB_SIZE_MAX_BYTES
+from beanpole.constants import JOB_SIZE_MAX_BYTES, RESULT_MAX_BYTES
 from beanpole.protocol.gearman import packets as p
 from beanpole.protocol.gearman import replies
 
@@ -46,6 +46,11 @@ _CLIENT_ID_TOO_LARGE: Final = replies.error(
     b"ARGUMENT_TOO_LARGE", b"A client id has %d bytes at most" % p.CLIENT_ID_MAX_BYTES
 )
 _LINE_TOO_LONG: Final = b"ERR INVALID_ARGUMENTS A+line+has+%d+bytes+at+most\r\n" % p.LINE_MAX_BYTES
+# Their jobs end, even if nobody will ever get the result: of such a packet the handle is kept, and
+# as many bytes as no result has take the place of the rest.
+_ENDS: Final = (p.WORK_COMPLETE, p.WORK_EXCEPTION)
+_HANDLE_MAX_BYTES: Final = 64
+_NO_RESULT: Final = bytes(RESULT_MAX_BYTES + 1)
 _REDUCERS: Final = (p.SUBMIT_REDUCE_JOB, p.SUBMIT_REDUCE_JOB_BACKGROUND)
 _ABILITIES: Final = (p.CAN_DO, p.CANT_DO, p.CAN_DO_TIMEOUT)
 
@@ -164,7 +169,8 @@ class Parser:
         if size > p.PACKET_SKIPPED_MAX_BYTES:
             return (CLOSE, (_TOO_LARGE,))
         if size > p.PACKET_MAX_BYTES:
-            return self._begin_skipped(_TOO_LARGE)
+            ends = magic == p.REQUEST_MAGIC and kind in _ENDS
+            return self._begin_skipped(_TOO_LARGE, kind if ends else 0)
         if magic == p.REPLY_MAGIC:
             return self._begin_skipped(replies.INVALID_MAGIC)
         if kind not in p.REQUEST_ARGUMENTS:
@@ -178,8 +184,9 @@ class Parser:
         self._state = _PACKET
         return self._next_with_body()
 
-    def _begin_skipped(self, reply: bytes) -> Request | None:
+    def _begin_skipped(self, reply: bytes, kind: int = 0) -> Request | None:
         self._reply = reply
+        self._kind = kind
         self._state = _SKIPPED
         return self._next_after_skipped()
 
@@ -208,11 +215,16 @@ class Parser:
     def _next_after_skipped(self) -> Request | None:
         while True:
             step = min(self._missing_bytes, len(self._data) - self._offset)
+            if self._kind:
+                kept = min(step, _HANDLE_MAX_BYTES + 1 - len(self._body))
+                self._body += self._data[self._offset : self._offset + kept]
             self._offset += step
             self._missing_bytes -= step
             if not self._missing_bytes:
                 self._state = _START
-                return (BAD, (self._reply,))
+                handle, end, _ = bytes(self._body).partition(b"\0")
+                self._body = bytearray()
+                return (self._kind, (handle, _NO_RESULT)) if end else (BAD, (self._reply,))
             if not self._take_fed():
                 return None
 

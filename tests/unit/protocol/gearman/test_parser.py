@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beanpole.constants import JOB_SIZE_MAX_BYTES
+from beanpole.constants import JOB_SIZE_MAX_BYTES, RESULT_MAX_BYTES
 from beanpole.protocol.gearman import packets as p
 from beanpole.protocol.gearman import replies
 from beanpole.protocol.gearman.client import request
@@ -228,3 +228,19 @@ def test_pieces_do_not_matter(stream: bytes, pieces: list[tuple[int, int]]) -> N
                 break
             found.append(one)
     assert found == expected
+
+
+@pytest.mark.parametrize("kind", [p.WORK_COMPLETE, p.WORK_EXCEPTION])
+@pytest.mark.parametrize("step", [1000, 77_777, 4 * p.PACKET_MAX_BYTES])
+def test_of_a_result_that_is_too_large_the_handle_is_kept(kind: int, step: int) -> None:
+    sent = request(kind, b"H:x:1", bytes(p.PACKET_MAX_BYTES)) + SLEEP
+    found = parse(*[sent[place : place + step] for place in range(0, len(sent), step)])
+    (ended, (handle, result)), behind = found
+    assert (ended, handle, behind) == (kind, b"H:x:1", SLEPT)
+    assert len(result) > RESULT_MAX_BYTES, "so that the job fails"
+
+
+def test_a_result_that_is_too_large_and_has_no_handle() -> None:
+    for handle in (b"x" * 65, b"x" * 200):
+        wrong, behind = parse(request(p.WORK_COMPLETE, handle, bytes(p.PACKET_MAX_BYTES)) + SLEEP)
+        assert (wrong[0], behind) == (BAD, SLEPT)
