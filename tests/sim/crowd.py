@@ -5,7 +5,9 @@ What each does is in `gearman` and `workq`, the verdicts in `verdicts_gearman` a
 
 from typing import Final
 
-from tests.sim.gearman import Records, Submitter, Worker
+from tests.sim.cluster import Violation
+from tests.sim.gearman import Records, Submitter
+from tests.sim.gearman_workers import Worker
 from tests.sim.stories import GEARMAN_PREFIX
 from tests.sim.verdicts_gearman import GearmanJudge
 from tests.sim.verdicts_workq import WorkqJudge
@@ -33,6 +35,8 @@ class Crowd:
         self.submitters: list[Submitter] = []
         self.workers: list[Worker] = []
         self.patrons: list[Patron] = []
+        # By the numbers of workers: what each slept beside when somebody looked last.
+        self._beside: dict[int, tuple[int, ...]] = {}
 
     def begin(self) -> None:
         """Let them come."""
@@ -46,6 +50,27 @@ class Crowd:
             ]
         if "workq" in SPOKEN:
             self.patrons += [Patron(world, next(numbers), self.ledger) for _ in range(PATRONS)]
+
+    def look(self) -> None:
+        """No worker sleeps for long beside a job that its own node knows to be ready.
+
+        Raises:
+            Violation: one did so when somebody looked last, and still does.
+        """
+        before, self._beside = self._beside, {}
+        for worker in self.workers:
+            wire = worker.wire
+            if wire is None or wire.cut_s is not None or not worker.asleep or wire.host.paused:
+                continue
+            host = wire.host
+            for function in worker.functions:
+                queue = host.node.context.machine.queue.tubes.get(GEARMAN_PREFIX + function)
+                if queue is None or not queue.ready_count:
+                    continue
+                beside = (worker.naps, host.pauses, queue.first_ready())
+                if before.get(worker.number) == beside:
+                    raise Violation(f"worker {worker.number} sleeps beside a ready job")
+                self._beside[worker.number] = beside
 
     def calm(self) -> None:
         """No more is asked for; workers end what there is, each of them all it gets."""

@@ -29,6 +29,8 @@ from tests.sim.world import World
 STEP_S: Final = 0.005
 # 3,000 steps.
 PLAY_S: Final = 15.0
+# Half a second, in which a sleeping worker must have been woken.
+LOOK_STEPS: Final = 100
 # The share of the lives in which a majority is lost for hours.
 LULL_SHARE: Final = 0.1
 # After everything is mended, this long until a put is answered at a node that runs.
@@ -130,6 +132,8 @@ class Storm:
             self.hazards.strike(STEP_S)
             self.steps += 1
             world.clock.run(STEP_S)
+            if self.steps % LOOK_STEPS == 0:
+                self.crowd.look()
         self.settle()
         config = world.config(world.names[0])
         timeout_s = config.command_timeout_ms / 1000
