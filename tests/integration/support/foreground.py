@@ -30,19 +30,22 @@ from tests.integration.support.waiting import wait_until
 FUNCTION: Final = b"foreground"
 JOIN_TIMEOUT_S: Final = 60.0
 
+# For each payload, the packets about its job, in order, from JOB_CREATED to the end.
+Seen = dict[bytes, list[tuple[int, list[bytes]]]]
+
 
 class Submitter(threading.Thread):
     """Submits jobs one after the other, and waits for the end of each.
 
     Attributes:
-        seen: for each payload, the packets about its job, in order, from JOB_CREATED to the end.
+        seen: what it was told.
         stray: packets that came when no job was under way.
         error: how it ended, if not well.
     """
 
     def __init__(self, address: Address, payloads: Sequence[bytes]) -> None:
         super().__init__(daemon=True)
-        self.seen: dict[bytes, list[tuple[int, list[bytes]]]] = {}
+        self.seen: Seen = {}
         self.stray: list[tuple[int, list[bytes]]] = []
         self.error: Exception | None = None
         self._payloads = payloads
@@ -164,18 +167,27 @@ class Foreground:
         assert not errors, errors
         alive = [thread for thread in [*self.workers, *self.submitters] if thread.is_alive()]
         assert not alive, f"{len(alive)} clients wait for ever"
-        taken = sorted(payload for worker in self.workers for payload in worker.taken)
-        assert taken == sorted(payload for each in self.payloads for payload in each)
-        handles = set()
-        for submitter in self.submitters:
-            assert not submitter.stray
-            for payload, packets in submitter.seen.items():
-                (created, [handle]), *rest = packets
-                handles.add(handle)
-                assert created == JOB_CREATED
-                assert rest == [
-                    (WORK_STATUS, [handle, b"1", b"2"]),
-                    (WORK_DATA, [handle, b"half of " + payload]),
-                    (WORK_COMPLETE, [handle, b"all of " + payload]),
-                ]
-        assert len(handles) == len(taken), "two jobs have one handle"
+        assert not any(submitter.stray for submitter in self.submitters)
+        check(
+            [payload for each in self.payloads for payload in each],
+            [payload for worker in self.workers for payload in worker.taken],
+            [submitter.seen for submitter in self.submitters],
+        )
+
+
+def check(wanted: list[bytes], taken: list[bytes], seen: Sequence[Seen]) -> None:
+    """Each wanted job was taken once, and its submitter heard all of it, once and in order."""
+    assert sorted(taken) == sorted(wanted)
+    assert sorted(payload for each in seen for payload in each) == sorted(wanted)
+    handles = set()
+    for each in seen:
+        for payload, packets in each.items():
+            (created, [handle]), *rest = packets
+            handles.add(handle)
+            assert created == JOB_CREATED
+            assert rest == [
+                (WORK_STATUS, [handle, b"1", b"2"]),
+                (WORK_DATA, [handle, b"half of " + payload]),
+                (WORK_COMPLETE, [handle, b"all of " + payload]),
+            ]
+    assert len(handles) == len(wanted), "two jobs have one handle"
