@@ -43,7 +43,7 @@ Patches = Callable[[], list[Patch]]
 @contextmanager
 def planted(patches: Patches) -> Iterator[None]:
     """Plant a defect for a while."""
-    wanted = patches()
+    wanted = [(_home(owner, name), name, value) for owner, name, value in patches()]
     before = [(owner, name, vars(owner)[name]) for owner, name, _ in wanted]
     for owner, name, value in wanted:
         setattr(owner, name, value)
@@ -52,6 +52,12 @@ def planted(patches: Patches) -> Iterator[None]:
     finally:
         for owner, name, value in before:
             setattr(owner, name, value)
+
+
+def _home(owner: Any, name: str) -> Any:
+    """The class, among an owner and those that it inherits from, or the module that has a name."""
+    bases = getattr(owner, "__mro__", (owner,))
+    return next((base for base in bases if name in vars(base)), owner)
 
 
 def nothing(*_: Any) -> None:

@@ -39,11 +39,11 @@ def test_every_repair_has_its_mutant() -> None:
 
 
 def test_a_defect_goes_when_its_check_is_done() -> None:
-    before = [vars(owner)[name] for owner, name, _ in mutations.early_ttr()]
+    before = [getattr(owner, name) for owner, name, _ in mutations.early_ttr()]
     with mutations.planted(mutations.early_ttr):
-        planted = [vars(owner)[name] for owner, name, _ in mutations.early_ttr()]
+        planted = [getattr(owner, name) for owner, name, _ in mutations.early_ttr()]
         assert planted != before
-    assert [vars(owner)[name] for owner, name, _ in mutations.early_ttr()] == before
+    assert [getattr(owner, name) for owner, name, _ in mutations.early_ttr()] == before
 
 
 @pytest.mark.parametrize(
