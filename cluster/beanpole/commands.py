@@ -160,6 +160,14 @@ def encode_entry(
     return b"".join(parts)
 
 
+def entry_time_us(entry: bytes) -> int:
+    """The cluster time of an entry; of one of another version, or without a header, 0."""
+    if len(entry) < ENTRY_HEADER_BYTES or entry[0] != ENTRY_VERSION:
+        return 0
+    time_us: int = _HEADER.unpack_from(entry)[2]
+    return time_us
+
+
 def decode_entry(entry: bytes) -> tuple[int, int, int, list[Section]]:
     """Split an entry into (flags, cluster time us, wall time us, sections).
 

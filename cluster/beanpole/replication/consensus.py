@@ -241,6 +241,13 @@ class Replica(Protocol):
         """Return the last index of the log, committed or not."""
         ...
 
+    def newest_entry(self) -> tuple[int, bytes] | None:
+        """Return the term and the bytes of the newest proposed entry in the log, committed or not.
+
+        None if it is not in memory, or if a term has begun behind it more often than elections do.
+        """
+        ...
+
     @property
     def durable_index(self) -> int:
         """Return the last index up to which the log is on this disk (or need not be)."""

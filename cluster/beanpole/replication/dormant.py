@@ -39,6 +39,9 @@ class DormantReplica:
         """Nothing is known of any peer."""
         return 0
 
+    def newest_entry(self) -> None:
+        """There is no log."""
+
     def disk(self) -> DiskFigures:
         """Nothing was written."""
         return DiskFigures()

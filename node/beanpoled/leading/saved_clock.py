@@ -7,6 +7,7 @@ docs/consistency.md, "Time"; the running clock is in `shared.clock`.
 from struct import Struct
 from typing import Final
 
+from beanpole import commands as c
 from beanpole.constants import SECOND_US
 from beanpole.storage.small_files import read_checked, write_atomic
 from beanpole.storage.wal import Identity
@@ -57,11 +58,36 @@ class SavedClock:
         return Identity(self._context.config.cluster, self._context.name)
 
     def run_periodic(self) -> None:
-        """Called every 100 ms of the loop's time: save it once a second while it is known."""
-        loop_us = self._context.loop_us
+        """Called every 100 ms of the loop's time: save it once a second while it is known.
+
+        A pair that is later than the leader's clock is replaced at once: a node that starts from it
+        would count the time in which that clock stood.
+        """
+        self._learn()
+        clock, loop_us = self._context.clock, self._context.loop_us
+        if clock.went_back and not self.saving and not clock.leading:
+            clock.went_back = False
+            self._next_us = loop_us
         if loop_us >= self._next_us and self._peers.has_contact():
             self._next_us = loop_us + CLOCK_PERIOD_US
             self._save()
+
+    def _learn(self) -> None:
+        """Learn the time of a leader that fell before it told it, from its entries in the log.
+
+        Its clock may be behind what this node thinks, because it stood while no majority answered;
+        what was delayed under it would end early under this node.
+        """
+        context = self._context
+        clock = context.clock
+        if clock.leading or not clock.was_up():
+            return
+        newest = context.replica.newest_entry()
+        if newest is None or newest[0] <= clock.term:
+            return
+        time_us = c.entry_time_us(newest[1])
+        if time_us:
+            clock.receive(newest[0], time_us, context.now_us)
 
     def _save(self) -> None:
         context = self._context
@@ -85,6 +111,7 @@ class SavedClock:
 
     def begin_epoch(self) -> int:
         """Become the cluster's clock; returns the time of the EPOCH."""
+        self._learn()
         context = self._context
         clock = context.clock
         if clock.was_up():

@@ -14,6 +14,8 @@ TURN_MAX_US: Final = 250_000
 # A cold start counts at most this much of the time without a running node, so that a wall clock
 # that is years ahead does not fire every delay.
 DOWNTIME_MAX_US: Final = 7 * 24 * 3600 * SECOND_US
+# An estimate that is corrected by more than this is saved at once: less is a heartbeat's delay.
+BACK_MIN_US: Final = 100_000
 # Nodes whose wall clocks differ by more than this are not believed about the time that passed.
 WALL_SKEW_MAX_US: Final = 60 * SECOND_US
 
@@ -41,7 +43,8 @@ class ClusterClock:
 
     def __init__(self) -> None:
         self._base_us = 0
-        self._term = 0  # of the leader that told it
+        self.term = 0  # of the leader that told it
+        self.went_back = False  # since it was saved last: what is saved is too late
         self._received_at_us = -1  # monotonic; -1: nothing was received in this process's life
         self.leading = False
 
@@ -54,9 +57,11 @@ class ClusterClock:
         what the same leader told before is no news: another one may be behind it, and this node may
         have been that one.
         """
-        if not self.leading and (cluster_us >= self._base_us or term > self._term):
+        if not self.leading and (cluster_us >= self._base_us or term > self.term):
+            if cluster_us < self.estimate_us(now_us) - BACK_MIN_US:
+                self.went_back = True
             self._base_us = cluster_us
-            self._term = term
+            self.term = term
             self._received_at_us = now_us
 
     def estimate_us(self, now_us: int) -> int:

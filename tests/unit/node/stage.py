@@ -156,6 +156,7 @@ class ScriptedReplica:
 
     def __init__(self) -> None:
         self.role: Role = "follower"
+        self.newest: tuple[int, bytes] | None = None
         self.leader: str | None = None
         self.term = 0
         self.commit_index = self.applied_index = self.last_index = self.durable_index = 1
@@ -169,6 +170,9 @@ class ScriptedReplica:
         self.on_disk = LogOnDisk()
         self.disk_hangs = False
         self.transfers: list[str | None] = []
+
+    def newest_entry(self) -> tuple[int, bytes] | None:
+        return self.newest
 
     def match_index(self, peer: str) -> int:
         return self.matches.get(peer, 0)

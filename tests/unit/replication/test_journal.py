@@ -8,11 +8,13 @@ from beanpole.errors import Damaged
 from beanpole.replication.consensus import ReplicaConfig
 from beanpole.replication.pysyncobj.journal import (
     ADD,
+    NEWEST_MAX,
     PLACEHOLDER,
     SLICE_ENTRIES_MAX,
     TRUNCATE,
     LogJournal,
 )
+from beanpole.replication.pysyncobj.messages import NO_OP, OURS
 from beanpole.replication.pysyncobj.repairs import ALL_REPAIRS
 from beanpole.storage.wal import Identity
 from tests.sim.clock import Clock
@@ -53,6 +55,18 @@ def test_everything_comes_back(disk: Disk) -> None:
     assert (again[-1], len(again), again.durable) == ((b"other", 41, 9), 41, 41)
     assert (again.getCurrentTerm(), again.getVotedForNodeId()) == (9, "n2")
     assert again.getRaftCommitIndex() == 1, "F10: a persisted one may be ahead of the log"
+
+
+def test_the_newest_entry_is_the_last_that_is_not_the_library_s(disk: Disk) -> None:
+    journal = opened(disk)
+    assert journal.newest() is None
+    journal.add(OURS + b"first", 1, 1)
+    journal.add(OURS + b"second", 2, 2)
+    journal.add(NO_OP, 3, 3)
+    assert journal.newest() == (2, b"second")
+    for index in range(4, 4 + NEWEST_MAX):
+        journal.add(NO_OP, index, index)
+    assert journal.newest() is None
 
 
 def test_old_entries_are_read_back_from_segments(disk: Disk) -> None:

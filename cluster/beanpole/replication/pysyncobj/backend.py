@@ -356,6 +356,10 @@ class PySyncObjReplica:
         """The last index in the log."""
         return self._journal.last
 
+    def newest_entry(self) -> tuple[int, bytes] | None:
+        """See `Replica`."""
+        return self._journal.newest()
+
     @property
     def durable_index(self) -> int:
         """The last index up to which the log is on this disk."""

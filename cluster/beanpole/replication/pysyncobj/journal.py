@@ -17,6 +17,7 @@ from pysyncobj.journal import Journal
 
 from beanpole.errors import Damaged
 from beanpole.replication.consensus import MIB, UNWRITTEN_BYTES_MAX, LogOnDisk, ReplicaConfig
+from beanpole.replication.pysyncobj.messages import OURS
 from beanpole.replication.pysyncobj.repairs import Repairs
 from beanpole.storage.files import Files
 from beanpole.storage.wal import Wal
@@ -36,6 +37,9 @@ PLACEHOLDER: Final = b""
 # copying for each of them. One entry always fits, whatever its size.
 SLICE_BYTES_MAX: Final = MIB
 SLICE_ENTRIES_MAX: Final = 256
+# How far back `newest` looks: behind it are the first entries of terms in which nothing followed.
+NEWEST_MAX: Final = 8
+_OURS_NUMBER: Final = OURS[0]
 
 Entry = tuple[bytes, int, int]
 
@@ -212,6 +216,15 @@ class LogJournal(Journal):
         place = index - self.first
         if 0 <= place < len(self._terms):
             return self._terms[place]
+        return None
+
+    def newest(self) -> tuple[int, bytes] | None:
+        """Return the term and the bytes of the newest entry that is not the library's own."""
+        last = len(self._commands) - 1
+        for place in range(last, max(-1, last - NEWEST_MAX), -1):
+            command = self._commands[place]
+            if command and command[0] == _OURS_NUMBER:
+                return self._terms[place], command[1:]
         return None
 
     def is_placeholder(self, index: int) -> bool:
