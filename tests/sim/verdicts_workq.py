@@ -13,7 +13,7 @@ from beanpole.core.jobs import effects
 from beanpole.core.jobs import transitions as q
 from tests.sim.cluster import Violation
 from tests.sim.stories import FOREVER_S, WORKQ_PREFIX, Story, Told
-from tests.sim.witness import CATCH_UP_S, HEARD_S, RATE_MAX, STAMP_S, Event, Witness
+from tests.sim.witness import HEARD_S, RATE_MAX, STAMP_S, Event, Witness
 from tests.sim.workq import Request
 
 MAKES: Final = frozenset({"add", "schedule", "run"})
@@ -115,8 +115,6 @@ class WorkqJudge:
         behind_s = 0.0
         if any(since_s < at_s for at_s in epochs):
             behind_s += HEARD_S
-        if any(since_s - CATCH_UP_S < at_s <= story.born_s for at_s in epochs):
-            behind_s += CATCH_UP_S
         least_s = ttl_s * (1 - RATE_MAX) - STAMP_S - behind_s
         misled = any(since_s < at_s for at_s in self.witness.misled)
         if not (misled or self.estimated) and story.gone_s - since_s < least_s:
