@@ -127,6 +127,7 @@ def test_queues_of_protocols_are_apart(shared: Cluster, connect: Callable[[int],
     job = client.add(queue, b"x")
     with Raw(shared.nodes[0].beanstalk) as beanstalk:
         beanstalk.ask(b"watch " + queue, b"WATCHING 2")
+        beanstalk.ask(b"ignore default", b"WATCHING 1")
         beanstalk.ask(b"reserve-with-timeout 0", b"TIMED_OUT")
     assert client.inspect_job(job).state == State.NEW
 

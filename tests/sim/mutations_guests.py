@@ -121,9 +121,10 @@ def sleep_without_a_look() -> list[Patch]:
 def given_up_stays() -> list[Patch]:
     """A worker that cannot do a function any more keeps the jobs that it has of it."""
 
-    def wrong(worker: Any, name: bytes) -> None:
-        del worker._functions[name]
-        worker._clients.origin.submit(worker, KIND_QUIET, (c.IGNORE, worker.number, name))
+    def wrong(worker: Any, names: list[bytes]) -> None:
+        for name in names:
+            del worker._functions[name]
+            worker._clients.origin.submit(worker, KIND_QUIET, (c.IGNORE, worker.number, name))
 
     return [(WorkerSide, "_give_up", wrong)]
 

@@ -152,6 +152,7 @@ class GearmanPlayer:
         if verb == "lose":
             self._settle()
             self._clients.pop(found[1]).close()
+            wait_until(self._is_lost, REPLY_TIMEOUT_S, "the end of a connection")
         elif verb == "raw":
             client.send(self._with_handles(rest))
         elif verb == "text":
@@ -160,6 +161,10 @@ class GearmanPlayer:
             words = [b"" if word == b"_" else self._with_handles(word) for word in _words(rest)]
             client.send(request(getattr(p, verb), *words))
         return []
+
+    def _is_lost(self) -> bool:
+        """Whether the server has no connections but those that are open, and this one."""
+        return len(self._admin.lines(b"workers\n")) <= len(self._clients) + 1
 
     def close(self) -> None:
         """Break the connections, and drop the functions that a shared server would keep."""
