@@ -218,7 +218,7 @@ RULES: Final = (
         storm,
         r"ready after|the TTR|could serve",
         m.growing_clock,
-        seed=12,
+        seed=86,
     ),
     Mutant(
         "time_falls",
