@@ -311,7 +311,7 @@ class Client(StreamClient):
         return [_queue(block) for block in self._blocks(b"queues", offset, limit)]
 
     def inspect_queue(self, name: bytes) -> QueueInfo | None:
-        """Return how many jobs a queue has; None if nobody ever named it."""
+        """Return how many jobs a queue has; None if no request has named it yet."""
         blocks = self._blocks(b"queue", name)
         return _queue(blocks[0]) if blocks else None
 

@@ -128,7 +128,7 @@ class SessionRecord(NamedTuple):
     host: int = 0  # its number; since version 4
 
 
-# The longest alias takes the room of so many ids.
+# The longest alias takes as much room as this many ids.
 _ALIAS_IDS: Final = 64
 # A plain tuple, because there may be millions: making and reading a named one takes longer.
 JobRecord = tuple[Any, ...]

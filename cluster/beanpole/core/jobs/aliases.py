@@ -6,7 +6,7 @@ Belongs here: the two directions of the table. Who may set an alias is decided i
 
 from typing import Final
 
-# Each is told to the clients of every node that list their queues, and stands in every image.
+# Every listing of queues goes through the aliases, and every image holds them.
 ALIASES_MAX: Final = 1024
 
 

@@ -99,5 +99,5 @@ class Extension:
 
     @property
     def is_abandoned(self) -> bool:
-        """Whether nothing and nobody wants the job to be done any more."""
+        """Whether the job has lost its last client and was never submitted in background."""
         return not self.background and not self.clients

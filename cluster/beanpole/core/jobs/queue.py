@@ -153,7 +153,7 @@ class Queue(States):
         self.emit(e.RETURNED, RESERVED, job, session, reason)
 
     def bury(self, job: Job, rank: int, session: Holder) -> None:
-        """A session buries a job; nobody would kick one that is abandoned."""
+        """A session buries a job; an abandoned one is deleted instead."""
         before = self.take(job)
         if job.ext is not None and job.ext.is_abandoned:
             self._drop(job, before, session, e.ABANDONED)

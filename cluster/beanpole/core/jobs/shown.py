@@ -109,7 +109,7 @@ def _uuid(value: bytes) -> str:
 
 
 def _unique(value: bytes) -> str:
-    """What stands behind the function; its client gave "-" where another NUL stands there."""
+    """Return the unique of an external id: the bytes behind the function, "-" for a digest."""
     unique = value.partition(b"\0")[2]
     return "-" if unique[:1] == b"\0" else _text(unique)
 

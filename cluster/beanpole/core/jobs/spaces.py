@@ -22,9 +22,9 @@ REFUSE: Final = 1  # it is refused
 ATTACH: Final = 2  # it has the id of that job, and makes none
 REPLACE: Final = 3  # that job is deleted, and one is made
 
-# All protocols share one scale of ranks, lower first, so that the jobs of two of them can stand in
-# one queue. This is its middle: jobs that ask for no priority, where that is no number of the
-# protocol's own. Workq counts from here down, Gearman's other two are the ends of the scale.
+# All protocols share one scale of ranks, lower first, so that one queue can hold the jobs of two
+# protocols. This is its middle: Workq's priority 0 and Gearman's normal. A higher priority of Workq
+# is a lower rank; Gearman's high and low are the ends of the scale.
 RANK_NORMAL: Final = 2**31 - 1
 
 

@@ -114,7 +114,7 @@ class Tubes(Emitter):
         self.ready_tubes.pop(tube.name, None)
 
     def limit(self, tube: Tube, limits: tuple[int, int, int]) -> None:
-        """Let a tube have so many jobs, by the rank of the next one."""
+        """Set the limits of a tube's jobs: for ranks before, in and behind the middle."""
         for image in self.images:
             image.keep_tube(tube)
         tube.limits = limits

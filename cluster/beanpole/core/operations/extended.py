@@ -202,7 +202,7 @@ def _finish(machine: MachineState, session: Session, job: Job | None, command: c
     if job.state in (DONE, FAILED):
         return c.EXISTS
     if job.ext is None and state == FAILED and machine.version >= ALIASES_SINCE:
-        # A job of beanstalk that failed waits until somebody has looked at it.
+        # Failure means burial in beanstalk: the job stays until it is kicked or deleted.
         if job.state == BURIED:
             return c.EXISTS
         machine.queue.bury(job, job.rank, session)
@@ -251,7 +251,8 @@ def set_progress(machine: MachineState, origin: Origin, command: c.Command) -> i
     if len(progress) > PROGRESS_MAX_BYTES:
         return c.BAD_COMMAND
     if job.ext is None:
-        # A worker of Gearman may say so of any job that it has; of beanstalk's nobody would hear.
+        # A Gearman worker may report progress of any job that it holds. A job of beanstalk has no
+        # place for it, and no listeners.
         return c.OK if machine.version >= ALIASES_SINCE else c.BAD_COMMAND
     machine.queue.set_progress(job, job.ext, progress)
     return c.OK

@@ -30,7 +30,7 @@ Command = tuple[int, tuple[bytes, ...]]
 
 OK: Final = b"OK\r\n"
 END: Final = b".\n"
-# The version whose behaviour this is. Clients compare it, so no word of ours stands in it.
+# The version of gearmand whose behaviour this is. Clients compare it, so nothing stands behind it.
 VERSION_REPLY: Final = b"OK 1.1.20\n"
 # What gearmand says with its default log level.
 VERBOSE_REPLY: Final = b"OK ERROR\n"
@@ -110,7 +110,7 @@ def _read_show(what: tuple[bytes, ...]) -> Command:
 
 
 def number(word: bytes) -> int:
-    """Read a number as C does: what is none is 0."""
+    """Read a number as C's atoi does: text without digits gives 0."""
     found = _match_number(word)
     return int(found[0]) if found else 0
 
