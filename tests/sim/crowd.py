@@ -54,13 +54,18 @@ class Crowd:
     def look(self) -> None:
         """No worker sleeps for long beside a job that its own node knows to be ready.
 
+        One whose PRE_SLEEP the node has not read does not sleep: it stands behind something that
+        only a majority can answer.
+
         Raises:
             Violation: one did so when somebody looked last, and still does.
         """
         before, self._beside = self._beside, {}
         for worker in self.workers:
             wire = worker.wire
-            if wire is None or wire.cut_s is not None or not worker.asleep or wire.host.paused:
+            if wire is None or wire.cut_s is not None or not worker.asleep:
+                continue
+            if wire.unread or wire.host.paused:
                 continue
             host = wire.host
             for function in worker.functions:

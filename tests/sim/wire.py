@@ -4,6 +4,7 @@ The node's end is a `ClientPort`; the client's end is a `User`. Which bytes are 
 `clients`.
 """
 
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
@@ -50,7 +51,7 @@ class Wire:
         self.cut_s: float | None = None  # when the node's side ended
         self._delay_s = delay_s
         self._reading = True
-        self._held: list[Callable[[], None]] = []
+        self._held: deque[Callable[[], None]] = deque()  # input that the node has not read
         self._to_node_s = self._to_client_s = 0.0
         self._slow = False  # the client does not read
         self._unread: list[bytes] = []
@@ -87,9 +88,8 @@ class Wire:
     def resume_reading(self) -> None:
         """See `ClientPort`."""
         self._reading = True
-        held, self._held = self._held, []
-        for action in held:
-            self.world.clock.after(0.0, lambda action=action: self.host.enter(action))  # type: ignore[misc]
+        if self._held:
+            self.world.clock.after(0.0, lambda: self.host.enter(self._read))
 
     def _cut(self) -> None:
         """The node's side is closed: tell the client, and the node a little later."""
@@ -171,11 +171,18 @@ class Wire:
         self.world.clock.at(self._to_node_s, lambda: self.host.enter(partial(self._take, action)))
 
     def _take(self, action: Callable[[], None]) -> None:
-        """Input of the client, if the node reads it."""
-        if self._reading or self.cut_s is not None:
-            action()
-        else:
-            self._held.append(partial(self._take, action))
+        """Input of the client. It never passes what came before it."""
+        self._held.append(action)
+        self._read()
+
+    def _read(self) -> None:
+        while self._held and (self._reading or self.cut_s is not None):
+            self._held.popleft()()
+
+    @property
+    def unread(self) -> bool:
+        """Whether the node has not read all that has reached it."""
+        return bool(self._held)
 
     def _to_client(self, action: Callable[[], None]) -> None:
         self._to_client_s = max(self._to_client_s, self.world.clock.now_s + self._delay_s)
