@@ -224,14 +224,14 @@ def test_the_largest_of_everything(clients: Clients) -> None:
     assert client.ends()
 
 
-def test_a_result_that_is_too_large_is_told_on_both_sides(clients: Clients) -> None:
+def test_a_result_that_is_too_large_fails_its_job(clients: Clients) -> None:
     client, worker = clients.connect(0), clients.worker(b"too-large")
     client.ask(p.OPTION_REQ, b"exceptions")
     _, (handle,) = client.ask(p.SUBMIT_JOB, b"too-large", b"", b"")
     grab(worker)
-    reply = worker.ask(p.WORK_COMPLETE, handle, bytes(RESULT_MAX_BYTES + 1))
+    worker.tell(p.WORK_COMPLETE, handle, bytes(RESULT_MAX_BYTES + 1))
+    assert worker.ask(p.ECHO_REQ, b"on") == (p.ECHO_RES, (b"on",)), "libraries end on an ERROR"
     text = b"The result has more than 1048576 bytes"
-    assert error_of(reply) == (b"ARGUMENT_TOO_LARGE", text)
     assert client.receive() == (p.WORK_EXCEPTION, (handle, text))
 
 

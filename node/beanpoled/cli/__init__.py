@@ -31,7 +31,9 @@ EXIT_NO_ANSWER = 3
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return the exit status."""
     parser = argparse.ArgumentParser(
-        prog="beanpole", description="A replicated beanstalk work queue.", allow_abbrev=False
+        prog="beanpole",
+        description="A replicated work queue that speaks beanstalk, Workq and Gearman.",
+        allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"beanpole {VERSION}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)

@@ -25,6 +25,7 @@ from beanpoled.cli.screen import Screen
 from beanpoled.cli.status import ROLES, state_words
 from beanpoled.config import memory
 from beanpoled.config import node as config
+from beanpoled.config.protocols import PROTOCOLS, Protocol
 
 NODES_DEFAULT: Final = 3
 # Quick while something is awaited, slow when there is only a screen to keep fresh.
@@ -205,11 +206,16 @@ class Supervisor:
         if not self._ready and not self._not_serving():
             self._ready = True
             self._write_cluster()
-            listed = " ".join(watched.node.addresses["beanstalk"] for watched in self._watched)
-            self._screen.say(f"ready: {len(self._watched)} nodes on {listed} in {self._directory}")
+            count, listed = len(self._watched), self._listed(PROTOCOLS[0])
+            self._screen.say(f"ready: {count} nodes on {listed} in {self._directory}")
+            for protocol in PROTOCOLS[1:]:
+                self._screen.say(f"{protocol.name}: {self._listed(protocol)}")
         elif self._ready and self._written != self._pids():
             self._write_cluster()
         self._screen.show([_line(watched) for watched in self._watched])
+
+    def _listed(self, protocol: Protocol) -> str:
+        return " ".join(watched.node.addresses[protocol.name] for watched in self._watched)
 
     async def _ask(self, watched: _Watched) -> None:
         if watched.channel is None:

@@ -136,13 +136,14 @@ def test_long_lists_come_in_pieces(scene: Scene, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.constants
-def test_lists_of_jobs_are_bounded(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listings, "JOBS_SHOWN_MAX", 3)
+def test_a_list_of_jobs_comes_in_pieces_and_whole(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(listings, "PIECE_JOBS", 2)
     client = scene.connect()
     for _ in range(5):
         submit(client, p.SUBMIT_JOB_BG)
-    rows = [handle(job) + b"\t0\t0\t1\n" for job in (1, 2, 3)]
+    rows = [handle(job) + b"\t0\t0\t1\n" for job in range(1, 6)]
     assert client.text(b"show jobs\n") == b"".join(rows) + b".\n"
 
 

@@ -4,8 +4,8 @@ No input makes the parser raise, and how the bytes are cut into pieces never cha
 It knows lines, bodies and limits. It decides neither what a request does, nor any reply but
 those that need no queue: they come as (BAD, reply, counted).
 
-Each byte is copied a bounded number of times: parsing moves an offset over the piece that was
-received, what is fed meanwhile waits beside it, and an unfinished body grows in its own buffer.
+An unfinished body grows in a buffer of its own, and so each byte is copied a bounded number of
+times, as `receive_buffer` promises.
 """
 
 import re
@@ -16,6 +16,7 @@ from beanpole.constants import JOB_SIZE_MAX_BYTES, U32_MAX
 from beanpole.protocol.beanstalk import replies
 from beanpole.protocol.beanstalk import requests as r
 from beanpole.protocol.beanstalk.requests import Request
+from beanpole.protocol.receive_buffer import ReceiveBuffer
 
 # States: the parser is in the middle of one of these.
 _LINE: Final = 0
@@ -162,23 +163,14 @@ def _read_other(line: bytes) -> Request:
     return _QUIT if line.startswith(b"quit") else _UNKNOWN_COMMAND
 
 
-class Parser:
+class Parser(ReceiveBuffer):
     """Turns the bytes of one connection into requests.
 
     It keeps what was fed and not yet asked for without a bound: its owner looks at
     `buffered_bytes` and stops reading. Of its own it keeps at most one line or one body.
     """
 
-    __slots__ = (
-        "_body",
-        "_data",
-        "_fed",
-        "_job_size_max",
-        "_missing_bytes",
-        "_offset",
-        "_put",
-        "_state",
-    )
+    __slots__ = ("_body", "_job_size_max", "_missing_bytes", "_put", "_state")
 
     def __init__(self, job_size_max: int) -> None:
         """Start at the beginning of a line.
@@ -187,12 +179,9 @@ class Parser:
             job_size_max: the longest body that a put may have, in bytes.
         """
         assert 0 < job_size_max <= JOB_SIZE_MAX_BYTES
+        super().__init__()
         self._job_size_max = job_size_max
         self._state = _LINE
-        # The piece under work, parsed up to the offset, and what was fed behind it.
-        self._data = b""
-        self._offset = 0
-        self._fed = bytearray()
         # The unfinished put: priority, delay, TTR; its body and CRLF so far; what they still lack.
         self._put = (0, 0, 0)
         self._body = bytearray()
@@ -201,15 +190,7 @@ class Parser:
     @property
     def buffered_bytes(self) -> int:
         """The bytes received that are not yet part of a request."""
-        return len(self._data) - self._offset + len(self._fed) + len(self._body)
-
-    def feed(self, data: bytes) -> None:
-        """Take bytes from the client; ask `next` until it has no more requests."""
-        if self._fed or self._offset < len(self._data):
-            self._fed += data
-        else:
-            self._data = data
-            self._offset = 0
+        return self.unparsed_bytes + len(self._body)
 
     def next(self) -> Request | None:
         """Return the next request, or None if its bytes are not all here."""
@@ -237,20 +218,6 @@ class Parser:
             self._state = _LONG_LINE
             return self._next_unfinished()
         return self.next() if self._take_fed() else None
-
-    def _take_fed(self) -> bool:
-        """Make what was fed part of the piece under work; tell whether there was anything.
-
-        What is left of the piece is copied. It is called only when that is less than a line.
-        """
-        rest = self._data[self._offset :]
-        self._offset = 0
-        if not self._fed:
-            self._data = rest
-            return False
-        self._data = rest + self._fed
-        self._fed = bytearray()
-        return True
 
     def _next_unfinished(self) -> Request | None:
         if self._state == _LONG_LINE:

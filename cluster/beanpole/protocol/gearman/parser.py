@@ -4,8 +4,8 @@ Binary packets and lines of text may follow each other in any order. No input ma
 raise, and how the bytes are cut into pieces never changes the requests. It knows packets, lines and
 limits. It decides neither what a request does, nor any reply but those that need no queue.
 
-Each byte is copied a bounded number of times: parsing moves an offset over the piece that was
-received, what is fed meanwhile waits beside it, and an unfinished packet grows in its own buffer.
+An unfinished packet grows in a buffer of its own, and so each byte is copied a bounded number of
+times, as `receive_buffer` promises.
 """
 
 from typing import Final
@@ -13,6 +13,7 @@ from typing import Final
 from beanpole.constants import JOB_SIZE_MAX_BYTES, RESULT_MAX_BYTES
 from beanpole.protocol.gearman import packets as p
 from beanpole.protocol.gearman import replies
+from beanpole.protocol.receive_buffer import ReceiveBuffer
 
 # Kinds of requests beside the types of packets.
 TEXT: Final = p.TYPE_MAX + 1  # (TEXT, line): for `admin`
@@ -91,22 +92,19 @@ def _wrong_size(kind: int, arguments: tuple[bytes, ...]) -> bytes | None:
     return None
 
 
-class Parser:
+class Parser(ReceiveBuffer):
     """Turns the bytes of one connection into requests.
 
     It keeps what was fed and not yet asked for without a bound: its owner looks at
     `buffered_bytes` and stops reading. Of its own it keeps at most one packet or one line.
     """
 
-    __slots__ = ("_body", "_data", "_fed", "_kind", "_missing_bytes", "_offset", "_reply", "_state")
+    __slots__ = ("_body", "_kind", "_missing_bytes", "_reply", "_state")
 
     def __init__(self) -> None:
         """Start at the beginning of a packet or line."""
+        super().__init__()
         self._state = _START
-        # The piece under work, parsed up to the offset, and what was fed behind it.
-        self._data = b""
-        self._offset = 0
-        self._fed = bytearray()
         # The unfinished packet: its type, its arguments so far, how many bytes they still lack;
         # and what is told when a packet is thrown away.
         self._kind = 0
@@ -117,15 +115,7 @@ class Parser:
     @property
     def buffered_bytes(self) -> int:
         """The bytes received behind the packet that is being read, which has a limit of its own."""
-        return len(self._data) - self._offset + len(self._fed)
-
-    def feed(self, data: bytes) -> None:
-        """Take bytes from the client; ask `next` until it has no more requests."""
-        if self._fed or self._offset < len(self._data):
-            self._fed += data
-        else:
-            self._data = data
-            self._offset = 0
+        return self.unparsed_bytes
 
     def next(self) -> Request | None:
         """Return the next request, or None if its bytes are not all here."""
@@ -136,20 +126,6 @@ class Parser:
         if self._data[self._offset]:
             return self._next_line()
         return self._next_packet()
-
-    def _take_fed(self) -> bool:
-        """Make what was fed part of the piece under work; tell whether there was anything.
-
-        What is left of the piece is copied. It is called only when that is less than a line.
-        """
-        rest = self._data[self._offset :]
-        self._offset = 0
-        if not self._fed:
-            self._data = rest
-            return False
-        self._data = rest + self._fed
-        self._fed = bytearray()
-        return True
 
     # --- packets --------------------------------------------------------------------------------
 

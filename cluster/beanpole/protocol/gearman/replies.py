@@ -63,7 +63,6 @@ INVALID_COMMAND: Final = error(b"INVALID_COMMAND", b"Command not expected")
 UNKNOWN_OPTION: Final = error(b"UNKNOWN_OPTION", b"Server does not recognize given option")
 UNIQUE_TOO_LARGE: Final = error(b"ARGUMENT_TOO_LARGE", b"Unique value too large")
 RESULT_TOO_LARGE_TEXT: Final = b"The result has more than %d bytes" % RESULT_MAX_BYTES
-RESULT_TOO_LARGE: Final = error(b"ARGUMENT_TOO_LARGE", RESULT_TOO_LARGE_TEXT)
 DATA_TOO_LARGE: Final = error(
     b"ARGUMENT_TOO_LARGE", b"The data has more than %d bytes" % RESULT_MAX_BYTES
 )

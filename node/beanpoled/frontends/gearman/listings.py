@@ -21,8 +21,6 @@ from beanpoled.frontends.gearman.worker import WorkerSide, unique_of
 PIECE_ROWS: Final = 1000
 # Ids of jobs that one piece looks at, most of which may be no jobs of this protocol.
 PIECE_JOBS: Final = 5000
-# Rows of a list of jobs: more is for `beanpole jobs` and for events, which have an order.
-JOBS_SHOWN_MAX: Final = 100_000
 # Names may hold what rows and columns end with: a name must not end the list.
 _in_row: Final = bytes.maketrans(b"\t\n\r", b"???")
 
@@ -88,15 +86,13 @@ def _jobs(machine: Machine) -> Iterator[list[Job]]:
     """All jobs of this protocol, in pieces."""
     jobs = machine.queue.jobs
     ids = jobs.ids_and_gaps()
-    shown = 0
-    while shown < JOBS_SHOWN_MAX and (piece := list(islice(ids, PIECE_JOBS))):
+    while piece := list(islice(ids, PIECE_JOBS)):
         found = []
         for job_id in piece:
             job = jobs.get(job_id)
             if job is not None and knows(machine.queue, job):
                 found.append(job)
-        yield found[: JOBS_SHOWN_MAX - shown]
-        shown += len(found)
+        yield found
 
 
 def show_jobs(machine: Machine, shared: Shared) -> Iterator[bytes]:

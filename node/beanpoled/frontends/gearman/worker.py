@@ -286,22 +286,22 @@ class WorkerSide(GearmanSession):
             self._finish(p.WORK_EXCEPTION, job, jobs.FAILED, data, replies.NO_JOB_OF_EXCEPTION)
 
     def _finish_too_large(self, kind: int, job: int, not_found: bytes) -> None:
-        """The job fails, because nobody would ever get this result; its worker and clients hear."""
-        text = replies.RESULT_TOO_LARGE_TEXT
-        self._finish(kind, job, jobs.FAILED, text, not_found, replies.RESULT_TOO_LARGE)
+        """The job fails, because nobody would ever get this result; its clients hear why.
 
-    def _finish(
-        self, kind: int, job: int, state: int, result: bytes, not_found: bytes, found: bytes = b""
-    ) -> None:
+        The worker is not told: most libraries take an ERROR for the end of all work.
+        """
+        self._finish(kind, job, jobs.FAILED, replies.RESULT_TOO_LARGE_TEXT, not_found)
+
+    def _finish(self, kind: int, job: int, state: int, result: bytes, not_found: bytes) -> None:
         if job:
             command = (c.FINISH, self.number, job, state, result)
-            self._ask(kind, command, (job, found, not_found))
+            self._ask(kind, command, (job, b"", not_found))
         else:
             self._replies.reply(not_found)
 
     def _told(self, kind: int, result: Any, asked: Asked) -> None:
         """What a worker said of a job was applied: nothing is answered if it has the job."""
-        self._answer(asked[1] if result == c.OK else asked[2])
+        self._answer(b"" if result == c.OK else asked[2])
 
 
 def assignment(kind: int, handle: bytes, function: bytes, job: jobs.Job) -> bytes:
