@@ -30,6 +30,7 @@ MODULES: Final = (
     "beanpole/weights.py",
     "beanpole/core/*.py",
     "beanpole/core/*/*.py",
+    "beanpole/protocol/receive_buffer.py",
     "beanpole/protocol/beanstalk/*.py",
     "beanpole/protocol/gearman/*.py",
     "beanpole/protocol/workq/*.py",
