@@ -37,7 +37,7 @@ IMPURE = frozenset({
 # fmt: on
 PURE_PACKAGES = ("core", "protocol")
 LEAVES = frozenset(
-    {"addresses", "commands", "constants", "errors", "events", "exports", "pace", "weights"}
+    {"addresses", "commands", "constants", "errors", "events", "exports", "pace", "qless", "weights"}
 )
 # What a package of the library may import from the library, beside itself and the leaves.
 ALLOWED = {

@@ -49,6 +49,11 @@ class Order:
         for part in self._parts:
             yield from part
 
+    def backwards(self) -> Iterator[Any]:
+        """The keys from the last to the first."""
+        for part in reversed(self._parts):
+            yield from reversed(part)
+
     def first(self) -> Any:
         """The first key; None if there is none."""
         parts = self._parts

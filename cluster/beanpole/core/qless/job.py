@@ -1,0 +1,118 @@
+"""One job of qless, and one template of recurring jobs. What happens to them is in other files."""
+
+from typing import Final
+
+from beanpole.qless import FailureView, HistoryItem
+
+# Where a job stands in its queue, by the set that has its jid.
+NOWHERE: Final = 0  # failed
+WORK: Final = 1  # by priority: the highest score is popped first
+LOCKS: Final = 2  # by the end of the lock
+SCHEDULED_AT: Final = 3  # by when it is due
+DEPENDING: Final = 4  # by when it was put
+THROTTLED_SINCE: Final = 5  # by when it was throttled
+COMPLETED: Final = 6  # in no queue: by when it was completed
+
+
+class QlessJob:
+    """A job. Times are the client's clock in seconds.
+
+    Attributes:
+        id: of the counter that all jobs of the cluster share; for events and images.
+        place, score: the one ordered set that it stands in, and where.
+        expires: when its lock ends, as shown: the set of locks may have a later time (grace).
+        lease: when its worker's hold ends, in the worker's own set; only while it has a worker.
+        time: when it began to wait, or to run: for the statistics.
+        grace: whether its worker was told that the lock is lost, and may still say why.
+        due: when it is to be scheduled once nothing stands before it; None if at once.
+        failed_order: its place among the jobs of its failure group, 0 if it has not failed.
+        tags: each with the time at which it was given.
+    """
+
+    __slots__ = (
+        "data",
+        "dependencies",
+        "dependents",
+        "due",
+        "expires",
+        "failed_order",
+        "failure",
+        "grace",
+        "history",
+        "id",
+        "jid",
+        "klass",
+        "lease",
+        "place",
+        "priority",
+        "queue",
+        "remaining",
+        "retries",
+        "score",
+        "spawned_from",
+        "state",
+        "tags",
+        "throttles",
+        "time",
+        "worker",
+    )
+
+    def __init__(self, number: int, jid: bytes) -> None:
+        self.id = number
+        self.jid = jid
+        self.klass = b""
+        self.data = b""
+        self.state = 0
+        self.queue = b""
+        self.worker = b""
+        self.priority = 0.0
+        self.retries = 0
+        self.remaining = 0
+        self.tags: dict[bytes, float] = {}
+        self.expires = 0.0
+        self.lease = 0.0
+        self.time = 0.0
+        self.place = NOWHERE
+        self.score = 0.0
+        self.grace = False
+        self.due: float | None = None
+        self.failure: FailureView | None = None
+        self.failed_order = 0
+        self.history: list[HistoryItem] = []
+        self.dependencies: dict[bytes, None] = {}
+        self.dependents: dict[bytes, None] = {}
+        self.throttles: tuple[bytes, ...] = ()
+        self.spawned_from = b""
+
+
+class Recurring:
+    """A template: each `interval` seconds one more job, made when somebody pops or peeks."""
+
+    __slots__ = (
+        "backlog",
+        "count",
+        "data",
+        "interval",
+        "jid",
+        "klass",
+        "next_at",
+        "priority",
+        "queue",
+        "retries",
+        "tags",
+        "throttles",
+    )
+
+    def __init__(self, jid: bytes) -> None:
+        self.jid = jid
+        self.klass = b""
+        self.data = b""
+        self.queue = b""
+        self.priority = 0.0
+        self.interval = 0.0
+        self.retries = 0
+        self.backlog = 0.0
+        self.count = 0  # jobs that were made of it
+        self.next_at = 0.0
+        self.tags: tuple[bytes, ...] = ()
+        self.throttles: tuple[bytes, ...] = ()
