@@ -37,7 +37,17 @@ IMPURE = frozenset({
 # fmt: on
 PURE_PACKAGES = ("core", "protocol")
 LEAVES = frozenset(
-    {"addresses", "commands", "constants", "errors", "events", "exports", "pace", "qless", "weights"}
+    {
+        "addresses",
+        "commands",
+        "constants",
+        "errors",
+        "events",
+        "exports",
+        "pace",
+        "qless",
+        "weights",
+    }
 )
 # What a package of the library may import from the library, beside itself and the leaves.
 ALLOWED = {
@@ -54,6 +64,7 @@ ALLOWED = {
 ORDER = {
     "beanpole.core": (
         ("beanpole.core.jobs",),
+        ("beanpole.core.qless",),
         ("beanpole.core.hosts", "beanpole.core.keys", "beanpole.core.sessions"),
         ("beanpole.core.applied", "beanpole.core.state"),
         ("beanpole.core.accounts",),

@@ -253,7 +253,7 @@ CONFIG_DEFAULTS: Final[dict[bytes, bytes]] = {
 # Jobs that one call touches: it is atomic, and all that it does is one step of every node, of some
 # 10 us a job.
 CALL_JOBS_MAX: Final = 1000
-# What one job may depend on, and what may depend on one: the completion of a job touches the latter.
+# What one job may depend on, and what may depend on one: its completion touches all of these.
 DEPENDENCIES_MAX: Final = 1000
 TAGS_MAX: Final = 1000
 THROTTLES_MAX: Final = 100

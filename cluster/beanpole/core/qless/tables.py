@@ -82,9 +82,9 @@ class QlessQueue:
 
 
 class Throttle:
-    """A resource that jobs share. `maximum` 0 is no bound; of cluster time is `expires_us` (0: none).
+    """A resource that jobs share: at most `maximum` of them at a time, or any number if that is 0.
 
-    One that nobody has set has locks and pending jobs all the same.
+    `expires_us` is cluster time, 0 for never. One that nobody has set has locks and pending jobs all the same.
     """
 
     __slots__ = ("expires_us", "is_set", "locks", "maximum", "name", "pending")
