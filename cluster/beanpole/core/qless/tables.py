@@ -84,7 +84,8 @@ class QlessQueue:
 class Throttle:
     """A resource that jobs share: at most `maximum` of them at a time, or any number if that is 0.
 
-    `expires_us` is cluster time, 0 for never. One that nobody has set has locks and pending jobs all the same.
+    `expires_us` is cluster time, 0 for never. One that nobody has set has locks and pending jobs,
+    too.
     """
 
     __slots__ = ("expires_us", "is_set", "locks", "maximum", "name", "pending")
