@@ -261,8 +261,19 @@ THROTTLES_MAX: Final = 100
 NAME_MAX_BYTES: Final = 4096
 # Bytes of the data of a job, and of a message.
 DATA_MAX_BYTES: Final = 1024 * 1024
-# Items that a history has at most, whatever `max-job-history` says.
+# Bytes of all arguments of a call as they travel: less than the body of a job of beanstalk may
+# have, so that a call fits into a batch as that does.
+ARGS_MAX_BYTES: Final = 2 * 1024 * 1024
+# No number is above this, nor below its negative: up to here a float has every integer, and sums
+# and differences of two are finite and fit into 64 bits.
+NUMBER_MAX: Final = 2**53
+# Items that a history has at most, whatever `max-job-history` says, and bytes of their texts.
 HISTORY_MAX: Final = 1000
+HISTORY_MAX_BYTES: Final = 1024 * 1024
+# Templates, throttles that are set, and tracked jids, of the cluster.
+RECURRING_MAX: Final = 100_000
+THROTTLES_ALL_MAX: Final = 100_000
+TRACKED_MAX: Final = 10_000
 QUEUES_MAX: Final = 10_000
 WORKERS_MAX: Final = 100_000
 OPTIONS_MAX: Final = 10_000

@@ -54,6 +54,10 @@ class Order:
         for part in reversed(self._parts):
             yield from reversed(part)
 
+    def copied(self) -> list[list[Any]]:
+        """Return the keys in order, in lists of their own."""
+        return [part[:] for part in self._parts]
+
     def first(self) -> Any:
         """The first key; None if there is none."""
         parts = self._parts

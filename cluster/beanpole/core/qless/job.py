@@ -21,7 +21,10 @@ class QlessJob:
         id: of the counter that all jobs of the cluster share; for events and images.
         place, score: the one ordered set that it stands in, and where.
         expires: when its lock ends, as shown: the set of locks may have a later time (grace).
-        lease: when its worker's hold ends, in the worker's own set; only while it has a worker.
+        lease: when its worker's hold ends, in the worker's own set; None while it is in none.
+        locked: the throttles that it has a lock of.
+        pending: the throttles that it waits for, each with its place in their order.
+        size: what it takes in memory, as `Tables.bytes` counts it.
         time: when it began to wait, or to run: for the statistics.
         grace: whether its worker was told that the lock is lost, and may still say why.
         due: when it is to be scheduled once nothing stands before it; None if at once.
@@ -43,12 +46,15 @@ class QlessJob:
         "jid",
         "klass",
         "lease",
+        "locked",
+        "pending",
         "place",
         "priority",
         "queue",
         "remaining",
         "retries",
         "score",
+        "size",
         "spawned_from",
         "state",
         "tags",
@@ -70,7 +76,9 @@ class QlessJob:
         self.remaining = 0
         self.tags: dict[bytes, float] = {}
         self.expires = 0.0
-        self.lease = 0.0
+        self.lease: float | None = None
+        self.locked: tuple[bytes, ...] = ()
+        self.pending: tuple[tuple[bytes, float], ...] = ()
         self.time = 0.0
         self.place = NOWHERE
         self.score = 0.0
@@ -83,6 +91,7 @@ class QlessJob:
         self.dependents: dict[bytes, None] = {}
         self.throttles: tuple[bytes, ...] = ()
         self.spawned_from = b""
+        self.size = 0
 
 
 class Recurring:
@@ -99,6 +108,7 @@ class Recurring:
         "priority",
         "queue",
         "retries",
+        "size",
         "tags",
         "throttles",
     )
@@ -116,3 +126,4 @@ class Recurring:
         self.next_at = 0.0
         self.tags: tuple[bytes, ...] = ()
         self.throttles: tuple[bytes, ...] = ()
+        self.size = 0

@@ -4,8 +4,12 @@ Here is only what whoever changes a table must call, and when; the copy is in `c
 """
 
 from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
 
-from beanpole.core.qless.job import QlessJob
+from beanpole.core.qless.job import QlessJob, Recurring
+
+if TYPE_CHECKING:
+    from beanpole.core.qless.tables import QlessQueue, Throttle
 
 
 class Keeper(ABC):
@@ -14,3 +18,15 @@ class Keeper(ABC):
     @abstractmethod
     def keep_job(self, job: QlessJob) -> None:
         """Keep a job as it is."""
+
+    @abstractmethod
+    def keep_queue(self, queue: "QlessQueue") -> None:
+        """Keep what a queue is beside its jobs."""
+
+    @abstractmethod
+    def keep_recurring(self, template: Recurring) -> None:
+        """Keep a template as it is."""
+
+    @abstractmethod
+    def keep_throttle(self, throttle: "Throttle") -> None:
+        """Keep the bound of a throttle as it is."""

@@ -2,11 +2,13 @@
 
 A job stands in one ordered set at a time, of its queue or of completed jobs: `place` and `unplace`
 see to that. Whoever changes a job calls `keep` before, so that an image of the present state can be
-made while the machine goes on.
+made while the machine goes on; what the change is worth in memory, in events and in the running
+hash follows from that (`core.qless.calls`).
 """
 
 from typing import Final
 
+from beanpole.core.jobs.job import Holder
 from beanpole.core.jobs.queue import Queue
 from beanpole.core.qless.job import (
     COMPLETED,
@@ -21,7 +23,11 @@ from beanpole.core.qless.job import (
 )
 from beanpole.core.qless.keeping import Keeper
 from beanpole.core.qless.scores import Scores
+from beanpole.core.qless.store import JobsById
 from beanpole.qless import HISTOGRAM_BINS, Message
+
+# All locks of a throttle have this score: they are in the order of their jids.
+LOCK_SCORE: Final = 1.0
 
 
 class Times:
@@ -52,7 +58,8 @@ class Day:
 class QlessQueue:
     """A queue: its jobs by their states, its templates, its days.
 
-    `known_at` is when it was first seen, None if it is forgotten; it goes on to work.
+    `known_at` is when it was first seen, None if it is forgotten; it goes on to work. `number` is
+    by which events know it, 0 until there is one.
     """
 
     __slots__ = (
@@ -61,9 +68,11 @@ class QlessQueue:
         "known_at",
         "locks",
         "name",
+        "number",
         "paused",
         "recurring",
         "scheduled",
+        "size",
         "throttled",
         "work",
     )
@@ -79,13 +88,26 @@ class QlessQueue:
         self.throttled = Scores()
         self.recurring = Scores()
         self.days: dict[int, Day] = {}  # by the first second of the day
+        self.number = 0
+        self.size = 0
+
+    def has_jobs(self) -> bool:
+        """Whether a job or a template is in it."""
+        return bool(
+            self.work
+            or self.locks
+            or self.scheduled
+            or self.depends
+            or self.throttled
+            or self.recurring
+        )
 
 
 class Throttle:
     """A resource that jobs share: at most `maximum` of them at a time, or any number if that is 0.
 
     `expires_us` is cluster time, 0 for never. One that nobody has set has locks and pending jobs,
-    too.
+    too. The locks are in the order of jids, the pending jobs in that of the times given.
     """
 
     __slots__ = ("expires_us", "is_set", "locks", "maximum", "name", "pending")
@@ -95,12 +117,28 @@ class Throttle:
         self.is_set = False
         self.maximum = 0
         self.expires_us = 0
-        self.locks: dict[bytes, None] = {}
+        self.locks = Scores()
         self.pending = Scores()
 
 
+class Before:
+    """A job as it was before the present call."""
+
+    __slots__ = ("job", "queue", "state", "time", "worker")
+
+    def __init__(self, job: QlessJob, state: int) -> None:
+        self.job = job
+        self.state = state  # 0 if there was none
+        self.queue = job.queue
+        self.worker = job.worker
+        self.time = job.time
+
+
 class Tables:
-    """The state. Dicts keep the order in which things came: it is the same on every node.
+    """The state.
+
+    The order of jobs, queues, throttles and days in their dicts is no part of it, that of all other
+    dicts is.
 
     Attributes:
         kernel: what it shares with the other protocols: ids, events, the transitions of an entry.
@@ -110,16 +148,20 @@ class Tables:
         groups: the failed jobs of each group, by `failed_order`.
         tagged: the jobs of each tag, by the time at which it was given.
         tags: the tags, by how many jobs have them.
-        heard: whether somebody at this node listens to messages. No part of the state.
+        bytes: what all of it takes in memory (`core.qless.sizes`).
+        heard: whether somebody at this node listens to messages. No part of the state, as all else
+            from here on.
         messages: what the present entry published, if it is heard.
-        images: images in progress, which must know of a job before it changes.
-        bytes: what all of it takes in memory, as accounts count it.
+        images: images in progress, which must know of a thing before it changes.
+        holder: the session of the present call, for its events.
+        room: how many jobs and templates the present call may make.
+        touched, ...: what the present call changes, as it was before, or as it is.
     """
 
     def __init__(self, kernel: Queue) -> None:
         self.kernel = kernel
         self.jobs: dict[bytes, QlessJob] = {}
-        self.by_id: dict[int, QlessJob] = {}
+        self.by_id = JobsById()
         self.queues: dict[bytes, QlessQueue] = {}
         self.workers = Scores()
         self.leases: dict[bytes, Scores] = {}
@@ -133,38 +175,128 @@ class Tables:
         self.throttles: dict[bytes, Throttle] = {}
         self.config: dict[bytes, bytes] = {}
         self.patterns: tuple[dict[bytes, bytes], dict[bytes, bytes]] = ({}, {})
+        self.bytes = 0
         self.heard = False
         self.messages: list[Message] = []
         self.images: tuple[Keeper, ...] = ()
-        self.bytes = 0
+        self.holder: Holder | None = None
+        self.room = 0
+        self.touched: dict[int, Before] = {}
+        self.touched_queues: dict[bytes, QlessQueue] = {}
+        self.touched_recurring: dict[bytes, Recurring] = {}
+        self.touched_throttles: dict[bytes, Throttle] = {}
+
+    # --- what is about to change ----------------------------------------------------------------
 
     def keep(self, job: QlessJob) -> None:
         """A job is about to change."""
+        if job.id not in self.touched:
+            self.touched[job.id] = Before(job, job.state)
         for image in self.images:
             image.keep_job(job)
+
+    def keep_queue(self, queue: QlessQueue) -> None:
+        """What a queue is beside its jobs is about to change: known, paused, its days."""
+        self.touched_queues[queue.name] = queue
+        for image in self.images:
+            image.keep_queue(queue)
+
+    def keep_recurring(self, template: Recurring) -> None:
+        """A template is about to change, has just come, or is about to go."""
+        self.touched_recurring[template.jid] = template
+        for image in self.images:
+            image.keep_recurring(template)
+
+    def keep_throttle(self, throttle: Throttle) -> None:
+        """The bound of a throttle is about to change."""
+        self.touched_throttles[throttle.name] = throttle
+        for image in self.images:
+            image.keep_throttle(throttle)
+
+    # --- what comes and goes --------------------------------------------------------------------
+
+    def new_id(self) -> int:
+        """Take the next number of the counter that all jobs of the cluster share."""
+        number = self.kernel.next_id
+        self.kernel.next_id = number + 1
+        return number
+
+    def add(self, job: QlessJob) -> None:
+        """Let a new job be found; its place is still to be given."""
+        self.jobs[job.jid] = job
+        self.by_id.add(job)
+        self.touched[job.id] = Before(job, 0)
+
+    def forget(self, job: QlessJob) -> None:
+        """Let a job that is in no set any more be found no longer."""
+        self.keep(job)
+        del self.jobs[job.jid]
+        self.by_id.remove(job.id)
 
     # --- what others look for -------------------------------------------------------------------
 
     def queue(self, name: bytes) -> QlessQueue:
-        """A queue, made if it was not there; it is not known by that."""
+        """A queue that may change, made if it was not there; it is not known by that."""
         queue = self.queues.get(name)
         if queue is None:
             queue = self.queues[name] = QlessQueue(name)
+        self.keep_queue(queue)
         return queue
 
     def throttle(self, name: bytes) -> Throttle:
-        """A throttle, made if it was not there; it has no bound by that."""
+        """A throttle that may change, made if it was not there; it has no bound by that."""
         throttle = self.throttles.get(name)
         if throttle is None:
             throttle = self.throttles[name] = Throttle(name)
+        self.keep_throttle(throttle)
         return throttle
 
-    def leases_of(self, worker: bytes) -> Scores:
-        """The jobs of a worker."""
-        found = self.leases.get(worker)
-        if found is None:
-            found = self.leases[worker] = Scores()
-        return found
+    # --- workers and throttles of jobs; `keep` comes first --------------------------------------
+
+    def hold(self, job: QlessJob, until: float) -> None:
+        """Let the worker of a job have it until a time of the client's clock."""
+        held = self.leases.get(job.worker)
+        if held is None:
+            held = self.leases[job.worker] = Scores()
+        held.add(job.jid, until)
+        job.lease = until
+
+    def let_go(self, job: QlessJob) -> None:
+        """Let the worker of a job have it no longer; call it before `worker` changes."""
+        if job.lease is None:
+            return
+        job.lease = None
+        held = self.leases[job.worker]
+        held.remove(job.jid)
+        if not held:
+            del self.leases[job.worker]
+
+    def lock(self, throttle: Throttle, job: QlessJob) -> None:
+        """Give a job a lock of a throttle."""
+        if throttle.locks.add(job.jid, LOCK_SCORE):
+            job.locked = (*job.locked, throttle.name)
+
+    def unlock(self, throttle: Throttle, job: QlessJob) -> bool:
+        """Take a lock away from a job; whether it had it."""
+        if not throttle.locks.remove(job.jid):
+            return False
+        name = throttle.name
+        job.locked = tuple([one for one in job.locked if one != name])
+        return True
+
+    def pend(self, throttle: Throttle, job: QlessJob, score: float) -> None:
+        """Let a job wait for a throttle, in the order of scores."""
+        self.unpend(throttle, job)
+        throttle.pending.add(job.jid, score)
+        job.pending = (*job.pending, (throttle.name, score))
+
+    def unpend(self, throttle: Throttle, job: QlessJob) -> bool:
+        """Let a job wait for a throttle no longer; whether it did."""
+        if not throttle.pending.remove(job.jid):
+            return False
+        name = throttle.name
+        job.pending = tuple([one for one in job.pending if one[0] != name])
+        return True
 
     # --- where jobs stand -----------------------------------------------------------------------
 
@@ -188,7 +320,9 @@ class Tables:
         place = job.place
         if place == COMPLETED:
             return self.completed
-        queue = self.queue(job.queue)
+        queue = self.queues.get(job.queue)
+        if queue is None:
+            queue = self.queue(job.queue)
         if place == WORK:
             return queue.work
         if place == LOCKS:

@@ -1,0 +1,76 @@
+"""Jobs of qless by their numbers, in small dicts, so that a copy need not list them all at once.
+
+Numbers come from the counter of all jobs of the cluster, so they have gaps. Jobs by their jids, and
+what leads to them, are in `core.qless.tables`.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from beanpole.core.qless.job import QlessJob
+
+# Neighbouring numbers share a dict: a million jobs are 4,000 of them, listed in 50 us.
+SHARD_BITS: Final = 8
+
+
+class JobsById:
+    """Jobs by their numbers. They are added in the order of these."""
+
+    __slots__ = ("_count", "_shards")
+
+    def __init__(self) -> None:
+        self._shards: dict[int, dict[int, QlessJob]] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __contains__(self, number: int) -> bool:
+        return self.get(number) is not None
+
+    def get(self, number: int) -> QlessJob | None:
+        """Return a job; None if there is none of this number."""
+        shard = self._shards.get(number >> SHARD_BITS)
+        return None if shard is None else shard.get(number)
+
+    def add(self, job: QlessJob) -> None:
+        """Add a job whose number is above all that were added before."""
+        place = job.id >> SHARD_BITS
+        shard = self._shards.get(place)
+        if shard is None:
+            shard = self._shards[place] = {}
+        shard[job.id] = job
+        self._count += 1
+
+    def remove(self, number: int) -> None:
+        """Remove a job that is there."""
+        place = number >> SHARD_BITS
+        shard = self._shards[place]
+        del shard[number]
+        self._count -= 1
+        if not shard:
+            del self._shards[place]
+
+    def values(self) -> Iterator[QlessJob]:
+        """The jobs in the order of their numbers; nothing may be added or removed meanwhile."""
+        for shard in self._shards.values():
+            yield from shard.values()
+
+    def last(self) -> int:
+        """Return the highest number; 0 if there are no jobs."""
+        for shard in reversed(self._shards.values()):
+            return max(shard)
+        return 0
+
+    def shards(self) -> list[int]:
+        """Return the shards that there are now, the first at the end; a copy takes them off."""
+        return list(reversed(self._shards))
+
+    def numbers(self, shard: int) -> list[int]:
+        """Return the numbers of a shard, which may have gone meanwhile."""
+        return list(self._shards.get(shard, ()))
+
+
+def shard_of(number: int) -> int:
+    """Return the shard of a number."""
+    return number >> SHARD_BITS
