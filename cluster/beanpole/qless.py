@@ -188,7 +188,7 @@ class RecurringView(NamedTuple):
     priority: float
     interval: float
     retries: int
-    count: int
+    count: int  # type: ignore[assignment]  # not the method of tuples
     tags: tuple[bytes, ...]
     backlog: float
     throttles: tuple[bytes, ...]
@@ -219,7 +219,7 @@ class WorkerView(NamedTuple):
 class TimesView(NamedTuple):
     """Waits or runs of one day: `histogram` has 148 counts (seconds, minutes, hours, days)."""
 
-    count: int
+    count: int  # type: ignore[assignment]  # not the method of tuples
     mean: float
     vk: float  # the sum of squared differences from the mean
     histogram: tuple[int, ...]
