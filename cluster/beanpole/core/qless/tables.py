@@ -6,6 +6,7 @@ made while the machine goes on; what the change is worth in memory, in events an
 hash follows from that (`core.qless.calls`).
 """
 
+from abc import ABC, abstractmethod
 from typing import Final
 
 from beanpole.core.jobs.job import Holder
@@ -21,7 +22,6 @@ from beanpole.core.qless.job import (
     QlessJob,
     Recurring,
 )
-from beanpole.core.qless.keeping import Keeper
 from beanpole.core.qless.scores import Scores
 from beanpole.core.qless.store import JobsById
 from beanpole.qless import HISTOGRAM_BINS, Message
@@ -119,6 +119,26 @@ class Throttle:
         self.expires_us = 0
         self.locks = Scores()
         self.pending = Scores()
+
+
+class Keeper(ABC):
+    """A copy of the state in progress: whatever is about to change is given to it first."""
+
+    @abstractmethod
+    def keep_job(self, job: QlessJob) -> None:
+        """Keep a job as it is."""
+
+    @abstractmethod
+    def keep_queue(self, queue: QlessQueue) -> None:
+        """Keep what a queue is beside its jobs."""
+
+    @abstractmethod
+    def keep_recurring(self, template: Recurring) -> None:
+        """Keep a template as it is."""
+
+    @abstractmethod
+    def keep_throttle(self, throttle: Throttle) -> None:
+        """Keep the bound of a throttle as it is."""
 
 
 class Before:
