@@ -33,6 +33,7 @@ MODULES: Final = (
     "beanpole/protocol/receive_buffer.py",
     "beanpole/protocol/beanstalk/*.py",
     "beanpole/protocol/gearman/*.py",
+    "beanpole/protocol/resp/*.py",
     "beanpole/protocol/workq/*.py",
     "beanpole/storage/ballast.py",
     "beanpole/storage/files.py",
