@@ -238,6 +238,9 @@ class StatsView(NamedTuple):
 # Bins of a histogram: 60 seconds, 59 minutes, 23 hours and 6 days.
 HISTOGRAM_BINS: Final = 148
 
+# Each queue has a throttle: this before its name.
+QUEUE_THROTTLE: Final = b"ql:q:"
+
 # What configuration is worth if nobody has set it.
 CONFIG_DEFAULTS: Final[dict[bytes, bytes]] = {
     b"application": b"qless",
@@ -275,6 +278,10 @@ RECURRING_MAX: Final = 100_000
 THROTTLES_ALL_MAX: Final = 100_000
 TRACKED_MAX: Final = 10_000
 QUEUES_MAX: Final = 10_000
+# Bytes of data and of histories in one answer with several jobs: JSON is made of it in one step.
+ANSWER_MAX_BYTES: Final = 16 * 1024 * 1024
+# Names in one list: some 10 ms of a node.
+LISTED_MAX: Final = 100_000
 WORKERS_MAX: Final = 100_000
 OPTIONS_MAX: Final = 10_000
 # Days of statistics that are kept of a queue, whatever `stats-history` says.

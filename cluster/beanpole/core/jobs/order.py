@@ -58,6 +58,21 @@ class Order:
         """Return the keys in order, in lists of their own."""
         return [part[:] for part in self._parts]
 
+    def part(self, start: int, count: int) -> list[Any]:
+        """The keys from a rank on; what comes before is skipped, not walked through."""
+        found: list[Any] = []
+        if count <= 0:
+            return found
+        for one in self._parts:
+            if start >= len(one):
+                start -= len(one)
+                continue
+            found += one[start : start + count - len(found)]
+            start = 0
+            if len(found) == count:
+                break
+        return found
+
     def first(self) -> Any:
         """The first key; None if there is none."""
         parts = self._parts

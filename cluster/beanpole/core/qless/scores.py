@@ -5,7 +5,6 @@ says so (TIMEOUT puts a job in front of all); they are never NaN.
 """
 
 from collections.abc import Iterator
-from itertools import islice
 from math import nextafter
 from typing import Final
 
@@ -54,22 +53,19 @@ class Scores:
 
     def lowest(self, start: int, count: int) -> list[bytes]:
         """Members from a rank on, the lowest score first."""
-        return [member for _, member in islice(self._order, start, start + max(0, count))]
+        return [member for _, member in self._order.part(start, count)]
 
     def highest(self, start: int, count: int) -> list[bytes]:
         """Members from a rank on, the highest score first."""
-        order = self._order.backwards()
-        return [member for _, member in islice(order, start, start + max(0, count))]
+        end = len(self._scores) - start
+        first = max(0, end - count)
+        found = [member for _, member in self._order.part(first, end - first)]
+        found.reverse()
+        return found
 
     def upto(self, score: float, start: int, count: int) -> list[bytes]:
         """Members with this score or a lower one, the lowest first."""
-        found: list[bytes] = []
-        for place, (one, member) in enumerate(self._order):
-            if one > score or len(found) >= count:
-                break
-            if place >= start:
-                found.append(member)
-        return found
+        return self.lowest(start, min(count, self.count_upto(score) - start))
 
     def since(self, score: float, start: int, count: int) -> list[bytes]:
         """Members with this score or a higher one, the lowest first."""

@@ -1,0 +1,61 @@
+"""Configuration: what clients set, and what it is worth as a number."""
+
+from typing import Any
+
+from beanpole import qless as q
+from beanpole.core.qless import limits
+from beanpole.core.qless.tables import Tables
+
+
+def number(t: Tables, option: bytes, default: float) -> float:
+    """An option as a number: as it was set, or its default, or else the one given here.
+
+    What is no number, or too large a one, counts as not set: in the original it breaks every call
+    that needs it.
+    """
+    value = t.config.get(option)
+    if value is not None:
+        found = _number(value)
+        if found is not None:
+            return found
+    known = q.CONFIG_DEFAULTS.get(option)
+    found = None if known is None else _number(known)
+    return default if found is None else found
+
+
+def config_set(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -> q.Result:
+    """Set an option."""
+    option, value = args
+    if option not in t.config and len(t.config) >= q.OPTIONS_MAX:
+        return limits.OPTIONS
+    t.say(b"log", ((b"event", b"config_set"), (b"option", option), (b"value", value)))
+    t.config[option] = value
+    return q.OK, None
+
+
+def config_unset(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -> q.Result:
+    """Let an option have its default again."""
+    option: bytes = args[0]
+    t.say(b"log", ((b"event", b"config_unset"), (b"option", option)))
+    t.config.pop(option, None)
+    return q.OK, None
+
+
+def config_get(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -> q.Result:
+    """The value that was set."""
+    return q.OK, t.config.get(args[0])
+
+
+def config_all(t: Tables, _flavour: int, _now: float, _args: tuple[Any, ...]) -> q.Result:
+    """All that was set."""
+    return q.OK, tuple(t.config.items())
+
+
+def _number(value: bytes) -> float | None:
+    if b"_" in value:  # Python's own way to write numbers, and nobody else's
+        return None
+    try:
+        found = float(value)
+    except ValueError:
+        return None
+    return found if abs(found) <= q.NUMBER_MAX else None  # which NaN is not

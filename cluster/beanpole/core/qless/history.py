@@ -1,0 +1,54 @@
+"""What has happened to a job: a list that forgets its middle when it is long."""
+
+from math import floor
+from typing import Any, Final
+
+from beanpole import qless as q
+from beanpole.core.qless import config, limits
+from beanpole.core.qless.job import QlessJob
+from beanpole.core.qless.tables import Tables
+
+ITEMS_DEFAULT: Final = 100.0
+ITEMS_MIN: Final = 2  # the first, which is always kept, and the new one
+
+
+def append(
+    t: Tables, job: QlessJob, now: float, what: int, first: bytes = b"", second: bytes = b""
+) -> None:
+    """Add an item; the caller has called `keep`."""
+    items = job.history
+    kept = _items_max(t)
+    if len(items) >= kept:
+        del items[1 : len(items) - (kept - ITEMS_MIN)]
+    size = _bytes(items) + len(first) + len(second)
+    while size > q.HISTORY_MAX_BYTES and len(items) > 1:
+        size -= len(items[1][2]) + len(items[1][3])
+        del items[1]
+    items.append((float(floor(now)), what, first, second))
+
+
+def log(t: Tables, _flavour: int, now: float, args: tuple[Any, ...]) -> q.Result:
+    """Let a client add an item of its own."""
+    jid, message, data = args
+    job = t.jobs.get(jid)
+    if job is None:
+        return q.NO_JOB, (jid,)
+    if len(message) + len(data) > q.HISTORY_MAX_BYTES:
+        return limits.HISTORY
+    t.keep(job)
+    append(t, job, now, q.HAS_LOGGED, message, data)
+    return q.OK, None
+
+
+def _bytes(items: list[q.HistoryItem]) -> int:
+    size = 0
+    for item in items:
+        size += len(item[2]) + len(item[3])
+    return size
+
+
+def _items_max(t: Tables) -> int:
+    wanted = config.number(t, b"max-job-history", ITEMS_DEFAULT)
+    if wanted <= 0 or wanted > q.HISTORY_MAX:
+        return q.HISTORY_MAX
+    return max(ITEMS_MIN, int(wanted))

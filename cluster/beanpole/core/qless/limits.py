@@ -1,0 +1,19 @@
+"""Refusals of calls that would pass a limit; each is given before anything is changed."""
+
+from typing import Final
+
+from beanpole import qless as q
+
+JOBS: Final[q.Result] = (q.TOO_MUCH, (b"jobs of one call", q.CALL_JOBS_MAX))
+DEPENDENCIES: Final[q.Result] = (q.TOO_MUCH, (b"dependencies of a job", q.DEPENDENCIES_MAX))
+TAGS: Final[q.Result] = (q.TOO_MUCH, (b"tags of a job", q.TAGS_MAX))
+THROTTLES: Final[q.Result] = (q.TOO_MUCH, (b"throttles of a job", q.THROTTLES_MAX))
+NAME: Final[q.Result] = (q.TOO_MUCH, (b"bytes of a name", q.NAME_MAX_BYTES))
+QUEUES: Final[q.Result] = (q.TOO_MUCH, (b"queues", q.QUEUES_MAX))
+WORKERS: Final[q.Result] = (q.TOO_MUCH, (b"workers", q.WORKERS_MAX))
+OPTIONS: Final[q.Result] = (q.TOO_MUCH, (b"options", q.OPTIONS_MAX))
+LISTED: Final[q.Result] = (q.TOO_MUCH, (b"jids of one list", q.LISTED_MAX))
+TRACKED: Final[q.Result] = (q.TOO_MUCH, (b"tracked jobs", q.TRACKED_MAX))
+RECURRING: Final[q.Result] = (q.TOO_MUCH, (b"recurring jobs", q.RECURRING_MAX))
+ANSWER: Final[q.Result] = (q.TOO_MUCH, (b"bytes of one answer", q.ANSWER_MAX_BYTES))
+HISTORY: Final[q.Result] = (q.TOO_MUCH, (b"bytes of a history", q.HISTORY_MAX_BYTES))

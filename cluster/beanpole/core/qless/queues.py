@@ -1,0 +1,134 @@
+"""Queues: which are known, which are paused, and how many jobs they have."""
+
+from typing import Any, Final
+
+from beanpole import qless as q
+from beanpole.core.qless import limits, ranges
+from beanpole.core.qless.job import WORK
+from beanpole.core.qless.tables import QlessQueue, Tables
+
+# What is taken from the priority for each second: jobs of one priority are in the order in which
+# they came.
+SECONDS_OF_PRIORITY: Final = 10_000_000_000.0
+
+
+def work_score(now: float, priority: float) -> float:
+    """Where a job stands among those that wait: the highest is popped first."""
+    return priority - now / SECONDS_OF_PRIORITY
+
+
+def has_room(t: Tables, name: bytes) -> bool:
+    """Whether a queue is there, or may be made."""
+    return name in t.queues or len(t.queues) < q.QUEUES_MAX
+
+
+def know(t: Tables, now: float, name: bytes) -> None:
+    """Let a queue be known, if it is not. Ask `has_room` before anything is changed."""
+    queue = t.queues.get(name)
+    if queue is None or queue.known_at is None:
+        t.queue(name).known_at = now
+
+
+def move_scheduled(t: Tables, queue: QlessQueue, now: float, count: int) -> int:
+    """Let jobs wait that were to be scheduled until now, the earliest first; how many they are."""
+    if count <= 0:
+        return 0
+    due = ranges.between(queue.scheduled, 0.0, now, 0, count) or []
+    for jid in due:
+        job = t.jobs[jid]
+        t.keep(job)
+        t.place(job, WORK, work_score(now, job.priority))
+        job.state = q.WAITING
+    return len(due)
+
+
+def pause(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -> q.Result:
+    """Give no jobs of these queues to workers."""
+    names = dict.fromkeys(args[0])
+    new = [name for name in names if name not in t.queues]
+    if len(t.queues) + len(new) > q.QUEUES_MAX:
+        return limits.QUEUES
+    for name in names:
+        t.queue(name).paused = True
+    return q.OK, None
+
+
+def unpause(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -> q.Result:
+    """Give jobs of these queues to workers again."""
+    for name in args[0]:
+        queue = t.queues.get(name)
+        if queue is not None and queue.paused:
+            t.keep_queue(queue)
+            queue.paused = False
+    return q.OK, None
+
+
+def forget_queues(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -> q.Result:
+    """Let queues be unknown until a job is put there; their jobs stay.
+
+    A queue without jobs loses its statistics: nothing else would ever let go of them.
+    """
+    for name in args[0]:
+        queue = t.queues.get(name)
+        if queue is None:
+            continue
+        t.keep_queue(queue)
+        queue.known_at = None
+        if not queue.has_jobs():
+            queue.days.clear()
+    return q.OK, None
+
+
+def queue_counts(t: Tables, _flavour: int, now: float, args: tuple[Any, ...]) -> q.Result:
+    """How many jobs one queue has, or each that is known.
+
+    Scheduled jobs that are due are moved. There may be more of them than a call may move: those
+    count as if they were.
+    """
+    names = _known(t) if args[0] is None else [args[0]]
+    rest = q.CALL_JOBS_MAX
+    views: list[q.QueueView] = []
+    for name in names:
+        queue = t.queues.get(name)
+        if queue is None:
+            views.append(q.QueueView(name, 0, 0, 0, 0, 0, 0, 0, False))
+            continue
+        rest -= move_scheduled(t, queue, now, rest)
+        views.append(_view(queue, now))
+    return q.OK, tuple(views)
+
+
+def length(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -> q.Result:
+    """How many jobs of a queue are running, waiting or scheduled."""
+    queue = t.queues.get(args[0])
+    if queue is None:
+        return q.OK, 0
+    return q.OK, len(queue.locks) + len(queue.work) + len(queue.scheduled)
+
+
+def queue_names(t: Tables, _flavour: int, _now: float, _args: tuple[Any, ...]) -> q.Result:
+    """The known queues, the one that was known first first."""
+    return q.OK, tuple(_known(t))
+
+
+def _known(t: Tables) -> list[bytes]:
+    known = [
+        (queue.known_at, name) for name, queue in t.queues.items() if queue.known_at is not None
+    ]
+    return [name for _, name in sorted(known)]
+
+
+def _view(queue: QlessQueue, now: float) -> q.QueueView:
+    stalled = ranges.count_between(queue.locks, 0.0, now)
+    due = ranges.count_between(queue.scheduled, 0.0, now)
+    return q.QueueView(
+        queue.name,
+        len(queue.work) + due,
+        len(queue.locks) - stalled,
+        stalled,
+        len(queue.scheduled) - due,
+        len(queue.depends),
+        len(queue.recurring),
+        len(queue.throttled),
+        queue.paused,
+    )

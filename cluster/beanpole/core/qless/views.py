@@ -1,0 +1,71 @@
+"""What clients are shown of jobs: a copy of each as it is now."""
+
+from typing import Any
+
+from beanpole import qless as q
+from beanpole.core.qless import limits, tracking
+from beanpole.core.qless.job import QlessJob
+from beanpole.core.qless.tables import Tables
+
+
+def job_view(t: Tables, job: QlessJob) -> q.JobView:
+    """A job as it is now."""
+    return q.JobView(
+        job.jid,
+        job.klass,
+        job.data,
+        job.state,
+        job.queue,
+        job.worker,
+        tracking.is_tracked(t, job.jid),
+        job.priority,
+        job.expires,
+        job.retries,
+        job.remaining,
+        tuple(job.tags),
+        tuple(job.history),
+        job.failure,
+        job.throttles,
+        job.spawned_from,
+        tuple(job.dependents),
+        tuple(job.dependencies),
+    )
+
+
+def fit_into_an_answer(jobs: list[QlessJob]) -> bool:
+    """Whether several jobs are not too large to be shown at once; one always may be."""
+    if len(jobs) < 2:
+        return True
+    size = 0
+    for job in jobs:
+        size += len(job.data)
+        for item in job.history:
+            size += len(item[2]) + len(item[3])
+    return size <= q.ANSWER_MAX_BYTES
+
+
+def get(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -> q.Result:
+    """One job."""
+    job = t.jobs.get(args[0])
+    return q.OK, None if job is None else job_view(t, job)
+
+
+def multiget(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -> q.Result:
+    """Several jobs."""
+    jids: tuple[bytes, ...] = args[0]
+    if len(jids) > q.CALL_JOBS_MAX:
+        return limits.JOBS
+    jobs = [job for jid in jids if (job := t.jobs.get(jid)) is not None]
+    if not fit_into_an_answer(jobs):
+        return limits.ANSWER
+    return q.OK, tuple([job_view(t, job) for job in jobs])
+
+
+def tracked(t: Tables, _flavour: int, _now: float, _args: tuple[Any, ...]) -> q.Result:
+    """Tracked jobs, and the jids of those that are not there any more."""
+    jids = list(t.tracked)
+    jobs = [job for jid in jids if (job := t.jobs.get(jid)) is not None]
+    if not fit_into_an_answer(jobs):
+        return limits.ANSWER
+    views = tuple([job_view(t, job) for job in jobs])
+    return q.OK, (views, tuple([jid for jid in jids if jid not in t.jobs]))

@@ -1,0 +1,51 @@
+"""Tables with jobs, for tests of what stands beside the life of jobs."""
+
+from beanpole import qless as q
+from beanpole.core.jobs.queue import Queue
+from beanpole.core.qless.job import LOCKS, SCHEDULED_AT, WORK, QlessJob
+from beanpole.core.qless.queues import work_score
+from beanpole.core.qless.tables import Tables
+
+
+def empty_tables() -> Tables:
+    """Tables of a node to which somebody listens; calls may make a thousand jobs."""
+    t = Tables(Queue())
+    t.heard = True
+    t.room = 1000
+    return t
+
+
+def waiting_job(t: Tables, jid: bytes, queue: bytes = b"q", now: float = 0.0) -> QlessJob:
+    """A job that waits in a queue."""
+    job = QlessJob(t.new_id(), jid)
+    job.klass = b"Klass"
+    job.data = b"{}"
+    job.queue = queue
+    job.state = q.WAITING
+    job.retries = job.remaining = 5
+    job.time = now
+    t.add(job)
+    t.queue(queue)
+    t.place(job, WORK, work_score(now, 0.0))
+    return job
+
+
+def scheduled_job(t: Tables, jid: bytes, at: float, queue: bytes = b"q") -> QlessJob:
+    """A job that waits for its time."""
+    job = waiting_job(t, jid, queue)
+    job.state = q.SCHEDULED
+    t.place(job, SCHEDULED_AT, at)
+    return job
+
+
+def running_job(
+    t: Tables, jid: bytes, worker: bytes, until: float, queue: bytes = b"q"
+) -> QlessJob:
+    """A job that a worker has."""
+    job = waiting_job(t, jid, queue)
+    job.state = q.RUNNING
+    job.worker = worker
+    job.expires = until
+    t.place(job, LOCKS, until)
+    t.hold(job, until)
+    return job
