@@ -79,11 +79,11 @@ def forget_queues(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) 
     return q.OK, None
 
 
-def queue_counts(t: Tables, _flavour: int, now: float, args: tuple[Any, ...]) -> q.Result:
+def queue_counts(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> q.Result:
     """How many jobs one queue has, or each that is known.
 
-    Scheduled jobs that are due are moved. There may be more of them than a call may move: those
-    count as if they were.
+    Scheduled jobs that are due are moved, but not by the oldest dialect. There may be more of them
+    than a call may move: those count as if they were.
     """
     names = _known(t) if args[0] is None else [args[0]]
     rest = q.CALL_JOBS_MAX
@@ -93,8 +93,11 @@ def queue_counts(t: Tables, _flavour: int, now: float, args: tuple[Any, ...]) ->
         if queue is None:
             views.append(q.QueueView(name, 0, 0, 0, 0, 0, 0, 0, False))
             continue
-        rest -= move_scheduled(t, queue, now, rest)
-        views.append(_view(queue, now))
+        due = 0
+        if flavour != q.SEED:
+            rest -= move_scheduled(t, queue, now, rest)
+            due = ranges.count_between(queue.scheduled, 0.0, now)
+        views.append(_view(queue, now, due))
     return q.OK, tuple(views)
 
 
@@ -118,9 +121,8 @@ def _known(t: Tables) -> list[bytes]:
     return [name for _, name in sorted(known)]
 
 
-def _view(queue: QlessQueue, now: float) -> q.QueueView:
+def _view(queue: QlessQueue, now: float, due: int) -> q.QueueView:
     stalled = ranges.count_between(queue.locks, 0.0, now)
-    due = ranges.count_between(queue.scheduled, 0.0, now)
     return q.QueueView(
         queue.name,
         len(queue.work) + due,

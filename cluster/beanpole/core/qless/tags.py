@@ -8,6 +8,8 @@ from beanpole.core.qless.job import QlessJob
 from beanpole.core.qless.scores import INFINITY, Scores
 from beanpole.core.qless.tables import Tables
 
+# The dialects that take the count of TAGGED for the last rank.
+COUNT_IS_END: Final = (q.SEED, q.UNIFIED)
 SHOWN_FROM: Final = 2.0  # jobs that must have a tag before it is among the top ones
 
 
@@ -52,12 +54,14 @@ def tag_remove(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -> 
     return q.OK, tuple(job.tags)
 
 
-def tagged(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -> q.Result:
+def tagged(t: Tables, flavour: int, _now: float, args: tuple[Any, ...]) -> q.Result:
     """The jobs that have a tag."""
     tag, offset, count = args
     found = t.tagged.get(tag)
     if found is None:
         return q.OK, (0, ())
+    if flavour in COUNT_IS_END:
+        count += 1 - offset
     jids = ranges.page(found, offset, count)
     return limits.LISTED if jids is None else (q.OK, (len(found), tuple(jids)))
 

@@ -66,3 +66,11 @@ def test_tags_are_replaced_and_dropped_without_a_trace() -> None:
     assert not job.tags
     assert not t.tagged
     assert not len(t.tags)
+
+
+def test_older_dialects_take_the_count_for_the_last_rank() -> None:
+    t = empty_tables()
+    for number in range(4):
+        tags.replace(t, waiting_job(t, b"%d" % number), float(number), (b"tag",))
+    assert tags.tagged(t, q.UNIFIED, 9.0, (b"tag", 1, 2)) == (q.OK, (4, (b"1", b"2")))
+    assert tags.tagged(t, q.UNIFIED, 9.0, (b"tag", 0, 0)) == (q.OK, (4, (b"0",)))

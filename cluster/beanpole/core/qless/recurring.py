@@ -1,0 +1,246 @@
+"""Recurring jobs: templates, and the jobs that are made of them when somebody asks for jobs."""
+
+from math import ceil, floor
+from typing import Any, Final
+
+from beanpole import qless as q
+from beanpole.core.qless import history, limits, queues, ranges, tags
+from beanpole.core.qless.job import WORK, QlessJob, Recurring
+from beanpole.core.qless.tables import QlessQueue, Tables
+
+# A job has the jid of its template with a number behind it, and must be a legal one itself.
+JID_MAX_BYTES: Final = q.NAME_MAX_BYTES - len(b"-%d" % q.NUMBER_MAX)
+# Tags that one call gives to jobs which it makes; what is left is made by later calls.
+SPAWNED_TAGS_MAX: Final = 10 * q.TAGS_MAX
+# The dialects in which each queue has a throttle.
+THROTTLED: Final = (q.THROTTLES, q.DOTTED)
+
+
+def recur(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> q.Result:
+    """Make a template, or let one be as this one; the number of its jobs goes on."""
+    name, jid, klass, data, interval, offset, priority, given, retries, backlog, throttles = args
+    template = t.recurring.get(jid)
+    if template is None and len(t.recurring) >= q.RECURRING_MAX:
+        return limits.RECURRING
+    if len(jid) > JID_MAX_BYTES:
+        return limits.NAME
+    refused = _lists_refused(given, throttles or ()) or _queue_refused(t, name)
+    if refused is not None:
+        return refused
+    names = dict.fromkeys(throttles or ())
+    if template is None:
+        template = t.recurring[jid] = Recurring(jid)
+        t.keep_recurring(template)
+    else:
+        t.keep_recurring(template)
+        t.queue(template.queue).recurring.remove(jid)
+        names.pop(q.QUEUE_THROTTLE + template.queue, None)
+    if flavour in THROTTLED:
+        names[q.QUEUE_THROTTLE + name] = None
+    template.klass = klass
+    template.data = data
+    template.queue = name
+    template.priority = priority
+    template.interval = interval
+    template.retries = retries
+    template.backlog = backlog
+    template.tags = tuple(dict.fromkeys(given))
+    template.throttles = tuple(names)
+    queues.know(t, now, name)
+    _schedule(t.queue(name), template, now + offset)
+    return q.OK, jid
+
+
+def unrecur(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -> q.Result:
+    """Make no more jobs of a template; that it is not there is no error."""
+    template = t.recurring.get(args[0])
+    if template is not None:
+        t.keep_recurring(template)
+        t.queue(template.queue).recurring.remove(template.jid)
+        del t.recurring[template.jid]
+    return q.OK, True
+
+
+def recur_update(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> q.Result:
+    """Change fields of a template, one after another."""
+    jid, pairs = args
+    template = t.recurring.get(jid)
+    if template is None:
+        return q.NO_RECURRING, (jid,)
+    new: dict[bytes, None] = {}
+    for key, value in pairs:
+        if key == b"queue" and value not in t.queues:
+            new[value] = None
+        elif key == b"throttles" and len(value) > q.THROTTLES_MAX:
+            return limits.THROTTLES
+    if len(t.queues) + len(new) > q.QUEUES_MAX:
+        return limits.QUEUES
+    t.keep_recurring(template)
+    for key, value in pairs:
+        _update(t, flavour, now, template, key, value)
+    return q.OK, True
+
+
+def recur_tag(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -> q.Result:
+    """Give tags to the jobs that will be made."""
+    jid, given = args
+    template = t.recurring.get(jid)
+    if template is None:
+        return q.NO_RECURRING, (jid,)
+    names = dict.fromkeys(template.tags + given)
+    if len(names) > q.TAGS_MAX:
+        return limits.TAGS
+    t.keep_recurring(template)
+    template.tags = tuple(names)
+    return q.OK, template.tags
+
+
+def recur_untag(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -> q.Result:
+    """Take tags from the jobs that will be made."""
+    jid, taken = args
+    template = t.recurring.get(jid)
+    if template is None:
+        return q.NO_RECURRING, (jid,)
+    t.keep_recurring(template)
+    gone = dict.fromkeys(taken)
+    template.tags = tuple([tag for tag in template.tags if tag not in gone])
+    return q.OK, template.tags
+
+
+def recur_get(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -> q.Result:
+    """A template as it is now."""
+    template = t.recurring.get(args[0])
+    if template is None:
+        return q.OK, None
+    view = q.RecurringView(
+        template.jid,
+        template.klass,
+        template.data,
+        template.queue,
+        template.priority,
+        template.interval,
+        template.retries,
+        template.count,
+        template.tags,
+        template.backlog,
+        template.throttles,
+    )
+    return q.OK, view
+
+
+def recur_score(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -> q.Result:
+    """When a template of a queue makes its next job."""
+    name, jid = args
+    queue = t.queues.get(name)
+    return q.OK, None if queue is None else queue.recurring.score(jid)
+
+
+def spawn(t: Tables, queue: QlessQueue, now: float, count: int) -> int:
+    """Make the jobs that were due until now, at most `count`; how many were made.
+
+    The time of each is that at which it was due, whenever that was.
+    """
+    rest = min(count, t.room, q.CALL_JOBS_MAX)
+    tags_left = SPAWNED_TAGS_MAX
+    made = 0
+    if rest <= 0 or not queue.recurring:
+        return 0
+    for jid in ranges.between(queue.recurring, 0.0, now, 0, rest) or ():
+        template = t.recurring[jid]
+        at = _first_time(template, now)
+        if at > now or rest <= 0 or tags_left < len(template.tags):
+            continue
+        t.keep_recurring(template)
+        while at <= now and rest > 0 and tags_left >= len(template.tags):
+            rest -= 1
+            template.count += 1
+            child = b"%b-%d" % (jid, template.count)
+            if child in t.jobs:  # somebody has put one of this name: the next number is free
+                continue
+            _make(t, template, child, now, at)
+            made += 1
+            tags_left -= len(template.tags)
+            at += template.interval
+        _schedule(queue, template, at)
+    return made
+
+
+def _first_time(template: Recurring, now: float) -> float:
+    """When the next job is due; later if there are more due than the backlog allows."""
+    at = float(floor(template.next_at))
+    backlog = template.backlog
+    if backlog != 0 and template.interval > 0:
+        due = (now - at) / template.interval
+        if due > backlog:
+            left_out = due - backlog
+            if left_out > q.NUMBER_MAX:
+                return now
+            at += ceil(left_out) * template.interval
+    return at
+
+
+def _make(t: Tables, template: Recurring, jid: bytes, now: float, at: float) -> None:
+    job = QlessJob(t.new_id(), jid)
+    job.klass = template.klass
+    job.data = template.data
+    job.queue = template.queue
+    job.priority = template.priority
+    job.state = q.WAITING
+    job.retries = job.remaining = template.retries
+    job.time = at
+    job.throttles = template.throttles
+    job.spawned_from = template.jid
+    t.add(job)
+    tags.replace(t, job, now, template.tags)
+    history.append(t, job, at, q.HAS_PUT, template.queue)
+    t.place(job, WORK, queues.work_score(at, template.priority))
+
+
+def _update(
+    t: Tables, flavour: int, now: float, template: Recurring, key: bytes, value: Any
+) -> None:
+    if key == b"priority":
+        template.priority = value
+    elif key == b"interval":
+        at = template.next_at + (value - template.interval)
+        template.interval = value
+        _schedule(t.queue(template.queue), template, at)
+    elif key == b"retries":
+        template.retries = value
+    elif key == b"backlog":
+        template.backlog = value
+    elif key == b"data":
+        template.data = value
+    elif key == b"klass":
+        template.klass = value
+    elif key == b"queue":
+        _move(t, flavour, now, template, value)
+    elif key == b"throttles":
+        template.throttles = tuple(dict.fromkeys(value))
+
+
+def _move(t: Tables, flavour: int, now: float, template: Recurring, name: bytes) -> None:
+    t.queue(template.queue).recurring.remove(template.jid)
+    if flavour in THROTTLED:
+        names = dict.fromkeys(template.throttles)
+        names.pop(q.QUEUE_THROTTLE + template.queue, None)
+        names[q.QUEUE_THROTTLE + name] = None
+        template.throttles = tuple(names)
+    template.queue = name
+    queues.know(t, now, name)
+    _schedule(t.queue(name), template, template.next_at)
+
+
+def _schedule(queue: QlessQueue, template: Recurring, at: float) -> None:
+    template.next_at = at
+    queue.recurring.add(template.jid, at)
+
+
+def _lists_refused(given: tuple[bytes, ...], throttles: tuple[bytes, ...]) -> q.Result | None:
+    if len(given) > q.TAGS_MAX:
+        return limits.TAGS
+    return limits.THROTTLES if len(throttles) > q.THROTTLES_MAX else None
+
+
+def _queue_refused(t: Tables, name: bytes) -> q.Result | None:
+    return None if queues.has_room(t, name) else limits.QUEUES

@@ -1,0 +1,47 @@
+"""FLUSH leaves nothing; KEYS says so. Patterns are kept as they are given."""
+
+import pytest
+
+from beanpole import qless as q
+from beanpole.core.qless import config, flushing, patterns, queues, tags, tracking, workers
+from tests.unit.core.qless.making import empty_tables, running_job
+
+AS = q.DOTTED
+
+
+def test_nothing_is_left() -> None:
+    t = empty_tables()
+    assert flushing.keys(t, AS, 0.0, ()) == (q.OK, False)
+    job = running_job(t, b"jid", b"w", 60.0)
+    tags.replace(t, job, 0.0, (b"tag",))
+    tracking.track(t, AS, 0.0, (b"jid",))
+    workers.seen(t, 0.0, b"w")
+    queues.know(t, 0.0, b"q")
+    config.config_set(t, AS, 0.0, (b"a", b"b"))
+    patterns.set_patterns(t, AS, 0.0, (q.PATTERNS_OF_QUEUES, ((b"x", b"[]"),)))
+    t.throttle(b"th").is_set = True
+    assert flushing.keys(t, AS, 0.0, ()) == (q.OK, True)
+    assert flushing.flush(t, AS, 0.0, ()) == (q.OK, None)
+    assert flushing.keys(t, AS, 0.0, ()) == (q.OK, False)
+    assert queues.queue_names(t, AS, 0.0, ()) == (q.OK, ())
+    assert tags.top_tags(t, AS, 0.0, (0, 25)) == (q.OK, ())
+    assert len(t.by_id) == 0
+
+
+@pytest.mark.constants
+def test_too_many_jobs_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(q, "FLUSH_JOBS_MAX", 0)
+    t = empty_tables()
+    running_job(t, b"jid", b"w", 60.0)
+    assert flushing.flush(t, AS, 0.0, ())[0] == q.TOO_MUCH
+    assert b"jid" in t.jobs
+
+
+def test_patterns_take_the_place_of_others() -> None:
+    t = empty_tables()
+    for pairs in (((b"a", b"[1]"), (b"b", b"[2]")), ((b"c", b"[3]"), (b"b", b"[4]"))):
+        patterns.set_patterns(t, AS, 0.0, (q.PATTERNS_OF_PRIORITIES, pairs))
+        assert patterns.patterns(t, AS, 0.0, (q.PATTERNS_OF_PRIORITIES,)) == (q.OK, pairs)
+    assert patterns.patterns(t, AS, 0.0, (q.PATTERNS_OF_QUEUES,)) == (q.OK, ())
+    many = tuple([(b"%d" % number, b"") for number in range(q.OPTIONS_MAX + 1)])
+    assert patterns.set_patterns(t, AS, 0.0, (q.PATTERNS_OF_QUEUES, many))[0] == q.TOO_MUCH
