@@ -75,7 +75,8 @@ TRACKED: Final = 66  # nothing. Gives (tuple of JobView, jids that are not there
 TAGGED: Final = 67  # tag, offset, count. Gives (how many there are, jids).
 TOP_TAGS: Final = 68  # offset, count. Gives tags that two jobs or more have.
 FAILED_GROUPS: Final = 69  # nothing. Gives pairs of (group, how many jobs).
-FAILED_JOBS: Final = 70  # group, start, limit. Gives (how many there are, jids).
+# group, start, limit. Gives (how many there are, jids; for SEED a tuple of JobView instead).
+FAILED_JOBS: Final = 70
 LENGTH: Final = 71  # queue. Gives how many jobs are running, waiting or scheduled.
 STATS: Final = 72  # queue, date. Gives a StatsView.
 CONFIG_GET: Final = 73  # option. Gives its value or None; defaults are not among them.
@@ -142,8 +143,9 @@ HAS_LOGGED: Final = 7  # message, JSON object or b""
 HistoryItem = tuple[float, int, bytes, bytes]
 
 # --- messages: what is published, in the order of the log ----------------------------------------
-# (channel without its prefix, what it says): a jid, or pairs that become a JSON object.
-Message = tuple[bytes, "bytes | tuple[tuple[bytes, bytes], ...]"]
+# (channel without its prefix, what it says): a jid, or pairs that become a JSON object; None is
+# what was not there (false in JSON).
+Message = tuple[bytes, "bytes | tuple[tuple[bytes, bytes | None], ...]"]
 
 
 class FailureView(NamedTuple):

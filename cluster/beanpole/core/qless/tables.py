@@ -356,7 +356,7 @@ class Tables:
 
     # --- messages -------------------------------------------------------------------------------
 
-    def say(self, channel: bytes, what: "bytes | tuple[tuple[bytes, bytes], ...]") -> None:
+    def say(self, channel: bytes, what: "bytes | tuple[tuple[bytes, bytes | None], ...]") -> None:
         """Publish something, if anybody at this node listens."""
         if self.heard:
             self.messages.append((channel, what))
