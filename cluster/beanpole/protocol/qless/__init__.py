@@ -1,0 +1,1 @@
+"""qless: scripts, arguments, JSON and texts of its dialects; no Lua is run."""

@@ -1,0 +1,400 @@
+"""JSON as Lua's cjson reads and writes it, with its leniencies, its errors and its quirks.
+
+It takes text that JSON forbids (hexadecimal numbers, control characters, bytes that are no UTF-8)
+and says its own errors, which clients see. It writes no empty array, since a table of Lua does not
+know that it is one: `[]` becomes `{}`. Unlike it this refuses infinity and NaN in whatever is
+read, as they cannot be written again.
+
+Strings are `str`; bytes that are no UTF-8 are surrogates in it. Numbers are floats.
+"""
+
+import json
+import math
+import re
+from typing import Any, Final
+
+Json = Any  # None, bool, float, str, list[Json] or dict[str, Json]
+
+# How deep data may be; cjson has 1000. Everybody who reads the data again needs stack for it.
+DEPTH_MAX: Final = 128
+
+_NOT_FINITE: Final = b"Cannot serialise number: must not be NaN or Inf"
+_UTF16: Final = b"JSON parser does not support UTF-16 or UTF-32"
+
+
+class Bad:
+    """What is wrong with a text that is no JSON."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: bytes) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        return f"Bad({self.text!r})"
+
+
+# --- reading -------------------------------------------------------------------------------------
+# Half a pair of UTF-16 is an error for cjson, but not for Python.
+_SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError(name)
+
+
+def decode(text: bytes) -> "Json | Bad":
+    """Read a JSON text."""
+    if _SURROGATE.search(text) is None:
+        try:
+            value = json.loads(
+                text.decode(), parse_int=float, parse_constant=_refuse_constant
+            )
+        except (ValueError, RecursionError):
+            return _Reader(text).read()
+        fault = _fault_of(value)
+        return value if fault is None else Bad(fault)
+    return _Reader(text).read()
+
+
+def _fault_of(value: Json) -> bytes | None:
+    """Look for too much depth, and for numbers that are not finite."""
+    level: list[Json] = [value]
+    depth = 0
+    while level:
+        below: list[Json] = []
+        for item in level:
+            if isinstance(item, float):
+                if not math.isfinite(item):
+                    return _NOT_FINITE
+            elif isinstance(item, dict):
+                below.append(item.values())
+            elif isinstance(item, list):
+                below.append(item)
+        if below:
+            depth += 1
+            if depth > DEPTH_MAX:
+                return b"Found too many nested data structures (%d)" % depth
+        level = [item for container in below for item in container]
+    return None
+
+
+# Names of tokens, as the errors have them.
+_OBJ_BEGIN: Final = b"T_OBJ_BEGIN"
+_OBJ_END: Final = b"T_OBJ_END"
+_ARR_BEGIN: Final = b"T_ARR_BEGIN"
+_ARR_END: Final = b"T_ARR_END"
+_STRING: Final = b"T_STRING"
+_NUMBER: Final = b"T_NUMBER"
+_BOOLEAN: Final = b"T_BOOLEAN"
+_NULL: Final = b"T_NULL"
+_COLON: Final = b"T_COLON"
+_COMMA: Final = b"T_COMMA"
+_END: Final = b"T_END"
+
+_PUNCTUATION: Final = {
+    b"{": _OBJ_BEGIN,
+    b"}": _OBJ_END,
+    b"[": _ARR_BEGIN,
+    b"]": _ARR_END,
+    b":": _COLON,
+    b",": _COMMA,
+}
+_WORDS: Final = ((b"true", _BOOLEAN, True), (b"false", _BOOLEAN, False), (b"null", _NULL, None))
+_VALUES: Final = (_STRING, _NUMBER, _BOOLEAN, _NULL)
+
+_SPACES: Final = re.compile(rb"[ \t\n\r]*")
+_PLAIN: Final = re.compile(rb'[^"\\\0]*')
+_HEX4: Final = re.compile(rb"[0-9a-fA-F]{4}")
+_DECIMAL: Final = re.compile(rb"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_HEXADECIMAL: Final = re.compile(
+    rb"[+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)(?:[pP][+-]?[0-9]+)?"
+)
+# These begin a number for strtod, though not for JSON.
+_ODD_NUMBER: Final = re.compile(rb"\+|-?(?:[iI][nN][fF]|[nN][aA][nN])")
+_ESCAPES: Final = {
+    b'"': b'"',
+    b"\\": b"\\",
+    b"/": b"/",
+    b"b": b"\b",
+    b"f": b"\f",
+    b"n": b"\n",
+    b"r": b"\r",
+    b"t": b"\t",
+}
+
+
+class _Reader:
+    """Reads one text, token by token, where Python's reader cannot."""
+
+    def __init__(self, text: bytes) -> None:
+        self.text = text
+        self.at = 0  # behind the present token
+        self.index = 0  # where it begins, or what is wrong in it
+        self.kind = _END  # of the present token: its name, or what is wrong
+        self.value: Json = None
+        self.fault: bytes | None = None
+
+    def read(self) -> "Json | Bad":
+        text = self.text
+        if len(text) >= 2 and (text[0] == 0 or text[1] == 0):
+            return Bad(_UTF16)
+        self._next()
+        value = self._document()
+        if self.fault is None:
+            self._next()
+            if self.kind != _END:
+                self._expected(b"the end")
+        return value if self.fault is None else Bad(self.fault)
+
+    def _expected(self, what: bytes) -> None:
+        if self.fault is None:
+            self.fault = b"Expected %b but found %b at character %d" % (
+                what,
+                self.kind,
+                self.index + 1,
+            )
+
+    def _document(self) -> Json:
+        """Read a value whose first token is the present one. The stack has what is not closed."""
+        stack: list[tuple[Json, str]] = []  # containers, and the key that they stand under
+        container: Json = None
+        key = ""
+        while True:
+            if self.kind in (_OBJ_BEGIN, _ARR_BEGIN):
+                stack.append((container, key))
+                if len(stack) > DEPTH_MAX:
+                    self.fault = b"Found too many nested data structures (%d) at character %d" % (
+                        len(stack),
+                        self.at,
+                    )
+                    return None
+                container = {} if self.kind == _OBJ_BEGIN else []
+                self._next()
+                if self.kind != (_OBJ_END if isinstance(container, dict) else _ARR_END):
+                    if isinstance(container, dict):
+                        key = self._key()
+                    if self.fault is not None:
+                        return None
+                    continue
+                value: Json = container
+                container, key = stack.pop()
+            elif self.kind in _VALUES:
+                value = self.value
+            else:
+                self._expected(b"value")
+                return None
+            while True:  # a value is complete: up, as long as something ends with it
+                if container is None:
+                    return value
+                if self._put(container, key, value):
+                    value = container
+                    container, key = stack.pop()
+                    continue
+                if self.fault is None and isinstance(container, dict):
+                    key = self._key()
+                if self.fault is not None:
+                    return None
+                break
+
+    def _put(self, container: Json, key: str, value: Json) -> bool:
+        """Put a value into what holds it, and step over what follows; whether that is its end."""
+        self._next()
+        if isinstance(container, dict):
+            container[key] = value
+            if self.kind == _OBJ_END:
+                return True
+            if self.kind != _COMMA:
+                self._expected(b"comma or object end")
+        else:
+            container.append(value)
+            if self.kind == _ARR_END:
+                return True
+            if self.kind != _COMMA:
+                self._expected(b"comma or array end")
+        if self.fault is None:
+            self._next()
+        return False
+
+    def _key(self) -> str:
+        """Read a key, which is the present token, and step to its value."""
+        if self.kind != _STRING:
+            self._expected(b"object key string")
+            return ""
+        key: str = self.value
+        self._next()
+        if self.kind != _COLON:
+            self._expected(b"colon")
+        else:
+            self._next()
+        return key
+
+    # --- tokens ---------------------------------------------------------------------------------
+
+    def _next(self) -> None:
+        text = self.text
+        found = _SPACES.match(text, self.at)
+        assert found is not None
+        self.at = self.index = found.end()
+        first = text[self.at : self.at + 1]
+        if first in (b"", b"\0"):
+            self.kind = _END
+        elif first in _PUNCTUATION:
+            self.kind = _PUNCTUATION[first]
+            self.at += 1
+        elif first == b'"':
+            self._string()
+        elif first in b"-0123456789" or _ODD_NUMBER.match(text, self.at):
+            self._number()
+        else:
+            for word, kind, value in _WORDS:
+                if text.startswith(word, self.at):
+                    self.kind, self.value = kind, value
+                    self.at += len(word)
+                    return
+            self.kind = b"invalid token"
+
+    def _number(self) -> None:
+        at = self.at
+        odd = _ODD_NUMBER.match(self.text, at)
+        if found := _HEXADECIMAL.match(self.text, at):
+            try:
+                self.value = float.fromhex(found.group().decode())
+            except OverflowError:
+                self.value = math.inf
+        elif found := _DECIMAL.match(self.text, at):
+            self.value = float(found.group())
+        elif odd is not None and odd.group() != b"+":
+            self.value = math.inf
+        elif self.text[at + 1 : at + 4].lower() in (b"inf", b"nan"):  # behind a +
+            self.value = math.inf
+        else:
+            self.kind = b"invalid number"
+            return
+        if not math.isfinite(self.value) and self.fault is None:
+            self.fault = _NOT_FINITE
+        self.kind = _NUMBER
+        self.at = found.end() if found else len(self.text)
+
+    def _string(self) -> None:
+        text = self.text
+        at = self.at + 1
+        parts: list[bytes] = []
+        while True:
+            found = _PLAIN.match(text, at)
+            assert found is not None
+            parts.append(found.group())
+            at = found.end()
+            last = text[at : at + 1]
+            if last == b'"':
+                self.kind = _STRING
+                self.value = b"".join(parts).decode(errors="surrogateescape")
+                self.at = at + 1
+                return
+            if last != b"\\":
+                self.kind, self.index = b"unexpected end of string", at
+                return
+            escape = text[at + 1 : at + 2]
+            if escape == b"u":
+                point, used = _code_point(text, at)
+                if point < 0:
+                    self.kind, self.index = b"invalid unicode escape code", at
+                    return
+                parts.append(chr(point).encode())
+                at += used
+            elif escape in _ESCAPES:
+                parts.append(_ESCAPES[escape])
+                at += 2
+            else:
+                self.kind, self.index = b"invalid escape code", at
+                return
+
+
+def _code_point(text: bytes, at: int) -> tuple[int, int]:
+    r"""Read `\uXXXX`, or two of them that are a pair; -1 if it is wrong. How many bytes it has."""
+    if not _HEX4.match(text, at + 2):
+        return -1, 0
+    point = int(text[at + 2 : at + 6], 16)
+    if point & 0xF800 != 0xD800:
+        return point, 6
+    if point & 0x400 or text[at + 6 : at + 8] != b"\\u" or not _HEX4.match(text, at + 8):
+        return -1, 0
+    low = int(text[at + 8 : at + 12], 16)
+    if low & 0xFC00 != 0xDC00:
+        return -1, 0
+    return 0x10000 + ((point & 0x3FF) << 10) + (low & 0x3FF), 12
+
+
+# --- writing -------------------------------------------------------------------------------------
+_SPECIAL: Final = re.compile('[\0-\x1f"\\\\/\x7f]')
+_SHORT: Final = {
+    "\b": "\\b",
+    "\t": "\\t",
+    "\n": "\\n",
+    "\f": "\\f",
+    "\r": "\\r",
+    '"': '\\"',
+    "\\": "\\\\",
+    "/": "\\/",
+}
+# Below this a whole number has all of its digits in the 14 that are written.
+_WHOLE_MAX: Final = 10**14
+
+
+def _escape(found: re.Match[str]) -> str:
+    character = found.group()
+    return _SHORT.get(character) or f"\\u{ord(character):04x}"
+
+
+def _quote(text: str) -> str:
+    return '"' + (_SPECIAL.sub(_escape, text) if _SPECIAL.search(text) else text) + '"'
+
+
+def encode(value: Json) -> bytes:
+    """Write a value; in it may be bytes for strings, tuples for lists, and ints for numbers.
+
+    What is written is at most as deep as what was read, plus what answers put around it.
+    """
+    parts: list[str] = []
+    _write(value, parts)
+    return "".join(parts).encode(errors="surrogateescape")
+
+
+def _write(value: Json, parts: list[str]) -> None:
+    if isinstance(value, str):
+        parts.append(_quote(value))
+    elif isinstance(value, bytes):
+        parts.append(_quote(value.decode(errors="surrogateescape")))
+    elif value is None:
+        parts.append("null")
+    elif isinstance(value, bool):
+        parts.append("true" if value else "false")
+    elif isinstance(value, int):
+        parts.append(str(value) if -_WHOLE_MAX < value < _WHOLE_MAX else f"{value:.14g}")
+    elif isinstance(value, float):
+        parts.append(f"{value:.14g}")
+    elif isinstance(value, dict):
+        before = "{"
+        for key, item in value.items():
+            parts.append(before)
+            name = key.decode(errors="surrogateescape") if isinstance(key, bytes) else key
+            parts.append(_quote(name))
+            parts.append(":")
+            _write(item, parts)
+            before = ","
+        parts.append("}" if value else "{}")
+    elif not value:
+        parts.append("{}")
+    else:
+        before = "["
+        for item in value:
+            parts.append(before)
+            _write(item, parts)
+            before = ","
+        parts.append("]")
+
+
+def normalise(text: bytes) -> "bytes | Bad":
+    """Read a text and write it again, as scripts do before they keep it."""
+    value = decode(text)
+    return value if isinstance(value, Bad) else encode(value)

@@ -1,0 +1,34 @@
+"""The forms of answers: what becomes of the result of a call, whichever call it was.
+
+Each call of a dialect names one of these when its arguments are read; `answers` makes the answer.
+"""
+
+from typing import Final
+
+BULK: Final = 1  # bytes, or None
+STATE: Final = 2  # a state, by its name
+INTEGER: Final = 3  # a number, without its fraction
+NOTHING: Final = 4  # null, whatever the result is
+JOB: Final = 5  # a job as JSON, or null
+JOBS: Final = 6  # a JSON array of jobs
+JOB_LIST: Final = 7  # an array of jobs, each as JSON
+JIDS: Final = 8  # an array of jids
+ASKED: Final = 9  # an array of the jids that were given as the first argument
+NAMES: Final = 10  # a JSON array of names
+NAMES_TWICE: Final = 11  # a JSON string that holds a JSON array of names
+COUNTED: Final = 12  # how many there are, and some of them: jids, or jobs
+GROUPS: Final = 13  # how many failed jobs each group has
+TRACKED: Final = 14  # the tracked jobs
+JSON_INTEGER: Final = 15  # a number as a bulk string
+STATS: Final = 16
+QUEUE: Final = 17  # the counts of the one queue
+QUEUES: Final = 18  # the counts of all queues
+WORKER: Final = 19  # the jobs of a worker
+WORKERS: Final = 20  # the counts of all workers
+OPTION: Final = 21  # one option of the configuration
+OPTIONS: Final = 22  # the whole configuration
+RECURRING: Final = 23  # a template as JSON, or null
+THROTTLE: Final = 24  # a throttle as JSON
+THROTTLE_TTL: Final = 25  # when a throttle is forgotten
+IDENTIFIERS: Final = 26  # patterns of queues
+PRIORITIES: Final = 27  # patterns of priorities
