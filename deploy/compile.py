@@ -34,6 +34,7 @@ MODULES: Final = (
     "beanpole/protocol/beanstalk/*.py",
     "beanpole/protocol/gearman/*.py",
     "beanpole/protocol/resp/*.py",
+    "beanpole/protocol/qless/*.py",
     "beanpole/protocol/workq/*.py",
     "beanpole/storage/ballast.py",
     "beanpole/storage/files.py",

@@ -69,9 +69,7 @@ def put_job(r: Reader, must_exist: bool) -> Call:
     )
     if r.script.flavour == q.UNIFIED and delay > 0 and depends:
         r.refuse(b'Put(): "delay" and "depends" are not allowed to be used together')
-    holds = throttles(
-        r, options.get(b"throttles"), b'Put(): Arg "throttles" not JSON array: '
-    )
+    holds = throttles(r, options.get(b"throttles"), b'Put(): Arg "throttles" not JSON array: ')
     args = (queue, jid, klass, data, delay, worker, priority, tags, retries, depends, holds)
     return r.call(q.PUT, (*args, must_exist), forms.BULK)
 

@@ -53,9 +53,7 @@ def template(r: Reader, who: tuple[bytes, bytes, bytes, bytes], at: int, name: b
     priority = r.number(options.get(b"priority"), 0.0, wrong % b"priority")
     retries = r.whole(options.get(b"retries"), 0, wrong % b"retries")
     backlog = r.number(options.get(b"backlog"), 0.0, wrong % b"backlog")
-    holds = throttles(
-        r, options.get(b"throttles"), b'Recur(): Arg "throttles" not JSON array: '
-    )
+    holds = throttles(r, options.get(b"throttles"), b'Recur(): Arg "throttles" not JSON array: ')
     args = (*who, interval, offset, priority, tags, retries, backlog, holds)
     return r.call(q.RECUR, args, forms.BULK)
 

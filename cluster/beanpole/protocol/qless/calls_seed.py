@@ -327,9 +327,7 @@ def recur(r: Reader) -> Call:
     if command == b"get":
         return r.call(q.RECUR_GET, (jid,), forms.RECURRING)
     if command == b"update":
-        pairs = tuple(
-            [(key, changed(r, key, value, again=True)) for key, value in _pairs(r, 2)]
-        )
+        pairs = tuple([(key, changed(r, key, value, again=True)) for key, value in _pairs(r, 2)])
         return r.call(q.RECUR_UPDATE, (jid, pairs), forms.INTEGER)
     if command in (b"tag", b"untag"):
         code = q.RECUR_TAG if command == b"tag" else q.RECUR_UNTAG

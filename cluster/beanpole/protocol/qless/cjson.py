@@ -47,36 +47,29 @@ def decode(text: bytes) -> "Json | Bad":
     """Read a JSON text."""
     if _SURROGATE.search(text) is None:
         try:
-            value = json.loads(
-                text.decode(), parse_int=float, parse_constant=_refuse_constant
-            )
+            value = json.loads(text.decode(), parse_int=float, parse_constant=_refuse_constant)
         except (ValueError, RecursionError):
             return _Reader(text).read()
-        fault = _fault_of(value)
-        return value if fault is None else Bad(fault)
+        if _is_bounded(value):
+            return value
     return _Reader(text).read()
 
 
-def _fault_of(value: Json) -> bytes | None:
-    """Look for too much depth, and for numbers that are not finite."""
+def _is_bounded(value: Json) -> bool:
+    """Whether a value is not too deep, and has no number that is not finite."""
     level: list[Json] = [value]
-    depth = 0
-    while level:
+    for depth in range(DEPTH_MAX + 1):
         below: list[Json] = []
         for item in level:
             if isinstance(item, float):
                 if not math.isfinite(item):
-                    return _NOT_FINITE
-            elif isinstance(item, dict):
-                below.append(item.values())
-            elif isinstance(item, list):
-                below.append(item)
-        if below:
-            depth += 1
-            if depth > DEPTH_MAX:
-                return b"Found too many nested data structures (%d)" % depth
-        level = [item for container in below for item in container]
-    return None
+                    return False
+            elif isinstance(item, dict | list):
+                if depth == DEPTH_MAX:
+                    return False
+                below += item.values() if isinstance(item, dict) else item
+        level = below
+    return True
 
 
 # Names of tokens, as the errors have them.
@@ -112,6 +105,7 @@ _HEXADECIMAL: Final = re.compile(
 )
 # These begin a number for strtod, though not for JSON.
 _ODD_NUMBER: Final = re.compile(rb"\+|-?(?:[iI][nN][fF]|[nN][aA][nN])")
+_NO_NUMBER: Final = re.compile(rb"[+-]?(?:[iI][nN][fF]|[nN][aA][nN])")
 _ESCAPES: Final = {
     b'"': b'"',
     b"\\": b"\\",
@@ -256,7 +250,6 @@ class _Reader:
 
     def _number(self) -> None:
         at = self.at
-        odd = _ODD_NUMBER.match(self.text, at)
         if found := _HEXADECIMAL.match(self.text, at):
             try:
                 self.value = float.fromhex(found.group().decode())
@@ -264,9 +257,7 @@ class _Reader:
                 self.value = math.inf
         elif found := _DECIMAL.match(self.text, at):
             self.value = float(found.group())
-        elif odd is not None and odd.group() != b"+":
-            self.value = math.inf
-        elif self.text[at + 1 : at + 4].lower() in (b"inf", b"nan"):  # behind a +
+        elif _NO_NUMBER.match(self.text, at):
             self.value = math.inf
         else:
             self.kind = b"invalid number"

@@ -40,7 +40,7 @@ class Script(NamedTuple):
     cancels_many: bool = False
 
 
-# function QlessAPI.put(now, ...), QlessAPI.put = function(now, ...), QlessAPI['put'] = function(...)
+# function QlessAPI.put(now, ...), QlessAPI.put = function(now, ...), QlessAPI['put'] = ...
 _DECLARATION: Final = re.compile(
     rb"^[ \t]*(?:function[ \t]+)?(?:Qless|Reqless)API"
     rb"(?:\.(\w+)|\[[ \t]*['\"]([\w.]+)['\"][ \t]*\])"
@@ -99,6 +99,7 @@ _SEED: Final[dict[bytes, dict[bytes, int]]] = {
     b"unpause": {},
     b"workers": {b"now": 1},
 }
+_WITH_JID: Final = re.compile(rb"Complete\(\): Job ['\"]\s*\.\.\s*self\.jid")
 _CANCEL_MANY: Final = re.compile(rb"^--[ \t]*Cancel\(0, jid, ", re.MULTILINE)
 
 # Scripts of the seed form that are published (qless-py 0.9.4), by their SHA-1.
@@ -166,8 +167,14 @@ def _unified(text: bytes, sha: bytes, declared: dict[bytes, tuple[bytes, ...]]) 
         names=frozenset(calls),
         peeks_from=peek in _PEEKS_FROM,
         names_queue=b'Arg "queue_name" missing' in text,
-        names_jid=b"'Complete(): Job ' .. self.jid" in text,
+        names_jid=_names_jid(text, flavour),
     )
+
+
+def _names_jid(text: bytes, flavour: int) -> bool:
+    if _WITH_JID.search(text):
+        return True
+    return b"Complete(): Job does not exist" not in text and flavour == CORE
 
 
 def _seed(text: bytes, sha: bytes) -> Script | None:
