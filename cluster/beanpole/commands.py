@@ -85,6 +85,8 @@ RESULT: Final = 41
 # --- more operations of a batch ------------------------------------------------------------------
 LIMIT_QUEUE: Final = 48  # how many jobs a queue may have
 SET_ALIAS: Final = 49  # another space has a name for a queue
+QLESS: Final = 50  # a call of qless (`beanpole.qless`) that may change something
+QLESS_READ: Final = 51  # ... that only reads
 
 # --- the leader's own commands -------------------------------------------------------------------
 EPOCH: Final = 64  # the first entry of a term

@@ -44,20 +44,27 @@ KIND_NAMES: Final = {
 # emits none, whatever its program knows. The code that emits it has the condition.
 KIND_SINCE: Final[dict[int, int]] = {DONE: 3, FAILED: 3, EXPIRED: 3}
 
+# --- states that only some protocols have; all others are those of `core.jobs.job` ---------------
+DEPENDS: Final = 16  # it waits for other jobs to be done
+THROTTLED: Final = 17  # it waits for what it shares with others
+MORE_STATES: Final = {DEPENDS: "depends", THROTTLED: "throttled"}
+
 # --- protocols ----------------------------------------------------------------------------------
 NO_PROTOCOL: Final = 0  # no client did it: a delay ended
 BEANSTALK: Final = 1
 GRPC: Final = 2
 WORKQ: Final = 3
 GEARMAN: Final = 4
+QLESS: Final = 5
 PROTOCOL_NAMES: Final = {
     BEANSTALK: "beanstalk",
     GRPC: "grpc",
     WORKQ: "workq",
     GEARMAN: "gearman",
+    QLESS: "qless",
 }
 # The same of protocols: below that version no session can be of them.
-PROTOCOL_SINCE: Final[dict[int, int]] = {WORKQ: 4, GEARMAN: 4}
+PROTOCOL_SINCE: Final[dict[int, int]] = {WORKQ: 4, GEARMAN: 4, QLESS: 4}
 
 # --- reasons: why, where the kind does not say it ------------------------------------------------
 NO_REASON: Final = 0
@@ -84,7 +91,7 @@ FIELDS: Final = (
     "kind",
     "protocol",
     "state_before",
-    "state",  # after it; 0 is gone: see `core.jobs.job`
+    "state",  # after it; 0 is gone: see above, and `core.jobs.job`
     "reason",
     "origin",
     "host",  # its number; 0 if it is not known

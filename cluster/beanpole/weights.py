@@ -17,6 +17,7 @@ from beanpole.constants import (
     JOB_SIZE_MAX_BYTES,
     QUEUE_NAME_MAX_BYTES,
 )
+from beanpole.qless import ARGS_MAX_BYTES
 
 # The bytes of msgpack for a number of 64 bits, for one of 32, and beside those of a string: the
 # head of a body has 5 bytes; names and keys have at most 255 bytes and a head of 2.
@@ -47,6 +48,8 @@ ADD_BYTES: Final = (
 SUBMIT_BYTES: Final = (
     HEAD_BYTES + 2 * NUMBER_BYTES + 3 * LONG_NAME_HEAD_BYTES + 3 * NUMBER_32_BYTES + BODY_HEAD_BYTES
 )
+# A call of qless without its arguments: a session, a call, a flavour, a time.
+QLESS_BYTES: Final = HEAD_BYTES + 2 * NUMBER_BYTES + 2 * NUMBER_32_BYTES + BODY_HEAD_BYTES
 # The largest command of all: a SUBMIT.
 COMMAND_MAX_BYTES: Final = (
     SUBMIT_BYTES
@@ -58,6 +61,7 @@ COMMAND_MAX_BYTES: Final = (
 # The largest weight of the commands of one batch.
 BATCH_ROOM_BYTES: Final = BATCH_MAX_BYTES - SECTION_ARRAY_BYTES
 assert COMMAND_MAX_BYTES <= BATCH_ROOM_BYTES, "every legal command fits into a batch"
+assert QLESS_BYTES + ARGS_MAX_BYTES <= COMMAND_MAX_BYTES, "and so does every call of qless"
 
 # A batch says into which tubes it puts ready jobs: a name and a count for each put.
 HINT_MAX_BYTES: Final = SECTION_ARRAY_BYTES + BATCH_COMMANDS_MAX * (

@@ -7,6 +7,7 @@ glibc, 100,000 to 500,000 of each), and rounded up.
 
 from typing import Final
 
+from beanpole.core.qless import sizes
 from beanpole.core.state import MachineState
 
 # A job beside its body: 336 to 352 bytes when ready, 420 reserved, 466 buried, 488 delayed; more
@@ -36,9 +37,17 @@ ALIAS_IMAGE_BYTES: Final = 400
 
 
 def jobs_bytes(machine: MachineState) -> int:
-    """Return the memory of all jobs."""
+    """Return the memory of all jobs, those of qless with all that leads to them."""
     queue = machine.queue
-    return queue.body_bytes + queue.extension_bytes + len(queue.jobs) * JOB_BYTES
+    return (
+        queue.body_bytes + queue.extension_bytes + len(queue.jobs) * JOB_BYTES + machine.qless.bytes
+    )
+
+
+def jobs_count(machine: MachineState) -> int:
+    """Return how many jobs there are, templates of jobs included."""
+    qless = machine.qless
+    return len(machine.queue.jobs) + len(qless.by_id) + len(qless.recurring)
 
 
 def beside_jobs_bytes(machine: MachineState) -> int:
@@ -51,6 +60,7 @@ def beside_jobs_bytes(machine: MachineState) -> int:
         + (keys.older.count + keys.younger.count) * KEY_BYTES
         + len(machine.hosts.names) * HOST_BYTES
         + len(machine.queue.aliases.queues) * ALIAS_BYTES
+        + sizes.beside_jobs(machine.qless)
     )
 
 
@@ -72,4 +82,6 @@ def image_bytes(machine: MachineState) -> int:
         + (keys.older.count + keys.younger.count) * KEY_IMAGE_BYTES
         + len(machine.hosts.names) * HOST_IMAGE_BYTES
         + len(queue.aliases.queues) * ALIAS_IMAGE_BYTES
+        + machine.qless.bytes  # an image has less of them: nothing that follows from other things
+        + sizes.beside_jobs(machine.qless)
     )

@@ -4,6 +4,7 @@ from typing import Any, Final
 
 from beanpole.core.jobs.effects import Effect
 from beanpole.core.jobs.job import Job
+from beanpole.qless import Message
 
 # Outcomes of a GRANT.
 LATER: Final = 2  # this entry has looked at as many tubes as it may; the leader asks again
@@ -23,6 +24,8 @@ class Applied:
         ups: (origin, incarnation) of each incarnation that began.
         effects: (job id, kind, data) of what happened to jobs that are listened to at this node, in
             the order of the log; see `core.jobs.effects`.
+        messages: what calls of qless published, if somebody at this node listens, in the same
+            order.
         epoch: the term of the EPOCH in this entry, or 0.
         digest: whether a DIGEST stands in this entry.
         raised: whether the machine's version rose in this entry.
@@ -35,6 +38,7 @@ class Applied:
         "epoch",
         "gaps",
         "grants",
+        "messages",
         "raised",
         "results",
         "ups",
@@ -44,6 +48,7 @@ class Applied:
         self.results: list[tuple[int, int, list[Any]]] = []
         self.grants: list[tuple[int, int, int, int, int, Job | None]] = []
         self.effects: list[Effect] = []
+        self.messages: list[Message] = []
         self.gaps: list[int] = []
         self.downs: list[tuple[int, int]] = []
         self.ups: list[tuple[int, int]] = []

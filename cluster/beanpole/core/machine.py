@@ -122,6 +122,9 @@ class Machine(MachineState):
             applied.effects, effects.happened = effects.happened, []
         if effects.asked_for:
             effects.asked_for.clear()
+        qless = self.qless
+        if qless.messages:
+            applied.messages, qless.messages = qless.messages, []
         return applied
 
     def has_work(self) -> bool:

@@ -19,6 +19,7 @@ from beanpole.core.jobs.queue import Queue
 from beanpole.core.jobs.spaces import Space
 from beanpole.core.jobs.transitions import SESSION, TRANSITION_BITS
 from beanpole.core.keys import Keys
+from beanpole.core.qless.tables import Tables
 from beanpole.core.sessions import ATTACHED, DEAD, DETACHED, Origin, Session
 from beanpole.events import CONNECTION_LOST, NO_REASON
 
@@ -28,6 +29,7 @@ class MachineState:
 
     def __init__(self) -> None:
         self.queue = Queue()
+        self.qless = Tables(self.queue)
         self.keys = Keys()
         self.hosts = Hosts()
         self.index = 0

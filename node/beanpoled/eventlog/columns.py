@@ -59,7 +59,11 @@ COLUMNS: Final = (
 )
 
 NOTE_FIELDS: Final = ("log_index", "time_us", "wall_us", "first", "state_hash")
-STATES: Final = {GONE: "gone", **{state: name.decode() for state, name in STATE_NAMES.items()}}
+STATES: Final = {
+    GONE: "gone",
+    **{state: name.decode() for state, name in STATE_NAMES.items()},
+    **e.MORE_STATES,
+}
 
 
 def schema(with_hosts: bool = True) -> "pa.Schema":

@@ -78,6 +78,7 @@ def test_commands_of_no_session_are_bad_commands(cluster: Cluster) -> None:
         *[(queues, 9, b"q") for queues in (c.CREATE_QUEUE, c.DROP_QUEUE)],
         (c.LIMIT_QUEUE, 9, b"q", 0, 0, 0),
         (c.SET_ALIAS, 9, b"\x02q", b"q"),
+        *[(call, 9, 1, 1, 0, b"\x90") for call in (c.QLESS, c.QLESS_READ)],
         (c.FIND, 9, b""),
         (c.RESULT, 9, 1),
         (c.PEEK, 9, 1),

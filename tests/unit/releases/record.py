@@ -17,7 +17,7 @@ from unittest.mock import patch
 from beanpole import VERSION
 from beanpole import commands as c
 from beanpole import events as e
-from beanpole.core.jobs.job import DONE, FAILED
+from beanpole.core.jobs.job import BURIED, DELAYED, DONE, FAILED
 from beanpole.core.machine import Machine
 from beanpole.core.operations.table import OPERATIONS
 from beanpoled.eventlog import columns
@@ -215,6 +215,8 @@ def _aimed(dice: random.Random, machine: Machine, command: c.Command) -> c.Comma
     jobs = list(machine.queue.jobs.values())
     if command[0] not in OF_JOBS or not jobs:
         return command
+    if command[0] == c.KICK_JOB:
+        jobs = [job for job in jobs if job.state in (BURIED, DELAYED)] or jobs
     held = [job for job in jobs if job.holder is not None]
     if command[0] in (c.FINISH, c.PROGRESS, c.SET_TTR):  # of sessions that are not beanstalk's
         held = [job for job in held if job.holder is not None and job.holder.number == command[1]]

@@ -9,12 +9,15 @@ beanstalk protocol have none. Which commands look beyond a session's space (none
 from typing import Final
 
 from beanpole.constants import DEFAULT_TUBE, TUBE_NAME_MAX_BYTES
-from beanpole.events import BEANSTALK, GEARMAN, GRPC, WORKQ
+from beanpole.events import BEANSTALK, GEARMAN, GRPC, QLESS, WORKQ
 
 # The machine version from which a session belongs to the space of its protocol.
 SPACES_SINCE: Final = 3
 # The prefixes of spaces are below this; no name of the beanstalk protocol begins there.
 PREFIX_END: Final = 0x20
+
+# The longest name of a space that has no tubes.
+NO_NAMES: Final = -1
 
 # The rule for an ADD whose external id a job of the space has already.
 NO_EXTERNAL_IDS: Final = 0  # there is no ADD in this space
@@ -87,6 +90,9 @@ SPACES: Final[dict[int, Rules]] = {
     WORKQ: Rules((WORKQ,), b"\x01", 255, b"", False, REFUSE, sticky=True),
     # The longest name that libgearman sends.
     GEARMAN: Rules((GEARMAN,), b"\x02", 512, b"", True, ATTACH, sticky=True, to_end=True),
+    # Its queues are in a part of their own (`core.qless`) and may have longer names. Only events
+    # know them by names of this space, which has no tubes.
+    QLESS: Rules((QLESS,), b"\x03", NO_NAMES, b"", True, NO_EXTERNAL_IDS),
 }
 
 

@@ -20,4 +20,6 @@ RAISED: Final = 12
 # Since machine version 3.
 FINISH: Final = 13  # it is done, or has failed
 EXPIRE: Final = 14  # its TTL ended
+# Since machine version 4.
+QLESS: Final = 15  # a call of qless: no id, but a checksum of the call and of what it changed
 TRANSITION_BITS: Final = 4

@@ -7,7 +7,7 @@ there. Names in commands have their space's prefix. Up to machine version 2 ther
 from typing import Final
 
 from beanpole import commands as c
-from beanpole.core.accounts import JOB_BYTES, jobs_bytes
+from beanpole.core.accounts import JOB_BYTES, jobs_bytes, jobs_count
 from beanpole.core.jobs import shown
 from beanpole.core.jobs.job import RESERVED, Job, Tube
 from beanpole.core.jobs.spaces import SPACES_SINCE, Space
@@ -73,7 +73,7 @@ def has_room(machine: MachineState, size: int) -> bool:
     """Whether one more job fits that takes `size` bytes beside what every job takes."""
     return (
         not machine.puts_refused
-        and len(machine.queue.jobs) < machine.jobs_max
+        and jobs_count(machine) < machine.jobs_max
         and has_bytes(machine, JOB_BYTES + size)
     )
 

@@ -91,6 +91,10 @@ TUBES_MAX: Final = _number("tubes_max")
 SESSIONS_MAX: Final = _number("sessions_max")
 BYTES_MAX: Final = _number("bytes_max")
 VERSION: Final = _number("version")
+CALL: Final = _number_32("call")
+FLAVOUR: Final = _number_32("flavour")
+NOW: Final = _number("now")  # the 64 bits of a float
+ARGS: Final = Field("args", bytes, BODY_HEAD_BYTES)
 
 
 class Operation:

@@ -1,23 +1,25 @@
 """The table of operations: one entry for each, and what is read off the entries.
 
 A new operation is its code in `commands`, an entry here and one function, in `changes`, `extended`,
-`reads` or `leading`. The machine, origins, batches and the simulator know operations by their
-entries only.
+`queues`, `qless`, `reads` or `leading`. The machine, origins, batches and the simulator know
+operations by their entries only.
 """
 
 from typing import Any, Final
 
 from beanpole import commands as c
 from beanpole.core.hosts import HOSTS_SINCE
-from beanpole.core.operations import changes, extended, leading, queues, reads
+from beanpole.core.operations import changes, extended, leading, qless, queues, reads
 from beanpole.core.operations.checks import ALIASES_SINCE
 from beanpole.core.operations.operation import (
     ALIAS,
+    ARGS,
     ATTEMPTS_MAX,
     BEHIND,
     BODY,
     BOUND,
     BYTES_MAX,
+    CALL,
     DATA,
     DELAY_S,
     DELAY_US,
@@ -25,6 +27,7 @@ from beanpole.core.operations.operation import (
     EXTERNAL_ID,
     EXTRA,
     FAILURES_MAX,
+    FLAVOUR,
     FOREGROUND,
     GRACE_US,
     HIGH,
@@ -37,6 +40,7 @@ from beanpole.core.operations.operation import (
     LOST,
     LOW,
     NORMAL,
+    NOW,
     ORIGIN,
     PRIORITY,
     PROGRESS,
@@ -66,10 +70,11 @@ from beanpole.weights import (
     COMMAND_BYTES,
     LEADER_NUMBERS_MAX,
     PUT_BYTES,
+    QLESS_BYTES,
     SUBMIT_BYTES,
 )
 
-# The machine version of Workq and Gearman.
+# The machine version of Workq, Gearman and qless.
 SUBMIT_SINCE: Final = 4
 
 _JOB_FIELDS: Final = (SESSION, TUBE, PRIORITY, DELAY_S, TTR_S, BODY)
@@ -150,6 +155,21 @@ _ENTRIES: Final[tuple[Operation, ...]] = (
         c.LIMIT_QUEUE, (SESSION, QUEUE, HIGH, NORMAL, LOW), queues.limit, since=SUBMIT_SINCE
     ),
     ClientOperation(c.SET_ALIAS, (SESSION, ALIAS, QUEUE), queues.set_alias, since=ALIASES_SINCE),
+    ClientOperation(
+        c.QLESS,
+        (SESSION, CALL, FLAVOUR, NOW, ARGS),
+        qless.change,
+        weight=QLESS_BYTES,
+        since=SUBMIT_SINCE,
+    ),
+    ClientOperation(
+        c.QLESS_READ,
+        (SESSION, CALL, FLAVOUR, NOW, ARGS),
+        qless.read,
+        reads=True,
+        weight=QLESS_BYTES,
+        since=SUBMIT_SINCE,
+    ),
     ClientOperation(c.PEEK, (SESSION, JOB), reads.peek, reads=True),
     ClientOperation(c.PEEK_READY, (SESSION, TUBE), reads.peek_ready, reads=True),
     ClientOperation(c.PEEK_DELAYED, (SESSION, TUBE), reads.peek_delayed, reads=True),

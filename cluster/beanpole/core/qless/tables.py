@@ -24,7 +24,7 @@ from beanpole.core.qless.job import (
 )
 from beanpole.core.qless.scores import Scores
 from beanpole.core.qless.store import JobsById
-from beanpole.qless import HISTOGRAM_BINS, Message
+from beanpole.qless import HISTOGRAM_BINS, NUMBER_MAX, Message
 
 # All locks of a throttle have this score: they are in the order of their jids.
 LOCK_SCORE: Final = 1.0
@@ -174,8 +174,9 @@ class Tables:
         messages: what the present entry published, if it is heard.
         images: images in progress, which must know of a thing before it changes.
         holder: the session of the present call, for its events.
-        room: how many jobs and templates the present call may make.
+        room: how many jobs and templates the present call may make; below 0 if nothing may grow.
         touched, ...: what the present call changes, as it was before, or as it is.
+        trace: what the running hash sees of what the last call changed.
     """
 
     def __init__(self, kernel: Queue) -> None:
@@ -200,11 +201,12 @@ class Tables:
         self.messages: list[Message] = []
         self.images: tuple[Keeper, ...] = ()
         self.holder: Holder | None = None
-        self.room = 0
+        self.room = NUMBER_MAX
         self.touched: dict[int, Before] = {}
         self.touched_queues: dict[bytes, QlessQueue] = {}
         self.touched_recurring: dict[bytes, Recurring] = {}
         self.touched_throttles: dict[bytes, Throttle] = {}
+        self.trace = b""
 
     # --- what is about to change ----------------------------------------------------------------
 

@@ -1,0 +1,89 @@
+"""Calls of qless as commands: their bytes, and the room that there is for what they make.
+
+Which calls there are, and what they do, is in `core.qless.calls`.
+"""
+
+from struct import Struct
+from typing import Any, Final
+
+import msgpack
+from crc32c import crc32c
+
+from beanpole import commands as c
+from beanpole.core.accounts import jobs_count
+from beanpole.core.jobs.transitions import QLESS, TRANSITION_BITS
+from beanpole.core.operations.checks import has_bytes
+from beanpole.core.qless import calls, shapes, sizes
+from beanpole.core.sessions import Origin
+from beanpole.core.state import MachineState
+from beanpole.qless import ARGS_MAX_BYTES, FIRST_READ, Result
+
+_FLOAT: Final = Struct("<d")
+_BITS: Final = Struct("<Q")
+_U64_MAX: Final = 2**64 - 1
+# What the running hash sees beside arguments and what they changed: call, flavour, time, result.
+_HASHED: Final = Struct("<QQQQ")
+
+
+def command(session: int, call: int, flavour: int, now: float, args: tuple[Any, ...]) -> c.Command:
+    """Return the command of a call. Lists in its arguments become tuples; no zero is negative.
+
+    Those that take more than ARGS_MAX_BYTES, or numbers beyond NUMBER_MAX, are refused by every
+    machine; see `fits`.
+    """
+    packed: bytes = msgpack.packb(shapes.plain(args), use_bin_type=True)
+    code = c.QLESS if call < FIRST_READ else c.QLESS_READ
+    return code, session, call, flavour, _BITS.unpack(_FLOAT.pack(now + 0.0))[0], packed
+
+
+def fits(command: c.Command) -> bool:
+    """Whether the arguments of a call are few enough for a command."""
+    return len(command[-1]) <= ARGS_MAX_BYTES
+
+
+def change(machine: MachineState, origin: Origin, command: c.Command) -> Result:
+    """QLESS: make a call that may change something."""
+    _, session, call, flavour, bits, packed = command
+    decoded = _decoded(bits, packed)
+    if decoded is None:
+        return shapes.BAD
+    now, args = decoded
+    t = machine.qless
+    t.holder = origin.sessions[session]
+    t.room = _room(machine, len(packed))
+    result = calls.apply(t, call, flavour, now, args)
+    t.holder = None
+    check = crc32c(_HASHED.pack(call & _U64_MAX, flavour & _U64_MAX, bits, result[0]), 0)
+    check = crc32c(t.trace, crc32c(packed, check))
+    machine.queue.transitions.append(check << TRANSITION_BITS | QLESS)
+    return result
+
+
+def read(machine: MachineState, _origin: Origin, command: c.Command) -> Result:
+    """QLESS_READ: make a call that changes nothing."""
+    _, _, call, flavour, bits, packed = command
+    decoded = _decoded(bits, packed)
+    if decoded is None:
+        return shapes.BAD
+    now, args = decoded
+    return calls.read(machine.qless, call, flavour, now, args)
+
+
+def _decoded(bits: int, packed: bytes) -> tuple[float, tuple[Any, ...]] | None:
+    """The time and the arguments of a call; None for what is neither."""
+    if not 0 <= bits <= _U64_MAX or len(packed) > ARGS_MAX_BYTES:
+        return None
+    try:
+        args = msgpack.unpackb(packed, use_list=False, strict_map_key=False)
+    except (ValueError, TypeError, RecursionError, msgpack.exceptions.UnpackException):
+        return None
+    if type(args) is not tuple:
+        return None
+    return _FLOAT.unpack(_BITS.pack(bits))[0], args
+
+
+def _room(machine: MachineState, size: int) -> int:
+    """How many jobs a call may make whose arguments have a size; below 0 if it may keep nothing."""
+    if machine.puts_refused or not has_bytes(machine, sizes.JOB_BYTES + size):
+        return -1
+    return max(0, machine.jobs_max - jobs_count(machine))

@@ -1,0 +1,148 @@
+"""Shapes of arguments: what the log holds may be anything, and handlers trust what they are given.
+
+Belongs here: the kinds of arguments and their checks. Which call has which is in
+`core.qless.calls`.
+"""
+
+from abc import ABC, abstractmethod
+from math import copysign
+from typing import Any, Final
+
+from beanpole import qless as q
+
+BAD: Final[q.Result] = (q.BAD_CALL, ())
+_NAME: Final[q.Result] = (q.TOO_MUCH, (b"bytes of a name", q.NAME_MAX_BYTES))
+_DATA: Final[q.Result] = (q.TOO_MUCH, (b"bytes of data", q.DATA_MAX_BYTES))
+_NUMBER_MAX: Final = float(q.NUMBER_MAX)
+
+
+class Kind(ABC):
+    """A kind of argument."""
+
+    @abstractmethod
+    def refusal(self, value: Any) -> q.Result | None:
+        """What a call with this argument gives instead of being made; None for a right one."""
+
+
+class Text(Kind):
+    """Bytes, at most so many; beyond, the call is refused by the name of that limit."""
+
+    def __init__(self, longest: int, refused: q.Result) -> None:
+        self._longest = longest
+        self._refused = refused
+
+    def refusal(self, value: Any) -> q.Result | None:
+        """See `Kind`."""
+        if type(value) is not bytes:
+            return BAD
+        return self._refused if len(value) > self._longest else None
+
+
+class Number(Kind):
+    """A float that is no infinity, no NaN and no negative zero, and not larger than NUMBER_MAX."""
+
+    def refusal(self, value: Any) -> q.Result | None:
+        """See `Kind`."""
+        return None if is_number(value) else BAD
+
+
+class Count(Kind):
+    """An int between two bounds."""
+
+    def __init__(self, least: int, most: int) -> None:
+        self._least = least
+        self._most = most
+
+    def refusal(self, value: Any) -> q.Result | None:
+        """See `Kind`."""
+        return None if type(value) is int and self._least <= value <= self._most else BAD
+
+
+class Truth(Kind):
+    """True or False."""
+
+    def refusal(self, value: Any) -> q.Result | None:
+        """See `Kind`."""
+        return None if type(value) is bool else BAD
+
+
+class Optional(Kind):
+    """None, or what another kind says."""
+
+    def __init__(self, kind: Kind) -> None:
+        self._kind = kind
+
+    def refusal(self, value: Any) -> q.Result | None:
+        """See `Kind`."""
+        return None if value is None else self._kind.refusal(value)
+
+
+class Many(Kind):
+    """A tuple of what another kind says."""
+
+    def __init__(self, kind: Kind) -> None:
+        self._kind = kind
+
+    def refusal(self, value: Any) -> q.Result | None:
+        """See `Kind`."""
+        if type(value) is not tuple:
+            return BAD
+        for one in value:
+            refused = self._kind.refusal(one)
+            if refused is not None:
+                return refused
+        return None
+
+
+class Row(Kind):
+    """A tuple with a kind for each place."""
+
+    def __init__(self, *kinds: Kind) -> None:
+        self._kinds = kinds
+
+    def refusal(self, value: Any) -> q.Result | None:
+        """See `Kind`."""
+        if type(value) is not tuple or len(value) != len(self._kinds):
+            return BAD
+        for place in range(len(value)):
+            refused = self._kinds[place].refusal(value[place])
+            if refused is not None:
+                return refused
+        return None
+
+
+class Choice(Kind):
+    """A tuple of a key and of what the kind of that key says."""
+
+    def __init__(self, kinds: dict[bytes, Kind]) -> None:
+        self._kinds = kinds
+
+    def refusal(self, value: Any) -> q.Result | None:
+        """See `Kind`."""
+        if type(value) is not tuple or len(value) != 2 or type(value[0]) is not bytes:
+            return BAD
+        kind = self._kinds.get(value[0])
+        return BAD if kind is None else kind.refusal(value[1])
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is a number as calls have them."""
+    if type(value) is not float or not -_NUMBER_MAX <= value <= _NUMBER_MAX:
+        return False
+    return value != 0.0 or copysign(1.0, value) > 0.0
+
+
+def plain(value: Any) -> Any:
+    """Return an argument as it travels: lists are tuples, and no zero is negative."""
+    if type(value) is float:
+        return value + 0.0
+    if type(value) is tuple or type(value) is list:
+        return tuple([plain(one) for one in value])
+    return value
+
+
+NAME: Final = Text(q.NAME_MAX_BYTES, _NAME)
+DATA: Final = Text(q.DATA_MAX_BYTES, _DATA)
+NUMBER: Final = Number()
+INTEGER: Final = Count(-q.NUMBER_MAX, q.NUMBER_MAX)
+NAMES: Final = Many(NAME)

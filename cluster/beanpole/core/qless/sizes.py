@@ -1,0 +1,69 @@
+"""What the things of qless take in memory, by numbers that are the same on every node.
+
+Belongs here: the sizes of one thing each; the sum is `Tables.bytes`. Measured as `core.accounts`
+says, and rounded up.
+"""
+
+from typing import Final
+
+from beanpole.core.qless.job import QlessJob, Recurring
+from beanpole.core.qless.tables import QlessQueue, Tables
+
+# A job that waits, beside its strings, with what leads to it: by jid, by number, in one order.
+JOB_BYTES: Final = 1536
+# A name in a list of a job: a tag, a dependency, a throttle, with what leads from it to the job.
+NAME_BYTES: Final = 256
+# An item of a history without its texts.
+HISTORY_ITEM_BYTES: Final = 160
+# A failure, and the place in its group.
+FAILURE_BYTES: Final = 512
+# A template without its strings.
+RECURRING_BYTES: Final = 1024
+# A queue, and a day of its statistics with many different waits and runs.
+# A worker or a tracked jid; a throttle; an option.
+WORKER_BYTES: Final = 512
+THROTTLE_BYTES: Final = 1024
+OPTION_BYTES: Final = 512
+QUEUE_BYTES: Final = 2048
+DAY_BYTES: Final = 4096
+
+
+def of_job(job: QlessJob) -> int:
+    """Return the size of a job."""
+    size = JOB_BYTES + 2 * len(job.jid) + len(job.data) + len(job.klass)
+    names = len(job.locked) + len(job.pending)
+    for tag in job.tags:
+        size += len(tag)
+    for jid in job.dependencies:
+        size += len(jid)
+    for name in job.throttles:
+        size += len(name)
+    names += len(job.tags) + len(job.dependencies) + len(job.dependents) + len(job.throttles)
+    for item in job.history:
+        size += len(item[2]) + len(item[3])
+    failure = job.failure
+    if failure is not None:
+        size += FAILURE_BYTES + len(failure.group) + len(failure.message)
+    return size + names * NAME_BYTES + len(job.history) * HISTORY_ITEM_BYTES
+
+
+def of_recurring(template: Recurring) -> int:
+    """Return the size of a template."""
+    size = RECURRING_BYTES + 2 * len(template.jid) + len(template.data) + len(template.klass)
+    for tag in template.tags:
+        size += NAME_BYTES + len(tag)
+    for name in template.throttles:
+        size += NAME_BYTES + len(name)
+    return size
+
+
+def of_queue(queue: QlessQueue) -> int:
+    """Return the size of a queue beside its jobs."""
+    return QUEUE_BYTES + 2 * len(queue.name) + len(queue.days) * DAY_BYTES
+
+
+def beside_jobs(t: Tables) -> int:
+    """Return the size of what is neither a job, nor a template, nor a queue."""
+    size = (len(t.workers) + len(t.tracked)) * WORKER_BYTES
+    size += len(t.throttles) * THROTTLE_BYTES + len(t.config) * OPTION_BYTES
+    return size
