@@ -117,15 +117,18 @@ class Machine(MachineState):
             ),
         )
         transitions.clear()
-        effects = queue.effects
+        self._tell(applied)
+        return applied
+
+    def _tell(self, applied: Applied) -> None:
+        """Hand what clients of this node listen to over to it."""
+        effects, qless = self.queue.effects, self.qless
         if effects.happened:
             applied.effects, effects.happened = effects.happened, []
         if effects.asked_for:
             effects.asked_for.clear()
-        qless = self.qless
         if qless.messages:
             applied.messages, qless.messages = qless.messages, []
-        return applied
 
     def has_work(self) -> bool:
         """Whether bounded work is left over, so that the leader must propose another entry."""
