@@ -33,7 +33,7 @@ SEED: Final = 3
 # Longer than the life of any node's silence (`node_timeout`) in the simulation.
 SILENCE_S: Final = 12.0
 SERVES_S: Final = 20.0
-OPERATIONS_ENTRIES: Final = 600
+OPERATIONS_ENTRIES: Final = 1000
 # From this entry on the machine works at the newest version.
 RAISED_AT: Final = 200
 # Small, so that commands meet each other's sessions, jobs and keys.
