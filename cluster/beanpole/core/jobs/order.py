@@ -49,11 +49,6 @@ class Order:
         for part in self._parts:
             yield from part
 
-    def backwards(self) -> Iterator[Any]:
-        """The keys from the last to the first."""
-        for part in reversed(self._parts):
-            yield from reversed(part)
-
     def copied(self) -> list[list[Any]]:
         """Return the keys in order, in lists of their own."""
         return [part[:] for part in self._parts]

@@ -32,11 +32,11 @@ def tag_add(t: Tables, _flavour: int, now: float, args: tuple[Any, ...]) -> q.Re
     job = t.jobs.get(jid)
     if job is None:
         return q.NO_JOB, (jid,)
-    new = {tag: None for tag in tags if tag not in job.tags}
-    if len(job.tags) + len(new) > q.TAGS_MAX:
+    given = dict.fromkeys(tags)
+    if len(job.tags) + len([tag for tag in given if tag not in job.tags]) > q.TAGS_MAX:
         return limits.TAGS
     t.keep(job)
-    for tag in tags:
+    for tag in given:
         _give(t, job, now, tag)
     return q.OK, tuple(job.tags)
 

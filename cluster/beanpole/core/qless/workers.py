@@ -33,7 +33,10 @@ def worker_counts(t: Tables, _flavour: int, now: float, _args: tuple[Any, ...]) 
     for name in t.workers.highest(0, len(t.workers)):
         if _is_old(t, name, oldest):
             continue
-        held = t.leases.get(name, NOBODY)
+        held = t.leases.get(name)
+        if held is None:
+            views.append(q.WorkerView(name, 0, 0))
+            continue
         jobs = ranges.count_between(held, now, now + LOCKS_AHEAD)
         views.append(q.WorkerView(name, jobs, ranges.count_between(held, 0.0, now)))
     return q.OK, tuple(views)
