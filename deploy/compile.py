@@ -65,6 +65,7 @@ MODULES: Final = (
     "beanpoled/frontends/*.py",
     "beanpoled/frontends/beanstalk/*.py",
     "beanpoled/frontends/gearman/*.py",
+    "beanpoled/frontends/qless/*.py",
     "beanpoled/frontends/workq/*.py",
     "beanpoled/rpc/call.py",
     "beanpoled/shared/clock.py",

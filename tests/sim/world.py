@@ -69,6 +69,7 @@ class WatchedCallbacks(ReplicaCallbacks):
             node.roles,
             node.lifecycle,
             node.clients.listeners,
+            node.clients.publications,
         )
         self.context = node.context
         self.name = node.context.name

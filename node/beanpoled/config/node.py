@@ -94,6 +94,7 @@ class NodeConfig:
     event_retain_age_s: int
     upgrade_finalize: str
     gearman_shutdown: str
+    qless_flush: str
     rejoin: bool = False
     # The protocols whose addresses nobody gave: another program may have those.
     unconfigured: frozenset[str] = frozenset()
@@ -204,6 +205,7 @@ SETTINGS: Final = (
     Setting(
         "gearman_shutdown", Choice("on", "off"), "off", "whether Gearman clients may stop the node"
     ),
+    Setting("qless_flush", Choice("on", "off"), "off", "whether qless clients may remove all jobs"),
 )
 _BY_NAME: Final = {setting.name: setting for setting in SETTINGS}
 

@@ -27,4 +27,5 @@ PROTOCOLS: Final = (
     Protocol(FIRST, ("127.0.0.1:11300",), 0),
     Protocol("workq", ("127.0.0.1:9922",), 40),
     Protocol("gearman", ("127.0.0.1:4730",), 50),
+    Protocol("qless", ("127.0.0.1:6380",), 60),
 )

@@ -12,6 +12,7 @@ from beanpole.core.jobs.job import Job
 from beanpole.core.machine import Machine
 from beanpoled.frontends.connection import Connection
 from beanpoled.frontends.listeners import Listeners
+from beanpoled.frontends.publications import Publications
 from beanpoled.host.seam import Timer
 from beanpoled.origin.batches import Client
 from beanpoled.origin.outbox import Origin
@@ -49,6 +50,7 @@ class Clients:
         self.paused: dict[Connection, None] = {}  # connections that are not read
         self.stalled: dict[Connection, int] = {}  # connections whose clients do not read
         self.listeners = Listeners(context)
+        self.publications = Publications(context)
         # Stops the node in order; set by the node.
         self.stop: Callable[[], None]
 
@@ -113,6 +115,7 @@ class Clients:
         self.paused.pop(connection, None)
         self.stalled.pop(connection, None)
         self.listeners.forget(connection)
+        self.publications.forget(connection)
 
     def drop_all(self) -> None:
         """Close every client's connection, between replies; calls fail."""

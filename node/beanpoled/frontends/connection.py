@@ -8,6 +8,7 @@ from abc import abstractmethod
 from typing import Any
 
 from beanpole.core.jobs.job import Job
+from beanpole.qless import Message
 from beanpoled.origin.batches import Batch, Wait
 
 
@@ -96,6 +97,12 @@ class Connection:
     def queue_ready(self, queue: bytes) -> None:
         """A queue that the client waits for has a ready job; it does not wait any more."""
         raise AssertionError(f"clients of {self.protocol} wait for no queue")
+
+    # --- from `Publications` --------------------------------------------------------------------
+
+    def published(self, pattern: bytes, channel: bytes, message: Message) -> None:
+        """Something was published that the client subscribed to; by which pattern, if by one."""
+        raise AssertionError(f"clients of {self.protocol} subscribe to nothing")
 
     # --- from the origin ------------------------------------------------------------------------
 

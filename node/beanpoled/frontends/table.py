@@ -10,6 +10,7 @@ from beanpoled.frontends.beanstalk.frontend import BeanstalkFrontend
 from beanpoled.frontends.clients import Clients
 from beanpoled.frontends.frontend import Frontend
 from beanpoled.frontends.gearman.frontend import GearmanFrontend
+from beanpoled.frontends.qless.frontend import QlessFrontend
 from beanpoled.frontends.workq.frontend import WorkqFrontend
 
 Table = Mapping[str, Callable[[Clients, str], Frontend]]
@@ -18,4 +19,5 @@ FRONTENDS: Final[Table] = {
     "beanstalk": BeanstalkFrontend,
     "workq": WorkqFrontend,
     "gearman": GearmanFrontend,
+    "qless": QlessFrontend,
 }

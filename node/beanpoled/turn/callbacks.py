@@ -14,6 +14,7 @@ from beanpole.errors import BeanpoleError
 from beanpole.replication.consensus import Image, Sink
 from beanpoled.eventlog.store import EventLog
 from beanpoled.frontends.listeners import Listeners
+from beanpoled.frontends.publications import Publications
 from beanpoled.leading.leader import Leader
 from beanpoled.links import frames
 from beanpoled.origin.outbox import Origin
@@ -38,6 +39,7 @@ class ReplicaCallbacks:
         roles: Roles,
         lifecycle: Lifecycle,
         listeners: Listeners,
+        publications: Publications,
     ) -> None:
         self._context = context
         self._events = events
@@ -50,6 +52,7 @@ class ReplicaCallbacks:
         self._roles = roles
         self._lifecycle = lifecycle
         self._listeners = listeners
+        self._publications = publications
 
     # --- the world ------------------------------------------------------------------------------
 
@@ -135,6 +138,7 @@ class ReplicaCallbacks:
         self._origin.image_loaded()
         self._lifecycle.image_loaded()
         self._listeners.image_loaded()
+        self._publications.image_loaded()
         context.host.log(f"loaded a snapshot at index {context.machine.index}")
 
     # --- entries --------------------------------------------------------------------------------
@@ -168,6 +172,8 @@ class ReplicaCallbacks:
                 self._dispatcher.outcome((place, incarnation, session), request, outcome)
         if applied.effects:
             self._listeners.told()
+        if applied.messages:
+            self._publications.published(applied.messages)
         if applied.epoch:
             self._leader.epoch_applied(applied.epoch)
         if applied.ups or applied.downs or applied.gaps or applied.digest:

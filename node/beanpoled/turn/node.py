@@ -82,6 +82,7 @@ class Node:
             roles,
             lifecycle,
             clients.listeners,
+            clients.publications,
         )
         self.lag_us = self.lag_max_us = 0
         self._loop_time = LoopTime(context.now_us)

@@ -129,7 +129,7 @@ def test_listeners_of_every_protocol(path: Path) -> None:
     ("table", "words"),
     [
         ('tox = ["127.0.0.1:1"]', ("listeners", "'tox'", "did you mean 'toy'?")),
-        ('qless = ["127.0.0.1:1"]', ("listeners", "'qless'", "known are workq, gearman, toy")),
+        ('smtp = ["127.0.0.1:1"]', ("'smtp'", "known are workq, gearman, qless, toy")),
         ('beanstalk = ["127.0.0.1:1"]', ("'beanstalk'", "the setting listen")),
         ('toy = "127.0.0.1:1"', ("listeners", "toy must be one or more of HOST:PORT")),
         ("toy = []", ("toy must be one or more",)),
@@ -147,9 +147,9 @@ def test_a_default_address_may_be_taken(path: Path) -> None:
     """What nobody configured stands back: it is not compared, and no reason to stop."""
     protocols = (*PROTOCOLS, Protocol("toy", ("127.0.0.1:11301",), 70))
     loaded = config.load(str(path), {}, {}, False, protocols)
-    assert loaded.unconfigured == {"workq", "gearman", "toy"}
+    assert loaded.unconfigured == {"workq", "gearman", "qless", "toy"}
     given = config.load(str(path), {}, {"listeners": "gearman=127.0.0.1:1"}, False, protocols)
-    assert given.unconfigured == {"workq", "toy"}
+    assert given.unconfigured == {"workq", "qless", "toy"}
 
 
 def test_a_program_refuses_protocols_that_it_does_not_speak(path: Path) -> None:

@@ -47,6 +47,7 @@ def test_the_ports_are_those_that_other_programs_rely_on() -> None:
         "http": "127.0.0.1:11332",
         "workq": "127.0.0.1:11342",
         "gearman": "127.0.0.1:11352",
+        "qless": "127.0.0.1:11362",
     }
     assert nodes[1].directory == Path("/q/n1")
 
@@ -75,6 +76,7 @@ def test_a_further_protocol_is_one_row(tmp_path: Path) -> None:
         "beanstalk": ("127.0.0.1:11302",),
         "workq": ("127.0.0.1:11342",),
         "gearman": ("127.0.0.1:11352",),
+        "qless": ("127.0.0.1:11362",),
         "toy": ("127.0.0.1:11372",),
     }
     layout.write_cluster(tmp_path, nodes, {node.id: 1 for node in nodes})
@@ -107,6 +109,7 @@ def test_cluster_json(tmp_path: Path) -> None:
                 "http": "127.0.0.1:11330",
                 "workq": "127.0.0.1:11340",
                 "gearman": "127.0.0.1:11350",
+                "qless": "127.0.0.1:11360",
             }
         ],
     }

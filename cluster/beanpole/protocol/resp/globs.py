@@ -25,7 +25,7 @@ def _expression(pattern: bytes) -> bytes:
     pieces = _pieces(pattern)
     if len(pieces) == 1:
         return pieces[0]
-    middle = b"".join(b"(?>.*?%b)" % piece for piece in pieces[1:-1] if piece)
+    middle = b"".join([b"(?>.*?%b)" % piece for piece in pieces[1:-1] if piece])
     return b"%b%b.*%b" % (pieces[0], middle, pieces[-1])
 
 
@@ -69,5 +69,5 @@ def _set(pattern: bytes, place: int) -> tuple[bytes, int]:
             place += 1
     if not found:
         return (b"." if negated else b"(?!)."), place + 1
-    members = b"".join(b"\\x%02x" % byte for byte in sorted(found))
+    members = b"".join([b"\\x%02x" % byte for byte in sorted(found)])
     return b"[%b%b]" % (b"^" if negated else b"", members), place + 1

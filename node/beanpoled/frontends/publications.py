@@ -1,0 +1,155 @@
+"""Clients of this node that hear what is published: by channels, and by patterns of channels.
+
+What the machine publishes is the same on every node, in the order of the log; a node whose clients
+hear nothing does not even make it. A client hears a message at most once: what is published while
+it has no connection, or while its node loads a snapshot, it has missed. What a client is told is in
+the package of its protocol.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from beanpole.protocol.resp.globs import matcher
+from beanpole.qless import Message
+from beanpoled.frontends.connection import Connection
+from beanpoled.shared.context import Context
+
+# What stands before the names of channels that the machine knows.
+CHANNEL_PREFIX: Final = b"ql:"
+# Channels, and patterns, of one client: each message is compared with every pattern.
+CHANNELS_MAX: Final = 1024
+PATTERNS_MAX: Final = 64
+
+
+class _Pattern:
+    """A pattern, and its clients."""
+
+    __slots__ = ("connections", "fits")
+
+    def __init__(self, fits: Callable[[bytes], bool]) -> None:
+        self.fits = fits
+        # Dicts and not sets: the order in which clients are told is the same in every run.
+        self.connections: dict[Connection, None] = {}
+
+
+class _Subscriptions:
+    """The channels and patterns of one client, in the order in which it named them."""
+
+    __slots__ = ("channels", "patterns")
+
+    def __init__(self) -> None:
+        self.channels: dict[bytes, None] = {}
+        self.patterns: dict[bytes, None] = {}
+
+
+class Publications:
+    """The subscribed clients of one node."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._channels: dict[bytes, dict[Connection, None]] = {}
+        self._patterns: dict[bytes, _Pattern] = {}
+        self._of: dict[Connection, _Subscriptions] = {}
+
+    def channels_of(self, connection: Connection) -> list[bytes]:
+        """The channels that a client has subscribed to."""
+        found = self._of.get(connection)
+        return [] if found is None else list(found.channels)
+
+    def patterns_of(self, connection: Connection) -> list[bytes]:
+        """The patterns that a client has subscribed to."""
+        found = self._of.get(connection)
+        return [] if found is None else list(found.patterns)
+
+    def count_of(self, connection: Connection) -> int:
+        """How many channels and patterns a client has subscribed to."""
+        found = self._of.get(connection)
+        return 0 if found is None else len(found.channels) + len(found.patterns)
+
+    # --- clients come and go --------------------------------------------------------------------
+
+    def subscribe(self, connection: Connection, channel: bytes) -> bool:
+        """Tell a client what is published there from now on; False if it has too many channels."""
+        own = self._subscriptions(connection).channels
+        if len(own) >= CHANNELS_MAX and channel not in own:
+            return False
+        own[channel] = None
+        self._channels.setdefault(channel, {})[connection] = None
+        self._note()
+        return True
+
+    def subscribe_pattern(self, connection: Connection, pattern: bytes) -> bool:
+        """The same for all channels that fit a pattern of PATTERN_MAX_BYTES at most."""
+        own = self._subscriptions(connection).patterns
+        if len(own) >= PATTERNS_MAX and pattern not in own:
+            return False
+        own[pattern] = None
+        known = self._patterns.get(pattern)
+        if known is None:
+            known = self._patterns[pattern] = _Pattern(matcher(pattern))
+        known.connections[connection] = None
+        self._note()
+        return True
+
+    def unsubscribe(self, connection: Connection, channel: bytes) -> None:
+        """Tell a client no more, if it was told."""
+        own = self._of.get(connection)
+        if own is None or channel not in own.channels:
+            return
+        del own.channels[channel]
+        connections = self._channels[channel]
+        del connections[connection]
+        if not connections:
+            del self._channels[channel]
+        self._settle(connection, own)
+
+    def unsubscribe_pattern(self, connection: Connection, pattern: bytes) -> None:
+        """The same for a pattern."""
+        own = self._of.get(connection)
+        if own is None or pattern not in own.patterns:
+            return
+        del own.patterns[pattern]
+        known = self._patterns[pattern]
+        del known.connections[connection]
+        if not known.connections:
+            del self._patterns[pattern]
+        self._settle(connection, own)
+
+    def forget(self, connection: Connection) -> None:
+        """A connection ended, or begins anew."""
+        for channel in self.channels_of(connection):
+            self.unsubscribe(connection, channel)
+        for pattern in self.patterns_of(connection):
+            self.unsubscribe_pattern(connection, pattern)
+
+    def _subscriptions(self, connection: Connection) -> _Subscriptions:
+        own = self._of.get(connection)
+        if own is None:
+            own = self._of[connection] = _Subscriptions()
+        return own
+
+    def _settle(self, connection: Connection, own: _Subscriptions) -> None:
+        if not own.channels and not own.patterns:
+            del self._of[connection]
+        self._note()
+
+    def _note(self) -> None:
+        """Let the machine make messages only while somebody hears them."""
+        self._context.machine.qless.heard = bool(self._of)
+
+    # --- what is published ----------------------------------------------------------------------
+
+    def image_loaded(self) -> None:
+        """A snapshot replaced the machine: what it published meanwhile is missed here."""
+        self._note()
+
+    def published(self, messages: list[Message]) -> None:
+        """Tell the messages of an entry, behind the results of its commands."""
+        for message in messages:
+            name = CHANNEL_PREFIX + message[0]
+            for connection in list(self._channels.get(name, ())):
+                connection.published(b"", name, message)
+            for pattern, known in list(self._patterns.items()):
+                if known.fits(name):
+                    for connection in list(known.connections):
+                        connection.published(pattern, name, message)

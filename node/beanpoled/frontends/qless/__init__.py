@@ -1,0 +1,1 @@
+"""The Redis protocol at a node, as far as clients of qless speak it."""

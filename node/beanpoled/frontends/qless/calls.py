@@ -1,0 +1,283 @@
+"""The calls of a connection: scripts and what they mean, and the few keys that clients read.
+
+`protocol.qless` says what a script and its arguments mean; here the call becomes one command, and
+its result a reply. Every call goes through the log, those that only read too, so what is read has
+all that was answered anywhere before.
+"""
+
+import re
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final, final
+
+from beanpole import qless as q
+from beanpole.core.operations import qless as operations
+from beanpole.protocol.qless import answers
+from beanpole.protocol.qless import calls as dialects
+from beanpole.protocol.qless.recognition import Script
+from beanpole.protocol.resp.globs import PATTERN_MAX_BYTES, matcher
+from beanpole.protocol.resp.values import OK, Double, Error, Value, encode
+from beanpoled.frontends.clients import Clients
+from beanpoled.frontends.qless.heaviness import is_heavy
+from beanpoled.frontends.qless.session import QlessSession
+from beanpoled.frontends.qless.shared import Shared
+from beanpoled.host.seam import ClientPort
+
+# The only kind of command: what was asked is remembered in the order of the log.
+KIND_CALL: Final = 1
+
+SHA_BYTES: Final = 40
+# Replies of these may have the data of a job.
+_LARGE: Final = (q.GET, q.MULTIGET, q.POP, q.PEEK, q.TRACKED, q.FAILED_JOBS, q.RECUR_GET)
+_MAKING: Final = (q.PUT, q.RECUR)
+
+NOSCRIPT: Final = Error(b"NOSCRIPT No matching script. Please use EVAL.")
+UNSUPPORTED: Final = Error(b"ERR unsupported script: it is of no dialect of qless that is known")
+NO_NUMBER: Final = Error(b"ERR value is not an integer or out of range")
+TOO_MANY_KEYS: Final = Error(b"ERR Number of keys can't be greater than number of args")
+NEGATIVE_KEYS: Final = Error(b"ERR Number of keys can't be negative")
+SYNTAX: Final = Error(b"ERR syntax error")
+BAD_FLUSH: Final = Error(b"ERR SCRIPT FLUSH only support SYNC|ASYNC option")
+DRAINING: Final = Error(b"ERR this node is draining: it makes no jobs")
+TOO_LARGE: Final = Error(b"ERR the arguments of a call have %d bytes at most" % q.ARGS_MAX_BYTES)
+NO_MAJORITY: Final = Error(b"ERR no majority of the nodes answers: it was not done")
+NO_ROOM: Final = Error(b"ERR a limit of the cluster is reached: nothing was done")
+OTHER_KEY: Final = Error(b"ERR only the keys ql:q:QUEUE-recur can be read")
+LONG_PATTERN: Final = Error(b"ERR a pattern has %d bytes at most" % PATTERN_MAX_BYTES)
+FLUSH_IS_OFF: Final = Error(
+    b"ERR nothing was removed: qless_flush is off in the configuration of this node"
+)
+
+_match_recurring = re.compile(rb"ql:q:(.*)-recur", re.DOTALL).fullmatch
+# What KEYS and DBSIZE count: clients ask them whether there is anything at all.
+ANYTHING: Final = b"ql:"
+_is_number = re.compile(rb"0|-?[1-9][0-9]{0,18}").fullmatch
+_MODES: Final = (b"sync", b"async")
+
+
+def number(word: bytes) -> int | None:
+    """A number of 64 bits, as Redis reads it; None if it is none."""
+    found = int(word) if _is_number(word) else None
+    return found if found is not None and -(2**63) <= found < 2**63 else None
+
+
+@final
+class Asked:
+    """A call that is on its way: who answers, and what is owed for it."""
+
+    __slots__ = ("call", "formatter", "is_heavy", "owed_bytes", "script")
+
+    def __init__(
+        self,
+        script: Script | None,
+        call: dialects.Call | None,
+        formatter: Callable[[q.Result], Value] | None,
+        owed_bytes: int,
+    ) -> None:
+        self.script = script
+        self.call = call
+        self.formatter = formatter  # of a command that is no script
+        self.owed_bytes = owed_bytes
+        self.is_heavy = False  # what stands behind it waits
+
+    def value(self, result: q.Result) -> Value:
+        """What is answered."""
+        if self.formatter is not None:
+            return self.formatter(result)
+        assert self.script is not None and self.call is not None
+        return answers.answer(self.script, self.call, result)
+
+
+class CallSide(QlessSession):
+    """A connection that calls qless."""
+
+    __slots__ = ("_asked",)
+
+    def __init__(self, clients: Clients, protocol: str, port: ClientPort, shared: Shared) -> None:
+        super().__init__(clients, protocol, port, shared)
+        self._asked: deque[Asked] = deque()  # in the order of the log, which is that of requests
+
+    # --- scripts --------------------------------------------------------------------------------
+
+    def script_load(self, arguments: list[bytes]) -> None:
+        """SCRIPT LOAD text."""
+        sha, script = self._shared.scripts.load(arguments[2])
+        self.say(UNSUPPORTED if script is None else sha)
+
+    def script_exists(self, arguments: list[bytes]) -> None:
+        """SCRIPT EXISTS sha..."""
+        scripts = self._shared.scripts
+        self.say([int(scripts.find(sha) is not None) for sha in arguments[2:]])
+
+    def script_flush(self, arguments: list[bytes]) -> None:
+        """SCRIPT FLUSH [ASYNC | SYNC]."""
+        if len(arguments) > 3 or (len(arguments) == 3 and arguments[2].lower() not in _MODES):
+            self.say(BAD_FLUSH)
+        else:
+            self._shared.scripts.flush()
+            self.say(OK)
+
+    def eval_sha(self, arguments: list[bytes]) -> None:
+        """EVALSHA sha numkeys [key...] [argument...]."""
+        count = number(arguments[2])
+        if len(arguments[1]) != SHA_BYTES:
+            self.say(NOSCRIPT)
+        elif self._may_have_keys(count, arguments):
+            script = self._shared.scripts.find(arguments[1])
+            if script is None:
+                self.say(NOSCRIPT)
+            else:
+                self._call_script(script, arguments, count or 0)
+
+    def eval_text(self, arguments: list[bytes]) -> None:
+        """EVAL text numkeys [key...] [argument...]."""
+        count = number(arguments[2])
+        if self._may_have_keys(count, arguments):
+            _, script = self._shared.scripts.load(arguments[1])
+            if script is None:
+                self.say(UNSUPPORTED)
+            else:
+                self._call_script(script, arguments, count or 0)
+
+    def _may_have_keys(self, count: int | None, arguments: list[bytes]) -> bool:
+        if count is None:
+            self.say(NO_NUMBER)
+        elif count > len(arguments) - 3:
+            self.say(TOO_MANY_KEYS)
+        elif count < 0:
+            self.say(NEGATIVE_KEYS)
+        else:
+            return True
+        return False
+
+    def _call_script(self, script: Script, arguments: list[bytes], keys: int) -> None:
+        call = dialects.read(script, arguments[3 : 3 + keys], arguments[3 + keys :])
+        if isinstance(call, dialects.Refusal):
+            self.say(Error(b"ERR " + call.text))
+            return
+        if call.code in _MAKING:
+            self.is_producer = True
+            if self._clients.draining:
+                self.say(DRAINING)
+                return
+        elif call.code == q.POP:
+            self.is_worker = True
+        owed_bytes = q.DATA_MAX_BYTES if call.code in _LARGE else 0
+        asked = Asked(script, call, None, owed_bytes)
+        self._submit(asked, call.code, call.flavour, call.now, call.args)
+
+    # --- commands that are no scripts -----------------------------------------------------------
+
+    def zscore(self, arguments: list[bytes]) -> None:
+        """ZSCORE ql:q:QUEUE-recur jid: when a template makes its next job."""
+        found = _match_recurring(arguments[1])
+        if found is None:
+            self.say(OTHER_KEY)
+        else:
+            self._ask(q.RECUR_SCORE, (found[1], arguments[2]), _score)
+
+    def keys(self, arguments: list[bytes]) -> None:
+        """KEYS pattern."""
+        pattern = arguments[1]
+        if len(pattern) > PATTERN_MAX_BYTES:
+            self.say(LONG_PATTERN)
+            return
+        fits = matcher(pattern)(ANYTHING)
+        self._ask(q.KEYS, (), _any_key if fits else _no_key)
+
+    def dbsize(self, arguments: list[bytes]) -> None:
+        """DBSIZE."""
+        self._ask(q.KEYS, (), _key_count)
+
+    def flush_all(self, arguments: list[bytes]) -> None:
+        """FLUSHDB and FLUSHALL [ASYNC | SYNC]."""
+        if len(arguments) > 2 or (len(arguments) == 2 and arguments[1].lower() not in _MODES):
+            self.say(SYNTAX)
+        elif self._clients.config.qless_flush != "on":
+            self.say(FLUSH_IS_OFF)
+        else:
+            self._ask(q.FLUSH, (), _flushed)
+
+    def _ask(
+        self, code: int, arguments: tuple[Any, ...], formatter: Callable[[q.Result], Value]
+    ) -> None:
+        self._submit(Asked(None, None, formatter, 0), code, q.UNIFIED, 0.0, arguments)
+
+    # --- commands and results -------------------------------------------------------------------
+
+    def _submit(
+        self, asked: Asked, code: int, flavour: int, now: float, arguments: tuple[Any, ...]
+    ) -> None:
+        clients = self._clients
+        command = operations.command(self._session(), code, flavour, now, arguments)
+        if not operations.fits(command):
+            self.say(TOO_LARGE)
+            return
+        self._replies.expect(KIND_CALL)
+        if asked.owed_bytes:
+            self._replies.owe(asked.owed_bytes)
+        self._asked.append(asked)
+        if is_heavy(clients.machine.qless, code, arguments):
+            asked.is_heavy = self.blocked = True
+            clients.origin.heavy.submit(self, KIND_CALL, command, clients.loop_us)
+        else:
+            clients.origin.submit(self, KIND_CALL, command)
+
+    def _called(self, result: Any) -> None:
+        """The oldest call has its result."""
+        asked = self._asked.popleft()
+        reply = encode(asked.value(result), self.version)
+        if asked.owed_bytes:
+            self._replies.owe(len(reply) - asked.owed_bytes)
+        self._answer_asked(asked, reply)
+
+    def _not_called(self) -> None:
+        """The oldest call is certainly not done, and never will be."""
+        asked = self._asked.popleft()
+        if asked.owed_bytes:
+            self._replies.owe(-asked.owed_bytes)
+        self._answer_asked(asked, encode(NO_MAJORITY))
+
+    def _answer_asked(self, asked: Asked, reply: bytes) -> None:
+        if asked.is_heavy:
+            self._answer_alone(reply)
+        else:
+            self._answer_call(reply)
+
+    def _end(self, lost: bool) -> None:
+        super()._end(lost)
+        self._asked.clear()
+
+
+# --- results of commands that are no scripts ------------------------------------------------------
+
+
+def _refused(result: q.Result) -> Error:
+    if result[0] == q.TOO_MUCH:
+        name, most = result[1]
+        return Error(b"ERR nothing was done: %b: %d at most" % (name, most))
+    return NO_ROOM
+
+
+def _score(result: q.Result) -> Value:
+    if result[0] != q.OK:
+        return _refused(result)
+    return None if result[1] is None else Double(result[1])
+
+
+def _any_key(result: q.Result) -> Value:
+    if result[0] != q.OK:
+        return _refused(result)
+    return [ANYTHING] if result[1] else []
+
+
+def _no_key(result: q.Result) -> Value:
+    return [] if result[0] == q.OK else _refused(result)
+
+
+def _key_count(result: q.Result) -> Value:
+    return int(result[1]) if result[0] == q.OK else _refused(result)
+
+
+def _flushed(result: q.Result) -> Value:
+    return OK if result[0] == q.OK else _refused(result)

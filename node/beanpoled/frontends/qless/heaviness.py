@@ -1,0 +1,50 @@
+"""How many jobs, queues or workers a call may look at: those that look at many wait in a line.
+
+Each of them takes milliseconds of every node; see `origin.heavy`. What calls do is in `core.qless`.
+"""
+
+from typing import Any, Final
+
+from beanpole import qless as q
+from beanpole.core.qless.tables import Tables
+from beanpoled.origin.heavy import LIGHT_MAX
+
+# Where a count, or a list, stands among the arguments of a call.
+_COUNTS: Final = {
+    q.POP: 2,
+    q.PEEK: 2,
+    q.UNFAIL: 2,
+    q.JOBS: 3,
+    q.TAGGED: 2,
+    q.TOP_TAGS: 1,
+    q.FAILED_JOBS: 2,
+}
+_LISTS: Final = {
+    q.TIMEOUT: 0,
+    q.CANCEL: 0,
+    q.MULTIGET: 0,
+    q.PAUSE: 0,
+    q.UNPAUSE: 0,
+    q.FORGET_QUEUES: 0,
+    q.FORGET_WORKERS: 0,
+    q.DEPENDS_ON: 1,
+    q.DEPENDS_OFF: 1,
+    q.THROTTLE_RELEASE: 1,
+}
+
+
+def is_heavy(t: Tables, code: int, arguments: tuple[Any, ...]) -> bool:
+    """Whether a call may look at more than LIGHT_MAX of anything."""
+    place = _COUNTS.get(code)
+    if place is not None:
+        count = arguments[place]
+        return not isinstance(count, int) or count > LIGHT_MAX
+    place = _LISTS.get(code)
+    if place is not None:
+        items = arguments[place]
+        return items is not None and len(items) > LIGHT_MAX
+    if code == q.QUEUE_COUNTS:
+        return arguments[0] is None and len(t.queues) > LIGHT_MAX
+    if code == q.WORKER_COUNTS:
+        return len(t.workers) > LIGHT_MAX
+    return code == q.FLUSH

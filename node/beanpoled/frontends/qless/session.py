@@ -1,0 +1,84 @@
+"""What all sides of a connection stand on: its codec, its version of the protocol, its replies.
+
+A reply is written in the version that the client had asked for when it made the request: what
+changes the version, or what is unasked for, waits until nothing is owed.
+"""
+
+from beanpole import commands as c
+from beanpole.events import QLESS
+from beanpole.protocol.resp.parser import Parser
+from beanpole.protocol.resp.values import RESP2, Value, encode
+from beanpoled.frontends.clients import Clients
+from beanpoled.frontends.qless.shared import Shared
+from beanpoled.frontends.replies import EMPTY
+from beanpoled.frontends.requests import RequestConnection
+from beanpoled.host.seam import ClientPort
+from beanpoled.origin.batches import KIND_QUIET
+
+
+class QlessSession(RequestConnection):
+    """A connection that can reply.
+
+    Attributes:
+        version: of RESP.
+        name: how the client calls itself.
+        place: the connection's number at this node.
+    """
+
+    __slots__ = ("_deferred", "_parser", "_shared", "name", "place", "version")
+
+    def __init__(self, clients: Clients, protocol: str, port: ClientPort, shared: Shared) -> None:
+        super().__init__(clients, protocol, port)
+        self._parser = Parser()
+        self._shared = shared
+        self._deferred: list[bytes] = []  # a command that waits until nothing is owed
+        self.version = RESP2
+        self.name = b""
+        shared.connections += 1
+        self.place = shared.connections
+
+    @property
+    def clients(self) -> Clients:
+        """Of its node."""
+        return self._clients
+
+    @property
+    def shared(self) -> Shared:
+        """Of its node."""
+        return self._shared
+
+    def _feed(self, data: bytes) -> None:
+        self._parser.feed(data)
+
+    @property
+    def _buffered_bytes(self) -> int:
+        return self._parser.buffered_bytes
+
+    def _session(self) -> int:
+        """The number of the session, which is opened with the first command that needs one."""
+        if not self.number:
+            origin = self._clients.origin
+            origin.open_session(self)
+            origin.submit(self, KIND_QUIET, (c.SET_PROTOCOL, self.number, QLESS))
+        return self.number
+
+    def say(self, value: Value) -> None:
+        """Answer the newest request, behind those that are owed a reply."""
+        self._replies.reply(encode(value, self.version))
+
+    def _answer_call(self, reply: bytes) -> None:
+        """The oldest request that is owed a reply has it."""
+        head = self._replies.answer(reply)
+        if head == EMPTY and (self._deferred or self.ended or not self._flow.reading):
+            self._go_on()
+
+    def _go_on(self) -> None:
+        if self._deferred:
+            self.blocked = False
+            self._process()
+        else:
+            super()._go_on()
+
+    def _end(self, lost: bool) -> None:
+        super()._end(lost)
+        self._deferred = []

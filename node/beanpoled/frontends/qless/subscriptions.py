@@ -1,0 +1,86 @@
+"""What a connection subscribes to, and what it hears; which clients hear what is in `publications`.
+
+A client of RESP2 that has subscribed may do little else, as in Redis: what is published could not
+be told from a reply. One of RESP3 hears of it between its replies.
+"""
+
+from typing import Final
+
+from beanpole.protocol.resp.globs import PATTERN_MAX_BYTES
+from beanpole.protocol.resp.values import RESP2, Error, Push
+from beanpole.qless import NAME_MAX_BYTES, Message
+from beanpoled.frontends.publications import CHANNEL_PREFIX, CHANNELS_MAX, PATTERNS_MAX
+from beanpoled.frontends.qless.calls import LONG_PATTERN, CallSide
+
+# `ql:w:` and the name of a worker.
+CHANNEL_MAX_BYTES: Final = len(CHANNEL_PREFIX) + len(b"w:") + NAME_MAX_BYTES
+
+LONG_CHANNEL: Final = Error(b"ERR a channel has %d bytes at most" % CHANNEL_MAX_BYTES)
+TOO_MANY_CHANNELS: Final = Error(b"ERR a client has %d channels at most" % CHANNELS_MAX)
+TOO_MANY_PATTERNS: Final = Error(b"ERR a client has %d patterns at most" % PATTERNS_MAX)
+NOT_PUBLISHED: Final = Error(b"ERR only the cluster publishes: nobody was told")
+
+
+class SubscriberSide(CallSide):
+    """A connection that hears what is published."""
+
+    __slots__ = ()
+
+    @property
+    def is_restricted(self) -> bool:
+        """Whether it may only change its subscriptions, as long as it has some."""
+        return self.version == RESP2 and self._clients.publications.count_of(self) > 0
+
+    def subscribe(self, arguments: list[bytes]) -> None:
+        """SUBSCRIBE channel..."""
+        publications = self._clients.publications
+        for channel in arguments[1:]:
+            if len(channel) > CHANNEL_MAX_BYTES:
+                self.say(LONG_CHANNEL)
+            elif publications.subscribe(self, channel):
+                self._confirm(b"subscribe", channel)
+            else:
+                self.say(TOO_MANY_CHANNELS)
+
+    def psubscribe(self, arguments: list[bytes]) -> None:
+        """PSUBSCRIBE pattern..."""
+        publications = self._clients.publications
+        for pattern in arguments[1:]:
+            if len(pattern) > PATTERN_MAX_BYTES:
+                self.say(LONG_PATTERN)
+            elif publications.subscribe_pattern(self, pattern):
+                self._confirm(b"psubscribe", pattern)
+            else:
+                self.say(TOO_MANY_PATTERNS)
+
+    def unsubscribe(self, arguments: list[bytes]) -> None:
+        """UNSUBSCRIBE [channel...]; without any: all."""
+        publications = self._clients.publications
+        channels = arguments[1:] or publications.channels_of(self)
+        for channel in channels:
+            publications.unsubscribe(self, channel)
+            self._confirm(b"unsubscribe", channel)
+        if not channels:
+            self._confirm(b"unsubscribe", None)
+
+    def punsubscribe(self, arguments: list[bytes]) -> None:
+        """PUNSUBSCRIBE [pattern...]; without any: all."""
+        publications = self._clients.publications
+        patterns = arguments[1:] or publications.patterns_of(self)
+        for pattern in patterns:
+            publications.unsubscribe_pattern(self, pattern)
+            self._confirm(b"punsubscribe", pattern)
+        if not patterns:
+            self._confirm(b"punsubscribe", None)
+
+    def publish(self, arguments: list[bytes]) -> None:
+        """PUBLISH is refused: what is published follows from the log."""
+        self.say(NOT_PUBLISHED)
+
+    def published(self, pattern: bytes, channel: bytes, message: Message) -> None:
+        """See `Connection`."""
+        if not self.closed:
+            self._push(self._shared.published(self.version, pattern, channel, message))
+
+    def _confirm(self, what: bytes, name: bytes | None) -> None:
+        self.say(Push([what, name, self._clients.publications.count_of(self)]))
