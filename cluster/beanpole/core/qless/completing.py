@@ -1,0 +1,131 @@
+"""Completion: a job is done, or goes on in another queue.
+
+Complete jobs stay for a while, so that clients may look at them; each completion deletes some that
+are too old or too many.
+"""
+
+from typing import Any, Final
+
+from beanpole import qless as q
+from beanpole.core.qless import (
+    cancelling,
+    config,
+    dependencies,
+    history,
+    limits,
+    locks,
+    queues,
+    ranges,
+    statistics,
+    throttles,
+    tracking,
+)
+from beanpole.core.qless.job import COMPLETED, DEPENDING, SCHEDULED_AT, WORK, QlessJob
+from beanpole.core.qless.tables import Tables
+
+# Complete jobs that one completion deletes: some 10 us each. More than one, so that a shorter
+# history is reached soon after somebody has asked for it.
+PURGED_MAX: Final = 100
+KEPT_DEFAULT: Final = 50_000.0  # jobs
+KEPT_FOR_DEFAULT: Final = 604_800.0  # seconds
+# Flavours in which the queue of a job must be given rightly.
+STRICT: Final = (q.CORE, q.THROTTLES, q.DOTTED)
+
+
+def complete(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> q.Result:
+    """Let a running job be complete, or go to the next queue."""
+    jid, worker, name, data, following, delay, depends = args
+    job = t.jobs.get(jid)
+    if job is None:
+        return q.NO_JOB, (jid,)
+    if job.state != q.RUNNING:
+        return q.NOT_RUNNING, (jid, job.state)
+    if job.worker != worker:
+        return q.OTHER_WORKER, (jid, job.worker)
+    if job.queue != name and flavour in STRICT:
+        return q.OTHER_QUEUE, (jid, job.queue)
+    if following is not None:
+        if not queues.has_room(t, following):
+            return limits.QUEUES
+        refused = dependencies.refusal(t, jid, depends, 0)
+        if refused is not None:
+            return refused
+    t.keep(job)
+    _end_run(t, flavour, job, now, data)
+    if following is not None:
+        return q.OK, _go_on(t, job, now, following, delay, depends)
+    _finish(t, flavour, job, now)
+    return q.OK, q.COMPLETE_
+
+
+def _end_run(t: Tables, flavour: int, job: QlessJob, now: float, data: bytes) -> None:
+    history.append(t, job, now, q.HAS_DONE)
+    job.data = data
+    t.unplace(job)
+    throttles.release_all(t, job, now)
+    seconds = locks.elapsed(flavour, now, job.time)
+    statistics.note_run(t, t.queue(job.queue), now, seconds)
+    job.time = now
+    t.let_go(job)
+    job.worker = b""
+    job.failure = None
+    job.expires = 0.0
+    job.remaining = job.retries
+    if tracking.is_tracked(t, job.jid):
+        t.say(b"completed", job.jid)
+
+
+def _go_on(
+    t: Tables, job: QlessJob, now: float, following: bytes, delay: float, depends: tuple[bytes, ...]
+) -> int:
+    """Put a job into the next queue; its state there."""
+    t.say(
+        b"log",
+        (
+            (b"jid", job.jid),
+            (b"event", b"advanced"),
+            (b"queue", job.queue),
+            (b"to", following),
+        ),
+    )
+    history.append(t, job, now, q.HAS_PUT, following)
+    queues.know(t, now, following)
+    job.queue = following
+    before = dependencies.unfinished(t, depends)
+    if delay > 0 and not depends:
+        t.place(job, SCHEDULED_AT, now + delay)
+        job.state = q.SCHEDULED
+    elif before:
+        dependencies.link(t, job, before)
+        t.place(job, DEPENDING, now)
+        job.state = q.DEPENDS
+        job.due = now + delay if delay > 0 else None
+    else:  # at once, even with a delay: as in the original
+        t.place(job, WORK, queues.work_score(now, job.priority))
+        job.state = q.WAITING
+    return job.state
+
+
+def _finish(t: Tables, flavour: int, job: QlessJob, now: float) -> None:
+    t.say(
+        b"log",
+        ((b"jid", job.jid), (b"event", b"completed"), (b"queue", job.queue)),
+    )
+    job.state = q.COMPLETE_
+    job.queue = b""
+    t.place(job, COMPLETED, now)
+    dependencies.free_dependents(t, flavour, job, now)
+    _purge(t, now)
+
+
+def _purge(t: Tables, now: float) -> None:
+    """Delete complete jobs that are too old, or too many."""
+    oldest = now - config.number(t, b"jobs-history", KEPT_FOR_DEFAULT)
+    jids = ranges.between(t.completed, 0.0, oldest, 0, PURGED_MAX) or []
+    for jid in jids:
+        cancelling.remove(t, t.jobs[jid], now)
+    kept = max(0, int(config.number(t, b"jobs-history-count", KEPT_DEFAULT)))
+    excess = min(len(t.completed) - kept, PURGED_MAX - len(jids))
+    if excess > 0:
+        for jid in t.completed.lowest(0, excess):
+            cancelling.remove(t, t.jobs[jid], now)

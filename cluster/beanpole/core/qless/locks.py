@@ -1,0 +1,163 @@
+"""Locks: how long a worker has a job, and what happens when that time is over.
+
+Nothing happens by itself: the next worker that asks for jobs finds the locks that have ended. Their
+workers are told first, and have a grace period in which they may still say what went wrong.
+"""
+
+from math import floor
+from typing import Any, Final
+
+from beanpole import qless as q
+from beanpole.core.qless import config, failing, history, limits, statistics, throttles, tracking
+from beanpole.core.qless.job import LOCKS, WORK, QlessJob
+from beanpole.core.qless.scores import INFINITY
+from beanpole.core.qless.tables import QlessQueue, Tables
+
+LOCK_DEFAULT: Final = 60.0  # seconds
+GRACE_DEFAULT: Final = 10.0  # seconds
+
+
+def end_of_lock(t: Tables, queue: bytes, now: float) -> float:
+    """When a lock of a queue ends that begins now."""
+    common = config.number(t, b"heartbeat", LOCK_DEFAULT)
+    return now + config.number(t, queue + b"-heartbeat", common)
+
+
+def elapsed(flavour: int, now: float, since: float) -> float:
+    """How long a job waited or ran, for the statistics: the seed form has whole seconds."""
+    return float(floor(now) - floor(since)) if flavour == q.SEED else now - since
+
+
+def heartbeat(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> q.Result:
+    """Let the lock of a worker begin anew."""
+    jid, worker, data = args
+    job = t.jobs.get(jid)
+    if job is None:
+        return q.NO_JOB, (jid,)
+    if job.state != q.RUNNING:
+        return q.NOT_RUNNING, (jid, job.state)
+    if job.worker != worker or not worker:
+        return q.OTHER_WORKER, (jid, job.worker)
+    t.keep(job)
+    if data is not None:
+        job.data = data
+    expires = end_of_lock(t, job.queue, now)
+    job.expires = expires
+    t.hold(job, expires)
+    t.place(job, LOCKS, expires)
+    return q.OK, expires
+
+
+def timeout(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> q.Result:
+    """Take running jobs from their workers: each is the next of its queue."""
+    jids: tuple[bytes, ...] = args[0]
+    if len(jids) > q.CALL_JOBS_MAX:
+        return limits.JOBS
+    seen: dict[bytes, None] = {}
+    touched = 0
+    for jid in jids:
+        job = t.jobs.get(jid)
+        if job is None:
+            return q.NO_JOB, (jid,)
+        if job.state != q.RUNNING or jid in seen:
+            return q.NOT_RUNNING, (jid, q.STALLED if jid in seen else job.state)
+        seen[jid] = None
+        touched += 1 + throttles.pending_of(t, job)
+    if touched > q.CALL_JOBS_MAX and len(jids) > 1:
+        return limits.JOBS
+    for jid in jids:
+        _time_out(t, flavour, t.jobs[jid], now)
+    return q.OK, None
+
+
+def invalidate(
+    t: Tables, flavour: int, queue: QlessQueue, now: float, count: int
+) -> list[QlessJob]:
+    """Look at locks that have ended; give the jobs that may go to another worker."""
+    if flavour == q.SEED:
+        return _invalidate_at_once(t, queue, now, count)
+    found: list[QlessJob] = []
+    for jid in queue.locks.upto(now, 0, count):
+        job = t.jobs[jid]
+        t.keep(job)
+        t.let_go(job)
+        grace = config.number(t, b"grace-period", GRACE_DEFAULT)
+        is_new = not job.grace
+        if is_new or grace <= 0:
+            _warn(t, queue, job, now, grace)
+        if (not is_new or grace <= 0) and _attempt(t, flavour, queue, job, now):
+            found.append(job)
+    return found
+
+
+def _time_out(t: Tables, flavour: int, job: QlessJob, now: float) -> None:
+    t.keep(job)
+    history.append(t, job, now, q.HAS_TIMED_OUT)
+    worker = job.worker
+    t.let_go(job)
+    t.place(job, WORK, INFINITY)
+    throttles.release_all(t, job, now)
+    job.state = q.STALLED
+    job.expires = 0.0
+    if flavour == q.DOTTED:
+        job.worker = b""
+    _say_lost(t, job.jid, worker)
+
+
+def _warn(t: Tables, queue: QlessQueue, job: QlessJob, now: float, grace: float) -> None:
+    """Tell a worker that its lock is lost; it has the job for some more time."""
+    if tracking.is_tracked(t, job.jid):
+        t.say(b"stalled", job.jid)
+    history.append(t, job, now, q.HAS_TIMED_OUT)
+    job.grace = True
+    _say_lost(t, job.jid, job.worker)
+    t.place(job, LOCKS, now + grace)
+    statistics.bump(t, queue, now, retries=1)
+
+
+def _attempt(t: Tables, flavour: int, queue: QlessQueue, job: QlessJob, now: float) -> bool:
+    """Use up an attempt; whether the job had one left. Otherwise it fails."""
+    job.grace = False
+    job.remaining -= 1
+    if job.remaining >= 0:
+        return True
+    worker = job.worker
+    t.unplace(job)
+    throttles.release_all(t, job, now)
+    failing.exhaust(t, flavour, job, now, queue.name)
+    assert job.failure is not None, job.jid
+    if tracking.is_tracked(t, job.jid):
+        t.say(b"failed", job.jid)
+    t.say(
+        b"log",
+        (
+            (b"jid", job.jid),
+            (b"event", b"failed"),
+            (b"group", job.failure.group),
+            (b"worker", worker),
+            (b"message", job.failure.message),
+        ),
+    )
+    return False
+
+
+def _invalidate_at_once(t: Tables, queue: QlessQueue, now: float, count: int) -> list[QlessJob]:
+    """The seed form knows no grace period, and counts only jobs that go to another worker."""
+    found: list[QlessJob] = []
+    for jid in queue.locks.upto(now, 0, count):
+        job = t.jobs[jid]
+        t.keep(job)
+        t.let_go(job)
+        if _attempt(t, q.SEED, queue, job, now):
+            found.append(job)
+            if tracking.is_tracked(t, jid):
+                t.say(b"stalled", jid)
+    if found:
+        statistics.bump(t, queue, now, retries=len(found))
+    return found
+
+
+def _say_lost(t: Tables, jid: bytes, worker: bytes) -> None:
+    pairs = ((b"jid", jid), (b"event", b"lock_lost"), (b"worker", worker))
+    t.say(b"w:" + worker, pairs)
+    t.say(b"log", pairs)

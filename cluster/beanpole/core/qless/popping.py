@@ -1,0 +1,172 @@
+"""Pop and peek: the jobs that are next in a queue, with a lock for a worker or without.
+
+First come jobs whose locks have ended, then those that wait, by priority. Before, templates that
+are due make jobs, and scheduled jobs that are due begin to wait.
+"""
+
+from typing import Any, Final
+
+from beanpole import qless as q
+from beanpole.core.qless import (
+    config,
+    history,
+    limits,
+    locks,
+    queues,
+    recurring,
+    statistics,
+    throttles,
+    tracking,
+    views,
+    workers,
+)
+from beanpole.core.qless.job import LOCKS, QlessJob
+from beanpole.core.qless.tables import QlessQueue, Tables
+
+# How often a pop looks for jobs that no throttle holds back, if it has found too few.
+ROUNDS_DEFAULT: Final = 1.0
+# What an item of a history is in a reply beside its names.
+ITEM_BYTES: Final = 50
+
+
+def pop(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> q.Result:
+    """Give jobs to a worker. It may get fewer than there are: those of some megabytes."""
+    name, worker, count = args
+    queue = t.queues.get(name)
+    if queue is not None and queue.paused:
+        return q.OK, ()
+    if not workers.has_room(t, worker):
+        return limits.WORKERS
+    if queue is not None and _too_many(queue, now, 0, count):
+        return limits.JOBS
+    workers.seen(t, now, worker)
+    count = min(_allowed(t, flavour, queue, name, now, count), q.CALL_JOBS_MAX)
+    if queue is None or count <= 0:
+        return q.OK, ()
+    popped: list[QlessJob] = []
+    count, size = _fitting(t, queue.locks.upto(now, 0, count), count, 0)
+    for job in locks.invalidate(t, flavour, queue, now, count):
+        _pop_job(t, flavour, queue, job, now, worker)
+        popped.append(job)
+    if throttles.available(t, q.QUEUE_THROTTLE + name):
+        rest = count - len(popped)
+        recurring.spawn(t, queue, now, rest)
+        queues.move_scheduled(t, queue, now, rest)
+        _pop_work(t, flavour, queue, now, worker, rest, size, popped)
+    return q.OK, tuple([views.job_view(t, job) for job in popped])
+
+
+def peek(t: Tables, _flavour: int, now: float, args: tuple[Any, ...]) -> q.Result:
+    """Show the jobs that are next; nobody gets a lock."""
+    name, offset, count = args
+    queue = t.queues.get(name)
+    if queue is None or count <= 0:
+        return q.OK, ()
+    offset = max(0, offset)
+    if _too_many(queue, now, offset, count):
+        return limits.JOBS
+    expired = queue.locks.count_upto(now)
+    rest = offset + count - expired
+    if min(rest, queue.scheduled.count_upto(now)) > q.CALL_JOBS_MAX:
+        return limits.JOBS
+    if rest > 0:
+        recurring.spawn(t, queue, now, rest)
+        queues.move_scheduled(t, queue, now, rest)
+    jids = queue.locks.lowest(offset, min(count, expired - offset))
+    jids += queue.work.highest(max(0, offset - expired), count - len(jids))
+    jobs = [t.jobs[jid] for jid in jids]
+    if not views.fit_into_an_answer(jobs):
+        return limits.ANSWER
+    return q.OK, tuple([views.job_view(t, job) for job in jobs])
+
+
+def _too_many(queue: QlessQueue, now: float, offset: int, count: int) -> bool:
+    """Whether more jobs would be given than a call may touch."""
+    if count <= q.CALL_JOBS_MAX:
+        return False
+    if queue.recurring.count_upto(now):  # they make as many as are asked for
+        return True
+    found = queue.locks.count_upto(now) + len(queue.work) + queue.scheduled.count_upto(now)
+    return found - offset > q.CALL_JOBS_MAX
+
+
+def _allowed(
+    t: Tables, flavour: int, queue: QlessQueue | None, name: bytes, now: float, count: int
+) -> int:
+    """How many jobs a pop may give: flavours without throttles bound those that run."""
+    if queue is None or flavour not in (q.UNIFIED, q.CORE):
+        return count
+    most = int(config.number(t, name + b"-max-concurrency", 0.0))
+    if most <= 0:
+        return count
+    running = len(queue.locks) - queue.locks.count_below(now)
+    return min(count, max(0, most - running))
+
+
+def _fitting(t: Tables, jids: list[bytes], count: int, size: int) -> tuple[int, int]:
+    """How many of some jobs may be given beside others, and their size with these.
+
+    If all may, the count stays.
+    """
+    for place, jid in enumerate(jids):
+        size += _size(t.jobs[jid])
+        if size > q.ANSWER_MAX_BYTES:
+            return max(1, place), q.ANSWER_MAX_BYTES
+    return count, size
+
+
+def _pop_work(
+    t: Tables,
+    flavour: int,
+    queue: QlessQueue,
+    now: float,
+    worker: bytes,
+    count: int,
+    size: int,
+    popped: list[QlessJob],
+) -> None:
+    common = config.number(t, b"max-pop-retry", ROUNDS_DEFAULT)
+    rounds = config.number(t, queue.name + b"-max-pop-retry", common)
+    looked = 0
+    while count > 0 and rounds > 0 and looked < q.CALL_JOBS_MAX:
+        jids = queue.work.highest(0, min(count, q.CALL_JOBS_MAX - looked))
+        if not jids:
+            break
+        for jid in jids:
+            job = t.jobs[jid]
+            looked += 1
+            given = size + _size(job)
+            if given > q.ANSWER_MAX_BYTES and popped:
+                return
+            t.keep(job)
+            if not throttles.acquire(t, job):
+                throttles.hold_back(t, job, now)
+                continue
+            size = given
+            _pop_job(t, flavour, queue, job, now, worker)
+            popped.append(job)
+            count -= 1
+        rounds -= 1
+
+
+def _pop_job(
+    t: Tables, flavour: int, queue: QlessQueue, job: QlessJob, now: float, worker: bytes
+) -> None:
+    """Give a job to a worker; `keep` comes before."""
+    history.append(t, job, now, q.HAS_POPPED, worker)
+    statistics.note_wait(t, queue, now, locks.elapsed(flavour, now, job.time))
+    job.time = now
+    expires = locks.end_of_lock(t, queue.name, now)
+    job.worker = worker
+    job.expires = expires
+    job.state = q.RUNNING
+    t.hold(job, expires)
+    t.place(job, LOCKS, expires)
+    if tracking.is_tracked(t, job.jid):
+        t.say(b"popped", job.jid)
+
+
+def _size(job: QlessJob) -> int:
+    """The bytes of a job in a reply, nearly."""
+    items = sum([ITEM_BYTES + len(item[2]) + len(item[3]) for item in job.history])
+    return len(job.data) + items
