@@ -9,8 +9,37 @@ from struct import Struct
 from typing import Any, Final
 
 from beanpole import qless as q
-from beanpole.core.qless import emitting, shapes, sizes
-from beanpole.core.qless.shapes import Kind, Row
+from beanpole.core.qless import (
+    config,
+    emitting,
+    flushing,
+    history,
+    listings,
+    patterns,
+    queues,
+    recurring,
+    shapes,
+    sizes,
+    statistics,
+    tags,
+    tracking,
+    views,
+    workers,
+)
+from beanpole.core.qless.shapes import (
+    DATA,
+    INTEGER,
+    NAME,
+    NAMES,
+    NUMBER,
+    POSITIVE,
+    Choice,
+    Count,
+    Kind,
+    Many,
+    Optional,
+    Row,
+)
 from beanpole.core.qless.tables import Tables
 
 # What makes a call: its tables, flavour, the time of the client's clock, arguments of its shape.
@@ -37,8 +66,77 @@ class Call:
         self.grows = grows
 
 
-# By their codes; the arguments are explained beside these.
-CALLS: Final[dict[int, Call]] = {}
+_MAYBE_NAME: Final = Optional(NAME)
+_MAYBE_NAMES: Final = Optional(NAMES)
+_MAYBE_NUMBER: Final = Optional(NUMBER)
+_MAYBE_DATA: Final = Optional(DATA)
+_KIND_OF_PATTERNS: Final = Count(q.PATTERNS_OF_QUEUES, q.PATTERNS_OF_PRIORITIES)
+_STATE: Final = Count(q.WAITING, q.RECURRING)
+_TEMPLATE_FIELD: Final = Choice(
+    {
+        b"priority": NUMBER,
+        b"interval": POSITIVE,
+        b"retries": INTEGER,
+        b"backlog": NUMBER,
+        b"data": DATA,
+        b"klass": DATA,
+        b"queue": NAME,
+        b"throttles": NAMES,
+    }
+)
+
+# By their codes, beside which their arguments are explained.
+CALLS: Final[dict[int, Call]] = {
+    # --- the life of jobs -----------------------------------------------------------------------
+    q.GET: Call(views.get, NAME),
+    q.MULTIGET: Call(views.multiget, NAMES),
+    # --- what is beside it ----------------------------------------------------------------------
+    q.TRACK: Call(tracking.track, NAME, grows=True),
+    q.UNTRACK: Call(tracking.untrack, NAME),
+    q.TRACKED: Call(views.tracked),
+    q.TAG_ADD: Call(tags.tag_add, NAME, NAMES, grows=True),
+    q.TAG_REMOVE: Call(tags.tag_remove, NAME, NAMES),
+    q.TAGGED: Call(tags.tagged, NAME, INTEGER, INTEGER),
+    q.TOP_TAGS: Call(tags.top_tags, INTEGER, INTEGER),
+    q.LOG: Call(history.log, NAME, DATA, DATA, grows=True),
+    q.FAILED_GROUPS: Call(listings.failed_groups),
+    q.FAILED_JOBS: Call(listings.failed_jobs, NAME, INTEGER, INTEGER),
+    q.JOBS: Call(listings.jobs, _STATE, NAME, INTEGER, INTEGER),
+    # --- queues, workers, options ---------------------------------------------------------------
+    q.PAUSE: Call(queues.pause, NAMES, grows=True),
+    q.UNPAUSE: Call(queues.unpause, NAMES),
+    q.FORGET_QUEUES: Call(queues.forget_queues, NAMES),
+    q.QUEUE_COUNTS: Call(queues.queue_counts, _MAYBE_NAME),
+    q.QUEUE_NAMES: Call(queues.queue_names),
+    q.LENGTH: Call(queues.length, NAME),
+    q.STATS: Call(statistics.stats, NAME, NUMBER),
+    q.WORKER_COUNTS: Call(workers.worker_counts),
+    q.WORKER_JOBS: Call(workers.worker_jobs, NAME),
+    q.FORGET_WORKERS: Call(workers.forget_workers, NAMES),
+    q.CONFIG_SET: Call(config.config_set, NAME, NAME, grows=True),
+    q.CONFIG_UNSET: Call(config.config_unset, NAME),
+    q.CONFIG_GET: Call(config.config_get, NAME),
+    q.CONFIG_ALL: Call(config.config_all),
+    q.SET_PATTERNS: Call(
+        patterns.set_patterns, _KIND_OF_PATTERNS, Many(Row(NAME, DATA)), grows=True
+    ),
+    q.PATTERNS: Call(patterns.patterns, _KIND_OF_PATTERNS),
+    q.FLUSH: Call(flushing.flush),
+    q.KEYS: Call(flushing.keys),
+    # --- templates and throttles ----------------------------------------------------------------
+    q.RECUR: Call(
+        recurring.recur,
+        *(NAME, NAME, DATA, DATA, POSITIVE, NUMBER),
+        *(NUMBER, NAMES, INTEGER, NUMBER, _MAYBE_NAMES),
+        grows=True,
+    ),
+    q.UNRECUR: Call(recurring.unrecur, NAME),
+    q.RECUR_UPDATE: Call(recurring.recur_update, NAME, Many(_TEMPLATE_FIELD), grows=True),
+    q.RECUR_TAG: Call(recurring.recur_tag, NAME, NAMES, grows=True),
+    q.RECUR_UNTAG: Call(recurring.recur_untag, NAME, NAMES),
+    q.RECUR_GET: Call(recurring.recur_get, NAME),
+    q.RECUR_SCORE: Call(recurring.recur_score, NAME, NAME),
+}
 
 
 def apply(t: Tables, call: int, flavour: int, now: float, args: tuple[Any, ...]) -> q.Result:
@@ -102,9 +200,9 @@ def _settle(t: Tables, call: int, now: float) -> None:
         if before.job.queue != before.queue:
             _tidy_queue(t, before.job.queue)
     t.touched.clear()
-    for name, queue in t.touched_queues.items():
-        _tidy_queue(t, name)
-        size = sizes.of_queue(queue) if t.queues.get(name) is queue else 0
+    for queue in list(t.touched_queues):
+        _tidy_queue(t, queue.name)
+        size = sizes.of_queue(queue) if t.queues.get(queue.name) is queue else 0
         t.bytes += size - queue.size
         queue.size = size
     t.touched_queues.clear()

@@ -46,6 +46,14 @@ class Number(Kind):
         return None if is_number(value) else BAD
 
 
+class Positive(Number):
+    """A number above 0."""
+
+    def refusal(self, value: Any) -> q.Result | None:
+        """See `Kind`."""
+        return None if is_number(value) and value > 0.0 else BAD
+
+
 class Count(Kind):
     """An int between two bounds."""
 
@@ -144,5 +152,7 @@ def plain(value: Any) -> Any:
 NAME: Final = Text(q.NAME_MAX_BYTES, _NAME)
 DATA: Final = Text(q.DATA_MAX_BYTES, _DATA)
 NUMBER: Final = Number()
+POSITIVE: Final = Positive()
+TRUTH: Final = Truth()
 INTEGER: Final = Count(-q.NUMBER_MAX, q.NUMBER_MAX)
 NAMES: Final = Many(NAME)

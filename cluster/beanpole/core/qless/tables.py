@@ -203,7 +203,7 @@ class Tables:
         self.holder: Holder | None = None
         self.room = NUMBER_MAX
         self.touched: dict[int, Before] = {}
-        self.touched_queues: dict[bytes, QlessQueue] = {}
+        self.touched_queues: dict[QlessQueue, None] = {}
         self.touched_recurring: dict[bytes, Recurring] = {}
         self.touched_throttles: dict[bytes, Throttle] = {}
         self.trace = b""
@@ -219,7 +219,7 @@ class Tables:
 
     def keep_queue(self, queue: QlessQueue) -> None:
         """What a queue is beside its jobs is about to change: known, paused, its days."""
-        self.touched_queues[queue.name] = queue
+        self.touched_queues[queue] = None
         for image in self.images:
             image.keep_queue(queue)
 
