@@ -6,7 +6,7 @@ import beanpole.qless as q
 from beanpole.protocol.qless import calls_dotted, calls_seed, calls_unified
 from beanpole.protocol.qless.numbers import to_number
 from beanpole.protocol.qless.recognition import Script
-from beanpole.protocol.qless.requests import Call, Reader, Refusal
+from beanpole.protocol.qless.requests import NO_INTEGER, Call, Reader, Refusal
 from beanpole.protocol.qless.texts import redis_error, script_error
 
 __all__ = ["Call", "Refusal", "read"]
@@ -42,6 +42,8 @@ def _refusal(script: Script, message: bytes) -> Refusal:
 
 
 def _checked(reader: Reader, call: Call) -> Call | Refusal:
+    if reader.broken:
+        reader.refuse(NO_INTEGER, by_redis=True)
     if not reader.refused and _size(call.args) > q.ARGS_MAX_BYTES:
         reader.refuse(b"the arguments have more than %d bytes" % q.ARGS_MAX_BYTES)
     if not reader.refused:

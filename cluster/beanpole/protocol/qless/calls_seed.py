@@ -323,6 +323,11 @@ def recur(r: Reader) -> Call:
     command = r.name(0, b"Recur(): Missing first argument")
     if command == b"on":
         return _recur_on(r)
+    if command not in (b"get", b"update", b"tag", b"untag", b"off"):
+        r.refuse(
+            b"Recur(): First argument must be one of [on, off, get, update, tag, untag]. Got "
+            + command
+        )
     jid = r.name(1, b'Recur(): Arg "jid" missing')
     if command == b"get":
         return r.call(q.RECUR_GET, (jid,), forms.RECURRING)
@@ -332,12 +337,6 @@ def recur(r: Reader) -> Call:
     if command in (b"tag", b"untag"):
         code = q.RECUR_TAG if command == b"tag" else q.RECUR_UNTAG
         return r.call(code, (jid, r.names(2, q.TAGS_MAX, b"tags")), forms.NAMES)
-    if command != b"off":
-        r.refused = b""  # the scripts look at the command first
-        r.refuse(
-            b"Recur(): First argument must be one of [on, off, get, update, tag, untag]. Got "
-            + command
-        )
     return r.call(q.UNRECUR, (jid,), forms.INTEGER)
 
 

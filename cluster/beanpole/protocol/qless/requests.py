@@ -50,6 +50,8 @@ class Reader:
         keys: the keys, which only the seed form has.
         refused: the first error, b"" if there was none.
         by_redis: whether that error is one of Redis, not of the script.
+        broken: whether a number has a fraction that may not have one. Redis notices that, after
+            the script has looked at everything.
     """
 
     def __init__(self, script: Script, now: float, keys: list[bytes], args: list[bytes]) -> None:
@@ -59,6 +61,7 @@ class Reader:
         self.args = args
         self.refused = b""
         self.by_redis = False
+        self.broken = False
 
     def refuse(self, message: bytes, by_redis: bool = False) -> None:
         """Remember an error, if it is the first."""
@@ -141,7 +144,7 @@ class Reader:
         """A number without a fraction."""
         number = self.number(value, None if default is None else float(default), wrong)
         if number % 1.0 != 0.0:
-            self.refuse(NO_INTEGER, by_redis=True)
+            self.broken = True
             return 0
         return int(number)
 

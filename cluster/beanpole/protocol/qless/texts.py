@@ -88,6 +88,8 @@ def text_of(script: Script, call: Call, code: int, details: tuple[object, ...]) 
         )
     if code == q.NOT_DEPENDING:
         return b"%bJob %b not in the depends state: %b" % (name, jid, _state(second))
+    if code == q.NO_JOB and call.code == q.PUT:
+        name = b"Requeue(): "
     return name + _not_held(script, call, code, jid, second)
 
 
@@ -98,7 +100,8 @@ def _state(state: object) -> bytes:
 
 def _not_held(script: Script, call: Call, code: int, jid: bytes, second: object) -> bytes:
     """Why somebody does not hold the job that he says he holds."""
-    job = b"Job " + jid + b" " if script.names_jid or call.code in _NAMING else b"Job "
+    names_jid = (script.names_jid and call.code != q.TRACK) or call.code in _NAMING
+    job = b"Job " + jid + b" " if names_jid else b"Job "
     other = second if isinstance(second, bytes) else b""
     if code == q.NO_JOB:
         return _no_job(script, call, job, jid)

@@ -1,5 +1,9 @@
-"""Small scripts in the shape of each dialect: their declarations, without what they would do."""
+"""Small scripts in the shape of each dialect: their declarations, without what they would do.
 
+And ways to read arguments with them.
+"""
+
+from beanpole.protocol.qless import calls
 from beanpole.protocol.qless.calls_dotted import CALLS as DOTTED_CALLS
 from beanpole.protocol.qless.calls_unified import CALLS as UNIFIED_CALLS
 from beanpole.protocol.qless.recognition import Script, recognise
@@ -135,3 +139,25 @@ DOTTED_SCRIPT = script(dotted())
 def seed_script(name: str) -> Script:
     """The script of one call of the seed form."""
     return script(seed(name))
+
+
+Words = list[bytes]
+
+
+def call(script: Script, *args: object, keys: Words | None = None) -> calls.Call:
+    found = calls.read(script, keys or [], [_bytes(one) for one in args])
+    assert isinstance(found, calls.Call), found
+    return found
+
+
+def refusal(script: Script, *args: object, keys: Words | None = None) -> bytes:
+    """The message in an error, whose form is looked at, too."""
+    found = calls.read(script, keys or [], [_bytes(one) for one in args])
+    assert isinstance(found, calls.Refusal), found
+    end = b" script: " + script.sha + b", on @user_script:1."
+    assert found.text.endswith(end)
+    return found.text.removesuffix(end).removeprefix(b"user_script:1: ")
+
+
+def _bytes(value: object) -> bytes:
+    return value if isinstance(value, bytes) else str(value).encode()
