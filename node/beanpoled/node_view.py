@@ -4,6 +4,8 @@ from beanpole import VERSION
 from beanpole.core import accounts
 from beanpole.core.jobs import shown
 from beanpole.core.jobs.spaces import Space
+from beanpole.core.qless.tables import Tables
+from beanpole.events import PROTOCOL_NAMES, QLESS
 from beanpoled.turn.node import Node
 from beanpoled.view import JobCounts, Metrics, Role, SnapshotStream, SpaceFigures
 
@@ -146,7 +148,10 @@ class LocalNodeView:
             loop_lag_seconds_max=node.lag_max_us / 1e6,
             leader_changes_total=node.roles.leader_changes,
             clients=node.frontends.figures(),
-            spaces={shown.space(space): _figures(space) for space in queue.every_space},
+            spaces={
+                **{shown.space(space): _figures(space) for space in queue.every_space},
+                PROTOCOL_NAMES[QLESS]: _qless_figures(context.machine.qless),
+            },
             tubes=len(queue.tubes),
             sessions=context.machine.sessions,
             client_hosts=len(context.machine.hosts.names),
@@ -193,4 +198,18 @@ def _figures(space: Space) -> SpaceFigures:
         space.jobs_total,
         space.timeouts,
         space.evicted,
+    )
+
+
+def _qless_figures(t: Tables) -> SpaceFigures:
+    """The same words for a part of its own: what waits for a time or for others is delayed."""
+    queues = t.queues.values()
+    delayed = sum(len(it.scheduled) + len(it.depends) + len(it.throttled) for it in queues)
+    return SpaceFigures(
+        ready=sum(len(it.work) for it in queues),
+        reserved=sum(len(it.locks) for it in queues),
+        delayed=delayed,
+        buried=sum(map(len, t.groups.values())),
+        kept=len(t.completed),
+        queues=len(t.queues),
     )

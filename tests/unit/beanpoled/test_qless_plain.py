@@ -121,6 +121,13 @@ def test_what_is_no_request_is_the_end(client: Client) -> None:
     assert client.port.closed
 
 
+@pytest.mark.parametrize("line", [b"POST / HTTP/1.1", b"Host: localhost"])
+def test_a_page_of_a_browser_is_the_end(client: Client, line: bytes) -> None:
+    """Its body would be commands; Redis ends the connection, too."""
+    assert client.send(line + b"\r\nFLUSHALL\r\n") == b""
+    assert client.port.closed
+
+
 def test_hello_changes_the_version(client: Client) -> None:
     number = client.send(b"CLIENT ID\r\n")[1:]
     facts = (

@@ -44,7 +44,10 @@ class QlessConnection(SubscriberSide):
         name = _name_of(arguments)
         command = COMMANDS.get(name)
         if command is None:
-            self.say(_unknown(name, arguments))
+            if name in _HTTP:
+                self._quit()
+            else:
+                self.say(_unknown(name, arguments))
             return True
         if command.is_alone and self._replies.pending:
             self._deferred = arguments
@@ -187,6 +190,8 @@ COMMANDS: Final[dict[bytes, Command]] = {
 }
 # Commands whose second word says what they do.
 _CONTAINERS: Final = (b"client", b"command", b"config", b"script")
+# How a page of HTTP begins that a browser sends to this port: its body could be lines of commands.
+_HTTP: Final = (b"post", b"host:")
 _RESTRICTED: Final = (
     b"ERR Can't execute '%b': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are "
     b"allowed in this context"
