@@ -10,18 +10,27 @@ from typing import Any, Final
 
 from beanpole import qless as q
 from beanpole.core.qless import (
+    cancelling,
+    completing,
     config,
+    dependencies,
     emitting,
+    failing,
     flushing,
     history,
     listings,
+    locks,
+    ordering,
     patterns,
+    popping,
+    putting,
     queues,
     recurring,
     shapes,
     sizes,
     statistics,
     tags,
+    throttles,
     tracking,
     views,
     workers,
@@ -33,6 +42,7 @@ from beanpole.core.qless.shapes import (
     NAMES,
     NUMBER,
     POSITIVE,
+    TRUTH,
     Choice,
     Count,
     Kind,
@@ -79,7 +89,7 @@ _TEMPLATE_FIELD: Final = Choice(
         b"retries": INTEGER,
         b"backlog": NUMBER,
         b"data": DATA,
-        b"klass": DATA,
+        b"klass": NAME,
         b"queue": NAME,
         b"throttles": NAMES,
     }
@@ -88,6 +98,24 @@ _TEMPLATE_FIELD: Final = Choice(
 # By their codes, beside which their arguments are explained.
 CALLS: Final[dict[int, Call]] = {
     # --- the life of jobs -----------------------------------------------------------------------
+    q.PUT: Call(
+        putting.put,
+        *(NAME, NAME, NAME, DATA, NUMBER, _MAYBE_NAME),
+        *(_MAYBE_NUMBER, _MAYBE_NAMES, Optional(INTEGER), NAMES, _MAYBE_NAMES, TRUTH),
+        grows=True,
+    ),
+    q.POP: Call(popping.pop, NAME, NAME, INTEGER),
+    q.PEEK: Call(popping.peek, NAME, INTEGER, INTEGER),
+    q.COMPLETE: Call(completing.complete, NAME, NAME, NAME, DATA, _MAYBE_NAME, NUMBER, NAMES),
+    q.FAIL: Call(failing.fail, NAME, NAME, NAME, DATA, _MAYBE_DATA),
+    q.RETRY: Call(failing.retry, NAME, NAME, NAME, NUMBER, _MAYBE_NAME, _MAYBE_DATA),
+    q.UNFAIL: Call(failing.unfail, NAME, NAME, INTEGER),
+    q.HEARTBEAT: Call(locks.heartbeat, NAME, NAME, _MAYBE_DATA),
+    q.TIMEOUT: Call(locks.timeout, NAMES),
+    q.CANCEL: Call(cancelling.cancel, NAMES),
+    q.DEPENDS_ON: Call(dependencies.depends_on, NAME, NAMES, grows=True),
+    q.DEPENDS_OFF: Call(dependencies.depends_off, NAME, _MAYBE_NAMES),
+    q.PRIORITY: Call(ordering.priority, NAME, NUMBER),
     q.GET: Call(views.get, NAME),
     q.MULTIGET: Call(views.multiget, NAMES),
     # --- what is beside it ----------------------------------------------------------------------
@@ -126,7 +154,7 @@ CALLS: Final[dict[int, Call]] = {
     # --- templates and throttles ----------------------------------------------------------------
     q.RECUR: Call(
         recurring.recur,
-        *(NAME, NAME, DATA, DATA, POSITIVE, NUMBER),
+        *(NAME, NAME, NAME, DATA, POSITIVE, NUMBER),
         *(NUMBER, NAMES, INTEGER, NUMBER, _MAYBE_NAMES),
         grows=True,
     ),
@@ -136,6 +164,12 @@ CALLS: Final[dict[int, Call]] = {
     q.RECUR_UNTAG: Call(recurring.recur_untag, NAME, NAMES),
     q.RECUR_GET: Call(recurring.recur_get, NAME),
     q.RECUR_SCORE: Call(recurring.recur_score, NAME, NAME),
+    q.THROTTLE_SET: Call(throttles.throttle_set, NAME, INTEGER, INTEGER, grows=True),
+    q.THROTTLE_DELETE: Call(throttles.throttle_delete, NAME),
+    q.THROTTLE_RELEASE: Call(throttles.throttle_release, NAME, NAMES),
+    q.THROTTLE_GET: Call(throttles.throttle_get, NAME),
+    q.THROTTLE_LOCKS: Call(throttles.throttle_locks, NAME),
+    q.THROTTLE_PENDING: Call(throttles.throttle_pending, NAME),
 }
 
 

@@ -88,8 +88,9 @@ def _append(t: Tables, kind: int, was: int, state: int, before: Before, now: flo
     kernel = t.kernel
     kernel.events_total += 1
     job = before.job
-    # What a reservation took is told of the queue that it was in.
-    number = _queue_number(t, before.queue if was == RESERVED else job.queue)
+    # What a reservation took is told of the queue that it was in, and the end of a job of its last.
+    if was != RESERVED and state != GONE:
+        job.tube = _queue_number(t, job.queue)
     if not kernel.events_kept:
         return
     wait_us = run_us = e.NO_TIME
@@ -106,7 +107,7 @@ def _append(t: Tables, kind: int, was: int, state: int, before: Before, now: flo
     ttr_s = _seconds(job.expires - now) if state == RESERVED else 0
     kernel.events += e.JOINED.pack(
         kind | protocol << 8 | was << 16 | state << 24 | reason << 32 | place << 40,
-        number & U32_MAX,
+        job.tube & U32_MAX,
         job.id,
         _rank(job) | delay_s << 32,
         ttr_s | len(job.data) << 32,

@@ -25,6 +25,7 @@ class QlessJob:
         locked: the throttles that it has a lock of.
         pending: the throttles that it waits for, each with its place in their order.
         size: what it takes in memory, as `Tables.bytes` counts it.
+        tube: the number of the queue that its last event named.
         time: when it began to wait, or to run: for the statistics.
         grace: whether its worker was told that the lock is lost, and may still say why.
         due: when it is to be scheduled once nothing stands before it; None if at once.
@@ -60,6 +61,7 @@ class QlessJob:
         "tags",
         "throttles",
         "time",
+        "tube",
         "worker",
     )
 
@@ -92,6 +94,7 @@ class QlessJob:
         self.throttles: tuple[bytes, ...] = ()
         self.spawned_from = b""
         self.size = 0
+        self.tube = 0
 
 
 class Recurring:
@@ -108,6 +111,7 @@ class Recurring:
         "priority",
         "queue",
         "retries",
+        "serial",
         "size",
         "tags",
         "throttles",
@@ -126,4 +130,5 @@ class Recurring:
         self.next_at = 0.0
         self.tags: tuple[bytes, ...] = ()
         self.throttles: tuple[bytes, ...] = ()
+        self.serial = 0
         self.size = 0

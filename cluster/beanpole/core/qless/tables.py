@@ -72,6 +72,7 @@ class QlessQueue:
         "paused",
         "recurring",
         "scheduled",
+        "serial",
         "size",
         "throttled",
         "work",
@@ -89,6 +90,7 @@ class QlessQueue:
         self.recurring = Scores()
         self.days: dict[int, Day] = {}  # by the first second of the day
         self.number = 0
+        self.serial = 0
         self.size = 0
 
     def has_jobs(self) -> bool:
@@ -110,7 +112,7 @@ class Throttle:
     too. The locks are in the order of jids, the pending jobs in that of the times given.
     """
 
-    __slots__ = ("expires_us", "is_set", "locks", "maximum", "name", "pending")
+    __slots__ = ("expires_us", "is_set", "locks", "maximum", "name", "pending", "serial")
 
     def __init__(self, name: bytes) -> None:
         self.name = name
@@ -119,6 +121,7 @@ class Throttle:
         self.expires_us = 0
         self.locks = Scores()
         self.pending = Scores()
+        self.serial = 0
 
 
 class Keeper(ABC):
@@ -157,8 +160,7 @@ class Before:
 class Tables:
     """The state.
 
-    The order of jobs, queues, throttles and days in their dicts is no part of it, that of all other
-    dicts is.
+    The order of jobs and days in their dicts is no part of it, that of all other dicts is.
 
     Attributes:
         kernel: what it shares with the other protocols: ids, events, the transitions of an entry.
@@ -176,6 +178,8 @@ class Tables:
         holder: the session of the present call, for its events.
         room: how many jobs and templates the present call may make; below 0 if nothing may grow.
         touched, ...: what the present call changes, as it was before, or as it is.
+        serials: how many queues, templates and throttles there were: an image tells by the serial
+            number of one whether it was there when the image began.
         trace: what the running hash sees of what the last call changed.
     """
 
@@ -207,6 +211,7 @@ class Tables:
         self.touched_recurring: dict[bytes, Recurring] = {}
         self.touched_throttles: dict[bytes, Throttle] = {}
         self.trace = b""
+        self.serials = 0
 
     # --- what is about to change ----------------------------------------------------------------
 
@@ -225,6 +230,8 @@ class Tables:
 
     def keep_recurring(self, template: Recurring) -> None:
         """A template is about to change, has just come, or is about to go."""
+        if not template.serial:
+            template.serial = self._next_serial()
         self.touched_recurring[template.jid] = template
         for image in self.images:
             image.keep_recurring(template)
@@ -234,6 +241,10 @@ class Tables:
         self.touched_throttles[throttle.name] = throttle
         for image in self.images:
             image.keep_throttle(throttle)
+
+    def _next_serial(self) -> int:
+        self.serials += 1
+        return self.serials
 
     # --- what comes and goes --------------------------------------------------------------------
 
@@ -262,6 +273,7 @@ class Tables:
         queue = self.queues.get(name)
         if queue is None:
             queue = self.queues[name] = QlessQueue(name)
+            queue.serial = self._next_serial()
         self.keep_queue(queue)
         return queue
 
@@ -270,6 +282,7 @@ class Tables:
         throttle = self.throttles.get(name)
         if throttle is None:
             throttle = self.throttles[name] = Throttle(name)
+            throttle.serial = self._next_serial()
         self.keep_throttle(throttle)
         return throttle
 
