@@ -88,6 +88,8 @@ def text_of(script: Script, call: Call, code: int, details: tuple[object, ...]) 
         )
     if code == q.NOT_DEPENDING:
         return b"%bJob %b not in the depends state: %b" % (name, jid, _state(second))
+    if code == q.NO_JOB and call.code == q.PRIORITY and not script.names_jid:
+        return b"Queue(): no queue name provided"  # so the scripts stumble
     if code == q.NO_JOB and call.code == q.PUT:
         name = b"Requeue(): "
     return name + _not_held(script, call, code, jid, second)

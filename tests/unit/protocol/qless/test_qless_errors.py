@@ -184,6 +184,9 @@ def test_the_job_that_must_be_there() -> None:
     assert error(CORE_SCRIPT, "timeout", 1, "j", code=q.NO_JOB, details=(b"j",)) == (
         b"Timeout(): Job j does not exist"
     )
+    assert error(THROTTLES_SCRIPT, "priority", 1, "j", 5, code=q.NO_JOB, details=(b"j",)) == (
+        b"Queue(): no queue name provided"
+    )
 
 
 def test_the_seed_form_says_null() -> None:
