@@ -106,9 +106,10 @@ def _stages(history: tuple[HistoryItem, ...]) -> list[Object]:
         elif what == q.HAS_DONE:
             stage["done"] = when
         elif what == q.HAS_FAILED:
-            held = [one for one in stages if second and one.get("worker") == second]
-            for one in held or [stage]:
-                one["failed"] = when
+            # Nobody failed it if it had no retries left; else all stages of that worker.
+            for one in stages if second else [stage]:
+                if not second or one.get("worker") == second:
+                    one["failed"] = when
     return stages
 
 

@@ -136,6 +136,9 @@ def test_failures_of_the_seed_form_belong_to_the_worker_or_to_the_last_stage() -
     found = shown(seed_script("Get"), "j1", gives=other)["history"]
     assert "failed" not in found[0]
     assert found[1] == {"q": "q2", "put": 104, "failed": 109}
+    other = JOB._replace(history=(*HISTORY[:2], (109.0, q.HAS_FAILED, b"g", b"stranger")))
+    found = shown(seed_script("Get"), "j1", gives=other)["history"]
+    assert found == [{"q": "q", "put": 100, "popped": 102, "worker": "w1"}]
 
 
 def test_pops() -> None:
