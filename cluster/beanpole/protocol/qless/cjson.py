@@ -19,6 +19,7 @@ Json = Any  # None, bool, float, str, list[Json] or dict[str, Json]
 DEPTH_MAX: Final = 128
 
 _NOT_FINITE: Final = b"Cannot serialise number: must not be NaN or Inf"
+_TOO_DEEP: Final = b"Found too many nested data structures (%d)"
 _UTF16: Final = b"JSON parser does not support UTF-16 or UTF-32"
 
 
@@ -35,40 +36,64 @@ class Bad:
 
 
 # --- reading -------------------------------------------------------------------------------------
+# What Python's reader refuses is read here, for cjson may take it, and has its own words for what
+# is wrong: some 50 ms of a node for so many bytes. Of longer texts the place is said, no more.
+_AGAIN_MAX_BYTES: Final = 32 * 1024
+
 # Half a pair of UTF-16 is an error for cjson, but not for Python.
-_SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
+_WHOLE: Final = re.compile(rb"\\[^u]|\\u[dD][89abAB]..\\u[dD][c-fC-F]")
+_HALF: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
-def _refuse_constant(name: str) -> float:
-    raise ValueError(name)
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(text)
+    return value
+
+
+_DECODER: Final = json.JSONDecoder(
+    parse_float=_finite, parse_int=_finite, parse_constant=_finite, strict=False
+)
 
 
 def decode(text: bytes) -> "Json | Bad":
     """Read a JSON text."""
-    if _SURROGATE.search(text) is None:
+    half = _HALF.search(text)
+    if half is not None:
+        half = _HALF.search(_WHOLE.sub(b" ", text))
+    at = text.find(b"\0") if half is None else half.start()
+    fault = b""
+    if at < 0:
         try:
-            value = json.loads(text.decode(), parse_int=float, parse_constant=_refuse_constant)
-        except (ValueError, RecursionError):
-            return _Reader(text).read()
-        if _is_bounded(value):
-            return value
-    return _Reader(text).read()
+            value = _DECODER.decode(text.decode(errors="surrogateescape"))
+        except json.JSONDecodeError as error:
+            at = error.pos
+        except RecursionError:
+            fault = _TOO_DEEP % (DEPTH_MAX + 1)
+        except ValueError:
+            fault = _NOT_FINITE
+        else:
+            if text.count(b"[") + text.count(b"{") <= DEPTH_MAX or not _is_too_deep(value):
+                return value
+            fault = _TOO_DEEP % (DEPTH_MAX + 1)
+    if len(text) <= _AGAIN_MAX_BYTES:
+        return _Reader(text).read()
+    return Bad(fault or b"Expected value but found invalid token at character %d" % (at + 1))
 
 
-def _is_bounded(value: Json) -> bool:
-    """Whether a value is not too deep, and has no number that is not finite."""
+def _is_too_deep(value: Json) -> bool:
     level: list[Json] = [value]
-    for depth in range(DEPTH_MAX + 1):
+    for _depth in range(DEPTH_MAX + 1):
         below: list[Json] = []
         for item in level:
-            if isinstance(item, float):
-                if not math.isfinite(item):
-                    return False
-            elif isinstance(item, dict | list):
-                if depth == DEPTH_MAX:
-                    return False
-                below += item.values() if isinstance(item, dict) else item
-        level = below
+            if isinstance(item, dict):
+                below.append(item.values())
+            elif isinstance(item, list):
+                below.append(item)
+        if not below:
+            return False
+        level = [item for container in below for item in container]
     return True
 
 
@@ -158,10 +183,7 @@ class _Reader:
             if self.kind in (_OBJ_BEGIN, _ARR_BEGIN):
                 stack.append((container, key))
                 if len(stack) > DEPTH_MAX:
-                    self.fault = b"Found too many nested data structures (%d) at character %d" % (
-                        len(stack),
-                        self.at,
-                    )
+                    self.fault = (_TOO_DEEP + b" at character %d") % (len(stack), self.at)
                     return None
                 container = {} if self.kind == _OBJ_BEGIN else []
                 self._next()

@@ -191,7 +191,7 @@ class Reader:
         self, value: bytes | None, wrong: bytes, limit: int, what: bytes
     ) -> tuple[bytes, ...]:
         """A JSON array of names; a JSON object is an empty one, as it is in Lua."""
-        if value is None:
+        if value is None or value == b"[]":
             return ()
         decoded = self.json(value, wrong)
         if self.refused or isinstance(decoded, dict):

@@ -143,6 +143,26 @@ def test_depth_is_limited_however_the_text_is_read() -> None:
             assert value.text.startswith(b"Found too many nested data structures (129)")
 
 
+def test_long_texts_are_read_once() -> None:
+    """They may have bytes that are no UTF-8; most other leniencies are for short ones."""
+    long = b'"%b"' % (b"x" * 50_000)
+    kept = b'["\\ud83d\\ude00\xff\x01",%b]' % long
+    value = cjson.decode(kept)
+    assert not isinstance(value, cjson.Bad)
+    assert cjson.encode(value) == b'["\xf0\x9f\x98\x80\xff\\u0001",%b]' % long
+    assert cjson.normalise(b'["\\\\ud83d",%b]' % long) == b'["\\\\ud83d",%b]' % long
+    for before, text in (
+        (b"[0x1,", b"Expected value but found invalid token at character 3"),
+        (b'["\\ud83d",', b"Expected value but found invalid token at character 3"),
+        (b"[1e999,", b"Cannot serialise number: must not be NaN or Inf"),
+        (b"[NaN,", b"Cannot serialise number: must not be NaN or Inf"),
+        (b"[\0", b"Expected value but found invalid token at character 2"),
+    ):
+        value = cjson.decode(before + long + b"]")
+        assert isinstance(value, cjson.Bad)
+        assert value.text == text
+
+
 TEXTS = st.text(st.characters(codec="utf-8"))
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(10**13), 10**13) | TEXTS,
