@@ -16,6 +16,7 @@ from typing import Any, Final
 import msgpack
 
 from beanpole.core.image import parts, records
+from beanpole.core.image.qless import QlessCopy
 from beanpole.core.image.records import (
     MACHINE_LIMITS,
     MACHINE_NUMBERS,
@@ -132,6 +133,9 @@ class Image(CopyOnWrite):
         self._tubes.clear()
         self._sessions.clear()
         self._slices.clear()
+        for _, values in self._parts:
+            if isinstance(values, QlessCopy):
+                values.close()
         self._parts.clear()
 
     def _make_chunks(self) -> Iterator[bytes]:

@@ -57,6 +57,8 @@ def load_jobs(
             if not last_id < job.id < queue.next_id:
                 raise Damaged(f"job {job.id} comes after job {last_id}")
             last_id = job.id
+            if last_id in machine.qless.by_id:
+                raise Damaged(f"job {last_id} is one of qless, too")
             queue.jobs.add(job)
             queue.body_bytes += len(job.body)
             if job.ext is not None:

@@ -13,6 +13,8 @@ from typing import Any, Final, NamedTuple
 
 from beanpole.constants import HOST_NAME_MAX_BYTES, HOSTS_MAX
 from beanpole.core.hosts import HOSTS_SINCE
+from beanpole.core.image import qless_loading
+from beanpole.core.image.qless import QlessCopy
 from beanpole.core.image.records import EXTENDED_SINCE
 from beanpole.core.jobs.aliases import ALIASES_MAX
 from beanpole.core.jobs.spaces import SPACES_SINCE
@@ -20,8 +22,14 @@ from beanpole.core.state import MachineState
 
 # Hosts of one chunk: a slice of a tenth of a millisecond.
 CHUNK_HOSTS: Final = 1024
+# The machine version of qless.
+QLESS_SINCE: Final = 4
 # Aliases of one chunk: 140 KB of the longest names.
 CHUNK_ALIASES: Final = 128
+
+
+def _nothing(_machine: MachineState) -> None:
+    """Most parts need no more than to be read."""
 
 
 class Part(NamedTuple):
@@ -33,11 +41,13 @@ class Part(NamedTuple):
             is taken later, between entries, and must stay as it is.
         read: puts the value of one chunk into a machine that has all but its jobs. What it cannot
             read it raises as Damaged, ValueError, TypeError, KeyError or IndexError.
+        end: sees to it that all of it together could be; it raises the same.
     """
 
     since: int
     write: Callable[[MachineState], Iterable[Any]]
     read: Callable[[MachineState, Any], None]
+    end: Callable[[MachineState], None] = _nothing
 
 
 def _totals(machine: MachineState) -> list[Any]:
@@ -114,11 +124,17 @@ def _add_aliases(machine: MachineState, value: Any) -> None:
         aliases.add(alias, space.number, name)
 
 
+def _qless(machine: MachineState) -> QlessCopy:
+    """What qless knows; it is copied on the way, and to be closed."""
+    return QlessCopy(machine.qless)
+
+
 # By the kind of its chunks, in the order in which they stand.
 PARTS: Final[dict[str, Part]] = {
     "spaces": Part(SPACES_SINCE, _totals, _set_totals),
     "hosts": Part(HOSTS_SINCE, _hosts, _add_hosts),
     "aliases": Part(EXTENDED_SINCE, _aliases, _add_aliases),
+    "qless": Part(QLESS_SINCE, _qless, qless_loading.read, qless_loading.end),
 }
 
 

@@ -299,5 +299,6 @@ def _load_parts(machine: Machine, chunks: Iterator[bytes]) -> None:
             if kind != name:
                 raise Damaged(f"the image has {kind!r} where {name!r} should go on or end")
             if value is None:
+                part.end(machine)
                 break
             part.read(machine, value)

@@ -59,7 +59,7 @@ class JobsById:
     def last(self) -> int:
         """Return the highest number; 0 if there are no jobs."""
         for shard in reversed(self._shards.values()):
-            return max(shard)
+            return next(reversed(shard))
         return 0
 
     def shards(self) -> list[int]:

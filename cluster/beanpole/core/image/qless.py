@@ -1,0 +1,320 @@
+"""qless's part of an image: its records, and their copy while the machine goes on.
+
+Belongs here: the copy. What a machine is made of the records is in `core.image.qless_loading`; how
+an image is cut into chunks beside that, in `core.image.image`. The value of a chunk is a word and
+records of its kind, in the order of `_chunks`; those of a job that is too large for a chunk go on
+in chunks with the name of a field. What follows from jobs stands nowhere: sets, leases, groups,
+tags, locks of throttles, sizes.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from beanpole.core.qless.job import QlessJob, Recurring
+from beanpole.core.qless.store import shard_of
+from beanpole.core.qless.tables import Day, Keeper, QlessQueue, Tables, Throttle, Times
+
+# Records of one chunk: a slice of half a millisecond.
+CHUNK_RECORDS: Final = 128
+# ... of those that are small: an option, a worker, a tracked jid.
+CHUNK_SMALL: Final = 1024
+# Shards of numbers of one chunk, for few jobs among many numbers.
+CHUNK_SHARDS: Final = 256
+# A chunk also ends here. The last record of it is smaller than 4 MiB, because what may be long in a
+# job is cut into pieces.
+CHUNK_BYTES: Final = 256 * 1024
+
+# The words of chunks.
+TOTALS: Final = "totals"
+OPTIONS: Final = "options"
+PATTERNS: Final = "patterns"
+WORKERS: Final = "workers"
+TRACKED: Final = "tracked"
+QUEUES: Final = "queues"
+THROTTLES: Final = "throttles"
+RECURRING: Final = "recurring"
+JOBS: Final = "jobs"
+# The fields of a job that may be long: the last ones of its record, in this order.
+TAGS: Final = "tags"
+DEPENDENCIES: Final = "dependencies"
+DEPENDENTS: Final = "dependents"
+HISTORY: Final = "history"
+LONG_FIELDS: Final = (TAGS, DEPENDENCIES, DEPENDENTS, HISTORY)
+
+Record = tuple[Any, ...]
+
+
+def of_job(job: QlessJob) -> Record:
+    """Return the record of a job."""
+    return (
+        job.id,
+        job.jid,
+        job.klass,
+        job.data,
+        job.state,
+        job.queue,
+        job.worker,
+        job.priority,
+        job.retries,
+        job.remaining,
+        job.expires,
+        job.lease,
+        job.time,
+        job.place,
+        job.score,
+        job.grace,
+        job.due,
+        job.failure,
+        job.failed_order,
+        job.throttles,
+        job.spawned_from,
+        job.locked,
+        job.pending,
+        job.tube,
+        list(job.tags.items()),
+        list(job.dependencies),
+        list(job.dependents),
+        list(job.history),
+    )
+
+
+def of_queue(queue: QlessQueue) -> Record:
+    """Return the record of a queue beside its jobs."""
+    days = [_of_day(begin, day) for begin, day in sorted(queue.days.items())]
+    return queue.name, queue.number, queue.known_at, queue.paused, days
+
+
+def _of_day(begin: int, day: Day) -> Record:
+    return begin, day.retries, day.failed, day.failures, _of_times(day.wait), _of_times(day.run)
+
+
+def _of_times(times: Times) -> Record:
+    return times.count, times.mean, times.vk, sorted(times.bins.items())
+
+
+def of_throttle(throttle: Throttle) -> Record:
+    """Return the record of a throttle beside its jobs."""
+    return throttle.name, throttle.is_set, throttle.maximum, throttle.expires_us
+
+
+def of_recurring(template: Recurring) -> Record:
+    """Return the record of a template."""
+    return (
+        template.jid,
+        template.klass,
+        template.data,
+        template.queue,
+        template.priority,
+        template.interval,
+        template.retries,
+        template.backlog,
+        template.count,
+        template.next_at,
+        template.tags,
+        template.throttles,
+    )
+
+
+class QlessCopy(Keeper):
+    """A consistent copy in progress: it gives the values of chunks until there is none.
+
+    Queues, templates and throttles that were there when it began are told apart by their serial
+    numbers, jobs by their numbers.
+    """
+
+    def __init__(self, t: Tables) -> None:
+        self._t = t
+        self._options = list(t.config.items())
+        self._patterns = [
+            (kind, name, text)
+            for kind, patterns in enumerate(t.patterns)
+            for name, text in patterns.items()
+        ]
+        self._workers = t.workers.copied()
+        self._tracked = t.tracked.copied()
+        self._failures_total = t.failures_total
+        # Whatever comes next is at the end of these lists, which are freed on the way.
+        self._queues = list(reversed(t.queues.values()))
+        self._throttles = list(reversed(t.throttles.values()))
+        self._recurring = list(reversed(t.recurring.values()))
+        self._last_serial = t.serials
+        self._kept: dict[int, Record] = {}  # by serial numbers
+        self._done: dict[int, None] = {}
+        self._shards = t.by_id.shards()
+        self._last_id = t.by_id.last()
+        self._done_id = 0
+        self._kept_jobs: dict[int, dict[int, tuple[Record, int]]] = {}  # by shard, by number
+        self._values = self._chunks()
+        t.images = (*t.images, self)
+
+    # --- what is about to change ----------------------------------------------------------------
+
+    def keep_job(self, job: QlessJob) -> None:
+        """Keep a job as it is."""
+        number = job.id
+        if self._done_id < number <= self._last_id:
+            kept = self._kept_jobs.setdefault(shard_of(number), {})
+            if number not in kept:
+                kept[number] = (of_job(job), job.size)
+
+    def keep_queue(self, queue: QlessQueue) -> None:
+        """Keep what a queue is beside its jobs."""
+        if self._is_due(queue.serial):
+            self._kept[queue.serial] = of_queue(queue)
+
+    def keep_recurring(self, template: Recurring) -> None:
+        """Keep a template as it is."""
+        if self._is_due(template.serial):
+            self._kept[template.serial] = of_recurring(template)
+
+    def keep_throttle(self, throttle: Throttle) -> None:
+        """Keep the bound of a throttle as it is."""
+        if self._is_due(throttle.serial):
+            self._kept[throttle.serial] = of_throttle(throttle)
+
+    def _is_due(self, serial: int) -> bool:
+        return serial <= self._last_serial and serial not in self._kept and serial not in self._done
+
+    # --- chunks ---------------------------------------------------------------------------------
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._values
+
+    def close(self) -> None:
+        """Stop following the tables. Closing twice does no harm."""
+        self._t.images = tuple([image for image in self._t.images if image is not self])
+        self._kept.clear()
+        self._kept_jobs.clear()
+        self._done.clear()
+        for some in (self._queues, self._throttles, self._recurring, self._shards):
+            some.clear()
+
+    def _chunks(self) -> Iterator[Any]:
+        yield [TOTALS, [self._failures_total]]
+        yield from _cut(OPTIONS, self._options)
+        yield from _cut(PATTERNS, self._patterns)
+        for word, parts in ((WORKERS, self._workers), (TRACKED, self._tracked)):
+            for part in parts:  # 256 names at most
+                yield [word, part]
+        yield from self._queue_chunks()
+        yield from self._throttle_chunks()
+        yield from self._recurring_chunks()
+        yield from self._job_chunks()
+
+    def _queue_chunks(self) -> Iterator[Any]:
+        queues = self._queues
+        while queues:
+            chunk: list[Record] = []
+            work = 0
+            while queues and work < CHUNK_RECORDS:
+                queue = queues.pop()
+                record = self._take(queue.serial)
+                chunk.append(of_queue(queue) if record is None else record)
+                work += 1 + CHUNK_RECORDS // 4 * len(chunk[-1][-1])  # a day is as long as 32 names
+            yield [QUEUES, chunk]
+
+    def _throttle_chunks(self) -> Iterator[Any]:
+        throttles = self._throttles
+        while throttles:
+            chunk: list[Record] = []
+            while throttles and len(chunk) < CHUNK_RECORDS:
+                throttle = throttles.pop()
+                record = self._take(throttle.serial)
+                chunk.append(of_throttle(throttle) if record is None else record)
+            yield [THROTTLES, chunk]
+
+    def _recurring_chunks(self) -> Iterator[Any]:
+        templates = self._recurring
+        while templates:
+            chunk: list[Record] = []
+            size = 0
+            while templates and len(chunk) < CHUNK_RECORDS and size < CHUNK_BYTES:
+                template = templates.pop()
+                size += template.size
+                record = self._take(template.serial)
+                chunk.append(of_recurring(template) if record is None else record)
+            yield [RECURRING, chunk]
+
+    def _take(self, serial: int) -> Record | None:
+        """What was kept under a serial number; nothing more is from here on."""
+        self._done[serial] = None
+        return self._kept.pop(serial, None)
+
+    def _job_chunks(self) -> Iterator[Any]:
+        chunk: list[Record] = []
+        size = shards = 0
+        for record, weight in self._jobs():
+            if record is None:
+                shards += 1
+                if shards >= CHUNK_SHARDS:
+                    shards = 0
+                    yield [JOBS, chunk]
+                    chunk, size = [], 0
+                continue
+            if weight > CHUNK_BYTES:
+                yield from _in_pieces(record, chunk)
+                chunk, size = [], 0
+                continue
+            chunk.append(record)
+            size += weight
+            if len(chunk) >= CHUNK_RECORDS or size >= CHUNK_BYTES:
+                yield [JOBS, chunk]
+                chunk, size = [], 0
+        if chunk:
+            yield [JOBS, chunk]
+
+    def _jobs(self) -> Iterator[tuple[Record | None, int]]:
+        """The records of all jobs and their sizes, in the order of numbers; None behind a shard."""
+        by_id = self._t.by_id
+        shards = self._shards
+        while shards:
+            shard = shards.pop()
+            numbers = by_id.numbers(shard)
+            if shard in self._kept_jobs:  # some of these may have gone
+                numbers = sorted({*numbers, *self._kept_jobs[shard]})
+            for number in numbers:
+                if number > self._last_id:
+                    break
+                self._done_id = number
+                kept = self._kept_jobs.get(shard)
+                found = None if kept is None else kept.get(number)
+                if found is not None:
+                    yield found
+                    continue
+                job = by_id.get(number)
+                assert job is not None, number
+                yield of_job(job), job.size
+            self._kept_jobs.pop(shard, None)
+            yield None, 0
+
+
+def _cut(word: str, records: list[Any]) -> Iterator[Any]:
+    """Chunks of small records, which are not changed any more."""
+    start = size = 0
+    for place, record in enumerate(records):
+        size += sum([len(one) for one in record if type(one) is bytes])
+        if size >= CHUNK_BYTES or place - start + 1 >= CHUNK_SMALL:
+            yield [word, records[start : place + 1]]
+            start, size = place + 1, 0
+    if start < len(records):
+        yield [word, records[start:]]
+
+
+def _in_pieces(record: Record, before: list[Record]) -> Iterator[Any]:
+    """Chunks of a job that is too large for one, behind the jobs before it."""
+    fields = record[-len(LONG_FIELDS) :]
+    short = record[: -len(LONG_FIELDS)]
+    yield [JOBS, [*before, (*short, *[[] for _ in fields])]]
+    for word, items in zip(LONG_FIELDS, fields, strict=True):
+        start = size = 0
+        for place, item in enumerate(items):
+            size += len(item) if type(item) is bytes else _size_of(item)
+            if size >= CHUNK_BYTES:
+                yield [word, items[start : place + 1]]
+                start, size = place + 1, 0
+        if start < len(items):
+            yield [word, items[start:]]
+
+
+def _size_of(item: tuple[Any, ...]) -> int:
+    return sum([len(one) if type(one) is bytes else 9 for one in item])

@@ -1,0 +1,355 @@
+"""qless's tables from the records of an image; what cannot be is `Damaged`.
+
+Which records there are, and in which order, is in `core.image.qless`.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from beanpole import qless as q
+from beanpole.constants import JOB_ID_MAX, U32_MAX
+from beanpole.core.image import qless as records
+from beanpole.core.qless import sizes
+from beanpole.core.qless.emitting import PREFIX
+from beanpole.core.qless.job import (
+    COMPLETED,
+    DEPENDING,
+    LOCKS,
+    NOWHERE,
+    SCHEDULED_AT,
+    THROTTLED_SINCE,
+    WORK,
+    QlessJob,
+    Recurring,
+)
+from beanpole.core.qless.scores import INFINITY, Scores
+from beanpole.core.qless.shapes import BAD, DATA, TRUTH, Count, Kind, Many, Optional, Row, Text
+from beanpole.core.qless.tables import Day, Tables, Times
+from beanpole.core.state import MachineState
+from beanpole.errors import Damaged
+
+
+class _Float(Kind):
+    """A float that is not NaN; an infinity only where one is said to be possible."""
+
+    def __init__(self, infinite: bool = False) -> None:
+        self._infinite = infinite
+
+    def refusal(self, value: Any) -> q.Result | None:
+        """See `Kind`."""
+        if type(value) is not float or value != value:
+            return BAD
+        return None if self._infinite or -INFINITY < value < INFINITY else BAD
+
+
+# Names that are made of others are longer than those: a throttle of a queue, a failure group.
+_NAME: Final = Text(2 * q.NAME_MAX_BYTES, BAD)
+_NAMES: Final = Many(_NAME)
+_FLOAT: Final = _Float()
+_SCORE: Final = _Float(infinite=True)
+_INT: Final = Count(-(2**63), 2**63 - 1)
+_NATURAL: Final = Count(0, 2**63 - 1)
+_NUMBERED: Final = Many(Row(_NAME, _FLOAT))
+_TIMES: Final = Row(_NATURAL, _FLOAT, _FLOAT, Many(Row(Count(0, q.HISTOGRAM_BINS - 1), _NATURAL)))
+_DAY: Final = Row(_INT, _INT, _INT, _INT, _TIMES, _TIMES)
+_HISTORY: Final = Many(Row(_FLOAT, Count(q.HAS_PUT, q.HAS_LOGGED), DATA, DATA))
+_FAILURE: Final = Row(_NAME, DATA, _FLOAT, _NAME)
+_TAGS: Final = _NUMBERED
+
+_QUEUE: Final = Row(_NAME, _NATURAL, Optional(_FLOAT), TRUTH, Many(_DAY))
+_THROTTLE: Final = Row(_NAME, TRUTH, _INT, _NATURAL)
+_RECURRING: Final = Row(
+    *(_NAME, _NAME, DATA, _NAME, _FLOAT, _FLOAT, _INT, _FLOAT, _NATURAL, _FLOAT, _NAMES, _NAMES)
+)
+_JOB: Final = Row(
+    *(Count(1, JOB_ID_MAX), _NAME, _NAME, DATA, Count(q.WAITING, q.COMPLETE_), _NAME, _NAME),
+    *(_FLOAT, _INT, _INT, _FLOAT, Optional(_FLOAT), _FLOAT, Count(NOWHERE, COMPLETED), _SCORE),
+    *(TRUTH, Optional(_FLOAT), Optional(_FAILURE), _NATURAL, _NAMES, _NAME, _NAMES, _NUMBERED),
+    *(_NATURAL, _TAGS, _NAMES, _NAMES, _HISTORY),
+)
+# Where a job may stand in each state. A throttled one that found room waits as it is.
+_PLACES: Final = {
+    q.WAITING: (WORK,),
+    q.RUNNING: (LOCKS,),
+    q.SCHEDULED: (SCHEDULED_AT,),
+    q.DEPENDS: (DEPENDING,),
+    q.STALLED: (WORK,),
+    q.THROTTLED: (THROTTLED_SINCE, WORK),
+    q.FAILED: (NOWHERE,),
+    q.COMPLETE_: (COMPLETED,),
+}
+
+
+def read(machine: MachineState, value: Any) -> None:
+    """Put the records of one chunk into the tables of a machine."""
+    word, rows = value
+    _READERS[word](machine, _tuples(rows))
+
+
+def end(machine: MachineState) -> None:
+    """See to it that what stands on both sides of a dependency agrees."""
+    jobs = machine.qless.jobs
+    dependencies = dependents = 0
+    for job in jobs.values():
+        dependencies += len(job.dependencies)
+        dependents += len(job.dependents)
+        for jid in job.dependents:
+            if jid not in jobs or job.jid not in jobs[jid].dependencies:
+                raise Damaged(f"job {job.id} has a dependent that does not depend on it")
+    if dependencies != dependents:
+        raise Damaged("a job depends on another that does not know it")
+
+
+def _tuples(value: Any) -> Any:
+    return tuple([_tuples(one) for one in value]) if type(value) is list else value
+
+
+def _checked(kind: Kind, row: Any) -> Any:
+    if kind.refusal(row) is not None:
+        raise Damaged(f"qless has a record that cannot be: {str(row)[:100]}")
+    return row
+
+
+def _read_totals(machine: MachineState, rows: Any) -> None:
+    (machine.qless.failures_total,) = _checked(Row(_NATURAL), rows)
+
+
+def _read_options(machine: MachineState, rows: Any) -> None:
+    for option, value in _checked(Many(Row(_NAME, _NAME)), rows):
+        machine.qless.config[option] = value
+
+
+def _read_patterns(machine: MachineState, rows: Any) -> None:
+    for kind, name, text in _checked(Many(Row(Count(0, 1), _NAME, DATA)), rows):
+        machine.qless.patterns[kind][name] = text
+
+
+def _read_workers(machine: MachineState, rows: Any) -> None:
+    _add_all(machine.qless.workers, rows)
+
+
+def _read_tracked(machine: MachineState, rows: Any) -> None:
+    _add_all(machine.qless.tracked, rows)
+
+
+def _add_all(scores: Scores, rows: Any) -> None:
+    for score, name in _checked(Many(Row(_FLOAT, _NAME)), rows):
+        if not scores.add(name, score):
+            raise Damaged(f"qless has {name!r} twice")
+
+
+def _read_queues(machine: MachineState, rows: Any) -> None:
+    t, kernel = machine.qless, machine.queue
+    for row in rows:
+        name, number, known_at, paused, days = _checked(_QUEUE, row)
+        if name in t.queues or number > kernel.tubes_total:
+            raise Damaged(f"queue {name!r} of qless has the number {number}, or stands twice")
+        queue = t.queue(name)
+        queue.number, queue.known_at, queue.paused = number, known_at, paused
+        for begin, retries, failed, failures, wait, run in days:
+            day = queue.days[begin] = Day()
+            day.retries, day.failed, day.failures = retries, failed, failures
+            _set_times(day.wait, wait)
+            _set_times(day.run, run)
+        queue.size = sizes.of_queue(queue)
+        t.bytes += queue.size
+        if number:
+            kernel.tubes_named.append((number & U32_MAX, PREFIX + name))
+    t.touched_queues.clear()
+
+
+def _set_times(times: Times, row: Any) -> None:
+    times.count, times.mean, times.vk, bins = row
+    times.bins = dict(bins)
+
+
+def _read_throttles(machine: MachineState, rows: Any) -> None:
+    t = machine.qless
+    for row in rows:
+        name, is_set, maximum, expires_us = _checked(_THROTTLE, row)
+        if name in t.throttles:
+            raise Damaged(f"throttle {name!r} stands twice")
+        throttle = t.throttle(name)
+        throttle.is_set, throttle.maximum, throttle.expires_us = is_set, maximum, expires_us
+    t.touched_throttles.clear()
+
+
+def _read_recurring(machine: MachineState, rows: Any) -> None:
+    t = machine.qless
+    for row in rows:
+        jid, klass, data, name, priority, interval, retries, backlog, *later = _checked(
+            _RECURRING, row
+        )
+        queue = t.queues.get(name)
+        if jid in t.recurring or queue is None:
+            raise Damaged(f"template {jid!r} stands twice, or in no queue")
+        template = t.recurring[jid] = Recurring(jid)
+        t.keep_recurring(template)
+        template.klass, template.data, template.queue = klass, data, name
+        template.priority, template.interval, template.retries = priority, interval, retries
+        template.backlog = backlog
+        template.count, template.next_at, template.tags, template.throttles = later
+        queue.recurring.add(jid, template.next_at)
+        template.size = sizes.of_recurring(template)
+        t.bytes += template.size
+    t.touched_recurring.clear()
+
+
+def _read_jobs(machine: MachineState, rows: Any) -> None:
+    t = machine.qless
+    for row in rows:
+        job = _job(_checked(_JOB, row))
+        if not t.by_id.last() < job.id < machine.queue.next_id or job.jid in t.jobs:
+            raise Damaged(f"job {job.id} of qless comes after {t.by_id.last()}, or stands twice")
+        _check(t, job)
+        t.add(job)
+        _place(t, job)
+        tags, dependencies, dependents, history = row[-len(records.LONG_FIELDS) :]
+        _add_tags(t, job, tags)
+        _add_dependencies(t, job, dependencies)
+        _add_dependents(t, job, dependents)
+        _add_history(t, job, history)
+        _weigh(t, job)
+    t.touched.clear()
+    t.touched_queues.clear()
+    t.touched_throttles.clear()
+
+
+def _job(row: tuple[Any, ...]) -> QlessJob:
+    """A job with all but its long fields."""
+    job = QlessJob(row[0], row[1])
+    (
+        _,
+        _,
+        job.klass,
+        job.data,
+        job.state,
+        job.queue,
+        job.worker,
+        job.priority,
+        job.retries,
+        job.remaining,
+        job.expires,
+        job.lease,
+        job.time,
+        job.place,
+        job.score,
+        job.grace,
+        job.due,
+        failure,
+        job.failed_order,
+        job.throttles,
+        job.spawned_from,
+        job.locked,
+        job.pending,
+        job.tube,
+    ) = row[: -len(records.LONG_FIELDS)]
+    job.failure = None if failure is None else q.FailureView(*failure)
+    return job
+
+
+def _check(t: Tables, job: QlessJob) -> None:
+    """See to it that a job could be, beside what each of its fields may be."""
+    has_failed = job.state == q.FAILED
+    if (
+        job.place not in _PLACES[job.state]
+        or (job.place not in (NOWHERE, COMPLETED) and job.queue not in t.queues)
+        or (job.lease is not None and not job.worker)
+        or bool(job.failed_order) != has_failed
+        or (has_failed and job.failure is None)
+        or job.failed_order > t.failures_total
+        or not _are_throttles(t, job.locked)
+        or not _are_throttles(t, [name for name, _ in job.pending])
+    ):
+        raise Damaged(f"job {job.id} of qless has the state {job.state}, and what does not fit")
+
+
+def _are_throttles(t: Tables, names: Iterable[bytes]) -> bool:
+    for name in names:  # noqa: SIM110 - compiled, several times as fast as all()
+        if name not in t.throttles:
+            return False
+    return True
+
+
+def _place(t: Tables, job: QlessJob) -> None:
+    """Let a job be found by all that leads to it, beside its tags."""
+    place, job.place = job.place, NOWHERE
+    score, job.score = job.score, 0.0
+    t.place(job, place, score)
+    job.score = score
+    if job.lease is not None:
+        t.hold(job, job.lease)
+    if job.failure is not None and job.failed_order:
+        failed = t.groups.get(job.failure.group)
+        if failed is None:
+            failed = t.groups[job.failure.group] = Scores()
+        failed.add(job.jid, float(job.failed_order))
+    locked, job.locked = job.locked, ()
+    pending, job.pending = job.pending, ()
+    for name in locked:
+        t.lock(t.throttle(name), job)
+    for name, since in pending:
+        t.pend(t.throttle(name), job, since)
+    if job.locked != locked or job.pending != pending:
+        raise Damaged(f"job {job.id} of qless has a throttle twice")
+
+
+def _add_tags(t: Tables, job: QlessJob, rows: Any) -> None:
+    for tag, given_at in rows:
+        if tag in job.tags:
+            raise Damaged(f"job {job.id} of qless has a tag twice")
+        job.tags[tag] = given_at
+        tagged = t.tagged.get(tag)
+        if tagged is None:
+            tagged = t.tagged[tag] = Scores()
+        tagged.add(job.jid, given_at)
+        t.tags.add(tag, float(len(tagged)))
+
+
+def _add_dependencies(_t: Tables, job: QlessJob, rows: Any) -> None:
+    job.dependencies.update(dict.fromkeys(rows))
+
+
+def _add_dependents(_t: Tables, job: QlessJob, rows: Any) -> None:
+    job.dependents.update(dict.fromkeys(rows))
+
+
+def _add_history(_t: Tables, job: QlessJob, rows: Any) -> None:
+    job.history.extend(rows)
+
+
+def _weigh(t: Tables, job: QlessJob) -> None:
+    size = sizes.of_job(job)
+    t.bytes += size - job.size
+    job.size = size
+
+
+def _piece(kind: Kind, add: Callable[[Tables, QlessJob, Any], None]) -> Callable[..., None]:
+    """A reader of more of a field of the last job."""
+
+    def read_piece(machine: MachineState, rows: Any) -> None:
+        t = machine.qless
+        job = t.by_id.get(t.by_id.last())
+        if job is None:
+            raise Damaged("qless has a piece of a job, and no job before it")
+        add(t, job, _checked(kind, rows))
+        _weigh(t, job)
+
+    return read_piece
+
+
+_READERS: Final[dict[str, Callable[[MachineState, Any], None]]] = {
+    records.TOTALS: _read_totals,
+    records.OPTIONS: _read_options,
+    records.PATTERNS: _read_patterns,
+    records.WORKERS: _read_workers,
+    records.TRACKED: _read_tracked,
+    records.QUEUES: _read_queues,
+    records.THROTTLES: _read_throttles,
+    records.RECURRING: _read_recurring,
+    records.JOBS: _read_jobs,
+    records.TAGS: _piece(_TAGS, _add_tags),
+    records.DEPENDENCIES: _piece(_NAMES, _add_dependencies),
+    records.DEPENDENTS: _piece(_NAMES, _add_dependents),
+    records.HISTORY: _piece(_HISTORY, _add_history),
+}

@@ -1,0 +1,147 @@
+"""Images of qless: the same bytes on every node, whenever it was made, and what was made of it."""
+
+from typing import Any
+
+import pytest
+
+from beanpole import commands as c
+from beanpole import events as e
+from beanpole.core.image import qless, restore
+from beanpole.core.image.image import Image
+from beanpole.core.machine import Machine
+from beanpole.core.qless import calls, sizes
+from tests.unit.core.cluster import Cluster, Entry, copy_of, events_of, image_of
+from tests.unit.core.qless.random_calls import Calls
+
+SECOND = 1_000_000
+
+
+def opened() -> Cluster:
+    cluster = Cluster()
+    cluster.lead((c.RAISE, c.MACHINE_VERSION))
+    cluster.open(1)
+    assert cluster.do(c.SET_PROTOCOL, 1, e.QLESS) == c.OK
+    return cluster
+
+
+def run(cluster: Cluster, source: Calls, entries: int) -> list[Any]:
+    results = []
+    source.tables = cluster.machine.qless
+    for _ in range(entries):
+        cluster.time_us += source.dice.choice((0, SECOND, 7 * SECOND))
+        count = source.dice.randint(1, 3)
+        results += cluster.batch(*[source.command() for _ in range(count)])
+    return results
+
+
+def check(machine: Machine) -> None:
+    """See to it that all that follows from something else does so."""
+    t = machine.qless
+    size = sum(sizes.of_job(job) for job in t.jobs.values())
+    size += sum(sizes.of_queue(queue) for queue in t.queues.values())
+    size += sum(sizes.of_recurring(template) for template in t.recurring.values())
+    assert t.bytes == size
+    assert sorted(job.id for job in t.jobs.values()) == [job.id for job in t.by_id.values()]
+    held = {(worker, jid) for worker, some in t.leases.items() for jid in some}
+    assert held == {(job.worker, job.jid) for job in t.jobs.values() if job.lease is not None}
+    assert not (t.touched or t.touched_queues or t.touched_recurring or t.touched_throttles)
+    for job in t.jobs.values():
+        assert bool(job.dependencies) == (job.state == 4), job.jid
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_two_nodes_and_one_made_of_an_image_agree(seed: int) -> None:
+    source = Calls(seed)
+    cluster, other = opened(), Machine()
+    restored: list[Machine] = []
+    applied = 0
+    cluster.machine.qless.heard = True
+    for _ in range(6):
+        results = run(cluster, source, 40)
+        assert all(type(result) is tuple for result in results)
+        for entry in cluster.log[applied:]:
+            for machine in [other, *restored]:
+                machine.apply(*entry)
+        applied = len(cluster.log)
+        expected = image_of(cluster.machine)
+        for machine in [other, *restored]:
+            assert machine.state_hash == cluster.machine.state_hash
+            assert image_of(machine) == expected
+            check(machine)
+        check(cluster.machine)
+        restored = [*restored[-1:], copy_of(cluster.machine)]
+    assert events_of(cluster.machine) == events_of(other) != []
+
+
+@pytest.mark.constants
+@pytest.mark.parametrize("seed", range(100, 112))
+def test_an_image_shows_the_moment_at_which_it_began(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(qless, "CHUNK_RECORDS", 1)
+    monkeypatch.setattr(qless, "CHUNK_SHARDS", 1)
+    source = Calls(seed)
+    cluster = opened()
+    for _ in range(5):
+        run(cluster, source, 30)
+        expected = image_of(cluster.machine)
+        made = Image(cluster.machine)
+        chunks = []
+        while True:
+            chunk = made.next_chunk()
+            if chunk is None:
+                break
+            chunks.append(chunk)
+            run(cluster, source, 1)
+        made.close()
+        made.close()
+        assert not cluster.machine.qless.images
+        assert chunks == expected
+        restore.load(chunks)
+
+
+@pytest.mark.constants
+@pytest.mark.parametrize("bound", [1, 64, 700])
+def test_jobs_that_are_too_large_for_a_chunk_are_cut(
+    bound: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = opened()
+    run(cluster, Calls(7), 120)
+    whole = image_of(cluster.machine)
+    monkeypatch.setattr(qless, "CHUNK_BYTES", bound)
+    pieces = image_of(cluster.machine)
+    assert len(pieces) > len(whole)
+    machine = restore.load(pieces)
+    assert image_of(machine) == pieces
+    monkeypatch.undo()
+    assert image_of(machine) == whole
+
+
+def test_reads_change_nothing() -> None:
+    source, cluster = Calls(3), opened()
+    run(cluster, source, 150)
+    before = image_of(cluster.machine)
+    for _ in range(300):
+        code, args = source.read()
+        for flavour in (1, 2, 3, 4, 5):
+            result = calls.read(cluster.machine.qless, code, flavour, source.now, args)
+            assert result[0] in (0, 8), (code, result)
+    assert image_of(cluster.machine) == before
+    check(cluster.machine)
+
+
+def test_every_call_is_made_by_the_random_ones() -> None:
+    source = Calls(1)
+    codes = {source.command()[2] for _ in range(4000)}
+    assert codes == set(calls.CALLS)
+
+
+def test_the_log_of_calls_is_the_same_entry_by_entry() -> None:
+    cluster = opened()
+    run(cluster, Calls(11), 60)
+    replayed = Machine()
+    entries: list[Entry] = cluster.log
+    for index, flags, time_us, wall_us, sections in entries:
+        packed = [(o, i, n, c.pack_commands(commands)) for o, i, n, commands in sections]
+        replayed.apply(index, *c.decode_entry(c.encode_entry(flags, time_us, wall_us, packed)))
+    assert replayed.state_hash == cluster.machine.state_hash
