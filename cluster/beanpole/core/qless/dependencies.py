@@ -28,6 +28,8 @@ def refusal(t: Tables, jid: bytes, wanted: tuple[bytes, ...], kept: int) -> q.Re
     """Why a job cannot depend on others, beside those that it keeps; None if it can."""
     if jid in wanted:
         return q.DEPENDS_ON_ITSELF, (jid,)
+    if len(wanted) > q.DEPENDENCIES_MAX:  # whatever they are
+        return limits.DEPENDENCIES
     new = unfinished(t, wanted)
     if len(new) + kept > q.DEPENDENCIES_MAX:
         return limits.DEPENDENCIES

@@ -63,6 +63,8 @@ def peek(t: Tables, _flavour: int, now: float, args: tuple[Any, ...]) -> q.Resul
     if queue is None or count <= 0:
         return q.OK, ()
     offset = max(0, offset)
+    if offset > q.LISTED_MAX:
+        return limits.LISTED
     if _too_many(queue, now, offset, count):
         return limits.JOBS
     expired = queue.locks.count_upto(now)

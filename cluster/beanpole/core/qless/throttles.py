@@ -18,6 +18,8 @@ RELEASED_UNBOUND: Final = 10
 # The same for any throttle: a bound that was raised may let any number go. The others follow with
 # the next releases, of which there is at least one for each lock.
 RELEASED_MAX: Final = 100
+# A bound lasts at most a century: its end in microseconds has to fit into 64 bits.
+LASTS_MAX_SECONDS: Final = 100 * 366 * 86_400
 MICROSECONDS: Final = 1_000_000
 FOR_EVER: Final = -1
 NOT_THERE: Final = -2
@@ -94,7 +96,7 @@ def throttle_set(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -
     throttle.is_set = True
     throttle.maximum = maximum
     if seconds > 0:  # none leaves the end that it had
-        throttle.expires_us = t.kernel.now_us + int(seconds * MICROSECONDS)
+        throttle.expires_us = t.kernel.now_us + min(seconds, LASTS_MAX_SECONDS) * MICROSECONDS
     return q.OK, None
 
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from beanpole import qless as q
-from beanpole.core.qless import completing, popping, putting
+from beanpole.core.qless import calls, completing, popping, putting, sizes, tags
 from beanpole.core.qless import job as places
 from beanpole.core.qless.job import QlessJob
 from beanpole.core.qless.scores import Scores
@@ -23,8 +23,16 @@ PLACES = {
 }
 
 
+# What makes a call, with its code.
+CODES = {entry.handler: code for code, entry in calls.CALLS.items()}
+
+
 def check(t: Tables) -> None:
     """Assert that all tables agree with each other."""
+    size = sum(sizes.of_job(job) for job in t.jobs.values())
+    size += sum(sizes.of_queue(queue) for queue in t.queues.values())
+    size += sum(sizes.of_recurring(template) for template in t.recurring.values())
+    assert t.bytes == size
     assert [job.jid for job in t.by_id.values()] == [
         jid for jid, job in sorted(t.jobs.items(), key=lambda item: item[1].id)
     ]
@@ -125,8 +133,10 @@ class Qless:
 
     def call(self, handler: Any, now: float, *args: Any) -> q.Result:
         """Make a call."""
-        result: q.Result = handler(self.t, self.flavour, float(now), args)
-        self.settle()
+        code = CODES[handler]
+        if code >= q.FIRST_READ:
+            return calls.read(self.t, code, self.flavour, float(now), args)
+        result = calls.apply(self.t, code, self.flavour, float(now), args)
         check(self.t)
         return result
 
@@ -137,18 +147,8 @@ class Qless:
         return value
 
     def settle(self) -> None:
-        """End a call as the kernel does."""
-        t = self.t
-        for touched in (
-            t.touched,
-            t.touched_queues,
-            t.touched_recurring,
-        ):
-            touched.clear()
-        for name, throttle in t.touched_throttles.items():
-            if not (throttle.is_set or len(throttle.locks) or len(throttle.pending)):
-                t.throttles.pop(name, None)
-        t.touched_throttles.clear()
+        """End what was done without `call`."""
+        assert self.call(tags.tag_add, 0, b"none", ())[0] == q.NO_JOB
 
     def job(self, jid: bytes) -> QlessJob:
         """A job."""

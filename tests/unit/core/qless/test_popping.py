@@ -177,6 +177,8 @@ def test_peek_shows_what_a_pop_would_give_without_locks() -> None:
     assert peek(100, 1, 2) == [b"1", b"2"]
     assert peek(100, 4, 2) == [b"soon"]
     assert peek(100, 50, 2) == []
+    far = world.call(popping.peek, 4, b"q", q.LISTED_MAX + 1, 1)
+    assert far[0] == q.TOO_MUCH
     assert peek(100, 0, 0) == []
     assert world.job(b"0").state == q.RUNNING
     assert world.give(popping.peek, 4, b"nothing", 0, 1) == ()
