@@ -128,7 +128,13 @@ class LocalNodeView:
     def jobs(self) -> JobCounts:
         """See `NodeView`."""
         queue = self._context.machine.queue
-        return JobCounts(queue.ready, queue.reserved, queue.delayed, queue.buried)
+        qless = _qless_figures(self._context.machine.qless)
+        return JobCounts(
+            queue.ready + qless.ready,
+            queue.reserved + qless.reserved,
+            queue.delayed + qless.delayed,
+            queue.buried + qless.buried,
+        )
 
     def metrics(self) -> Metrics:
         """See `NodeView`."""

@@ -75,7 +75,9 @@ def test_operators_see_its_jobs(scene: Scene) -> None:
     for jid in (b"j", b"k"):
         client.call(*put(jid))
     client.call(b"pop", b"2", b"queue", b"worker", b"1")
-    metrics = LocalNodeView(scene.node).metrics()
+    view = LocalNodeView(scene.node)
+    assert view.jobs() == (1, 1, 0, 0)
+    metrics = view.metrics()
     assert metrics.spaces["qless"] == SpaceFigures(ready=1, reserved=1, queues=1)
     assert metrics.clients["qless"].connections == 2
     assert metrics.clients["qless"].commands_total["evalsha"] == 3
@@ -159,6 +161,13 @@ def test_a_draining_node_makes_no_jobs(scene: Scene) -> None:
     scene.node.context.draining = True
     assert client.call(*put()) == b"-ERR this node is draining: it makes no jobs\r\n"
     assert client.call(b"get", b"2", b"j") == b"$-1\r\n"
+
+
+def test_nothing_is_made_while_disks_are_full(scene: Scene) -> None:
+    client = scene.connect()
+    scene.apply(c.encode_entry(c.FLAG_PUTS_REFUSED, scene.machine.queue.now_us, 0, []))
+    assert client.send(put_request(scene)).startswith(b"-ERR a limit of the cluster is reached")
+    assert scene.commit_own() == 0
 
 
 def test_large_replies_bound_what_is_asked_for_at_a_time() -> None:

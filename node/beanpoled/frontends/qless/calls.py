@@ -160,6 +160,10 @@ class CallSide(QlessSession):
             if self._clients.draining:
                 self.say(DRAINING)
                 return
+            if self._clients.machine.puts_refused:
+                # At once: its data would stand in the log of a disk that has no room for it.
+                self.say(NO_ROOM)
+                return
         elif call.code == q.POP:
             self.is_worker = True
         owed_bytes = q.DATA_MAX_BYTES if call.code in _LARGE else 0
