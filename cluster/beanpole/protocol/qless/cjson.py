@@ -360,7 +360,9 @@ def _escape(found: re.Match[str]) -> str:
 
 
 def _quote(text: str) -> str:
-    return '"' + (_SPECIAL.sub(_escape, text) if _SPECIAL.search(text) else text) + '"'
+    if text.isidentifier() or _SPECIAL.search(text) is None:
+        return '"' + text + '"'
+    return '"' + _SPECIAL.sub(_escape, text) + '"'
 
 
 def encode(value: Json) -> bytes:
@@ -374,10 +376,10 @@ def encode(value: Json) -> bytes:
 
 
 def _write(value: Json, parts: list[str]) -> None:
-    if isinstance(value, str):
-        parts.append(_quote(value))
-    elif isinstance(value, bytes):
+    if isinstance(value, bytes):
         parts.append(_quote(value.decode(errors="surrogateescape")))
+    elif isinstance(value, str):
+        parts.append(_quote(value))
     elif value is None:
         parts.append("null")
     elif isinstance(value, bool):
@@ -389,10 +391,8 @@ def _write(value: Json, parts: list[str]) -> None:
     elif isinstance(value, dict):
         before = "{"
         for key, item in value.items():
-            parts.append(before)
             name = key.decode(errors="surrogateescape") if isinstance(key, bytes) else key
-            parts.append(_quote(name))
-            parts.append(":")
+            parts.append(before + _quote(name) + ":")
             _write(item, parts)
             before = ","
         parts.append("}" if value else "{}")
