@@ -68,6 +68,24 @@ class Order:
                 break
         return found
 
+    def part_from_end(self, start: int, count: int) -> list[Any]:
+        """The same from the last key on backwards."""
+        found: list[Any] = []
+        if count <= 0:
+            return found
+        for one in reversed(self._parts):
+            end = len(one) - start
+            if end <= 0:
+                start -= len(one)
+                continue
+            some = one[max(0, end - count + len(found)) : end]
+            some.reverse()
+            found += some
+            start = 0
+            if len(found) == count:
+                break
+        return found
+
     def first(self) -> Any:
         """The first key; None if there is none."""
         parts = self._parts

@@ -57,14 +57,13 @@ class Scores:
 
     def highest(self, start: int, count: int) -> list[bytes]:
         """Members from a rank on, the highest score first."""
-        end = len(self._scores) - start
-        first = max(0, end - count)
-        found = [member for _, member in self._order.part(first, end - first)]
-        found.reverse()
-        return found
+        return [member for _, member in self._order.part_from_end(start, count)]
 
     def upto(self, score: float, start: int, count: int) -> list[bytes]:
         """Members with this score or a lower one, the lowest first."""
+        first = self._order.first()
+        if first is None or first[0] > score:  # most often, for what is to come later
+            return []
         return self.lowest(start, min(count, self.count_upto(score) - start))
 
     def since(self, score: float, start: int, count: int) -> list[bytes]:

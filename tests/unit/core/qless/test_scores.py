@@ -78,3 +78,5 @@ def test_a_part_of_an_order_skips_whole_lists() -> None:
     for start in (0, 1, PART_MAX - 1, PART_MAX, 3 * PART_MAX + 7, size - 1, size, size + 9):
         for count in (-1, 0, 1, PART_MAX, 2 * PART_MAX + 3, size):
             assert order.part(start, count) == [*range(size)][start:][: max(0, count)]
+            backwards = [*range(size)][::-1][start:][: max(0, count)]
+            assert order.part_from_end(start, count) == backwards
