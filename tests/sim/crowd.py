@@ -1,14 +1,16 @@
 """All clients of other protocols in one life: who they are, when they are quiet, and who judges.
 
-What each does is in `gearman` and `workq`, the verdicts in `verdicts_gearman` and `verdicts_workq`.
+What each does is in `gearman`, `gearman_admins` and `workq`, the judging in the files `verdicts_*`.
 """
 
 from typing import Final
 
 from tests.sim.cluster import Violation
-from tests.sim.gearman import Records, Submitter
+from tests.sim.gearman import FUNCTIONS, Records, Submitter
+from tests.sim.gearman_admins import LIMITED, OWN, Administrator
 from tests.sim.gearman_workers import Worker
 from tests.sim.stories import GEARMAN_PREFIX
+from tests.sim.verdicts_admins import AdminJudge
 from tests.sim.verdicts_gearman import GearmanJudge
 from tests.sim.verdicts_workq import WorkqJudge
 from tests.sim.workq import Ledger, Patron
@@ -35,6 +37,7 @@ class Crowd:
         self.submitters: list[Submitter] = []
         self.workers: list[Worker] = []
         self.patrons: list[Patron] = []
+        self.admins: list[Administrator] = []
         # By the numbers of workers: what each slept beside when somebody looked last.
         self._beside: dict[int, tuple[int, ...]] = {}
 
@@ -50,6 +53,11 @@ class Crowd:
             ]
         if "workq" in SPOKEN:
             self.patrons += [Patron(world, next(numbers), self.ledger) for _ in range(PATRONS)]
+        if "gearman" in SPOKEN:
+            for name in (*OWN, *FUNCTIONS):
+                world.witness.functions.watch(name)
+            self.admins.append(Administrator(world, next(numbers), self.records))
+            self.workers.append(Worker(world, next(numbers), self.records, True, (LIMITED,)))
 
     def look(self) -> None:
         """No worker sleeps for long beside a job that its own node knows to be ready.
@@ -83,6 +91,8 @@ class Crowd:
             guest.active = False
         for worker in self.workers:
             worker.calm = True
+        for admin in self.admins:
+            admin.calm = True
 
     @property
     def restless(self) -> str:
@@ -90,7 +100,7 @@ class Crowd:
         machine = self.world.witness.machine
         if machine.version < SINCE:
             return ""
-        for guest in (*self.submitters, *self.patrons):
+        for guest in (*self.submitters, *self.patrons, *self.admins):
             if not guest.quiet:
                 return f"{guest.protocol} client {guest.number} waits for something"
         if not self.workers:
@@ -109,6 +119,8 @@ class Crowd:
         world = self.world
         witness = world.witness
         WorkqJudge(self.ledger.requests, witness, estimated).all()
-        GearmanJudge(self.records, witness, world.may_miss_events).all()
+        judge = GearmanJudge(self.records, witness, world.may_miss_events)
+        judge.all()
+        AdminJudge(self.records, judge).all()
         world.counts["jobs of Gearman"] += len(witness.stories.of(GEARMAN_PREFIX))
         world.counts["jobs of Workq"] += len(witness.stories) - world.counts["jobs of Gearman"]

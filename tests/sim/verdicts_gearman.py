@@ -12,7 +12,9 @@ from beanpole.core.jobs import transitions as q
 from tests.sim import packets as p
 from tests.sim.cluster import Violation
 from tests.sim.gearman import End, Grant, Heard, Records, Submission
+from tests.sim.history import Connected
 from tests.sim.stories import FOREVER_S, GEARMAN_PREFIX, Story, Told
+from tests.sim.verdicts_admins import removed
 from tests.sim.witness import RATE_MAX, STAMP_S, Witness
 
 # The first kind of NOTIFY is WORK_DATA, the second one WORK_WARNING.
@@ -35,6 +37,8 @@ class GearmanJudge:
         self.grants: dict[int, list[Grant]] = defaultdict(list)
         for grant in records.grants:
             self.grants[grant.number].append(grant)
+        # By an administrator.
+        self.removed = removed(records.orders, self.stories)
 
     def all(self) -> None:
         """Check everything. Raises Violation."""
@@ -116,7 +120,7 @@ class GearmanJudge:
             if story.gone_s == FOREVER_S:
                 if known.get(story.job) is None:
                     raise Violation(f"lost: {submission} {story}")
-            elif story.told[-1].kind not in ENDED:
+            elif story.told[-1].kind not in ENDED and story.job not in self.removed:
                 raise Violation(f"lost: {submission} {story}")
 
     def nobody_waits_for_an_abandoned_job(self) -> None:
@@ -156,14 +160,13 @@ class GearmanJudge:
             grants.sort(key=lambda grant: grant.at_s)
             for place, grant in enumerate(grants):
                 for earlier in grants[:place]:
-                    if grant.at_s < self._has_until_s(earlier):
+                    if grant.at_s < self.has_until_s(earlier):
                         raise Violation(f"two have it: {earlier} and {grant}")
 
-    def _has_until_s(self, grant: Grant) -> float:
-        who = grant.visit
+    def has_until_s(self, grant: Grant) -> float:
+        """How long a worker had a job at least, as far as that is sure."""
         until_s = [
-            FOREVER_S if who.end_s is None else who.end_s,
-            self.downs.get((who.place, who.incarnation), FOREVER_S),
+            self._stays_until_s(grant.visit),
             FOREVER_S if grant.given_up_s is None else grant.given_up_s,
         ]
         until_s += [end.at_s for end in grant.ends]
@@ -171,6 +174,10 @@ class GearmanJudge:
             until_s.append(grant.asked_s + grant.ttr_s * (1 - RATE_MAX) - STAMP_S)
             until_s += [at_s for at_s in self.witness.misled if at_s > grant.asked_s]
         return min(until_s)
+
+    def _stays_until_s(self, who: Connected) -> float:
+        end_s = FOREVER_S if who.end_s is None else who.end_s
+        return min(end_s, self.downs.get((who.place, who.incarnation), FOREVER_S))
 
     def what_comes_back_goes_to_the_end(self) -> None:
         """Of the jobs of one queue and rank, the one is first that has waited for longest."""
@@ -252,6 +259,10 @@ class GearmanJudge:
 
     def _check_heard(self, first: Submission, heard: list[Heard]) -> None:
         story = self.stories[first.number]
+        end = story.end
+        asked_for = end is None or end.kind != effects.DELETED or story.job in self.removed
+        if not asked_for and end is not None and end.at_s < self._stays_until_s(first.visit):
+            raise Violation(f"nobody cancelled it: {first} {story}")
         happened = [_packet(told, first.exceptions) for told in story.told]
         found = [(one.kind, one.data) for one in heard]
         assert first.created_s is not None

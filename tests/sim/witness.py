@@ -21,6 +21,7 @@ from tests.sim import costs
 from tests.sim.cluster import Violation
 from tests.sim.costs import CountedJobs
 from tests.sim.event_log import EventWitness
+from tests.sim.functions import Functions
 from tests.sim.stories import Everything, Stories
 
 # A node's clock may differ from the true one by its rate; the simulation's rates stay below this.
@@ -117,6 +118,7 @@ class Witness:
         self.bodies: dict[int, bytes] = {}
         self.tubes: dict[int, bytes] = {}
         self.stories = Stories()
+        self.functions = Functions()
         self.machine.queue.effects.listened = Everything()
         self.downs: list[tuple[int, int, float]] = []  # (origin, incarnation that ended, when)
         self.pauses: list[tuple[bytes, float, bool]] = []  # tube, when, begins or ends
@@ -182,6 +184,7 @@ class Witness:
             len(self._transitions.last),
             self._jobs.looks,
         )
+        self.functions.applied(machine, now_s, index)
         self.events.applied(machine, index, wall_us, sections)
         if machine.queue.now_us < self._time_us:
             raise Violation(f"entry {index} takes cluster time back")
