@@ -226,8 +226,12 @@ class Witness:
             event.session = taker
         known = {job_id for job_id, *_ in applied.effects if self.machine.queue.jobs.get(job_id)}
         self.stories.happened(applied.effects, known, now_s, index)
-        for name in dict.fromkeys([*self._pausing, *machine.queue.tubes]):
-            tube = machine.queue.tubes.get(name)
+        self._note_pauses(now_s)
+
+    def _note_pauses(self, now_s: float) -> None:
+        tubes = self.machine.queue.tubes
+        for name in dict.fromkeys([*self._pausing, *tubes]):
+            tube = tubes.get(name)
             until_us = 0 if tube is None else tube.paused_until_us
             if self._pausing.get(name, 0) != until_us:
                 self._pausing[name] = until_us
