@@ -1,5 +1,6 @@
 """Results for people: tables in a terminal and in docs/performance.md, and charts beside them."""
 
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
@@ -14,6 +15,8 @@ from bench.workloads import SERIES, SETS
 PAGE: Final = Path(__file__).resolve().parent.parent / "docs" / "performance.md"
 BEGIN: Final = "<!-- results: written by `python -m bench report` -->"
 END: Final = "<!-- end of the results -->"
+# From one heading of the results to the next.
+_SECTIONS: Final = re.compile(r"^### .*?(?=^### |\Z)", re.DOTALL | re.MULTILINE)
 
 COLUMNS: Final[tuple[tuple[str, Callable[[Sequence[Figure]], str]], ...]] = (
     ("op/s", lambda group: f"{middle(group, 'op_s'):,.0f}"),
@@ -187,10 +190,16 @@ def section(results: Results, folder: str) -> str:
 
 
 def write(found: Sequence[Results], page: Path) -> list[Path]:
-    """Rewrite the marked part of the page and the charts beside it; return what was written."""
+    """Rewrite the sections of these sets in the marked part of the page, and their charts.
+
+    Sections of other sets stay as they are; one that was not there comes last.
+
+    Returns:
+        The files that were written.
+    """
     written = page.read_text()
     before, begin, rest = written.partition(BEGIN)
-    _, end, after = rest.partition(END)
+    old, end, after = rest.partition(END)
     if not begin or not end:
         raise BenchError(f"{page} has no lines {BEGIN} and {END} to write between")
     folder = page.parent / page.stem
@@ -200,6 +209,10 @@ def write(found: Sequence[Results], page: Path) -> list[Path]:
             folder.mkdir(exist_ok=True)
             (folder / name).write_text(drawn)
             files.append(folder / name)
-    sections = "\n\n".join(section(one, page.stem) for one in found)
-    page.write_text(f"{before}{BEGIN}\n\n{sections}\n\n{END}{after}")
+    sections = {text.partition("\n")[0]: text for text in _SECTIONS.findall(old)}
+    for one in found:
+        text = section(one, page.stem)
+        sections[text.partition("\n")[0]] = text
+    joined = "\n\n".join(text.strip() for text in sections.values())
+    page.write_text(f"{before}{BEGIN}\n\n{joined}\n\n{END}{after}")
     return files

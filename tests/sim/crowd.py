@@ -1,14 +1,19 @@
 """All clients of other protocols in one life: who they are, when they are quiet, and who judges.
 
-What each does is in `gearman` and `workq`, the verdicts in `verdicts_gearman` and `verdicts_workq`.
+What each does is in `gearman`, `gearman_admins` and `workq`, the judging in the files `verdicts_*`.
 """
 
 from typing import Final
 
+from tests.sim.aliases import WORKERS as ALIAS_WORKERS
+from tests.sim.aliases import Bridge
 from tests.sim.cluster import Violation
-from tests.sim.gearman import Records, Submitter
+from tests.sim.gearman import FUNCTIONS, Records, Submitter
+from tests.sim.gearman_admins import LIMITED, OWN, Administrator
 from tests.sim.gearman_workers import Worker
 from tests.sim.stories import GEARMAN_PREFIX
+from tests.sim.verdicts_admins import AdminJudge
+from tests.sim.verdicts_aliases import AliasJudge
 from tests.sim.verdicts_gearman import GearmanJudge
 from tests.sim.verdicts_workq import WorkqJudge
 from tests.sim.workq import Ledger, Patron
@@ -35,6 +40,8 @@ class Crowd:
         self.submitters: list[Submitter] = []
         self.workers: list[Worker] = []
         self.patrons: list[Patron] = []
+        self.admins: list[Administrator] = []
+        self.bridges: list[Bridge] = []
         # By the numbers of workers: what each slept beside when somebody looked last.
         self._beside: dict[int, tuple[int, ...]] = {}
 
@@ -50,6 +57,13 @@ class Crowd:
             ]
         if "workq" in SPOKEN:
             self.patrons += [Patron(world, next(numbers), self.ledger) for _ in range(PATRONS)]
+        if "gearman" in SPOKEN:
+            for name in (*OWN, *FUNCTIONS):
+                world.witness.functions.watch(name)
+            self.admins.append(Administrator(world, next(numbers), self.records))
+            self.workers.append(Worker(world, next(numbers), self.records, True, (LIMITED,)))
+            others = tuple(next(numbers) for _ in range(1 + ALIAS_WORKERS))
+            self.bridges.append(Bridge(world, others))
 
     def look(self) -> None:
         """No worker sleeps for long beside a job that its own node knows to be ready.
@@ -61,7 +75,8 @@ class Crowd:
             Violation: one did so when somebody looked last, and still does.
         """
         before, self._beside = self._beside, {}
-        for worker in self.workers:
+        bridged = [worker for bridge in self.bridges for worker in bridge.workers]
+        for worker in (*self.workers, *bridged):
             wire = worker.wire
             if wire is None or wire.cut_s is not None or not worker.asleep:
                 continue
@@ -69,7 +84,7 @@ class Crowd:
                 continue
             host = wire.host
             for function in worker.functions:
-                queue = host.node.context.machine.queue.tubes.get(GEARMAN_PREFIX + function)
+                queue = host.node.context.machine.queue.find(GEARMAN_PREFIX + function)
                 if queue is None or not queue.ready_count:
                     continue
                 beside = (worker.naps, host.pauses, queue.first_ready())
@@ -83,6 +98,10 @@ class Crowd:
             guest.active = False
         for worker in self.workers:
             worker.calm = True
+        for admin in self.admins:
+            admin.calm = True
+        for bridge in self.bridges:
+            bridge.calm()
 
     @property
     def restless(self) -> str:
@@ -90,7 +109,7 @@ class Crowd:
         machine = self.world.witness.machine
         if machine.version < SINCE:
             return ""
-        for guest in (*self.submitters, *self.patrons):
+        for guest in (*self.submitters, *self.patrons, *self.admins):
             if not guest.quiet:
                 return f"{guest.protocol} client {guest.number} waits for something"
         if not self.workers:
@@ -102,13 +121,17 @@ class Crowd:
         for worker in self.workers:
             if not worker.quiet:
                 return f"worker {worker.number} does not sleep"
-        return ""
+        return next((bridge.restless for bridge in self.bridges if bridge.restless), "")
 
     def judge(self, estimated: bool) -> None:
         """Raise Violation if a promise to one of them was broken."""
         world = self.world
         witness = world.witness
         WorkqJudge(self.ledger.requests, witness, estimated).all()
-        GearmanJudge(self.records, witness, world.may_miss_events).all()
+        judge = GearmanJudge(self.records, witness, world.may_miss_events)
+        judge.all()
+        AdminJudge(self.records, judge).all()
+        for bridge in self.bridges:
+            AliasJudge(bridge, witness, world.may_miss_events).all()
         world.counts["jobs of Gearman"] += len(witness.stories.of(GEARMAN_PREFIX))
         world.counts["jobs of Workq"] += len(witness.stories) - world.counts["jobs of Gearman"]

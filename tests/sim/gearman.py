@@ -13,6 +13,7 @@ from tests.sim.cluster import Violation
 from tests.sim.guests import Guest
 from tests.sim.history import Connected
 from tests.sim.packets import Packet, Packets, pack
+from tests.sim.stories import FOREVER_S
 from tests.sim.world import World
 
 FUNCTIONS: Final = (b"turn", b"twist")
@@ -44,12 +45,14 @@ class Submission:
     ) -> None:
         self.visit = visit
         self.function, self.unique, self.data = job
+        self.kind = kind
         self.background = kind not in FOREGROUND
         self.at_s = at_s
         self.exceptions = exceptions  # the connection has the option
         self.handle = b""
         self.created_s: float | None = None
         self.refusal: tuple[bytes, ...] = ()
+        self.refused_s: float | None = None
 
     @property
     def number(self) -> int:
@@ -117,10 +120,42 @@ class Grant:
         )
 
 
+class Order:
+    """A request of an administrator. `done_s` is None if it was not answered."""
+
+    def __init__(self, kind: str, subject: bytes, limits: tuple[int, ...], at_s: float) -> None:
+        self.kind = kind
+        self.subject = subject  # a handle, a function or a unique
+        self.limits = limits
+        self.at_s = at_s
+        self.done_s: float | None = None
+        self.line = b""
+        self.known = self.running = False  # of a unique
+        self.rows: dict[bytes, tuple[int, int]] = {}  # function -> jobs, those of them that run
+
+    @property
+    def until_s(self) -> float:
+        """When it was done at the latest, if it was done."""
+        return FOREVER_S if self.done_s is None else self.done_s
+
+    @property
+    def may_be_done(self) -> bool:
+        """Whether it was answered with OK, or not at all."""
+        return self.done_s is None or self.line == b"OK\r\n"
+
+    def __repr__(self) -> str:
+        until = "lost" if self.done_s is None else f"{self.done_s:.4f}"
+        return (
+            f"administrator [{self.at_s:.4f}, {until}] {self.kind} {self.subject!r} {self.limits} "
+            f"-> {self.line!r} {(self.known, self.running)} {self.rows}"
+        )
+
+
 class Records:
     """What all Gearman clients of a life have seen."""
 
     def __init__(self) -> None:
+        self.orders: list[Order] = []
         self.submissions: list[Submission] = []
         self.grants: list[Grant] = []
         self.statuses: list[Status] = []
@@ -228,7 +263,7 @@ class Submitter(Guest):
         asked = self._waiting.popleft()
         if isinstance(asked, Submission):
             if packet.kind == p.ERROR:
-                asked.refusal = packet.arguments
+                asked.refusal, asked.refused_s = packet.arguments, now_s
                 self.world.counts[f"gearman {packet.arguments[0].decode()}"] += 1
                 return
             if packet.kind != p.JOB_CREATED:

@@ -27,14 +27,22 @@ class Worker(Guest):
 
     protocol = "gearman"
 
-    def __init__(self, world: World, number: int, records: Records, able: bool) -> None:
+    def __init__(
+        self,
+        world: World,
+        number: int,
+        records: Records,
+        able: bool,
+        offers: tuple[bytes, ...] = FUNCTIONS,
+    ) -> None:
         super().__init__(world, number)
+        self.offers = offers
         self.records = records
         self.able = able  # always to do everything: one worker must be
         self.calm = False  # it ends each job at once, and well
         self.asleep = False
         self.naps = 0  # how often it fell asleep
-        self.functions: tuple[bytes, ...] = FUNCTIONS
+        self.functions = offers
         self.hands: dict[bytes, Grant] = {}
         self.results = 0
         self._packets = Packets()
@@ -48,7 +56,9 @@ class Worker(Guest):
         """See `Guest`."""
         self._packets = Packets()
         self._timeouts = self.dice.random() < 0.3
-        self.functions = FUNCTIONS if self.able or self.dice.random() < 0.7 else FUNCTIONS[:1]
+        self.functions = self.offers
+        if not self.able and self.dice.random() >= 0.7:
+            self.functions = self.offers[:1]
         self.send(pack(p.SET_CLIENT_ID, b"worker %d" % self.number))
         for function in self.functions:
             self._can_do(function)

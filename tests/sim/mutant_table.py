@@ -12,6 +12,8 @@ from tests.sim import schedules_node as n
 from tests.sim.mutant import Mutant, replicas, storm
 from tests.sim.mutant_table_bounds import BOUNDS
 from tests.sim.mutant_table_identity import IDENTITY
+from tests.sim.mutations_admins import ADMINS
+from tests.sim.mutations_aliases import ALIASES
 from tests.sim.mutations_answers import ANSWERS
 from tests.sim.mutations_disk import DISKS
 from tests.sim.mutations_edges import EDGES
@@ -458,6 +460,6 @@ SCHEDULES: Final = (
 )
 MUTANTS: Final[tuple[Mutant, ...]] = (
     *(*REPAIRS, *RULES, *SICK, *BOUNDS, *VERSIONS, *ANSWERS, *DISKS, *EDGES),
-    *(*HOSTS, *IDENTITY, *GUESTS),
+    *(*HOSTS, *IDENTITY, *GUESTS, *ADMINS, *ALIASES),
 )
 NAMES: Final = {mutant.name: mutant for mutant in MUTANTS}

@@ -41,6 +41,8 @@ SUBMIT_JOB_LOW_BG: Final = 34
 SUBMIT_JOB_EPOCH: Final = 36
 GRAB_JOB_ALL: Final = 39
 JOB_ASSIGN_ALL: Final = 40
+GET_STATUS_UNIQUE: Final = 41
+STATUS_RES_UNIQUE: Final = 42
 
 # How many arguments each response has; the last one takes the rest.
 ARGUMENTS: Final = {
@@ -60,6 +62,7 @@ ARGUMENTS: Final = {
     WORK_WARNING: 2,
     JOB_ASSIGN_UNIQ: 4,
     JOB_ASSIGN_ALL: 5,
+    STATUS_RES_UNIQUE: 6,
 }
 # What is sent to those that are attached to a job; the first three are its end.
 ENDS: Final = frozenset({WORK_COMPLETE, WORK_FAIL, WORK_EXCEPTION})
@@ -90,16 +93,36 @@ class Packets:
     def feed(self, data: bytes) -> Iterator[Packet]:
         """Take bytes, and give the packets that are whole; ValueError if they are none."""
         self._data += data
-        while len(self._data) >= _HEAD.size:
-            magic, kind, size = _HEAD.unpack_from(self._data)
-            if magic != b"\0RES" or kind not in ARGUMENTS:
-                raise ValueError(f"no response of Gearman: {self._data[:40]!r}")
-            end = _HEAD.size + size
-            if len(self._data) < end:
+        while (packet := self._next()) is not None:
+            yield packet
+
+    def feed_mixed(self, data: bytes) -> Iterator[Packet | bytes]:
+        """The same, where lines of text with their ends stand among the packets."""
+        self._data += data
+        while self._data:
+            found: Packet | bytes | None
+            if self._data[:1] == b"\0":
+                found = self._next()
+            else:
+                end = self._data.find(b"\n") + 1
+                found = self._data[:end] or None
+                self._data = self._data[end:]
+            if found is None:
                 return
-            body, self._data = self._data[_HEAD.size : end], self._data[end:]
-            count = ARGUMENTS[kind]
-            arguments = tuple(body.split(b"\0", count - 1)) if count else ()
-            if len(arguments) != count or (body and not count):
-                raise ValueError(f"packet {kind} has not {count} arguments: {body!r}")
-            yield Packet(kind, arguments)
+            yield found
+
+    def _next(self) -> Packet | None:
+        if len(self._data) < _HEAD.size:
+            return None
+        magic, kind, size = _HEAD.unpack_from(self._data)
+        if magic != b"\0RES" or kind not in ARGUMENTS:
+            raise ValueError(f"no response of Gearman: {self._data[:40]!r}")
+        end = _HEAD.size + size
+        if len(self._data) < end:
+            return None
+        body, self._data = self._data[_HEAD.size : end], self._data[end:]
+        count = ARGUMENTS[kind]
+        arguments = tuple(body.split(b"\0", count - 1)) if count else ()
+        if len(arguments) != count or (body and not count):
+            raise ValueError(f"packet {kind} has not {count} arguments: {body!r}")
+        return Packet(kind, arguments)

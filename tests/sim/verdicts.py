@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from beanpole.core.jobs import transitions as q
 from beanpoled.shared.clock import TURN_MAX_US
+from tests.sim import aliases
 from tests.sim.callers import MARK
 from tests.sim.cluster import Violation
 from tests.sim.history import NOT_DONE, Op, host_of
@@ -156,7 +157,7 @@ class Judge:
         """Q1, Q2, Q5: an answered put is one job, an unanswered at most one, a refused none."""
         made: dict[bytes, list[int]] = defaultdict(list)
         for job, body in self.witness.bodies.items():
-            if body != PROBE and not body.startswith(MARK):
+            if body != PROBE and not body.startswith((MARK, aliases.MARK)):
                 made[body].append(job)
         for body, jobs in made.items():
             op = self.puts.get(body)

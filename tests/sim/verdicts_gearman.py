@@ -10,9 +10,12 @@ from typing import Final
 from beanpole.core.jobs import effects
 from beanpole.core.jobs import transitions as q
 from tests.sim import packets as p
+from tests.sim.aliases import FUNCTION as ALIASED
 from tests.sim.cluster import Violation
 from tests.sim.gearman import End, Grant, Heard, Records, Submission
+from tests.sim.history import Connected
 from tests.sim.stories import FOREVER_S, GEARMAN_PREFIX, Story, Told
+from tests.sim.verdicts_admins import removed
 from tests.sim.witness import RATE_MAX, STAMP_S, Witness
 
 # The first kind of NOTIFY is WORK_DATA, the second one WORK_WARNING.
@@ -28,13 +31,17 @@ class GearmanJudge:
         self.witness = witness
         # Nodes that took a snapshot: what NOTIFY said in between did not reach their clients.
         self.lost_events = lost_events
-        self.stories = {story.job: story for story in witness.stories.of(GEARMAN_PREFIX)}
+        # But for the jobs of a function that beanstalk shares: see `verdicts_aliases`.
+        stories = witness.stories.of(GEARMAN_PREFIX)
+        self.stories = {story.job: story for story in stories if story.queue != ALIASED}
         self.downs: dict[tuple[int, int], float] = {}
         for place, incarnation, at_s in witness.downs:
             self.downs.setdefault((place, incarnation), at_s)
         self.grants: dict[int, list[Grant]] = defaultdict(list)
         for grant in records.grants:
             self.grants[grant.number].append(grant)
+        # By an administrator.
+        self.removed = removed(records.orders, self.stories)
 
     def all(self) -> None:
         """Check everything. Raises Violation."""
@@ -116,7 +123,7 @@ class GearmanJudge:
             if story.gone_s == FOREVER_S:
                 if known.get(story.job) is None:
                     raise Violation(f"lost: {submission} {story}")
-            elif story.told[-1].kind not in ENDED:
+            elif story.told[-1].kind not in ENDED and story.job not in self.removed:
                 raise Violation(f"lost: {submission} {story}")
 
     def nobody_waits_for_an_abandoned_job(self) -> None:
@@ -156,14 +163,13 @@ class GearmanJudge:
             grants.sort(key=lambda grant: grant.at_s)
             for place, grant in enumerate(grants):
                 for earlier in grants[:place]:
-                    if grant.at_s < self._has_until_s(earlier):
+                    if grant.at_s < self.has_until_s(earlier):
                         raise Violation(f"two have it: {earlier} and {grant}")
 
-    def _has_until_s(self, grant: Grant) -> float:
-        who = grant.visit
+    def has_until_s(self, grant: Grant) -> float:
+        """How long a worker had a job at least, as far as that is sure."""
         until_s = [
-            FOREVER_S if who.end_s is None else who.end_s,
-            self.downs.get((who.place, who.incarnation), FOREVER_S),
+            self._stays_until_s(grant.visit),
             FOREVER_S if grant.given_up_s is None else grant.given_up_s,
         ]
         until_s += [end.at_s for end in grant.ends]
@@ -171,6 +177,10 @@ class GearmanJudge:
             until_s.append(grant.asked_s + grant.ttr_s * (1 - RATE_MAX) - STAMP_S)
             until_s += [at_s for at_s in self.witness.misled if at_s > grant.asked_s]
         return min(until_s)
+
+    def _stays_until_s(self, who: Connected) -> float:
+        end_s = FOREVER_S if who.end_s is None else who.end_s
+        return min(end_s, self.downs.get((who.place, who.incarnation), FOREVER_S))
 
     def what_comes_back_goes_to_the_end(self) -> None:
         """Of the jobs of one queue and rank, the one is first that has waited for longest."""
@@ -206,6 +216,8 @@ class GearmanJudge:
         for grant in self.records.grants:
             story = self.stories[grant.number]
             for end in grant.ends:
+                if self.is_swallowed(grant, end):
+                    continue
                 ends = [told for told in story.told if _is_end(told, end)]
                 if end.accepted and not any(told.at_s >= end.at_s for told in ends):
                     raise Violation(f"accepted, but not done: {grant} {story}")
@@ -225,6 +237,19 @@ class GearmanJudge:
             sent = [end for grant in self.grants[story.job] for end in grant.ends]
             if not any(_is_end(last, end) and end.at_s <= last.at_s for end in sent):
                 raise Violation(f"no worker ended it so: {story}")
+
+    def is_swallowed(self, grant: Grant, end: End) -> bool:
+        """Whether the worker ended a job by an exception before it knew that it has it again.
+
+        The node read the exception behind the GRAB_JOB, and swallows what is said next.
+        """
+        return end.kind != p.WORK_EXCEPTION and any(
+            earlier.visit is grant.visit
+            and one.kind == p.WORK_EXCEPTION
+            and grant.asked_s <= one.at_s <= grant.at_s
+            for earlier in self.grants[grant.number]
+            for one in earlier.ends
+        )
 
     def what_is_said_is_told(self) -> None:
         """Nothing that a worker says of its job is lost, but for a status that has a later one."""
@@ -252,6 +277,10 @@ class GearmanJudge:
 
     def _check_heard(self, first: Submission, heard: list[Heard]) -> None:
         story = self.stories[first.number]
+        end = story.end
+        asked_for = end is None or end.kind != effects.DELETED or story.job in self.removed
+        if not asked_for and end is not None and end.at_s < self._stays_until_s(first.visit):
+            raise Violation(f"nobody cancelled it: {first} {story}")
         happened = [_packet(told, first.exceptions) for told in story.told]
         found = [(one.kind, one.data) for one in heard]
         assert first.created_s is not None

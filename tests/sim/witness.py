@@ -21,6 +21,7 @@ from tests.sim import costs
 from tests.sim.cluster import Violation
 from tests.sim.costs import CountedJobs
 from tests.sim.event_log import EventWitness
+from tests.sim.functions import Functions
 from tests.sim.stories import Everything, Stories
 
 # A node's clock may differ from the true one by its rate; the simulation's rates stay below this.
@@ -117,6 +118,7 @@ class Witness:
         self.bodies: dict[int, bytes] = {}
         self.tubes: dict[int, bytes] = {}
         self.stories = Stories()
+        self.functions = Functions()
         self.machine.queue.effects.listened = Everything()
         self.downs: list[tuple[int, int, float]] = []  # (origin, incarnation that ended, when)
         self.pauses: list[tuple[bytes, float, bool]] = []  # tube, when, begins or ends
@@ -182,6 +184,7 @@ class Witness:
             len(self._transitions.last),
             self._jobs.looks,
         )
+        self.functions.applied(machine, now_s, index)
         self.events.applied(machine, index, wall_us, sections)
         if machine.queue.now_us < self._time_us:
             raise Violation(f"entry {index} takes cluster time back")
@@ -223,8 +226,12 @@ class Witness:
             event.session = taker
         known = {job_id for job_id, *_ in applied.effects if self.machine.queue.jobs.get(job_id)}
         self.stories.happened(applied.effects, known, now_s, index)
-        for name in dict.fromkeys([*self._pausing, *machine.queue.tubes]):
-            tube = machine.queue.tubes.get(name)
+        self._note_pauses(now_s)
+
+    def _note_pauses(self, now_s: float) -> None:
+        tubes = self.machine.queue.tubes
+        for name in dict.fromkeys([*self._pausing, *tubes]):
+            tube = tubes.get(name)
             until_us = 0 if tube is None else tube.paused_until_us
             if self._pausing.get(name, 0) != until_us:
                 self._pausing[name] = until_us

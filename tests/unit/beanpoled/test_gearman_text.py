@@ -7,7 +7,7 @@ from beanpole.constants import KICKS_PER_ENTRY_MAX
 from beanpole.protocol.gearman import packets as p
 from beanpole.protocol.gearman.client import request
 from beanpoled.frontends.gearman import listings
-from tests.unit.beanpoled.gearman_scene import Client, Scene, handle
+from tests.unit.beanpoled.gearman_scene import Client, Scene, grab, handle, worker
 
 
 @pytest.fixture
@@ -208,6 +208,17 @@ def test_a_job_is_cancelled(scene: Scene) -> None:
     assert admin.text(b"cancel job %b\n" % handle(other.id + 1)) == b"ERR JOB_IS_RUNNING\r\n"
     assert one.ask(p.WORK_COMPLETE, handle(other.id + 1), b"r") == []
     assert client.replies() == [(p.WORK_COMPLETE, (handle(other.id + 1), b"r"))]
+
+
+def test_a_job_that_comes_back_at_once_was_running_when_it_was_not_cancelled(scene: Scene) -> None:
+    client, admin, one = scene.connect(), scene.connect(), worker(scene, b"f")
+    submit(client, p.SUBMIT_JOB_BG)
+    assert grab(one) == 1
+    admin.connection.received(b"cancel job %b\n" % handle(1))
+    one.send(p.CANT_DO, b"f")
+    scene.commit_own()
+    assert scene.machine.queue.ready == 1
+    assert admin.port.take() == b"ERR JOB_IS_RUNNING\r\n"
 
 
 def test_a_node_is_shut_down_if_it_may(scene: Scene) -> None:

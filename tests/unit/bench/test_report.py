@@ -38,13 +38,15 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
 
 def test_only_the_marked_part_of_the_page_changes(tmp_path: Path) -> None:
     page = tmp_path / "performance.md"
-    page.write_text(f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n")
+    begun = f"before\n{report.BEGIN}\nold\n### Another set\n\nkept\n"
+    page.write_text(f"{begun}\n### Full cycles beside beanstalkd\nold\n{report.END}\nafter\n")
     two = RUN._replace(figures=[*RUN.figures, figure(1, "beanpole, 3 nodes", 900.0, 256)])
     written = report.write([two], page)
     text = page.read_text()
     assert text.startswith("before\n")
     assert text.endswith("after\n")
     assert "old" not in text
+    assert text.index("### Another set\n\nkept\n\n### Full cycles") > 0
     assert "4.50 (3.75 to 5.25)" in text
     assert "2 x fast" in text
     assert f"-m bench quick --rounds {two.rounds} --seconds {two.seconds:g}`." in text
