@@ -9,6 +9,7 @@ from beanpole import qless as q
 from beanpole.core.operations import qless as operations
 from beanpole.qless import DATA_MAX_BYTES
 from beanpoled.frontends.publications import CHANNELS_MAX, PATTERNS_MAX
+from beanpoled.frontends.qless.heaviness import is_heavy
 from beanpoled.frontends.qless.subscriptions import CHANNEL_MAX_BYTES
 from beanpoled.node_view import LocalNodeView
 from beanpoled.view import SpaceFigures
@@ -177,6 +178,51 @@ def test_large_replies_bound_what_is_asked_for_at_a_time() -> None:
     client.send(none * 8)
     assert len(client.connection._asked) == 2
     assert client.ask(b"PING\r\n") == b"$-1\r\n" * 8 + PONG
+
+
+HEAVY = [
+    (q.POP, (b"q", b"w", 257)),
+    (q.POP, (b"q", b"w", 0)),
+    (q.CANCEL, ((b"j",) * 257,)),
+    (q.DEPENDS_ON, (b"j", (b"k",) * 257)),
+    (q.JOBS, (q.RUNNING, b"q", 0, 0)),
+    (q.JOBS, (q.RUNNING, b"q", -1, 1)),
+    (q.JOBS, (q.SCHEDULED, b"q", 0, 1)),
+    (q.TAGGED, (b"a", -5, 5)),
+    (q.FLUSH, ()),
+]
+LIGHT = [
+    (q.POP, (b"q", b"w", 256)),
+    (q.PEEK, (b"q", 0, 1)),
+    (q.CANCEL, ((b"j",),)),
+    (q.DEPENDS_OFF, (b"j", None)),
+    (q.JOBS, (q.RUNNING, b"q", 0, 256)),
+    (q.QUEUE_COUNTS, (None,)),
+    (q.WORKER_JOBS, (b"w",)),
+    (q.GET, (b"j",)),
+]
+
+
+@pytest.mark.parametrize(("calls", "heavy"), [(HEAVY, True), (LIGHT, False)])
+def test_calls_that_look_at_many(
+    scene: Scene, calls: list[tuple[int, tuple[object, ...]]], heavy: bool
+) -> None:
+    for code, arguments in calls:
+        assert is_heavy(scene.machine.qless, code, arguments) is heavy, (code, arguments)
+
+
+def test_what_stands_behind_a_heavy_call_waits(scene: Scene) -> None:
+    one, other = scene.connect(), scene.connect()
+    none = array(b"EVALSHA", scene.sha, b"0", b"pop", b"1", b"queue", b"worker", b"1000")
+    for client in (one, other):
+        assert client.send(none + put_request(scene) + b"PING\r\n") == b""
+    assert other.connection.blocked and len(other.connection._asked) == 1
+    scene.commit_own()
+    assert one.port.take() == b"$2\r\n{}\r\n" + JID + PONG
+    popped, _, rest = other.port.take().partition(JID)
+    assert b'"jid":"j"' in popped and rest == PONG, (
+        "the second in the line pops the job of the first"
+    )
 
 
 # --- commands that are no scripts -----------------------------------------------------------------

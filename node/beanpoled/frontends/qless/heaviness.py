@@ -19,6 +19,8 @@ _COUNTS: Final = {
     q.TOP_TAGS: 1,
     q.FAILED_JOBS: 2,
 }
+# Those whose list goes to its end if the count is none, or begins before the end.
+_OFFSETS: Final = {q.JOBS: 2, q.TAGGED: 1, q.TOP_TAGS: 0, q.FAILED_JOBS: 1}
 _LISTS: Final = {
     q.TIMEOUT: 0,
     q.CANCEL: 0,
@@ -37,14 +39,16 @@ def is_heavy(t: Tables, code: int, arguments: tuple[Any, ...]) -> bool:
     """Whether a call may look at more than LIGHT_MAX of anything."""
     place = _COUNTS.get(code)
     if place is not None:
-        count = arguments[place]
-        return not isinstance(count, int) or count > LIGHT_MAX
+        # Scheduled jobs that are due are moved before they are listed, whatever the count.
+        moves = code == q.JOBS and arguments[0] == q.SCHEDULED
+        offset = arguments[_OFFSETS[code]] if code in _OFFSETS else 0
+        return moves or not 0 < arguments[place] <= LIGHT_MAX or offset < 0
     place = _LISTS.get(code)
     if place is not None:
         items = arguments[place]
         return items is not None and len(items) > LIGHT_MAX
     if code == q.QUEUE_COUNTS:
         return arguments[0] is None and len(t.queues) > LIGHT_MAX
-    if code == q.WORKER_COUNTS:
+    if code in (q.WORKER_COUNTS, q.WORKER_JOBS):  # they forget those that are old
         return len(t.workers) > LIGHT_MAX
     return code == q.FLUSH
