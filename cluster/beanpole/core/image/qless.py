@@ -39,7 +39,14 @@ TAGS: Final = "tags"
 DEPENDENCIES: Final = "dependencies"
 DEPENDENTS: Final = "dependents"
 HISTORY: Final = "history"
+# Behind all: how many jobs there are.
+COUNT: Final = "count"
 LONG_FIELDS: Final = (TAGS, DEPENDENCIES, DEPENDENTS, HISTORY)
+
+WORDS: Final = (
+    *(TOTALS, OPTIONS, PATTERNS, WORKERS, TRACKED, QUEUES, THROTTLES, RECURRING, JOBS, COUNT),
+    *LONG_FIELDS,
+)
 
 Record = tuple[Any, ...]
 
@@ -142,6 +149,7 @@ class QlessCopy(Keeper):
         self._done: dict[int, None] = {}
         self._shards = t.by_id.shards()
         self._last_id = t.by_id.last()
+        self._count = len(t.by_id)
         self._done_id = 0
         self._kept_jobs: dict[int, dict[int, tuple[Record, int]]] = {}  # by shard, by number
         self._values = self._chunks()
@@ -200,6 +208,7 @@ class QlessCopy(Keeper):
         yield from self._throttle_chunks()
         yield from self._recurring_chunks()
         yield from self._job_chunks()
+        yield [COUNT, [self._count]]
 
     def _queue_chunks(self) -> Iterator[Any]:
         queues = self._queues

@@ -114,6 +114,12 @@ def _read_totals(machine: MachineState, rows: Any) -> None:
     (machine.qless.failures_total,) = _checked(Row(_NATURAL), rows)
 
 
+def _read_count(machine: MachineState, rows: Any) -> None:
+    (count,) = rows
+    if count != len(machine.qless.by_id):
+        raise Damaged(f"the image holds {len(machine.qless.by_id)} jobs of qless and says {count}")
+
+
 def _read_options(machine: MachineState, rows: Any) -> None:
     for option, value in _checked(Many(Row(_NAME, _NAME)), rows):
         machine.qless.config[option] = value
@@ -340,6 +346,7 @@ def _piece(kind: Kind, add: Callable[[Tables, QlessJob, Any], None]) -> Callable
 
 _READERS: Final[dict[str, Callable[[MachineState, Any], None]]] = {
     records.TOTALS: _read_totals,
+    records.COUNT: _read_count,
     records.OPTIONS: _read_options,
     records.PATTERNS: _read_patterns,
     records.WORKERS: _read_workers,
@@ -353,3 +360,4 @@ _READERS: Final[dict[str, Callable[[MachineState, Any], None]]] = {
     records.DEPENDENTS: _piece(_NAMES, _add_dependents),
     records.HISTORY: _piece(_HISTORY, _add_history),
 }
+assert set(_READERS) == set(records.WORDS)

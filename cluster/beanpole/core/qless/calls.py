@@ -185,7 +185,7 @@ def apply(t: Tables, call: int, flavour: int, now: float, args: tuple[Any, ...])
     if entry.grows and t.room <= 0 and not _has_room(t, call, args):
         return q.NO_ROOM, ()
     result = entry.handler(t, flavour, now, args)
-    _settle(t, call, now)
+    _settle(t, call, now, args[1] if call == q.PUT else b"")
     return result
 
 
@@ -213,18 +213,19 @@ def _has_room(t: Tables, call: int, args: tuple[Any, ...]) -> bool:
     return call != q.RECUR or args[1] in t.recurring
 
 
-def _settle(t: Tables, call: int, now: float) -> None:
+def _settle(t: Tables, call: int, now: float, put: bytes) -> None:
     """What follows from the changes of a call: events, memory, the trace for the running hash.
 
     What is nobody's any more goes: a queue without jobs that is not known, a throttle that nobody
     has set and no job needs. A machine that is made of an image does not have these, either.
+    `put` is the jid of a PUT.
     """
     trace: list[bytes] = []
     for number, before in t.touched.items():
         job = before.job
         is_there = t.by_id.get(number) is job
         state = job.state if is_there else 0
-        emitting.emit(t, call, now, before, state)
+        emitting.emit(t, call, now, before, state, job.jid == put)
         size = sizes.of_job(job) if is_there else 0
         t.bytes += size - job.size
         job.size = size

@@ -34,10 +34,10 @@ _MICROSECONDS: Final = 1_000_000.0
 _TIME_MAX_US: Final = 2**62
 
 
-def emit(t: Tables, call: int, now: float, before: Before, state: int) -> None:
+def emit(t: Tables, call: int, now: float, before: Before, state: int, is_put: bool) -> None:
     """Append the events of what a call did to a job; `state` is qless's after it, 0 if it is gone.
 
-    A job that is reserved by a call that made it ready before has two.
+    A PUT of one job may touch others, which are not put: `is_put` tells them apart. A job that is reserved by a call that made it ready before has two.
     """
     job = before.job
     was, state = _STATES[before.state], _STATES[state]
@@ -54,9 +54,9 @@ def emit(t: Tables, call: int, now: float, before: Before, state: int) -> None:
             _append(t, _made_ready(was), was, READY, before, now)
         _append(t, e.RESERVED, READY, state, before, now)
         return
-    if was == state and call != q.PUT and job.queue == before.queue:
+    if was == state and not is_put and job.queue == before.queue:
         return
-    kind = _kind(call, was, state)
+    kind = _kind(call, was, state, is_put)
     if kind:
         _append(t, kind, was, state, before, now)
 
@@ -65,7 +65,7 @@ def _made_ready(was: int) -> int:
     return e.DUE if was == DELAYED else e.KICKED
 
 
-def _kind(call: int, was: int, state: int) -> int:
+def _kind(call: int, was: int, state: int, is_put: bool) -> int:
     """The event of a transition that ends in no reservation; 0 if it is none."""
     if was == GONE:
         return e.PUT if state != GONE else 0
@@ -77,7 +77,7 @@ def _kind(call: int, was: int, state: int) -> int:
         return e.FAILED
     if was == RESERVED:
         return e.TIMED_OUT if call in (q.TIMEOUT, q.POP) else e.RELEASED
-    if call == q.PUT and was not in (DONE, FAILED):
+    if is_put and was not in (DONE, FAILED):
         return e.RELEASED
     if state == READY:
         return e.RELEASED if was == READY else _made_ready(was)

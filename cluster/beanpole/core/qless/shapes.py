@@ -78,25 +78,25 @@ class Optional(Kind):
     """None, or what another kind says."""
 
     def __init__(self, kind: Kind) -> None:
-        self._kind = kind
+        self.kind = kind
 
     def refusal(self, value: Any) -> q.Result | None:
         """See `Kind`."""
-        return None if value is None else self._kind.refusal(value)
+        return None if value is None else self.kind.refusal(value)
 
 
 class Many(Kind):
     """A tuple of what another kind says."""
 
     def __init__(self, kind: Kind) -> None:
-        self._kind = kind
+        self.kind = kind
 
     def refusal(self, value: Any) -> q.Result | None:
         """See `Kind`."""
         if type(value) is not tuple:
             return BAD
         for one in value:
-            refused = self._kind.refusal(one)
+            refused = self.kind.refusal(one)
             if refused is not None:
                 return refused
         return None
@@ -106,14 +106,14 @@ class Row(Kind):
     """A tuple with a kind for each place."""
 
     def __init__(self, *kinds: Kind) -> None:
-        self._kinds = kinds
+        self.kinds = kinds
 
     def refusal(self, value: Any) -> q.Result | None:
         """See `Kind`."""
-        if type(value) is not tuple or len(value) != len(self._kinds):
+        if type(value) is not tuple or len(value) != len(self.kinds):
             return BAD
         for place in range(len(value)):
-            refused = self._kinds[place].refusal(value[place])
+            refused = self.kinds[place].refusal(value[place])
             if refused is not None:
                 return refused
         return None
@@ -123,13 +123,13 @@ class Choice(Kind):
     """A tuple of a key and of what the kind of that key says."""
 
     def __init__(self, kinds: dict[bytes, Kind]) -> None:
-        self._kinds = kinds
+        self.kinds = kinds
 
     def refusal(self, value: Any) -> q.Result | None:
         """See `Kind`."""
         if type(value) is not tuple or len(value) != 2 or type(value[0]) is not bytes:
             return BAD
-        kind = self._kinds.get(value[0])
+        kind = self.kinds.get(value[0])
         return BAD if kind is None else kind.refusal(value[1])
 
 

@@ -1,0 +1,142 @@
+"""Images of qless with what cannot be: `Damaged`, and no other error."""
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import msgpack
+import pytest
+
+from beanpole.core.image import qless, restore
+from beanpole.core.image.image import pack
+from beanpole.core.qless.job import QlessJob
+from beanpole.errors import Damaged
+from tests.unit.core.cluster import Cluster, image_of
+from tests.unit.core.qless.random_calls import Calls
+from tests.unit.core.qless.test_images import opened, run
+
+
+@pytest.fixture(scope="module")
+def chunks() -> list[Any]:
+    cluster: Cluster = opened()
+    run(cluster, Calls(21), 150)
+    t = cluster.machine.qless
+    t.patterns[0][b"x"] = b"[]"
+    t.config[b"x"] = b"y"
+    t.tracked.add(b"nobody", 1.0)
+    made = [msgpack.unpackb(chunk) for chunk in image_of(cluster.machine)]
+    words = {chunk[1][0] for chunk in made if chunk[0] == "qless" and chunk[1] is not None}
+    assert words >= {*qless.WORDS} - {*qless.LONG_FIELDS}
+    return made
+
+
+def changed(chunks: list[Any], word: str, change: Callable[[list[Any]], Any]) -> list[bytes]:
+    """The chunks with the records of a word changed, wherever they stand."""
+    made = []
+    for chunk in [msgpack.unpackb(pack(chunk)) for chunk in chunks]:
+        if chunk[0] == "qless" and chunk[1] is not None and chunk[1][0] == word:
+            change(chunk[1][1])
+        made.append(pack(chunk))
+    return made
+
+
+def test_what_is_not_changed_is_read(chunks: list[Any]) -> None:
+    restore.load([pack(chunk) for chunk in chunks])
+
+
+def place(name: str) -> int:
+    """Where a field of a job stands in its record."""
+    job = QlessJob(1, b"")
+    marker = object()
+    setattr(job, name, marker)
+    return next(at for at, value in enumerate(qless.of_job(job)) if value is marker)
+
+
+def of_first(name: str, value: Any) -> Callable[[list[Any]], None]:
+    def change(rows: list[Any]) -> None:
+        rows[0][place(name)] = value
+
+    return change
+
+
+def twice(rows: list[Any]) -> None:
+    rows.append(rows[0])
+
+
+@pytest.mark.parametrize(
+    ("word", "change"),
+    [
+        (qless.JOBS, of_first("id", 0)),
+        (qless.JOBS, of_first("id", 10**6)),
+        (qless.JOBS, of_first("jid", "text")),
+        (qless.JOBS, of_first("jid", b"x" * 9000)),
+        (qless.JOBS, of_first("state", 9)),
+        (qless.JOBS, of_first("state", 0)),
+        (qless.JOBS, of_first("place", 7)),
+        (qless.JOBS, of_first("place", True)),
+        (qless.JOBS, of_first("score", float("nan"))),
+        (qless.JOBS, of_first("time", float("inf"))),
+        (qless.JOBS, of_first("remaining", 1.0)),
+        (qless.JOBS, of_first("grace", 1)),
+        (qless.JOBS, of_first("failed_order", 10**9)),
+        (qless.JOBS, of_first("locked", [b"nobody"])),
+        (qless.JOBS, of_first("pending", [[b"nobody", 1.0]])),
+        (qless.JOBS, of_first("failure", [b"g"])),
+        (qless.JOBS, lambda rows: rows[0].pop()),
+        (qless.JOBS, lambda rows: rows[0].append(1)),
+        (qless.JOBS, lambda rows: rows[0].__setitem__(-1, [[1.0, 99, b"", b""]])),
+        (qless.JOBS, lambda rows: rows[0].__setitem__(-2, [b"nobody"])),
+        (qless.JOBS, lambda rows: rows[0].__setitem__(-3, [b"nobody"])),
+        (qless.JOBS, lambda rows: rows[0].__setitem__(-4, [[b"red", 1.0], [b"red", 1.0]])),
+        (qless.JOBS, twice),
+        (qless.JOBS, lambda rows: rows.clear()),
+        (qless.QUEUES, twice),
+        (qless.QUEUES, lambda rows: rows.clear()),
+        (qless.QUEUES, lambda rows: rows[0].__setitem__(1, 10**9)),
+        (qless.QUEUES, lambda rows: rows[0].__setitem__(3, None)),
+        (qless.QUEUES, lambda rows: rows[0].__setitem__(4, [[1]])),
+        (qless.WORKERS, twice),
+        (qless.TRACKED, twice),
+        (qless.THROTTLES, twice),
+        (qless.THROTTLES, lambda rows: rows[0].__setitem__(2, 1.5)),
+        (qless.RECURRING, twice),
+        (qless.RECURRING, lambda rows: rows[0].__setitem__(3, b"nobody")),
+        (qless.OPTIONS, lambda rows: rows.append([b"x", 1])),
+        (qless.PATTERNS, lambda rows: rows.append([2, b"x", b"y"])),
+        (qless.TOTALS, lambda rows: rows.__setitem__(0, -1)),
+    ],
+)
+def test_what_cannot_be_is_damaged(
+    chunks: list[Any], word: str, change: Callable[[list[Any]], Any]
+) -> None:
+    with pytest.raises(Damaged):
+        restore.load(changed(chunks, word, change))
+
+
+def test_words_that_are_none(chunks: list[Any]) -> None:
+    for value in (["nothing", []], [], None, 5, [[], []], [qless.HISTORY, []], ["jobs", 5]):
+        broken = [pack(chunk) for chunk in chunks]
+        at = next(at for at, chunk in enumerate(chunks) if chunk[0] == "qless")
+        broken.insert(at, pack(["qless", value]))
+        with pytest.raises(Damaged):
+            restore.load(broken)
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_any_change_is_read_or_damaged(chunks: list[Any], seed: int) -> None:
+    """One value of one record is another one: nothing else may come of it."""
+    dice = random.Random(seed)
+    values = (None, 0, -1, 2**63, 1.5, float("nan"), float("inf"), b"", b"q", "s", [], [1], True)
+    copied = [msgpack.unpackb(pack(chunk)) for chunk in chunks]
+    inner: Any = dice.choice([chunk for chunk in copied if chunk[0] == "qless"])
+    while True:
+        at = dice.randrange(len(inner))
+        if type(inner[at]) is not list or not inner[at] or dice.random() < 0.1:
+            inner[at] = dice.choice(values)
+            break
+        inner = inner[at]
+    try:
+        machine = restore.load([pack(chunk) for chunk in copied])
+    except Damaged:
+        return
+    image_of(machine)

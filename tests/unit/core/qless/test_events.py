@@ -1,0 +1,157 @@
+"""Events of qless: each job's are a chain from its first state to its last."""
+
+from typing import Any
+
+import pytest
+
+from beanpole import events as e
+from beanpole import qless as q
+from beanpole.core.jobs.job import DELAYED, DONE, FAILED, GONE, READY, RESERVED
+from beanpole.core.operations import qless
+from tests.unit.core.cluster import Cluster, Event, events_of
+from tests.unit.core.qless.random_calls import Calls
+from tests.unit.core.qless.test_images import opened, run
+
+STATES = {
+    q.WAITING: READY,
+    q.STALLED: READY,
+    q.RUNNING: RESERVED,
+    q.SCHEDULED: DELAYED,
+    q.DEPENDS: e.DEPENDS,
+    q.THROTTLED: e.THROTTLED,
+    q.FAILED: FAILED,
+    q.COMPLETE_: DONE,
+}
+
+
+class Scene:
+    """A cluster with a client's clock, and the events of each call."""
+
+    def __init__(self) -> None:
+        self.cluster: Cluster = opened()
+        self.now = 1000.0
+
+    def call(self, code: int, *args: Any, flavour: int = q.THROTTLES) -> list[Event]:
+        result = self.cluster.do(*qless.command(1, code, flavour, self.now, args))
+        assert result[0] == q.OK, result
+        return events_of(self.cluster.machine)
+
+    def put(self, jid: bytes = b"j", delay: float = 0.0, **options: Any) -> list[Event]:
+        values = [
+            options.get(name)
+            for name in ("worker", "priority", "tags", "retries", "depends", "throttles")
+        ]
+        values[4] = values[4] or ()
+        queue = options.get("queue", b"q")
+        return self.call(q.PUT, queue, jid, b"K", b"{}", delay, *values, False)
+
+    def pop(self, worker: bytes = b"w", count: int = 9) -> list[Event]:
+        return self.call(q.POP, b"q", worker, count)
+
+    def tube(self, event: Event) -> bytes:
+        return dict(self.cluster.machine.queue.tubes_named)[event.tube]
+
+
+def said(events: list[Event]) -> list[tuple[int, int, int]]:
+    return [(event.kind, event.before, event.state) for event in events]
+
+
+def test_the_life_of_a_job() -> None:
+    scene = Scene()
+    (put,) = scene.put(priority=2.0)
+    assert said([put]) == [(e.PUT, GONE, READY)]
+    assert (put.protocol, put.session, put.body_bytes) == (e.QLESS, 1, 2)
+    scene.now += 4.5
+    (popped,) = scene.pop()
+    assert said([popped]) == [(e.RESERVED, READY, RESERVED)]
+    assert (popped.wait_us, popped.ttr_s, popped.reserves) == (4_500_000, 60, 1)
+    assert popped.priority == put.priority < 2**31 - 1
+    assert said(scene.call(q.HEARTBEAT, b"j", b"w", None)) == [(e.TOUCHED, RESERVED, RESERVED)]
+    scene.now += 3
+    (done,) = scene.call(q.COMPLETE, b"j", b"w", b"q", b"{}", b"next", 0.0, ())
+    assert said([done]) == [(e.RELEASED, RESERVED, READY)]
+    assert (done.run_us, scene.tube(done)) == (3_000_000, b"\x03q")
+    (popped,) = scene.call(q.POP, b"next", b"w", 1)
+    assert scene.tube(popped) == b"\x03next"
+    (done,) = scene.call(q.COMPLETE, b"j", b"w", b"next", b"{}", None, 0.0, ())
+    assert (said([done]), scene.tube(done)) == ([(e.DONE, RESERVED, DONE)], b"\x03next")
+    scene.now += 10**7
+    scene.put(b"k")
+    scene.pop()
+    done, expired = scene.call(q.COMPLETE, b"k", b"w", b"q", b"{}", None, 0.0, ())
+    assert said([expired]) == [(e.EXPIRED, DONE, GONE)]
+    assert (expired.job, expired.tube) == (put.job, popped.tube)
+
+
+def test_a_lock_that_ends() -> None:
+    scene = Scene()
+    scene.put(retries=1)
+    scene.pop()
+    scene.now += 61
+    assert scene.pop(b"v") == []  # the first worker has its grace
+    scene.now += 11
+    lost, popped = scene.pop(b"v")
+    assert said([lost, popped]) == [
+        (e.TIMED_OUT, RESERVED, READY),
+        (e.RESERVED, READY, RESERVED),
+    ]
+    assert (lost.reason, lost.run_us, popped.reserves) == (e.TTR, 72_000_000, 2)
+    scene.now += 61
+    scene.pop()
+    scene.now += 11
+    assert said(scene.pop()) == [(e.FAILED, RESERVED, FAILED)]
+    assert said(scene.call(q.UNFAIL, b"q", b"failed-retries-q", 5)) == [(e.KICKED, FAILED, READY)]
+    scene.pop()
+    assert said(scene.call(q.TIMEOUT, (b"j",))) == [(e.TIMED_OUT, RESERVED, READY)]
+    assert said(scene.call(q.CANCEL, (b"j",))) == [(e.DELETED, READY, GONE)]
+
+
+def test_jobs_that_wait_for_something() -> None:
+    scene = Scene()
+    (put,) = scene.put(delay=7.0)
+    assert (said([put]), put.delay_s) == ([(e.PUT, GONE, DELAYED)], 7)
+    assert said(scene.put(b"k", depends=(b"j",))) == [(e.PUT, GONE, e.DEPENDS)]
+    scene.now += 8
+    assert said(scene.pop()) == [(e.DUE, DELAYED, READY), (e.RESERVED, READY, RESERVED)]
+    events = scene.call(q.COMPLETE, b"j", b"w", b"q", b"{}", None, 0.0, ())
+    assert said(events) == [(e.DONE, RESERVED, DONE), (e.KICKED, e.DEPENDS, READY)]
+    scene.call(q.THROTTLE_SET, b"t", 1, 0)
+    scene.put(b"k", throttles=(b"t",))
+    scene.put(b"l", throttles=(b"t",))
+    assert (e.BURIED, READY, e.THROTTLED) in said(scene.pop())
+    assert said(scene.call(q.FAIL, b"k", b"w", b"g", b"m", None)) == [(e.FAILED, RESERVED, FAILED)]
+    assert (e.RESERVED, READY, RESERVED) in said(scene.pop())
+    assert said(scene.call(q.FLUSH)) == [
+        (e.DELETED, DONE, GONE),
+        (e.DELETED, FAILED, GONE),
+        (e.DELETED, RESERVED, GONE),
+    ]
+
+
+def test_templates_make_jobs() -> None:
+    scene = Scene()
+    given = (b"q", b"a", b"K", b"{}", 10.0, 0.0, 0.0, (), 2, 0.0, None)
+    assert scene.call(q.RECUR, *given) == []
+    assert said(scene.pop()) == [(e.PUT, GONE, READY), (e.RESERVED, READY, RESERVED)]
+
+
+@pytest.mark.parametrize("seed", range(200, 212))
+def test_events_of_a_job_are_a_chain(seed: int) -> None:
+    cluster = opened()
+    run(cluster, Calls(seed), 250)
+    machine = cluster.machine
+    named = {offset: jid for offset, protocol, jid in machine.queue.externals}
+    events = events_of(machine)
+    assert sorted(named) == list(range(len(events))) != []
+    states: dict[int, int] = {}
+    jids: dict[int, bytes] = {}
+    for offset, event in enumerate(events):
+        assert event.before == states.get(event.job, GONE), (offset, event)
+        assert (event.kind == e.PUT) == (event.before == GONE)
+        assert jids.setdefault(event.job, named[offset]) == named[offset]
+        assert event.kind in e.KIND_NAMES
+        assert event.tube
+        assert (event.wait_us >= 0) == (event.kind == e.RESERVED)
+        states[event.job] = event.state
+    alive = {number: state for number, state in states.items() if state != GONE}
+    assert alive == {job.id: STATES[job.state] for job in machine.qless.by_id.values()}
