@@ -37,7 +37,8 @@ _TIME_MAX_US: Final = 2**62
 def emit(t: Tables, call: int, now: float, before: Before, state: int, is_put: bool) -> None:
     """Append the events of what a call did to a job; `state` is qless's after it, 0 if it is gone.
 
-    A PUT of one job may touch others, which are not put: `is_put` tells them apart. A job that is reserved by a call that made it ready before has two.
+    A PUT of one job may touch others, which are not put: `is_put` tells them apart. A job that is
+    reserved by a call that made it ready before has two.
     """
     job = before.job
     was, state = _STATES[before.state], _STATES[state]

@@ -114,7 +114,8 @@ def test_what_cannot_be_is_damaged(
 
 
 def test_words_that_are_none(chunks: list[Any]) -> None:
-    for value in (["nothing", []], [], None, 5, [[], []], [qless.HISTORY, []], ["jobs", 5]):
+    wrong: list[Any] = [["nothing", []], [], None, 5, [[], []], [qless.HISTORY, []], ["jobs", 5]]
+    for value in wrong:
         broken = [pack(chunk) for chunk in chunks]
         at = next(at for at, chunk in enumerate(chunks) if chunk[0] == "qless")
         broken.insert(at, pack(["qless", value]))
@@ -126,7 +127,21 @@ def test_words_that_are_none(chunks: list[Any]) -> None:
 def test_any_change_is_read_or_damaged(chunks: list[Any], seed: int) -> None:
     """One value of one record is another one: nothing else may come of it."""
     dice = random.Random(seed)
-    values = (None, 0, -1, 2**63, 1.5, float("nan"), float("inf"), b"", b"q", "s", [], [1], True)
+    values: tuple[Any, ...] = (
+        None,
+        0,
+        -1,
+        2**63,
+        1.5,
+        float("nan"),
+        float("inf"),
+        b"",
+        b"q",
+        "s",
+        [],
+        [1],
+        True,
+    )
     copied = [msgpack.unpackb(pack(chunk)) for chunk in chunks]
     inner: Any = dice.choice([chunk for chunk in copied if chunk[0] == "qless"])
     while True:
