@@ -89,7 +89,8 @@ def run_suite(source: Path, tests: str, address: Address, reports: Path) -> Outc
 def _run(source: Path, tests: str, address: Address, report: Path) -> Outcome:
     command = [
         *(str(PYTHON), "-m", "pytest", "-q", "-p", "redirect", "-p", "no:cacheprovider"),
-        *("-o", "addopts=", f"--timeout={TEST_TIMEOUT_S}", f"--junitxml={report}", tests),
+        *("-c", os.devnull, f"--rootdir={source}", f"--timeout={TEST_TIMEOUT_S}"),
+        *(f"--junitxml={report}", tests),
     ]
     done = subprocess.run(
         command,

@@ -61,8 +61,6 @@ _NAMING = (q.PUT, q.PRIORITY, q.TAG_ADD, q.TAG_REMOVE, q.LOG, q.RECUR_TAG, q.REC
 def text_of(script: Script, call: Call, code: int, details: tuple[object, ...]) -> bytes:
     """The text of an error that a call gave as its result, in the words of the script."""
     name = _NAMES.get(call.code, b"Qless") + b"(): "
-    if call.code == q.PUT and call.args[-1]:  # the job must be there
-        name = b"Requeue(): "
     first = details[0] if details else b""
     jid = first if isinstance(first, bytes) else b""
     second = details[1] if len(details) > 1 else b""
@@ -123,8 +121,6 @@ def _not_held(script: Script, call: Call, code: int, jid: bytes, second: object)
 
 
 def _no_job(script: Script, call: Call, job: bytes, jid: bytes) -> bytes:
-    if call.code in (q.TRACK, q.UNTRACK):
-        return b"Job does not exist"
     if call.code == q.TIMEOUT and not script.names_jid:
         return b"Job " + jid + b" not running"
     if call.code == q.FAIL and script.names_jid:
