@@ -14,7 +14,7 @@ from tests.qless.theirs import Redis
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--record",
+        "--record-redis",
         action="store_true",
         help="write the replies in tests/scripts/qless/*.txt again, from the installed Redis",
     )

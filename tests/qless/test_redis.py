@@ -1,7 +1,7 @@
 """The transcripts say what the source packages' own programs say on the installed Redis.
 
-`pytest tests/qless/test_redis.py --record` writes the replies again. Those of the dialects that are
-in no package that a current Redis or Python takes (seed, core) were written down once.
+`pytest tests/qless/test_redis.py --record-redis` writes the replies again. Those of the dialects
+that are in no package that a current Redis or Python takes (seed, core) were written down once.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ def test_the_transcript_is_what_redis_says(
     with contextlib.closing(Player(redis.address, redis.address, script.dialect, build)) as player:
         replies = [player.play(step) for step in script.steps]
         messages = player.messages(len(script.messages))
-    if request.config.getoption("--record", default=False):
+    if request.config.getoption("--record-redis", default=False):
         write_replies(path, replies, messages)
         script = read_script(path)
     assert replies == [step.reply for step in script.steps]

@@ -71,19 +71,18 @@ class Listener:
         self._thread.start()
 
     def _listen(self) -> None:
-        try:
-            while True:
-                self._note(self._client.read())
-        except (OSError, ValueError):
-            return  # the test is over
-
-    def _note(self, message: Any) -> None:
-        data = json.loads(message[3])
-        if data["event"] == "lock_lost":
-            self.lost.append((data["jid"], message[2].decode().removeprefix("ql:w:")))
+        message: Any = self._client.read()
+        while message[0] == b"pmessage":
+            data = json.loads(message[3])
+            if data["event"] == "lock_lost":
+                self.lost.append((data["jid"], message[2].decode().removeprefix("ql:w:")))
+            message = self._client.read()
 
     def close(self) -> None:
+        """Hear what was published until now, and end."""
         self._client.send("PUNSUBSCRIBE")
+        self._thread.join(STEP_TIMEOUT_S)
+        assert not self._thread.is_alive()
         self._client.close()
 
 

@@ -44,6 +44,7 @@ class QlessConnection(PatternSide):
         name = _name_of(arguments)
         command = COMMANDS.get(name)
         if command is None:
+            self.is_spoiled = True
             if name in _HTTP:
                 self._quit()
             else:
@@ -55,6 +56,7 @@ class QlessConnection(PatternSide):
             return True
         self._shared.counts[name] += 1
         if not command.least <= len(arguments) <= command.most:
+            self.is_spoiled = True
             self.say(Error(b"ERR wrong number of arguments for '%b' command" % name))
         elif self.is_restricted and not command.is_always:
             self.say(Error(_RESTRICTED % name))

@@ -53,14 +53,15 @@ class PatternSide(SubscriberSide):
 
     Attributes:
         queued: what stands behind MULTI, None without one.
+        is_spoiled: whether something of it was wrong, so that EXEC does nothing.
     """
 
-    __slots__ = ("_wrong", "queued")
+    __slots__ = ("is_spoiled", "queued")
 
     def __init__(self, clients: Clients, protocol: str, port: ClientPort, shared: Shared) -> None:
         super().__init__(clients, protocol, port, shared)
         self.queued: list[list[bytes]] | None = None
-        self._wrong = False
+        self.is_spoiled = False
 
     def hgetall(self, arguments: list[bytes]) -> None:
         """HGETALL qmore:dynamic."""
@@ -94,7 +95,7 @@ class PatternSide(SubscriberSide):
         if self.queued is not None:
             self.say(NESTED)
         else:
-            self.queued, self._wrong = [], False
+            self.queued, self.is_spoiled = [], False
             self.say(OK)
 
     def discard(self, arguments: list[bytes]) -> None:
@@ -107,7 +108,7 @@ class PatternSide(SubscriberSide):
         queued, self.queued = self.queued, None
         if queued is None:
             self.say(NO_EXEC)
-        elif self._wrong:
+        elif self.is_spoiled:
             self.say(ABORTED)
         elif not queued:
             self.say([])
@@ -117,13 +118,13 @@ class PatternSide(SubscriberSide):
     def queue(self, arguments: list[bytes]) -> None:
         """Remember a command that stands behind MULTI."""
         assert self.queued is not None
-        wrong = _wrong_edit(arguments)
-        if arguments[0].lower() not in EDITS or (self.queued and self.queued[0][1] != arguments[1]):
+        wrong = _wrong_edit(arguments) if arguments[0].lower() in EDITS else NOT_IN_TRANSACTION
+        if wrong is None and self.queued and self.queued[0][1] != arguments[1]:
             wrong = NOT_IN_TRANSACTION
-        elif len(self.queued) >= QUEUED_MAX:
+        if wrong is None and len(self.queued) >= QUEUED_MAX:
             wrong = TOO_LONG
         if wrong is not None:
-            self._wrong = True
+            self.is_spoiled = True
             self.say(wrong)
         else:
             self.queued.append(arguments)
