@@ -18,6 +18,9 @@ COMPILED_UNITS := $(addprefix tests/unit/,core protocol storage replication node
 COMPILED_NODES := $(addprefix tests/integration/test_,clients.py failover.py disk.py peer_port.py)
 # Gearman's clients from npm.
 CLIENTS := build/clients/.ready
+# The qless clients of PyPI, with the tests in their source packages.
+SUITES := build/qless-suites
+SUITES_READY := $(SUITES)/.ready
 # What mypy checks without PySpark; `make test-spark` has the rest.
 TYPED := cluster node bench chaos deploy tests --exclude '^((tests|tests/unit|bench)/pipeline|tests/page)'
 # The tests of the pipeline that start Spark themselves.
@@ -38,7 +41,7 @@ PROTOC := $(BIN)/python -m grpc_tools.protoc -Iproto
 
 .DEFAULT_GOAL := check
 .PHONY: up compiled test test-nodes test-spark test-sim test-compiled test-spark-cluster \
-	test-power test-page test-repeats test-clients sim mutants unit lint check golden fmt proto bench bench-check bench-pipeline soak upgrade ledger clean help
+	test-power test-page test-repeats test-clients test-qless sim mutants unit lint check golden fmt proto bench bench-check bench-pipeline soak upgrade ledger clean help
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -118,6 +121,19 @@ $(CLIENTS): tests/clients/package.json
 	@command -v npm >/dev/null || { echo "npm is not installed (Debian: apt-get install nodejs npm)" >&2; exit 1; }
 	@mkdir -p build/clients && cp $< build/clients/
 	npm install --prefix build/clients --no-package-lock --no-audit --no-fund --loglevel=error
+	@touch $@
+
+# By itself, because it takes packages from PyPI that nothing else needs. Redis is only beside it.
+test-qless: $(READY) $(SUITES_READY) ## the suites of reqless and qless-py, unmodified, and redis-py
+	$(BIN)/python -m pytest -q tests/qless
+
+# pip compares the hashes of the source packages; they are not installed but run where they unpack.
+$(SUITES_READY): tests/qless/sources.txt tests/qless/requirements.txt $(NODES)
+	rm -rf $(SUITES) && $(BIN)/python -m venv $(SUITES)/venv
+	$(SUITES)/venv/bin/pip install --quiet --disable-pip-version-check -r tests/qless/requirements.txt
+	$(SUITES)/venv/bin/pip download --quiet --disable-pip-version-check --no-deps --no-binary=:all: \
+		--require-hashes -r tests/qless/sources.txt --dest $(SUITES)
+	for source in $(SUITES)/*.tar.gz; do tar -xzf $$source -C $(SUITES) || exit 1; done
 	@touch $@
 
 sim: $(READY) ## many simulated lives of whole clusters (make sim SEEDS=300 FIRST=1)

@@ -66,6 +66,9 @@ WORKER_JOBS: Final = 36  # worker. Gives (jids with a lock, jids that are stalle
 # state (see below), queue (b"" for COMPLETE), offset, count. Gives a tuple of jids.
 JOBS: Final = 37
 SET_PATTERNS: Final = 38  # PATTERNS_OF_*, pairs of (name, JSON text). Gives None.
+# PATTERNS_OF_*, whether those that are there go, pairs of (name, JSON text) to put in; those of
+# priorities get the next numbers for names. Gives the names that were there before.
+EDIT_PATTERNS: Final = 39
 
 # --- calls that only read ------------------------------------------------------------------------
 FIRST_READ: Final = 64

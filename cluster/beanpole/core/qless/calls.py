@@ -148,6 +148,9 @@ CALLS: Final[dict[int, Call]] = {
     q.SET_PATTERNS: Call(
         patterns.set_patterns, _KIND_OF_PATTERNS, Many(Row(NAME, DATA)), grows=True
     ),
+    q.EDIT_PATTERNS: Call(
+        patterns.edit_patterns, _KIND_OF_PATTERNS, TRUTH, Many(Row(NAME, DATA)), grows=True
+    ),
     q.PATTERNS: Call(patterns.patterns, _KIND_OF_PATTERNS),
     q.FLUSH: Call(flushing.flush),
     q.KEYS: Call(flushing.keys),

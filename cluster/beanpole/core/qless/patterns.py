@@ -19,6 +19,24 @@ def set_patterns(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -
     return q.OK, None
 
 
+def edit_patterns(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -> q.Result:
+    """Change some patterns of a kind, perhaps after all of them went."""
+    kind, all_go, pairs = args
+    kept = t.patterns[kind]
+    before = tuple(kept)
+    if len(pairs) + (0 if all_go else len(kept)) > q.OPTIONS_MAX:
+        return limits.OPTIONS
+    size = sum([len(name) + len(text) for name, text in pairs])
+    size += 0 if all_go else sum([len(name) + len(text) for name, text in kept.items()])
+    if size > q.DATA_MAX_BYTES:
+        return q.TOO_MUCH, (b"bytes of patterns", q.DATA_MAX_BYTES)
+    if all_go:
+        kept.clear()
+    for name, text in pairs:
+        kept[b"%d" % len(kept) if kind == q.PATTERNS_OF_PRIORITIES else name] = text
+    return q.OK, before
+
+
 def patterns(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -> q.Result:
     """All patterns of a kind, in the order in which they were given."""
     return q.OK, tuple(t.patterns[args[0]].items())

@@ -256,7 +256,8 @@ class CallSide(QlessSession):
 # --- results of commands that are no scripts ------------------------------------------------------
 
 
-def _refused(result: q.Result) -> Error:
+def refused(result: q.Result) -> Error:
+    """What is answered when a command that is no script is refused."""
     if result[0] == q.TOO_MUCH:
         name, most = result[1]
         return Error(b"ERR nothing was done: %b: %d at most" % (name, most))
@@ -265,23 +266,23 @@ def _refused(result: q.Result) -> Error:
 
 def _score(result: q.Result) -> Value:
     if result[0] != q.OK:
-        return _refused(result)
+        return refused(result)
     return None if result[1] is None else Double(result[1])
 
 
 def _any_key(result: q.Result) -> Value:
     if result[0] != q.OK:
-        return _refused(result)
+        return refused(result)
     return [ANYTHING] if result[1] else []
 
 
 def _no_key(result: q.Result) -> Value:
-    return [] if result[0] == q.OK else _refused(result)
+    return [] if result[0] == q.OK else refused(result)
 
 
 def _key_count(result: q.Result) -> Value:
-    return int(result[1]) if result[0] == q.OK else _refused(result)
+    return int(result[1]) if result[0] == q.OK else refused(result)
 
 
 def _flushed(result: q.Result) -> Value:
-    return OK if result[0] == q.OK else _refused(result)
+    return OK if result[0] == q.OK else refused(result)

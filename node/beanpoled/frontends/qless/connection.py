@@ -12,7 +12,7 @@ from beanpole.core.jobs.job import Job
 from beanpole.protocol.resp.values import OK, Error, encode
 from beanpoled.frontends.qless import plain
 from beanpoled.frontends.qless.calls import NO_ROOM
-from beanpoled.frontends.qless.subscriptions import SubscriberSide
+from beanpoled.frontends.qless.patterns import PatternSide
 from beanpoled.origin.batches import KIND_OPEN, KIND_QUIET, NOT_DONE
 
 # As much of what a client has sent stands in the error of an unknown command.
@@ -21,7 +21,7 @@ CROWDED: Final = Error(b"ERR max number of clients reached")
 
 
 @final
-class QlessConnection(SubscriberSide):
+class QlessConnection(PatternSide):
     """A client that speaks RESP."""
 
     __slots__ = ()
@@ -44,6 +44,7 @@ class QlessConnection(SubscriberSide):
         name = _name_of(arguments)
         command = COMMANDS.get(name)
         if command is None:
+            self.is_spoiled = True
             if name in _HTTP:
                 self._quit()
             else:
@@ -55,9 +56,12 @@ class QlessConnection(SubscriberSide):
             return True
         self._shared.counts[name] += 1
         if not command.least <= len(arguments) <= command.most:
+            self.is_spoiled = True
             self.say(Error(b"ERR wrong number of arguments for '%b' command" % name))
         elif self.is_restricted and not command.is_always:
             self.say(Error(_RESTRICTED % name))
+        elif self.queued is not None and name not in _AT_ONCE:
+            self.queue(arguments)
         else:
             command.handler(self, arguments)
         return True
@@ -72,6 +76,11 @@ class QlessConnection(SubscriberSide):
         """QUIT."""
         self.say(OK)
         self._quit()
+
+    def reset(self, arguments: list[bytes]) -> None:
+        """RESET."""
+        self.queued = None
+        plain.reset(self, arguments)
 
     def command_count(self, arguments: list[bytes]) -> None:
         """COMMAND COUNT."""
@@ -163,13 +172,22 @@ COMMANDS: Final[dict[bytes, Command]] = {
     b"dbsize": Command(QlessConnection.dbsize, 1, 1),
     b"flushdb": Command(QlessConnection.flush_all, 1, _ANY),
     b"flushall": Command(QlessConnection.flush_all, 1, _ANY),
+    # Patterns.
+    b"hgetall": Command(QlessConnection.hgetall, 2, 2),
+    b"lrange": Command(QlessConnection.lrange, 4, 4),
+    b"hset": Command(QlessConnection.edit, 4, _ANY),
+    b"rpush": Command(QlessConnection.edit, 3, _ANY),
+    b"del": Command(QlessConnection.edit, 2, 2),
+    b"multi": Command(QlessConnection.multi, 1, 1),
+    b"exec": Command(QlessConnection.exec, 1, 1),
+    b"discard": Command(QlessConnection.discard, 1, 1),
     # The connection.
     b"hello": Command(plain.hello, 1, _ANY, False, True),
     b"auth": Command(plain.auth, 2, _ANY),
     b"ping": Command(plain.ping, 1, 2, True),
     b"echo": Command(plain.echo, 2, 2),
     b"quit": Command(QlessConnection.quit, 1, _ANY, True),
-    b"reset": Command(plain.reset, 1, 1, True, True),
+    b"reset": Command(QlessConnection.reset, 1, 1, True, True),
     b"select": Command(plain.select, 2, 2),
     b"client|id": Command(plain.client_id, 2, 2),
     b"client|getname": Command(plain.client_getname, 2, 2),
@@ -190,6 +208,8 @@ COMMANDS: Final[dict[bytes, Command]] = {
 }
 # Commands whose second word says what they do.
 _CONTAINERS: Final = (b"client", b"command", b"config", b"script")
+# What does not wait for EXEC.
+_AT_ONCE: Final = (b"multi", b"exec", b"discard", b"quit", b"reset")
 # How a page of HTTP begins that a browser sends to this port: its body could be lines of commands.
 _HTTP: Final = (b"post", b"host:")
 _RESTRICTED: Final = (

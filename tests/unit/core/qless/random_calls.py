@@ -142,6 +142,7 @@ class Calls:
                 (q.WORKER_JOBS, (dice.choice(WORKERS),)),
                 (q.JOBS, (dice.randint(1, 9), dice.choice(QUEUES), 0, dice.randint(0, 9))),
                 (q.SET_PATTERNS, (kind, patterns)),
+                (q.EDIT_PATTERNS, (kind, dice.random() < 0.5, patterns)),
             )
         )
 

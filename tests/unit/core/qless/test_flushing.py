@@ -45,3 +45,22 @@ def test_patterns_take_the_place_of_others() -> None:
     assert patterns.patterns(t, AS, 0.0, (q.PATTERNS_OF_QUEUES,)) == (q.OK, ())
     many = tuple([(b"%d" % number, b"") for number in range(q.OPTIONS_MAX + 1)])
     assert patterns.set_patterns(t, AS, 0.0, (q.PATTERNS_OF_QUEUES, many))[0] == q.TOO_MUCH
+
+
+def test_patterns_are_edited() -> None:
+    t = empty_tables()
+    kind = q.PATTERNS_OF_PRIORITIES
+    for all_go, pairs, before in (
+        (False, ((b"", b"x"), (b"", b"y")), ()),
+        (False, ((b"", b"z"),), (b"0", b"1")),
+        (True, ((b"", b"w"),), (b"0", b"1", b"2")),
+    ):
+        edited = patterns.edit_patterns(t, AS, 0.0, (kind, all_go, pairs))
+        assert edited == (q.OK, before)
+    assert patterns.patterns(t, AS, 0.0, (kind,)) == (q.OK, ((b"0", b"w"),))
+    for given in ((b"a", b"[1]"), (b"a", b"[2]")):
+        patterns.edit_patterns(t, AS, 0.0, (q.PATTERNS_OF_QUEUES, False, (given,)))
+    assert patterns.patterns(t, AS, 0.0, (q.PATTERNS_OF_QUEUES,)) == (q.OK, ((b"a", b"[2]"),))
+    large = ((b"", b"x" * q.DATA_MAX_BYTES), (b"", b"x"))
+    assert patterns.edit_patterns(t, AS, 0.0, (kind, True, large))[0] == q.TOO_MUCH
+    assert patterns.patterns(t, AS, 0.0, (kind,)) == (q.OK, ((b"0", b"w"),))

@@ -1,0 +1,207 @@
+"""The two keys in which clients of reqless keep patterns of queues, and transactions of these.
+
+`qmore:dynamic` is a hash of lists of patterns, `qmore:priority` a list of JSON objects. They are
+the patterns of reqless-core, too. A transaction changes one of the two, so it is one command.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from beanpole import qless as q
+from beanpole.protocol.resp.values import OK, Error, Map, Simple, Value
+from beanpoled.frontends.clients import Clients
+from beanpoled.frontends.qless.calls import NO_NUMBER, number, refused
+from beanpoled.frontends.qless.shared import Shared
+from beanpoled.frontends.qless.subscriptions import SubscriberSide
+from beanpoled.host.seam import ClientPort
+
+KINDS: Final = {
+    b"qmore:dynamic": q.PATTERNS_OF_QUEUES,
+    b"qmore:priority": q.PATTERNS_OF_PRIORITIES,
+}
+# The commands that a transaction may have: those that change one of the keys.
+DELETE: Final = b"del"
+SET: Final = b"hset"
+PUSH: Final = b"rpush"
+EDITS: Final = (DELETE, SET, PUSH)
+# Which kind of key a command is for.
+_WANTED: Final = {
+    SET: q.PATTERNS_OF_QUEUES,
+    b"hgetall": q.PATTERNS_OF_QUEUES,
+    PUSH: q.PATTERNS_OF_PRIORITIES,
+    b"lrange": q.PATTERNS_OF_PRIORITIES,
+}
+# Commands of one transaction: more than clients have patterns.
+QUEUED_MAX: Final = 1024
+
+QUEUED: Final = Simple(b"QUEUED")
+OTHER_KEY: Final = Error(b"ERR the only keys are qmore:dynamic and qmore:priority")
+WRONG_TYPE: Final = Error(
+    b"WRONGTYPE Operation against a key holding the wrong kind of value",
+)
+WRONG_COUNT: Final = Error(b"ERR wrong number of arguments for '%b' command" % SET)
+NESTED: Final = Error(b"ERR MULTI calls can not be nested")
+NO_EXEC: Final = Error(b"ERR EXEC without MULTI")
+NO_DISCARD: Final = Error(b"ERR DISCARD without MULTI")
+ABORTED: Final = Error(b"EXECABORT Transaction discarded because of previous errors.")
+NOT_IN_TRANSACTION: Final = Error(b"ERR a transaction has DEL, HSET and RPUSH, and changes one key")
+TOO_LONG: Final = Error(b"ERR a transaction has %d commands at most" % QUEUED_MAX)
+
+
+class PatternSide(SubscriberSide):
+    """A connection that reads and writes patterns.
+
+    Attributes:
+        queued: what stands behind MULTI, None without one.
+        is_spoiled: whether something of it was wrong, so that EXEC does nothing.
+    """
+
+    __slots__ = ("is_spoiled", "queued")
+
+    def __init__(self, clients: Clients, protocol: str, port: ClientPort, shared: Shared) -> None:
+        super().__init__(clients, protocol, port, shared)
+        self.queued: list[list[bytes]] | None = None
+        self.is_spoiled = False
+
+    def hgetall(self, arguments: list[bytes]) -> None:
+        """HGETALL qmore:dynamic."""
+        wrong = _wrong_key(arguments)
+        if wrong is not None:
+            self.say(wrong)
+        else:
+            self._ask(q.PATTERNS, (q.PATTERNS_OF_QUEUES,), _all)
+
+    def lrange(self, arguments: list[bytes]) -> None:
+        """LRANGE qmore:priority start stop."""
+        wrong = _wrong_key(arguments)
+        start, stop = number(arguments[2]), number(arguments[3])
+        if wrong is not None:
+            self.say(wrong)
+        elif start is None or stop is None:
+            self.say(NO_NUMBER)
+        else:
+            self._ask(q.PATTERNS, (q.PATTERNS_OF_PRIORITIES,), _range(start, stop))
+
+    def edit(self, arguments: list[bytes]) -> None:
+        """DEL key, HSET key field value..., RPUSH key value..."""
+        wrong = _wrong_edit(arguments)
+        if wrong is not None:
+            self.say(wrong)
+        else:
+            self._edit([arguments], _first)
+
+    def multi(self, arguments: list[bytes]) -> None:
+        """MULTI."""
+        if self.queued is not None:
+            self.say(NESTED)
+        else:
+            self.queued, self.is_spoiled = [], False
+            self.say(OK)
+
+    def discard(self, arguments: list[bytes]) -> None:
+        """DISCARD."""
+        self.say(NO_DISCARD if self.queued is None else OK)
+        self.queued = None
+
+    def exec(self, arguments: list[bytes]) -> None:
+        """EXEC."""
+        queued, self.queued = self.queued, None
+        if queued is None:
+            self.say(NO_EXEC)
+        elif self.is_spoiled:
+            self.say(ABORTED)
+        elif not queued:
+            self.say([])
+        else:
+            self._edit(queued, _each)
+
+    def queue(self, arguments: list[bytes]) -> None:
+        """Remember a command that stands behind MULTI."""
+        assert self.queued is not None
+        wrong = _wrong_edit(arguments) if arguments[0].lower() in EDITS else NOT_IN_TRANSACTION
+        if wrong is None and self.queued and self.queued[0][1] != arguments[1]:
+            wrong = NOT_IN_TRANSACTION
+        if wrong is None and len(self.queued) >= QUEUED_MAX:
+            wrong = TOO_LONG
+        if wrong is not None:
+            self.is_spoiled = True
+            self.say(wrong)
+        else:
+            self.queued.append(arguments)
+            self.say(QUEUED)
+
+    def _edit(self, edits: list[list[bytes]], answer: Callable[[list[Value]], Value]) -> None:
+        all_go = False
+        pairs: list[tuple[bytes, bytes]] = []
+        for words in edits:
+            name = words[0].lower()
+            if name == DELETE:
+                all_go = True
+                pairs.clear()
+            elif name == SET:
+                pairs += zip(words[2::2], words[3::2], strict=True)
+            else:
+                pairs += [(b"", text) for text in words[2:]]
+
+        def formatter(result: q.Result) -> Value:
+            if result[0] != q.OK:
+                return refused(result)
+            return answer(_replies(edits, dict.fromkeys(result[1])))
+
+        self._ask(q.EDIT_PATTERNS, (KINDS[edits[0][1]], all_go, tuple(pairs)), formatter)
+
+
+def _wrong_key(arguments: list[bytes]) -> Error | None:
+    kind = KINDS.get(arguments[1]) if len(arguments) > 1 else None
+    if kind is None:
+        return OTHER_KEY
+    return WRONG_TYPE if _WANTED.get(arguments[0].lower(), kind) != kind else None
+
+
+def _wrong_edit(arguments: list[bytes]) -> Error | None:
+    if arguments[0].lower() == SET and (len(arguments) < 4 or len(arguments) % 2):
+        return WRONG_COUNT
+    return _wrong_key(arguments)
+
+
+def _replies(edits: list[list[bytes]], names: dict[bytes, None]) -> list[Value]:
+    """What each of some edits says, by the names that were there before all of them."""
+    replies: list[Value] = []
+    for words in edits:
+        name = words[0].lower()
+        if name == DELETE:
+            replies.append(int(bool(names)))
+            names.clear()
+        elif name == SET:
+            before = len(names)
+            names.update(dict.fromkeys(words[2::2]))
+            replies.append(len(names) - before)
+        else:
+            for _ in words[2:]:
+                names[b"%d" % len(names)] = None
+            replies.append(len(names))
+    return replies
+
+
+def _first(replies: list[Value]) -> Value:
+    return replies[0]
+
+
+def _each(replies: list[Value]) -> Value:
+    return replies
+
+
+def _all(result: q.Result) -> Value:
+    return Map(list(result[1])) if result[0] == q.OK else refused(result)
+
+
+def _range(start: int, stop: int) -> Callable[[q.Result], Value]:
+    def formatter(result: q.Result) -> Value:
+        if result[0] != q.OK:
+            return refused(result)
+        texts: list[Value] = [text for _name, text in result[1]]
+        first = max(0, start + len(texts) if start < 0 else start)
+        last = stop + len(texts) if stop < 0 else stop
+        return texts[first : last + 1] if last >= first else []
+
+    return formatter

@@ -1,0 +1,122 @@
+"""The qless clients of PyPI and the tests in their source packages: how they are run and counted.
+
+`make test-qless` unpacks the source packages and installs what they need (requirements.txt) into
+build/qless-suites. Nothing in them is changed; `suite/` has what they ask for and do not bring.
+"""
+
+import os
+import subprocess
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Mapping
+from pathlib import Path
+from shutil import which
+from typing import Final, NamedTuple
+
+from tests.integration.support.raw import Address
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+OWN: Final = Path(__file__).parent / "suite"
+SUITES: Final = ROOT / "build" / "qless-suites"
+PYTHON: Final = SUITES / "venv" / "bin" / "python"
+REQLESS: Final = SUITES / "reqless-0.13.3"
+QLESS_PY: Final = SUITES / "qless-py-0.11.4"
+# The suites ask for an empty server before each test, and empty it behind each.
+FLUSH: Final = {"qless_flush": "on"}
+AGAINST_REDIS: Final = os.environ.get("BEANPOLE_QLESS_SERVER") == "redis"
+PORT_TIMEOUT_S: Final = 20.0
+SUITE_TIMEOUT_S: Final = 240.0
+# They listen in a thread, and do at once what it is to hear: run again, also beside Redis.
+RACING: Final = frozenset(
+    {"reqless_test.test_listener.TestListener.test_basic"}
+    | {f"reqless_test.test_events.TestEvents.test_{name}" for name in ("basic", "off")}
+    | {f"test.test_events.TestEvents.test_{name}" for name in ("basic", "off")}
+)
+REPEATS: Final = 3
+# Some tests wait for workers that never come if a call before them failed.
+TEST_TIMEOUT_S: Final = 30
+
+
+class Place(NamedTuple):
+    """Where a client connects, and where another one listens."""
+
+    address: Address
+    other: Address
+
+
+class Outcome(NamedTuple):
+    """What became of the tests of a suite, by their names."""
+
+    passed: tuple[str, ...]
+    skipped: Mapping[str, str]
+    failed: Mapping[str, str]
+
+    def corrected(self, name: str, again: "Outcome") -> "Outcome":
+        """What became of them all when one that had failed was run again."""
+        others = {other: text for other, text in self.failed.items() if other != name}
+        failed = {**others, **again.failed}
+        return Outcome((*self.passed, *again.passed), self.skipped, failed)
+
+
+def missing() -> list[str]:
+    """Return what has to be installed before these tests can run."""
+    wanted = (PYTHON, REQLESS, QLESS_PY)
+    absent = [path for path in wanted if not path.exists()]
+    found = ["the suites: make test-qless installs them"] if absent else []
+    if not which("redis-server") or not which("redis-cli"):
+        found.append("Redis: apt-get install redis-server redis-tools")
+    return found
+
+
+def environment(*folders: Path) -> dict[str, str]:
+    """Return the environment of a client whose modules are in these folders."""
+    inherited = {name: value for name, value in os.environ.items() if name != "PYTHONHOME"}
+    return {**inherited, "PYTHONPATH": os.pathsep.join(map(str, (*folders, OWN)))}
+
+
+def run_suite(source: Path, tests: str, address: Address, reports: Path) -> Outcome:
+    """Run the tests in a folder of a source package with the server at this address."""
+    outcome = _run(source, tests, address, reports / "all.xml")
+    for number in range(REPEATS):
+        racing = [name for name in outcome.failed if name in RACING]
+        for name in racing:
+            *module, case, test = name.split(".")
+            again = f"{'/'.join(module)}.py::{case}::{test}"
+            found = _run(source, again, address, reports / f"{name}-{number}.xml")
+            outcome = outcome.corrected(name, found)
+    return outcome
+
+
+def _run(source: Path, tests: str, address: Address, report: Path) -> Outcome:
+    command = [
+        *(str(PYTHON), "-m", "pytest", "-q", "-p", "redirect", "-p", "no:cacheprovider"),
+        *("-c", os.devnull, f"--rootdir={source}", f"--timeout={TEST_TIMEOUT_S}"),
+        *(f"--junitxml={report}", tests),
+    ]
+    done = subprocess.run(
+        command,
+        cwd=source,
+        env={**environment(source), "REDIS_URL": f"redis://{address}"},
+        capture_output=True,
+        text=True,
+        timeout=SUITE_TIMEOUT_S,
+        check=False,
+    )
+    assert report.exists(), f"{done.stdout}\n{done.stderr}"
+    return read_report(report)
+
+
+def read_report(report: Path) -> Outcome:
+    """Read a report that pytest has written."""
+    passed: list[str] = []
+    skipped: dict[str, str] = {}
+    failed: dict[str, str] = {}
+    for case in ElementTree.parse(report).iter("testcase"):
+        name = f"{case.get('classname')}.{case.get('name')}"
+        bad = [child for child in case if child.tag in ("failure", "error")]
+        if bad:
+            failed[name] = f"{bad[0].get('message')}\n{bad[0].text}"
+        elif (left := case.find("skipped")) is not None:
+            skipped[name] = str(left.get("message"))
+        else:
+            passed.append(name)
+    return Outcome(tuple(passed), skipped, failed)

@@ -1,0 +1,51 @@
+"""Debian's Redis beside the tests, and the Lua programs of the source packages for it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from shutil import which
+from typing import Final
+
+from tests.integration.support.ports import free_block
+from tests.integration.support.processes import Process
+from tests.integration.support.qless_scripts import Build
+from tests.integration.support.raw import Address
+from tests.qless.suites import QLESS_PY, REQLESS
+
+# Since 6.2.7 a script may not change the tables that all scripts share; qless-py's does.
+REFUSED: Final = (
+    ("function table.extend(", "local function table_extend("),
+    ("table.extend(", "table_extend("),
+)
+
+
+class Redis:
+    """A server of Redis."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._port = free_block()
+        self.address: Address = f"127.0.0.1:{self._port}"
+
+    @contextmanager
+    def running(self) -> Iterator["Redis"]:
+        """Start it; kill it in the end."""
+        program = which("redis-server")
+        assert program, "redis-server is not installed (Debian: apt-get install redis-server)"
+        port, where = str(self._port), str(self._directory)
+        command = [program, "--port", port, "--save", "", "--dir", where]
+        process = Process(command, self._directory / "redis.log")
+        try:
+            process.wait_until_serving(self.address)
+            yield self
+        finally:
+            process.kill()
+
+
+def builds() -> dict[str, Build]:
+    """Return the real programs of each dialect that Redis runs."""
+    unified = (QLESS_PY / "qless" / "qless-core" / "qless.lua").read_text()
+    for theirs, allowed in REFUSED:
+        unified = unified.replace(theirs, allowed)
+    throttles = (REQLESS / "reqless" / "lua" / "qless.lua").read_text()
+    return {"unified": {"unified": unified}, "throttles": {"throttles": throttles}}

@@ -1,0 +1,4 @@
+-- What this script of the seed says of wrong arguments: a server knows it by that.
+error('Workers(): No key arguments expected')
+error('Workers(): Arg "now" missing or not a number: ')
+return redis.call('get', '')
