@@ -73,7 +73,8 @@ class Order:
         found: list[Any] = []
         if count <= 0:
             return found
-        for one in reversed(self._parts):
+        for place in range(len(self._parts) - 1, -1, -1):  # mypyc cannot compile `reversed` here
+            one = self._parts[place]
             end = len(one) - start
             if end <= 0:
                 start -= len(one)
