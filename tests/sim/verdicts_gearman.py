@@ -255,9 +255,14 @@ class GearmanJudge:
         """Nothing that a worker says of its job is lost, but for a status that has a later one."""
         for grant in self.records.grants:
             told = [_packet(one, True) for one in self.stories[grant.number].told]
-            latest = [end for end in grant.news if end.kind == p.WORK_STATUS][-1:]
+            statuses = [end for end in grant.news if end.kind == p.WORK_STATUS]
+            # A status that takes the place of an earlier one has that one's answer: once one is
+            # refused, no answer says what became of the later ones (life 2213 at 14236a9).
+            refused = any(end.accepted is False for end in statuses)
             for end in grant.news:
-                if not end.accepted or (end.kind == p.WORK_STATUS and end not in latest):
+                if not end.accepted:
+                    continue
+                if end.kind == p.WORK_STATUS and (refused or end is not statuses[-1]):
                     continue
                 if (end.kind, tuple(end.data.split(b"/"))) not in told:
                     raise Violation(f"{end.data!r} was not told: {grant}")
