@@ -134,7 +134,7 @@ class Speaker(asyncio.Protocol):
         """Close the connection at once, whatever is unanswered."""
         self._end("closed")
         assert self._transport
-        self._transport.close()
+        self._transport.abort()  # what a dead node has not read would keep it open
 
     def quit(self) -> None:
         """End the connection as the protocol has it."""
