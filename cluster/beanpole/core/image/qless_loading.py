@@ -290,8 +290,11 @@ def _place(t: Tables, job: QlessJob) -> None:
         if failed is None:
             failed = t.groups[job.failure.group] = Scores()
         failed.add(job.jid, float(job.failed_order))
-    locked, job.locked = job.locked, ()
-    pending, job.pending = job.pending, ()
+    locked = job.locked
+    pending = job.pending
+    # Apart from the above: in one statement, mypyc takes the type of both sides from the right.
+    job.locked = ()
+    job.pending = ()
     for name in locked:
         t.lock(t.throttle(name), job)
     for name, since in pending:

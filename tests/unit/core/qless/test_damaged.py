@@ -7,6 +7,7 @@ from typing import Any
 import msgpack
 import pytest
 
+from beanpole import qless as q
 from beanpole.core.image import qless, restore
 from beanpole.core.image.image import pack
 from beanpole.core.qless.job import QlessJob
@@ -44,12 +45,26 @@ def test_what_is_not_changed_is_read(chunks: list[Any]) -> None:
     restore.load([pack(chunk) for chunk in chunks])
 
 
+# No other field of a new job has these. Compiled, a field takes only values of its type.
+MARKERS: dict[type, Any] = {
+    int: 987_654,
+    float: 987.5,
+    bytes: b"a marker",
+    bool: True,
+    tuple: ((b"a marker", 987.5),),
+}
+NONE_MARKERS = {"lease": 987.5, "due": 987.5, "failure": q.FailureView(b"g", b"m", 1.0, b"w")}
+
+
 def place(name: str) -> int:
     """Where a field of a job stands in its record."""
     job = QlessJob(1, b"")
-    marker = object()
+    before = getattr(job, name)
+    marker = MARKERS[type(before)] if before is not None else NONE_MARKERS[name]
     setattr(job, name, marker)
-    return next(at for at, value in enumerate(qless.of_job(job)) if value is marker)
+    found = [type(value) is type(marker) and value == marker for value in qless.of_job(job)]
+    assert found.count(True) == 1
+    return found.index(True)
 
 
 def of_first(name: str, value: Any) -> Callable[[list[Any]], None]:
