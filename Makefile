@@ -95,7 +95,7 @@ test-spark: $(SPARK) # types of all that there is, and the pipeline on one machi
 
 # Takes what the other parts leave of the cores, because they have clocks that run.
 test-sim: $(READY) # many simulated lives
-	nice -n 15 $(MAKE) sim SEEDS=300 FIRST=1
+	nice -n 15 $(MAKE) sim SEEDS=150 FIRST=1
 
 test-compiled: $(READY) $(COMPILED_READY) # what is compiled, again
 	PYTHONPATH=$(COMPILED) $(BIN)/python -m pytest -q -o pythonpath=. -m 'not constants' $(COMPILED_UNITS)
