@@ -292,15 +292,21 @@ def _place(t: Tables, job: QlessJob) -> None:
         failed.add(job.jid, float(job.failed_order))
     locked = job.locked
     pending = job.pending
-    # Apart from the above: in one statement, mypyc takes the type of both sides from the right.
     job.locked = ()
     job.pending = ()
     for name in locked:
         t.lock(t.throttle(name), job)
     for name, since in pending:
         t.pend(t.throttle(name), job, since)
-    if job.locked != locked or job.pending != pending:
+    if not _waits_for(job, locked, pending):
         raise Damaged(f"job {job.id} of qless has a throttle twice")
+
+
+def _waits_for(
+    job: QlessJob, locked: tuple[bytes, ...], pending: tuple[tuple[bytes, float], ...]
+) -> bool:
+    """Whether a job has these throttles; apart, because mypyc believes that they are still none."""
+    return job.locked == locked and job.pending == pending
 
 
 def _add_tags(t: Tables, job: QlessJob, rows: Any) -> None:

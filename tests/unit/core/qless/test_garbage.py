@@ -33,7 +33,7 @@ def fitting(kind: shapes.Kind) -> st.SearchStrategy[Any]:
     """Arguments of a kind, with the largest and the least numbers."""
     if isinstance(kind, shapes.Text):
         return NAMES
-    if isinstance(kind, shapes.Number):
+    if isinstance(kind, (shapes.Number, shapes.Positive)):
         return FLOATS
     if isinstance(kind, shapes.Count):
         return st.one_of(st.integers(0, 9), INTS)
