@@ -15,6 +15,7 @@ from typing import Final
 
 from beanpole.core.hosts import HOSTS_SINCE
 from beanpole.core.machine import Machine
+from beanpole.core.qless import emitting
 from beanpole.errors import BeanpoleError, WrongIdentity
 from beanpole.storage.files import LANE_BULK
 from beanpole.storage.format import Identity
@@ -146,12 +147,15 @@ class EventLog:
 
     def _forget_names(self) -> None:
         """Called while the open segment is empty, and so needs none of the names."""
-        if len(self._names) > 2 * len(self._queue.tubes) + STALE_NAMES:
+        living = len(self._queue.tubes) + len(self._machine.qless.queues)
+        if len(self._names) > 2 * living + STALE_NAMES:
             # A new dictionary: those that were sealed go on with the old one.
             self._names = self._living_names()
 
     def _living_names(self) -> dict[int, bytes]:
-        return {tube.number: name for name, tube in self._queue.tubes.items()}
+        names = {tube.number: name for name, tube in self._queue.tubes.items()}
+        names |= emitting.queue_names(self._machine.qless)
+        return names
 
     def applied(self, index: int, wall_us: int) -> None:
         """An entry was applied. This is on the way of every command: a few steps per entry."""

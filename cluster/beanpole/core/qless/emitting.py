@@ -124,6 +124,11 @@ def _append(t: Tables, kind: int, was: int, state: int, before: Before, now: flo
     kernel.externals.append((kernel.events_total - 1, e.QLESS, job.jid))
 
 
+def queue_names(t: Tables) -> dict[int, bytes]:
+    """The names of the queues, as events know them, by their numbers there."""
+    return {queue.number: PREFIX + name for name, queue in t.queues.items() if queue.number}
+
+
 def _queue_number(t: Tables, name: bytes) -> int:
     """The number by which events know a queue; it is of the counter of all tubes."""
     queue = t.queue(name)
