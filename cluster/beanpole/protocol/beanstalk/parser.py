@@ -3,9 +3,6 @@
 No input makes the parser raise, and how the bytes are cut into pieces never changes the requests.
 It knows lines, bodies and limits. It decides neither what a request does, nor any reply but
 those that need no queue: they come as (BAD, reply, counted).
-
-An unfinished body grows in a buffer of its own, and so each byte is copied a bounded number of
-times, as `receive_buffer` promises.
 """
 
 import re
@@ -170,7 +167,7 @@ class Parser(ReceiveBuffer):
     `buffered_bytes` and stops reading. Of its own it keeps at most one line or one body.
     """
 
-    __slots__ = ("_body", "_job_size_max", "_missing_bytes", "_put", "_state")
+    __slots__ = ("_job_size_max", "_put", "_state")
 
     def __init__(self, job_size_max: int) -> None:
         """Start at the beginning of a line.
@@ -182,10 +179,8 @@ class Parser(ReceiveBuffer):
         super().__init__()
         self._job_size_max = job_size_max
         self._state = _LINE
-        # The unfinished put: priority, delay, TTR; its body and CRLF so far; what they still lack.
+        # Of the unfinished put: priority, delay, TTR. Its body is collected with the CRLF.
         self._put = (0, 0, 0)
-        self._body = bytearray()
-        self._missing_bytes = 0
 
     @property
     def buffered_bytes(self) -> int:
@@ -250,15 +245,8 @@ class Parser(ReceiveBuffer):
                 return None
 
     def _next_with_body(self) -> Request | None:
-        while True:
-            part = self._data[self._offset : self._offset + self._missing_bytes]
-            self._offset += len(part)
-            self._missing_bytes -= len(part)
-            self._body += part
-            if not self._missing_bytes:
-                break
-            if not self._take_fed():
-                return None
+        if not self._collect_body():
+            return None
         body = self._body
         self._body = bytearray()
         self._state = _LINE

@@ -3,9 +3,6 @@
 Binary packets and lines of text may follow each other in any order. No input makes the parser
 raise, and how the bytes are cut into pieces never changes the requests. It knows packets, lines and
 limits. It decides neither what a request does, nor any reply but those that need no queue.
-
-An unfinished packet grows in a buffer of its own, and so each byte is copied a bounded number of
-times, as `receive_buffer` promises.
 """
 
 from typing import Final
@@ -99,17 +96,15 @@ class Parser(ReceiveBuffer):
     `buffered_bytes` and stops reading. Of its own it keeps at most one packet or one line.
     """
 
-    __slots__ = ("_body", "_kind", "_missing_bytes", "_reply", "_state")
+    __slots__ = ("_kind", "_reply", "_state")
 
     def __init__(self) -> None:
         """Start at the beginning of a packet or line."""
         super().__init__()
         self._state = _START
-        # The unfinished packet: its type, its arguments so far, how many bytes they still lack;
-        # and what is told when a packet is thrown away.
+        # Of the unfinished packet, whose arguments are the body: its type, and the reply when it
+        # is thrown away.
         self._kind = 0
-        self._body = bytearray()
-        self._missing_bytes = 0
         self._reply = b""
 
     @property
@@ -174,15 +169,8 @@ class Parser(ReceiveBuffer):
         return self._next_after_long_line()
 
     def _next_with_body(self) -> Request | None:
-        while True:
-            part = self._data[self._offset : self._offset + self._missing_bytes]
-            self._offset += len(part)
-            self._missing_bytes -= len(part)
-            self._body += part
-            if not self._missing_bytes:
-                break
-            if not self._take_fed():
-                return None
+        if not self._collect_body():
+            return None
         body = bytes(self._body)
         self._body = bytearray()
         self._state = _START

@@ -3,9 +3,6 @@
 A request is an array of bulk strings, or one line of words. No input makes the parser raise, and
 how the bytes are cut into pieces never changes the requests. What cannot be understood has the
 error of Redis, and nothing behind it is looked at. It decides nothing about commands.
-
-An unfinished argument grows in a buffer of its own, and so each byte is copied a bounded number of
-times, as `receive_buffer` promises.
 """
 
 import re
@@ -91,7 +88,7 @@ class Parser(ReceiveBuffer):
     `buffered_bytes` and stops reading. Of its own it keeps at most one request.
     """
 
-    __slots__ = ("_arguments", "_body", "_broken", "_bytes", "_left", "_missing_bytes")
+    __slots__ = ("_arguments", "_broken", "_bytes", "_left")
 
     def __init__(self) -> None:
         """Start at the beginning of a request."""
@@ -102,7 +99,6 @@ class Parser(ReceiveBuffer):
         self._bytes = 0  # of all arguments of the request so far
         # Of the unfinished argument, with its CR and LF; -1 while its length is not known.
         self._missing_bytes = -1
-        self._body = bytearray()
 
     @property
     def buffered_bytes(self) -> int:
@@ -193,7 +189,7 @@ class Parser(ReceiveBuffer):
                     return None
                 if wrong:
                     return self._break(wrong)
-            if not self._collect():
+            if not self._take_argument():
                 return None
         arguments, self._arguments = self._arguments, []
         return arguments
@@ -216,22 +212,15 @@ class Parser(ReceiveBuffer):
         self._missing_bytes = size + 2
         return b""
 
-    def _collect(self) -> bool:
+    def _take_argument(self) -> bool:
         """Take what is here of an argument; whether that is all of it."""
         end = self._offset + self._missing_bytes
         if not self._body and end <= len(self._data):
             self._arguments.append(self._data[self._offset : end - 2])
             self._offset = end
         else:
-            while True:
-                part = self._data[self._offset : self._offset + self._missing_bytes]
-                self._offset += len(part)
-                self._missing_bytes -= len(part)
-                self._body += part
-                if not self._missing_bytes:
-                    break
-                if not self._take_fed():
-                    return False
+            if not self._collect_body():
+                return False
             self._arguments.append(bytes(memoryview(self._body)[:-2]))
             self._body = bytearray()
         self._missing_bytes = -1
