@@ -68,8 +68,7 @@ class ToyConnection(RequestConnection):
             self._poll(PREFIX + arguments[0])
             return
         if not self.number:
-            origin.open_session(self)
-            origin.submit(self, KIND_QUIET, (c.SET_PROTOCOL, self.number, TOY))
+            origin.open_session(self, TOY)
         if kind in (TAKE, TRY):
             self._reserve(kind, PREFIX + arguments[0])
             return

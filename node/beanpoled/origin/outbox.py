@@ -12,6 +12,7 @@ from beanpole import commands as c
 from beanpole.constants import BATCH_COMMANDS_MAX, BATCH_MAX_BYTES
 from beanpole.core.jobs.job import Job
 from beanpole.core.operations.table import packed_bytes, ready_tube, since
+from beanpole.events import BEANSTALK
 from beanpole.weights import BATCH_ROOM_BYTES
 from beanpoled.links import frames
 from beanpoled.origin.batches import (
@@ -116,14 +117,19 @@ class Origin:
 
     # --- from the front ends --------------------------------------------------------------------
 
-    def open_session(self, client: Client) -> None:
-        """Give a client its session, with its host if the machines know of hosts already."""
+    def open_session(self, client: Client, protocol: int = BEANSTALK) -> None:
+        """Give a client its session, with its host if the machines know of hosts already.
+
+        A session begins with the beanstalk protocol; another one (`events`) is told behind it.
+        """
         client.number = self._next_session
         self._next_session += 1
         command: c.Command = (c.OPEN, client.number)
         if client.client_host and self.knows(c.OPEN_FROM):
             command = (c.OPEN_FROM, client.number, client.client_host)
         self.submit(client, KIND_OPEN, command)
+        if protocol != BEANSTALK:
+            self.submit(client, KIND_QUIET, (c.SET_PROTOCOL, client.number, protocol))
 
     def submit(
         self, client: Client | None, kind: int, command: c.Command, behind: Batch | None = None

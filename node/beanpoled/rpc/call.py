@@ -54,8 +54,7 @@ class Call:
         self.results: list[Any] = []
         self.failure = 0
         clients.calls[self] = None
-        clients.origin.open_session(self)
-        clients.origin.submit(self, KIND_QUIET, (c.SET_PROTOCOL, self.number, events.GRPC))
+        clients.origin.open_session(self, events.GRPC)
 
     def put(
         self, tube: bytes, priority: int, delay_s: int, ttr_s: int, body: bytes, key: bytes

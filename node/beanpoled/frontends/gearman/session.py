@@ -14,7 +14,6 @@ from beanpoled.frontends.clients import Clients
 from beanpoled.frontends.gearman.shared import Shared
 from beanpoled.frontends.requests import RequestConnection
 from beanpoled.host.seam import ClientPort
-from beanpoled.origin.batches import KIND_QUIET
 
 # What is remembered of a command until its answer: a number, and two replies or names.
 Asked = tuple[int, bytes, bytes]
@@ -51,9 +50,7 @@ class GearmanSession(RequestConnection):
     def _session(self) -> int:
         """The number of the session, which is opened with the first command that needs one."""
         if not self.number:
-            origin = self._clients.origin
-            origin.open_session(self)
-            origin.submit(self, KIND_QUIET, (c.SET_PROTOCOL, self.number, GEARMAN))
+            self._clients.origin.open_session(self, GEARMAN)
         return self.number
 
     def _ask(self, kind: int, command: c.Command, asked: Asked = NOTHING) -> None:

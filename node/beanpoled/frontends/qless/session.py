@@ -4,7 +4,6 @@ A reply is written in the version that the client had asked for when it made the
 changes the version, or what is unasked for, waits until nothing is owed.
 """
 
-from beanpole import commands as c
 from beanpole.events import QLESS
 from beanpole.protocol.resp.parser import Parser
 from beanpole.protocol.resp.values import RESP2, Value, encode
@@ -13,7 +12,6 @@ from beanpoled.frontends.qless.shared import Shared
 from beanpoled.frontends.replies import EMPTY
 from beanpoled.frontends.requests import RequestConnection
 from beanpoled.host.seam import ClientPort
-from beanpoled.origin.batches import KIND_QUIET
 
 
 class QlessSession(RequestConnection):
@@ -57,9 +55,7 @@ class QlessSession(RequestConnection):
     def _session(self) -> int:
         """The number of the session, which is opened with the first command that needs one."""
         if not self.number:
-            origin = self._clients.origin
-            origin.open_session(self)
-            origin.submit(self, KIND_QUIET, (c.SET_PROTOCOL, self.number, QLESS))
+            self._clients.origin.open_session(self, QLESS)
         return self.number
 
     def say(self, value: Value) -> None:

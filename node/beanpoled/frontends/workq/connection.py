@@ -93,9 +93,7 @@ class WorkqConnection(RequestConnection):
 
     def _session(self) -> int:
         if not self.number:
-            origin = self._clients.origin
-            origin.open_session(self)
-            origin.submit(self, KIND_QUIET, (c.SET_PROTOCOL, self.number, WORKQ))
+            self._clients.origin.open_session(self, WORKQ)
         return self.number
 
     def _submit(self, kind: int, command: c.Command) -> None:
