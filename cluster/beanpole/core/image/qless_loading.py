@@ -9,7 +9,7 @@ from typing import Any, Final
 from beanpole import qless as q
 from beanpole.constants import JOB_ID_MAX, U32_MAX
 from beanpole.core.image import qless as records
-from beanpole.core.qless import sizes
+from beanpole.core.qless import failing, sizes, tags
 from beanpole.core.qless.emitting import PREFIX
 from beanpole.core.qless.job import (
     COMPLETED,
@@ -210,8 +210,8 @@ def _read_jobs(machine: MachineState, rows: Any) -> None:
         _check(t, job)
         t.add(job)
         _place(t, job)
-        tags, dependencies, dependents, history = row[-len(records.LONG_FIELDS) :]
-        _add_tags(t, job, tags)
+        given, dependencies, dependents, history = row[-len(records.LONG_FIELDS) :]
+        _add_tags(t, job, given)
         _add_dependencies(t, job, dependencies)
         _add_dependents(t, job, dependents)
         _add_history(t, job, history)
@@ -286,10 +286,7 @@ def _place(t: Tables, job: QlessJob) -> None:
     if job.lease is not None:
         t.hold(job, job.lease)
     if job.failure is not None and job.failed_order:
-        failed = t.groups.get(job.failure.group)
-        if failed is None:
-            failed = t.groups[job.failure.group] = Scores()
-        failed.add(job.jid, float(job.failed_order))
+        failing.enter_group(t, job, job.failure.group)
     locked = job.locked
     pending = job.pending
     job.locked = ()
@@ -313,12 +310,7 @@ def _add_tags(t: Tables, job: QlessJob, rows: Any) -> None:
     for tag, given_at in rows:
         if tag in job.tags:
             raise Damaged(f"job {job.id} of qless has a tag twice")
-        job.tags[tag] = given_at
-        tagged = t.tagged.get(tag)
-        if tagged is None:
-            tagged = t.tagged[tag] = Scores()
-        tagged.add(job.jid, given_at)
-        t.tags.add(tag, float(len(tagged)))
+        tags.give(t, job, given_at, tag)
 
 
 def _add_dependencies(_t: Tables, job: QlessJob, rows: Any) -> None:

@@ -132,6 +132,14 @@ def unfail(t: Tables, _flavour: int, now: float, args: tuple[Any, ...]) -> q.Res
     return q.OK, len(jids)
 
 
+def enter_group(t: Tables, job: QlessJob, group: bytes) -> None:
+    """Let a failed job be found by its group, in its order there."""
+    failed = t.groups.get(group)
+    if failed is None:
+        failed = t.groups[group] = Scores()
+    failed.add(job.jid, float(job.failed_order))
+
+
 def leave_group(t: Tables, job: QlessJob) -> None:
     """Let a failed job be in its group no longer; `keep` comes before."""
     assert job.failure is not None, job.jid
@@ -151,7 +159,4 @@ def _give_up(t: Tables, job: QlessJob, failure: q.FailureView) -> None:
     job.failure = failure
     t.failures_total += 1
     job.failed_order = t.failures_total
-    failed = t.groups.get(failure.group)
-    if failed is None:
-        failed = t.groups[failure.group] = Scores()
-    failed.add(job.jid, float(job.failed_order))
+    enter_group(t, job, failure.group)

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from beanpole import qless as q
 from beanpole.core.qless import config, limits
-from beanpole.core.qless.job import QlessJob
+from beanpole.core.qless.job import QlessJob, history_bytes
 from beanpole.core.qless.tables import Tables
 
 ITEMS_DEFAULT: Final = 100.0
@@ -20,7 +20,7 @@ def append(
     kept = _items_max(t)
     if len(items) >= kept:
         del items[1 : len(items) - (kept - ITEMS_MIN)]
-    size = _bytes(items) + len(first) + len(second)
+    size = history_bytes(items) + len(first) + len(second)
     while size > q.HISTORY_MAX_BYTES and len(items) > 1:
         size -= len(items[1][2]) + len(items[1][3])
         del items[1]
@@ -38,13 +38,6 @@ def log(t: Tables, _flavour: int, now: float, args: tuple[Any, ...]) -> q.Result
     t.keep(job)
     append(t, job, now, q.HAS_LOGGED, message, data)
     return q.OK, None
-
-
-def _bytes(items: list[q.HistoryItem]) -> int:
-    size = 0
-    for item in items:
-        size += len(item[2]) + len(item[3])
-    return size
 
 
 def _items_max(t: Tables) -> int:

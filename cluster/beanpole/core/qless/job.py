@@ -97,6 +97,14 @@ class QlessJob:
         self.tube = 0
 
 
+def history_bytes(items: list[HistoryItem]) -> int:
+    """The bytes of the texts of a history."""
+    size = 0
+    for item in items:
+        size += len(item[2]) + len(item[3])
+    return size
+
+
 class Recurring:
     """A template: each `interval` seconds one more job, made when somebody pops or peeks."""
 

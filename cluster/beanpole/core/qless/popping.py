@@ -20,7 +20,7 @@ from beanpole.core.qless import (
     views,
     workers,
 )
-from beanpole.core.qless.job import LOCKS, QlessJob
+from beanpole.core.qless.job import LOCKS, QlessJob, history_bytes
 from beanpole.core.qless.tables import QlessQueue, Tables
 
 # How often a pop looks for jobs that no throttle holds back, if it has found too few.
@@ -170,5 +170,4 @@ def _pop_job(
 
 def _size(job: QlessJob) -> int:
     """The bytes of a job in a reply, nearly."""
-    items = sum([ITEM_BYTES + len(item[2]) + len(item[3]) for item in job.history])
-    return len(job.data) + items
+    return len(job.data) + ITEM_BYTES * len(job.history) + history_bytes(job.history)

@@ -6,7 +6,7 @@ says, and rounded up.
 
 from typing import Final
 
-from beanpole.core.qless.job import QlessJob, Recurring
+from beanpole.core.qless.job import QlessJob, Recurring, history_bytes
 from beanpole.core.qless.tables import QlessQueue, Tables
 
 # A job that waits, beside its strings, with what leads to it: by jid, by number, in one order.
@@ -19,11 +19,11 @@ HISTORY_ITEM_BYTES: Final = 160
 FAILURE_BYTES: Final = 512
 # A template without its strings.
 RECURRING_BYTES: Final = 1024
-# A queue, and a day of its statistics with many different waits and runs.
 # A worker or a tracked jid; a throttle; an option.
 WORKER_BYTES: Final = 512
 THROTTLE_BYTES: Final = 1024
 OPTION_BYTES: Final = 512
+# A queue, and a day of its statistics with many different waits and runs.
 QUEUE_BYTES: Final = 2048
 DAY_BYTES: Final = 4096
 
@@ -39,8 +39,7 @@ def of_job(job: QlessJob) -> int:
     for name in job.throttles:
         size += len(name)
     names += len(job.tags) + len(job.dependencies) + len(job.dependents) + len(job.throttles)
-    for item in job.history:
-        size += len(item[2]) + len(item[3])
+    size += history_bytes(job.history)
     failure = job.failure
     if failure is not None:
         size += FAILURE_BYTES + len(failure.group) + len(failure.message)

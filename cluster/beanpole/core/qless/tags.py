@@ -17,7 +17,7 @@ def replace(t: Tables, job: QlessJob, now: float, tags: tuple[bytes, ...]) -> No
     """Give a job these tags, and no others; the caller has called `keep`."""
     drop(t, job)
     for tag in tags:
-        _give(t, job, now, tag)
+        give(t, job, now, tag)
 
 
 def drop(t: Tables, job: QlessJob) -> None:
@@ -37,7 +37,7 @@ def tag_add(t: Tables, _flavour: int, now: float, args: tuple[Any, ...]) -> q.Re
         return limits.TAGS
     t.keep(job)
     for tag in given:
-        _give(t, job, now, tag)
+        give(t, job, now, tag)
     return q.OK, tuple(job.tags)
 
 
@@ -73,7 +73,8 @@ def top_tags(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -> q.
     return limits.LISTED if found is None else (q.OK, tuple(found))
 
 
-def _give(t: Tables, job: QlessJob, now: float, tag: bytes) -> None:
+def give(t: Tables, job: QlessJob, now: float, tag: bytes) -> None:
+    """Give a job one more tag; the caller has called `keep`."""
     jobs = t.tagged.get(tag)
     if jobs is None:
         jobs = t.tagged[tag] = Scores()

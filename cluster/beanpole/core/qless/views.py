@@ -4,7 +4,7 @@ from typing import Any
 
 from beanpole import qless as q
 from beanpole.core.qless import limits, tracking
-from beanpole.core.qless.job import QlessJob
+from beanpole.core.qless.job import QlessJob, history_bytes
 from beanpole.core.qless.tables import Tables
 
 
@@ -38,9 +38,7 @@ def fit_into_an_answer(jobs: list[QlessJob]) -> bool:
         return True
     size = 0
     for job in jobs:
-        size += len(job.data)
-        for item in job.history:
-            size += len(item[2]) + len(item[3])
+        size += len(job.data) + history_bytes(job.history)
     return size <= q.ANSWER_MAX_BYTES
 
 
