@@ -28,6 +28,56 @@ def throttles(r: Reader, value: bytes | None, wrong: bytes) -> tuple[bytes, ...]
     return r.strings(value, wrong, q.THROTTLES_MAX, b"throttles")
 
 
+# --- the same in the seed form --------------------------------------------------------------------
+
+
+def job_options(
+    r: Reader, options: dict[bytes, bytes]
+) -> tuple[int | None, tuple[bytes, ...] | None, float | None]:
+    """The retries, tags and priority of a `put`; None for each that is not given."""
+    retries = tags = priority = None
+    if b"retries" in options:
+        retries = r.whole(options[b"retries"], None, b'Put(): Arg "retries" not a number: ')
+    if b"tags" in options:
+        tags = r.strings(options[b"tags"], b'Put(): Arg "tags" not JSON', q.TAGS_MAX, b"tags")
+    if b"priority" in options:
+        priority = r.number(options[b"priority"], None, b'Put(): Arg "priority" not a number')
+    return retries, tags, priority
+
+
+def dependencies(r: Reader, options: dict[bytes, bytes], name: bytes) -> tuple[bytes, ...]:
+    """The jids that a job is to wait for, among the options of a call of this name."""
+    return r.strings(
+        options.get(b"depends"),
+        name + b'(): Arg "depends" not JSON: ',
+        q.DEPENDENCIES_MAX,
+        b"dependencies",
+    )
+
+
+def delay_of_next(r: Reader, options: dict[bytes, bytes]) -> float:
+    """The delay of `complete` in the next queue."""
+    delay = to_number(options.get(b"delay", b"0"))
+    if delay is None:
+        r.refuse(b"assertion failed!")
+        delay = 0.0
+    return delay
+
+
+def next_queue(r: Reader, options: dict[bytes, bytes]) -> bytes | None:
+    """The next queue of `complete`, without which two other options mean nothing."""
+    following: bytes | None = None
+    if b"next" in options:
+        following = r.a_name(options[b"next"], b"")
+    for option in (b"delay", b"depends"):
+        if option in options and following is None:
+            r.refuse(b'Complete(): "%b" cannot be used without a "next".' % option)
+    return following
+
+
+# --- the calls -----------------------------------------------------------------------------------
+
+
 def put(r: Reader) -> Call:
     """`put [worker] queue jid klass data delay [options]`."""
     return put_job(r, False)
@@ -54,19 +104,8 @@ def put_job(r: Reader, must_exist: bool) -> Call:
     if len(r.args) > at + 5 and (len(r.args) - at - 5) % 2:
         r.refuse(ODD)
     options = r.options(at + 5)
-    retries = tags = priority = None
-    if b"retries" in options:
-        retries = r.whole(options[b"retries"], None, b'Put(): Arg "retries" not a number: ')
-    if b"tags" in options:
-        tags = r.strings(options[b"tags"], b'Put(): Arg "tags" not JSON', q.TAGS_MAX, b"tags")
-    if b"priority" in options:
-        priority = r.number(options[b"priority"], None, b'Put(): Arg "priority" not a number')
-    depends = r.strings(
-        options.get(b"depends"),
-        b'Put(): Arg "depends" not JSON: ',
-        q.DEPENDENCIES_MAX,
-        b"dependencies",
-    )
+    retries, tags, priority = job_options(r, options)
+    depends = dependencies(r, options, b"Put")
     if r.script.flavour == q.UNIFIED and delay > 0 and depends:
         r.refuse(b'Put(): "delay" and "depends" are not allowed to be used together')
     holds = throttles(r, options.get(b"throttles"), b'Put(): Arg "throttles" not JSON array: ')
@@ -106,24 +145,11 @@ def complete(r: Reader) -> Call:
         again=r.script.flavour == q.UNIFIED,
     )
     options = r.options(4)
-    delay = to_number(options.get(b"delay", b"0"))
-    if delay is None:
-        r.refuse(b"assertion failed!")
-        delay = 0.0
-    depends = r.strings(
-        options.get(b"depends"),
-        b'Complete(): Arg "depends" not JSON: ',
-        q.DEPENDENCIES_MAX,
-        b"dependencies",
-    )
+    delay = delay_of_next(r, options)
+    depends = dependencies(r, options, b"Complete")
     if r.script.flavour == q.UNIFIED and delay > 0 and depends:
         r.refuse(b'Complete(): "delay" and "depends" are not allowed together')
-    following: bytes | None = None
-    if b"next" in options:
-        following = r.a_name(options[b"next"], b"")
-    for option in (b"delay", b"depends"):
-        if option in options and following is None:
-            r.refuse(b'Complete(): "%b" cannot be used without a "next".' % option)
+    following = next_queue(r, options)
     args = (jid, worker, queue, data, following, delay, depends)
     return r.call(q.COMPLETE, args, forms.STATE)
 

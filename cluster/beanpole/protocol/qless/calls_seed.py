@@ -7,7 +7,7 @@ needs no time.
 from typing import Final
 
 import beanpole.qless as q
-from beanpole.protocol.qless import calls_queues, forms
+from beanpole.protocol.qless import calls_jobs, calls_queues, forms
 from beanpole.protocol.qless.calls_recurring import changed
 from beanpole.protocol.qless.calls_unified import Calls
 from beanpole.protocol.qless.numbers import to_number
@@ -45,15 +45,6 @@ def _now(r: Reader, at: int, wrong: bytes, is_shown: bool = True) -> None:
         r.now = number
 
 
-def _dependencies(r: Reader, options: dict[bytes, bytes], name: bytes) -> tuple[bytes, ...]:
-    return r.strings(
-        options.get(b"depends"),
-        name + b'(): Arg "depends" not JSON: ',
-        q.DEPENDENCIES_MAX,
-        b"dependencies",
-    )
-
-
 def _both(r: Reader, delay: float, depends: tuple[bytes, ...], name: bytes) -> None:
     if delay > 0 and depends:
         r.refuse(name + b'(): "delay" and "depends" are not allowed to be used together')
@@ -71,14 +62,8 @@ def put(r: Reader) -> Call:
     _now(r, 3, b'Put(): Arg "now" missing or not a number: ')
     delay = r.number(r.at(4), None, b'Put(): Arg "delay" not a number: ')
     options = r.options(5)
-    retries = tags = priority = None
-    if b"retries" in options:
-        retries = r.whole(options[b"retries"], None, b'Put(): Arg "retries" not a number: ')
-    if b"tags" in options:
-        tags = r.strings(options[b"tags"], b'Put(): Arg "tags" not JSON', q.TAGS_MAX, b"tags")
-    if b"priority" in options:
-        priority = r.number(options[b"priority"], None, b'Put(): Arg "priority" not a number')
-    depends = _dependencies(r, options, b"Put")
+    retries, tags, priority = calls_jobs.job_options(r, options)
+    depends = calls_jobs.dependencies(r, options, b"Put")
     _both(r, delay, depends, b"Put")
     args = (queue, jid, klass, data, delay, None, priority, tags, retries, depends, None, False)
     return r.call(q.PUT, args, forms.BULK)
@@ -110,18 +95,10 @@ def complete(r: Reader) -> Call:
     _now(r, 3, b'Complete(): Arg "now" not a number or missing: ')
     data = r.data(r.at(4), b'Complete(): Arg "data" missing or not JSON: ', again=True)
     options = r.options(5)
-    delay = to_number(options.get(b"delay", b"0"))
-    if delay is None:
-        r.refuse(b"assertion failed!")
-        delay = 0.0
-    depends = _dependencies(r, options, b"Complete")
+    delay = calls_jobs.delay_of_next(r, options)
+    depends = calls_jobs.dependencies(r, options, b"Complete")
     _both(r, delay, depends, b"Complete")
-    following: bytes | None = None
-    if b"next" in options:
-        following = r.a_name(options[b"next"], b"")
-    for option in (b"delay", b"depends"):
-        if option in options and following is None:
-            r.refuse(b'Complete(): "%b" cannot be used without a "next".' % option)
+    following = calls_jobs.next_queue(r, options)
     args = (jid, worker, queue, data, following, delay, depends)
     return r.call(q.COMPLETE, args, forms.STATE)
 
