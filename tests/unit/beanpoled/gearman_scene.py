@@ -1,13 +1,10 @@
-"""A follower whose clients speak Gearman; what they ask for is applied when a test says so."""
+"""A follower whose clients speak Gearman."""
 
-from typing import Any
-
-from beanpole import commands as c
-from beanpole.core.machine import Machine
 from beanpole.protocol.gearman import packets as p
 from beanpole.protocol.gearman.client import Reply, ReplyParser, request
 from beanpoled.frontends.gearman.connection import GearmanConnection
-from tests.unit.node.stage import Port, Stage
+from tests.unit.beanpoled.follower_scene import FollowerScene
+from tests.unit.node.stage import Port
 
 CLUSTER = "stage"
 
@@ -54,46 +51,12 @@ class Client:
         return self.port.take()
 
 
-class Scene(Stage):
-    """A follower that serves, at the newest version; n1 is another node with sessions."""
-
-    def __init__(self, **overrides: Any) -> None:
-        super().__init__(**overrides)
-        self.follow()
-        self.number = 0
-        self.apply_sections((c.LEADER, 0, 0, ((c.RAISE, c.MACHINE_VERSION),)))
-        self.come_up_behind()
+class Scene(FollowerScene):
+    """A follower with clients of Gearman."""
 
     def connect(self) -> Client:
         """Connect a client."""
         return Client(self)
-
-    def commit_own(self) -> int:
-        """Apply what this node has sent, until nothing follows; returns how many commands."""
-        commands = 0
-        origin = self.node.origin
-        self.run()
-        while origin._numbered:
-            sections = [(0, 1, number, b.payload) for number, b in sorted(origin._numbered.items())]
-            commands += sum(len(c.unpack_commands(payload)) for *_, payload in sections)
-            self.apply(c.encode_entry(0, self.machine.queue.now_us, 0, sections))
-            self.run()
-        return commands
-
-    def others(self, *commands: c.Command) -> None:
-        """Apply an entry with a batch of n1."""
-        self.number += 1
-        self.apply_sections((1, 1, self.number, commands))
-
-    def pass_cluster_us(self, us: int) -> None:
-        """Let the cluster's time pass: an entry that only says so."""
-        self.apply(c.encode_entry(0, self.machine.queue.now_us + us, 0, []))
-        self.run()
-
-    @property
-    def machine(self) -> Machine:
-        """The machine as applied here."""
-        return self.node.context.machine
 
 
 NO_JOB: list[Reply] = [(p.NO_JOB, ())]

@@ -1,11 +1,10 @@
-"""A follower whose clients speak RESP; what they ask for is applied when a test says so."""
+"""A follower whose clients speak RESP."""
 
 from typing import Any
 
-from beanpole import commands as c
-from beanpole.core.machine import Machine
 from beanpoled.frontends.qless.connection import QlessConnection
-from tests.unit.node.stage import Port, Stage
+from tests.unit.beanpoled.follower_scene import FollowerScene
+from tests.unit.node.stage import Port
 
 # What tells a dialect: the names of the calls, and of their arguments.
 SCRIPT = b"""
@@ -52,15 +51,11 @@ class Client:
         return self.ask(array(b"EVALSHA", self.scene.sha, b"0", *arguments))
 
 
-class Scene(Stage):
-    """A follower that serves, at the newest version; n1 is another node."""
+class Scene(FollowerScene):
+    """A follower with clients of qless, which has their script."""
 
     def __init__(self, **overrides: Any) -> None:
         super().__init__(**overrides)
-        self.follow()
-        self.number = 0
-        self.apply_sections((c.LEADER, 0, 0, ((c.RAISE, c.MACHINE_VERSION),)))
-        self.come_up_behind()
         loaded = Client(self).send(array(b"SCRIPT", b"LOAD", SCRIPT))
         assert loaded.startswith(b"$40\r\n"), loaded
         self.sha = loaded[5:-2]
@@ -71,20 +66,3 @@ class Scene(Stage):
         if version == 3:
             assert client.send(b"HELLO 3\r\n").startswith(b"%7\r\n")
         return client
-
-    def commit_own(self) -> int:
-        """Apply what this node has sent, until nothing follows; returns how many commands."""
-        commands = 0
-        origin = self.node.origin
-        self.run()
-        while origin._numbered:
-            sections = [(0, 1, number, b.payload) for number, b in sorted(origin._numbered.items())]
-            commands += sum(len(c.unpack_commands(payload)) for *_, payload in sections)
-            self.apply(c.encode_entry(0, self.machine.queue.now_us, 0, sections))
-            self.run()
-        return commands
-
-    @property
-    def machine(self) -> Machine:
-        """The machine as applied here."""
-        return self.node.context.machine

@@ -324,7 +324,11 @@ class _Reader:
 
 
 def _code_point(text: bytes, at: int) -> tuple[int, int]:
-    r"""Read `\uXXXX`, or two of them that are a pair; -1 if it is wrong. How many bytes it has."""
+    r"""Read the code point of `\uXXXX`, or of two of them that are a surrogate pair.
+
+    Returns:
+        The code point, or -1 if it is malformed; and how many bytes were read.
+    """
     if not _HEX4.match(text, at + 2):
         return -1, 0
     point = int(text[at + 2 : at + 6], 16)
@@ -405,9 +409,3 @@ def _write(value: Json, parts: list[str]) -> None:
             _write(item, parts)
             before = ","
         parts.append("]")
-
-
-def normalise(text: bytes) -> "bytes | Bad":
-    """Read a text and write it again, as scripts do before they keep it."""
-    value = decode(text)
-    return value if isinstance(value, Bad) else encode(value)

@@ -13,6 +13,12 @@ from beanpole.protocol.qless.numbers import format_number, to_number, truncate
 from beanpole.qless import NUMBER_MAX
 
 
+def normalised(text: bytes) -> "bytes | cjson.Bad":
+    """Read a text and write it again, as `requests` does with the data of a job."""
+    value = cjson.decode(text)
+    return value if isinstance(value, cjson.Bad) else cjson.encode(value)
+
+
 @pytest.mark.parametrize(
     ("text", "value"),
     [
@@ -96,7 +102,7 @@ def test_numbers_are_written_with_14_digits() -> None:
     ],
 )
 def test_what_is_read_and_written_again(text: bytes, written: bytes) -> None:
-    assert cjson.normalise(text) == written
+    assert normalised(text) == written
 
 
 @pytest.mark.parametrize(
@@ -150,7 +156,7 @@ def test_long_texts_are_read_once() -> None:
     value = cjson.decode(kept)
     assert not isinstance(value, cjson.Bad)
     assert cjson.encode(value) == b'["\xf0\x9f\x98\x80\xff\\u0001",%b]' % long
-    assert cjson.normalise(b'["\\\\ud83d",%b]' % long) == b'["\\\\ud83d",%b]' % long
+    assert normalised(b'["\\\\ud83d",%b]' % long) == b'["\\\\ud83d",%b]' % long
     for before, text in (
         (b"[0x1,", b"Expected value but found invalid token at character 3"),
         (b'["\\ud83d",', b"Expected value but found invalid token at character 3"),
@@ -189,4 +195,4 @@ def test_both_readers_agree(text: bytes) -> None:
         assert isinstance(fast, cjson.Bad)
     else:
         assert fast == slow
-        assert cjson.normalise(cjson.encode(fast)) == cjson.encode(fast)
+        assert normalised(cjson.encode(fast)) == cjson.encode(fast)
