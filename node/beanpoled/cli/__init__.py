@@ -32,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return the exit status."""
     parser = argparse.ArgumentParser(
         prog="beanpole",
-        description="A replicated work queue that speaks beanstalk, Workq and Gearman.",
+        description="A replicated work queue that speaks beanstalk, Workq, Gearman and qless.",
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"beanpole {VERSION}")

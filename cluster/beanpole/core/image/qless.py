@@ -310,7 +310,7 @@ def _cut(word: str, records: list[Any]) -> Iterator[Any]:
 
 
 def _in_pieces(record: Record, before: list[Record]) -> Iterator[Any]:
-    """Chunks of a job that is too large for one, behind the jobs before it."""
+    """Yield the collected jobs, and then a job that is too large for one chunk, in pieces."""
     fields = record[-len(LONG_FIELDS) :]
     short = record[: -len(LONG_FIELDS)]
     yield [JOBS, [*before, (*short, *[[] for _ in fields])]]

@@ -67,7 +67,8 @@ _JOB: Final = Row(
     *(TRUTH, Optional(_FLOAT), Optional(_FAILURE), _NATURAL, _NAMES, _NAME, _NAMES, _NUMBERED),
     *(_NATURAL, _TAGS, _NAMES, _NAMES, _HISTORY),
 )
-# Where a job may stand in each state. A throttled one that found room waits as it is.
+# The sets that may hold a job of each state. A throttled job that was released stands in the work
+# set, and keeps its state until it is popped.
 _PLACES: Final = {
     q.WAITING: (WORK,),
     q.RUNNING: (LOCKS,),
@@ -295,14 +296,18 @@ def _place(t: Tables, job: QlessJob) -> None:
         t.lock(t.throttle(name), job)
     for name, since in pending:
         t.pend(t.throttle(name), job, since)
-    if not _waits_for(job, locked, pending):
+    if not _has_throttles(job, locked, pending):
         raise Damaged(f"job {job.id} of qless has a throttle twice")
 
 
-def _waits_for(
+def _has_throttles(
     job: QlessJob, locked: tuple[bytes, ...], pending: tuple[tuple[bytes, float], ...]
 ) -> bool:
-    """Whether a job has these throttles; apart, because mypyc believes that they are still none."""
+    """Whether a job has exactly these locks and places.
+
+    It is a function of its own because mypyc narrows the types of the fields in `_place` to those
+    of the empty tuples that are assigned there.
+    """
     return job.locked == locked and job.pending == pending
 
 

@@ -54,7 +54,7 @@ class Order:
         return [part[:] for part in self._parts]
 
     def part(self, start: int, count: int) -> list[Any]:
-        """The keys from a rank on; what comes before is skipped, not walked through."""
+        """Return keys from a rank on. Lists before it are skipped by their lengths."""
         found: list[Any] = []
         if count <= 0:
             return found

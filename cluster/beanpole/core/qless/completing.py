@@ -23,8 +23,8 @@ from beanpole.core.qless import (
 from beanpole.core.qless.job import COMPLETED, DEPENDING, SCHEDULED_AT, WORK, QlessJob
 from beanpole.core.qless.tables import Tables
 
-# Complete jobs that one completion deletes: some 10 us each. More than one, so that a shorter
-# history is reached soon after somebody has asked for it.
+# Complete jobs that one completion deletes: some 10 us each. More than one, so that few completions
+# are enough after an operator has lowered the limits.
 PURGED_MAX: Final = 100
 KEPT_DEFAULT: Final = 50_000.0  # jobs
 KEPT_FOR_DEFAULT: Final = 604_800.0  # seconds

@@ -52,7 +52,7 @@ def config_all(t: Tables, _flavour: int, _now: float, _args: tuple[Any, ...]) ->
 
 
 def _number(value: bytes) -> float | None:
-    if b"_" in value:  # Python's own way to write numbers, and nobody else's
+    if b"_" in value:  # float() accepts underscores, Lua does not
         return None
     try:
         found = float(value)

@@ -68,7 +68,7 @@ def unlink(t: Tables, job: QlessJob, jids: Iterable[bytes]) -> None:
 
 
 def free_dependents(t: Tables, flavour: int, job: QlessJob, now: float) -> None:
-    """Let nobody wait for a job any longer; `keep` comes before."""
+    """Remove a job from the dependencies of all others; the caller has called `keep`."""
     dependents = list(job.dependents)
     job.dependents.clear()
     for jid in dependents:

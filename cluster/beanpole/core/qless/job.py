@@ -4,7 +4,7 @@ from typing import Final
 
 from beanpole.qless import FailureView, HistoryItem
 
-# Where a job stands in its queue, by the set that has its jid.
+# The ordered set that holds the jid of a job; all but the first and the last are of its queue.
 NOWHERE: Final = 0  # failed
 WORK: Final = 1  # by priority: the highest score is popped first
 LOCKS: Final = 2  # by the end of the lock
@@ -106,7 +106,7 @@ def history_bytes(items: list[HistoryItem]) -> int:
 
 
 class Recurring:
-    """A template: each `interval` seconds one more job, made when somebody pops or peeks."""
+    """A template of jobs: one for every `interval` seconds, created by the next pop or peek."""
 
     __slots__ = (
         "backlog",

@@ -57,7 +57,7 @@ def pop(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> q.Result:
 
 
 def peek(t: Tables, _flavour: int, now: float, args: tuple[Any, ...]) -> q.Result:
-    """Show the jobs that are next; nobody gets a lock."""
+    """Return the next jobs without locking them."""
     name, offset, count = args
     queue = t.queues.get(name)
     if queue is None or count <= 0:

@@ -76,7 +76,7 @@ def _refusal(t: Tables, job: QlessJob | None, args: tuple[Any, ...]) -> q.Result
 
 
 def _leave(t: Tables, job: QlessJob, now: float, worker: bytes | None, queue: bytes) -> None:
-    """Let a job be nowhere, and nobody's."""
+    """Take a job out of its set, and away from its worker."""
     t.unplace(job)
     throttles.give_back(t, job, now)
     owner = job.worker

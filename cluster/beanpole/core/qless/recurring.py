@@ -1,4 +1,4 @@
-"""Recurring jobs: templates, and the jobs that are made of them when somebody asks for jobs."""
+"""Recurring jobs: templates, and the jobs that a pop or a peek creates from them."""
 
 from math import ceil, floor
 from typing import Any, Final
@@ -10,7 +10,7 @@ from beanpole.core.qless.tables import QlessQueue, Tables
 
 # A job has the jid of its template with a number behind it, and must be a legal one itself.
 JID_MAX_BYTES: Final = q.NAME_MAX_BYTES - len(b"-%d" % q.NUMBER_MAX)
-# Tags that one call gives to jobs which it makes; what is left is made by later calls.
+# Tags that one call gives to the jobs that it creates; later calls create the rest.
 SPAWNED_TAGS_MAX: Final = 10 * q.TAGS_MAX
 # The dialects in which each queue has a throttle.
 THROTTLED: Final = (q.THROTTLES, q.DOTTED)
