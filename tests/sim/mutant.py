@@ -68,3 +68,10 @@ class Mutant(NamedTuple):
         """How it is caught, in words."""
         name = self.check.__name__
         return f"{name}, seed {self.seed}" if self.seed else f"schedule `{name}`"
+
+
+def in_lives(
+    name: str, breaks: str, words: str, patches: m.Patches, seed: int = 1, check: Check = storm
+) -> Mutant:
+    """A mutant that whole lives catch, from a seed on."""
+    return Mutant(name, breaks, check, words, patches, seed=seed)

@@ -20,8 +20,8 @@ from beanpole.protocol.gearman import replies
 from beanpoled.frontends.gearman import listings
 from beanpoled.frontends.gearman.admin import AdminSide
 from beanpoled.frontends.gearman.client import ClientSide
-from tests.sim.mutant import Mutant, storm
-from tests.sim.mutations import Patch, Patches
+from tests.sim.mutant import in_lives
+from tests.sim.mutations import Patch
 
 # --- jobs -----------------------------------------------------------------------------------------
 
@@ -179,80 +179,76 @@ def _operation(code: int, handler: Any) -> list[Patch]:
     return [(table, "OPERATIONS", {**table.OPERATIONS, code: other})]
 
 
-def _storm(name: str, breaks: str, words: str, patches: Patches, seed: int = 1) -> Mutant:
-    return Mutant(name, breaks, storm, words, patches, seed=seed)
-
-
 ADMINS: Final = (
-    _storm(
+    in_lives(
         "cancel_takes_running",
         "cancelled jobs: one that runs is taken from its worker",
         r"cancelled while it ran|cancelled, and given out",
         cancel_takes_running,
     ),
-    _storm(
+    in_lives(
         "cancel_tells_nobody",
         "cancelled jobs: their clients do not hear it",
         r"never heard of the end|waits for something|it heard ",
         cancel_tells_nobody,
         seed=4,
     ),
-    _storm(
+    in_lives(
         "cancel_is_ok",
         "cancelled jobs: OK is said of one that goes on",
         r"cancelled, and it goes on|it was not gone by that|cancelled twice",
         cancel_is_ok,
     ),
-    _storm(
+    in_lives(
         "running_is_unknown",
         "cancelled jobs: one that runs is said to be none",
         r"it is known all the time",
         running_is_unknown,
     ),
-    _storm(
+    in_lives(
         "drop_beside_workers",
         "functions: one is dropped although workers have it",
         r"was dropped beside a worker",
         drop_beside_workers,
         seed=6,
     ),
-    _storm(
+    in_lives(
         "last_cancel_drops",
         "functions: one goes with its last job",
         r"nobody dropped",
         last_cancel_drops,
     ),
-    _storm(
+    in_lives(
         "create_makes_none",
         "functions: one is created, and not there",
         r"created, and not there",
         create_makes_none,
     ),
-    _storm(
+    in_lives(
         "limit_is_one_more",
         "limits: one job more is taken",
         r"had \d jobs",
         limit_is_one_more,
     ),
-    _storm(
+    in_lives(
         "limit_is_one_less",
         "limits: one job less is taken",
         r"its limit was not reached",
         limit_is_one_less,
     ),
-    _storm(
+    in_lives(
         "limit_of_waiting",
         "limits: jobs that run do not count",
         r"had \d jobs",
         limit_of_waiting,
     ),
-    _storm(
+    in_lives(
         "unique_of_one_function",
         "reads: GET_STATUS_UNIQUE looks at one function",
         r"it has \[",
         unique_of_one_function,
     ),
-    _storm(
+    in_lives(
         "lists_of_this_node",
         "reads: `status` tells what its node knows",
         r"is not listed|is listed|never had so many jobs",

@@ -12,8 +12,8 @@ from beanpole.core.image import parts
 from beanpole.core.jobs.job import FAILED, Job
 from beanpole.core.operations import extended
 from beanpoled.frontends.listeners import Listeners
-from tests.sim.mutant import Mutant, storm
-from tests.sim.mutations import Patch, Patches, nothing
+from tests.sim.mutant import in_lives
+from tests.sim.mutations import Patch, nothing
 
 
 def alias_not_in_image() -> list[Patch]:
@@ -60,33 +60,29 @@ def done_is_buried() -> list[Patch]:
     return [(extended, "_finish", wrong)]
 
 
-def _storm(name: str, breaks: str, words: str, patches: Patches, seed: int = 1) -> Mutant:
-    return Mutant(name, breaks, storm, words, patches, seed=seed)
-
-
 ALIASES: Final = (
-    _storm(
+    in_lives(
         "alias_not_in_image",
         "aliases: a snapshot forgets them",
         r"differs?\b",
         alias_not_in_image,
         seed=12,
     ),
-    _storm(
+    in_lives(
         "alias_wakes_nobody",
         "aliases: those that sleep by an alias are not woken",
         r"sleeps beside a ready job|of an alias are ready",
         alias_wakes_nobody,
         seed=39,
     ),
-    _storm(
+    in_lives(
         "failed_is_gone",
         "aliases: a job of beanstalk that fails at a worker of Gearman is gone",
         r"accepted, but not done|lost: put",
         failed_is_gone,
         seed=12,
     ),
-    _storm(
+    in_lives(
         "done_is_buried",
         "aliases: a job of beanstalk stays when a worker of Gearman has done it",
         r"accepted, but not done|a worker had completed it",

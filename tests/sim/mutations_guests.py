@@ -30,7 +30,7 @@ from beanpoled.frontends.workq import connection as workq_connection
 from beanpoled.frontends.workq.connection import WorkqConnection
 from beanpoled.origin.batches import KIND_QUIET
 from beanpoled.origin.outbox import Origin as Outbox
-from tests.sim.mutant import Mutant, calm, storm
+from tests.sim.mutant import calm, in_lives
 from tests.sim.mutations import Patch, nothing
 
 # --- clients of jobs ------------------------------------------------------------------------------
@@ -288,85 +288,79 @@ def _handlers(module: Any, kind: int, handler: Any) -> list[Patch]:
     return [(module, "_HANDLERS", {**vars(module)["_HANDLERS"], kind: handler})]
 
 
-def _storm(
-    name: str, breaks: str, words: str, patches: Any, seed: int = 1, check: Any = storm
-) -> Mutant:
-    return Mutant(name, breaks, check, words, patches, seed=seed)
-
-
 GUESTS: Final = (
-    _storm(
+    in_lives(
         "background_forgotten",
         "clients of jobs: the last one that goes takes also a background job along",
         r"lost: |nobody deleted it",
         background_forgotten,
     ),
-    _storm(
+    in_lives(
         "background_not_joined",
         "clients of jobs: a background submission of a foreground job does not make it stay",
         r"lost: ",
         background_not_joined,
     ),
-    _storm(
+    in_lives(
         "abandoned_lives",
         "clients of jobs: a job is not forgotten when the last one goes",
         r"nobody waits for it|waited for it are gone",
         abandoned_lives,
     ),
-    _storm(
+    in_lives(
         "attachments_not_in_image",
         "clients of jobs: a snapshot forgets them",
         r"differs? ",
         attachments_not_in_image,
         seed=3,
     ),
-    _storm(
+    in_lives(
         "back_to_the_front",
         "workers: a job that comes back keeps its place",
         r"another one waited since",
         back_to_the_front,
     ),
-    _storm(
+    in_lives(
         "anybody_finishes",
         "workers: one ends a job that another has",
         r"another one had it",
         anybody_finishes,
     ),
-    _storm(
+    in_lives(
         "short_timeouts",
         "workers: the time-out of a function is halved",
         r"two have it",
         short_timeouts,
     ),
-    _storm(
+    in_lives(
         "given_up_stays",
         "workers: what one cannot do any more stays with it",
         r"jobs of .* are ready, \d workers sleep",
         given_up_stays,
         seed=4,
     ),
-    _storm(
+    in_lives(
         "returns_wake_nobody",
         "sleep: a job that comes back wakes no worker",
         r"sleeps beside a ready job|jobs of .* are ready, \d workers sleep",
         returns_wake_nobody,
         seed=25,
     ),
-    _storm(
+    in_lives(
         "sleep_without_a_look",
         "sleep: a worker sleeps beside a job that became ready just before",
         r"sleeps beside a ready job|jobs of .* are ready, \d workers sleep",
         sleep_without_a_look,
         seed=7,
     ),
-    _storm(
+    in_lives(
         "one_listener_is_told",
         "listeners: only the first one hears of the end of a job",
         r"never heard|waits for something",
         one_listener_is_told,
         seed=8,
     ),
-    _storm(
+    in_lives(
         "effects_before_results",
         "listeners: effects are told before the results of their entry",
         r"a guest was cut off",
@@ -374,72 +368,72 @@ GUESTS: Final = (
         seed=10,
         check=calm,
     ),
-    _storm(
+    in_lives(
         "latest_of_all_jobs",
         "listeners: the progress of one job takes the place of another's",
         r"was not told",
         latest_of_all_jobs,
     ),
-    _storm(
+    in_lives(
         "progress_dropped",
         "listeners: progress is not told",
         r"it heard ",
         progress_dropped,
     ),
-    _storm(
+    in_lives(
         "exception_is_complete",
         "listeners: an exception is a result to clients without the option",
         r"it heard ",
         exception_is_complete,
         seed=4,
     ),
-    _storm(
+    in_lives(
         "handles_of_nodes",
         "handles: each node has its own",
         r"handles of several kinds|does not wait for it",
         handles_of_nodes,
     ),
-    _storm(
+    in_lives(
         "uniques_of_all",
         "uniques: one is the same for all functions",
         r"another job has its handle",
         uniques_of_all,
         seed=3,
     ),
-    _storm(
+    in_lives(
         "status_of_this_node",
         "reads: GET_STATUS tells what its node knows",
         r"Status\(",
         status_of_this_node,
         seed=95,
     ),
-    _storm(
+    in_lives(
         "results_of_this_node",
         "reads: `result` looks in what its node knows",
         r"it was there",
         results_of_this_node,
         seed=23,
     ),
-    _storm(
+    in_lives(
         "deleted_id_taken",
         "names: a deleted job leaves its own behind",
         r"no job had its id|differs",
         deleted_id_taken,
         seed=4,
     ),
-    _storm(
+    in_lives(
         "taken_id_accepted",
         "names: one that is taken is accepted",
         r"lost: |its id was taken",
         taken_id_accepted,
     ),
-    _storm(
+    in_lives(
         "last_result_wins",
         "results: a job that has one gets another",
         r"answered, but not done|ended so",
         last_result_wins,
     ),
-    _storm(
+    in_lives(
         "short_ttl",
         "results: a job is forgotten too early",
         r"its TTL ended after",

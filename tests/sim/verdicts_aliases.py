@@ -13,7 +13,7 @@ from tests.sim.aliases import FUNCTION, MARK, Bridge
 from tests.sim.cluster import Violation
 from tests.sim.gearman import End, Grant
 from tests.sim.gearman_workers import TIMEOUT_S
-from tests.sim.verdicts_gearman import GearmanJudge
+from tests.sim.verdicts_gearman import GearmanJudge, uses_a_reservation
 from tests.sim.witness import Event, Witness
 
 GONE: Final = frozenset({q.FINISH, q.DELETE, q.EXPIRE})
@@ -67,14 +67,7 @@ class AliasJudge:
         for grant in self.bridge.records.grants:
             if grant.data != self.bodies.get(grant.number):
                 raise Violation(f"another job: {grant}")
-            who = grant.visit
-            session = (who.place, who.incarnation, who.number)
-            for event in self._events(grant.number):
-                right = event.kind == q.RESERVE and event.session == session
-                if right and grant.asked_s <= event.at_s <= grant.at_s and id(event) not in used:
-                    used.add(id(event))
-                    break
-            else:
+            if not uses_a_reservation(grant, self._events(grant.number), used):
                 raise Violation(f"it was not reserved: {grant}")
 
     def what_is_done_was_done_by_a_worker(self) -> None:

@@ -16,7 +16,7 @@ from tests.sim.gearman import End, Grant, Heard, Records, Submission
 from tests.sim.history import Connected
 from tests.sim.stories import FOREVER_S, GEARMAN_PREFIX, Story, Told
 from tests.sim.verdicts_admins import removed
-from tests.sim.witness import RATE_MAX, STAMP_S, Witness
+from tests.sim.witness import RATE_MAX, STAMP_S, Event, Witness
 
 # The first kind of NOTIFY is WORK_DATA, the second one WORK_WARNING.
 NEWS: Final = effects.NOTIFIED_MIN
@@ -148,13 +148,7 @@ class GearmanJudge:
         """Every job given out was reserved for this session, and no reservation serves twice."""
         used: set[int] = set()
         for grant in sorted(self.records.grants, key=lambda grant: grant.at_s):
-            session = _session(grant)
-            for event in self.stories[grant.number].events:
-                right = event.kind == q.RESERVE and event.session == session
-                if right and grant.asked_s <= event.at_s <= grant.at_s and id(event) not in used:
-                    used.add(id(event))
-                    break
-            else:
+            if not uses_a_reservation(grant, self.stories[grant.number].events, used):
                 raise Violation(f"it was not reserved: {grant}")
 
     def no_two_workers_have_a_job(self) -> None:
@@ -313,6 +307,20 @@ class GearmanJudge:
             always = story.born_s <= status.at_s and status.done_s < story.gone_s
             if (status.known and not there) or (always and not status.known):
                 raise Violation(f"{status} of {story}")
+
+
+def uses_a_reservation(grant: Grant, events: list[Event], used: set[int]) -> bool:
+    """Whether one of a job's events reserved it for the worker that got it, and for no grant yet.
+
+    The event is noted among those that are used.
+    """
+    session = _session(grant)
+    for event in events:
+        right = event.kind == q.RESERVE and event.session == session
+        if right and grant.asked_s <= event.at_s <= grant.at_s and id(event) not in used:
+            used.add(id(event))
+            return True
+    return False
 
 
 def _session(grant: Grant) -> tuple[int, int, int]:
