@@ -128,6 +128,6 @@ class Ledger:
             account.reserved_us = now_us
         elif event.before == RESERVED and event.kind != e.TOUCHED:
             run_us = now_us - account.reserved_us
-        if event.state == READY:
+        if event.state == READY and event.before != READY:  # or it has been ready all the time
             account.ready_us = now_us
         assert (event.wait_us, event.run_us) == (wait_us, run_us), event

@@ -1,19 +1,20 @@
 """Which event each transition emits, field by field; and that the events of any run add up."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 
 from beanpole import commands as c
 from beanpole import events as e
-from beanpole.core.jobs.job import BURIED, DELAYED, GONE, READY, RESERVED
+from beanpole.core.jobs.job import BURIED, DELAYED, FAILED, GONE, READY, RESERVED
 from beanpole.core.machine import Machine
+from beanpole.events import WORKQ
 from tests.unit.core.cluster import DEFAULT, Cluster, Entry, Event, copy_of, events_of, image_of
 from tests.unit.core.foreign import add_spaces
 from tests.unit.core.ledger import Ledger
-from tests.unit.core.logs import BUDGETS, LOGS, tighten
+from tests.unit.core.logs import BUDGETS, LOGS, log_of, tighten
 
 SECOND = 1_000_000
 # The time of a fresh cluster's first entries, and the tube `work` of the jobs below.
@@ -377,8 +378,15 @@ def spaces() -> Iterator[None]:
         yield
 
 
+# A Workq client fails a job that nobody has leased, and that may fail more often.
+FAILS_WHILE_READY: Final = log_of(
+    [(1, 0, [(0, "next", [(c.FINISH, 3, 3, FAILED, b"")])])], WORKQ, 4
+)
+
+
 @settings(max_examples=120, deadline=None)
 @given(LOGS, BUDGETS)
+@example(FAILS_WHILE_READY, 1)
 def test_the_events_of_any_run_add_up(entries: list[Entry], transitions: int) -> None:
     """They alone give every job's state, counters and times, and the counts of the queue."""
     with pytest.MonkeyPatch.context() as patch:
