@@ -162,12 +162,17 @@ def encode_entry(
     return b"".join(parts)
 
 
-def entry_time_us(entry: bytes) -> int:
-    """The cluster time of an entry; of one of another version, or without a header, 0."""
+def entry_times_us(entry: bytes) -> tuple[int, int]:
+    """The cluster time of an entry and its leader's wall clock.
+
+    Both are 0 for an entry of another version, or without a header.
+    """
     if len(entry) < ENTRY_HEADER_BYTES or entry[0] != ENTRY_VERSION:
-        return 0
-    time_us: int = _HEADER.unpack_from(entry)[2]
-    return time_us
+        return 0, 0
+    time_us: int
+    wall_us: int
+    _, _, time_us, wall_us = _HEADER.unpack_from(entry)
+    return time_us, wall_us
 
 
 def decode_entry(entry: bytes) -> tuple[int, int, int, list[Section]]:

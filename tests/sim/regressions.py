@@ -34,5 +34,6 @@ SEEDS: Final = {
     2263: "the same, in a write that was in progress when the disks were mended",
     1828: "a client came between two incarnations, and its session was never opened",
     119: "a snapshot that was overtaken while it was written was removed twice",
+    1365: "a node that was down counted time in which the clock stood before its newest entry",
     197: "a job that came back in the entry that refused to cancel it was said to be none",
 }

@@ -85,7 +85,7 @@ class SavedClock:
         newest = context.replica.newest_entry()
         if newest is None or newest[0] <= clock.term:
             return
-        time_us = c.entry_time_us(newest[1])
+        time_us = c.entry_times_us(newest[1])[0]
         if time_us:
             clock.receive(newest[0], time_us, context.now_us)
 
@@ -125,10 +125,24 @@ class SavedClock:
         return clock.estimate_us(context.now_us)
 
     def _cold_start_us(self) -> int:
-        """Cluster time as this node estimates it after the whole cluster was down."""
+        """Cluster time as this node estimates it after the whole cluster was down.
+
+        The newest entry of its log may be later than the pair on its disk, and the leader's clock
+        may have stood in between. So both say how much time passed, and the smaller one counts: a
+        late end does no harm, and TTRs must not end early.
+        """
         host = self._context.host
-        cluster_us, wall_us = self._pair
-        passed_us = downtime_us(wall_us, host.wall_us(), self._peers.skews_us())
+        wall_us, skews_us = host.wall_us(), self._peers.skews_us()
+        cluster_us, saved_wall_us = self._pair
+        passed_us = downtime_us(saved_wall_us, wall_us, skews_us)
+        newest = self._context.replica.newest_entry()
+        entry_us, entry_wall_us = (0, 0) if newest is None else c.entry_times_us(newest[1])
+        if entry_us > cluster_us:
+            passed_us = min(
+                max(0, cluster_us + passed_us - entry_us),
+                downtime_us(entry_wall_us, wall_us, skews_us),
+            )
+            cluster_us = entry_us
         if passed_us:
             host.log(f"counting {passed_us // SECOND_US} s in which no node was running")
         return cluster_us + passed_us

@@ -182,7 +182,7 @@ def test_the_clock_of_a_leader_that_told_nothing_is_read_off_its_entries() -> No
     stage.replica.newest = (2, c.encode_entry(0, 4_000_000, 0, []))
     stage.become("leader", "n0", 3)
     (epoch,) = stage.replica.proposed
-    assert c.entry_time_us(epoch) == 4_000_000
+    assert c.entry_times_us(epoch)[0] == 4_000_000
 
 
 def test_the_clock_of_a_leader_that_told_it_is_not_read_off_its_entries() -> None:
@@ -195,6 +195,30 @@ def test_the_clock_of_a_leader_that_told_it_is_not_read_off_its_entries() -> Non
     stage.replica.newest = (2, b"no entry")
     stage.pass_us(1_000_000)
     assert clock.estimate_us(context.now_us) == 13_000_000
+
+
+@pytest.mark.parametrize(
+    ("entry_us", "entry_wall_s", "start_us"),
+    [
+        (12_000_000, 103, 14_000_000),  # it stood for a second between the pair and the entry
+        (12_000_000, 111, 12_000_000),  # the leader's wall clock is ahead of this one's
+        (12_000_000, 90, 15_000_000),  # it is behind: the pair is believed
+        (9_000_000, 104, 15_000_000),  # older than the pair: it says nothing
+    ],
+)
+def test_a_cold_start_counts_no_time_before_the_newest_entry(
+    entry_us: int, entry_wall_s: int, start_us: int
+) -> None:
+    """The clock stood after it was saved and before a job was reserved (seeds 1365 and 2613)."""
+    stage = Stage()
+    wall_us = stage.host.wall_us()
+    second_100_us = wall_us - 105_000_000
+    stage.node.lifecycle._saved_clock._pair = (10_000_000, second_100_us + 100_000_000)
+    entry = c.encode_entry(0, entry_us, second_100_us + entry_wall_s * 1_000_000, [])
+    stage.replica.newest = (1, entry)
+    stage.become("leader", "n0", 3)
+    (epoch,) = stage.replica.proposed
+    assert c.entry_times_us(epoch)[0] == start_us
 
 
 def test_a_saved_clock_that_is_too_late_is_replaced_at_once() -> None:
