@@ -35,5 +35,6 @@ SEEDS: Final = {
     1828: "a client came between two incarnations, and its session was never opened",
     119: "a snapshot that was overtaken while it was written was removed twice",
     1365: "a node that was down counted time in which the clock stood before its newest entry",
+    164: "an epoch began at the time of the newest entry, and its floor spared none of its jobs",
     197: "a job that came back in the entry that refused to cancel it was said to be none",
 }

@@ -120,8 +120,9 @@ class SavedClock:
             # This node was not up, but perhaps others were: they know when time stood.
             told_us = self._peers.cluster_us()
             start_us = self._cold_start_us() if told_us is None else told_us
-        # Later than every reservation that is known, so that the floor spares all of them.
-        clock.lead(max(start_us, context.machine.queue.now_us + 1))
+        # Later than every reservation that is known or in the log, so that the floor spares all.
+        latest_us = max(context.machine.queue.now_us, self._newest_times_us()[0])
+        clock.lead(max(start_us, latest_us + 1))
         return clock.estimate_us(context.now_us)
 
     def _cold_start_us(self) -> int:
@@ -135,8 +136,7 @@ class SavedClock:
         wall_us, skews_us = host.wall_us(), self._peers.skews_us()
         cluster_us, saved_wall_us = self._pair
         passed_us = downtime_us(saved_wall_us, wall_us, skews_us)
-        newest = self._context.replica.newest_entry()
-        entry_us, entry_wall_us = (0, 0) if newest is None else c.entry_times_us(newest[1])
+        entry_us, entry_wall_us = self._newest_times_us()
         if entry_us > cluster_us:
             passed_us = min(
                 max(0, cluster_us + passed_us - entry_us),
@@ -146,3 +146,8 @@ class SavedClock:
         if passed_us:
             host.log(f"counting {passed_us // SECOND_US} s in which no node was running")
         return cluster_us + passed_us
+
+    def _newest_times_us(self) -> tuple[int, int]:
+        """The cluster time of the newest entry in the log and its leader's wall clock, or zeros."""
+        newest = self._context.replica.newest_entry()
+        return (0, 0) if newest is None else c.entry_times_us(newest[1])

@@ -182,7 +182,7 @@ def test_the_clock_of_a_leader_that_told_nothing_is_read_off_its_entries() -> No
     stage.replica.newest = (2, c.encode_entry(0, 4_000_000, 0, []))
     stage.become("leader", "n0", 3)
     (epoch,) = stage.replica.proposed
-    assert c.entry_times_us(epoch)[0] == 4_000_000
+    assert c.entry_times_us(epoch)[0] == 4_000_001  # its jobs keep their grace
 
 
 def test_the_clock_of_a_leader_that_told_it_is_not_read_off_its_entries() -> None:
@@ -201,7 +201,7 @@ def test_the_clock_of_a_leader_that_told_it_is_not_read_off_its_entries() -> Non
     ("entry_us", "entry_wall_s", "start_us"),
     [
         (12_000_000, 103, 14_000_000),  # it stood for a second between the pair and the entry
-        (12_000_000, 111, 12_000_000),  # the leader's wall clock is ahead of this one's
+        (12_000_000, 111, 12_000_001),  # the leader's wall clock is ahead of this one's
         (12_000_000, 90, 15_000_000),  # it is behind: the pair is believed
         (9_000_000, 104, 15_000_000),  # older than the pair: it says nothing
     ],
