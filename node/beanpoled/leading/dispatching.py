@@ -5,6 +5,7 @@ GRANT only proposes: the machine decides what is granted. How waits end without 
 """
 
 from collections import deque
+from collections.abc import Iterable
 
 from beanpole import commands as c
 from beanpole.core.applied import LATER, NONE_READY
@@ -155,8 +156,11 @@ class Dispatcher:
         if name is not None and self.line.first(name) is None:
             # It need not stand in the lines of all its tubes, which may be many.
             self._term.commands.append(self._grant(waiter, name, is_ready=True))
-        # By an alias, a session watches a tube of another name.
-        self.line.add(waiter, [tube.name for tube in watched.values()])
+        names: Iterable[bytes] = watched
+        if self._context.machine.queue.aliases.queues:
+            # By an alias, a session watches a tube of another name.
+            names = [tube.name for tube in watched.values()]
+        self.line.add(waiter, names)
         if wait.ending:
             self._ends.add(waiter)
         if not waiter.granting:
