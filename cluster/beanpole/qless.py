@@ -118,6 +118,68 @@ STATE_NAMES: Final = {
     RECURRING: b"recurring",
 }
 
+# --- the names of calls, for metrics -----------------------------------------------------------
+CALL_NAMES: Final = {
+    PUT: "put",
+    POP: "pop",
+    PEEK: "peek",
+    COMPLETE: "complete",
+    FAIL: "fail",
+    RETRY: "retry",
+    HEARTBEAT: "heartbeat",
+    TIMEOUT: "timeout",
+    CANCEL: "cancel",
+    DEPENDS_ON: "depends.on",
+    DEPENDS_OFF: "depends.off",
+    PRIORITY: "priority",
+    TRACK: "track",
+    UNTRACK: "untrack",
+    TAG_ADD: "tag.add",
+    TAG_REMOVE: "tag.remove",
+    LOG: "log",
+    PAUSE: "pause",
+    UNPAUSE: "unpause",
+    FORGET_QUEUES: "queue.forget",
+    CONFIG_SET: "config.set",
+    CONFIG_UNSET: "config.unset",
+    UNFAIL: "unfail",
+    RECUR: "recur",
+    UNRECUR: "unrecur",
+    RECUR_UPDATE: "recur.update",
+    RECUR_TAG: "recur.tag",
+    RECUR_UNTAG: "recur.untag",
+    FORGET_WORKERS: "worker.forget",
+    THROTTLE_SET: "throttle.set",
+    THROTTLE_DELETE: "throttle.delete",
+    THROTTLE_RELEASE: "throttle.release",
+    FLUSH: "flush",
+    QUEUE_COUNTS: "queues",
+    WORKER_COUNTS: "workers",
+    WORKER_JOBS: "worker.jobs",
+    JOBS: "jobs",
+    SET_PATTERNS: "patterns.set",
+    EDIT_PATTERNS: "patterns.edit",
+    GET: "get",
+    MULTIGET: "multiget",
+    TRACKED: "tracked",
+    TAGGED: "tag.get",
+    TOP_TAGS: "tag.top",
+    FAILED_GROUPS: "failed",
+    FAILED_JOBS: "failed.jobs",
+    LENGTH: "length",
+    STATS: "stats",
+    CONFIG_GET: "config.get",
+    CONFIG_ALL: "config.all",
+    RECUR_GET: "recur.get",
+    RECUR_SCORE: "recur.score",
+    THROTTLE_GET: "throttle.get",
+    THROTTLE_LOCKS: "throttle.locks",
+    THROTTLE_PENDING: "throttle.pending",
+    KEYS: "keys",
+    PATTERNS: "patterns",
+    QUEUE_NAMES: "queue.names",
+}
+
 # --- results -------------------------------------------------------------------------------------
 # (OK, what the call gives), or one of these with what its text names.
 Result = tuple[int, Any]
@@ -133,6 +195,20 @@ TOO_MUCH: Final = 8  # (name of the limit, its value): nothing of the call was d
 NO_ROOM: Final = 9  # (): the cluster has no memory or disk left for more
 BAD_CALL: Final = 10  # (): arguments that no origin sends
 DEPENDS_ON_ITSELF: Final = 11  # (jid,): directly, or by way of others
+# Their names, for metrics.
+REFUSALS: Final = {
+    NO_JOB: "no_job",
+    NOT_RUNNING: "not_running",
+    OTHER_WORKER: "other_worker",
+    OTHER_QUEUE: "other_queue",
+    NOT_DEPENDING: "not_depending",
+    HAS_DEPENDENT: "has_dependent",
+    NO_RECURRING: "no_recurring",
+    TOO_MUCH: "limit",
+    NO_ROOM: "no_room",
+    BAD_CALL: "bad_call",
+    DEPENDS_ON_ITSELF: "depends_on_itself",
+}
 
 # --- histories: (when, what, first, second) ------------------------------------------------------
 HAS_PUT: Final = 1  # queue

@@ -4,8 +4,8 @@ from beanpole import VERSION
 from beanpole.core import accounts
 from beanpole.core.jobs import shown
 from beanpole.core.jobs.spaces import Space
-from beanpole.core.qless.tables import Tables
 from beanpole.events import PROTOCOL_NAMES, QLESS
+from beanpoled import qless_view
 from beanpoled.turn.node import Node
 from beanpoled.view import JobCounts, Metrics, Role, SnapshotStream, SpaceFigures
 
@@ -128,7 +128,7 @@ class LocalNodeView:
     def jobs(self) -> JobCounts:
         """See `NodeView`."""
         queue = self._context.machine.queue
-        qless = _qless_figures(self._context.machine.qless)
+        qless = qless_view.as_space(qless_view.figures(self._context.machine.qless))
         return JobCounts(
             queue.ready + qless.ready,
             queue.reserved + qless.reserved,
@@ -140,6 +140,7 @@ class LocalNodeView:
         """See `NodeView`."""
         node, context = self._node, self._context
         queue = context.machine.queue
+        qless = qless_view.figures(context.machine.qless, node.frontends.publications)
         disk, room = context.replica.disk(), context.replica.room()
         return Metrics(
             fsyncs_total=disk.syncs,
@@ -156,8 +157,9 @@ class LocalNodeView:
             clients=node.frontends.figures(),
             spaces={
                 **{shown.space(space): _figures(space) for space in queue.every_space},
-                PROTOCOL_NAMES[QLESS]: _qless_figures(context.machine.qless),
+                PROTOCOL_NAMES[QLESS]: qless_view.as_space(qless),
             },
+            qless=qless,
             tubes=len(queue.tubes),
             sessions=context.machine.sessions,
             client_hosts=len(context.machine.hosts.names),
@@ -204,18 +206,4 @@ def _figures(space: Space) -> SpaceFigures:
         space.jobs_total,
         space.timeouts,
         space.evicted,
-    )
-
-
-def _qless_figures(t: Tables) -> SpaceFigures:
-    """The same words for a part of its own: what waits for a time or for others is delayed."""
-    queues = t.queues.values()
-    delayed = sum(len(it.scheduled) + len(it.depends) + len(it.throttled) for it in queues)
-    return SpaceFigures(
-        ready=sum(len(it.work) for it in queues),
-        reserved=sum(len(it.locks) for it in queues),
-        delayed=delayed,
-        buried=sum(map(len, t.groups.values())),
-        kept=len(t.completed),
-        queues=len(t.queues),
     )

@@ -4,9 +4,15 @@ The node implements `NodeView`; `admin`, `http` and `metrics` only read it. Ever
 the node's loop and answers at once from memory.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple, Protocol
+
+# Queues of qless that have figures of their own: a cluster may have thousands, a page of metrics
+# should not.
+QLESS_QUEUES_MAX: Final = 100
+# The name of one that has is not longer: it is a label.
+QLESS_NAME_MAX_BYTES: Final = 256
 
 Role = Literal["leader", "follower", "candidate"]
 
@@ -46,6 +52,52 @@ class ClientFigures(NamedTuple):
     waiting: int = 0
     # By kind: the protocol's own words, such as "put" and "reserve-with-timeout".
     commands_total: Mapping[str, int] = {}
+    # Closed because they did not read what they were sent.
+    slow_total: int = 0
+    # Calls of scripts, which are not among the commands, and errors by kind; qless alone.
+    calls_total: Mapping[str, int] = {}
+    errors_total: Mapping[str, int] = {}
+
+
+class QlessCounts(NamedTuple):
+    """Jobs of qless in its own words, of one queue or of the cluster. `recurring` are templates."""
+
+    waiting: int = 0
+    running: int = 0
+    scheduled: int = 0
+    depends: int = 0
+    throttled: int = 0
+    recurring: int = 0
+
+
+class QlessQueueFigures(NamedTuple):
+    """A queue of qless; failed and complete jobs are in none."""
+
+    name: bytes
+    paused: bool
+    jobs: QlessCounts
+
+
+class QlessFigures(NamedTuple):
+    """qless in the whole cluster, as applied at this node, beside what other protocols have, too.
+
+    The last two are of this node alone, since its start: clients that have subscribed now, and
+    messages to them.
+    """
+
+    jobs: QlessCounts = QlessCounts()
+    failed: int = 0
+    complete: int = 0
+    queues: Sequence[QlessQueueFigures] = ()  # those with most jobs, QLESS_QUEUES_MAX at most
+    workers: int = 0
+    throttles: int = 0
+    throttle_locks: int = 0
+    failure_groups: int = 0
+    locks_lost_total: int = 0
+    queues_total: int = 0
+    jobs_total: int = 0
+    subscribers: int = 0
+    told_total: int = 0
 
 
 @dataclass(slots=True)
@@ -77,6 +129,7 @@ class Metrics:
     clients: Mapping[str, ClientFigures] = field(default_factory=dict)  # by protocol
     # By the protocol that a space is called by.
     spaces: Mapping[str, SpaceFigures] = field(default_factory=dict)
+    qless: QlessFigures = field(default_factory=QlessFigures)
 
 
 @dataclass(slots=True)

@@ -50,8 +50,52 @@ class Protocol(_message.Message):
     queues: int
     def __init__(self, name: _Optional[str] = ..., connections: _Optional[int] = ..., connections_total: _Optional[int] = ..., waiting: _Optional[int] = ..., commands_total: _Optional[int] = ..., jobs: _Optional[_Union[Jobs, _Mapping]] = ..., kept: _Optional[int] = ..., queues: _Optional[int] = ...) -> None: ...
 
+class QlessJobs(_message.Message):
+    __slots__ = ("waiting", "running", "scheduled", "depends", "throttled", "recurring")
+    WAITING_FIELD_NUMBER: _ClassVar[int]
+    RUNNING_FIELD_NUMBER: _ClassVar[int]
+    SCHEDULED_FIELD_NUMBER: _ClassVar[int]
+    DEPENDS_FIELD_NUMBER: _ClassVar[int]
+    THROTTLED_FIELD_NUMBER: _ClassVar[int]
+    RECURRING_FIELD_NUMBER: _ClassVar[int]
+    waiting: int
+    running: int
+    scheduled: int
+    depends: int
+    throttled: int
+    recurring: int
+    def __init__(self, waiting: _Optional[int] = ..., running: _Optional[int] = ..., scheduled: _Optional[int] = ..., depends: _Optional[int] = ..., throttled: _Optional[int] = ..., recurring: _Optional[int] = ...) -> None: ...
+
+class QlessQueue(_message.Message):
+    __slots__ = ("name", "paused", "jobs")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    PAUSED_FIELD_NUMBER: _ClassVar[int]
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    paused: bool
+    jobs: QlessJobs
+    def __init__(self, name: _Optional[str] = ..., paused: _Optional[bool] = ..., jobs: _Optional[_Union[QlessJobs, _Mapping]] = ...) -> None: ...
+
+class Qless(_message.Message):
+    __slots__ = ("jobs", "failed", "complete", "workers", "throttles", "locks_lost", "queues")
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    FAILED_FIELD_NUMBER: _ClassVar[int]
+    COMPLETE_FIELD_NUMBER: _ClassVar[int]
+    WORKERS_FIELD_NUMBER: _ClassVar[int]
+    THROTTLES_FIELD_NUMBER: _ClassVar[int]
+    LOCKS_LOST_FIELD_NUMBER: _ClassVar[int]
+    QUEUES_FIELD_NUMBER: _ClassVar[int]
+    jobs: QlessJobs
+    failed: int
+    complete: int
+    workers: int
+    throttles: int
+    locks_lost: int
+    queues: _containers.RepeatedCompositeFieldContainer[QlessQueue]
+    def __init__(self, jobs: _Optional[_Union[QlessJobs, _Mapping]] = ..., failed: _Optional[int] = ..., complete: _Optional[int] = ..., workers: _Optional[int] = ..., throttles: _Optional[int] = ..., locks_lost: _Optional[int] = ..., queues: _Optional[_Iterable[_Union[QlessQueue, _Mapping]]] = ...) -> None: ...
+
 class Node(_message.Message):
-    __slots__ = ("id", "reachable", "role", "leader", "term", "commit_index", "applied_index", "last_index", "serving", "draining", "rejoining", "durability", "version", "cluster", "config_hash", "links", "jobs", "pid", "snapshot_index", "machine_version", "machine_version_known", "birth", "waiting_for", "upgrade_finalize", "protocols")
+    __slots__ = ("id", "reachable", "role", "leader", "term", "commit_index", "applied_index", "last_index", "serving", "draining", "rejoining", "durability", "version", "cluster", "config_hash", "links", "jobs", "pid", "snapshot_index", "machine_version", "machine_version_known", "birth", "waiting_for", "upgrade_finalize", "protocols", "qless")
     ID_FIELD_NUMBER: _ClassVar[int]
     REACHABLE_FIELD_NUMBER: _ClassVar[int]
     ROLE_FIELD_NUMBER: _ClassVar[int]
@@ -77,6 +121,7 @@ class Node(_message.Message):
     WAITING_FOR_FIELD_NUMBER: _ClassVar[int]
     UPGRADE_FINALIZE_FIELD_NUMBER: _ClassVar[int]
     PROTOCOLS_FIELD_NUMBER: _ClassVar[int]
+    QLESS_FIELD_NUMBER: _ClassVar[int]
     id: str
     reachable: bool
     role: Role
@@ -102,4 +147,5 @@ class Node(_message.Message):
     waiting_for: _containers.RepeatedScalarFieldContainer[str]
     upgrade_finalize: str
     protocols: _containers.RepeatedCompositeFieldContainer[Protocol]
-    def __init__(self, id: _Optional[str] = ..., reachable: _Optional[bool] = ..., role: _Optional[_Union[Role, str]] = ..., leader: _Optional[str] = ..., term: _Optional[int] = ..., commit_index: _Optional[int] = ..., applied_index: _Optional[int] = ..., last_index: _Optional[int] = ..., serving: _Optional[bool] = ..., draining: _Optional[bool] = ..., rejoining: _Optional[bool] = ..., durability: _Optional[str] = ..., version: _Optional[str] = ..., cluster: _Optional[str] = ..., config_hash: _Optional[str] = ..., links: _Optional[_Iterable[str]] = ..., jobs: _Optional[_Union[Jobs, _Mapping]] = ..., pid: _Optional[int] = ..., snapshot_index: _Optional[int] = ..., machine_version: _Optional[int] = ..., machine_version_known: _Optional[int] = ..., birth: _Optional[str] = ..., waiting_for: _Optional[_Iterable[str]] = ..., upgrade_finalize: _Optional[str] = ..., protocols: _Optional[_Iterable[_Union[Protocol, _Mapping]]] = ...) -> None: ...
+    qless: Qless
+    def __init__(self, id: _Optional[str] = ..., reachable: _Optional[bool] = ..., role: _Optional[_Union[Role, str]] = ..., leader: _Optional[str] = ..., term: _Optional[int] = ..., commit_index: _Optional[int] = ..., applied_index: _Optional[int] = ..., last_index: _Optional[int] = ..., serving: _Optional[bool] = ..., draining: _Optional[bool] = ..., rejoining: _Optional[bool] = ..., durability: _Optional[str] = ..., version: _Optional[str] = ..., cluster: _Optional[str] = ..., config_hash: _Optional[str] = ..., links: _Optional[_Iterable[str]] = ..., jobs: _Optional[_Union[Jobs, _Mapping]] = ..., pid: _Optional[int] = ..., snapshot_index: _Optional[int] = ..., machine_version: _Optional[int] = ..., machine_version_known: _Optional[int] = ..., birth: _Optional[str] = ..., waiting_for: _Optional[_Iterable[str]] = ..., upgrade_finalize: _Optional[str] = ..., protocols: _Optional[_Iterable[_Union[Protocol, _Mapping]]] = ..., qless: _Optional[_Union[Qless, _Mapping]] = ...) -> None: ...

@@ -11,7 +11,7 @@ import grpc
 from beanpole.client.rpc import Nodes
 from beanpole.errors import ClientError, ConfigurationError
 from beanpole.pb import admin_pb2, admin_pb2_grpc, node_pb2
-from beanpoled.cli import layout
+from beanpoled.cli import layout, status_qless
 from beanpoled.config.settings import Address
 from beanpoled.disk.identity import BIRTH_DIGITS
 from beanpoled.http.metrics import JOB_STATES
@@ -138,6 +138,7 @@ def _node_as_json(node: node_pb2.Node) -> dict[str, Any]:
             "buried": jobs.buried,
         },
         "protocols": {its.name: _protocol_as_json(its) for its in node.protocols},
+        "qless": status_qless.as_json(node.qless) if node.HasField("qless") else None,
         "pid": node.pid,
     }
 
@@ -183,6 +184,7 @@ def as_text(reply: admin_pb2.StatusReply) -> str:
         else:
             lines.append(_COLUMNS.format(node.id, *["-"] * 10, "not reachable"))
     lines += protocol_lines(reply.nodes)
+    lines += status_qless.lines(reply.nodes)
     possible = possible_version(reply.nodes)
     if possible:
         lines.append(

@@ -41,6 +41,7 @@ class Clients:
         # By protocol, since the start of the node.
         self.connections_total: dict[str, int] = {}
         self.connections_refused: dict[str, int] = {}
+        self.slow_total: dict[str, int] = {}  # closed because they did not read
         self.calls: dict[Client, None] = {}
         self.dirty: list[Connection] = []  # connections with replies to write
         # They are read with every request, and looking into `config` has its price.
@@ -117,6 +118,12 @@ class Clients:
         self.listeners.forget(connection)
         self.publications.forget(connection)
 
+    def abort_slow(self, connection: Connection) -> None:
+        """Close a connection whose client does not read."""
+        name = connection.protocol
+        self.slow_total[name] = self.slow_total.get(name, 0) + 1
+        connection.abort()
+
     def drop_all(self) -> None:
         """Close every client's connection, between replies; calls fail."""
         for connection in list(self.connections):
@@ -137,7 +144,7 @@ class Clients:
         loop_us = self._context.loop_us
         for connection, since_us in list(self.stalled.items()):
             if loop_us - since_us > STALL_MAX_US:
-                connection.abort()
+                self.abort_slow(connection)
         if self.paused and not self.outbox_is_full:
             for connection in list(self.paused):
                 connection.room_again()

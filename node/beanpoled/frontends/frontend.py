@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from beanpole import commands as c
 from beanpoled.frontends.clients import Clients
 from beanpoled.frontends.connection import Connection
+from beanpoled.frontends.publications import Publications
 from beanpoled.host.seam import ClientPort
 from beanpoled.view import ClientFigures
 
@@ -37,6 +38,14 @@ class Frontend:
     def counters(self) -> Mapping[str, int]:
         """How often each command was asked for, by the protocol's own words."""
 
+    def calls(self) -> Mapping[str, int]:
+        """How often each call came, if the protocol has some beside its commands."""
+        return {}
+
+    def errors(self) -> Mapping[str, int]:
+        """How often each kind of error was answered, if the protocol counts them."""
+        return {}
+
     def connected(self, port: ClientPort) -> Connection | None:
         """A client connected; None if it must be closed at once."""
         if self.clients.is_crowded:
@@ -55,6 +64,9 @@ class Frontend:
             clients.connections_refused.get(self.name, 0),
             sum(connection.is_waiting for connection in own),
             self.counters(),
+            clients.slow_total.get(self.name, 0),
+            self.calls(),
+            self.errors(),
         )
 
 
@@ -71,6 +83,11 @@ class Frontends:
 
     def __getitem__(self, name: str) -> Frontend:
         return self._all[name]
+
+    @property
+    def publications(self) -> Publications:
+        """Which clients hear what is published."""
+        return self._clients.publications
 
     def open(self) -> None:
         """Let clients come, of every protocol that the machine's version knows."""

@@ -50,6 +50,7 @@ class Publications:
         self._channels: dict[bytes, dict[Connection, None]] = {}
         self._patterns: dict[bytes, _Pattern] = {}
         self._of: dict[Connection, _Subscriptions] = {}
+        self.told_total = 0  # messages to clients; one counts for each that hears it
 
     def channels_of(self, connection: Connection) -> list[bytes]:
         """The channels that a client has subscribed to."""
@@ -65,6 +66,11 @@ class Publications:
         """How many channels and patterns a client has subscribed to."""
         found = self._of.get(connection)
         return 0 if found is None else len(found.channels) + len(found.patterns)
+
+    @property
+    def subscribers(self) -> int:
+        """How many clients have subscribed to anything."""
+        return len(self._of)
 
     # --- clients come and go --------------------------------------------------------------------
 
@@ -148,8 +154,10 @@ class Publications:
         for message in messages:
             name = CHANNEL_PREFIX + message[0]
             for connection in list(self._channels.get(name, ())):
+                self.told_total += 1
                 connection.published(b"", name, message)
             for pattern, known in list(self._patterns.items()):
                 if known.fits(name):
                     for connection in list(known.connections):
+                        self.told_total += 1
                         connection.published(pattern, name, message)

@@ -127,7 +127,7 @@ class RequestConnection(Connection):
     def _push(self, data: bytes) -> None:
         """Tell the client what it did not ask for; one that does not read has had its limit."""
         if self._flow.stalled:
-            self.abort()
+            self._clients.abort_slow(self)
         else:
             self._replies.push(data)
 

@@ -4,10 +4,10 @@ Names begin with `beanpole_`, counters end in `_total`, units are seconds and by
 numbers are is in `view.Metrics`; nothing is counted here.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
-from beanpoled.view import NodeView
+from beanpoled.view import ClientFigures, NodeView
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -21,7 +21,14 @@ _ROLES: Final = ("follower", "candidate", "leader")
 def render(view: NodeView) -> str:
     """Return all metrics of a node as text."""
     lines: list[str] = []
-    families = (*_raft(view), *_node(view), *_clients(view), *_queue(view), *_spaces(view))
+    families = (
+        *_raft(view),
+        *_node(view),
+        *_clients(view),
+        *_queue(view),
+        *_spaces(view),
+        *_qless(view),
+    )
     for name, kind, words, samples in families:
         full = f"beanpole_{name}"
         lines.append(f"# HELP {full} {words}")
@@ -105,6 +112,7 @@ def _clients(view: NodeView) -> list[Family]:
         each("connections_refused_total", "counter", above, "refused_total"),
         each("waiting", "gauge", "Clients of this node that wait for a job.", "waiting"),
         ("commands_total", "counter", "Commands of this node's clients by kind.", commands),
+        each("connections_slow_total", "counter", "Closed: they did not read.", "slow_total"),
     ]
 
 
@@ -141,6 +149,37 @@ def _spaces(view: NodeView) -> list[Family]:
         each("protocol_jobs_total", "counter", "Jobs that there ever were.", "jobs_total"),
         each("protocol_timeouts_total", "counter", "Jobs whose TTR ran out.", "timeouts_total"),
         each("protocol_expired_total", "counter", "Jobs whose TTL ended first.", "expired_total"),
+    ]
+
+
+def _qless(view: NodeView) -> list[Family]:
+    """qless in its own words: its states, what only it has, and what its clients ask for."""
+    metrics = view.metrics()
+    its, clients = metrics.qless, metrics.clients.get("qless", ClientFigures())
+    states = {**its.jobs._asdict(), "failed": its.failed, "complete": its.complete}
+    queues = [
+        (label(queue=queue.name.decode(errors="backslashreplace"), state=state), n)
+        for queue in its.queues
+        for state, n in queue.jobs._asdict().items()
+    ]
+
+    def counts(name: str, words: str, key: str, values: Mapping[str, int]) -> Family:
+        return (name, "counter", words, [(label(**{key: one}), n) for one, n in values.items()])
+
+    jobs = [(label(state=state), n) for state, n in states.items()]
+    calls, errors = "Calls of this node's clients.", "Errors that this node answered."
+    return [
+        ("qless_jobs", "gauge", "Jobs of qless by its own states.", jobs),
+        ("qless_queue_jobs", "gauge", "The same of the queues with most jobs.", queues),
+        _gauge("qless_workers", "Workers that asked for jobs.", its.workers),
+        _gauge("qless_throttles", "Throttles that are set.", its.throttles),
+        _gauge("qless_throttle_locks", "Locks of throttles that jobs have.", its.throttle_locks),
+        _gauge("qless_failure_groups", "Groups of failed jobs.", its.failure_groups),
+        _counter("qless_locks_lost", "Jobs that workers lost.", its.locks_lost_total),
+        counts("qless_calls_total", calls, "call", clients.calls_total),
+        counts("qless_errors_total", errors, "kind", clients.errors_total),
+        _gauge("qless_subscribers", "Clients of this node that subscribed.", its.subscribers),
+        _counter("qless_published", "Messages to this node's subscribers.", its.told_total),
     ]
 
 

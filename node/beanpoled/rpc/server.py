@@ -17,6 +17,8 @@ from beanpole.client.rpc import ERROR_KEY
 from beanpole.pb import errors_pb2, node_pb2
 from beanpoled.view import ClientFigures, NodeView, SpaceFigures
 
+# Queues of qless that a status lists: a page for people.
+QLESS_QUEUES_SHOWN: Final = 10
 PROOF_KEY: Final = "beanpole-peer-proof"
 
 _ROLES: Final = {
@@ -91,6 +93,28 @@ def describe(view: NodeView) -> node_pb2.Node:
         waiting_for=view.waiting_for(),
         upgrade_finalize=view.upgrade_finalize,
         protocols=_protocols(view),
+        qless=_qless(view),
+    )
+
+
+def _qless(view: NodeView) -> node_pb2.Qless:
+    its = view.metrics().qless
+    queues = [
+        node_pb2.QlessQueue(
+            name=queue.name.decode(errors="backslashreplace"),
+            paused=queue.paused,
+            jobs=node_pb2.QlessJobs(**queue.jobs._asdict()),
+        )
+        for queue in its.queues[:QLESS_QUEUES_SHOWN]
+    ]
+    return node_pb2.Qless(
+        jobs=node_pb2.QlessJobs(**its.jobs._asdict()),
+        failed=its.failed,
+        complete=its.complete,
+        workers=its.workers,
+        throttles=its.throttles,
+        locks_lost=its.locks_lost_total,
+        queues=queues,
     )
 
 

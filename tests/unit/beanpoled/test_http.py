@@ -6,7 +6,13 @@ from collections.abc import Callable
 import pytest
 
 from beanpoled.http.server import CONNECTIONS_MAX, REQUEST_BYTES_MAX, HttpServer
-from beanpoled.view import ClientFigures, SpaceFigures
+from beanpoled.view import (
+    ClientFigures,
+    QlessCounts,
+    QlessFigures,
+    QlessQueueFigures,
+    SpaceFigures,
+)
 from tests.unit.beanpoled.fakes import FakeView
 
 
@@ -119,6 +125,12 @@ def test_metrics() -> None:
         "beanstalk": SpaceFigures(1, 2, 3, 4, 0, 5, 60, 7, 0),
         "workq": SpaceFigures(kept=8, queues=2, expired_total=3),
     }
+    view.numbers.clients["qless"] = ClientFigures(
+        slow_total=2, calls_total={"put": 6}, errors_total={"no_job": 1}
+    )
+    queues = [QlessQueueFigures(b'a"\xff', False, QlessCounts(waiting=3))]
+    jobs = QlessCounts(3, 1, 0, 0, 2, 4)
+    view.numbers.qless = QlessFigures(jobs, 5, 6, queues, 7, 8, 9, 10, 11, subscribers=1)
     status, text = get(view, "/metrics")
     assert status == 200
     assert "Content-Type: text/plain; version=0.0.4" in text
@@ -151,6 +163,20 @@ def test_metrics() -> None:
         'beanpole_protocol_jobs_total{protocol="beanstalk"} 60',
         'beanpole_protocol_timeouts_total{protocol="beanstalk"} 7',
         'beanpole_protocol_expired_total{protocol="workq"} 3',
+        'beanpole_connections_slow_total{protocol="qless"} 2',
+        'beanpole_qless_jobs{state="throttled"} 2',
+        'beanpole_qless_jobs{state="recurring"} 4',
+        'beanpole_qless_jobs{state="failed"} 5',
+        'beanpole_qless_jobs{state="complete"} 6',
+        'beanpole_qless_queue_jobs{queue="a\\"\\\\xff",state="waiting"} 3',
+        "beanpole_qless_workers 7",
+        "beanpole_qless_throttles 8",
+        "beanpole_qless_throttle_locks 9",
+        "beanpole_qless_failure_groups 10",
+        "beanpole_qless_locks_lost_total 11",
+        'beanpole_qless_calls_total{call="put"} 6',
+        'beanpole_qless_errors_total{kind="no_job"} 1',
+        "beanpole_qless_subscribers 1",
     ):
         assert line in lines
     assert r'cluster="a\"b\\c\nd"' in text

@@ -79,7 +79,7 @@ def test_operators_see_its_jobs(scene: Scene) -> None:
     view = LocalNodeView(scene.node)
     assert view.jobs() == (1, 1, 0, 0)
     metrics = view.metrics()
-    assert metrics.spaces["qless"] == SpaceFigures(ready=1, reserved=1, queues=1)
+    assert metrics.spaces["qless"] == SpaceFigures(ready=1, reserved=1, queues=1, jobs_total=2)
     assert metrics.clients["qless"].connections == 2
     assert metrics.clients["qless"].commands_total["evalsha"] == 3
 

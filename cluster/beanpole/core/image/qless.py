@@ -139,7 +139,7 @@ class QlessCopy(Keeper):
         ]
         self._workers = t.workers.copied()
         self._tracked = t.tracked.copied()
-        self._failures_total = t.failures_total
+        self._totals = [t.failures_total, t.jobs_total, t.locks_lost_total]
         # Whatever comes next is at the end of these lists, which are freed on the way.
         self._queues = list(reversed(t.queues.values()))
         self._throttles = list(reversed(t.throttles.values()))
@@ -198,7 +198,7 @@ class QlessCopy(Keeper):
             some.clear()
 
     def _chunks(self) -> Iterator[Any]:
-        yield [TOTALS, [self._failures_total]]
+        yield [TOTALS, self._totals]
         yield from _cut(OPTIONS, self._options)
         yield from _cut(PATTERNS, self._patterns)
         for word, parts in ((WORKERS, self._workers), (TRACKED, self._tracked)):

@@ -112,7 +112,9 @@ def _checked(kind: Kind, row: Any) -> Any:
 
 
 def _read_totals(machine: MachineState, rows: Any) -> None:
-    (machine.qless.failures_total,) = _checked(Row(_NATURAL), rows)
+    t = machine.qless
+    row = _checked(Row(_NATURAL, _NATURAL, _NATURAL), rows)
+    t.failures_total, t.jobs_total, t.locks_lost_total = row
 
 
 def _read_count(machine: MachineState, rows: Any) -> None:

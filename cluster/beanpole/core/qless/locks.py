@@ -148,6 +148,7 @@ def _invalidate_at_once(t: Tables, queue: QlessQueue, now: float, count: int) ->
         job = t.jobs[jid]
         t.keep(job)
         t.let_go(job)
+        t.locks_lost_total += 1
         if _attempt(t, q.SEED, queue, job, now):
             found.append(job)
             if tracking.is_tracked(t, jid):
@@ -158,6 +159,7 @@ def _invalidate_at_once(t: Tables, queue: QlessQueue, now: float, count: int) ->
 
 
 def _say_lost(t: Tables, jid: bytes, worker: bytes) -> None:
+    t.locks_lost_total += 1
     pairs = ((b"jid", jid), (b"event", b"lock_lost"), (b"worker", worker))
     t.say(b"w:" + worker, pairs)
     t.say(b"log", pairs)

@@ -84,6 +84,7 @@ def _leave(t: Tables, job: QlessJob, now: float, worker: bytes | None, queue: by
         t.let_go(job)
         job.worker = b""
         if owner != worker:
+            t.locks_lost_total += 1
             pairs = ((b"jid", job.jid), (b"event", b"lock_lost"), (b"worker", owner))
             t.say(b"w:" + owner, pairs)
             t.say(b"log", pairs)

@@ -168,6 +168,8 @@ class Tables:
         workers: when each was last seen.
         leases: the jobs of each worker, by the end of their locks.
         groups: the failed jobs of each group, by `failed_order`.
+        jobs_total, locks_lost_total: jobs that there ever were, and locks that ended before their
+            workers gave the jobs back; for the metrics.
         tagged: the jobs of each tag, by the time at which it was given.
         tags: the tags, by how many jobs have them.
         bytes: what all of it takes in memory (`core.qless.sizes`).
@@ -192,6 +194,8 @@ class Tables:
         self.leases: dict[bytes, Scores] = {}
         self.groups: dict[bytes, Scores] = {}
         self.failures_total = 0
+        self.jobs_total = 0
+        self.locks_lost_total = 0
         self.tagged: dict[bytes, Scores] = {}
         self.tags = Scores()
         self.tracked = Scores()
@@ -252,6 +256,7 @@ class Tables:
         """Take the next number of the counter that all jobs of the cluster share."""
         number = self.kernel.next_id
         self.kernel.next_id = number + 1
+        self.jobs_total += 1
         return number
 
     def add(self, job: QlessJob) -> None:

@@ -18,6 +18,7 @@ from beanpole.protocol.qless.recognition import Script
 from beanpole.protocol.resp.globs import PATTERN_MAX_BYTES, matcher
 from beanpole.protocol.resp.values import OK, Double, Error, Value, encode
 from beanpoled.frontends.clients import Clients
+from beanpoled.frontends.qless import shared as kinds
 from beanpoled.frontends.qless.heaviness import is_heavy
 from beanpoled.frontends.qless.session import QlessSession
 from beanpoled.frontends.qless.shared import Shared
@@ -102,7 +103,10 @@ class CallSide(QlessSession):
     def script_load(self, arguments: list[bytes]) -> None:
         """SCRIPT LOAD text."""
         sha, script = self._shared.scripts.load(arguments[2])
-        self.say(UNSUPPORTED if script is None else sha)
+        if script is None:
+            self.refuse(kinds.UNSUPPORTED_SCRIPT, UNSUPPORTED)
+        else:
+            self.say(sha)
 
     def script_exists(self, arguments: list[bytes]) -> None:
         """SCRIPT EXISTS sha..."""
@@ -121,11 +125,11 @@ class CallSide(QlessSession):
         """EVALSHA sha numkeys [key...] [argument...]."""
         count = number(arguments[2])
         if len(arguments[1]) != SHA_BYTES:
-            self.say(NOSCRIPT)
+            self.refuse(kinds.NO_SCRIPT, NOSCRIPT)
         elif self._may_have_keys(count, arguments):
             script = self._shared.scripts.find(arguments[1])
             if script is None:
-                self.say(NOSCRIPT)
+                self.refuse(kinds.NO_SCRIPT, NOSCRIPT)
             else:
                 self._call_script(script, arguments, count or 0)
 
@@ -135,7 +139,7 @@ class CallSide(QlessSession):
         if self._may_have_keys(count, arguments):
             _, script = self._shared.scripts.load(arguments[1])
             if script is None:
-                self.say(UNSUPPORTED)
+                self.refuse(kinds.UNSUPPORTED_SCRIPT, UNSUPPORTED)
             else:
                 self._call_script(script, arguments, count or 0)
 
@@ -153,16 +157,16 @@ class CallSide(QlessSession):
     def _call_script(self, script: Script, arguments: list[bytes], keys: int) -> None:
         call = dialects.read(script, arguments[3 : 3 + keys], arguments[3 + keys :])
         if isinstance(call, dialects.Refusal):
-            self.say(Error(b"ERR " + call.text))
+            self.refuse(kinds.ARGUMENTS, Error(b"ERR " + call.text))
             return
         if call.code in _MAKING:
             self.is_producer = True
             if self._clients.draining:
-                self.say(DRAINING)
+                self.refuse(kinds.DRAINING, DRAINING)
                 return
             if self._clients.machine.puts_refused:
                 # At once: its data would stand in the log of a disk that has no room for it.
-                self.say(NO_ROOM)
+                self.refuse(q.REFUSALS[q.NO_ROOM], NO_ROOM)
                 return
         elif call.code == q.POP:
             self.is_worker = True
@@ -215,8 +219,9 @@ class CallSide(QlessSession):
         clients = self._clients
         command = operations.command(self._session(), code, flavour, now, arguments)
         if not operations.fits(command):
-            self.say(TOO_LARGE)
+            self.refuse(q.REFUSALS[q.TOO_MUCH], TOO_LARGE)
             return
+        self._shared.calls[code] += 1
         self._replies.expect(KIND_CALL)
         if asked.owed_bytes:
             self._replies.owe(asked.owed_bytes)
@@ -230,6 +235,8 @@ class CallSide(QlessSession):
     def _called(self, result: Any) -> None:
         """The oldest call has its result."""
         asked = self._asked.popleft()
+        if result[0] != q.OK:
+            self._shared.errors[q.REFUSALS[result[0]]] += 1
         reply = encode(asked.value(result), self.version)
         if asked.owed_bytes:
             self._replies.owe(len(reply) - asked.owed_bytes)
@@ -240,6 +247,7 @@ class CallSide(QlessSession):
         asked = self._asked.popleft()
         if asked.owed_bytes:
             self._replies.owe(-asked.owed_bytes)
+        self._shared.errors[kinds.NO_MAJORITY] += 1
         self._answer_asked(asked, encode(NO_MAJORITY))
 
     def _answer_asked(self, asked: Asked, reply: bytes) -> None:

@@ -6,6 +6,7 @@ What clients say is in `connection`.
 from collections.abc import Mapping
 
 from beanpole.events import PROTOCOL_SINCE, QLESS
+from beanpole.qless import CALL_NAMES
 from beanpoled.frontends.clients import Clients
 from beanpoled.frontends.connection import Connection
 from beanpoled.frontends.frontend import Frontend
@@ -30,3 +31,11 @@ class QlessFrontend(Frontend):
         """See `Frontend`."""
         counts = self._shared.counts
         return {name.decode().replace("|", " "): count for name, count in counts.items()}
+
+    def calls(self) -> Mapping[str, int]:
+        """See `Frontend`."""
+        return {CALL_NAMES[code]: count for code, count in self._shared.calls.items()}
+
+    def errors(self) -> Mapping[str, int]:
+        """See `Frontend`."""
+        return self._shared.errors

@@ -6,9 +6,9 @@ changes the version, or what is unasked for, waits until nothing is owed.
 
 from beanpole.events import QLESS
 from beanpole.protocol.resp.parser import Parser
-from beanpole.protocol.resp.values import RESP2, Value, encode
+from beanpole.protocol.resp.values import RESP2, Error, Value, encode
 from beanpoled.frontends.clients import Clients
-from beanpoled.frontends.qless.shared import Shared
+from beanpoled.frontends.qless.shared import COMMAND, Shared
 from beanpoled.frontends.replies import EMPTY
 from beanpoled.frontends.requests import RequestConnection
 from beanpoled.host.seam import ClientPort
@@ -60,6 +60,13 @@ class QlessSession(RequestConnection):
 
     def say(self, value: Value) -> None:
         """Answer the newest request, behind those that are owed a reply."""
+        if type(value) is Error:
+            self._shared.errors[COMMAND] += 1
+        self._replies.reply(encode(value, self.version))
+
+    def refuse(self, kind: str, value: Error) -> None:
+        """The same with an error of a kind, for the metrics."""
+        self._shared.errors[kind] += 1
         self._replies.reply(encode(value, self.version))
 
     def _answer_call(self, reply: bytes) -> None:

@@ -1,0 +1,157 @@
+"""What operators see of qless at a node: metrics and status, from real calls of clients."""
+
+import json
+
+import pytest
+
+from beanpole import qless as q
+from beanpole.core.qless import calls
+from beanpoled import qless_view, view
+from beanpoled.cli import status, status_qless
+from beanpoled.frontends.clients import STALL_MAX_US
+from beanpoled.http import metrics
+from beanpoled.node_view import LocalNodeView
+from beanpoled.rpc.server import describe
+from tests.unit.beanpoled.qless_scene import Client, Scene, array
+from tests.unit.core.cluster import copy_of
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+def put(client: Client, queue: bytes, jid: bytes, delay: bytes = b"0") -> None:
+    client.call(b"put", b"1", b"w", queue, jid, b"klass", b"{}", delay)
+
+
+def shown(scene: Scene) -> dict[str, float]:
+    """The metrics of the node, by name and labels."""
+    lines = metrics.render(LocalNodeView(scene.node)).splitlines()
+    pairs = [line.rsplit(" ", 1) for line in lines if not line.startswith("#")]
+    return {name: float(number) for name, number in pairs}
+
+
+def test_every_call_and_every_refusal_has_a_name() -> None:
+    assert set(q.CALL_NAMES) == set(calls.CALLS)
+    assert len(set(q.CALL_NAMES.values())) == len(q.CALL_NAMES)
+    assert len(set(q.REFUSALS.values())) == len(q.REFUSALS)
+    assert set(q.REFUSALS) == set(range(1, q.DEPENDS_ON_ITSELF + 1))
+
+
+def test_calls_and_errors_are_counted_by_their_names(scene: Scene) -> None:
+    client = scene.connect()
+    before = shown(scene)
+    put(client, b"q", b"a")
+    put(client, b"q", b"b")
+    client.call(b"fail", b"1", b"none", b"w", b"group", b"why")
+    client.call(b"fail", b"1", b"a", b"w", b"group", b"why")
+    client.call(b"pop", b"no number", b"q", b"w", b"1")
+    client.ask(array(b"EVALSHA", b"0" * 40, b"0"))
+    client.ask(array(b"SCRIPT", b"LOAD", b"return 1"))
+    client.ask(b"FLUSHDB\r\nNONSENSE\r\n")
+    client.ask(array(b"GET"))
+    now = shown(scene)
+    grown = {name: n - before.get(name, 0) for name, n in now.items() if n != before.get(name, 0)}
+    wanted = {
+        'calls_total{call="put"}': 2,
+        'calls_total{call="fail"}': 2,
+        'errors_total{kind="no_job"}': 1,
+        'errors_total{kind="not_running"}': 1,
+        'errors_total{kind="arguments"}': 1,
+        'errors_total{kind="no_script"}': 1,
+        'errors_total{kind="unsupported_script"}': 1,
+        'errors_total{kind="command"}': 3,
+    }
+    prefixes = ("calls_total", "errors_total")
+    found = {name.removeprefix("beanpole_qless_"): count for name, count in grown.items()}
+    assert {name: n for name, n in found.items() if name.startswith(prefixes)} == wanted
+
+
+def test_jobs_are_shown_by_queue_in_the_words_of_qless(scene: Scene) -> None:
+    client = scene.connect()
+    for number in range(3):
+        put(client, b"many", b"m%d" % number)
+    put(client, b"later", b"l", b"100")
+    client.call(b"pop", b"2", b"many", b"worker", b"1")
+    found = shown(scene)
+    name = 'beanpole_qless_queue_jobs{{queue="{}",state="{}"}}'.format
+    assert found[name("many", "waiting")] == 2
+    assert found[name("many", "running")] == 1
+    assert found[name("later", "scheduled")] == 1
+    assert found['beanpole_qless_jobs{state="waiting"}'] == 2
+    assert found["beanpole_qless_workers"] == 1
+    assert found['beanpole_protocol_jobs_total{protocol="qless"}'] == 4
+    assert found["beanpole_qless_locks_lost_total"] == 0
+    client.call(b"peek", b"70", b"many", b"1")
+    client.call(b"pop", b"70", b"many", b"other", b"1")
+    assert shown(scene)["beanpole_qless_locks_lost_total"] == 1
+    # A node that was made of a snapshot goes on counting.
+    loaded = copy_of(scene.machine).qless
+    assert (loaded.locks_lost_total, loaded.jobs_total) == (1, 4)
+
+
+def test_only_the_queues_with_most_jobs_have_figures(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(qless_view, "QLESS_QUEUES_MAX", 2)
+    client = scene.connect()
+    long = b"x" * (view.QLESS_NAME_MAX_BYTES + 1)
+    for queue, count in ((b"one", 1), (b"two", 2), (b"three", 3), (long, 4)):
+        for number in range(count):
+            put(client, queue, b"%b-%d" % (queue[:5], number))
+    found = qless_view.figures(scene.machine.qless)
+    assert [queue.name for queue in found.queues] == [b"three", b"two"]
+    assert (found.jobs.waiting, found.queues_total) == (10, 4)
+
+
+def test_what_is_published_and_clients_that_do_not_read_are_counted(scene: Scene) -> None:
+    listener, slow, client = scene.connect(), scene.connect(), scene.connect()
+    listener.send(b"SUBSCRIBE ql:log\r\n")
+    slow.send(b"PSUBSCRIBE ql:*\r\n")
+    put(client, b"q", b"a")
+    assert shown(scene)["beanpole_qless_published_total"] == 2
+    assert shown(scene)["beanpole_qless_subscribers"] == 2
+    slow.connection.stall()
+    put(client, b"q", b"b")
+    assert slow.connection.closed
+    assert shown(scene)['beanpole_connections_slow_total{protocol="qless"}'] == 1
+    assert shown(scene)["beanpole_qless_subscribers"] == 1
+    client.connection.stall()
+    scene.node.clients.stalled[client.connection] -= STALL_MAX_US + 1
+    scene.node.clients.run_periodic()
+    assert client.connection.closed
+    assert shown(scene)['beanpole_connections_slow_total{protocol="qless"}'] == 2
+
+
+def test_status_shows_queues_and_workers_in_the_words_of_qless(scene: Scene) -> None:
+    node = describe(LocalNodeView(scene.node))
+    assert status_qless.lines([node]) == []
+    client = scene.connect()
+    put(client, b"mail", b"a")
+    put(client, b"mail", b"b")
+    put(client, b"a queue\nwith a long and strange name", b"c", b"50")
+    client.call(b"pop", b"2", b"mail", b"worker", b"1")
+    client.call(b"fail", b"3", b"b", b"worker", b"group", b"why")
+    scene.machine.qless.queues[b"mail"].paused = True
+    node = describe(LocalNodeView(scene.node))
+    lines = [" ".join(line.split()) for line in status_qless.lines([node])]
+    assert lines == [
+        "queues of qless waiting running scheduled depends throttled recurring failed complete",
+        "mail (paused) 1 0 0 0 0 0",
+        "'a queue\\nwith a long... 0 0 1 0 0 0",
+        "all 1 0 1 0 0 0 1 0",
+        "qless: 1 workers, 0 throttles, 0 locks lost",
+    ]
+    found = status._node_as_json(node)["qless"]
+    assert found["workers"] == 1
+    assert found["jobs"]["failed"] == 1
+    assert found["queues"][0] == {
+        "name": "mail",
+        "paused": True,
+        "jobs": {**dict.fromkeys(status_qless.STATES, 0), "waiting": 1},
+    }
+    json.dumps(found)
+    node.ClearField("qless")  # an older release
+    assert status_qless.lines([node]) == []
+    assert status._node_as_json(node)["qless"] is None
