@@ -69,6 +69,15 @@ SET_PATTERNS: Final = 38  # PATTERNS_OF_*, pairs of (name, JSON text). Gives Non
 # PATTERNS_OF_*, whether those that are there go, pairs of (name, JSON text) to put in; those of
 # priorities get the next numbers for names. Gives the names that were there before.
 EDIT_PATTERNS: Final = 39
+# What another server had (`beanpole import-qless`); each gives whether it was not there before.
+# queue (for COMPLETE_ the last one), jid, klass, data, state, priority, retries, remaining, score
+# in the set of the state, time, due or None (DEPENDS), tags with their times, history, failure or
+# None (group, message, when, worker), depends, throttles, jid of its template or b"".
+IMPORT_JOB: Final = 40
+# queue, jid, klass, data, interval, next time, priority, tags, retries, backlog, throttles or None,
+# how many jobs there were.
+IMPORT_RECURRING: Final = 41
+IMPORT_QUEUE: Final = 42  # queue, whether it is paused; `now` is since when it is known
 
 # --- calls that only read ------------------------------------------------------------------------
 FIRST_READ: Final = 64
@@ -159,6 +168,9 @@ CALL_NAMES: Final = {
     JOBS: "jobs",
     SET_PATTERNS: "patterns.set",
     EDIT_PATTERNS: "patterns.edit",
+    IMPORT_JOB: "import.job",
+    IMPORT_RECURRING: "import.recurring",
+    IMPORT_QUEUE: "import.queue",
     GET: "get",
     MULTIGET: "multiget",
     TRACKED: "tracked",

@@ -2,6 +2,7 @@
 
 import json
 
+import msgpack
 import pytest
 
 from beanpole import commands as c
@@ -397,3 +398,65 @@ def test_a_session_that_is_refused_is_the_end(scene: Scene) -> None:
     client.send(put_request(scene))
     client.connection.answered(-2, c.OUT_OF_MEMORY)
     assert client.port.closed and client.port.take().startswith(b"-ERR a limit")
+
+
+# --- imports --------------------------------------------------------------------------------------
+
+
+def packed(*args: object, now: object = 5.0) -> bytes:
+    """What BEANPOLE.IMPORT takes."""
+    found = msgpack.packb((now, args), use_bin_type=True)
+    assert isinstance(found, bytes)
+    return found
+
+
+def imported(jid: bytes, *, data: bytes = b"{}", more: tuple[object, ...] = ()) -> bytes:
+    fields = (b"q", jid, b"K", data, q.WAITING, 0.0, 5, 5, 0.0, 1.0, None, (), (), None)
+    return packed(*fields, (), (), b"", *more)
+
+
+def test_imports_make_what_is_not_there(scene: Scene) -> None:
+    client = scene.connect()
+    asked = array(b"BEANPOLE.IMPORT", b"job", imported(b"a"))
+    assert client.ask(asked + asked) == b":1\r\n:0\r\n"
+    template = packed(b"q", b"r", b"K", b"{}", 1.0, 9.0, 0.0, (), 5, 0.0, None, 3)
+    assert client.ask(array(b"beanpole.import", b"RECURRING", template)) == b":1\r\n"
+    assert client.ask(array(b"BEANPOLE.IMPORT", b"queue", packed(b"x", True))) == b":1\r\n"
+    t = scene.machine.qless
+    assert (list(t.jobs), list(t.recurring), list(t.queues)) == ([b"a"], [b"r"], [b"q", b"x"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        (b"nothing", imported(b"a")),
+        (b"job", b""),
+        (b"job", b"\xc1"),
+        (b"job", msgpack.packb(5)),
+        (b"job", msgpack.packb((1.0, 5))),
+        (b"job", b"\x91" * 5000 + b"\x90"),
+        (b"job", b"\x92\xcb\x40\x00\x00\x00\x00\x00\x00\x00" + b"\x91" * 1020 + b"\x90"),
+        (b"job", imported(b"a", more=(1,))),
+        (b"job", packed(now=float("nan"))),
+        (b"queue", packed(b"x", 1)),
+    ],
+)
+def test_an_import_that_is_none_is_refused(scene: Scene, kind: bytes, body: bytes) -> None:
+    client = scene.connect()
+    refused = b"-ERR wrong arguments of an import: nothing was done\r\n"
+    assert client.send(array(b"BEANPOLE.IMPORT", kind, body)) == refused
+    assert client.send(b"PING\r\n") == PONG
+
+
+def test_an_import_that_is_too_large_is_refused_by_its_limit(scene: Scene) -> None:
+    client = scene.connect()
+    body = imported(b"a", data=b"x" * (DATA_MAX_BYTES + 1))
+    said = client.send(array(b"BEANPOLE.IMPORT", b"job", body))
+    assert said == b"-ERR nothing was done: bytes of data: 1048576 at most\r\n"
+
+
+def test_a_draining_node_takes_no_import(scene: Scene) -> None:
+    client = scene.connect()
+    scene.node.context.draining = True
+    said = client.send(array(b"BEANPOLE.IMPORT", b"job", imported(b"a")))
+    assert said.startswith(b"-ERR this node is draining")

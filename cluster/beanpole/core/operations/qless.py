@@ -69,17 +69,23 @@ def read(machine: MachineState, _origin: Origin, command: c.Command) -> Result:
     return calls.read(machine.qless, call, flavour, now, args)
 
 
-def _decoded(bits: int, packed: bytes) -> tuple[float, tuple[Any, ...]] | None:
-    """The time and the arguments of a call; None for what is neither."""
-    if not 0 <= bits <= _U64_MAX or len(packed) > ARGS_MAX_BYTES:
+def unpacked(packed: bytes) -> tuple[Any, ...] | None:
+    """A tuple that was packed, with anything in it; None for what is none, or too much."""
+    if len(packed) > ARGS_MAX_BYTES:
         return None
     try:
         args = msgpack.unpackb(packed, use_list=False, strict_map_key=False)
     except (ValueError, TypeError, RecursionError, msgpack.exceptions.UnpackException):
         return None
-    if type(args) is not tuple:
+    return args if type(args) is tuple else None
+
+
+def _decoded(bits: int, packed: bytes) -> tuple[float, tuple[Any, ...]] | None:
+    """The time and the arguments of a call; None for what is neither."""
+    if not 0 <= bits <= _U64_MAX:
         return None
-    return _FLOAT.unpack(_BITS.pack(bits))[0], args
+    args = unpacked(packed)
+    return None if args is None else (_FLOAT.unpack(_BITS.pack(bits))[0], args)
 
 
 def _room(machine: MachineState, size: int) -> int:

@@ -18,6 +18,7 @@ from beanpole.core.qless import (
     failing,
     flushing,
     history,
+    importing,
     listings,
     locks,
     ordering,
@@ -82,6 +83,7 @@ _MAYBE_NUMBER: Final = Optional(NUMBER)
 _MAYBE_DATA: Final = Optional(DATA)
 _KIND_OF_PATTERNS: Final = Count(q.PATTERNS_OF_QUEUES, q.PATTERNS_OF_PRIORITIES)
 _STATE: Final = Count(q.WAITING, q.RECURRING)
+_HISTORY_ITEM: Final = Row(NUMBER, Count(q.HAS_PUT, q.HAS_LOGGED), DATA, DATA)
 _TEMPLATE_FIELD: Final = Choice(
     {
         b"priority": NUMBER,
@@ -153,6 +155,21 @@ CALLS: Final[dict[int, Call]] = {
     ),
     q.PATTERNS: Call(patterns.patterns, _KIND_OF_PATTERNS),
     q.FLUSH: Call(flushing.flush),
+    # --- what another server had ----------------------------------------------------------------
+    q.IMPORT_JOB: Call(
+        importing.import_job,
+        *(NAME, NAME, NAME, DATA, Count(q.WAITING, q.COMPLETE_), NUMBER, INTEGER, INTEGER),
+        *(NUMBER, NUMBER, _MAYBE_NUMBER, Many(Row(NAME, NUMBER)), Many(_HISTORY_ITEM)),
+        *(Optional(Row(NAME, DATA, NUMBER, NAME)), NAMES, NAMES, NAME),
+        grows=True,
+    ),
+    q.IMPORT_RECURRING: Call(
+        importing.import_recurring,
+        *(NAME, NAME, NAME, DATA, POSITIVE, NUMBER),
+        *(NUMBER, NAMES, INTEGER, NUMBER, _MAYBE_NAMES, Count(0, q.NUMBER_MAX)),
+        grows=True,
+    ),
+    q.IMPORT_QUEUE: Call(importing.import_queue, NAME, TRUTH, grows=True),
     q.KEYS: Call(flushing.keys),
     # --- templates and throttles ----------------------------------------------------------------
     q.RECUR: Call(
@@ -211,9 +228,9 @@ def _has_room(t: Tables, call: int, args: tuple[Any, ...]) -> bool:
     """Whether a call fits that makes or enlarges something, when no more jobs may be made."""
     if t.room < 0:
         return False
-    if call == q.PUT:
+    if call in (q.PUT, q.IMPORT_JOB):
         return args[1] in t.jobs
-    return call != q.RECUR or args[1] in t.recurring
+    return call not in (q.RECUR, q.IMPORT_RECURRING) or args[1] in t.recurring
 
 
 def _settle(t: Tables, call: int, now: float, put: bytes) -> None:

@@ -55,6 +55,9 @@ def emit(t: Tables, call: int, now: float, before: Before, state: int, is_put: b
             _append(t, _made_ready(was), was, READY, before, now)
         _append(t, e.RESERVED, READY, state, before, now)
         return
+    if was == GONE and state in (DONE, FAILED):  # of an import
+        _append(t, e.PUT, was, READY, before, now)
+        was = READY
     if was == state and not is_put and job.queue == before.queue:
         return
     kind = _kind(call, was, state, is_put)
@@ -90,8 +93,9 @@ def _append(t: Tables, kind: int, was: int, state: int, before: Before, now: flo
     kernel.events_total += 1
     job = before.job
     # What a reservation took is told of the queue that it was in, and the end of a job of its last.
-    if was != RESERVED and state != GONE:
-        job.tube = _queue_number(t, job.queue)
+    # One that was imported complete has a number by its last queue.
+    if was != RESERVED and state != GONE and job.state != q.COMPLETE_:
+        job.tube = queue_number(t, job.queue)
     if not kernel.events_kept:
         return
     wait_us = run_us = e.NO_TIME
@@ -129,7 +133,7 @@ def queue_names(t: Tables) -> dict[int, bytes]:
     return {queue.number: PREFIX + name for name, queue in t.queues.items() if queue.number}
 
 
-def _queue_number(t: Tables, name: bytes) -> int:
+def queue_number(t: Tables, name: bytes) -> int:
     """The number by which events know a queue; it is of the counter of all tubes."""
     queue = t.queue(name)
     if not queue.number:

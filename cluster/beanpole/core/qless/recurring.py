@@ -47,7 +47,7 @@ def recur(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> q.Resul
     template.tags = tuple(dict.fromkeys(given))
     template.throttles = tuple(names)
     queues.know(t, now, name)
-    _schedule(t.queue(name), template, now + offset)
+    schedule(t.queue(name), template, now + offset)
     return q.OK, jid
 
 
@@ -163,7 +163,7 @@ def spawn(t: Tables, queue: QlessQueue, now: float, count: int) -> int:
             made += 1
             tags_left -= len(template.tags)
             at += template.interval
-        _schedule(queue, template, at)
+        schedule(queue, template, at)
     return made
 
 
@@ -206,7 +206,7 @@ def _update(
     elif key == b"interval":
         at = template.next_at + (value - template.interval)
         template.interval = value
-        _schedule(t.queue(template.queue), template, at)
+        schedule(t.queue(template.queue), template, at)
     elif key == b"retries":
         template.retries = value
     elif key == b"backlog":
@@ -230,10 +230,11 @@ def _move(t: Tables, flavour: int, now: float, template: Recurring, name: bytes)
         template.throttles = tuple(names)
     template.queue = name
     queues.know(t, now, name)
-    _schedule(t.queue(name), template, template.next_at)
+    schedule(t.queue(name), template, template.next_at)
 
 
-def _schedule(queue: QlessQueue, template: Recurring, at: float) -> None:
+def schedule(queue: QlessQueue, template: Recurring, at: float) -> None:
+    """Let a template of a queue make its next job at a time."""
     template.next_at = at
     queue.recurring.add(template.jid, at)
 

@@ -12,6 +12,8 @@ from typing import Any, Final, final
 
 from beanpole import qless as q
 from beanpole.core.operations import qless as operations
+from beanpole.core.qless.calls import CALLS
+from beanpole.core.qless.shapes import is_number
 from beanpole.protocol.qless import answers
 from beanpole.protocol.qless import calls as dialects
 from beanpole.protocol.qless.recognition import Script
@@ -48,6 +50,15 @@ LONG_PATTERN: Final = Error(b"ERR a pattern has %d bytes at most" % PATTERN_MAX_
 FLUSH_IS_OFF: Final = Error(
     b"ERR nothing was removed: qless_flush is off in the configuration of this node"
 )
+
+# What `beanpole import-qless` brings.
+_IMPORTS: Final = {
+    b"job": q.IMPORT_JOB,
+    b"recurring": q.IMPORT_RECURRING,
+    b"queue": q.IMPORT_QUEUE,
+}
+BAD_IMPORT: Final = Error(b"ERR wrong arguments of an import: nothing was done")
+ITSELF: Final = Error(b"ERR nothing was done: the job would depend on itself")
 
 _match_recurring = re.compile(rb"ql:q:(.*)-recur", re.DOTALL).fullmatch
 # What KEYS and DBSIZE count: clients ask them whether there is anything at all.
@@ -160,19 +171,41 @@ class CallSide(QlessSession):
             self.refuse(kinds.ARGUMENTS, Error(b"ERR " + call.text))
             return
         if call.code in _MAKING:
-            self.is_producer = True
-            if self._clients.draining:
-                self.refuse(kinds.DRAINING, DRAINING)
-                return
-            if self._clients.machine.puts_refused:
-                # At once: its data would stand in the log of a disk that has no room for it.
-                self.refuse(q.REFUSALS[q.NO_ROOM], NO_ROOM)
+            if not self._may_make():
                 return
         elif call.code == q.POP:
             self.is_worker = True
         owed_bytes = q.DATA_MAX_BYTES if call.code in _LARGE else 0
         asked = Asked(script, call, None, owed_bytes)
         self._submit(asked, call.code, call.flavour, call.now, call.args)
+
+    # --- imports --------------------------------------------------------------------------------
+
+    def import_one(self, arguments: list[bytes]) -> None:
+        """BEANPOLE.IMPORT what packed: a thing of another server, see `beanpole.qless`."""
+        code = _IMPORTS.get(arguments[1].lower())
+        packed = operations.unpacked(arguments[2])
+        if code is None or packed is None or len(packed) != 2 or not is_number(packed[0]):
+            self.refuse(kinds.ARGUMENTS, BAD_IMPORT)
+            return
+        now, args = packed
+        wrong = CALLS[code].shape.refusal(args)
+        if wrong is not None:
+            self.refuse(q.REFUSALS[wrong[0]], _import_refused(wrong))
+        elif self._may_make():
+            self._submit(Asked(None, None, _imported, 0), code, q.THROTTLES, now, args)
+
+    def _may_make(self) -> bool:
+        """Whether jobs may be made at this node now; the client hears why not."""
+        self.is_producer = True
+        if self._clients.draining:
+            self.refuse(kinds.DRAINING, DRAINING)
+        elif self._clients.machine.puts_refused:
+            # At once: its data would stand in the log of a disk that has no room for it.
+            self.refuse(q.REFUSALS[q.NO_ROOM], NO_ROOM)
+        else:
+            return True
+        return False
 
     # --- commands that are no scripts -----------------------------------------------------------
 
@@ -270,6 +303,16 @@ def refused(result: q.Result) -> Error:
         name, most = result[1]
         return Error(b"ERR nothing was done: %b: %d at most" % (name, most))
     return NO_ROOM
+
+
+def _imported(result: q.Result) -> Value:
+    return int(result[1]) if result[0] == q.OK else _import_refused(result)
+
+
+def _import_refused(result: q.Result) -> Error:
+    if result[0] in (q.TOO_MUCH, q.NO_ROOM):
+        return refused(result)
+    return ITSELF if result[0] == q.DEPENDS_ON_ITSELF else BAD_IMPORT
 
 
 def _score(result: q.Result) -> Value:

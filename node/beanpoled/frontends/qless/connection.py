@@ -181,6 +181,8 @@ COMMANDS: Final[dict[bytes, Command]] = {
     b"multi": Command(QlessConnection.multi, 1, 1),
     b"exec": Command(QlessConnection.exec, 1, 1),
     b"discard": Command(QlessConnection.discard, 1, 1),
+    # Of Beanpole.
+    b"beanpole.import": Command(QlessConnection.import_one, 3, 3),
     # The connection.
     b"hello": Command(plain.hello, 1, _ANY, False, True),
     b"auth": Command(plain.auth, 2, _ANY),

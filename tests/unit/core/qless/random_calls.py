@@ -143,7 +143,30 @@ class Calls:
                 (q.JOBS, (dice.randint(1, 9), dice.choice(QUEUES), 0, dice.randint(0, 9))),
                 (q.SET_PATTERNS, (kind, patterns)),
                 (q.EDIT_PATTERNS, (kind, dice.random() < 0.5, patterns)),
+                (q.IMPORT_QUEUE, (dice.choice(QUEUES), dice.random() < 0.2)),
+                self.imported(),
+                self.imported(),
             )
+        )
+
+    def imported(self) -> tuple[int, tuple[Any, ...]]:
+        """A job of another server, or a template."""
+        dice = self.dice
+        queue, throttles = dice.choice(QUEUES), self.some(THROTTLES)
+        tags = self.some(TAGS)
+        if dice.random() < 0.2:
+            more = (tags, 2, 0.0, self.maybe(throttles), dice.randint(0, 9))
+            jid = dice.choice(TEMPLATES)
+            return q.IMPORT_RECURRING, (queue, jid, b"K", b"{}", 10.0, self.now, 1.0, *more)
+        state = dice.choice((q.WAITING, q.STALLED, q.SCHEDULED, q.DEPENDS, q.FAILED, q.COMPLETE_))
+        failure = (dice.choice(GROUPS), b"message", 3.0, b"w")
+        return q.IMPORT_JOB, (
+            *(queue, dice.choice(JIDS), b"Klass", b"{}", state, 1.0, 5, dice.randint(-1, 5)),
+            *(self.now - 0.5, self.now, self.maybe(self.now + 5.0)),
+            tuple((tag, self.now) for tag in tags),
+            ((1.5, q.HAS_PUT, queue, b""), (2.0, q.HAS_LOGGED, b"said", b"{}")),
+            failure if state == q.FAILED else self.maybe(failure),
+            *(self.some(JIDS, 2) if state == q.DEPENDS else (), throttles, self.maybe(b"t") or b""),
         )
 
     def recur(self) -> tuple[int, tuple[Any, ...]]:

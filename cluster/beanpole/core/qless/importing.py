@@ -1,0 +1,146 @@
+"""Jobs, templates and queues of another server, as they were there: `beanpole import-qless`.
+
+What is there already stays as it is, so that an import may be repeated. No import is published, nor
+counted in statistics: nothing has happened to the job. Nobody holds it: one that ran there comes as
+stalled, and one that waited for a throttle as waiting.
+"""
+
+from math import floor
+from typing import Any, Final
+
+from beanpole import qless as q
+from beanpole.core.qless import (
+    dependencies,
+    emitting,
+    failing,
+    limits,
+    queues,
+    recurring,
+    shapes,
+    tags,
+)
+from beanpole.core.qless.job import (
+    COMPLETED,
+    DEPENDING,
+    NOWHERE,
+    SCHEDULED_AT,
+    WORK,
+    QlessJob,
+    history_bytes,
+)
+from beanpole.core.qless.scores import INFINITY
+from beanpole.core.qless.tables import Tables
+
+# The states that a job may come with.
+STATES: Final = (q.WAITING, q.STALLED, q.SCHEDULED, q.DEPENDS, q.FAILED, q.COMPLETE_)
+
+
+def import_job(t: Tables, _flavour: int, _now: float, args: tuple[Any, ...]) -> q.Result:
+    """Make a job with its state, its place and all that has happened to it."""
+    queue, jid, klass, data, state, priority, retries, remaining, score, time, *rest = args
+    due, given, items, failure, depends, throttles, spawned_from = rest
+    if jid in t.jobs:
+        return q.OK, False
+    refused = _refusal(t, args)
+    if refused is not None:
+        return refused
+    job = QlessJob(t.new_id(), jid)
+    job.klass = klass
+    job.data = data
+    job.queue = queue
+    job.priority = priority
+    job.retries = retries
+    job.remaining = remaining
+    job.time = time
+    job.throttles = tuple(dict.fromkeys(throttles))
+    job.spawned_from = spawned_from
+    job.history = [(float(floor(item[0])), item[1], item[2], item[3]) for item in items]
+    if failure is not None:
+        job.failure = q.FailureView(*failure)
+    t.add(job)
+    for tag, given_at in given:
+        tags.give(t, job, given_at, tag)
+    if state == q.DEPENDS:
+        _depend(t, job, score, due, depends)
+    else:
+        _place(t, job, state, score)
+    return q.OK, True
+
+
+def import_recurring(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> q.Result:
+    """Make a template that goes on with its numbers and its times."""
+    jid, next_at, count = args[1], args[5], args[11]
+    if jid in t.recurring:
+        return q.OK, False
+    result = recurring.recur(t, q.UNIFIED, now, args[:11])
+    if result[0] != q.OK:
+        return result
+    template = t.recurring[jid]
+    template.count = count
+    recurring.schedule(t.queue(template.queue), template, next_at)
+    return q.OK, True
+
+
+def import_queue(t: Tables, _flavour: int, now: float, args: tuple[Any, ...]) -> q.Result:
+    """Let a queue be known since a time, and perhaps be paused, unless it is known already."""
+    name, paused = args
+    queue = t.queues.get(name)
+    if queue is not None and queue.known_at is not None:
+        return q.OK, False
+    if not queues.has_room(t, name):
+        return limits.QUEUES
+    queues.know(t, now, name)
+    if paused:
+        t.queue(name).paused = True
+    return q.OK, True
+
+
+def _refusal(t: Tables, args: tuple[Any, ...]) -> q.Result | None:
+    queue, jid, _, _, state, *_ = args
+    given, items, failure, depends, throttles, _ = args[11:]
+    if state not in STATES or (state == q.FAILED and failure is None):
+        return shapes.BAD
+    if state != q.COMPLETE_ and not queues.has_room(t, queue):
+        return limits.QUEUES
+    if len(given) > q.TAGS_MAX:
+        return limits.TAGS
+    if len(throttles) > q.THROTTLES_MAX:
+        return limits.THROTTLES
+    if len(items) > q.HISTORY_MAX or history_bytes(list(items)) > q.HISTORY_MAX_BYTES:
+        return limits.HISTORY
+    return dependencies.refusal(t, jid, depends, 0) if state == q.DEPENDS else None
+
+
+def _place(t: Tables, job: QlessJob, state: int, score: float) -> None:
+    job.state = state
+    if state == q.COMPLETE_:
+        # It is in no queue any more; events say which was the last.
+        job.tube = emitting.queue_number(t, job.queue)
+        job.queue = b""
+        t.place(job, COMPLETED, score)
+    elif state == q.FAILED:
+        assert job.failure is not None, job.jid
+        t.place(job, NOWHERE, 0.0)
+        t.failures_total += 1
+        job.failed_order = t.failures_total
+        failing.enter_group(t, job, job.failure.group)
+    elif state == q.SCHEDULED:
+        t.place(job, SCHEDULED_AT, score)
+    else:
+        t.place(job, WORK, INFINITY if state == q.STALLED else score)
+
+
+def _depend(
+    t: Tables, job: QlessJob, score: float, due: float | None, depends: tuple[bytes, ...]
+) -> None:
+    """Let a job wait for those that are there and not complete; for none of them, it waits."""
+    wanted = dependencies.unfinished(t, depends)
+    if wanted:
+        dependencies.link(t, job, wanted)
+        job.due = due
+        job.state = q.DEPENDS
+        t.place(job, DEPENDING, score)
+    elif due is not None:
+        _place(t, job, q.SCHEDULED, due)
+    else:
+        _place(t, job, q.WAITING, queues.work_score(job.time, job.priority))
