@@ -1,6 +1,7 @@
 """All clients of other protocols in one life: who they are, when they are quiet, and who judges.
 
-What each does is in `gearman`, `gearman_admins` and `workq`, the judging in the files `verdicts_*`.
+What each does is in `gearman`, `gearman_admins`, `workq` and `qless`, the judging in the files
+`verdicts_*`.
 """
 
 from typing import Final
@@ -11,10 +12,12 @@ from tests.sim.cluster import Violation
 from tests.sim.gearman import FUNCTIONS, Records, Submitter
 from tests.sim.gearman_admins import LIMITED, OWN, Administrator
 from tests.sim.gearman_workers import Worker
+from tests.sim.qless import Laborer, Notes, Subscriber
 from tests.sim.stories import GEARMAN_PREFIX
 from tests.sim.verdicts_admins import AdminJudge
 from tests.sim.verdicts_aliases import AliasJudge
 from tests.sim.verdicts_gearman import GearmanJudge
+from tests.sim.verdicts_qless import QlessJudge
 from tests.sim.verdicts_workq import WorkqJudge
 from tests.sim.workq import Ledger, Patron
 from tests.sim.world import World
@@ -22,11 +25,12 @@ from tests.sim.world import World
 SUBMITTERS: Final = 2
 WORKERS: Final = 4
 PATRONS: Final = 4
+LABORERS: Final = 3
 # Their numbers, beside those of beanstalk's clients.
 FIRST_NUMBER: Final = 100
 # Whose frontends are whole; the others are not there yet.
-SPOKEN: Final[tuple[str, ...]] = ("gearman", "workq")
-# The machine version that brings both.
+SPOKEN: Final[tuple[str, ...]] = ("gearman", "workq", "qless")
+# The machine version that brings them.
 SINCE: Final = 4
 
 
@@ -42,6 +46,9 @@ class Crowd:
         self.patrons: list[Patron] = []
         self.admins: list[Administrator] = []
         self.bridges: list[Bridge] = []
+        self.notes = Notes()
+        self.laborers: list[Laborer] = []
+        self.subscribers: list[Subscriber] = []
         # By the numbers of workers: what each slept beside when somebody looked last.
         self._beside: dict[int, tuple[int, ...]] = {}
 
@@ -64,6 +71,11 @@ class Crowd:
             self.workers.append(Worker(world, next(numbers), self.records, True, (LIMITED,)))
             others = tuple(next(numbers) for _ in range(1 + ALIAS_WORKERS))
             self.bridges.append(Bridge(world, others))
+        if "qless" in SPOKEN:
+            self.laborers += [
+                Laborer(world, next(numbers), self.notes, place == 0) for place in range(LABORERS)
+            ]
+            self.subscribers.append(Subscriber(world, next(numbers), self.notes))
 
     def look(self) -> None:
         """No worker sleeps for long beside a job that its own node knows to be ready.
@@ -94,7 +106,7 @@ class Crowd:
 
     def calm(self) -> None:
         """No more is asked for; workers end what there is, each of them all it gets."""
-        for guest in (*self.submitters, *self.patrons):
+        for guest in (*self.submitters, *self.patrons, *self.laborers, *self.subscribers):
             guest.active = False
         for worker in self.workers:
             worker.calm = True
@@ -109,7 +121,7 @@ class Crowd:
         machine = self.world.witness.machine
         if machine.version < SINCE:
             return ""
-        for guest in (*self.submitters, *self.patrons, *self.admins):
+        for guest in (*self.submitters, *self.patrons, *self.admins, *self.laborers):
             if not guest.quiet:
                 return f"{guest.protocol} client {guest.number} waits for something"
         if not self.workers:
@@ -133,5 +145,6 @@ class Crowd:
         AdminJudge(self.records, judge).all()
         for bridge in self.bridges:
             AliasJudge(bridge, witness, world.may_miss_events).all()
+        QlessJudge(self.notes, witness, world.loads).all()
         world.counts["jobs of Gearman"] += len(witness.stories.of(GEARMAN_PREFIX))
         world.counts["jobs of Workq"] += len(witness.stories) - world.counts["jobs of Gearman"]

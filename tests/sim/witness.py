@@ -18,6 +18,7 @@ from beanpole.core.jobs.job import RESERVED
 from beanpole.core.jobs.queue import Queue
 from beanpole.core.machine import Machine
 from tests.sim import costs
+from tests.sim.calls import Calls
 from tests.sim.cluster import Violation
 from tests.sim.costs import CountedJobs
 from tests.sim.event_log import EventWitness
@@ -119,6 +120,7 @@ class Witness:
         self.tubes: dict[int, bytes] = {}
         self.stories = Stories()
         self.functions = Functions()
+        self.calls = Calls(self.machine)
         self.machine.queue.effects.listened = Everything()
         self.downs: list[tuple[int, int, float]] = []  # (origin, incarnation that ended, when)
         self.pauses: list[tuple[bytes, float, bool]] = []  # tube, when, begins or ends
@@ -185,6 +187,7 @@ class Witness:
             self._jobs.looks,
         )
         self.functions.applied(machine, now_s, index)
+        self.calls.applied(applied.messages, now_s)
         self.events.applied(machine, index, wall_us, sections)
         if machine.queue.now_us < self._time_us:
             raise Violation(f"entry {index} takes cluster time back")

@@ -156,6 +156,7 @@ class World:
         # A schedule in which nodes refuse each other, or their own start, on purpose.
         self.expects_refusals = False
         self.may_miss_events: set[str] = set()
+        self.loads: dict[str, list[float]] = {name: [] for name in self.names}  # of snapshots
         self.stream_dice: random.Random | None = None  # snapshots on their way go wrong
         self.frames_go_wrong = False
         self.slowness = 0.0  # how much slower than priced the processors are; 0: work takes no time
@@ -404,6 +405,8 @@ class World:
             self.fences[name].append(self.clock.now_s)
         if words.startswith("no link to ") and not self.expects_refusals:
             raise Violation(f"{name} says: {words}")
+        if words.startswith("loaded a snapshot"):
+            self.loads[name].append(self.clock.now_s)
         if words.startswith("events "):
             self._about_events(name, words)
         self.lines.append(f"{self.clock.now_s:.4f} {line}")

@@ -1,0 +1,374 @@
+"""Simulated clients of qless: workers that put and do jobs, and one that hears what is published.
+
+Each worker does what its library would: it loads the script, and calls it with its own clock. It
+keeps its name and its jobs over a reconnect. Judging is in `verdicts_qless`.
+"""
+
+import json
+from struct import Struct
+from typing import Any, Final
+
+from tests.sim.cluster import Violation
+from tests.sim.guests import Guest
+from tests.sim.history import Connected
+from tests.sim.world import World
+from tests.unit.protocol.qless.scripts import throttles
+
+QUEUES: Final = (b"left", b"right")
+THROTTLE: Final = b"both"
+# Locks end within a life; a worker that was warned has some more time.
+HEARTBEAT_S: Final = 1.5
+GRACE_S: Final = 0.5
+# Jobs that all workers together know, and may cancel, move or depend on.
+RECENT: Final = 8
+# Actions per second: locks and throttles are met where there is much to do.
+PACES: Final = (5.0, 15.0)
+# Clients' clocks differ.
+SKEW_MAX_S: Final = 0.3
+SCRIPT: Final = throttles()  # the dialect of reqless 0.13
+_FLOAT: Final = Struct("<d")
+_BITS: Final = Struct("<Q")
+
+Reply = int | bytes | list[Any] | None | Exception
+
+
+class Refused(Exception):
+    """A reply that is an error."""
+
+
+class Request:
+    """One call, and its reply."""
+
+    def __init__(self, visit: Connected, name: bytes, args: tuple[bytes, ...], at_s: float) -> None:
+        self.visit = visit
+        self.name = name
+        self.args = args
+        self.at_s = at_s
+        self.now = 0.0  # by the client's clock; no two calls have the same
+        self.done_s: float | None = None
+        self.reply: Reply = None
+
+    @property
+    def bits(self) -> int:
+        """The client's time as it stands in the log."""
+        found: int = _BITS.unpack(_FLOAT.pack(self.now))[0]
+        return found
+
+    def __repr__(self) -> str:
+        until = "lost" if self.done_s is None else f"{self.done_s:.4f}"
+        return (
+            f"client {self.visit.client} at {self.visit.node} [{self.at_s:.4f}, {until}] "
+            f"{self.name!r} {self.args} now {self.now} -> {self.reply!r}"
+        )
+
+
+class Heard:
+    """What was published to one connection, in order."""
+
+    def __init__(self, visit: Connected) -> None:
+        self.visit = visit
+        self.messages: list[tuple[float, bytes, bytes]] = []  # when, channel, what
+        self.at_s = 0.0  # when the subscription was confirmed
+        self.is_open = True
+
+
+class Notes:
+    """What all clients of qless in a life have seen."""
+
+    def __init__(self) -> None:
+        self.requests: list[Request] = []
+        self.jids: list[bytes] = []
+        self.heard: list[Heard] = []
+        self.calls = 0
+
+    def stamp(self, now_s: float) -> float:
+        """A time that no other call has."""
+        self.calls += 1
+        return round(now_s, 3) + self.calls * 1e-6
+
+
+class Laborer(Guest):
+    """A worker, which puts jobs as well."""
+
+    protocol = "qless"
+
+    def __init__(self, world: World, number: int, notes: Notes, first: bool) -> None:
+        super().__init__(world, number)
+        self.pace = self.dice.choice(PACES)
+        self.notes = notes
+        self.name = b"worker-%d" % number
+        self.held: dict[bytes, bytes] = {}  # jids, and their queues
+        self.waiting: Request | None = None
+        self._skew_s = self.dice.uniform(-SKEW_MAX_S, SKEW_MAX_S)
+        self._sets = first  # the configuration, before all else
+        self._sha = b""
+        self._jobs = 0
+        self._data = b""
+
+    def began(self) -> None:
+        """See `Guest`."""
+        self._data = self._sha = b""
+        self.send(_array(b"SCRIPT", b"LOAD", SCRIPT))
+
+    def left(self) -> None:
+        """See `Guest`."""
+        self.waiting = None
+
+    @property
+    def quiet(self) -> bool:
+        """Whether it waits for nothing."""
+        return self.waiting is None
+
+    # --- requests ---------------------------------------------------------------------------------
+
+    def act(self) -> None:
+        """See `Guest`."""
+        if not (self.active and self._sha) or self.waiting is not None:
+            return
+        luck = self.dice.random()
+        if luck < 0.01:
+            self.drop()
+            return
+        if self._sets:
+            self._configure()
+        elif self.held and luck < 0.4:
+            self._end(self.dice.choice(list(self.held)))
+        elif luck < 0.6:
+            self._put()
+        elif luck < 0.85:
+            count = self.dice.choice((b"1", b"1", b"2"))
+            self._call(b"pop", self.dice.choice(QUEUES), self.name, count)
+        else:
+            self._other()
+        if self.dice.random() < 0.01:
+            self.drop()  # in the middle of it
+
+    def _call(self, name: bytes, *args: bytes) -> None:
+        assert self.visit is not None
+        request = Request(self.visit, name, args, self.world.clock.now_s)
+        request.now = self.notes.stamp(request.at_s + self._skew_s)
+        self.notes.requests.append(request)
+        self.waiting = request
+        self.expect(request, _Waits(self))
+        self.send(_array(b"EVALSHA", self._sha, b"0", name, repr(request.now).encode(), *args))
+
+    def _configure(self) -> None:
+        """Until each is answered: the other workers may begin before."""
+        done = [request.args[0] for request in self.notes.requests if request.reply == b"OK"]
+        done += [
+            request.args[0]
+            for request in self.notes.requests
+            if request.name == b"config.set"
+            and request.done_s is not None
+            and not isinstance(request.reply, Exception)
+        ]
+        for option, seconds in ((b"heartbeat", HEARTBEAT_S), (b"grace-period", GRACE_S)):
+            if option not in done:
+                self._call(b"config.set", option, repr(seconds).encode())
+                return
+        self._sets = False
+        self._call(b"throttle.set", THROTTLE, b"2", b"0")
+
+    def _put(self) -> None:
+        dice, jids = self.dice, self.notes.jids
+        if jids and dice.random() < 0.1:
+            jid = dice.choice(jids[-RECENT:])
+        else:
+            self._jobs += 1
+            jid = b"j%d-%d" % (self.number, self._jobs)
+        delay = dice.choice((b"0", b"0", b"0", b"1"))
+        more = [b"priority", b"%d" % dice.randrange(3), b"retries", b"%d" % dice.randrange(3)]
+        if jids and dice.random() < 0.25:
+            some = {dice.choice(jids[-RECENT:]).decode() for _ in range(2)} - {jid.decode()}
+            more += [b"depends", json.dumps(sorted(some)).encode()]
+        if dice.random() < 0.4:
+            more += [b"throttles", json.dumps([THROTTLE.decode()]).encode()]
+        queue = dice.choice(QUEUES)
+        self._call(b"put", self.name, queue, jid, b"klass", b'{"n":1}', delay, *more)
+        if jid not in jids[-RECENT:]:
+            jids.append(jid)
+
+    def _end(self, jid: bytes) -> None:
+        dice, queue = self.dice, self.held[jid]
+        luck = dice.random()
+        if luck < 0.15:
+            self._call(b"heartbeat", jid, self.name)
+        elif luck < 0.3:
+            self._call(b"fail", jid, self.name, b"group", b"a message")
+        elif luck < 0.45:
+            self._call(b"retry", jid, queue, self.name, dice.choice((b"0", b"1")))
+        elif luck < 0.6:
+            following = dice.choice(QUEUES)
+            more: list[bytes] = []
+            if dice.random() < 0.3:
+                others = [one for one in self.notes.jids[-RECENT:] if one != jid]
+                more = [b"depends", json.dumps([one.decode() for one in others[:1]]).encode()]
+            self._call(b"complete", jid, self.name, queue, b"{}", b"next", following, *more)
+        else:
+            self._call(b"complete", jid, self.name, queue, b"{}")
+
+    def _other(self) -> None:
+        dice, jids = self.dice, self.notes.jids
+        luck = dice.random()
+        jid = dice.choice(jids[-RECENT:]) if jids else b"none"
+        if luck < 0.2:
+            self._call(b"get", jid)
+        elif luck < 0.35:
+            self._call(b"cancel", jid)
+        elif luck < 0.45:
+            self._call(b"timeout", jid)
+        elif luck < 0.55:
+            self._call(b"track", b"track", jid)
+        elif luck < 0.65:
+            self._call(b"unfail", dice.choice(QUEUES), b"group", b"2")
+        elif luck < 0.75:
+            self._call(b"throttle.set", THROTTLE, dice.choice((b"1", b"2", b"3")), b"0")
+        elif luck < 0.9:
+            template = b"r%d" % self.number
+            rest = (b"retries", b"1", b"backlog", b"0")
+            args = (dice.choice(QUEUES), template, b"klass", b"{}", b"interval", b"2", b"0", *rest)
+            self._call(b"recur", *args)
+        else:
+            # It says something of somebody else's job: that is refused.
+            self._call(b"complete", jid, self.name, dice.choice(QUEUES), b"{}")
+
+    # --- replies ----------------------------------------------------------------------------------
+
+    def took(self, data: bytes) -> None:
+        """See `Guest`."""
+        self._data += data
+        found = parse(self._data)
+        if found is None:
+            return
+        value, self._data = found
+        request = self.waiting
+        if not self._sha:
+            # A node that has no majority may refuse it; the next act loads it again.
+            self._sha = value if isinstance(value, bytes) else b""
+            self.later()
+            return
+        if request is None or self._data:
+            raise Violation(f"client {self.number} got {value!r} for nothing, {self._data!r}")
+        request.reply, request.done_s = value, self.world.clock.now_s
+        self.waiting = None
+        self._learn(request)
+        word = "refused" if isinstance(value, Exception) else "done"
+        self.world.counts[f"qless {request.name.decode()} {word}"] += 1
+        self.later()
+
+    def _learn(self, request: Request) -> None:
+        """What it holds from now on."""
+        name, args = request.name, request.args
+        if name == b"pop" and isinstance(request.reply, bytes):
+            for job in json.loads(request.reply):
+                self.held[job["jid"].encode()] = job["queue"].encode()
+        elif name in (b"complete", b"fail", b"retry") and args[0] in self.held:
+            if not isinstance(request.reply, Exception) or b"no majority" not in _text(request):
+                del self.held[args[0]]
+        elif name == b"heartbeat" and isinstance(request.reply, Exception):
+            self.held.pop(args[0], None)
+
+
+class Subscriber(Guest):
+    """A client that hears all that is published, and does nothing."""
+
+    protocol = "qless"
+
+    def __init__(self, world: World, number: int, notes: Notes) -> None:
+        super().__init__(world, number)
+        self.pace = 0.2
+        self._notes = notes
+        self._heard: Heard | None = None
+        self._data = b""
+
+    def began(self) -> None:
+        """See `Guest`."""
+        assert self.visit is not None
+        self._data = b""
+        self._heard = Heard(self.visit)
+        self._notes.heard.append(self._heard)
+        self.send(_array(b"PSUBSCRIBE", b"ql:*"))
+
+    def left(self) -> None:
+        """See `Guest`."""
+        if self._heard is not None:
+            self._heard.is_open = False
+        self._heard = None
+
+    @property
+    def quiet(self) -> bool:
+        """It asks for nothing."""
+        return True
+
+    def act(self) -> None:
+        """Break off now and then."""
+        if self.active and self.dice.random() < 0.2:
+            self.drop()
+        else:
+            self.later()
+
+    def took(self, data: bytes) -> None:
+        """See `Guest`."""
+        assert self._heard is not None
+        self._data += data
+        while (found := parse(self._data)) is not None:
+            value, self._data = found
+            now_s = self.world.clock.now_s
+            match value:
+                case [b"psubscribe", _, _]:
+                    self._heard.at_s = now_s
+                case [b"pmessage", _, channel, what]:
+                    self._heard.messages.append((now_s, channel, what))
+                    self.world.counts["qless messages"] += 1
+                case _:
+                    raise Violation(f"client {self.number} was told {value!r}")
+
+
+class _Waits:
+    """Whether a client still waits for a request."""
+
+    def __init__(self, laborer: Laborer) -> None:
+        self._laborer = laborer
+
+    def __contains__(self, request: object) -> bool:
+        return self._laborer.waiting is request
+
+
+def _text(request: Request) -> bytes:
+    """The text of the error that a request was answered with."""
+    found: bytes = request.reply.args[0] if isinstance(request.reply, Exception) else b""
+    return found
+
+
+def _array(*words: bytes) -> bytes:
+    parts = [b"$%d\r\n%b\r\n" % (len(word), word) for word in words]
+    return b"*%d\r\n%b" % (len(words), b"".join(parts))
+
+
+def parse(data: bytes) -> tuple[Reply, bytes] | None:
+    """The first value of RESP2 in some bytes and what stands behind it; None if it is not whole."""
+    line, end, rest = data.partition(b"\r\n")
+    if not end:
+        return None
+    mark, word = line[:1], line[1:]
+    if mark == b"+":
+        return word, rest
+    if mark == b"-":
+        return Refused(word), rest
+    if mark == b":":
+        return int(word), rest
+    size = int(word)
+    if size < 0:
+        return None, rest
+    if mark == b"$":
+        return (rest[:size], rest[size + 2 :]) if len(rest) >= size + 2 else None
+    if mark != b"*":
+        raise Violation(f"no reply of Redis: {data!r}")
+    values: list[Any] = []
+    for _ in range(size):
+        found = parse(rest)
+        if found is None:
+            return None
+        values.append(found[0])
+        rest = found[1]
+    return values, rest

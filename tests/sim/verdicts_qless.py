@@ -1,0 +1,195 @@
+"""Judging what clients of qless saw against the calls that were committed, in the order of the log.
+
+Every check is named after a promise. `QlessJudge` compares replies and messages with what was
+committed; `Following` follows the jobs through the calls by rules of its own.
+"""
+
+import json
+from collections.abc import Iterable
+from struct import Struct
+from typing import Any, Final
+
+import msgpack
+
+from beanpole import qless as q
+from tests.sim.calls import Made, Session
+from tests.sim.cluster import Violation
+from tests.sim.following import Following
+from tests.sim.qless import Heard, Notes, Refused, Request
+from tests.sim.witness import Witness
+
+_FLOAT: Final = Struct("<d")
+_BITS: Final = Struct("<Q")
+# Refusals of the client's node: the call is certainly not done.
+NOT_CALLED: Final = (b"no majority of the nodes", b"this node is draining")
+# The same, or a refusal of the machine.
+NO_ROOM: Final = b"a limit of the cluster is reached"
+READS: Final = frozenset({b"get"})
+PREFIX: Final = b"ql:"
+
+
+class QlessJudge:
+    """The checks of one run."""
+
+    def __init__(self, notes: Notes, witness: Witness, loads: dict[str, list[float]]) -> None:
+        self.notes = notes
+        self.witness = witness
+        self.loads = loads
+        self.made: dict[tuple[Session, int], Made] = {}
+        self.following = Following()
+
+    def all(self) -> None:
+        """Check everything. Raises Violation."""
+        self.no_call_is_made_twice()
+        self.what_is_answered_was_made()
+        for made in self.witness.calls.made:
+            self.following.call(made, *_decoded(made))
+        self.following.is_state_of(self.witness.machine.qless)
+        self.what_is_read_was_so()
+        for heard in self.notes.heard:
+            self.messages_come_once_and_in_order(heard)
+
+    # --- replies ----------------------------------------------------------------------------------
+
+    def no_call_is_made_twice(self) -> None:
+        """A call stands in the log once, and only if somebody made it."""
+        asked = {request.bits for request in self.notes.requests}
+        for made in self.witness.calls.made:
+            key = (made.session, made.bits)
+            if key in self.made:
+                raise Violation(f"a call is made twice: {made}")
+            if made.bits not in asked:
+                raise Violation(f"nobody made this call: {made}")
+            self.made[key] = made
+
+    def what_is_answered_was_made(self) -> None:
+        """The reply is that of the call, which was made between question and answer."""
+        for request in self.notes.requests:
+            if request.done_s is None or request.name in READS:
+                continue
+            visit = request.visit
+            made = self.made.get(((visit.place, visit.incarnation, visit.number), request.bits))
+            if isinstance(request.reply, Refused):
+                text: bytes = request.reply.args[0]
+                if any(words in text for words in NOT_CALLED):
+                    if made is not None:
+                        raise Violation(f"refused and done: {request!r} {made}")
+                    continue
+                if NO_ROOM in text and made is None:
+                    continue
+            if made is None:
+                raise Violation(f"answered, but not done: {request!r}")
+            if not request.at_s <= made.at_s <= request.done_s:
+                raise Violation(f"answered before it was done: {request!r} {made}")
+            if not _says(request, made):
+                raise Violation(f"answered otherwise: {request!r} {made}")
+
+    def what_is_read_was_so(self) -> None:
+        """Linearizable: a job that is there from before until after is found, and only such."""
+        for request in self.notes.requests:
+            if request.name != b"get" or request.done_s is None:
+                continue
+            if isinstance(request.reply, Refused):
+                continue
+            spans = self.following.spans(request.args[0])
+            at_s, done_s = request.at_s, request.done_s
+            if request.reply is None:
+                if any(since_s <= at_s and done_s < to_s for since_s, to_s in spans):
+                    raise Violation(f"it was there: {request!r}")
+            elif not any(since_s <= done_s and at_s <= to_s for since_s, to_s in spans):
+                raise Violation(f"it was not there: {request!r}")
+
+    # --- messages ---------------------------------------------------------------------------------
+
+    def messages_come_once_and_in_order(self, heard: Heard) -> None:
+        """A connection hears all that is published, in the order of the log, from some moment on.
+
+        It may miss some while its node loads a snapshot.
+        """
+        published = self.witness.calls.messages
+        told = [(channel, _content(what)) for _, channel, what in heard.messages]
+        log = [(PREFIX + channel, _plain(what)) for _, (channel, what) in published]
+        loads = self.loads[heard.visit.node]
+        # Also those of the node's start: the first connection comes after it.
+        jumps = any(at_s >= heard.at_s for at_s in loads)
+        ends = [
+            end
+            for start in range(len(log) - len(told) + 1)
+            if (end := _match(log, start, told, jumps)) is not None
+        ]
+        if not ends:
+            raise Violation(
+                f"client {heard.visit.client} at {heard.visit.node} was told other messages than "
+                f"were published: {told}"
+            )
+        for at_s, (channel, what) in published[max(ends) :]:
+            # What was committed before it subscribed it need not hear, nor what it may have missed.
+            if heard.is_open and at_s > heard.at_s and heard.at_s and not jumps:
+                raise Violation(f"client {heard.visit.client} was not told {channel!r} {what!r}")
+
+
+def _match(
+    log: list[tuple[bytes, Any]], start: int, told: list[tuple[bytes, Any]], jumps: bool
+) -> int | None:
+    """Where messages end that begin at a place of all messages; None if they differ."""
+    place = start
+    for message in told:
+        while jumps and place > start and place < len(log) and log[place] != message:
+            place += 1
+        if place >= len(log) or log[place] != message:
+            return None
+        place += 1
+    return place
+
+
+def _plain(what: "bytes | Iterable[tuple[bytes, bytes | None]]") -> Any:
+    """A message of the log, to be compared: text, or a dictionary."""
+    if isinstance(what, bytes):
+        return what.decode()
+    return {key.decode(): False if value is None else value.decode() for key, value in what}
+
+
+def _content(what: bytes) -> Any:
+    """A message as it was received, to be compared."""
+    return json.loads(what) if what[:1] == b"{" else what.decode()
+
+
+def _decoded(made: Made) -> tuple[float, tuple[Any, ...]]:
+    """The client's time and the arguments of a call."""
+    now: float = _FLOAT.unpack(_BITS.pack(made.bits))[0]
+    return now, msgpack.unpackb(made.args, use_list=False)
+
+
+def _says(request: Request, made: Made) -> bool:
+    """Whether a reply is that of a result."""
+    code, value = made.result
+    reply: Any = request.reply
+    if code != q.OK or isinstance(reply, Refused):
+        return code != q.OK and isinstance(reply, Refused)
+    match request.name:
+        case b"put" | b"fail" | b"recur":
+            return bool(reply == value)
+        case b"pop":
+            shown = [
+                (job["jid"], job["worker"], job["state"], job["remaining"], job["expires"])
+                for job in json.loads(reply)
+            ]
+            return shown == [
+                (
+                    *(view.jid.decode(), view.worker.decode()),
+                    *(q.STATE_NAMES[view.state].decode(), view.remaining, _whole(view.expires)),
+                )
+                for view in value
+            ]
+        case b"complete":
+            return bool(reply == q.STATE_NAMES[value])
+        case b"heartbeat" | b"retry" | b"unfail":
+            return bool(reply == int(value))
+        case b"cancel" | b"track" | b"timeout" | b"config.set" | b"throttle.set":
+            return True
+    raise AssertionError(request.name)
+
+
+def _whole(number: float) -> float:
+    """A number as JSON shows it: with 14 digits."""
+    return float(f"{number:.14g}")
