@@ -84,6 +84,7 @@ class Following:
             case q.HEARTBEAT:
                 self._check_lock(made, now, made.result[1])
                 self.jobs[args[0]].ends = made.result[1]
+                self.jobs[args[0]].warned = False
             case q.CANCEL:
                 self._cancel(made, args[0])
             case q.TIMEOUT:

@@ -251,8 +251,9 @@ class GearmanJudge:
             told = [_packet(one, True) for one in self.stories[grant.number].told]
             statuses = [end for end in grant.news if end.kind == p.WORK_STATUS]
             # A status that takes the place of an earlier one has that one's answer: once one is
-            # refused, no answer says what became of the later ones (life 2213 at 14236a9).
-            refused = any(end.accepted is False for end in statuses)
+            # refused, or may have been, no answer says what became of the later ones (lives 2213
+            # at 14236a9 and 2270 at 21e0e82).
+            refused = any(not end.accepted for end in statuses)
             for end in grant.news:
                 if not end.accepted:
                     continue

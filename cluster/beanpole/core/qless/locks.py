@@ -43,6 +43,7 @@ def heartbeat(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> q.R
         job.data = data
     expires = end_of_lock(t, job.queue, now)
     job.expires = expires
+    job.grace = False  # if this lock ends, too, the worker is warned again
     t.hold(job, expires)
     t.place(job, LOCKS, expires)
     return q.OK, expires

@@ -161,6 +161,7 @@ def _pop_job(
     expires = locks.end_of_lock(t, queue.name, now)
     job.worker = worker
     job.expires = expires
+    job.grace = False  # that another worker was warned is nothing to this one
     job.state = q.RUNNING
     t.hold(job, expires)
     t.place(job, LOCKS, expires)

@@ -1,7 +1,7 @@
 """Locks: heartbeats, and what becomes of jobs whose workers are silent."""
 
 from beanpole import qless as q
-from beanpole.core.qless import locks, throttles
+from beanpole.core.qless import failing, locks, throttles
 from tests.unit.core.qless.checking import Qless
 
 
@@ -55,6 +55,31 @@ def test_a_warned_worker_may_go_on() -> None:
     assert world.job(b"a").lease == 121.0
     assert world.pop(70) == []
     assert world.done(71, b"a") == (q.OK, q.COMPLETE_)
+
+
+def test_a_worker_is_warned_again_when_its_next_lock_ends() -> None:
+    world = Qless()
+    world.put(0, b"a")
+    world.pop(0)
+    world.pop(60)
+    world.give(locks.heartbeat, 61, b"a", b"w", None)
+    world.said()
+    assert world.pop(121, worker=b"other") == []
+    assert world.said() == [(b"w:w", b"lock_lost"), (b"log", b"lock_lost")]
+    assert world.pop(131, worker=b"other") == [b"a"]
+
+
+def test_the_next_worker_is_warned_after_one_that_was_warned_and_failed_it() -> None:
+    world = Qless()
+    world.put(0, b"a")
+    world.pop(0)
+    world.pop(60)
+    world.give(failing.fail, 61, b"a", b"w", b"group", b"message", None)
+    world.give(failing.unfail, 62, b"q", b"group", 1)
+    assert world.pop(63) == [b"a"]
+    world.said()
+    assert world.pop(123, worker=b"other") == []
+    assert world.said() == [(b"w:w", b"lock_lost"), (b"log", b"lock_lost")]
 
 
 def test_without_grace_a_job_goes_to_another_at_once() -> None:
