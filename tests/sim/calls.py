@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from weakref import WeakKeyDictionary
 
 from beanpole import commands as c
-from beanpole.core.operations.table import OPERATIONS, ClientOperation
+from beanpole.core.operations.operation import ClientOperation
+from beanpole.core.operations.table import OPERATIONS
 from beanpole.core.sessions import Origin
 from beanpole.core.state import MachineState
 from beanpole.qless import Message

@@ -249,7 +249,9 @@ class Following:
             if said[b"event"] == b"lock_lost" and channel == b"w:" + job.worker:
                 job.warned = True
             elif said[b"event"] == b"failed" and channel == b"log":
-                if job.remaining or not job.warned:
+                if not job.warned:
+                    raise Violation(f"its holder was not told that the lock is lost: {job} {made}")
+                if job.remaining:
                     raise Violation(f"it failed with attempts left: {job} {made}")
                 job.remaining -= 1
                 self._fail(job, b"failed-retries")

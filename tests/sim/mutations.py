@@ -44,7 +44,7 @@ Patches = Callable[[], list[Patch]]
 def planted(patches: Patches) -> Iterator[None]:
     """Plant a defect for a while."""
     wanted = [(_home(owner, name), name, value) for owner, name, value in patches()]
-    before = [(owner, name, vars(owner)[name]) for owner, name, _ in wanted]
+    before = [(owner, name, _value(owner, name)) for owner, name, _ in wanted]
     for owner, name, value in wanted:
         setattr(owner, name, value)
     try:
@@ -56,8 +56,13 @@ def planted(patches: Patches) -> Iterator[None]:
 
 def _home(owner: Any, name: str) -> Any:
     """The class, among an owner and those that it inherits from, or the module that has a name."""
-    bases = getattr(owner, "__mro__", (owner,))
+    bases = getattr(owner, "__mro__", (owner,) if hasattr(owner, "__dict__") else ())
     return next((base for base in bases if name in vars(base)), owner)
+
+
+def _value(owner: Any, name: str) -> Any:
+    """What stands there: of a class the descriptor; an object with slots has no dictionary."""
+    return vars(owner)[name] if hasattr(owner, "__dict__") else getattr(owner, name)
 
 
 def nothing(*_: Any) -> None:

@@ -109,22 +109,23 @@ class QlessJudge:
         published = self.witness.calls.messages
         told = [(channel, _content(what)) for _, channel, what in heard.messages]
         log = [(PREFIX + channel, _plain(what)) for _, (channel, what) in published]
-        loads = self.loads[heard.visit.node]
-        # Also those of the node's start: the first connection comes after it.
-        jumps = any(at_s >= heard.at_s for at_s in loads)
+        loads = [at_s for at_s in self.loads[heard.visit.node] if at_s >= heard.at_s]
         ends = [
             end
             for start in range(len(log) - len(told) + 1)
-            if (end := _match(log, start, told, jumps)) is not None
+            if (end := _match(log, start, told, bool(loads))) is not None
         ]
         if not ends:
             raise Violation(
                 f"client {heard.visit.client} at {heard.visit.node} was told other messages than "
                 f"were published: {told}"
             )
+        if not heard.is_open or not heard.at_s:
+            return
+        # What was committed before it need not be heard.
+        since_s = max([heard.at_s, *loads])
         for at_s, (channel, what) in published[max(ends) :]:
-            # What was committed before it subscribed it need not hear, nor what it may have missed.
-            if heard.is_open and at_s > heard.at_s and heard.at_s and not jumps:
+            if at_s > since_s:
                 raise Violation(f"client {heard.visit.client} was not told {channel!r} {what!r}")
 
 

@@ -1,0 +1,304 @@
+"""Planted defects of qless: in its calls, its image, its messages and its frontend.
+
+The patches and their table; see `mutations` and `mutant_table`. All are caught by whole lives.
+"""
+
+from typing import Any, Final
+
+from beanpole import qless as q
+from beanpole.core.image import qless as image
+from beanpole.core.qless import (
+    completing,
+    dependencies,
+    failing,
+    locks,
+    putting,
+    recurring,
+    throttles,
+)
+from beanpole.core.qless.calls import CALLS
+from beanpole.core.qless.job import NOWHERE, QlessJob
+from beanpole.core.qless.tables import QlessQueue, Tables
+from beanpole.protocol.qless import answers
+from beanpoled.frontends.publications import Publications
+from tests.sim.mutant import in_lives
+from tests.sim.mutations import Patch, nothing
+
+# --- locks ----------------------------------------------------------------------------------------
+
+
+def locks_end_early() -> list[Patch]:
+    """A job goes to another worker a second before its lock ends."""
+    invalidate = locks.invalidate
+
+    def wrong(t: Tables, flavour: int, queue: QlessQueue, now: float, count: int) -> Any:
+        return invalidate(t, flavour, queue, now + 1.0, count)
+
+    return [(locks, "invalidate", wrong)]
+
+
+def short_locks() -> list[Patch]:
+    """The configuration of a lock's length is not looked at."""
+    return [(locks, "end_of_lock", lambda t, queue, now: now + 1.0)]
+
+
+def lost_in_silence() -> list[Patch]:
+    """A worker whose lock is lost is not told."""
+    return [(locks, "_say_lost", nothing)]
+
+
+def moved_in_silence() -> list[Patch]:
+    """A worker whose job somebody else puts into a queue is not told."""
+    leave = putting._leave
+
+    def wrong(t: Tables, job: QlessJob, now: float, worker: bytes | None, queue: bytes) -> None:
+        leave(t, job, now, job.worker, queue)
+
+    return [(putting, "_leave", wrong)]
+
+
+def attempts_uncounted() -> list[Patch]:
+    """A lock that is lost uses up no attempt."""
+    attempt = locks._attempt
+
+    def wrong(t: Tables, flavour: int, queue: QlessQueue, job: QlessJob, now: float) -> bool:
+        job.remaining += 1
+        return attempt(t, flavour, queue, job, now)
+
+    return [(locks, "_attempt", wrong)]
+
+
+def warned_for_good() -> list[Patch]:
+    """A worker that was warned is not warned again, as in the scripts."""
+    heartbeat = locks.heartbeat
+
+    def wrong(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> q.Result:
+        job = t.jobs.get(args[0])
+        grace = job is not None and job.grace
+        result = heartbeat(t, flavour, now, args)
+        if job is not None:
+            job.grace = grace
+        return result
+
+    return [_call(q.HEARTBEAT, wrong)]
+
+
+def anybody_completes() -> list[Patch]:
+    """A worker completes a job that it does not have."""
+    complete = completing.complete
+
+    def wrong(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> q.Result:
+        job = t.jobs.get(args[0])
+        if job is not None and job.worker:
+            args = (args[0], job.worker, job.queue, *args[3:])
+        return complete(t, flavour, now, args)
+
+    return [_call(q.COMPLETE, wrong)]
+
+
+# --- dependencies, throttles, templates -----------------------------------------------------------
+
+
+def dependents_at_once() -> list[Patch]:
+    """A job does not wait for those that it depends on."""
+    return [(dependencies, "unfinished", lambda t, jids: [])]
+
+
+def dependents_forgotten() -> list[Patch]:
+    """Completion of one job lets those wait no longer that depend on others, too."""
+
+    def wrong(t: Tables, flavour: int, job: QlessJob, now: float) -> None:
+        dependents = list(job.dependents)
+        job.dependents.clear()
+        for jid in dependents:
+            other = t.jobs[jid]
+            t.keep(other)
+            del other.dependencies[job.jid]
+            dependencies.unlink(t, other, list(other.dependencies))
+            dependencies._begin(t, flavour, other, now, None)
+
+    return [(dependencies, "free_dependents", wrong)]
+
+
+def throttles_exceeded() -> list[Patch]:
+    """A throttle gives one lock more than it has."""
+
+    def wrong(t: Tables, name: bytes) -> bool:
+        throttle = t.throttles.get(name)
+        if throttle is None:
+            return True
+        maximum = throttles._maximum(t, throttle)
+        return maximum == 0 or len(throttle.locks) <= maximum
+
+    return [(throttles, "available", wrong)]
+
+
+def numbers_left_out() -> list[Patch]:
+    """A template leaves a number out."""
+    make = recurring._make
+
+    def wrong(t: Tables, template: Any, jid: bytes, now: float, at: float) -> None:
+        if template.count % 3:
+            make(t, template, jid, now, at)
+
+    return [(recurring, "_make", wrong)]
+
+
+# --- jobs -----------------------------------------------------------------------------------------
+
+
+def retried_is_lost() -> list[Patch]:
+    """A job that is retried after a delay waits nowhere."""
+    retry = failing.retry
+
+    def wrong(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> q.Result:
+        result = retry(t, flavour, now, args)
+        if result[0] == q.OK and args[3] > 0 and result[1] >= 0:
+            t.unplace(t.jobs[args[0]])
+            t.place(t.jobs[args[0]], NOWHERE, 0.0)
+            t.forget(t.jobs[args[0]])
+        return result
+
+    return [_call(q.RETRY, wrong)]
+
+
+def throttles_not_in_image() -> list[Patch]:
+    """A node that starts from a snapshot knows no bound of a throttle."""
+
+    def wrong(_copy: image.QlessCopy) -> Any:
+        yield from ()
+
+    return [(image.QlessCopy, "_throttle_chunks", wrong)]
+
+
+# --- messages and replies -------------------------------------------------------------------------
+
+
+def told_in_reverse() -> list[Patch]:
+    """The messages of an entry are told in reverse."""
+    published = Publications.published
+
+    def wrong(publications: Publications, messages: list[Any]) -> None:
+        published(publications, messages[::-1])
+
+    return [(Publications, "published", wrong)]
+
+
+def told_twice() -> list[Patch]:
+    """Messages are told twice."""
+    published = Publications.published
+
+    def wrong(publications: Publications, messages: list[Any]) -> None:
+        published(publications, [one for one in messages for _ in range(2)])
+
+    return [(Publications, "published", wrong)]
+
+
+def completed_is_running() -> list[Patch]:
+    """Another state is answered than the job has."""
+    answer = answers.answer
+
+    def wrong(script: Any, call: Any, result: q.Result) -> Any:
+        if call.code == q.COMPLETE and result == (q.OK, q.DEPENDS):
+            result = (q.OK, q.WAITING)
+        return answer(script, call, result)
+
+    return [(answers, "answer", wrong)]
+
+
+def _call(code: int, handler: Any) -> Patch:
+    """Replace what makes a call, in the table of calls."""
+    return (CALLS[code], "handler", handler)
+
+
+QLESS: Final = (
+    in_lives(
+        "locks_end_early",
+        "qless: a lock ends a second early",
+        r"a second holder at|its holder was not told|it failed with attempts left",
+        locks_end_early,
+        seed=4,
+    ),
+    in_lives("short_locks", "qless: locks have a length of their own", r"a lock of", short_locks),
+    in_lives(
+        "lost_in_silence",
+        "qless: a lost lock is not announced",
+        r"its holder was not told",
+        lost_in_silence,
+        seed=6,
+    ),
+    in_lives(
+        "moved_in_silence",
+        "qless: a job is put elsewhere, and its worker is not told",
+        r"its holder was not told",
+        moved_in_silence,
+    ),
+    in_lives(
+        "warned_for_good",
+        "qless: a worker is warned once only",
+        r"its holder was not told",
+        warned_for_good,
+        seed=52,
+    ),
+    in_lives(
+        "attempts_uncounted",
+        "qless: a lost lock uses up no attempt",
+        r"attempts left, not",
+        attempts_uncounted,
+    ),
+    in_lives(
+        "anybody_completes",
+        "qless: a worker ends a job that it does not have",
+        r"by a worker that does not have",
+        anybody_completes,
+        seed=3,
+    ),
+    in_lives(
+        "dependents_at_once",
+        "qless: a job does not wait for those that it depends on",
+        r"it runs before",
+        dependents_at_once,
+    ),
+    in_lives(
+        "dependents_forgotten",
+        "qless: a job waits for one of several only",
+        r"it runs before",
+        dependents_forgotten,
+    ),
+    in_lives(
+        "throttles_exceeded",
+        "qless: a throttle gives a lock too many",
+        r"jobs have locks of",
+        throttles_exceeded,
+    ),
+    in_lives(
+        "numbers_left_out",
+        "qless: a template leaves out a number",
+        r"has made \d+ jobs",
+        numbers_left_out,
+    ),
+    in_lives(
+        "retried_is_lost", "qless: a job is lost in a delay", r"^lost: |lost: b'", retried_is_lost
+    ),
+    in_lives(
+        "throttles_not_in_image",
+        "qless: a snapshot has no throttles",
+        r"differs",
+        throttles_not_in_image,
+        seed=34,
+    ),
+    in_lives(
+        "told_in_reverse",
+        "qless: messages come in reverse",
+        r"was told other messages",
+        told_in_reverse,
+    ),
+    in_lives("told_twice", "qless: messages come twice", r"was told other messages", told_twice),
+    in_lives(
+        "completed_is_running",
+        "qless: another state is answered",
+        r"answered otherwise",
+        completed_is_running,
+        seed=4,
+    ),
+)
