@@ -1,7 +1,7 @@
 """Peer links on asyncio: dialing, reconnecting, and the sockets under `link`.
 
 Of two members the one with the smaller id dials, so there is one connection a pair. A link on
-which nothing arrives for too long is closed and dialed again.
+which nothing arrives for too long, or no whole frame, is closed and dialed again.
 """
 
 import asyncio
@@ -21,8 +21,11 @@ from beanpoled.turn.routing import Router
 
 # Bytes that may wait in a link's output: above it, `send` says no and the sender tries again later.
 OUTPUT_BYTES_MAX: Final = 32 * 1024 * 1024
-# A link without a frame for this long is dead: heartbeats come every 50 ms.
+# A link without a byte for this long is dead: heartbeats come every 50 ms.
 IDLE_MAX_S: Final = 3.0
+# The same without a whole frame: one whose length was falsified on its way swallows all that
+# follows. The largest frame, 16 MiB, takes longer only below 14 Mbit/s.
+FRAME_MAX_S: Final = 10.0
 DIAL_TIMEOUT_S: Final = 2.0
 # A peer that does not answer or refuses is tried again soon at first, then less often.
 DIAL_PAUSE_S: Final = 0.05
@@ -62,7 +65,8 @@ class PeerProtocol:
         self._out: list[bytes] = []
         self.peer: str | None = None  # once it has proved its identity
         self.waiting: link.Hello | None = None  # of a peer that is not talked to yet
-        self.received_at_s = 0.0
+        self.received_at_s = 0.0  # anything
+        self.framed_at_s = 0.0  # the end of a frame
         self.closed: asyncio.Future[None] = links.loop.create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -74,8 +78,10 @@ class PeerProtocol:
     def data_received(self, data: bytes) -> None:
         reader = self._reader
         reader.feed(data)
+        is_framed = False
         try:
             while not self._is_closing() and (frame := reader.next()) is not None:
+                is_framed = True
                 kind, payload = frame
                 if kind == link.REFUSE:
                     # Perhaps we believe the link to be up already: the other side decides later.
@@ -99,6 +105,8 @@ class PeerProtocol:
             self.close()
         else:
             self.received_at_s = self._links.loop.time()
+            if is_framed:
+                self.framed_at_s = self.received_at_s
 
     def _is_closing(self) -> bool:
         return self._transport is None or self._transport.is_closing()
@@ -129,7 +137,7 @@ class PeerProtocol:
             self._timer.cancel()
         self._reader.size_max = link.FRAME_MAX_BYTES
         self.peer = hello.node
-        self.received_at_s = self._links.loop.time()
+        self.received_at_s = self.framed_at_s = self._links.loop.time()
         self._links.established(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -301,7 +309,12 @@ class PeerLinks:
         """Close links on which nothing arrives; it was asked for `passed_s` ago."""
         if passed_s > IDLE_MAX_S / 2:
             return  # this loop stood still: input may be waiting
+        now_s = self.loop.time()
         for protocol in list(self._links.values()):
-            if self.loop.time() - protocol.received_at_s > IDLE_MAX_S:
+            if now_s - protocol.received_at_s > IDLE_MAX_S:
                 self.log(f"nothing from {protocol.peer} for {IDLE_MAX_S:.0f} s")
-                protocol.close()
+            elif now_s - protocol.framed_at_s > FRAME_MAX_S:
+                self.log(f"no whole frame from {protocol.peer} for {FRAME_MAX_S:.0f} s")
+            else:
+                continue
+            protocol.close()
