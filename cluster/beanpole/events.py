@@ -23,6 +23,9 @@ DELETED: Final = 10  # from whatever state
 DONE: Final = 11  # it ended well; it is gone, or kept with its result until its TTL ends
 FAILED: Final = 12  # an attempt failed: it ended the job (gone or kept, as above) or is repeated
 EXPIRED: Final = 13  # its TTL ended: gone from whatever state
+MOVED: Final = 14  # a client put it again, or it came into another queue
+BLOCKED: Final = 15  # it waits for something: `state` says for what
+UNBLOCKED: Final = 16  # it waits for that no longer: ready or delayed
 
 KIND_NAMES: Final = {
     PUT: "put",
@@ -38,16 +41,29 @@ KIND_NAMES: Final = {
     DONE: "done",
     FAILED: "failed",
     EXPIRED: "expired",
+    MOVED: "moved",
+    BLOCKED: "blocked",
+    UNBLOCKED: "unblocked",
 }
 
 # The machine version that brought a kind, for those that the base version lacks: an older machine
 # emits none, whatever its program knows. The code that emits it has the condition.
-KIND_SINCE: Final[dict[int, int]] = {DONE: 3, FAILED: 3, EXPIRED: 3}
+KIND_SINCE: Final[dict[int, int]] = {
+    DONE: 3,
+    FAILED: 3,
+    EXPIRED: 3,
+    MOVED: 4,
+    BLOCKED: 4,
+    UNBLOCKED: 4,
+}
 
 # --- states that only some protocols have; all others are those of `core.jobs.job` ---------------
 DEPENDS: Final = 16  # it waits for other jobs to be done
 THROTTLED: Final = 17  # it waits for what it shares with others
-MORE_STATES: Final = {DEPENDS: "depends", THROTTLED: "throttled"}
+# Between the event by which it leaves a queue and the one by which it comes into the next: what is
+# counted by queue adds up in both.
+MOVING: Final = 18
+MORE_STATES: Final = {DEPENDS: "depends", THROTTLED: "throttled", MOVING: "moving"}
 
 # --- protocols ----------------------------------------------------------------------------------
 NO_PROTOCOL: Final = 0  # no client did it: a delay ended
@@ -73,12 +89,14 @@ NODE_DOWN: Final = 2  # RETURNED: the node of that session died or was declared 
 NOBODY_WAITING: Final = 3  # RETURNED: it was granted to a client that had gone
 TTR: Final = 4  # TIMED_OUT, FAILED
 ABANDONED: Final = 5  # DELETED: the last client that wanted its result has gone
+ADVANCED: Final = 6  # RELEASED: its worker has done its part, and it goes on in another queue
 REASON_NAMES: Final = {
     CONNECTION_LOST: "connection_lost",
     NODE_DOWN: "node_down",
     NOBODY_WAITING: "nobody_waiting",
     TTR: "ttr",
     ABANDONED: "abandoned",
+    ADVANCED: "advanced",
 }
 
 # Where a time does not apply: a job that is put has waited for nothing.

@@ -54,6 +54,7 @@ _COLUMNS: Final[dict[str, DataType]] = {
     "wait_us": _LONG,
     "run_us": _LONG,
     "ready_at_us": _LONG,
+    "client_time_us": _LONG,
 }
 EVENTS: Final = StructType([StructField(name, kind) for name, kind in _COLUMNS.items()])
 

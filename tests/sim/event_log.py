@@ -39,6 +39,7 @@ class Row(NamedTuple):
     tube: bytes
     host: bytes  # empty if it is not known
     external: list[Any]  # the space and the id of the job, if it has one
+    detail: list[Any]  # worker, reason and the client's clock, if they are known
     record: bytes
 
 
@@ -48,6 +49,7 @@ def rows(events: Events) -> Iterator[Row]:
     externals: dict[int, list[Any]] = {
         offset: [space, name] for offset, space, name in events.externals
     }
+    details = {offset: list(known) for offset, *known in events.details}
     for place in range(events.rows):
         offset = events.first + place
         index, time_us, wall_us, first, _ = next(
@@ -57,7 +59,8 @@ def rows(events: Events) -> Iterator[Row]:
         tube = events.names[int.from_bytes(record[_TUBE], "little")]
         host = (events.hosts or {}).get(int.from_bytes(record[_HOST], "little"), b"")
         external = externals.get(offset, [])
-        yield Row(offset, index, offset - first, time_us, wall_us, tube, host, external, record)
+        beside = (tube, host, external, details.get(offset, []))
+        yield Row(offset, index, offset - first, time_us, wall_us, *beside, record)
 
 
 def encode(events: Events) -> list[EventBatch]:
@@ -95,10 +98,8 @@ class EventWitness:
         if queue.events:
             first = len(self.rows)
             note = NOTE.pack(index, queue.now_us, wall_us, first, machine.state_hash)
-            hosts = machine.hosts.names
-            self.rows += rows(
-                Events(first, queue.events, note, self._names, (), hosts, queue.externals)
-            )
+            beside = (machine.hosts.names, queue.externals, queue.details)
+            self.rows += rows(Events(first, queue.events, note, self._names, (), *beside))
             for row in self.rows[first:]:
                 since = KIND_SINCE.get(row.record[_KIND], c.BASE_VERSION)
                 if since > machine.version:

@@ -175,6 +175,7 @@ class Witness:
             self.epochs.append(stamped_s)
         machine.queue.events.clear()
         machine.queue.externals.clear()
+        machine.queue.details.clear()
         emitted = Emitted.watch(machine.queue)
         self._jobs.looks = 0
         self._jobs.born.clear()

@@ -147,5 +147,6 @@ def _forget_events(machine: Machine) -> None:
     """Events go nowhere here; a long log would fill the memory with them."""
     machine.queue.events = bytearray()
     machine.queue.externals.clear()
+    machine.queue.details.clear()
     machine.queue.tubes_named.clear()
     machine.queue.ready_tubes.clear()

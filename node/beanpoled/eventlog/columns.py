@@ -22,9 +22,11 @@ BATCH_ROWS: Final = 16_384
 BATCH_BYTES_MAX: Final = 3_500_000
 
 STAMP: Final = "timestamp"
-# Since machine version 4. Before, batches do not have it: readers of release 0.3.0 refuse columns
+# Since machine version 4. Before, batches do not have them: readers of release 0.3.0 refuse columns
 # that they do not know, and a cluster may go back to that release.
 HOST: Final = "host"
+CLIENT_TIME: Final = "client_time_us"
+NEWER: Final = (HOST, CLIENT_TIME)
 COLUMNS: Final = (
     ("offset", "int64"),
     ("log_index", "int64"),
@@ -56,6 +58,7 @@ COLUMNS: Final = (
     ("wait_us", "int64"),
     ("run_us", "int64"),
     ("ready_at_us", "int64"),
+    (CLIENT_TIME, "int64"),
 )
 
 NOTE_FIELDS: Final = ("log_index", "time_us", "wall_us", "first", "state_hash")
@@ -66,8 +69,12 @@ STATES: Final = {
 }
 
 
-def schema(with_hosts: bool = True) -> "pa.Schema":
-    """Return the columns as Arrow knows them; all of them may be null."""
+def schema(with_newer: bool = True) -> "pa.Schema":
+    """Return the columns as Arrow knows them; all of them may be null.
+
+    Args:
+        with_newer: those of machine version 4, too.
+    """
     import pyarrow as pa
 
     kinds = {STAMP: pa.timestamp("us", tz="UTC")}
@@ -75,7 +82,7 @@ def schema(with_hosts: bool = True) -> "pa.Schema":
         [
             (name, kinds.get(kind) or pa.type_for_alias(kind))
             for name, kind in COLUMNS
-            if with_hosts or name != HOST
+            if with_newer or name not in NEWER
         ]
     )
 
@@ -183,6 +190,10 @@ def to_arrow(events: Events) -> "pa.RecordBatch":
         "attempt": record["reserves"],
         **_session(record, events.members),
     }
+    if events.details:
+        found |= _detailed(events, found["worker"], found["reason"])
+    else:
+        found[CLIENT_TIME] = pa.nulls(events.rows, pa.int64())
     for name in ("wait_us", "run_us", "ready_at_us"):
         found[name] = pa.array(record[name], pa.int64(), mask=record[name] == e.NO_TIME)
     columns = []
@@ -234,6 +245,31 @@ def _externals(events: Events) -> "pa.Array":
     for offset, space, external_id in events.externals:
         texts[offset - events.first] = shown.external_id(space, external_id)
     return pa.array(texts, pa.string())
+
+
+def _detailed(events: Events, workers: "pa.Array", reasons: "pa.Array") -> dict[str, "pa.Array"]:
+    """Return the columns that are of details where there are some: the words of clients.
+
+    Args:
+        events: some have details.
+        workers: by their sessions.
+        reasons: by their numbers.
+    """
+    import pyarrow as pa
+
+    by_name, by_word = workers.to_pylist(), reasons.to_pylist()
+    clocks: list[int | None] = [None] * events.rows
+    for offset, worker, reason, client_us in events.details:
+        place = offset - events.first
+        by_name[place] = None if worker is None else shown.text(worker)
+        if reason is not None:
+            by_word[place] = shown.text(reason)
+        clocks[place] = client_us
+    return {
+        "worker": pa.array(by_name, pa.string()),
+        "reason": pa.array(by_word, pa.string()),
+        CLIENT_TIME: pa.array(clocks, pa.int64()),
+    }
 
 
 def _hosts(numbers: Any, names: Mapping[int, bytes]) -> "pa.Array":

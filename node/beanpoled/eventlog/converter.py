@@ -75,7 +75,7 @@ class Converter:
         hosts = events.hosts
         if hosts is not None:
             hosts = {number: hosts[number] for number in events.hosts_named() if number in hosts}
-        about = (events.first, known, events.members, hosts, events.externals)
+        about = (events.first, known, events.members, hosts, events.externals, events.details)
         found, payloads = self._ask((ENCODE, about), events.records, events.notes)
         batches = [
             EventBatch._make((*one, payload)) for one, payload in zip(found, payloads, strict=True)

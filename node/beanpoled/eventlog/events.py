@@ -8,7 +8,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from beanpole.events import RECORD
 
@@ -21,15 +21,20 @@ _FIRST: Final = Struct("<Q")
 # those of two.
 _TUBE_AT: Final = 2
 _HOST_AT: Final = 3
-# What externals are in the order of.
+# What externals and details are in the order of.
 _OFFSET: Final = itemgetter(0)
 
 Bytes = bytes | bytearray
+_Row = TypeVar("_Row", bound=tuple[Any, ...])
 # The external id of an event's job: (offset of the event, number of the id's space, id).
 External = tuple[int, int, bytes]
 # What one takes in memory: the tuple, its offset, its place, and an id of 40 bytes, which the job
 # shares as long as it lives.
 EXTERNAL_BYTES: Final = 192
+# What is known of an event beside its record: (offset, worker, reason, clock of its client), see
+# `core.jobs.emitter.Emitter`. The worker's name lives as long as its job.
+Detail = tuple[int, bytes | None, bytes | None, int]
+DETAIL_BYTES: Final = 192
 
 
 class Note(NamedTuple):
@@ -54,6 +59,7 @@ class Events(NamedTuple):
         hosts: names of the clients' hosts, by their numbers, and perhaps more; None before machine
             version 4, whose events have no column of hosts.
         externals: of the events whose jobs have an external id, in the order of their offsets.
+        details: of the events of protocols with named workers, in the order of their offsets.
     """
 
     first: int
@@ -63,11 +69,12 @@ class Events(NamedTuple):
     members: tuple[str, ...]
     hosts: Mapping[int, bytes] | None = None
     externals: Sequence[External] = ()
+    details: Sequence[Detail] = ()
 
     @property
     def memory_bytes(self) -> int:
         """What they take as long as they are in memory."""
-        return len(self.records) + EXTERNAL_BYTES * len(self.externals)
+        return open_bytes(self.records, self.externals, self.details)
 
     @property
     def rows(self) -> int:
@@ -93,7 +100,8 @@ class Events(NamedTuple):
             first=start,
             records=bytes(memoryview(self.records)[low * RECORD.size : high * RECORD.size]),
             notes=bytes(memoryview(self.notes)[begin * NOTE.size : stop * NOTE.size]),
-            externals=self._externals(start, end),
+            externals=_between(self.externals, start, end),
+            details=_between(self.details, start, end),
         )
 
     def parts(self, rows_max: int) -> Iterator["Events"]:
@@ -119,17 +127,23 @@ class Events(NamedTuple):
 
         return bisect_right(range(len(notes) // NOTE.size), offset, key=first) - 1
 
-    def _externals(self, start: int, end: int) -> Sequence[External]:
-        """Copy the external ids of the offsets [start, end)."""
-        low = bisect_left(self.externals, start, key=_OFFSET)
-        return self.externals[low : bisect_left(self.externals, end, low, key=_OFFSET)]
-
     def first_at_wall(self, wall_us: int) -> int | None:
         """Return the first offset at or after a wall time; None if all are older."""
         for note in map(Note._make, NOTE.iter_unpack(self.notes)):
             if note.wall_us >= wall_us:
                 return max(note.first, self.first)
         return None
+
+
+def _between(rows: Sequence[_Row], start: int, end: int) -> Sequence[_Row]:
+    """Copy the rows that begin with an offset of [start, end)."""
+    low = bisect_left(rows, start, key=_OFFSET)
+    return rows[low : bisect_left(rows, end, low, key=_OFFSET)]
+
+
+def open_bytes(records: Bytes, externals: Sequence[External], details: Sequence[Detail]) -> int:
+    """Return what events take in memory that are of these parts."""
+    return len(records) + EXTERNAL_BYTES * len(externals) + DETAIL_BYTES * len(details)
 
 
 class EventBatch(NamedTuple):

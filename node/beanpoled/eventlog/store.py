@@ -21,7 +21,7 @@ from beanpole.storage.files import LANE_BULK
 from beanpole.storage.format import Identity
 from beanpoled.config.node import NodeConfig
 from beanpoled.eventlog import segment as segments
-from beanpoled.eventlog.events import EXTERNAL_BYTES, NOTE, Events
+from beanpoled.eventlog.events import NOTE, Events, open_bytes
 from beanpoled.eventlog.segment import About, EventSegment
 from beanpoled.host.seam import Host
 from beanpoled.view import JobCounts
@@ -143,6 +143,7 @@ class EventLog:
         self._notes = bytearray()
         queue.events = bytearray()
         queue.externals = []
+        queue.details = []
         self._forget_names()
 
     def _forget_names(self) -> None:
@@ -234,7 +235,7 @@ class EventLog:
     def _open_bytes(self) -> int:
         """What the open segment takes in memory."""
         queue = self._queue
-        return len(queue.events) + EXTERNAL_BYTES * len(queue.externals)
+        return open_bytes(queue.events, queue.externals, queue.details)
 
     def _spread_us(self) -> int:
         """Return over how long to make columns of the open segment."""
@@ -381,7 +382,7 @@ class EventLog:
         """Return the files, and behind them the notes of what is in memory, without its records."""
         memory = [events for events, _ in self._waiting] + [self._open_events()]
         return list(self._segments), [
-            events._replace(records=b"", notes=bytes(events.notes), externals=())
+            events._replace(records=b"", notes=bytes(events.notes), externals=(), details=())
             for events in memory
         ]
 
@@ -405,6 +406,7 @@ class EventLog:
             self._members,
             hosts,
             self._queue.externals,
+            self._queue.details,
         )
 
 

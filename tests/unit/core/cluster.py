@@ -149,6 +149,7 @@ def events_of(machine: Machine) -> list[Event]:
     events = [Event._make(values) for values in e.RECORD.iter_unpack(machine.queue.events)]
     machine.queue.events.clear()
     machine.queue.externals.clear()
+    machine.queue.details.clear()
     return events
 
 

@@ -82,8 +82,15 @@ def chance(seed: int, rows: int, first: int = 0, with_hosts: bool = True) -> Eve
         for place in range(first, offset)
         if dice.randrange(3) == 0
     ]
-    hosts = HOSTS if with_hosts else None
-    return Events(first, records, notes, NAMES, MEMBERS, hosts, externals)
+    if not with_hosts:
+        return Events(first, records, notes, NAMES, MEMBERS, None, externals)
+    names = [None, b"", b"host-\xff", b"w"]
+    details = [
+        (place, dice.choice(names), dice.choice(names), dice.getrandbits(50) - 2**49)
+        for place in range(first, offset)
+        if dice.randrange(3) == 0
+    ]
+    return Events(first, records, notes, NAMES, MEMBERS, HOSTS, externals, details)
 
 
 def record(dice: random.Random) -> bytes:
@@ -110,6 +117,7 @@ def naive(events: Events) -> Iterator[dict[str, Any]]:
     notes = list(NOTE.iter_unpack(events.notes))
     texts = {(space, value): text for space, value, text in EXTERNALS}
     externals = {offset: texts[space, value] for offset, space, value in events.externals}
+    details = {detail[0]: detail for detail in events.details}
     for place in range(events.rows):
         offset = events.first + place
         index, time_us, wall_us, first, _ = [note for note in notes if note[3] <= offset][-1]
@@ -149,10 +157,19 @@ def naive(events: Events) -> Iterator[dict[str, Any]]:
             "wait_us": _time(event.wait_us),
             "run_us": _time(event.run_us),
             "ready_at_us": _time(event.ready_us),
+            "client_time_us": None,
         }
+        if offset in details:
+            _, named, reason, row["client_time_us"] = details[offset]
+            row["worker"] = _text(named)
+            row["reason"] = row["reason"] if reason is None else _text(reason)
         if events.hosts is None:
-            del row["host"]
+            del row["host"], row["client_time_us"]
         yield row
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else value.decode(errors="backslashreplace")
 
 
 def _time(value_us: int) -> int | None:

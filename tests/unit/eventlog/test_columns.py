@@ -81,13 +81,17 @@ def test_the_schema_is_what_readers_rely_on() -> None:
     assert all(field.nullable for field in schema)
 
 
+# Columns that came with machine version 4.
+NEW = ("host", "client_time_us")
+
+
 def test_batches_from_before_machine_version_4_are_as_release_0_3_0_made_them() -> None:
     """Its readers refuse a column more, and its nodes read what they wrote before a way back."""
     events = chance(5, 20, with_hosts=False)
     found = columns.to_arrow(events)
-    assert found.schema == columns.schema(with_hosts=False)
-    assert found.schema.names == [name for name, _ in columns.COLUMNS if name != "host"]
-    rows = [{**row, "host": None} for row in naive(events)]
+    assert found.schema == columns.schema(with_newer=False)
+    assert found.schema.names == [name for name, _ in columns.COLUMNS if name not in NEW]
+    rows = [{**row, **dict.fromkeys(NEW)} for row in naive(events)]
     assert columns.conformed(found).to_pylist() == rows
     assert columns.conformed(found).schema == columns.schema()
 

@@ -95,5 +95,5 @@ def test_what_is_in_memory_has_the_column_by_the_machines_version(version: int) 
     life = life_of(history(version), event_segment_bytes=10**6)
     with serving(Server(life)) as addresses, Source(addresses) as source:
         batches = [columns.from_stream(piece.arrow) for piece in source._events.read(0, 9)]
-    wanted = columns.schema(with_hosts=version >= HOSTS_SINCE)
+    wanted = columns.schema(with_newer=version >= HOSTS_SINCE)
     assert {batch.schema for batch in batches} == {wanted}

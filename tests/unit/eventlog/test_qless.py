@@ -1,5 +1,7 @@
 """Events of qless's jobs: their queues are named also by a node that has started from an image."""
 
+from typing import Any
+
 import pytest
 
 from beanpole import commands as c
@@ -11,17 +13,43 @@ from tests.unit.eventlog.made import Driver
 from tests.unit.eventlog.test_store import Life, image_of
 
 
-def put(driver: Driver, jid: bytes, queue: bytes) -> None:
-    args = (queue, jid, b"klass", b"{}", 0.0, b"", None, None, None, (), (), False)
-    driver.do(operations.command(1, q.PUT, q.THROTTLES, 1.0, args))
+def call(driver: Driver, now: float, code: int, *args: Any) -> None:
+    driver.do(operations.command(1, code, q.THROTTLES, now, args))
+
+
+def put(driver: Driver, jid: bytes, queue: bytes, now: float = 1.0) -> None:
+    call(driver, now, q.PUT, queue, jid, b"K", b"{}", 0.0, b"", None, None, None, (), (), False)
+
+
+def complete(driver: Driver, jid: bytes, queue: bytes, now: float) -> None:
+    put(driver, jid, queue, now)
+    call(driver, now, q.POP, queue, b"loom-1", 1)
+    call(driver, now, q.COMPLETE, jid, b"loom-1", queue, b"{}", None, 0.0, ())
+
+
+def rows(life: Life) -> list[dict[str, Any]]:
+    """The newest segment."""
+    part = life.log.part(life.log._first)
+    assert isinstance(part, Events)
+    found: list[dict[str, Any]] = columns.to_arrow(part).to_pylist()
+    return found
 
 
 def tubes(life: Life) -> list[str]:
     """The names in the newest segment, as its columns have them."""
-    part = life.log.part(life.log._first)
-    assert isinstance(part, Events)
-    found: list[str] = columns.to_arrow(part).column("tube").to_pylist()
-    return found
+    return [row["tube"] for row in rows(life)]
+
+
+def restarted(life: Life) -> Life:
+    """The node goes on after its end, from an image."""
+    life.log.seal()
+    life.settle()
+    machine, number = image_of(life.driver.machine), life.driver.number
+    life = life.crash()
+    life.log.attach(machine)
+    life.driver = Driver(life.log, machine)
+    life.driver.number = number
+    return life
 
 
 def begin() -> Life:
@@ -35,13 +63,7 @@ def begin() -> Life:
 def test_a_node_that_starts_from_an_image_names_the_queues() -> None:
     life = begin()
     named = tubes(life)
-    life.log.seal()
-    life.settle()
-    machine, number = image_of(life.driver.machine), life.driver.number
-    life = life.crash()
-    life.log.attach(machine)
-    life.driver = Driver(life.log, machine)
-    life.driver.number = number
+    life = restarted(life)
     put(life.driver, b"second", b"weave")
     assert tubes(life) == named
 
@@ -56,3 +78,35 @@ def test_names_stay_when_those_of_tubes_are_forgotten(monkeypatch: pytest.Monkey
     life.log.seal()
     put(life.driver, b"second", b"weave")
     assert tubes(life) == named
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_complete_job_whose_queue_is_forgotten(again: bool, monkeypatch: Any) -> None:
+    """Its end still names the queue, which the node may not have known for long."""
+    monkeypatch.setattr("beanpoled.eventlog.store.STALE_NAMES", 0)
+    life = begin()
+    complete(life.driver, b"old", b"spin", 2.0)
+    call(life.driver, 3.0, q.FORGET_QUEUES, (b"spin",))
+    assert b"spin" not in life.driver.machine.qless.queues
+    if again:
+        life = restarted(life)
+    else:
+        life.log.seal()
+        life.log.seal()
+    complete(life.driver, b"new", b"knit", 1e7)
+    assert tubes(life)[-1] == "qless:spin"
+    assert rows(life)[-1]["event"] == "expired"
+
+
+def test_the_columns_have_workers_groups_and_clocks_of_clients() -> None:
+    life = begin()
+    call(life.driver, 2.5, q.POP, b"weave", b"loom-\xff", 1)
+    call(life.driver, 4.0, q.FAIL, b"first", b"loom-\xff", b"torn", b"message", None)
+    life.driver.do((c.PUT, 1, b"work", 5, 0, 60, b""), (c.TAKE, 1))
+    wanted = ("event", "worker", "reason", "client_time_us", "wait_us", "run_us")
+    assert [tuple(row[name] for name in wanted) for row in rows(life)] == [
+        ("put", None, None, 1_000_000, None, None),
+        ("reserved", "loom-\\xff", None, 2_500_000, 1_500_000, None),
+        ("failed", "loom-\\xff", "torn", 4_000_000, None, 1_500_000),
+        ("put", None, None, None, None, None),
+    ]

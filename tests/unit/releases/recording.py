@@ -92,10 +92,12 @@ def replay(log: Log) -> Replayed:
                 ("n0", "n1", "n2"),
                 machine.hosts.names if machine.version >= HOSTS_SINCE else None,
                 machine.queue.externals,
+                machine.queue.details,
             )
             found.events.extend(columns.conformed(columns.to_arrow(events)).to_pylist())
             machine.queue.events.clear()
             machine.queue.externals.clear()
+            machine.queue.details.clear()
     return found
 
 

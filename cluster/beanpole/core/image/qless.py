@@ -77,7 +77,7 @@ def of_job(job: QlessJob) -> Record:
         job.spawned_from,
         job.locked,
         job.pending,
-        job.tube,
+        job.completed_in,
         list(job.tags.items()),
         list(job.dependencies),
         list(job.dependents),

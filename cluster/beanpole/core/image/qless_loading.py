@@ -65,7 +65,7 @@ _JOB: Final = Row(
     *(Count(1, JOB_ID_MAX), _NAME, _NAME, DATA, Count(q.WAITING, q.COMPLETE_), _NAME, _NAME),
     *(_FLOAT, _INT, _INT, _FLOAT, Optional(_FLOAT), _FLOAT, Count(NOWHERE, COMPLETED), _SCORE),
     *(TRUTH, Optional(_FLOAT), Optional(_FAILURE), _NATURAL, _NAMES, _NAME, _NAMES, _NUMBERED),
-    *(_NATURAL, _TAGS, _NAMES, _NAMES, _HISTORY),
+    *(_NAME, _TAGS, _NAMES, _NAMES, _HISTORY),
 )
 # The sets that may hold a job of each state. A throttled job that was released stands in the work
 # set, and keeps its state until it is popped.
@@ -251,7 +251,7 @@ def _job(row: tuple[Any, ...]) -> QlessJob:
         job.spawned_from,
         job.locked,
         job.pending,
-        job.tube,
+        job.completed_in,
     ) = row[: -len(records.LONG_FIELDS)]
     job.failure = None if failure is None else q.FailureView(*failure)
     return job
@@ -266,6 +266,7 @@ def _check(t: Tables, job: QlessJob) -> None:
         or (job.lease is not None and not job.worker)
         or bool(job.failed_order) != has_failed
         or (has_failed and job.failure is None)
+        or (job.completed_in != b"" and job.state != q.COMPLETE_)
         or job.failed_order > t.failures_total
         or not _are_throttles(t, job.locked)
         or not _are_throttles(t, [name for name, _ in job.pending])

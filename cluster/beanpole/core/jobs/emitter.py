@@ -28,6 +28,10 @@ class Emitter:
         events_kept: whether the node wants them, and the names of new tubes.
         externals: the external ids of jobs that have one, for the node to take out with `events`:
             (offset of the event, number of the id's space, id). A record has no room for them.
+        details: of events of protocols with named workers and a clock of their clients, in the
+            same way: (offset, name of the worker that has or had the job, reason in the words of a
+            client, time of the client's clock in microseconds since 1970). None where there is no
+            worker, or no such reason.
     """
 
     def __init__(self) -> None:
@@ -36,6 +40,7 @@ class Emitter:
         self.events_total = 0
         self.events_kept = True
         self.externals: list[tuple[int, int, bytes]] = []
+        self.details: list[tuple[int, bytes | None, bytes | None, int]] = []
 
     def emit(
         self, kind: int, before: int, job: Job, session: Holder | None, reason: int = e.NO_REASON

@@ -30,8 +30,8 @@ def queue(name: bytes) -> str:
     """Return the text of a queue's name, which has the prefix of its space."""
     rules = _rules(name)
     if rules is None or not rules.prefix:
-        return _text(name)
-    return f"{PROTOCOL_NAMES[rules.protocols[0]]}{SEPARATOR}{_text(name[1:])}"
+        return text(name)
+    return f"{PROTOCOL_NAMES[rules.protocols[0]]}{SEPARATOR}{text(name[1:])}"
 
 
 def _rules(name: bytes) -> Rules | None:
@@ -80,10 +80,11 @@ def external_id(space: int, value: bytes) -> str:
         space: the number of the space.
         value: the id that the machine has.
     """
-    return _EXTERNAL_IDS.get(space, _text)(value)
+    return _EXTERNAL_IDS.get(space, text)(value)
 
 
-def _text(name: bytes) -> str:
+def text(name: bytes) -> str:
+    """Return any name of a client's as text; bytes that are not UTF-8 as \\xff."""
     return name.decode(errors="backslashreplace")
 
 
@@ -102,7 +103,7 @@ def job_of(uuid: bytes) -> int:
 def _uuid(value: bytes) -> str:
     """16 bytes in the canonical form; any others as they are."""
     if len(value) != UUID_BYTES:
-        return _text(value)
+        return text(value)
     digits = value.hex()
     parts = zip((0, *_HYPHENS), (*_HYPHENS, len(digits)), strict=True)
     return "-".join(digits[first:end] for first, end in parts)
@@ -111,7 +112,7 @@ def _uuid(value: bytes) -> str:
 def _unique(value: bytes) -> str:
     """Return the unique of an external id: the bytes behind the function, "-" for a digest."""
     unique = value.partition(b"\0")[2]
-    return "-" if unique[:1] == b"\0" else _text(unique)
+    return "-" if unique[:1] == b"\0" else text(unique)
 
 
 # By the numbers of spaces; those of others are texts.

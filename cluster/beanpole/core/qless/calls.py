@@ -205,7 +205,7 @@ def apply(t: Tables, call: int, flavour: int, now: float, args: tuple[Any, ...])
     if entry.grows and t.room <= 0 and not _has_room(t, call, args):
         return q.NO_ROOM, ()
     result = entry.handler(t, flavour, now, args)
-    _settle(t, call, now, args[1] if call == q.PUT else b"")
+    _settle(t, call, now, args[1] if call == q.PUT else None)
     return result
 
 
@@ -233,7 +233,7 @@ def _has_room(t: Tables, call: int, args: tuple[Any, ...]) -> bool:
     return call not in (q.RECUR, q.IMPORT_RECURRING) or args[1] in t.recurring
 
 
-def _settle(t: Tables, call: int, now: float, put: bytes) -> None:
+def _settle(t: Tables, call: int, now: float, put: bytes | None) -> None:
     """What follows from the changes of a call: events, memory, the trace for the running hash.
 
     What is nobody's any more goes: a queue without jobs that is not known, a throttle that nobody

@@ -65,6 +65,7 @@ def _end_run(t: Tables, flavour: int, job: QlessJob, now: float, data: bytes) ->
     throttles.release_all(t, job, now)
     seconds = locks.elapsed(flavour, now, job.time)
     statistics.note_run(t, t.queue(job.queue), now, seconds)
+    t.touched[job.id].spent = seconds
     job.time = now
     t.let_go(job)
     job.worker = b""
@@ -112,6 +113,7 @@ def _finish(t: Tables, flavour: int, job: QlessJob, now: float) -> None:
         ((b"jid", job.jid), (b"event", b"completed"), (b"queue", job.queue)),
     )
     job.state = q.COMPLETE_
+    job.completed_in = job.queue
     job.queue = b""
     t.place(job, COMPLETED, now)
     dependencies.free_dependents(t, flavour, job, now)

@@ -1,8 +1,8 @@
 """Events of qless's jobs: a record of each transition, for the audit.
 
 Belongs here: which event a change is, by the states before and after a call, and what its record
-holds. States are told in the kernel's words; the worker's name and the failure's group have no room
-in a record, and times are the client's.
+holds. States are told in the kernel's words, waits and runs are those of the client's clock. What a
+record has no room for stands beside it: the worker's name, the failure's group, that clock.
 """
 
 from math import ceil, floor
@@ -37,82 +37,105 @@ _TIME_MAX_US: Final = 2**62
 def emit(t: Tables, call: int, now: float, before: Before, state: int, is_put: bool) -> None:
     """Append the events of what a call did to a job; `state` is qless's after it, 0 if it is gone.
 
-    A PUT of one job may touch others, which are not put: `is_put` tells them apart. A job that is
-    reserved by a call that made it ready before has two.
+    A PUT of one job may touch others, which are not put: `is_put` tells them apart. A job has two
+    events if a call made it ready and then reserved it, or let it leave one queue for another.
     """
     job = before.job
     was, state = _STATES[before.state], _STATES[state]
     if state == RESERVED:
         if was == RESERVED:
-            if job.worker == before.worker and job.time == before.time:
+            if before.spent is None:  # this call did not pop it
                 if call == q.HEARTBEAT:
-                    _append(t, e.TOUCHED, was, state, before, now)
+                    _append(t, e.TOUCHED, was, state, before, job.queue, now)
                 return
-            _append(t, e.TIMED_OUT, was, READY, before, now)
+            _append(t, e.TIMED_OUT, was, READY, before, job.queue, now)
         elif was == GONE:
-            _append(t, e.PUT, was, READY, before, now)
+            _append(t, e.PUT, was, READY, before, job.queue, now)
         elif was != READY:
-            _append(t, _made_ready(was), was, READY, before, now)
-        _append(t, e.RESERVED, READY, state, before, now)
+            _append(t, e.DUE if was == DELAYED else e.UNBLOCKED, was, READY, before, job.queue, now)
+        _append(t, e.RESERVED, READY, state, before, job.queue, now)
         return
+    queue = job.queue or job.completed_in
     if was == GONE and state in (DONE, FAILED):  # of an import
-        _append(t, e.PUT, was, READY, before, now)
+        _append(t, e.PUT, was, READY, before, queue, now)
         was = READY
-    if was == state and not is_put and job.queue == before.queue:
+    stays = GONE in (was, state) or before.state == 0 or queue == before.queue
+    if was == state and not is_put and stays:
         return
     kind = _kind(call, was, state, is_put)
-    if kind:
-        _append(t, kind, was, state, before, now)
-
-
-def _made_ready(was: int) -> int:
-    return e.DUE if was == DELAYED else e.KICKED
+    advances = call == q.COMPLETE and was == RESERVED and state not in (DONE, GONE)
+    reason = e.ADVANCED if advances else e.NO_REASON
+    if stays:
+        _append(t, kind, was, state, before, before.queue if before.state else queue, now, reason)
+    else:
+        _append(t, kind, was, e.MOVING, before, before.queue, now, reason)
+        _append(t, e.MOVED, e.MOVING, state, before, queue, now)
 
 
 def _kind(call: int, was: int, state: int, is_put: bool) -> int:
-    """The event of a transition that ends in no reservation; 0 if it is none."""
-    if was == GONE:
-        return e.PUT if state != GONE else 0
-    if state == GONE:
-        return e.EXPIRED if was == DONE and call == q.COMPLETE else e.DELETED
+    """The event of a transition that ends in no reservation."""
+    if GONE in (was, state):
+        return _kind_of_end(call, was) if was else e.PUT
     if state == DONE:
         return e.DONE
     if state == FAILED:
         return e.FAILED
+    if is_put:
+        return e.MOVED
     if was == RESERVED:
         return e.TIMED_OUT if call in (q.TIMEOUT, q.POP) else e.RELEASED
-    if is_put and was not in (DONE, FAILED):
-        return e.RELEASED
-    if state == READY:
-        return e.RELEASED if was == READY else _made_ready(was)
-    return e.BURIED if state in _BLOCKED else e.RELEASED
+    if was == FAILED:
+        return e.KICKED
+    if state in _BLOCKED:
+        return e.BLOCKED
+    if was in _BLOCKED:
+        return e.UNBLOCKED
+    return e.DUE if was == DELAYED else e.MOVED
 
 
-def _append(t: Tables, kind: int, was: int, state: int, before: Before, now: float) -> None:
+def _kind_of_end(call: int, was: int) -> int:
+    if call != q.COMPLETE:
+        return e.DELETED
+    return e.DONE if was == RESERVED else e.EXPIRED  # no completed job is kept, or not that many
+
+
+def _append(
+    t: Tables,
+    kind: int,
+    was: int,
+    state: int,
+    before: Before,
+    queue: bytes,
+    now: float,
+    reason: int = e.NO_REASON,
+) -> None:
     kernel = t.kernel
     kernel.events_total += 1
-    job = before.job
-    # What a reservation took is told of the queue that it was in, and the end of a job of its last.
-    # One that was imported complete has a number by its last queue.
-    if was != RESERVED and state != GONE and job.state != q.COMPLETE_:
-        job.tube = queue_number(t, job.queue)
+    tube = _queue_number(t, queue)
     if not kernel.events_kept:
         return
+    job = before.job
     wait_us = run_us = e.NO_TIME
-    if was == RESERVED and kind != e.TOUCHED:
-        run_us = _microseconds(now - before.time)
+    worker: bytes | None = None
+    if was == RESERVED:
+        worker = before.worker
+        if kind != e.TOUCHED:
+            ends = kind == e.DONE or reason == e.ADVANCED
+            run_us = _microseconds(_spent(before, now) if ends else now - before.time)
     elif kind == e.RESERVED:
-        wait_us = _microseconds(now - before.time)
+        worker = job.worker
+        wait_us = _microseconds(_spent(before, now))
     protocol, place, incarnation, session = e.QLESS, e.NO_ORIGIN, 0, 0
     holder = t.holder
     if holder is not None:
         place, incarnation, session = holder.place, holder.incarnation, holder.number
-    reason = e.TTR if kind == e.TIMED_OUT else e.NO_REASON
+    if kind == e.TIMED_OUT:
+        reason = e.TTR
     delay_s = _seconds(job.score - now) if state == DELAYED else 0
     ttr_s = _seconds(job.expires - now) if state == RESERVED else 0
     kernel.events += e.JOINED.pack(
         kind | protocol << 8 | was << 16 | state << 24 | reason << 32 | place << 40,
-        job.tube & U32_MAX,
+        tube & U32_MAX,
         job.id,
         _rank(job) | delay_s << 32,
         ttr_s | len(job.data) << 32,
@@ -125,7 +148,17 @@ def _append(t: Tables, kind: int, was: int, state: int, before: Before, now: flo
         run_us,
         kernel.now_us if state == READY else e.NO_TIME,
     )
-    kernel.externals.append((kernel.events_total - 1, e.QLESS, job.jid))
+    offset = kernel.events_total - 1
+    kernel.externals.append((offset, e.QLESS, job.jid))
+    failure = job.failure
+    group = failure.group if kind == e.FAILED and failure is not None else None
+    kernel.details.append((offset, worker, group, _clock_us(now)))
+
+
+def _spent(before: Before, now: float) -> float:
+    """How long the job waited or ran, as the statistics of its queue have counted it."""
+    spent = before.spent
+    return now - before.time if spent is None else spent
 
 
 def queue_names(t: Tables) -> dict[int, bytes]:
@@ -133,10 +166,15 @@ def queue_names(t: Tables) -> dict[int, bytes]:
     return {queue.number: PREFIX + name for name, queue in t.queues.items() if queue.number}
 
 
-def queue_number(t: Tables, name: bytes) -> int:
-    """The number by which events know a queue; it is of the counter of all tubes."""
-    queue = t.queue(name)
-    if not queue.number:
+def _queue_number(t: Tables, name: bytes) -> int:
+    """The number by which events know a queue; it is of the counter of all tubes.
+
+    A queue that is gone, because nobody knows it and only complete or failed jobs were of it, is
+    made for this call and has a new number. So any node can name it, whenever it was started.
+    """
+    queue = t.queues.get(name)
+    if queue is None or not queue.number:
+        queue = t.queue(name)
         kernel = t.kernel
         kernel.tubes_total += 1
         queue.number = kernel.tubes_total
@@ -161,3 +199,7 @@ def _seconds(seconds: float) -> int:
 
 def _microseconds(seconds: float) -> int:
     return min(int(seconds * _MICROSECONDS), _TIME_MAX_US) if seconds > 0.0 else 0
+
+
+def _clock_us(now: float) -> int:
+    return min(max(floor(now * _MICROSECONDS), -_TIME_MAX_US), _TIME_MAX_US)

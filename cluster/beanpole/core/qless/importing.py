@@ -11,7 +11,6 @@ from typing import Any, Final
 from beanpole import qless as q
 from beanpole.core.qless import (
     dependencies,
-    emitting,
     failing,
     limits,
     queues,
@@ -115,7 +114,7 @@ def _place(t: Tables, job: QlessJob, state: int, score: float) -> None:
     job.state = state
     if state == q.COMPLETE_:
         # It is in no queue any more; events say which was the last.
-        job.tube = emitting.queue_number(t, job.queue)
+        job.completed_in = job.queue
         job.queue = b""
         t.place(job, COMPLETED, score)
     elif state == q.FAILED:

@@ -25,7 +25,7 @@ class QlessJob:
         locked: the throttles that it has a lock of.
         pending: the throttles that it waits for, each with its place in their order.
         size: what it takes in memory, as `Tables.bytes` counts it.
-        tube: the number of the queue that its last event named.
+        completed_in: the queue in which it was completed; empty in any other state.
         time: when it began to wait, or to run: for the statistics.
         grace: whether its worker was told that the lock is lost, and may still say why.
         due: when it is to be scheduled once nothing stands before it; None if at once.
@@ -34,6 +34,7 @@ class QlessJob:
     """
 
     __slots__ = (
+        "completed_in",
         "data",
         "dependencies",
         "dependents",
@@ -61,7 +62,6 @@ class QlessJob:
         "tags",
         "throttles",
         "time",
-        "tube",
         "worker",
     )
 
@@ -72,6 +72,7 @@ class QlessJob:
         self.data = b""
         self.state = 0
         self.queue = b""
+        self.completed_in = b""
         self.worker = b""
         self.priority = 0.0
         self.retries = 0
@@ -94,7 +95,6 @@ class QlessJob:
         self.throttles: tuple[bytes, ...] = ()
         self.spawned_from = b""
         self.size = 0
-        self.tube = 0
 
 
 def history_bytes(items: list[HistoryItem]) -> int:

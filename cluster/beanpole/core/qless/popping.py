@@ -156,7 +156,9 @@ def _pop_job(
 ) -> None:
     """Give a job to a worker; `keep` comes before."""
     history.append(t, job, now, q.HAS_POPPED, worker)
-    statistics.note_wait(t, queue, now, locks.elapsed(flavour, now, job.time))
+    waited = locks.elapsed(flavour, now, job.time)
+    statistics.note_wait(t, queue, now, waited)
+    t.touched[job.id].spent = waited
     job.time = now
     expires = locks.end_of_lock(t, queue.name, now)
     job.worker = worker

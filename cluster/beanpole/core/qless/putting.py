@@ -44,6 +44,7 @@ def put(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> q.Result:
     job.klass = klass
     job.data = data
     job.queue = queue
+    job.completed_in = b""
     job.time = now
     job.expires = 0.0
     if priority is not None:

@@ -145,16 +145,21 @@ class Keeper(ABC):
 
 
 class Before:
-    """A job as it was before the present call."""
+    """A job as it was before the present call.
 
-    __slots__ = ("job", "queue", "state", "time", "worker")
+    `spent` is what the call has counted for the statistics: how long the job waited, or ran; None
+    if it has not.
+    """
+
+    __slots__ = ("job", "queue", "spent", "state", "time", "worker")
 
     def __init__(self, job: QlessJob, state: int) -> None:
         self.job = job
         self.state = state  # 0 if there was none
-        self.queue = job.queue
+        self.queue = job.queue or job.completed_in
         self.worker = job.worker
         self.time = job.time
+        self.spent: float | None = None
 
 
 class Tables:

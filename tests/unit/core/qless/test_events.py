@@ -6,9 +6,10 @@ import pytest
 
 from beanpole import events as e
 from beanpole import qless as q
+from beanpole.core.image import restore
 from beanpole.core.jobs.job import DELAYED, DONE, FAILED, GONE, READY, RESERVED
 from beanpole.core.operations import qless
-from tests.unit.core.cluster import Cluster, Event, events_of
+from tests.unit.core.cluster import Cluster, Event, events_of, image_of
 from tests.unit.core.qless.random_calls import Calls
 from tests.unit.core.qless.test_images import opened, run
 
@@ -48,6 +49,16 @@ class Scene:
     def pop(self, worker: bytes = b"w", count: int = 9) -> list[Event]:
         return self.call(q.POP, b"q", worker, count)
 
+    def details(self, code: int, *args: Any) -> list[tuple[bytes | None, bytes | None, int]]:
+        """Make a call; what stands beside the records of its events."""
+        before = self.cluster.machine.queue.events_total
+        result = self.cluster.do(*qless.command(1, code, q.THROTTLES, self.now, args))
+        assert result[0] == q.OK, result
+        details = list(self.cluster.machine.queue.details)
+        assert [offset for offset, *_ in details] == list(range(before, before + len(details)))
+        assert len(events_of(self.cluster.machine)) == len(details)
+        return [(worker, reason, clock_us) for _, worker, reason, clock_us in details]
+
     def tube(self, event: Event) -> bytes:
         return dict(self.cluster.machine.queue.tubes_named)[event.tube]
 
@@ -68,9 +79,10 @@ def test_the_life_of_a_job() -> None:
     assert popped.priority == put.priority < 2**31 - 1
     assert said(scene.call(q.HEARTBEAT, b"j", b"w", None)) == [(e.TOUCHED, RESERVED, RESERVED)]
     scene.now += 3
-    (done,) = scene.call(q.COMPLETE, b"j", b"w", b"q", b"{}", b"next", 0.0, ())
-    assert said([done]) == [(e.RELEASED, RESERVED, READY)]
-    assert (done.run_us, scene.tube(done)) == (3_000_000, b"\x03q")
+    done, moved = scene.call(q.COMPLETE, b"j", b"w", b"q", b"{}", b"next", 0.0, ())
+    assert said([done, moved]) == [(e.RELEASED, RESERVED, e.MOVING), (e.MOVED, e.MOVING, READY)]
+    assert (done.reason, done.run_us, scene.tube(done)) == (e.ADVANCED, 3_000_000, b"\x03q")
+    assert (moved.reason, moved.run_us, scene.tube(moved)) == (0, e.NO_TIME, b"\x03next")
     (popped,) = scene.call(q.POP, b"next", b"w", 1)
     assert scene.tube(popped) == b"\x03next"
     (done,) = scene.call(q.COMPLETE, b"j", b"w", b"next", b"{}", None, 0.0, ())
@@ -114,11 +126,11 @@ def test_jobs_that_wait_for_something() -> None:
     scene.now += 8
     assert said(scene.pop()) == [(e.DUE, DELAYED, READY), (e.RESERVED, READY, RESERVED)]
     events = scene.call(q.COMPLETE, b"j", b"w", b"q", b"{}", None, 0.0, ())
-    assert said(events) == [(e.DONE, RESERVED, DONE), (e.KICKED, e.DEPENDS, READY)]
+    assert said(events) == [(e.DONE, RESERVED, DONE), (e.UNBLOCKED, e.DEPENDS, READY)]
     scene.call(q.THROTTLE_SET, b"t", 1, 0)
     scene.put(b"k", throttles=(b"t",))
     scene.put(b"l", throttles=(b"t",))
-    assert (e.BURIED, READY, e.THROTTLED) in said(scene.pop())
+    assert (e.BLOCKED, READY, e.THROTTLED) in said(scene.pop())
     # Of two with the same priority and time, the later name is first, as in Redis.
     assert said(scene.call(q.FAIL, b"l", b"w", b"g", b"m", None))[0] == (e.FAILED, RESERVED, FAILED)
     assert (e.RESERVED, READY, RESERVED) in said(scene.pop())
@@ -134,6 +146,91 @@ def test_templates_make_jobs() -> None:
     given = (b"q", b"a", b"K", b"{}", 10.0, 0.0, 0.0, (), 2, 0.0, None)
     assert scene.call(q.RECUR, *given) == []
     assert said(scene.pop()) == [(e.PUT, GONE, READY), (e.RESERVED, READY, RESERVED)]
+
+
+def test_jobs_that_move() -> None:
+    scene = Scene()
+    (put,) = scene.put()
+    left, came = scene.put(queue=b"p", delay=2.0)
+    assert said([left, came]) == [(e.MOVED, READY, e.MOVING), (e.MOVED, e.MOVING, DELAYED)]
+    assert (left.tube, scene.tube(came), came.delay_s) == (put.tube, b"\x03p", 2)
+    assert said(scene.put(queue=b"p")) == [(e.MOVED, DELAYED, READY)]
+    scene.put()
+    scene.pop()
+    scene.now += 2
+    (taken,) = scene.put()
+    assert (said([taken]), taken.run_us) == ([(e.MOVED, RESERVED, READY)], 2_000_000)
+    scene.pop()
+    retried = scene.call(q.RETRY, b"j", b"p", b"w", 0.0, None, None)
+    assert said(retried) == [(e.RELEASED, RESERVED, e.MOVING), (e.MOVED, e.MOVING, READY)]
+    (popped,) = scene.call(q.POP, b"p", b"w", 1)
+    assert (popped.wait_us, popped.tube) == (0, came.tube)
+    scene.call(q.FAIL, b"j", b"w", b"g", b"m", None)
+    unfailed = scene.call(q.UNFAIL, b"q", b"g", 1)
+    assert said(unfailed) == [(e.KICKED, FAILED, e.MOVING), (e.MOVED, e.MOVING, READY)]
+    assert [event.tube for event in unfailed] == [came.tube, put.tube]
+    scene.put(b"k", depends=(b"j",))
+    (moved,) = scene.put(b"k", depends=(b"j",))
+    assert said([moved]) == [(e.MOVED, e.DEPENDS, e.DEPENDS)]
+
+
+def test_workers_reasons_and_clocks_stand_beside_the_records() -> None:
+    scene = Scene()
+    scene.now = 1000.25
+    put = (b"q", b"j", b"K", b"{}", 0.0, b"w", None, None, None, (), None, False)
+    assert scene.details(q.PUT, *put) == [(None, None, 1_000_250_000)]
+    scene.now = -1.0
+    assert scene.details(q.POP, b"q", b"host-1", 1) == [(b"host-1", None, -1_000_000)]
+    assert scene.details(q.HEARTBEAT, b"j", b"host-1", None) == [(b"host-1", None, -1_000_000)]
+    scene.now = 2000.0
+    failed = scene.details(q.FAIL, b"j", b"host-1", b"no disk", b"m", None)
+    assert failed == [(b"host-1", b"no disk", 2_000_000_000)]
+    assert scene.details(q.UNFAIL, b"q", b"no disk", 1) == [(None, None, 2_000_000_000)]
+    scene.details(q.POP, b"q", b"host-2", 1)
+    scene.now = float(q.NUMBER_MAX)
+    assert scene.details(q.PUT, b"p", *put[1:]) == [(b"host-2", None, 2**62), (None, None, 2**62)]
+    scene.now = 9000.0
+    scene.details(q.CANCEL, (b"j",))
+    scene.details(q.PUT, *put)
+    scene.details(q.POP, b"q", b"host-2", 1)
+    scene.now += 61
+    scene.details(q.POP, b"q", b"host-3", 1)
+    scene.now += 11
+    lost = scene.details(q.POP, b"q", b"host-3", 1)
+    assert [worker for worker, _, _ in lost] == [b"host-2", b"host-3"]
+    assert scene.details(q.CANCEL, (b"j",)) == [(b"host-3", None, 9_072_000_000)]
+
+
+@pytest.mark.parametrize("loaded", [False, True])
+def test_a_complete_job_of_a_queue_that_is_gone(loaded: bool) -> None:
+    """Its last event names the queue, on every node by the same number."""
+    scene = Scene()
+    scene.put()
+    scene.pop()
+    scene.call(q.COMPLETE, b"j", b"w", b"q", b"{}", None, 0.0, ())
+    scene.call(q.FORGET_QUEUES, (b"q",))
+    machine = scene.cluster.machine
+    assert b"q" not in machine.qless.queues
+    if loaded:
+        scene.cluster.machine = machine = restore.load(image_of(machine))
+    machine.queue.tubes_named.clear()
+    scene.now += 10**7
+    scene.put(b"k", queue=b"p")
+    scene.call(q.POP, b"p", b"w", 1)
+    done, expired = scene.call(q.COMPLETE, b"k", b"w", b"p", b"{}", None, 0.0, ())
+    assert said([done, expired]) == [(e.DONE, RESERVED, DONE), (e.EXPIRED, DONE, GONE)]
+    assert (expired.tube, scene.tube(expired)) == (machine.queue.tubes_total, b"\x03q")
+    assert b"q" not in machine.qless.queues
+
+
+def test_a_job_that_is_completed_and_not_kept_is_done() -> None:
+    scene = Scene()
+    scene.call(q.CONFIG_SET, b"jobs-history-count", b"0")
+    scene.put()
+    scene.pop()
+    scene.now += 3
+    (done,) = scene.call(q.COMPLETE, b"j", b"w", b"q", b"{}", None, 0.0, ())
+    assert (said([done]), done.run_us) == ([(e.DONE, RESERVED, GONE)], 3_000_000)
 
 
 @pytest.mark.parametrize("seed", range(200, 212))
