@@ -41,7 +41,7 @@ PROTOC := $(BIN)/python -m grpc_tools.protoc -Iproto
 
 .DEFAULT_GOAL := check
 .PHONY: up compiled test test-nodes test-spark test-sim test-compiled test-spark-cluster \
-	test-power test-page test-repeats test-clients test-qless sim mutants unit lint check golden fmt proto bench bench-check bench-pipeline soak upgrade ledger clean help
+	test-power test-page test-repeats test-clients test-qless qless-sources sim mutants unit lint check golden fmt proto bench bench-check bench-pipeline soak upgrade ledger clean help
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -126,6 +126,8 @@ $(CLIENTS): tests/clients/package.json
 # By itself, because it takes packages from PyPI that nothing else needs. Redis is only beside it.
 test-qless: $(READY) $(SUITES_READY) ## the suites of reqless and qless-py, unmodified, and redis-py
 	$(BIN)/python -m pytest -q tests/qless
+
+qless-sources: $(SUITES_READY) ## the Lua of qless's clients, for `python -m bench qless`
 
 # pip compares the hashes of the source packages; they are not installed but run where they unpack.
 $(SUITES_READY): tests/qless/sources.txt tests/qless/requirements.txt $(NODES)

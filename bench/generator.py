@@ -16,11 +16,22 @@ from bench.workloads import Workload
 
 FOLDER: Final = Path(__file__).resolve().parent
 BUILD: Final = FOLDER / "build"
+# What `make qless-sources` unpacks.
+QLESS_SCRIPT: Final = (
+    FOLDER.parent / "build" / "qless-suites" / "reqless-0.13.3" / "reqless" / "lua" / "qless.lua"
+)
 # Time beyond the measured one after which the generator is taken for stuck: it may first put a
 # million jobs and open ten thousand connections.
 SPARE_S: Final = 600.0
 # Snapshots and events of a fill are not what is measured after it; a disk may be slow with them.
 QUIET_MAX_S: Final = 120.0
+
+
+def qless_script() -> str:
+    """Return the file of the Lua that all qless systems are asked with: reqless 0.13.3's."""
+    if not QLESS_SCRIPT.exists():
+        raise BenchError(f"{QLESS_SCRIPT} is missing: run `make qless-sources` first")
+    return str(QLESS_SCRIPT)
 
 
 class Figure(NamedTuple):
@@ -75,6 +86,8 @@ class Generator(NamedTuple):
         options: dict[str, str] = {"body": str(self.body), **load.options}
         options |= {"connections": str(connections), "protocol": system.protocol}
         options |= {"seconds": str(self.seconds), "warm-up": str(self.warm_up)}
+        if system.protocol == "qless":
+            options["script"] = qless_script()
         what = f"{system.name}, {load.name}, {connections} connections"
         first = self.run(running, options, what)
         found = first

@@ -257,6 +257,10 @@ GEARMAND_DURABLE: Final = System(
     "gearman-job-server",
     ("gearmand",),
 )
+# The same server, asked by the script of a client library.
+QLESS_ON_REDIS: Final = System(
+    "qless on Redis appendfsync always", DISK, redis, "qless", "redis-server", ("redis-server",)
+)
 PEERS: Final = (
     System(
         "RabbitMQ quorum, 3 nodes",

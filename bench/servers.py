@@ -167,3 +167,4 @@ def speaking(protocol: str) -> tuple[System, ...]:
 
 BEANPOLE_GEARMAN: Final = speaking("gearman")
 BEANPOLE_WORKQ: Final = speaking("workq")
+BEANPOLE_QLESS: Final = speaking("qless")

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from bench.peers import GEARMAND, GEARMAND_DURABLE, PEERS
+from bench.peers import GEARMAND, GEARMAND_DURABLE, PEERS, QLESS_ON_REDIS
 from bench.processes import BenchError
 from bench.servers import (
     BEANPOLE_1,
@@ -14,6 +14,7 @@ from bench.servers import (
     BEANPOLE_GEARMAN,
     BEANPOLE_LEADER,
     BEANPOLE_MEMORY,
+    BEANPOLE_QLESS,
     BEANPOLE_SOURCES,
     BEANPOLE_WORKQ,
     BEANSTALKD,
@@ -122,6 +123,8 @@ SYSTEMS: Final = (
     *PEERS,
     *BEANPOLE_GEARMAN,
     *BEANPOLE_WORKQ,
+    *BEANPOLE_QLESS,
+    QLESS_ON_REDIS,
 )
 
 
@@ -237,6 +240,13 @@ SETS: Final = (
         (BEANPOLE_3, *BEANPOLE_GEARMAN, GEARMAND_DURABLE, GEARMAND, *BEANPOLE_WORKQ),
         _workloads("full", "foreground"),
         (2, 64, 256),
+    ),
+    Set(
+        "qless",
+        "qless: put, pop, complete, beside its Lua on Redis",
+        (*BEANPOLE_QLESS, QLESS_ON_REDIS),
+        (FULL,),
+        (1, 8, 64, 256),
     ),
     Set(
         "latency",

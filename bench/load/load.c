@@ -60,7 +60,7 @@ static const enum operation WORKER_CYCLE[] = {RESERVE, DELETE};
 static const char *const OPERATION_NAMES[OPERATIONS] = {
     "put", "reserve", "delete", "touch", "release", "bury", "kick", "run"};
 static const struct protocol *const PROTOCOLS[] = {&BEANSTALK, &REDIS, &NATS,
-                                                   &GEARMAN, &AMQP, &WORKQ};
+                                                   &GEARMAN, &AMQP, &WORKQ, &QLESS};
 
 struct settings settings = {.body_bytes = 100, .connections = 1, .depth = 1};
 
@@ -353,7 +353,7 @@ static void set_protocol(const char *name) {
         protocol = PROTOCOLS[at];
         if (strcmp(protocol->name, name) == 0) return;
     }
-    die("--protocol must be beanstalk, redis, nats, gearman, amqp or workq, not", name);
+    die("--protocol must be beanstalk, redis, nats, gearman, amqp, workq or qless, not", name);
 }
 
 static double number(const char *option, const char *text, double least, double most) {
@@ -367,7 +367,7 @@ static double number(const char *option, const char *text, double least, double 
 
 static const char USAGE[] =
     "load --addresses HOST:PORT[,HOST:PORT...] [OPTION VALUE...]\n"
-    "  --protocol     beanstalk (default), redis, nats, gearman, amqp or workq\n"
+    "  --protocol     beanstalk (default), redis, nats, gearman, amqp, workq or qless\n"
     "  --workload     full: put, reserve, delete (default). put: the jobs stay.\n"
     "                 take: reserve, delete, of what --fill has put. pair: put, delete.\n"
     "                 mixed: put, reserve, touch, release, reserve, bury, kick, reserve, delete.\n"
@@ -383,6 +383,7 @@ static const char USAGE[] =
     "  --delay        seconds for which measured puts are delayed (default 0)\n"
     "  --tubes        that the connections use; 0: `default` alone (default)\n"
     "  --idle         further connections that wait in `reserve` for nothing (default 0)\n"
+    "  --script       a file with the Lua of a client library (qless)\n"
     "  --marks        1: say `filled`, `start` and `end` when it is so\n";
 
 static void set_option(const char *name, const char *text) {
@@ -404,6 +405,7 @@ static void set_option(const char *name, const char *text) {
     else if (strcmp(name, "fill") == 0) fill_jobs = (unsigned long long)number(name, text, 0, 1e9);
     else if (strcmp(name, "delay") == 0) settings.delay_s = (unsigned)number(name, text, 0, 86400);
     else if (strcmp(name, "tubes") == 0) settings.tubes = (int)number(name, text, 0, 1e6);
+    else if (strcmp(name, "script") == 0) settings.script = text;
     else if (strcmp(name, "idle") == 0) idle_workers = (int)number(name, text, 0, CONNECTIONS_MAX);
     else marks = number(name, text, 0, 1) > 0;
 }
@@ -413,7 +415,8 @@ static void parse(int count, char **words) {
         {"addresses", 1, 0, 0}, {"protocol", 1, 0, 0}, {"workload", 1, 0, 0},
         {"connections", 1, 0, 0}, {"seconds", 1, 0, 0}, {"warm-up", 1, 0, 0}, {"body", 1, 0, 0},
         {"depth", 1, 0, 0}, {"rate", 1, 0, 0}, {"fill", 1, 0, 0}, {"delay", 1, 0, 0},
-        {"tubes", 1, 0, 0}, {"idle", 1, 0, 0}, {"marks", 1, 0, 0}, {"help", 0, 0, 'h'},
+        {"tubes", 1, 0, 0}, {"idle", 1, 0, 0}, {"marks", 1, 0, 0}, {"script", 1, 0, 0},
+        {"help", 0, 0, 'h'},
         {0, 0, 0, 0}};
     int found, which = 0;
     while ((found = getopt_long(count, words, "", options, &which)) != -1) {

@@ -42,7 +42,7 @@ struct protocol {
     size_t (*take)(struct connection *one, char *input, size_t bytes);
 };
 
-extern const struct protocol BEANSTALK, REDIS, NATS, GEARMAN, AMQP, WORKQ;
+extern const struct protocol BEANSTALK, REDIS, NATS, GEARMAN, AMQP, WORKQ, QLESS;
 
 /* What all connections have in common; set before the first is opened. */
 struct settings {
@@ -50,6 +50,7 @@ struct settings {
     int connections, depth, tubes;
     unsigned delay_s;
     bool by_pairs; /* each two connections have a tube of their own */
+    const char *script; /* a file, for protocols that send one */
 };
 extern struct settings settings;
 
