@@ -15,6 +15,7 @@ from beanpoled.cli import (
     alias,
     cluster,
     events,
+    import_qless,
     inspect,
     jobs,
     pipeline,
@@ -44,6 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     snapshot.add_command(commands)
     inspect.add_command(commands)
     recover.add_command(commands)
+    import_qless.add_command(commands)
     events.add_command(commands)
     jobs.add_commands(commands)
     pipeline.add_command(commands)

@@ -1,0 +1,374 @@
+"""From the qless of a Redis to a cluster: what goes in which order, and what became of it.
+
+What a cluster has already stays as it is, so that all of it may be done again. Jobs come after all
+that they wait for. What is read, and how, is in `qless_source`.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+import msgpack
+
+from beanpole import qless as q
+from beanpole.client.qless_source import Found, Source
+from beanpole.client.redis import Redis
+from beanpole.errors import ClientError
+from beanpole.protocol.qless import cjson
+from beanpole.protocol.resp.client import Reply
+from beanpole.protocol.resp.values import Error
+
+# Refusals that are told by their names; there may be as many as jobs.
+REASONS_MAX: Final = 20
+# Things that are sent at a time.
+BATCH: Final = 64
+# Jobs between two words of progress.
+PROGRESS_JOBS: Final = 10_000
+
+# By this a node knows the dialect of the few calls that are made beside imports.
+SCRIPT: Final = b"""\
+QlessAPI.put = function(now, me, queue, jid, klass, data, delay, ...)
+QlessAPI.requeue = function(now, me, queue, jid, ...)
+QlessAPI.pop = function(now, queue, worker, count)
+QlessAPI.peek = function(now, queue, offset, count)
+QlessAPI.get = function(now, jid)
+QlessAPI.fail = function(now, jid, worker, group, message, data)
+QlessAPI.track = function(now, command, jid)
+QlessAPI['config.get'] = function(now, key)
+QlessAPI['config.set'] = function(now, key, value)
+QlessAPI['throttle.ttl'] = function(now, tid)
+QlessAPI['throttle.set'] = function(now, tid, max, ...)
+"""
+
+_MADE: Final = 1
+_NOT_SET: Final = -2  # how long a throttle lives
+_UNKNOWN_COMMAND: Final = b"ERR unknown command"
+# Refusals that are about the node or the cluster, and not about the job.
+_OF_THE_NODE: Final = (b"ERR no majority", b"ERR this node is draining", b"ERR a limit of the clus")
+
+
+class Tally(NamedTuple):
+    """What became of the things of one kind."""
+
+    found: int = 0
+    brought: int = 0
+    there: int = 0
+    refused: int = 0
+
+
+class Outcome:
+    """What became of all. `reasons` are the first of those that were refused."""
+
+    def __init__(self) -> None:
+        self.kinds: dict[str, Tally] = {}
+        self.reasons: list[str] = []
+
+    @property
+    def refused(self) -> int:
+        """How many things were refused."""
+        return sum(tally.refused for tally in self.kinds.values())
+
+    def note(self, kind: str, *, brought: int = 0, there: int = 0) -> None:
+        """Things of a kind were brought, or were there; none: the kind is named."""
+        self._add(kind, Tally(brought + there, brought, there))
+
+    def found(self, kind: str, count: int) -> None:
+        """So many were found, and nothing was done."""
+        self._add(kind, Tally(found=count))
+
+    def refuse(self, kind: str, name: bytes, why: str) -> None:
+        """A thing cannot be brought."""
+        self._add(kind, Tally(found=1, refused=1))
+        if len(self.reasons) < REASONS_MAX:
+            self.reasons.append(f"{kind} {name.decode(errors='replace')!r}: {why}")
+
+    def _add(self, kind: str, more: Tally) -> None:
+        before = self.kinds.get(kind, Tally())
+        self.kinds[kind] = Tally(*map(sum, zip(before, more, strict=True)))
+
+
+def look(source: Source) -> Outcome:
+    """Count what would be brought, without asking a cluster."""
+    outcome = Outcome()
+    states = _states(source)
+    for state, name in _names().items():
+        outcome.found(name, sum(one == state for one in states.values()))
+    outcome.found("recurring", sum(1 for _ in source.templates()))
+    outcome.found("queues", len(source.queues()))
+    outcome.found("options", len(source.options()))
+    outcome.found("throttles", sum(1 for _ in source.throttles()))
+    outcome.found("tracked", len(source.tracked()))
+    patterns, priorities = source.patterns()
+    outcome.found("patterns", len(patterns) + len(priorities))
+    return outcome
+
+
+def bring(
+    source: Source, target: Redis, now: float, progress: Callable[[int, int], None]
+) -> Outcome:
+    """Bring everything into a cluster.
+
+    Args:
+        source: where it is.
+        target: the nodes.
+        now: the present, in seconds.
+        progress: is told how many jobs were brought of how many.
+
+    Raises:
+        ClientError: a server does not answer, or one refuses everything. What was brought until
+            then stays; repeat it.
+    """
+    return _Import(source, target, now, progress).run()
+
+
+class _Import:
+    """One import on its way."""
+
+    def __init__(
+        self, source: Source, target: Redis, now: float, progress: Callable[[int, int], None]
+    ) -> None:
+        self._source = source
+        self._target = target
+        self._now = b"%.6f" % now
+        self._time = now
+        self._progress = progress
+        self._outcome = Outcome()
+        self._refused: dict[bytes, None] = {}  # jids that others may wait for
+
+    def run(self) -> Outcome:
+        states = _states(self._source)
+        for name in _names().values():
+            self._outcome.note(name)
+        # Limits first, so that jobs meet those that they had.
+        self._options()
+        self._throttles()
+        queues = [(name, since, (name, paused)) for name, since, paused in self._source.queues()]
+        self._imports("queues", b"queue", queues)
+        self._templates()
+        self._jobs(states)
+        self._tracked(states)
+        self._patterns()
+        return self._outcome
+
+    # --- jobs -----------------------------------------------------------------------------------
+
+    def _jobs(self, states: Mapping[bytes, int]) -> None:
+        failed = [jid for jid in self._source.failed_order() if states.get(jid) == q.FAILED]
+        failed = list(dict.fromkeys(failed))
+        in_groups = dict.fromkeys(failed)
+        waiting = [jid for jid, state in states.items() if state == q.DEPENDS]
+        first = [
+            jid
+            for jid, state in states.items()
+            if state != q.DEPENDS and not (state == q.FAILED and jid in in_groups)
+        ]
+        done = 0
+        last, circles = in_order(self._source.dependencies(waiting))
+        for found in self._source.jobs([*first, *failed, *last]):
+            self._batch(found)
+            if (done + len(found)) // PROGRESS_JOBS > done // PROGRESS_JOBS:
+                self._progress(done + len(found), len(states))
+            done += len(found)
+        for jid in circles:
+            self._refuse(q.DEPENDS, jid, "it waits for itself, or for jobs that do")
+
+    def _batch(self, jobs: Sequence[Found]) -> None:
+        """Send jobs, but none that waits for one that was refused."""
+        sent: list[Found] = []
+        for job in jobs:
+            if isinstance(job.arguments, str):
+                self._refuse(job.state, job.jid, job.arguments)
+                continue
+            if job.state == q.DEPENDS:
+                waits = dict.fromkeys(_dependencies_of(job))
+                if any(one.jid in waits for one in sent):  # and may be refused
+                    self._send(sent)
+                    sent = []
+                lacking = [jid for jid in waits if jid in self._refused]
+                if lacking:
+                    why = f"it waits for {lacking[0].decode(errors='replace')!r}, which was refused"
+                    self._refuse(job.state, job.jid, why)
+                    continue
+            sent.append(job)
+        self._send(sent)
+
+    def _send(self, jobs: Sequence[Found]) -> None:
+        requests = [_import(b"job", self._time, job.arguments) for job in jobs]
+        for job, reply in zip(jobs, self._ask(requests), strict=True):
+            if isinstance(reply, Error):
+                self._refuse(job.state, job.jid, _words(reply))
+            else:
+                made = reply == _MADE
+                name = q.STATE_NAMES[job.state].decode()
+                self._outcome.note(name, brought=int(made), there=int(not made))
+
+    def _refuse(self, state: int, jid: bytes, why: str) -> None:
+        self._refused[jid] = None
+        self._outcome.refuse(q.STATE_NAMES[state].decode(), jid, why)
+
+    # --- all else -------------------------------------------------------------------------------
+
+    def _templates(self) -> None:
+        items: list[tuple[bytes, float, tuple[object, ...]]] = []
+        self._outcome.note("recurring")
+        for template in self._source.templates():
+            if isinstance(template.arguments, str):
+                self._outcome.refuse("recurring", template.jid, template.arguments)
+            else:
+                items.append((template.jid, self._time, template.arguments))
+        self._imports("recurring", b"recurring", items)
+
+    def _imports(
+        self, kind: str, what: bytes, items: Sequence[tuple[bytes, float, tuple[object, ...]]]
+    ) -> None:
+        """Import queues or templates: the name of each, its time, its arguments."""
+        self._outcome.note(kind)
+        for start in range(0, len(items), BATCH):
+            some = items[start : start + BATCH]
+            requests = [_import(what, at, arguments) for _, at, arguments in some]
+            for (name, _, _), reply in zip(some, self._ask(requests), strict=True):
+                self._take(kind, name, reply)
+
+    def _options(self) -> None:
+        """Set options, unless the cluster has another value than the default."""
+        self._outcome.note("options")
+        known = cjson.decode(_bulk(self._call(b"config.get")))
+        assert isinstance(known, dict), known
+        for option, value in self._source.options():
+            shown = known.get(option.decode(errors="surrogateescape"))
+            present = b"%.14g" % shown if isinstance(shown, float) else _bytes(shown)
+            if present is not None and present != q.CONFIG_DEFAULTS.get(option):
+                if present == value:
+                    self._outcome.note("options", there=1)
+                else:
+                    why = f"the cluster has {present.decode(errors='replace')!r} and keeps it"
+                    self._outcome.refuse("options", option, why)
+            elif present == value:
+                self._outcome.note("options", there=1)
+            else:
+                self._take("options", option, self._call(b"config.set", option, value))
+
+    def _throttles(self) -> None:
+        """Set throttles that the cluster has not."""
+        self._outcome.note("throttles")
+        for throttle in self._source.throttles():
+            if self._call(b"throttle.ttl", throttle.name) != _NOT_SET:
+                self._outcome.note("throttles", there=1)
+                continue
+            seconds = b"%d" % throttle.seconds
+            reply = self._call(b"throttle.set", throttle.name, throttle.maximum, seconds)
+            self._take("throttles", throttle.name, reply)
+
+    def _tracked(self, states: Mapping[bytes, int]) -> None:
+        """Track jobs that came over, each since the time since when it is."""
+        self._outcome.note("tracked")
+        for jid, since in self._source.tracked():
+            if jid not in states or jid in self._refused:
+                continue
+            words = (b"EVAL", SCRIPT, b"0", b"track", b"%.6f" % since, b"track", jid)
+            self._take("tracked", jid, self._ask([words])[0])
+
+    def _patterns(self) -> None:
+        """Set the patterns of reqless, unless the cluster has some."""
+        self._outcome.note("patterns")
+        named, priorities = self._source.patterns()
+        words = [word for pair in named.items() for word in pair]
+        for key, there, put, texts in (
+            (b"qmore:dynamic", (b"HGETALL",), b"HSET", words),
+            (b"qmore:priority", (b"LRANGE", b"0", b"-1"), b"RPUSH", priorities),
+        ):
+            if not texts:
+                continue
+            count = len(texts) // 2 if put == b"HSET" else len(texts)
+            (known,) = self._ask([(there[0], key, *there[1:])])
+            if known:
+                self._outcome.note("patterns", there=count)
+                continue
+            (reply,) = self._ask([(put, key, *texts)])
+            if isinstance(reply, Error):
+                self._outcome.refuse("patterns", key, _words(reply))
+            else:
+                self._outcome.note("patterns", brought=count)
+
+    def _take(self, kind: str, name: bytes, reply: Reply) -> None:
+        """Note what a node answered: 0 and "0" are that it was there."""
+        if isinstance(reply, Error):
+            self._outcome.refuse(kind, name, _words(reply))
+        elif reply in (0, b"0"):
+            self._outcome.note(kind, there=1)
+        else:
+            self._outcome.note(kind, brought=1)
+
+    # --- requests -------------------------------------------------------------------------------
+
+    def _call(self, *words: bytes) -> Reply:
+        name, *arguments = words
+        return self._ask([(b"EVAL", SCRIPT, b"0", name, self._now, *arguments)])[0]
+
+    def _ask(self, requests: Sequence[Sequence[bytes]]) -> list[Reply]:
+        replies = self._target.ask_all(requests)
+        for reply in replies:
+            if isinstance(reply, Error):
+                if reply.text.startswith(_UNKNOWN_COMMAND):
+                    raise ClientError(f"{self._target.address} is no node of this release")
+                if reply.text.startswith(_OF_THE_NODE):
+                    words = f"{self._target.address} takes no more: {_words(reply)}"
+                    raise ClientError(f"{words}; what was brought stays, repeat the command")
+        return replies
+
+
+def in_order(dependencies: Mapping[bytes, Iterable[bytes]]) -> tuple[list[bytes], list[bytes]]:
+    """Jobs behind all those of them that they wait for; and those for which there is no order."""
+    left = {
+        jid: len({one for one in waits if one in dependencies})
+        for jid, waits in dependencies.items()
+    }
+    dependents: dict[bytes, list[bytes]] = {}
+    for jid, waits in dependencies.items():
+        for one in dict.fromkeys(waits):
+            if one in dependencies:
+                dependents.setdefault(one, []).append(jid)
+    ready = [jid for jid, count in left.items() if not count]
+    for jid in ready:  # which grows meanwhile
+        for other in dependents.get(jid, ()):
+            left[other] -= 1
+            if not left[other]:
+                ready.append(other)
+    return ready, [jid for jid, count in left.items() if count]
+
+
+def _states(source: Source) -> dict[bytes, int]:
+    states = source.states()
+    if not states and not source.anything():
+        raise ClientError("this database of the Redis has no key of qless (ql:...)")
+    return states
+
+
+def _names() -> dict[int, str]:
+    return {state: name.decode() for state, name in q.STATE_NAMES.items() if state != q.RECURRING}
+
+
+def _dependencies_of(job: Found) -> Iterable[bytes]:
+    found = job.arguments[14]
+    assert isinstance(found, tuple), found
+    return found
+
+
+def _import(what: bytes, now: float, arguments: object) -> Sequence[bytes]:
+    packed = msgpack.packb((now, arguments), use_bin_type=True)
+    assert isinstance(packed, bytes)
+    return (b"BEANPOLE.IMPORT", what, packed)
+
+
+def _words(reply: Error) -> str:
+    return reply.text.removeprefix(b"ERR ").decode(errors="replace")
+
+
+def _bytes(value: object) -> bytes | None:
+    return value.encode(errors="surrogateescape") if isinstance(value, str) else None
+
+
+def _bulk(reply: Reply) -> bytes:
+    if not isinstance(reply, bytes):
+        words = _words(reply) if isinstance(reply, Error) else repr(reply)
+        raise ClientError(f"a node answers what is not expected: {words}")
+    return reply

@@ -1,0 +1,251 @@
+"""What a Redis has of qless, read in pieces: jobs, templates, queues, options, throttles.
+
+Nothing is written there. How it is laid out is in `qless_layout`, where it goes to in
+`qless_import`. Nobody may use that Redis meanwhile, or what changes is read as it is at some time.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from beanpole import qless as q
+from beanpole.client import qless_layout as layout
+from beanpole.client.redis import AuthenticationFailed, Redis
+from beanpole.errors import ClientError
+from beanpole.protocol.resp.client import Reply
+from beanpole.protocol.resp.values import Error
+
+JOBS: Final = b"ql:j:"
+TEMPLATES: Final = b"ql:r:"
+THROTTLES: Final = b"ql:th:"
+# Keys that Redis looks at for one step of a walk over all of them.
+SCAN_COUNT: Final = b"1000"
+# Jobs that are read at a time: their data may be 1 MiB each.
+BATCH_JOBS: Final = 64
+# What stands behind the key of a job or throttle in keys that belong to it.
+_BEHIND: Final = (b"-history", b"-dependencies", b"-dependents", b"-locks", b"-pending")
+_WRONG_TYPE: Final = b"WRONGTYPE"
+
+
+class Throttle(NamedTuple):
+    """A throttle that is set; `seconds` until it is forgotten, 0 for never."""
+
+    name: bytes
+    maximum: bytes
+    seconds: int
+
+
+class Found(NamedTuple):
+    """A thing that was read: the state, and its arguments or in words why it cannot be taken."""
+
+    jid: bytes
+    state: int
+    arguments: tuple[object, ...] | str
+
+
+class Source:
+    """The qless of one database of a Redis."""
+
+    def __init__(self, redis: Redis, now: float) -> None:
+        self._redis = redis
+        self._now = now
+
+    # --- what there is --------------------------------------------------------------------------
+
+    def states(self) -> dict[bytes, int]:
+        """The state of each job by its jid.
+
+        Raises:
+            ClientError: there is no Redis, no qless in it, or one that is laid out differently.
+        """
+        found: dict[bytes, int] = {}
+        for keys in self._walk(JOBS):
+            asked = [(b"HMGET", key, b"jid", b"state") for key in keys]
+            for key, reply in zip(keys, self._ask(asked, allowed=_WRONG_TYPE), strict=True):
+                if isinstance(reply, Error):
+                    self._check_behind(key)
+                    continue
+                jid, state = _bulks(reply)
+                number = layout.state_of(state or b"")
+                # A job without a jid is what is left of one: scripts make such hashes by mistake.
+                if jid is None:
+                    continue
+                if number is None:
+                    raise ClientError(
+                        f"job {_shown(jid)} has the state {_shown(state or b'')}, which no version "
+                        "of qless up to reqless 0.13.3 has: this Redis has a newer layout"
+                    )
+                found[key.removeprefix(JOBS)] = number
+        return found
+
+    def anything(self) -> bool:
+        """Whether there is any key of qless."""
+        return any(keys for keys in self._walk(b"ql:"))
+
+    def queues(self) -> list[tuple[bytes, float, bool]]:
+        """The known queues: since when, and whether they are paused."""
+        known = self._scores(b"ql:queues")
+        paused = dict.fromkeys(self._names(b"SMEMBERS", b"ql:paused_queues"))
+        queues = [(name, since, name in paused) for name, since in known]
+        names = dict.fromkeys(name for name, _ in known)
+        return queues + [(name, self._now, True) for name in paused if name not in names]
+
+    def options(self) -> list[tuple[bytes, bytes]]:
+        """The options that were set."""
+        (reply,) = self._ask([(b"HGETALL", b"ql:config")])
+        return list(_pairs(reply).items())
+
+    def patterns(self) -> tuple[dict[bytes, bytes], list[bytes]]:
+        """The patterns of queues, and those of priorities."""
+        (reply,) = self._ask([(b"HGETALL", b"qmore:dynamic")])
+        return _pairs(reply), self._names(b"LRANGE", b"qmore:priority", b"0", b"-1")
+
+    def throttles(self) -> Iterator[Throttle]:
+        """The throttles that are set."""
+        for keys in self._walk(THROTTLES):
+            asked = [(b"HGET", key, b"maximum") for key in keys]
+            maxima = self._ask(asked, allowed=_WRONG_TYPE)
+            lives = self._ask([(b"TTL", key) for key in keys])
+            for key, maximum, seconds in zip(keys, maxima, lives, strict=True):
+                if isinstance(maximum, Error):
+                    self._check_behind(key)
+                elif isinstance(maximum, bytes) and isinstance(seconds, int):
+                    yield Throttle(key.removeprefix(THROTTLES), maximum, max(0, seconds))
+
+    def tracked(self) -> list[tuple[bytes, float]]:
+        """The tracked jids, and since when they are."""
+        return self._scores(b"ql:tracked")
+
+    def templates(self) -> Iterator[Found]:
+        """The recurring jobs."""
+        for keys in self._walk(TEMPLATES):
+            hashes = [_pairs(one) for one in self._ask([(b"HGETALL", key) for key in keys])]
+            places = [
+                (b"ZSCORE", b"ql:q:%b-recur" % fields.get(b"queue", b""), key[len(TEMPLATES) :])
+                for key, fields in zip(keys, hashes, strict=True)
+            ]
+            for key, fields, score in zip(keys, hashes, self._ask(places), strict=True):
+                jid = key.removeprefix(TEMPLATES)
+                yield Found(jid, q.RECURRING, layout.recurring(jid, fields, _score(score)))
+
+    # --- jobs -----------------------------------------------------------------------------------
+
+    def failed_order(self) -> list[bytes]:
+        """The failed jobs, those of each group in the order in which they failed."""
+        found: list[bytes] = []
+        for group in self._names(b"SMEMBERS", b"ql:failures"):
+            found += reversed(self._names(b"LRANGE", b"ql:f:" + group, b"0", b"-1"))
+        return found
+
+    def dependencies(self, jids: Sequence[bytes]) -> dict[bytes, list[bytes]]:
+        """What jobs wait for."""
+        found: dict[bytes, list[bytes]] = {}
+        for start in range(0, len(jids), BATCH_JOBS):
+            some = jids[start : start + BATCH_JOBS]
+            asked = [(b"SMEMBERS", JOBS + jid + b"-dependencies") for jid in some]
+            for jid, reply in zip(some, self._ask(asked), strict=True):
+                found[jid] = _list(reply)
+        return found
+
+    def jobs(self, jids: Sequence[bytes]) -> Iterator[list[Found]]:
+        """Jobs, many at a time; those that are gone meanwhile are left out."""
+        for start in range(0, len(jids), BATCH_JOBS):
+            yield self._jobs(jids[start : start + BATCH_JOBS])
+
+    def _jobs(self, jids: Sequence[bytes]) -> list[Found]:
+        hashes = [_pairs(one) for one in self._ask([(b"HGETALL", JOBS + jid) for jid in jids])]
+        asked: list[Sequence[bytes]] = []
+        for jid, fields in zip(jids, hashes, strict=True):
+            state = layout.state_of(fields.get(b"state", b"")) or 0
+            asked.append((b"LRANGE", JOBS + jid + b"-history", b"0", b"-1"))
+            asked.append((b"SMEMBERS", JOBS + jid + b"-dependencies"))
+            places = layout.places(state, fields.get(b"queue", b""))
+            tags = [b"ql:t:" + tag for tag in layout.names_in(fields.get(b"tags"))]
+            asked += [(b"ZSCORE", key, jid) for key in (*places, *tags)]
+        replies = iter(self._ask(asked))
+        found: list[Found] = []
+        for jid, fields in zip(jids, hashes, strict=True):
+            state = layout.state_of(fields.get(b"state", b"")) or 0
+            history, dependencies = _list(next(replies)), _list(next(replies))
+            scores = [
+                _score(next(replies)) for _ in layout.places(state, fields.get(b"queue", b""))
+            ]
+            tagged_at = [_score(next(replies)) for _ in layout.names_in(fields.get(b"tags"))]
+            if not fields:
+                continue
+            beside = layout.Beside(scores, history, dependencies, tagged_at)
+            job = layout.job(jid, fields, beside, self._now)
+            found.append(Found(jid, state, job if isinstance(job, str) else job.arguments))
+        return found
+
+    # --- requests -------------------------------------------------------------------------------
+
+    def _ask(self, requests: Sequence[Sequence[bytes]], allowed: bytes = b"-") -> list[Reply]:
+        """Replies; an error ends it, unless it begins with what is allowed."""
+        try:
+            replies = self._redis.ask_all(requests)
+        except AuthenticationFailed as error:
+            raise ClientError(f"the Redis wants a password (--password-file): {error}") from None
+        for words, reply in zip(requests, replies, strict=True):
+            if not isinstance(reply, Error) or reply.text.startswith(allowed):
+                continue
+            if reply.text.startswith(_WRONG_TYPE):
+                raise ClientError(
+                    f"the key {_shown(words[1])} has another type than qless gives it: "
+                    "this is no data of qless, or has a newer layout"
+                )
+            raise ClientError(
+                f"the Redis refuses {words[0].decode()}: {reply.text.decode(errors='replace')}"
+            )
+        return replies
+
+    def _walk(self, prefix: bytes) -> Iterator[list[bytes]]:
+        """All keys with a prefix, each once, in pieces."""
+        seen: dict[bytes, None] = {}
+        cursor = b"0"
+        while True:
+            (reply,) = self._ask([(b"SCAN", cursor, b"MATCH", prefix + b"*", b"COUNT", SCAN_COUNT)])
+            if not isinstance(reply, list) or len(reply) != 2 or not isinstance(reply[0], bytes):
+                raise ClientError("the Redis has no SCAN: 2.8 or newer is needed")
+            keys = [key for key in _list(reply[1]) if key not in seen]
+            seen.update(dict.fromkeys(keys))
+            if keys:
+                yield list(dict.fromkeys(keys))
+            cursor = reply[0]
+            if cursor == b"0":
+                return
+
+    def _check_behind(self, key: bytes) -> None:
+        if not key.endswith(_BEHIND):
+            raise ClientError(
+                f"the key {_shown(key)} has another type than qless gives it: "
+                "this is no data of qless, or has a newer layout"
+            )
+
+    def _names(self, *words: bytes) -> list[bytes]:
+        return _list(self._ask([words])[0])
+
+    def _scores(self, key: bytes) -> list[tuple[bytes, float]]:
+        found = self._names(b"ZRANGE", key, b"0", b"-1", b"WITHSCORES")
+        return [(name, _score(at) or 0.0) for name, at in zip(found[::2], found[1::2], strict=True)]
+
+
+def _list(reply: Reply) -> list[bytes]:
+    return [one for one in reply if isinstance(one, bytes)] if isinstance(reply, list) else []
+
+
+def _bulks(reply: Reply) -> list[bytes | None]:
+    assert isinstance(reply, list), reply
+    return [one if isinstance(one, bytes) else None for one in reply]
+
+
+def _pairs(reply: Reply) -> dict[bytes, bytes]:
+    found = _list(reply)
+    return dict(zip(found[::2], found[1::2], strict=True))
+
+
+def _score(reply: Reply) -> float | None:
+    return float(reply) if isinstance(reply, bytes) else None
+
+
+def _shown(name: bytes) -> str:
+    return repr(name.decode(errors="replace"))

@@ -1,0 +1,96 @@
+"""A synchronous client of RESP, for what speaks it: a Redis, or the nodes at their port of qless.
+
+Requests are sent many at a time. When a connection ends they are all sent again, at the next
+address: only what may be done twice may be asked for. What requests mean is not here.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from beanpole.client.stream import PATIENCE_S, REPLY_TIMEOUT_S, StreamClient
+from beanpole.errors import ClientError
+from beanpole.protocol.resp.client import Reply, ReplyParser, encode
+from beanpole.protocol.resp.values import Error
+
+# Of the commands by which a connection begins.
+_AUTH_WORDS: Final = (b"NOAUTH", b"WRONGPASS", b"ERR AUTH", b"NOPERM")
+
+
+class AuthenticationFailed(ClientError):
+    """The server wants a password, or another one."""
+
+
+class Redis(StreamClient):
+    """A connection to any one of several servers."""
+
+    def __init__(
+        self,
+        addresses: Sequence[str],
+        *,
+        user: str = "",
+        password: str = "",
+        database: int = 0,
+        patience_s: float = PATIENCE_S,
+        reply_timeout_s: float = REPLY_TIMEOUT_S,
+    ) -> None:
+        """See `StreamClient`: the first command connects."""
+        super().__init__(addresses, patience_s=patience_s, reply_timeout_s=reply_timeout_s)
+        self._greetings: list[Sequence[bytes]] = []
+        if password:
+            names = [user.encode()] if user else []
+            self._greetings.append([b"AUTH", *names, password.encode()])
+        if database:
+            self._greetings.append([b"SELECT", b"%d" % database])
+        self._parser = ReplyParser()
+        self._replies: list[Reply] = []
+
+    def ask(self, *words: bytes) -> Reply:
+        """Send one request and return its reply, which may be an error."""
+        return self.ask_all([words])[0]
+
+    def ask_all(self, requests: Sequence[Sequence[bytes]]) -> list[Reply]:
+        """Send requests and return their replies, of which some may be errors.
+
+        Raises:
+            AuthenticationFailed: the server wants a password, or another one.
+            ClientError: no server answers.
+        """
+        if not requests:
+            return []
+        self._replies = []
+
+        def next_reply() -> list[Reply] | None:
+            while len(self._replies) < len(requests):
+                found = self._parser.next()
+                if found is None:
+                    return None
+                self._replies.append(found[0])
+            return self._replies
+
+        data = b"".join(map(encode, requests))
+        replies = self._request(data, next_reply, repeat=True, wait_s=0.0)
+        for reply in replies:
+            if isinstance(reply, Error) and reply.text.startswith(_AUTH_WORDS):
+                raise AuthenticationFailed(f"{self.address}: {reply.text.decode(errors='replace')}")
+        return replies
+
+    def _begin(self) -> None:
+        self._parser = ReplyParser()
+        self._replies = []
+        for words in self._greetings:
+            assert self._socket is not None
+            self._socket.sendall(encode(words))
+            while (found := self._parser.next()) is None:
+                data = self._socket.recv(4096)
+                if not data:
+                    raise ConnectionError("the server closed the connection")
+                self._parser.feed(data)
+            if isinstance(found[0], Error):
+                words_of = found[0].text.decode(errors="replace")
+                self.close()
+                if found[0].text.startswith(_AUTH_WORDS):
+                    raise AuthenticationFailed(f"{self.address}: {words_of}")
+                raise ClientError(f"{self.address}: {words_of}")
+
+    def _feed(self, data: bytes) -> None:
+        self._parser.feed(data)

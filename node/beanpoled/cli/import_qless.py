@@ -1,0 +1,135 @@
+"""`beanpole import-qless`: bring the jobs of a qless in a Redis into the cluster.
+
+What is read and sent is in `beanpole.client.qless_import`; here are the options and the report.
+"""
+
+import argparse
+import sys
+import time
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote
+
+from beanpole.addresses import listed, split_address
+from beanpole.client.qless_import import Outcome, bring, look
+from beanpole.client.qless_source import Source
+from beanpole.client.redis import AuthenticationFailed, Redis
+from beanpole.errors import ClientError, ConfigurationError
+from beanpoled.cli import layout, status
+from beanpoled.config.protocols import PROTOCOLS
+
+SCHEME: Final = "redis://"
+REDIS_PORT: Final = 6379
+# A Redis answers at once, unless it loads a dump.
+PATIENCE_S: Final = 0.0
+EXIT_REFUSED: Final = 3
+
+_ROW: Final = "{:<12} {:>10} {:>10} {:>14} {:>10}"
+
+
+def add_command(commands: Any) -> None:
+    """Add `import-qless` to the parser."""
+    parser = commands.add_parser(
+        "import-qless",
+        help="bring the jobs of a qless in a Redis into the cluster",
+        description=(
+            "Reads jobs, queues, options, throttles and recurring jobs of qless or reqless from a "
+            "running Redis, and makes those that the cluster has not; may be repeated. Nobody "
+            "should use that qless meanwhile. Jobs that run there wait here, in front."
+        ),
+    )
+    parser.add_argument(
+        "redis", metavar="REDIS", help="HOST:PORT, or redis://[USER@]HOST[:PORT][/DATABASE]"
+    )
+    parser.add_argument("--password-file", type=Path, help="its first line is the password")
+    parser.add_argument(
+        "--to", metavar="HOST:QLESS,...", help="addresses of nodes, at their ports of qless"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="only count what is there")
+    status.add_directory(parser, "--to")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Bring it, and report."""
+    user, address, database = _place(arguments.redis)
+    password = _password(arguments.password_file)
+    now = time.time()
+    with Redis(
+        [address], user=user, password=password, database=database, patience_s=PATIENCE_S
+    ) as redis:
+        try:
+            redis.ask(b"PING")
+        except ClientError as error:
+            hint = "; --password-file" if isinstance(error, AuthenticationFailed) else ""
+            raise ClientError(f"the Redis at {address} cannot be read: {error}{hint}") from None
+        source = Source(redis, now)
+        if arguments.dry_run:
+            print(_report(look(source), dry=True))
+            return 0
+        with Redis(_nodes(arguments)) as target:
+            outcome = bring(source, target, now, _progress)
+    print(_report(outcome, dry=False))
+    for reason in outcome.reasons:
+        print(f"refused: {reason}", file=sys.stderr)
+    if outcome.refused > len(outcome.reasons):
+        print(f"... and {outcome.refused - len(outcome.reasons)} more", file=sys.stderr)
+    return EXIT_REFUSED if outcome.refused else 0
+
+
+def _place(text: str) -> tuple[str, str, int]:
+    """The user, the address and the database that a text names."""
+    rest = text.removeprefix(SCHEME)
+    user, _, rest = rest.rpartition("@")
+    if ":" in user:
+        raise ConfigurationError("REDIS must not hold a password: use --password-file")
+    address, _, database = rest.partition("/")
+    if text.startswith(SCHEME) and ":" not in address.rpartition("]")[2]:
+        address = f"{address}:{REDIS_PORT}"
+    try:
+        split_address(address)
+    except ValueError as error:
+        raise ConfigurationError(
+            f"REDIS = {text!r} is not allowed: it must be {error}, or {SCHEME}HOST..."
+        ) from None
+    if database and not (database.isascii() and database.isdigit()):
+        raise ConfigurationError(f"REDIS = {text!r}: the database {database!r} is no number")
+    return unquote(user), address, int(database or "0")
+
+
+def _password(path: Path | None) -> str:
+    if path is None:
+        return ""
+    try:
+        lines = path.read_text().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"--password-file {path}: {error}") from None
+    if not lines or not lines[0]:
+        raise ConfigurationError(f"--password-file {path}: its first line is empty")
+    return lines[0]
+
+
+def _nodes(arguments: argparse.Namespace) -> list[str]:
+    if arguments.to is not None:
+        try:
+            return list(listed(arguments.to))
+        except ValueError as error:
+            raise ConfigurationError(
+                f"--to = {arguments.to!r} is not allowed: it must be {error}"
+            ) from None
+    found = [str(node["qless"]) for node in layout.read_cluster(arguments.dir) if "qless" in node]
+    (row,) = [protocol for protocol in PROTOCOLS if protocol.name == "qless"]
+    return found or [f"{layout.HOST}:{layout.BASE_PORT_DEFAULT + row.port_offset}"]
+
+
+def _progress(done: int, total: int) -> None:
+    print(f"{done} of {total} jobs", file=sys.stderr)
+
+
+def _report(outcome: Outcome, dry: bool) -> str:
+    titles = ("found",) if dry else ("found", "imported", "already there", "refused")
+    lines = [_ROW.format("", *titles, *[""] * (4 - len(titles))).rstrip()]
+    for kind, tally in outcome.kinds.items():
+        numbers = [str(number) for number in tally][: len(titles)]
+        lines.append(_ROW.format(kind, *numbers, *[""] * (4 - len(titles))).rstrip())
+    return "\n".join(lines)
