@@ -11,6 +11,7 @@ from typing import Final
 from beanpole import commands as c
 from beanpole.core.operations.table import OPERATIONS
 from beanpoled.links import frames
+from tests.unit.golden import guests
 from tests.unit.node.stage import MEMBERS, SECOND, Port, ScriptedReplica, Stage
 
 # The names of operations, and the words of their fields, without units.
@@ -43,6 +44,8 @@ def shown(command: c.Command, start_us: int) -> str:
     """Return a command by the names of its fields, without those that have their default."""
     code, values = command[0], command[1:]
     words = [NAMES[code]]
+    if code in (c.QLESS, c.QLESS_READ):
+        return guests.shown_call(command)
     if code == c.EPOCH:
         expiry_floor_us = values[1] - start_us
         return f"EPOCH term={values[0]} floor={seconds(expiry_floor_us)}"
@@ -50,8 +53,10 @@ def shown(command: c.Command, start_us: int) -> str:
         if field == "origin":
             value = MEMBERS[value]
         if field == "session" or value != DEFAULTS.get(field):
-            text = value.decode() if isinstance(value, bytes) else value
-            words.append(f"{field}={text if len(str(text)) < 20 else f'{len(str(text))}bytes'}")
+            text, size = str(value), len(str(value))
+            if isinstance(value, bytes):
+                text, size = guests.text_of(value), len(value)
+            words.append(f"{field}={text if size < 20 else f'{size}bytes'}")
     return " ".join(words)
 
 
@@ -70,7 +75,7 @@ def read(line: str) -> c.Command:
             values.append(int(text))
         else:
             size = text.removesuffix("bytes")
-            values.append(b"." * int(size) if size.isdigit() else text.encode())
+            values.append(b"." * int(size) if size.isdigit() else guests.bytes_of(text))
     assert not given, f"{name} has no {', '.join(given)}"
     return (CODES[name], *values)
 
@@ -118,6 +123,8 @@ class LeaderWorld:
         self.stage = Stage(replica=self.replica)
         self.start_us = self.stage.node.context.machine.queue.now_us
         self.clients: dict[str, tuple[Callable[[bytes], None], Port]] = {}
+        self.guests: dict[str, str] = {}  # clients of other protocols, and of which
+        self.known = dict.fromkeys(MEMBERS[1:], c.BASE_VERSION)
 
     def perform(self, command: str, lines: list[str]) -> list[str]:
         """Perform one command."""
@@ -224,9 +231,24 @@ class LeaderWorld:
         for _ in range(us // step_us):
             for peer in MEMBERS[1:]:
                 if peer not in silent:
-                    self.stage.node.router.receive(peer, frames.HEARTBEAT, self._heartbeat())
+                    self.stage.node.router.receive(peer, frames.HEARTBEAT, self._heartbeat(peer))
             self.stage.pass_us(step_us, step_us)
             self._tell()
+
+    def do_knows(self, version: str, *members: str) -> None:
+        """`knows 4 n1`: the programs of these other members, or of all, know a machine version."""
+        self.known |= dict.fromkeys(members or MEMBERS[1:], int(version))
+
+    def do_guest(self, protocol: str, name: str, *words: str) -> None:
+        """`guest workq a lease ping 0`: a client of another protocol asks; see `guests`."""
+        if name not in self.clients:
+            port = Port()
+            connection = self.stage.node.frontends[protocol].connected(port)
+            assert connection is not None
+            self.clients[name] = (connection.received, port)
+            self.guests[name] = protocol
+        self.clients[name][0](guests.REQUESTS[protocol](list(words)))
+        self.stage.run()
 
     def do_client(self, name: str, *words: str) -> None:
         """`client a put 0 0 60 1|x`: a client of this node sends a line; `|` ends a line."""
@@ -243,7 +265,7 @@ class LeaderWorld:
         numbers = [tuple(map(int, item.split("/"))) for item in items]
         self.stage.items(origin, kind, *numbers)
 
-    def _heartbeat(self) -> bytes:
+    def _heartbeat(self, peer: str) -> bytes:
         """Return what a member says that agrees with this node in everything."""
         return frames.encode_heartbeat(
             frames.Heartbeat(
@@ -254,13 +276,13 @@ class LeaderWorld:
                 incarnation=1,
                 applied_index=0,
                 state_hash=0,
-                machine_version=c.BASE_VERSION,  # no script has a RAISE in it
+                machine_version=self.known[peer],
                 disk_low=False,
                 stopping=False,
                 digest_index=0,
                 digest=0,
                 digest_version=0,
-                active_version=c.BASE_VERSION,
+                active_version=self.stage.node.context.machine.version,
                 kept_index=0,
             )
         )
@@ -282,4 +304,5 @@ class LeaderWorld:
             self.say(f"logs: {line}")
         for name, (_, port) in self.clients.items():
             if output := port.take():
-                self.say(f"to client {name}: {' | '.join(output.decode().splitlines())}")
+                words = guests.shown(self.guests.get(name, "beanstalk"), output)
+                self.say(f"to client {name}: {words}")

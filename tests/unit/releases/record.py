@@ -27,6 +27,7 @@ from tests.sim.host import SimHost
 from tests.sim.schedules_node import Hand
 from tests.sim.storm import CALM, Storm, Stuck
 from tests.sim.world import World
+from tests.unit.core.qless.random_calls import Calls
 from tests.unit.releases.recording import FIXTURES, FOLDERS, Recording, facts_of, pack
 
 SEED: Final = 3
@@ -43,6 +44,7 @@ LIMIT: Final = 1_000_000
 # Sessions of other protocols, and their queues.
 WORKQ, WORKQ_QUEUE = 4, b"\x01w"
 GEARMAN, GEARMAN_QUEUE = 5, b"\x02g"
+QLESS = 6
 # TICK of release 0.2.0, a command of the leader's that did nothing: logs may hold it.
 RETIRED: Final = 65
 # Commands that name a job: (operation, session, job, ...).
@@ -134,6 +136,7 @@ def operations_log() -> Iterator[tuple[int, bytes]]:
     """Entries in which every operation of the table stands many times, mostly with sense."""
     dice, machine = random.Random(SEED), Machine()
     numbers = {0: (1, 0), 1: (1, 0)}
+    calls = Calls(SEED)
     time_us = 1_000_000
     clients = [code for code in OPERATIONS if code < c.EPOCH]
     leaders = [code for code in OPERATIONS if code >= c.EPOCH and code != c.RAISE]
@@ -152,8 +155,11 @@ def operations_log() -> Iterator[tuple[int, bytes]]:
             if index > RAISED_AT:
                 foreign = dice.choices(FOREIGN, k=dice.randint(0, 16))
                 commands += [_aimed(dice, machine, _command_of(dice, one)) for one in foreign]
+                # The present state chooses them: most would find no job to work on.
+                calls.tables = machine.qless
+                commands += [calls.command(QLESS) for _ in range(calls.dice.randint(0, 12))]
             if number < 1:
-                commands = [(c.OPEN, session) for session in range(1, 6)] + commands
+                commands = [(c.OPEN, session) for session in range(1, 7)] + commands
             sections.append((origin, incarnation, number + 1, c.pack_commands(commands)))
         leading = [_command(dice, dice.choice(leaders)) for _ in range(dice.randint(0, 2))]
         leading += [_grant(dice, numbers) for _ in range(dice.randint(0, 2))]
@@ -170,9 +176,10 @@ def operations_log() -> Iterator[tuple[int, bytes]]:
 # With sense for sessions of other protocols; a tuple stands for any one of its items.
 IDS: Final = (b"", b"one", b"two", b"three")
 FOREIGN: Final[tuple[tuple[Any, ...], ...]] = (
-    (c.OPEN, (WORKQ, GEARMAN)),
+    (c.OPEN, (WORKQ, GEARMAN, QLESS)),
     (c.SET_PROTOCOL, WORKQ, e.WORKQ),
     (c.SET_PROTOCOL, GEARMAN, e.GEARMAN),
+    (c.SET_PROTOCOL, QLESS, e.QLESS),
     (c.WATCH, WORKQ, WORKQ_QUEUE),
     (c.WATCH, GEARMAN, GEARMAN_QUEUE),
     (c.TAKE, WORKQ),

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from beanpole import commands as c
+from beanpole import qless as q
 from beanpole.core.image import image
 from beanpole.core.jobs.queue import Queue
 from beanpole.core.machine import Machine
@@ -63,6 +64,24 @@ def test_every_operation_stands_in_the_log_and_has_an_effect(recording: Recordin
     assert seen == set(OPERATIONS) | {RETIRED}
     clients = {code for code, entry in OPERATIONS.items() if isinstance(entry, ClientOperation)}
     assert effective == clients
+
+
+def test_every_call_of_qless_stands_in_the_log_and_has_an_effect(recording: Recording) -> None:
+    """The same of the calls, which share two operations."""
+    machine, effective = Machine(), set[int]()
+    for index, entry in recording.operations:
+        flags, time_us, wall_us, sections = c.decode_entry(entry)
+        own = index % 2
+        applied = machine.apply(index, flags, time_us, wall_us, sections, own)
+        results = [result for batch in applied.results for result in batch[2]]
+        sent = [command for section in sections if section[0] == own for command in section[3]]
+        if len(results) == len(sent):
+            for command, result in zip(sent, results, strict=True):
+                is_call = command[0] in (c.QLESS, c.QLESS_READ) and type(result) is tuple
+                if is_call and result[0] == q.OK:
+                    effective.add(command[2])
+    assert effective == set(q.CALL_NAMES)
+    assert len(machine.qless.jobs) > 3
 
 
 def test_a_change_of_apply_is_found(recording: Recording, monkeypatch: pytest.MonkeyPatch) -> None:
