@@ -373,8 +373,8 @@ TRACKED_MAX: Final = 10_000
 QUEUES_MAX: Final = 10_000
 # Bytes of data and of histories in one answer with several jobs: JSON is made of it in one step.
 ANSWER_MAX_BYTES: Final = 16 * 1024 * 1024
-# Jobs that FLUSH removes, which is for tests of clients: some 500 ms of every node.
-FLUSH_JOBS_MAX: Final = 100_000
+# Jobs that FLUSH removes, which is for tests of clients: some 200 ms of every node.
+FLUSH_JOBS_MAX: Final = 25_000
 # Names in one list: some 10 ms of a node.
 LISTED_MAX: Final = 100_000
 WORKERS_MAX: Final = 100_000

@@ -9,6 +9,13 @@ from beanpole import commands as c
 from beanpole.core.jobs.job import Job
 from beanpoled.links import frames
 
+# Bytes on their way, over all batches (a single larger batch still travels).
+BATCH_BYTES_IN_FLIGHT_MAX: Final = 8 * 1024 * 1024
+# The cost of batches on their way and of one of them, in units of 10 us of every node. With what is
+# in HeavyLine, three nodes have 0.2 s on their way at most: less than an election waits for.
+COST_IN_FLIGHT_MAX: Final = 2500
+BATCH_COST_MAX: Final = 1250
+
 # Kinds of commands that are no requests of a client.
 KIND_OPEN: Final = -2
 KIND_QUIET: Final = -1  # the client has its answer already, or none waits for one
@@ -52,6 +59,7 @@ class Batch:
         "bytes",
         "clients",
         "commands",
+        "cost",
         "hint",
         "is_large",
         "latest",
@@ -67,6 +75,7 @@ class Batch:
         self.owners: list[Owner] = []
         self.hint: frames.Hint = {}
         self.bytes = 0
+        self.cost = 0  # of those that are charged, in units of 10 us; see `Origin.charge`
         # Where the last command of a kind stands that only the last one counts of; see `Origin`.
         self.latest: dict[tuple[int, int, int], int] = {}
         self.number = 0  # 0: still open

@@ -16,6 +16,9 @@ from beanpole.events import BEANSTALK
 from beanpole.weights import BATCH_ROOM_BYTES
 from beanpoled.links import frames
 from beanpoled.origin.batches import (
+    BATCH_BYTES_IN_FLIGHT_MAX,
+    BATCH_COST_MAX,
+    COST_IN_FLIGHT_MAX,
     KIND_OPEN,
     KIND_QUIET,
     KIND_WAIT,
@@ -30,8 +33,6 @@ from beanpoled.origin.heavy import HeavyLine
 from beanpoled.origin.leader_link import LeaderLink
 from beanpoled.shared.context import Context
 
-# Bytes on their way, over all batches (a single larger batch still travels).
-BATCH_BYTES_IN_FLIGHT_MAX: Final = 8 * 1024 * 1024
 # A command above this waits in a line of its own, where one batch is on its way at a time, so that
 # others pass: it is twice the largest body that is allowed by default.
 LARGE_BYTES_MIN: Final = 128 * 1024
@@ -52,7 +53,7 @@ class Origin:
         self.incarnation = 0
         self.up = False  # our NODE_UP is applied and we were not declared down since
         self.bytes = 0  # of all commands that are not applied
-        self._bytes_numbered = 0
+        self._bytes_numbered = self._cost_numbered = 0
         self._open = Batch()
         self._full: deque[Batch] = deque()  # as large as a batch may be, and not numbered yet
         self._large: deque[Batch] = deque()  # of large commands, and what stands behind one
@@ -93,7 +94,7 @@ class Origin:
         self._new_waits.clear()
         self._new_ends.clear()
         self.heavy.clear()
-        self.bytes = self._bytes_numbered = 0
+        self.bytes = self._bytes_numbered = self._cost_numbered = 0
 
     @property
     def unsent_clients(self) -> int:
@@ -174,6 +175,13 @@ class Origin:
             self._open = Batch()
         return batch
 
+    def charge(self, batch: Batch, cost: int) -> None:
+        """Say what a command costs that was just submitted into a batch."""
+        batch.cost += cost
+        if batch.cost >= BATCH_COST_MAX and batch is self._open:
+            self._full.append(batch)
+            self._open = Batch()
+
     def submit_latest(self, client: Client, kind: int, command: c.Command) -> bool:
         """Like `submit`, for a command that takes the place of an earlier one, if it has not left.
 
@@ -203,6 +211,7 @@ class Origin:
             not line
             or line[-1].bytes + size > LARGE_BATCH_BYTES
             or len(line[-1].commands) >= BATCH_COMMANDS_MAX
+            or line[-1].cost >= BATCH_COST_MAX
         ):
             batch = Batch()
             batch.is_large = True
@@ -295,6 +304,7 @@ class Origin:
             else:
                 return
             self._bytes_numbered += batch.bytes
+            self._cost_numbered += batch.cost
             self._number(batch)
             self._send_batch(batch)
 
@@ -302,6 +312,7 @@ class Origin:
         return not self._numbered or (
             len(self._numbered) < frames.BATCHES_IN_FLIGHT_MAX
             and self._bytes_numbered < BATCH_BYTES_IN_FLIGHT_MAX
+            and self._cost_numbered < COST_IN_FLIGHT_MAX
         )
 
     def _number(self, batch: Batch) -> None:
@@ -381,6 +392,7 @@ class Origin:
     def _forget(self, batch: Batch) -> None:
         self.bytes -= batch.bytes
         self._bytes_numbered -= batch.bytes
+        self._cost_numbered -= batch.cost
 
     def granted(self, session: int, request: int, job: Job) -> None:
         """A job was given to one of our sessions."""

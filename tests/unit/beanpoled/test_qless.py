@@ -10,9 +10,10 @@ from beanpole import qless as q
 from beanpole.core.operations import qless as operations
 from beanpole.qless import DATA_MAX_BYTES
 from beanpoled.frontends.publications import CHANNELS_MAX, PATTERNS_MAX
-from beanpoled.frontends.qless.heaviness import is_heavy
+from beanpoled.frontends.qless.heaviness import cost_of
 from beanpoled.frontends.qless.subscriptions import CHANNEL_MAX_BYTES
 from beanpoled.node_view import LocalNodeView
+from beanpoled.origin.heavy import LIGHT_MAX
 from beanpoled.view import SpaceFigures
 from tests.unit.beanpoled.qless_scene import SCRIPT, Client, Scene, array
 from tests.unit.core.cluster import copy_of
@@ -209,7 +210,8 @@ def test_calls_that_look_at_many(
     scene: Scene, calls: list[tuple[int, tuple[object, ...]]], heavy: bool
 ) -> None:
     for code, arguments in calls:
-        assert is_heavy(scene.machine.qless, code, arguments) is heavy, (code, arguments)
+        cost = cost_of(scene.machine.qless, code, 1.0, arguments)
+        assert (cost > LIGHT_MAX) is heavy, (code, arguments)
 
 
 def test_what_stands_behind_a_heavy_call_waits(scene: Scene) -> None:

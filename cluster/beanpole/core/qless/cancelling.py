@@ -1,11 +1,14 @@
 """Ends of jobs that leave nothing behind."""
 
-from typing import Any
+from typing import Any, Final
 
 from beanpole import qless as q
 from beanpole.core.qless import dependencies, failing, limits, statistics, tags, throttles, tracking
 from beanpole.core.qless.job import QlessJob
 from beanpole.core.qless.tables import Tables
+
+# Jobs have some tags; of one with more, so many count as a job that is touched.
+TAGS_FREE: Final = 10
 
 
 def cancel(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> q.Result:
@@ -59,6 +62,7 @@ def _refusal(t: Tables, jids: tuple[bytes, ...]) -> q.Result | None:
             if dependent not in named:
                 return q.HAS_DEPENDENT, (jid, dependent)
         touched += 1 + len(job.dependencies) + throttles.pending_of(t, job)
+        touched += len(job.tags) // TAGS_FREE
     # One alone may always go: what it touches is bounded by itself.
     return limits.JOBS if touched > q.CALL_JOBS_MAX and len(jids) > 1 else None
 

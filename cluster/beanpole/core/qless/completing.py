@@ -26,6 +26,8 @@ from beanpole.core.qless.tables import Tables
 # Complete jobs that one completion deletes: some 10 us each. More than one, so that few completions
 # are enough after an operator has lowered the limits.
 PURGED_MAX: Final = 100
+# Tags of jobs that one completion deletes: once so many went, the rest is for the next ones.
+PURGED_TAGS_MAX: Final = q.TAGS_MAX
 KEPT_DEFAULT: Final = 50_000.0  # jobs
 KEPT_FOR_DEFAULT: Final = 604_800.0  # seconds
 # Flavours in which the queue of a job must be given rightly.
@@ -124,10 +126,31 @@ def _purge(t: Tables, now: float) -> None:
     """Delete complete jobs that are too old, or too many."""
     oldest = now - config.number(t, b"jobs-history", KEPT_FOR_DEFAULT)
     jids = ranges.between(t.completed, 0.0, oldest, 0, PURGED_MAX) or []
-    for jid in jids:
-        cancelling.remove(t, t.jobs[jid], now)
-    kept = max(0, int(config.number(t, b"jobs-history-count", KEPT_DEFAULT)))
-    excess = min(len(t.completed) - kept, PURGED_MAX - len(jids))
+    removed, tags = _remove(t, jids, now, 0)
+    excess = min(len(t.completed) - _kept(t), PURGED_MAX - removed)
     if excess > 0:
-        for jid in t.completed.lowest(0, excess):
-            cancelling.remove(t, t.jobs[jid], now)
+        _remove(t, t.completed.lowest(0, excess), now, tags)
+
+
+def _remove(t: Tables, jids: list[bytes], now: float, tags: int) -> tuple[int, int]:
+    """Delete jobs until too many tags went with them; how many jobs, and tags beside others."""
+    removed = 0
+    for jid in jids:
+        if tags >= PURGED_TAGS_MAX:
+            break
+        job = t.jobs[jid]
+        tags += len(job.tags)
+        removed += 1
+        cancelling.remove(t, job, now)
+    return removed, tags
+
+
+def overdue(t: Tables, now: float) -> int:
+    """How many complete jobs a completion would delete, nearly: for what it costs."""
+    oldest = now - config.number(t, b"jobs-history", KEPT_FOR_DEFAULT)
+    excess = len(t.completed) - _kept(t)
+    return max(0, min(PURGED_MAX, max(excess, t.completed.count_upto(oldest))))
+
+
+def _kept(t: Tables) -> int:
+    return max(0, int(config.number(t, b"jobs-history-count", KEPT_DEFAULT)))

@@ -25,6 +25,8 @@ from beanpole.core.qless.tables import QlessQueue, Tables
 
 # How often a pop looks for jobs that no throttle holds back, if it has found too few.
 ROUNDS_DEFAULT: Final = 1.0
+# Jobs have some throttles; with so many one counts as two of those that a pop may touch.
+THROTTLES_FREE: Final = 10
 # What an item of a history is in a reply beside its names.
 ITEM_BYTES: Final = 50
 
@@ -136,7 +138,9 @@ def _pop_work(
             break
         for jid in jids:
             job = t.jobs[jid]
-            looked += 1
+            if looked >= q.CALL_JOBS_MAX:
+                return
+            looked += 1 + len(job.throttles) // THROTTLES_FREE
             given = size + _size(job)
             if given > q.ANSWER_MAX_BYTES and popped:
                 return

@@ -21,10 +21,11 @@ from beanpole.protocol.resp.globs import PATTERN_MAX_BYTES, matcher
 from beanpole.protocol.resp.values import OK, Double, Error, Value, encode
 from beanpoled.frontends.clients import Clients
 from beanpoled.frontends.qless import shared as kinds
-from beanpoled.frontends.qless.heaviness import is_heavy
+from beanpoled.frontends.qless.heaviness import cost_of
 from beanpoled.frontends.qless.session import QlessSession
 from beanpoled.frontends.qless.shared import Shared
 from beanpoled.host.seam import ClientPort
+from beanpoled.origin.heavy import LIGHT_MAX
 
 # The only kind of command: what was asked is remembered in the order of the log.
 KIND_CALL: Final = 1
@@ -259,11 +260,12 @@ class CallSide(QlessSession):
         if asked.owed_bytes:
             self._replies.owe(asked.owed_bytes)
         self._asked.append(asked)
-        if is_heavy(clients.machine.qless, code, arguments):
+        cost = cost_of(clients.machine.qless, code, now, arguments)
+        if cost > LIGHT_MAX:
             asked.is_heavy = self.blocked = True
             clients.origin.heavy.submit(self, KIND_CALL, command, clients.loop_us)
         else:
-            clients.origin.submit(self, KIND_CALL, command)
+            clients.origin.charge(clients.origin.submit(self, KIND_CALL, command), cost)
 
     def _called(self, result: Any) -> None:
         """The oldest call has its result."""

@@ -1,54 +1,307 @@
-"""How many jobs, queues or workers a call may look at: those that look at many wait in a line.
+"""What calls cost every node, nearly: dear ones wait in a line, the others share a budget.
 
-Each of them takes milliseconds of every node; see `origin.heavy`. What calls do is in `core.qless`.
+Belongs here: the estimate, from the state of this node, which is a moment old. What is on its way
+can only be dearer by what other calls on their way bring, and those have their own cost. The line
+is in `origin.heavy`, the budget in `origin.outbox`; what calls do, and their limits, in
+`core.qless`. A unit is what a job costs that is popped or canceled: some 10 us.
 """
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from beanpole import qless as q
-from beanpole.core.qless.tables import Tables
+from beanpole.core.qless import (
+    completing,
+    config,
+    dependencies,
+    popping,
+    recurring,
+    throttles,
+    workers,
+)
+from beanpole.core.qless.job import QlessJob
+from beanpole.core.qless.tables import QlessQueue, Tables
 from beanpoled.origin.heavy import LIGHT_MAX
 
-# Where a count, or a list, stands among the arguments of a call.
-_COUNTS: Final = {
-    q.POP: 2,
-    q.PEEK: 2,
-    q.UNFAIL: 2,
-    q.JOBS: 3,
-    q.TAGGED: 2,
-    q.TOP_TAGS: 1,
-    q.FAILED_JOBS: 2,
-}
-# Those whose list goes to its end if the count is none, or begins before the end.
-_OFFSETS: Final = {q.JOBS: 2, q.TAGGED: 1, q.TOP_TAGS: 0, q.FAILED_JOBS: 1}
-_LISTS: Final = {
-    q.TIMEOUT: 0,
-    q.CANCEL: 0,
-    q.MULTIGET: 0,
-    q.PAUSE: 0,
-    q.UNPAUSE: 0,
-    q.FORGET_QUEUES: 0,
-    q.FORGET_WORKERS: 0,
-    q.DEPENDS_ON: 1,
-    q.DEPENDS_OFF: 1,
-    q.THROTTLE_RELEASE: 1,
-}
+# More than any light call may cost: whatever the call touches, it waits in the line.
+DEAR: Final = LIGHT_MAX + 1
+# How many of these cost a unit: each as measured on a compiled node, rounded down.
+TAGS_A_UNIT: Final = 3
+THROTTLES_A_UNIT: Final = 6
+LINKS_A_UNIT: Final = 8  # dependencies that are only noted or let go
+COUNTED_A_UNIT: Final = 3  # queues and workers whose jobs are counted
+NAMES_A_UNIT: Final = 100  # jids of a list
+OPTIONS_A_UNIT: Final = 5
+# A complete job that is deleted costs more than one that is canceled at once.
+PURGED_UNITS: Final = 3
+# The search for a circle, to its end.
+SEARCH_UNITS: Final = dependencies.SEARCHED_MAX // 100
+
+# The units of a call: its tables, the time of the client's clock, its arguments.
+Estimate = Callable[[Tables, float, tuple[Any, ...]], int]
 
 
-def is_heavy(t: Tables, code: int, arguments: tuple[Any, ...]) -> bool:
-    """Whether a call may look at more than LIGHT_MAX of anything."""
-    place = _COUNTS.get(code)
-    if place is not None:
-        # Scheduled jobs that are due are moved before they are listed, whatever the count.
-        moves = code == q.JOBS and arguments[0] == q.SCHEDULED
-        offset = arguments[_OFFSETS[code]] if code in _OFFSETS else 0
-        return moves or not 0 < arguments[place] <= LIGHT_MAX or offset < 0
-    place = _LISTS.get(code)
-    if place is not None:
-        items = arguments[place]
-        return items is not None and len(items) > LIGHT_MAX
-    if code == q.QUEUE_COUNTS:
-        return arguments[0] is None and len(t.queues) > LIGHT_MAX
-    if code in (q.WORKER_COUNTS, q.WORKER_JOBS):  # they forget those that are old
-        return len(t.workers) > LIGHT_MAX
-    return code == q.FLUSH
+def cost_of(t: Tables, code: int, now: float, arguments: tuple[Any, ...]) -> int:
+    """The units that a call costs; above LIGHT_MAX it has to wait in the line."""
+    estimate = _ESTIMATES.get(code)
+    return 1 if estimate is None else estimate(t, now, arguments)
+
+
+# --- the life of jobs -----------------------------------------------------------------------------
+
+
+def _pop(t: Tables, now: float, arguments: tuple[Any, ...]) -> int:
+    name, _, count = arguments
+    return _taken(t, t.queues.get(name), now, count)
+
+
+def _peek(t: Tables, now: float, arguments: tuple[Any, ...]) -> int:
+    name, offset, count = arguments
+    # Those before the offset are made, or begin to wait, as well.
+    return _taken(t, t.queues.get(name), now, count + max(0, offset) if count > 0 else count)
+
+
+def _taken(t: Tables, queue: QlessQueue | None, now: float, count: int) -> int:
+    if not 0 < count <= LIGHT_MAX:
+        return DEAR
+    if queue is None:
+        return 1
+    looked = count
+    if t.config:
+        common = config.number(t, b"max-pop-retry", popping.ROUNDS_DEFAULT)
+        rounds = config.number(t, queue.name + b"-max-pop-retry", common)
+        if rounds > popping.ROUNDS_DEFAULT:  # those that throttles hold back do not count
+            looked = q.CALL_JOBS_MAX
+    waiting = len(queue.work)
+    units = 1 + min(looked, waiting + len(queue.locks) + len(queue.scheduled))
+    if len(t.throttles) > len(t.queues):  # not only those that each queue has
+        for jid in queue.work.highest(0, min(count, waiting)):
+            units += len(t.jobs[jid].throttles) // THROTTLES_A_UNIT
+    if len(queue.recurring):
+        units += _spawned(t, queue, now, count)
+    return units
+
+
+def _spawned(t: Tables, queue: QlessQueue, now: float, count: int) -> int:
+    due = queue.recurring.upto(now, 0, count)
+    if not due:
+        return 0
+    most = 0
+    for jid in due:
+        most = max(most, len(t.recurring[jid].tags))
+    return count + min(count * most, recurring.SPAWNED_TAGS_MAX) // TAGS_A_UNIT
+
+
+def _put(t: Tables, _now: float, arguments: tuple[Any, ...]) -> int:
+    tags, depends, names = arguments[7], arguments[9], arguments[10]
+    units = 1 + len(depends) // LINKS_A_UNIT
+    if tags is not None:
+        units += len(tags) // TAGS_A_UNIT
+    if names is not None:
+        units += len(names) // THROTTLES_A_UNIT
+    job = t.jobs.get(arguments[1])
+    if job is not None:
+        units += _released(t, job) + _links(job) + len(job.tags) // TAGS_A_UNIT
+        if depends and job.dependents:
+            units += SEARCH_UNITS
+    return units
+
+
+def _run_ends(t: Tables, _now: float, arguments: tuple[Any, ...]) -> int:
+    job = t.jobs.get(arguments[0])
+    return 1 if job is None else _released(t, job)
+
+
+def _complete(t: Tables, now: float, arguments: tuple[Any, ...]) -> int:
+    units = 1 + len(arguments[6]) // LINKS_A_UNIT
+    job = t.jobs.get(arguments[0])
+    if job is not None:
+        units += _released(t, job)
+        if arguments[4] is not None:
+            if job.dependents and arguments[6]:
+                units += SEARCH_UNITS
+        else:
+            units += len(job.dependents) + PURGED_UNITS * completing.overdue(t, now)
+    return units
+
+
+def _cancel(t: Tables, _now: float, arguments: tuple[Any, ...]) -> int:
+    jids = arguments[0]
+    if len(jids) > LIGHT_MAX:
+        return DEAR
+    units = 1
+    for jid in jids:
+        job = t.jobs.get(jid)
+        if job is not None:
+            units += _released(t, job) + len(job.dependents)
+            units += _links(job) + len(job.tags) // TAGS_A_UNIT
+    return units
+
+
+def _timeout(t: Tables, _now: float, arguments: tuple[Any, ...]) -> int:
+    jids = arguments[0]
+    if len(jids) > LIGHT_MAX:
+        return DEAR
+    units = 1
+    for jid in jids:
+        job = t.jobs.get(jid)
+        if job is not None:
+            units += _released(t, job)
+    return units
+
+
+def _depends_on(t: Tables, _now: float, arguments: tuple[Any, ...]) -> int:
+    if len(arguments[1]) > LIGHT_MAX:
+        return DEAR
+    job = t.jobs.get(arguments[0])
+    searched = job is not None and len(job.dependents) > 0
+    return 1 + len(arguments[1]) // LINKS_A_UNIT + (SEARCH_UNITS if searched else 0)
+
+
+def _depends_off(t: Tables, _now: float, arguments: tuple[Any, ...]) -> int:
+    if arguments[1] is not None and len(arguments[1]) > LIGHT_MAX:
+        return DEAR
+    job = t.jobs.get(arguments[0])
+    return 1 if job is None else 1 + _links(job)
+
+
+def _links(job: QlessJob) -> int:
+    return len(job.dependencies) // LINKS_A_UNIT
+
+
+def _released(t: Tables, job: QlessJob) -> int:
+    """The units of a job whose locks are given back: others may wait in their queues then."""
+    names = job.throttles
+    units = 1 + len(names) // THROTTLES_A_UNIT
+    for name in names:
+        throttle = t.throttles.get(name)
+        if throttle is not None:
+            units += min(throttles.RELEASED_MAX, len(throttle.pending))
+    return min(units, 2 * q.CALL_JOBS_MAX)
+
+
+# --- what is beside it ----------------------------------------------------------------------------
+
+
+def _tags(_t: Tables, _now: float, arguments: tuple[Any, ...]) -> int:
+    return 1 + len(arguments[1]) // TAGS_A_UNIT
+
+
+def _list(offset: int, count: int) -> int:
+    """A list goes to its end if the count is none, or if it begins before the end."""
+    return 1 if 0 < count <= LIGHT_MAX and offset >= 0 else DEAR
+
+
+def _jobs(_t: Tables, _now: float, arguments: tuple[Any, ...]) -> int:
+    # Scheduled jobs that are due are moved before they are listed, whatever the count.
+    return DEAR if arguments[0] == q.SCHEDULED else _list(arguments[2], arguments[3])
+
+
+def _page(_t: Tables, _now: float, arguments: tuple[Any, ...]) -> int:
+    return _list(arguments[1], arguments[2])
+
+
+def _top_tags(_t: Tables, _now: float, arguments: tuple[Any, ...]) -> int:
+    return _list(arguments[0], arguments[1])
+
+
+def _unfail(_t: Tables, _now: float, arguments: tuple[Any, ...]) -> int:
+    count: int = arguments[2]
+    return 1 + count if 0 < count <= LIGHT_MAX else DEAR
+
+
+def _many(_t: Tables, _now: float, arguments: tuple[Any, ...]) -> int:
+    return 1 + len(arguments[0])
+
+
+def _queue_counts(t: Tables, now: float, arguments: tuple[Any, ...]) -> int:
+    queue = t.queues.get(arguments[0] or b"")
+    if arguments[0] is not None:
+        return 1 if queue is None else 1 + queue.scheduled.count_upto(now)
+    if len(t.queues) > LIGHT_MAX:
+        return DEAR
+    units = 1 + len(t.queues) // COUNTED_A_UNIT
+    for queue in t.queues.values():
+        units += queue.scheduled.count_upto(now)
+    return units
+
+
+def _workers(t: Tables, now: float, _arguments: tuple[Any, ...]) -> int:
+    """They forget workers that were not seen for long, and those lose their jobs."""
+    oldest = now - config.number(t, b"max-worker-age", workers.AGE_DEFAULT)
+    if len(t.workers) > LIGHT_MAX or t.workers.upto(oldest, 0, 1):
+        return DEAR
+    return 1 + len(t.workers) // COUNTED_A_UNIT
+
+
+def _tracked(t: Tables, _now: float, _arguments: tuple[Any, ...]) -> int:
+    return 1 + len(t.tracked)
+
+
+def _failed_groups(t: Tables, _now: float, _arguments: tuple[Any, ...]) -> int:
+    return 1 + len(t.groups) // COUNTED_A_UNIT
+
+
+def _recur_update(_t: Tables, _now: float, arguments: tuple[Any, ...]) -> int:
+    return 1 + len(arguments[1]) // OPTIONS_A_UNIT
+
+
+def _throttle_release(t: Tables, _now: float, arguments: tuple[Any, ...]) -> int:
+    throttle = t.throttles.get(arguments[0])
+    if throttle is None:
+        return 1
+    count = len(arguments[1])
+    return 1 + count + min(count * throttles.RELEASED_MAX, len(throttle.pending))
+
+
+def _throttle_jobs(t: Tables, _now: float, arguments: tuple[Any, ...]) -> int:
+    throttle = t.throttles.get(arguments[0])
+    if throttle is None:
+        return 1
+    return 1 + max(len(throttle.locks), len(throttle.pending)) // NAMES_A_UNIT
+
+
+def _import_job(_t: Tables, _now: float, arguments: tuple[Any, ...]) -> int:
+    return 1 + len(arguments[11]) // TAGS_A_UNIT + len(arguments[14]) // LINKS_A_UNIT
+
+
+def _flush(_t: Tables, _now: float, _arguments: tuple[Any, ...]) -> int:
+    return DEAR
+
+
+# All others cost one unit.
+_ESTIMATES: Final[dict[int, Estimate]] = {
+    q.PUT: _put,
+    q.POP: _pop,
+    q.PEEK: _peek,
+    q.COMPLETE: _complete,
+    q.FAIL: _run_ends,
+    q.RETRY: _run_ends,
+    q.UNFAIL: _unfail,
+    q.TIMEOUT: _timeout,
+    q.CANCEL: _cancel,
+    q.DEPENDS_ON: _depends_on,
+    q.DEPENDS_OFF: _depends_off,
+    q.MULTIGET: _many,
+    q.TRACKED: _tracked,
+    q.TAG_ADD: _tags,
+    q.TAG_REMOVE: _tags,
+    q.TAGGED: _page,
+    q.TOP_TAGS: _top_tags,
+    q.FAILED_GROUPS: _failed_groups,
+    q.FAILED_JOBS: _page,
+    q.JOBS: _jobs,
+    q.PAUSE: _many,
+    q.UNPAUSE: _many,
+    q.FORGET_QUEUES: _many,
+    q.FORGET_WORKERS: _many,
+    q.QUEUE_COUNTS: _queue_counts,
+    q.WORKER_COUNTS: _workers,
+    q.WORKER_JOBS: _workers,
+    q.RECUR_UPDATE: _recur_update,
+    q.THROTTLE_RELEASE: _throttle_release,
+    q.THROTTLE_LOCKS: _throttle_jobs,
+    q.THROTTLE_PENDING: _throttle_jobs,
+    q.IMPORT_JOB: _import_job,
+    q.FLUSH: _flush,
+}

@@ -1,7 +1,7 @@
 """Cancel: jobs go, and leave nothing behind."""
 
 from beanpole import qless as q
-from beanpole.core.qless import cancelling, failing, locks, throttles
+from beanpole.core.qless import cancelling, failing, limits, locks, throttles
 from tests.unit.core.qless.checking import Qless
 
 
@@ -104,3 +104,14 @@ def test_dependents_of_a_removed_job_wait_no_longer() -> None:
     cancelling.remove(world.t, world.job(b"a"), 1.0)
     world.settle()
     assert world.pop(2, 2) == [b"b"]
+
+
+def test_tags_of_canceled_jobs_are_work_as_well() -> None:
+    world = Qless()
+    tags = tuple(b"t%d" % number for number in range(q.TAGS_MAX))
+    for number in range(10):
+        world.put(0, b"%d" % number, tags=tags)
+    some = tuple(b"%d" % number for number in range(10))
+    assert world.call(cancelling.cancel, 1, some) == limits.JOBS
+    assert world.give(cancelling.cancel, 1, some[:9]) is None
+    assert list(world.t.jobs) == [b"9"]

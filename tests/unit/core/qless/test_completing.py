@@ -167,3 +167,20 @@ def test_one_completion_deletes_a_bounded_number() -> None:
         world.pop(many)
         world.done(many, b"last")
         assert len(world.t.completed) == rest
+
+
+def test_a_completion_deletes_few_jobs_with_many_tags() -> None:
+    world = Qless()
+    tags = tuple(b"t%d" % number for number in range(completing.PURGED_TAGS_MAX // 2))
+    for number in range(6):
+        world.put(0, b"%d" % number, tags=tags)
+        world.pop(0)
+        world.done(0, b"%d" % number)
+    world.t.config[b"jobs-history-count"] = b"0"
+    left = []
+    for number in range(4):
+        world.put(1, b"x%d" % number)
+        world.pop(1)
+        world.done(1, b"x%d" % number)
+        left.append(len(world.t.completed))
+    assert left == [5, 4, 3, 0]

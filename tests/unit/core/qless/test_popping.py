@@ -3,6 +3,7 @@
 from beanpole import qless as q
 from beanpole.core.qless import locks, popping, putting, throttles
 from tests.unit.core.qless.checking import Qless
+from tests.unit.core.qless.making import waiting_job
 
 
 def test_the_highest_priority_comes_first_then_the_oldest() -> None:
@@ -192,3 +193,15 @@ def test_a_stalled_job_is_the_next() -> None:
     world.give(locks.timeout, 3, (b"a",))
     world.put(4, b"b", priority=1e15)
     assert world.pop(5) == [b"a"]
+
+
+def test_throttles_of_popped_jobs_are_work_as_well() -> None:
+    """Jobs of 90 throttles count as ten, so a pop looks at a hundred of them."""
+    world = Qless()
+    names = tuple(b"t%d" % number for number in range(90))
+    for number in range(110):
+        job = waiting_job(world.t, b"%03d" % number)
+        job.throttles = names
+    popped = world.give(popping.pop, 1, b"q", b"w", q.CALL_JOBS_MAX)
+    assert len(popped) == 100
+    assert len(world.give(popping.pop, 1, b"q", b"w", q.CALL_JOBS_MAX)) == 10

@@ -1,0 +1,126 @@
+"""What calls of qless are taken to cost, and that a node has a budget for them on their way."""
+
+from typing import Any
+
+from beanpole import qless as q
+from beanpole.core.qless import config, recurring, throttles
+from beanpole.core.qless.tables import Tables
+from beanpoled.frontends.qless.heaviness import cost_of
+from beanpoled.origin.batches import BATCH_COST_MAX, COST_IN_FLIGHT_MAX
+from beanpoled.origin.heavy import LIGHT_MAX
+from tests.unit.beanpoled.qless_scene import Scene, array
+from tests.unit.core.qless.checking import Qless
+from tests.unit.core.qless.making import scheduled_job, waiting_job
+
+TAGS = tuple(b"t%d" % number for number in range(q.TAGS_MAX))
+COMPLETE = (b"a", b"w", b"q", b"{}", None, 0.0, ())
+
+
+def put(jid: bytes, tags: tuple[bytes, ...] = (), depends: tuple[bytes, ...] = ()) -> Any:
+    """The arguments of a PUT."""
+    return b"q", jid, b"Klass", b"{}", 0.0, b"w", 0.0, tags, 5, depends, (), False
+
+
+def pop(t: Tables, count: int, now: float = 9.0) -> int:
+    return cost_of(t, q.POP, now, (b"q", b"w", count))
+
+
+def test_a_pop_costs_what_there_is() -> None:
+    world = Qless()
+    assert pop(world.t, LIGHT_MAX) == 1
+    for number in range(10):
+        waiting_job(world.t, b"%d" % number)
+        scheduled_job(world.t, b"later %d" % number, 5.0)
+    assert [pop(world.t, count) for count in (1, 4, LIGHT_MAX)] == [2, 5, 21]
+    assert pop(world.t, LIGHT_MAX + 1) > LIGHT_MAX
+
+
+def test_jobs_that_a_pop_may_pass_over_cost_as_well() -> None:
+    world = Qless()
+    world.give(config.config_set, 0, b"max-pop-retry", b"1000000")
+    for number in range(LIGHT_MAX + 1):
+        waiting_job(world.t, b"%d" % number)
+    assert pop(world.t, 1) > LIGHT_MAX
+
+
+def test_tags_of_templates_that_are_due_cost() -> None:
+    world = Qless()
+    world.give(recurring.recur, 0, b"q", b"r", b"K", b"{}", 1.0, 5.0, 0.0, TAGS, 5, 0.0, None)
+    assert pop(world.t, 1, now=4.0) == 1
+    assert pop(world.t, 1, now=5.0) > LIGHT_MAX
+
+
+def test_what_the_end_of_a_job_lets_go_costs() -> None:
+    world = Qless()
+    world.put(0, b"a")
+    assert cost_of(world.t, q.COMPLETE, 1.0, COMPLETE) == 2
+    for number in range(LIGHT_MAX):
+        world.put(0, b"b%d" % number, depends=(b"a",))
+    assert cost_of(world.t, q.COMPLETE, 1.0, COMPLETE) > LIGHT_MAX
+    assert cost_of(world.t, q.CANCEL, 1.0, ((b"a",),)) > LIGHT_MAX
+    # It goes on in another queue, and those that depend on it wait.
+    assert cost_of(world.t, q.COMPLETE, 1.0, (*COMPLETE[:4], b"next", 0.0, ())) == 2
+
+
+def test_complete_jobs_that_are_too_many_cost() -> None:
+    world = Qless()
+    for number in range(100):
+        world.put(0, b"%d" % number)
+        world.pop(0)
+        world.done(0, b"%d" % number)
+    assert cost_of(world.t, q.COMPLETE, 1.0, COMPLETE) == 1, "there is no such job"
+    world.put(0, b"a")
+    assert cost_of(world.t, q.COMPLETE, 1.0, COMPLETE) == 2
+    world.give(config.config_set, 0, b"jobs-history-count", b"0")
+    assert cost_of(world.t, q.COMPLETE, 1.0, COMPLETE) > LIGHT_MAX
+
+
+def test_jobs_that_wait_for_a_throttle_cost_when_it_is_released() -> None:
+    world = Qless()
+    world.give(throttles.throttle_set, 0, b"t", 1, 0)
+    for number in range(100):
+        world.put(0, b"%03d" % number, throttles=(b"t",))
+        world.pop(0)
+    assert len(world.t.throttles[b"t"].pending) == 99
+    for code, arguments in (
+        (q.FAIL, (b"000", b"w", b"g", b"m", None)),
+        (q.CANCEL, ((b"000",),)),
+        (q.TIMEOUT, ((b"000",),)),
+        (q.THROTTLE_RELEASE, (b"t", (b"000",))),
+    ):
+        assert 99 < cost_of(world.t, code, 1.0, arguments) < LIGHT_MAX, code
+
+
+def test_lists_of_a_call_cost() -> None:
+    world = Qless()
+    assert cost_of(world.t, q.PUT, 1.0, put(b"a")) == 1
+    assert cost_of(world.t, q.PUT, 1.0, put(b"a", tags=TAGS)) > LIGHT_MAX
+    assert 100 < cost_of(world.t, q.PUT, 1.0, put(b"a", depends=TAGS)) < LIGHT_MAX
+    assert cost_of(world.t, q.TAG_ADD, 1.0, (b"a", TAGS)) > LIGHT_MAX
+    assert cost_of(world.t, q.MULTIGET, 1.0, (TAGS,)) > LIGHT_MAX
+
+
+def test_workers_that_were_not_seen_for_long_cost() -> None:
+    world = Qless()
+    world.pop(0)
+    assert cost_of(world.t, q.WORKER_COUNTS, 1.0, ()) == 1
+    assert cost_of(world.t, q.WORKER_COUNTS, 1e6, ()) > LIGHT_MAX
+
+
+def test_a_node_has_a_budget_of_calls_on_their_way() -> None:
+    """Each is light, and together they would be seconds of every node in one entry."""
+    scene = Scene()
+    tags = b'["' + b'","'.join(TAGS[:600]) + b'"]'
+    clients = [scene.connect() for _ in range(100)]
+    for number, client in enumerate(clients):
+        words = (b"1", b"w", b"q", b"j%d" % number, b"K", b"{}", b"0", b"tags", tags)
+        assert client.send(array(b"EVALSHA", scene.sha, b"0", b"put", *words)) == b""
+    batches = list(scene.node.origin._numbered.values())
+    most = COST_IN_FLIGHT_MAX + BATCH_COST_MAX + LIGHT_MAX
+    assert COST_IN_FLIGHT_MAX <= sum(batch.cost for batch in batches) <= most
+    assert max(batch.cost for batch in batches) <= BATCH_COST_MAX + LIGHT_MAX
+    scene.commit_own()
+    for number, client in enumerate(clients):
+        jid = b"j%d" % number
+        assert client.port.take() == b"$%d\r\n%b\r\n" % (len(jid), jid)
+    assert len(scene.machine.qless.jobs) == 100
