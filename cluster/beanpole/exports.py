@@ -16,12 +16,16 @@ from typing import Any, Final, NamedTuple
 from crc32c import crc32c
 
 from beanpole.errors import BeanpoleError, ConfigurationError
+from beanpole.events import PROTOCOL_NAMES, QLESS
 
 MANIFEST: Final = "_manifest.json"
 VERSION: Final = 2
 # What release 0.3.0 writes: it counts files by their names and has no list of them.
 VERSION_WITHOUT_FILES: Final = 1
 STATES: Final = ("ready", "reserved", "delayed", "buried")
+# The queues of qless begin so. Their jobs are not among those that a cluster counts by STATES, for
+# they have more of these.
+UNCOUNTED: Final = f"{PROTOCOL_NAMES[QLESS]}:"
 
 # A file of about 50 MB: smaller ones cost a reader a task each, larger ones give it too few tasks.
 FILE_ROWS_MAX: Final = 2_000_000

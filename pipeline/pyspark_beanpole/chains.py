@@ -4,14 +4,16 @@ Each event is compared with those before it of the same job: its state, its coun
 computed again from `time_us`. The verdict over a whole log is in `audit`.
 """
 
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, Row, Window
 from pyspark.sql import functions as F
 
 from beanpole import events as e
+from beanpole.exports import UNCOUNTED
 from pyspark_beanpole.statistics.chunks import ABANDONED, FINISHING
-from pyspark_beanpole.statistics.keys import STATES
+from pyspark_beanpole.statistics.keys import SECOND_US, STATES
 
 _FINISHED: Final = ("done", "failed")
 # What each event may do: (event, states before, states after).
@@ -32,7 +34,28 @@ _MOVES: Final = (
     ("failed", STATES, ("failed", "gone", "ready")),
     ("expired", (*STATES, *_FINISHED), ("gone",)),
 )
-# Which event moves which counter of the job, by 1.
+# The same of qless, whose jobs have more states and move from queue to queue.
+_BLOCKED: Final = ("depends", "throttled")
+_WAITING: Final = ("ready", "delayed", *_BLOCKED)
+_QLESS_MOVES: Final = (
+    ("put", ("gone",), _WAITING),
+    ("due", ("delayed",), ("ready",)),
+    ("reserved", ("ready",), ("reserved",)),
+    ("touched", ("reserved",), ("reserved",)),
+    ("released", ("reserved",), (*_WAITING, "moving")),
+    ("timed_out", ("reserved",), ("ready",)),
+    ("kicked", ("failed",), ("ready", "moving")),
+    ("moved", (*_WAITING, "reserved", *_FINISHED), (*_WAITING, "moving")),
+    ("moved", ("moving",), _WAITING),
+    ("blocked", _WAITING, _BLOCKED),
+    ("unblocked", _BLOCKED, ("ready", "delayed")),
+    # Not from reserved if it came so from another server.
+    ("done", ("reserved", "ready"), ("done", "gone")),
+    ("failed", ("reserved", "ready"), ("failed",)),
+    ("deleted", (*_WAITING, "reserved", *_FINISHED), ("gone",)),
+    ("expired", ("done",), ("gone",)),
+)
+# Which event moves which counter of the job, by 1; jobs of qless have none.
 _COUNTERS: Final = (
     ("attempt", "reserved"),
     ("timeouts", "timed_out"),
@@ -61,7 +84,7 @@ FAULTS: Final = (
 )
 _NEEDED: Final = (
     "offset", "job_id", "tube", "event", "state_before", "state", "time_us", "worker", "wait_us",
-    "run_us", "ready_at_us", "reason", "protocol",
+    "run_us", "ready_at_us", "reason", "protocol", "client_time_us",
 )
 # fmt: on
 
@@ -77,8 +100,16 @@ def _shown(value: Column) -> Column:
 
 def _possible() -> Column:
     """Whether the event may lead from the state before to the state after."""
+    return F.when(_of_qless(), _among(_QLESS_MOVES)).otherwise(_among(_MOVES))
+
+
+def _of_qless() -> Column:
+    return F.coalesce(F.col("tube").startswith(UNCOUNTED), F.lit(False))
+
+
+def _among(moves: Iterable[tuple[str, Sequence[str], Sequence[str]]]) -> Column:
     possible = F.lit(False)
-    for event, before, after in _MOVES:
+    for event, before, after in moves:
         move = F.col("state_before").isin(*before) & F.col("state").isin(*after)
         possible = possible | ((F.col("event") == event) & move)
     return F.coalesce(possible, F.lit(False))
@@ -136,9 +167,8 @@ def _counter_faults() -> list[tuple[str, Column, Column]]:
         words = F.concat(
             F.lit(f"{counter} is "), _shown(F.col(counter)), F.lit(", not "), _shown(wanted)
         )
-        faults.append(
-            (WRONG_COUNTER, wanted.isNotNull() & ~wanted.eqNullSafe(F.col(counter)), words)
-        )
+        wrong = ~_of_qless() & wanted.isNotNull() & ~wanted.eqNullSafe(F.col(counter))
+        faults.append((WRONG_COUNTER, wrong, words))
     return faults
 
 
@@ -155,16 +185,32 @@ def _time_faults(from_start: bool) -> list[tuple[str, Column, Column]]:
     ready_us = F.when(became, time_us).otherwise(F.col("ready_since_us"))
     waited = (event == "reserved") & (before == "ready")
     ran = (before == "reserved") & (event != "touched")
+    # Waits of qless begin with the put, or with the attempt before, by the clocks of clients.
     wait_us = F.when(waited, time_us - F.col("ready_since_us"))
+    waits = ~_of_qless() & (~waited | F.col("ready_since_us").isNotNull())
     run_us = F.when(ran, time_us - F.col("reserved_since_us"))
-    return [
+    runs = ~_of_qless() & (~ran | F.col("reserved_since_us").isNotNull())
+    ready_us = F.when(_of_qless(), F.when(state == "ready", time_us)).otherwise(ready_us)
+    known |= _of_qless()
+    faults = [
         (kind, checked & ~wanted.eqNullSafe(F.col(column)), _differs(column, wanted))
         for kind, column, wanted, checked in (
-            (WRONG_WAIT, "wait_us", wait_us, ~waited | F.col("ready_since_us").isNotNull()),
-            (WRONG_RUN, "run_us", run_us, ~ran | F.col("reserved_since_us").isNotNull()),
+            (WRONG_WAIT, "wait_us", wait_us, waits),
+            (WRONG_RUN, "run_us", run_us, runs),
             (WRONG_READY, "ready_at_us", ready_us, became | known),
         )
     ]
+    return [*faults, _qless_run_fault(ran)]
+
+
+def _qless_run_fault(ran: Column) -> tuple[str, Column, Column]:
+    """A run of qless is a difference of the times that clients gave, perhaps of whole seconds."""
+    wanted = F.when(ran, F.col("client_time_us") - F.col("client_since_us"))
+    differs = F.abs(F.col("run_us") - wanted) > SECOND_US
+    lacks = F.col("run_us").isNull() != wanted.isNull()
+    known = ~ran | F.col("client_since_us").isNotNull()
+    wrong = _of_qless() & known & (lacks | F.coalesce(differs, F.lit(False)))
+    return WRONG_RUN, wrong, _differs("run_us", wanted)
 
 
 def _differs(column: str, wanted: Column) -> Column:
@@ -193,6 +239,9 @@ def chained(events: DataFrame, from_start: bool) -> DataFrame:
         F.last(F.when(F.col("event") == "reserved", F.col("time_us")), ignorenulls=True)
         .over(earlier)
         .alias("reserved_since_us"),
+        F.last(F.when(F.col("event") == "reserved", F.col("client_time_us")), ignorenulls=True)
+        .over(earlier)
+        .alias("client_since_us"),
         F.max(F.when(F.col("event") == "put", 1)).over(earlier).alias("born"),
         F.lead("offset").over(job).isNull().alias("is_last"),
     )
@@ -237,14 +286,15 @@ def ends(links: DataFrame) -> Row:
     """Count what became of all jobs, in one row.
 
     `STATE_still` jobs are in that state at the end, `STATE_before` were in it before their first
-    event here, and `STATE_change` is by how much their number changed. Each of FAULTS has its
-    count.
+    event here, and `STATE_change` is by how much their number changed; without jobs of qless, which
+    the cluster does not count by these states. Each of FAULTS has its count.
     """
     state, before = F.col("state"), F.col("state_before")
     deleted = (F.col("event") == "deleted") & ~before.isin(*_FINISHED)
     held = deleted & (before == "reserved") & ~F.col("taken")
     failed = (F.col("event") == "failed") & (state != "ready")
     began = F.col("last_state").isNull() & (F.col("event") != "put")
+    there, came = (F.when(~_of_qless(), one) for one in (state, before))
     return links.agg(
         F.count("*").alias("events"),
         _count_of(F.col("event") == "put").alias("puts"),
@@ -253,10 +303,10 @@ def ends(links: DataFrame) -> Row:
         _count_of(deleted & ~held).alias("removed"),
         _count_of(failed).alias("given_up"),
         _count_of((F.col("event") == "expired") & ~before.isin(*_FINISHED)).alias("expired"),
-        *[_count_of(F.col("is_last") & (state == name)).alias(f"{name}_still") for name in STATES],
-        *[_count_of(began & (before == name)).alias(f"{name}_before") for name in STATES],
+        *[_count_of(F.col("is_last") & (there == name)).alias(f"{name}_still") for name in STATES],
+        *[_count_of(began & (came == name)).alias(f"{name}_before") for name in STATES],
         *[
-            (_count_of(state == name) - _count_of(before == name)).alias(f"{name}_change")
+            (_count_of(there == name) - _count_of(came == name)).alias(f"{name}_change")
             for name in STATES
         ],
         *[F.sum(_faults_of(kind)).alias(kind) for kind in FAULTS],

@@ -255,6 +255,7 @@ class History:
             wait_us,
             run_us,
             job.ready_us,
+            None,
         )
         self.events.append(dict(zip(EVENTS.names, values, strict=True)))
         self.offset += 1

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from beanpole.client.events import Events, Extent, Replies, joined
 from beanpole.errors import ClientError, UnknownVersion
+from beanpole.exports import UNCOUNTED
 from beanpoled.eventlog import columns
 from beanpoled.view import JobCounts
 
@@ -92,6 +93,8 @@ def _tally(counts: JobCounts, batch: "pa.RecordBatch") -> JobCounts:
     """Move the counts on by a batch: every event takes a job from one state to another."""
     import pyarrow.compute as pc
 
+    counted = pc.invert(pc.starts_with(batch.column("tube"), UNCOUNTED))
+    batch = batch.filter(counted, null_selection_behavior="drop")
     left, reached = (
         {pair["values"]: pair["counts"] for pair in pc.value_counts(batch.column(name)).to_pylist()}
         for name in ("state_before", "state")

@@ -1,4 +1,4 @@
-"""`beanpole pipeline`: report, job, stream, audit, redrive. Each is in a file of its own.
+"""`beanpole pipeline`: report, job, stream, audit, qless, redrive. Each is in a file of its own.
 
 Only the parsers are made here; Spark is imported when a command runs.
 """
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from beanpole.errors import BeanpoleError, ConfigurationError
-from pyspark_beanpole.cli import audit, job, redrive, report, stream
+from pyspark_beanpole.cli import audit, job, qless, redrive, report, stream
 
 EXIT_REFUSED: Final = 2
 EXIT_NO_ANSWER: Final = 3
@@ -20,6 +20,7 @@ def add_commands(commands: Any) -> None:
     report.add_command(commands)
     job.add_command(commands)
     audit.add_command(commands)
+    qless.add_command(commands)
     stream.add_command(commands)
     redrive.add_command(commands)
 

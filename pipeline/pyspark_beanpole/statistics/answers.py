@@ -9,8 +9,10 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from beanpole import events as e
+from beanpole.exports import UNCOUNTED
 from pyspark_beanpole.statistics import counts, lives, minutes, reigns
 from pyspark_beanpole.statistics.bins import SLOTS, bin_edges, bin_middles, place
 from pyspark_beanpole.statistics.chunks import (
@@ -39,7 +41,7 @@ PERCENTILES: Final = (50, 90, 95, 99)
 # The kinds of events that `throughput` counts by their name.
 NAMED: Final = (
     *("reserved", "touched", "released", "returned", "timed_out", "buried", "kicked", "due"),
-    "failed",
+    *("failed", "moved", "blocked", "unblocked"),
 )
 # Events that end a reservation, but not its job as it should.
 FAILURES: Final = (e.RELEASED, e.RETURNED, e.TIMED_OUT, e.BURIED, e.FAILED, e.EXPIRED)
@@ -324,8 +326,10 @@ def started(parts: Parts, jobs_before: Mapping[str, int]) -> pa.Table:
             cluster or the manifest of an export says.
     """
     table = before(parts)
+    counted = table.filter(pc.invert(pc.starts_with(table["tube"], UNCOUNTED)))
     unseen = {
-        state: max(0, jobs_before.get(state, 0) - sum(table[state].to_pylist())) for state in DEPTHS
+        state: max(0, jobs_before.get(state, 0) - sum(counted[state].to_pylist()))
+        for state in DEPTHS
     }
     if not any(unseen.values()):
         return table

@@ -29,8 +29,10 @@ FAILING: Final = (e.TIMED_OUT, e.RETURNED, e.BURIED, e.FAILED)
 LOST: Final = ("connection_lost", "node_down")
 # The workers of these protocols say by an event of its own that a job is done. That it is deleted
 # while a worker holds it is the wish of somebody else.
-FINISHING: Final = (e.PROTOCOL_NAMES[e.WORKQ], e.PROTOCOL_NAMES[e.GEARMAN])
+FINISHING: Final = tuple(e.PROTOCOL_NAMES[one] for one in (e.WORKQ, e.GEARMAN, e.QLESS))
 ABANDONED: Final = e.REASON_NAMES[e.ABANDONED]
+# A worker of qless has done its part of a job, which goes on in another queue.
+ADVANCED: Final = e.REASON_NAMES[e.ADVANCED]
 
 # What is told of a buried job, as it was at its burial.
 # fmt: off
@@ -180,7 +182,8 @@ def worded(texts: Coded, words: Collection[str]) -> Ints:
 def completes(event: Ints, protocol: Coded, reason: Coded) -> Ints:
     """Tell which events say that a worker has done its job, if a worker holds it."""
     removed = worded(protocol, FINISHING) | worded(reason, (ABANDONED,))
-    return (event == e.DONE) | ((event == e.DELETED) & ~removed)
+    advanced = (event == e.RELEASED) & worded(reason, (ADVANCED,))
+    return (event == e.DONE) | advanced | ((event == e.DELETED) & ~removed)
 
 
 def outcomes(event: Ints, before: Ints, after: Ints, complete: Ints) -> Ints:

@@ -11,6 +11,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Final, NamedTuple
 
+import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from beanpole.client.events import Events, EventsLost, Extent
@@ -18,7 +19,7 @@ from beanpole.errors import ClientError, ConfigurationError
 from beanpole.exporting import compaction
 from beanpole.exporting import files as steps
 from beanpole.exporting.directory import Directory, begun, held, listed
-from beanpole.exports import STATES, BadExport, compared
+from beanpole.exports import STATES, UNCOUNTED, BadExport, compared
 from beanpole.places import Place, resolved
 from pyspark_beanpole.inputs import from_directory
 from pyspark_beanpole.options import EARLIEST, LATEST, for_batch
@@ -246,9 +247,10 @@ class Stream:
                 "patienceSeconds": str(self._settings.patience_s),
             }
         )
-        schema = chosen(["offset", "state_before", "state"])
+        schema = chosen(["offset", "tube", "state_before", "state"])
         part = Range(extent.first, first, self._settings.addresses)
         for rows in read(part, options, schema) if extent.first < first else ():
+            rows = rows.filter(pc.invert(pc.starts_with(rows.column("tube"), UNCOUNTED)))
             for name, sign in (("state", 1), ("state_before", -1)):
                 for one in rows.column(name).value_counts().to_pylist():
                     if one["values"] in STATES:

@@ -43,6 +43,7 @@ class Event(NamedTuple):
     wait_us: int | None
     run_us: int | None
     ready_at_us: int | None
+    client_time_us: int | None
 
     @property
     def who(self) -> tuple[str, int, int] | None:

@@ -59,6 +59,7 @@ def throughput(events: Sequence[Event]) -> list[Row]:
         kinds = Counter(event.event for event in own)
         row = {**keyed(key), "puts": len(puts), "put_bytes": sum(one.body_bytes for one in puts)}
         row |= {"done": done, "removed": removed, "given_up": 0, "expired": 0, "failed": 0}
+        row |= dict.fromkeys(("moved", "blocked", "unblocked"), 0)  # of qless
         row["growth"] = len(puts) - done - removed
         rows.append(row | {kind: kinds[kind] for kind in (*COUNTED, "due")})
     return rows

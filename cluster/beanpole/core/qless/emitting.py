@@ -198,7 +198,9 @@ def _seconds(seconds: float) -> int:
 
 
 def _microseconds(seconds: float) -> int:
-    return min(int(seconds * _MICROSECONDS), _TIME_MAX_US) if seconds > 0.0 else 0
+    """A wait or a run; below 0 where clocks of clients differ, but never NO_TIME."""
+    time_us = _clock_us(seconds)
+    return 0 if time_us == e.NO_TIME else time_us
 
 
 def _clock_us(now: float) -> int:

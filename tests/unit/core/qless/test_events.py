@@ -223,6 +223,17 @@ def test_a_complete_job_of_a_queue_that_is_gone(loaded: bool) -> None:
     assert b"q" not in machine.qless.queues
 
 
+def test_clocks_that_differ() -> None:
+    scene = Scene()
+    scene.put()
+    scene.now -= 3.5
+    (popped,) = scene.pop()
+    assert popped.wait_us == -3_500_000
+    scene.now -= 1e-6
+    (done,) = scene.call(q.COMPLETE, b"j", b"w", b"q", b"{}", None, 0.0, ())
+    assert done.run_us not in (e.NO_TIME, 1)
+
+
 def test_a_job_that_is_completed_and_not_kept_is_done() -> None:
     scene = Scene()
     scene.call(q.CONFIG_SET, b"jobs-history-count", b"0")
@@ -249,7 +260,7 @@ def test_events_of_a_job_are_a_chain(seed: int) -> None:
         assert jids.setdefault(event.job, named[offset]) == named[offset]
         assert event.kind in e.KIND_NAMES
         assert event.tube
-        assert (event.wait_us >= 0) == (event.kind == e.RESERVED)
+        assert (event.wait_us != e.NO_TIME) == (event.kind == e.RESERVED)
         states[event.job] = event.state
     alive = {number: state for number, state in states.items() if state != GONE}
     assert alive == {job.id: STATES[job.state] for job in machine.qless.by_id.values()}
