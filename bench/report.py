@@ -9,7 +9,7 @@ from bench import chart
 from bench.generator import Figure
 from bench.processes import BenchError
 from bench.results import BASELINE, Results, groups, middle, ratios, spread
-from bench.servers import BEANPOLE_3
+from bench.servers import BEANPOLE_3, BEANPOLE_QLESS
 from bench.workloads import SERIES, SETS
 
 PAGE: Final = Path(__file__).resolve().parent.parent / "docs" / "performance.md"
@@ -18,6 +18,12 @@ END: Final = "<!-- end of the results -->"
 # From one heading of the results to the next.
 _SECTIONS: Final = re.compile(r"^### .*?(?=^### |\Z)", re.DOTALL | re.MULTILINE)
 
+# The systems of sets that the others there are compared with.
+COMPARED: Final = {
+    "peers": BEANPOLE_3.name,
+    "events": BEANPOLE_3.name,
+    "qless": BEANPOLE_QLESS[0].name,
+}
 COLUMNS: Final[tuple[tuple[str, Callable[[Sequence[Figure]], str]], ...]] = (
     ("op/s", lambda group: f"{middle(group, 'op_s'):,.0f}"),
     ("put p50 ms", lambda group: _ms(group, "p50", "put")),
@@ -66,10 +72,9 @@ def _ratio(results: Results, one: str, other: str, load: str, connections: int) 
     return f"{found.median:.2f} ({found.low:.2f} to {found.high:.2f})"
 
 
-def against(results: Results) -> list[list[str]]:
-    """Return how many times as fast the cluster was as each other system."""
+def against(results: Results, mine: str) -> list[list[str]]:
+    """Return how many times as fast this system was as each other one."""
     keys = groups(results.figures)
-    mine = BEANPOLE_3.name
     counts = sorted({connections for _, _, connections in keys})
     names = list(dict.fromkeys(system for _, system, _ in keys if system != mine))
     load = next(iter(keys))[0]
@@ -109,10 +114,9 @@ def foreground(results: Results) -> list[list[str]]:
 def tables(results: Results) -> list[list[list[str]]]:
     """Return all tables of a set."""
     found = [table(results)]
-    if results.set in ("peers", "events") and any(
-        one.system == BEANPOLE_3.name for one in results.figures
-    ):
-        found.append(against(results))
+    mine = COMPARED.get(results.set)
+    if mine and any(one.system == mine for one in results.figures):
+        found.append(against(results, mine))
     if any({"handoff", "put"} <= one.latency_us.keys() for one in results.figures):
         found.append(handoffs(results))
     if any("run" in one.latency_us for one in results.figures):

@@ -120,6 +120,14 @@ def test_results_that_clients_waited_for_have_a_table() -> None:
     assert waited[1] == [one.system, one.promise, "32", "4", "1.00", "2.00", "1.00"]
 
 
+def test_qless_is_compared_with_its_script_on_redis() -> None:
+    mine, theirs = "beanpole qless, 3 nodes", "qless on Redis appendfsync always"
+    found = run((mine, 300), (theirs, 200), (mine, 300), (theirs, 100))._replace(set="qless")
+    _, compared = report.tables(found)
+    assert compared[1][0] == theirs
+    assert compared[1][2] == "2.25 (1.88 to 2.62)"
+
+
 def test_only_some_protocols_have_results() -> None:
     fitting = {system.protocol for system in SYSTEMS if workload("foreground").fits(system)}
     assert fitting == {"gearman", "workq"}
