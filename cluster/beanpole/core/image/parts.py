@@ -39,8 +39,9 @@ class Part(NamedTuple):
         since: the machine version that brought it.
         write: gives the values of its chunks. It is called when the image begins; what it returns
             is taken later, between entries, and must stay as it is.
-        read: puts the value of one chunk into a machine that has all but its jobs. What it cannot
-            read it raises as Damaged, ValueError, TypeError, KeyError or IndexError.
+        read: puts the value of one chunk into a machine that has all but its jobs; arrays are
+            tuples. What it cannot read it raises as Damaged, ValueError, TypeError, KeyError or
+            IndexError.
         end: sees to it that all of it together could be; it raises the same.
     """
 

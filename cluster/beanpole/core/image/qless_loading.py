@@ -82,9 +82,9 @@ _PLACES: Final = {
 
 
 def read(machine: MachineState, value: Any) -> None:
-    """Put the records of one chunk into the tables of a machine."""
+    """Put the records of one chunk, which are tuples, into the tables of a machine."""
     word, rows = value
-    _READERS[word](machine, _tuples(rows))
+    _READERS[word](machine, rows)
 
 
 def end(machine: MachineState) -> None:
@@ -99,10 +99,6 @@ def end(machine: MachineState) -> None:
                 raise Damaged(f"job {job.id} has a dependent that does not depend on it")
     if dependencies != dependents:
         raise Damaged("a job depends on another that does not know it")
-
-
-def _tuples(value: Any) -> Any:
-    return tuple([_tuples(one) for one in value]) if type(value) is list else value
 
 
 def _checked(kind: Kind, row: Any) -> Any:

@@ -85,8 +85,8 @@ def upgrade_words(needed: int, knows: int) -> str:
     )
 
 
-def _unpack(chunk: bytes) -> Any:
-    return msgpack.unpackb(chunk, use_list=True, strict_map_key=False)
+def _unpack(chunk: bytes, use_list: bool = True) -> Any:
+    return msgpack.unpackb(chunk, use_list=use_list, strict_map_key=False)
 
 
 def _unpacked(chunks: Iterator[bytes]) -> Iterator[Any]:
@@ -295,7 +295,7 @@ def _load_parts(machine: Machine, chunks: Iterator[bytes]) -> None:
     """What came after the base version, as far as an image of this version has it."""
     for name, part in parts.of_version(machine.version):
         while True:
-            kind, value = _unpack(next(chunks, b""))
+            kind, value = _unpack(next(chunks, b""), use_list=False)
             if kind != name:
                 raise Damaged(f"the image has {kind!r} where {name!r} should go on or end")
             if value is None:
