@@ -37,5 +37,6 @@ SEEDS: Final = {
     1365: "a node that was down counted time in which the clock stood before its newest entry",
     164: "an epoch began at the time of the newest entry, and its floor spared none of its jobs",
     847: "a frame whose length was falsified swallowed all that followed, and the link stayed",
+    2902: "the time-out of a worker stayed with its job, and ended the next worker's reservation",
     197: "a job that came back in the entry that refused to cancel it was said to be none",
 }

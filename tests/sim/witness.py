@@ -276,11 +276,10 @@ class Witness:
         if event.kind == q.RESERVE and job is not None:
             self._held[job_id] = (event.stamped_s, job.ttr_us / SECOND_US)
         elif event.kind == q.TOUCH and job_id in self._held and job_id not in self._timed_out:
-            # The floor of an epoch looks like a touch, but its end is not a whole TTR away.
-            if job is not None and job.state == RESERVED and job.due_us > self.machine.queue.now_us:
-                due_s = (job.due_us - self.machine.queue.now_us) / 1e6
-                if due_s >= job.ttr_us / SECOND_US:
-                    self._held[job_id] = (event.stamped_s, job.ttr_us / SECOND_US)
+            # The floor of an epoch looks like a touch, but no time begins anew with it.
+            now_us = self.machine.queue.now_us
+            if job is not None and job.state == RESERVED and job.order == now_us < job.due_us:
+                self._held[job_id] = (event.stamped_s, (job.due_us - now_us) / SECOND_US)
         elif event.kind in ENDS_HOLD:
             self._held.pop(job_id, None)
 

@@ -209,7 +209,8 @@ def test_a_time_out_of_a_function(scene: Scene) -> None:
         assert one.ask(p.CAN_DO_TIMEOUT, b"f", word) == []
         submit(client)
         job = grab(one)
-        assert scene.machine.queue.jobs[job].ttr_us == us
+        held = scene.machine.queue.jobs[job]
+        assert held.due_us == (held.order + us if us else 0)
         if word != b"1500":
             one.ask(p.WORK_COMPLETE, handle(job), b"")
     client.replies()
@@ -217,4 +218,4 @@ def test_a_time_out_of_a_function(scene: Scene) -> None:
     assert client.replies() == [], "it is tried again"
     assert one.ask(p.WORK_COMPLETE, handle(job), b"late") == NOT_FOUND
     assert grab(other) == job
-    assert scene.machine.queue.jobs[job].ttr_us == 0
+    assert scene.machine.queue.jobs[job].due_us == 0

@@ -220,6 +220,8 @@ def test_set_ttr_begins_anew_and_may_have_no_end(cluster: Guests) -> None:
     assert cluster.state(job) == b"ready"
     assert cluster.do(c.SET_TTR, 4, job, 1) == c.NOT_FOUND
     assert cluster.take(3) == job
+    # It was of that reservation only: a worker without a time-out has the job for good (life 2902).
+    assert cluster.machine.next_due_us(cluster.time_us) is None
     assert cluster.do(c.SET_TTR, 4, job, 1) == c.NOT_FOUND
     assert cluster.do(c.SET_TTR, 3, job, -1) == c.BAD_COMMAND
 

@@ -118,13 +118,12 @@ class Queue(States):
         self.emit(e.TOUCHED, RESERVED, job, session)
 
     def set_ttr(self, job: Job, ttr_us: int) -> None:
-        """Give a reserved job another TTR, which begins now."""
+        """Let the reservation of a job last so long from now on; the job's own TTR stays."""
         for image in self.images:
             image.keep(job)
         if job.due_us:
             self.timers.remove(job.due_us, job.id)
         job.order = self.now_us
-        job.ttr_us = ttr_us
         job.due_us = self.now_us + ttr_us if ttr_us else 0
         if ttr_us:
             self.timers.add(job.due_us, job.id)

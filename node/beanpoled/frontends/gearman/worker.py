@@ -215,9 +215,8 @@ class WorkerSide(GearmanSession):
         queue = self._clients.machine.queue
         name = name_of(queue, found.tube)
         timeout_us = self._functions.get(name, 0)
-        # A job that another protocol made has a TTR of its own.
-        own = found.ext is not None and found.ext.home.number == GEARMAN
-        if timeout_us != found.ttr_us and (timeout_us or own):
+        # Without a time-out of the worker the job's own counts: one of another protocol has a TTR.
+        if timeout_us and timeout_us != found.ttr_us:
             command = (c.SET_TTR, self.number, found.id, timeout_us)
             self._clients.origin.submit(self, KIND_QUIET, command)
         handle = self._shared.handle(found.id)
