@@ -13,6 +13,8 @@ from tests.qless.theirs import Redis
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--walks", default=30, type=int, help="random walks beside Redis")
+    parser.addoption("--first-walk", default=1, type=int, help="the seed of the first of them")
     parser.addoption(
         "--record-redis",
         action="store_true",

@@ -1,0 +1,131 @@
+"""The same calls at Redis with the real programs and at a node: what differs, and how little does.
+
+Belongs here: how two places are kept side by side, and how a walk that differs is made shorter.
+"""
+
+import contextlib
+import json
+import re
+import shlex
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from tests.integration.support.qless_scripts import Build, Player, Step
+from tests.integration.support.raw import Address
+from tests.integration.support.resp import evaluate
+from tests.qless.suites import Place
+from tests.qless.walking import Walk, Words
+
+# A set of Redis has no order, so any of several dependents may be named.
+_DEPENDENT: Final = re.compile(r"is a dependency of \S+ but")
+_POPPED: Final = "json ["
+MESSAGES: Final = "messages"
+
+# A line, what Redis says, and what the node says.
+Difference = tuple[str, str, str]
+Next = Callable[["RedisSide"], Words]
+
+
+class RedisSide(Player):
+    """Redis, with the one mended thing that would hide all others behind it."""
+
+    def ask(self, words: Sequence[str]) -> Any:
+        """Make a call that is no step of a walk; what comes back."""
+        return evaluate(self._client, self._shas[self._dialect], [], words)
+
+    def play(self, step: Step) -> str:
+        """Do one step; afterwards a job's next lost lock is announced.
+
+        A script does not announce it if one was before ("Lost locks" in docs/protocols/qless.md).
+        """
+        reply = super().play(step)
+        name, _, *rest = shlex.split(step.line)
+        jids = [rest[0]] if name == "heartbeat" and reply.startswith("int ") else []
+        if name == "pop" and reply.startswith(_POPPED):
+            jids = [job["jid"] for job in json.loads(reply.removeprefix("json "))]
+        for jid in jids:
+            self._client.ask("HDEL", f"ql:j:{jid}", "grace")
+        return _DEPENDENT.sub("is a dependency of one but", reply)
+
+
+class NodeSide(Player):
+    """A node."""
+
+    def play(self, step: Step) -> str:
+        """Do one step."""
+        return _DEPENDENT.sub("is a dependency of one but", super().play(step))
+
+
+class Sides:
+    """Redis and a node, each empty at the begin of a walk."""
+
+    def __init__(self, redis: Address, place: Place, dialect: str, build: Build) -> None:
+        self._redis = redis
+        self._place = place
+        self._dialect = dialect
+        self._build = build
+
+    def walk(self, seed: int, steps: int) -> tuple[list[str], Difference | None]:
+        """Make a walk until something differs; its lines, and what it was."""
+        walk: Walk | None = None
+
+        def following(redis: RedisSide) -> Words:
+            nonlocal walk
+            if walk is None:
+                walk = Walk(seed, self._dialect, redis.ask)
+            return walk.next()
+
+        return self._compare(following, steps, listening=True)
+
+    def again(self, lines: Sequence[str]) -> Difference | None:
+        """Play lines again; the first reply that differs."""
+        rest = iter(lines)
+        return self._compare(lambda _: shlex.split(next(rest)), len(lines), listening=False)[1]
+
+    def shortened(self, lines: Sequence[str], last: str) -> list[str]:
+        """Leave out of a walk what its last difference does not need, in pieces of falling size.
+
+        Differences of messages are not made shorter: that one is missing shows only after a while.
+        """
+        kept = list(lines)
+        size = 0 if last == MESSAGES else len(kept) // 2
+        while size:
+            place = 0
+            while place < len(kept):
+                fewer = kept[:place] + kept[place + size :]
+                found = self.again(fewer) if fewer else None
+                if found is not None and found[0] == last:
+                    kept = fewer
+                else:
+                    place += size
+            size //= 2
+        return kept
+
+    def _compare(
+        self, following: Next, steps: int, *, listening: bool
+    ) -> tuple[list[str], Difference | None]:
+        lines: list[str] = []
+        theirs = RedisSide(self._redis, self._redis, self._dialect, self._build)
+        ours = NodeSide(*self._place, self._dialect, self._build)
+        with contextlib.closing(theirs), contextlib.closing(ours):
+            for _ in range(steps):
+                lines.append(shlex.join(following(theirs)))
+                step = Step(lines[-1], "")
+                wanted, found = theirs.play(step), ours.play(step)
+                if wanted != found:
+                    return lines, (lines[-1], wanted, found)
+            if not listening:
+                return lines, None
+            told = theirs.messages(0)
+            try:
+                heard = ours.messages(len(told))
+            except TimeoutError:
+                return lines, (MESSAGES, f"{len(told)} messages", "fewer")
+        return lines, None if told == heard else (MESSAGES, *_first_difference(told, heard))
+
+
+def _first_difference(told: list[str], heard: list[str]) -> tuple[str, str]:
+    for one, other in zip(told, heard, strict=False):
+        if one != other:
+            return one, other
+    return f"{len(told)} messages", f"{len(heard)} messages"
