@@ -165,6 +165,9 @@ class Walk:
 
     def _fail(self) -> Words:
         jid, worker, _ = self._owned()
+        there = self.job(jid)
+        if self.dialect == UNIFIED and there and there["state"] == "running":
+            worker = there["worker"]  # a script leaves the job in the list of this one
         data = [self.dice.choice(DATA)] if self.dice.random() < 0.5 else []
         return ["fail", jid, worker, self.dice.choice(GROUPS), "a message", *data]
 
