@@ -92,6 +92,14 @@ class Walk:
         """Jobs that one may depend on: those of smaller numbers, so that there is no circle."""
         return [one for one in self._jids(3) if one < jid]
 
+    def _cancelable(self, jids: Words) -> Words:
+        """Without failed jobs: qless-py's script fails where one had no attempt left."""
+        if self.dialect != UNIFIED:
+            return jids
+        found = [(jid, self.job(jid)) for jid in jids]
+        spent = [jid for jid, job in found if job and job["state"] == "failed"]
+        return [jid for jid in jids if jid not in spent] or ["unknown"]
+
     def _owned(self) -> tuple[str, str, str]:
         """A job, its worker and its queue; often of one that runs."""
         dice = self.dice
@@ -195,7 +203,7 @@ class Walk:
             )
         )
         if kind == "cancel":
-            return ["cancel", *(self._jids(3) or [jid])]
+            return ["cancel", *self._cancelable(self._jids(3) or [jid])]
         if kind == "on":
             return ["depends", jid, "on", *self._before(jid)]
         if kind == "off":
