@@ -79,10 +79,6 @@ class Model(Beside):
 
     # --- what several calls do ---------------------------------------------------------------
 
-    def remember(self, job: Job, now: float, what: int, *said: bytes) -> None:
-        first, second = (*said, b"", b"")[:2]
-        job.history.append((float(floor(now)), what, first, second))
-
     def lost(self, job: Job, worker: bytes) -> None:
         self.say(b"w:" + worker, {b"jid": job.jid, b"event": b"lock_lost", b"worker": worker})
         self.log(job.jid, b"lock_lost", worker=worker)
@@ -474,36 +470,3 @@ class Model(Beside):
         job.priority = priority
         job.score = priority if job.place == WORK else job.score
         return q.OK, priority
-
-    def track(self, now: float, jid: bytes) -> q.Result:
-        if jid not in self.jobs:
-            return q.NO_JOB, (jid,)
-        self.say(b"track", jid)
-        is_new = jid not in self.tracked
-        self.tracked[jid] = now
-        return q.OK, is_new
-
-    def untrack(self, _now: float, jid: bytes) -> q.Result:
-        if jid not in self.jobs:
-            return q.NO_JOB, (jid,)
-        self.say(b"untrack", jid)
-        return q.OK, self.tracked.pop(jid, None) is not None
-
-    def tag_add(self, now: float, jid: bytes, tags: Jids) -> q.Result:
-        if jid not in self.jobs:
-            return q.NO_JOB, (jid,)
-        self.jobs[jid].tags.update(dict.fromkeys(tags, now))
-        return q.OK, tuple(self.jobs[jid].tags)
-
-    def tag_remove(self, _now: float, jid: bytes, tags: Jids) -> q.Result:
-        if jid not in self.jobs:
-            return q.NO_JOB, (jid,)
-        for tag in tags:
-            self.jobs[jid].tags.pop(tag, None)
-        return q.OK, tuple(self.jobs[jid].tags)
-
-    def note(self, now: float, jid: bytes, message: bytes, data: bytes) -> q.Result:
-        if jid not in self.jobs:
-            return q.NO_JOB, (jid,)
-        self.remember(self.jobs[jid], now, q.HAS_LOGGED, message, data)
-        return q.OK, None

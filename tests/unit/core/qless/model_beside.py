@@ -1,18 +1,23 @@
-"""A naive model of qless, written from its documentation: queues, options, templates, throttles.
+"""A naive model of qless, written from its documentation: tags, queues, options, templates, throttles.
 
 Belongs here: calls that change what stands beside the life of jobs.
 """
 
+from math import floor
 from typing import Any
 
 from beanpole import qless as q
-from tests.unit.core.qless.model_tables import THROTTLED, Tables, Template
+from tests.unit.core.qless.model_tables import THROTTLED, Job, Tables, Template
 
 Names = tuple[bytes, ...]
 
 
 class Beside(Tables):
     """What is beside the life of jobs."""
+
+    def remember(self, job: Job, now: float, what: int, *said: bytes) -> None:
+        first, second = (*said, b"", b"")[:2]
+        job.history.append((float(floor(now)), what, first, second))
 
     def pause(self, _now: float, queues: Names) -> q.Result:
         self.paused |= set(queues)
@@ -126,3 +131,36 @@ class Beside(Tables):
         for jid in self.waiting_for(now, name)[1][:room]:
             del self.pending[name][jid]
             self.let_wait(self.jobs[jid], now)
+
+    def track(self, now: float, jid: bytes) -> q.Result:
+        if jid not in self.jobs:
+            return q.NO_JOB, (jid,)
+        self.say(b"track", jid)
+        is_new = jid not in self.tracked
+        self.tracked[jid] = now
+        return q.OK, is_new
+
+    def untrack(self, _now: float, jid: bytes) -> q.Result:
+        if jid not in self.jobs:
+            return q.NO_JOB, (jid,)
+        self.say(b"untrack", jid)
+        return q.OK, self.tracked.pop(jid, None) is not None
+
+    def tag_add(self, now: float, jid: bytes, tags: Names) -> q.Result:
+        if jid not in self.jobs:
+            return q.NO_JOB, (jid,)
+        self.jobs[jid].tags.update(dict.fromkeys(tags, now))
+        return q.OK, tuple(self.jobs[jid].tags)
+
+    def tag_remove(self, _now: float, jid: bytes, tags: Names) -> q.Result:
+        if jid not in self.jobs:
+            return q.NO_JOB, (jid,)
+        for tag in tags:
+            self.jobs[jid].tags.pop(tag, None)
+        return q.OK, tuple(self.jobs[jid].tags)
+
+    def note(self, now: float, jid: bytes, message: bytes, data: bytes) -> q.Result:
+        if jid not in self.jobs:
+            return q.NO_JOB, (jid,)
+        self.remember(self.jobs[jid], now, q.HAS_LOGGED, message, data)
+        return q.OK, None
