@@ -363,6 +363,10 @@ def test_what_cannot_be_brought_is_named_and_the_rest_comes(
     client = there.client
     assert client.ask("HSET", "ql:j:large", "data", "x" * (1024 * 1024 + 1)) == 0
     assert client.ask("HSET", "ql:j:odd", "retries", "many") == 0
+    # Data and history that are allowed each, and not together with a name.
+    assert client.ask("HSET", "ql:j:both", *both_fields()) == 5
+    for _ in range(2):
+        client.ask("RPUSH", "ql:j:both-history", json.dumps([1, "x" * (512 * 1024)]))
     here = connect(address)
     here("config.set", NOW, "own", "ours")
     done = run(redis.address, "--to", address)
@@ -371,13 +375,19 @@ def test_what_cannot_be_brought_is_named_and_the_rest_comes(
     for part in (
         "waiting 'large': nothing was done: bytes of data: 1048576 at most",
         "waiting 'odd': its retries, remaining or priority is no number",
+        "waiting 'both': it is too large: 2097152 bytes at most",
         "depends 'behind': it waits for 'large', which was refused",
         "depends 'x': it waits for itself, or for jobs that do",
         "options 'own': the cluster has 'ours' and keeps it",
     ):
         assert f"refused: {part}" in reasons, done.stderr
-    assert table(done)["waiting"] == (3, 1, 0, 2)
+    assert table(done)["waiting"] == (4, 1, 0, 3)
     assert here.job("good")["state"] == "waiting"
+
+
+def both_fields() -> list[str]:
+    fields = {"jid": "both", "state": "waiting", "queue": "q", "data": "x" * (1024 * 1024)}
+    return [word for pair in (*fields.items(), ("klass", "K")) for word in pair]
 
 
 # --- servers that are none ------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from beanpole.client.redis import Redis
 from beanpole.errors import ClientError
 from beanpole.protocol.qless import cjson
 from beanpole.protocol.resp.client import Reply
+from beanpole.protocol.resp.parser import ARGUMENTS_MAX, BULK_MAX_BYTES, REQUEST_MAX_BYTES
 from beanpole.protocol.resp.values import Error
 
 # Refusals that are told by their names; there may be as many as jobs.
@@ -39,6 +40,7 @@ QlessAPI['throttle.ttl'] = function(now, tid)
 QlessAPI['throttle.set'] = function(now, tid, max, ...)
 """
 
+_LARGE: Final = Error(b"ERR it is too large: %d bytes at most" % BULK_MAX_BYTES)
 _MADE: Final = 1
 _NOT_SET: Final = -2  # how long a throttle lives
 _UNKNOWN_COMMAND: Final = b"ERR unknown command"
@@ -305,7 +307,10 @@ class _Import:
         return self._ask([(b"EVAL", SCRIPT, b"0", name, self._now, *arguments)])[0]
 
     def _ask(self, requests: Sequence[Sequence[bytes]]) -> list[Reply]:
-        replies = self._target.ask_all(requests)
+        """Replies of a node, which ends connections with what is too large: that is not sent."""
+        fitting = [words for words in requests if _fits(words)]
+        answers = iter(self._target.ask_all(fitting))
+        replies: list[Reply] = [next(answers) if _fits(words) else _LARGE for words in requests]
         for reply in replies:
             if isinstance(reply, Error):
                 if reply.text.startswith(_UNKNOWN_COMMAND):
@@ -357,6 +362,12 @@ def _import(what: bytes, now: float, arguments: object) -> Sequence[bytes]:
     packed = msgpack.packb((now, arguments), use_bin_type=True)
     assert isinstance(packed, bytes)
     return (b"BEANPOLE.IMPORT", what, packed)
+
+
+def _fits(words: Sequence[bytes]) -> bool:
+    sizes = [len(word) for word in words]
+    fits = max(sizes) <= BULK_MAX_BYTES and sum(sizes) <= REQUEST_MAX_BYTES
+    return fits and len(words) <= ARGUMENTS_MAX
 
 
 def _words(reply: Error) -> str:

@@ -14,6 +14,9 @@ from beanpole.protocol.resp.values import Error
 
 # Of the commands by which a connection begins.
 _AUTH_WORDS: Final = (b"NOAUTH", b"WRONGPASS", b"ERR AUTH", b"NOPERM")
+# So many bytes of requests, and one more, are on their way at a time: a slow server has them within
+# the time-out.
+PIECE_BYTES: Final = 1024 * 1024
 
 
 class AuthenticationFailed(ClientError):
@@ -55,8 +58,21 @@ class Redis(StreamClient):
             AuthenticationFailed: the server wants a password, or another one.
             ClientError: no server answers.
         """
-        if not requests:
-            return []
+        replies: list[Reply] = []
+        piece: list[bytes] = []
+        size = 0
+        for place, words in enumerate(requests, 1):
+            piece.append(encode(words))
+            size += len(piece[-1])
+            if size >= PIECE_BYTES or place == len(requests):
+                replies += self._exchanged(piece)
+                piece, size = [], 0
+        for reply in replies:
+            if isinstance(reply, Error) and reply.text.startswith(_AUTH_WORDS):
+                raise AuthenticationFailed(f"{self.address}: {reply.text.decode(errors='replace')}")
+        return replies
+
+    def _exchanged(self, requests: Sequence[bytes]) -> list[Reply]:
         self._replies = []
 
         def next_reply() -> list[Reply] | None:
@@ -67,12 +83,7 @@ class Redis(StreamClient):
                 self._replies.append(found[0])
             return self._replies
 
-        data = b"".join(map(encode, requests))
-        replies = self._request(data, next_reply, repeat=True, wait_s=0.0)
-        for reply in replies:
-            if isinstance(reply, Error) and reply.text.startswith(_AUTH_WORDS):
-                raise AuthenticationFailed(f"{self.address}: {reply.text.decode(errors='replace')}")
-        return replies
+        return self._request(b"".join(requests), next_reply, repeat=True, wait_s=0.0)
 
     def _begin(self) -> None:
         self._parser = ReplyParser()

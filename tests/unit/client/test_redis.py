@@ -1,0 +1,63 @@
+"""The client of RESP: greetings, many requests at a time, and what a lost connection leaves."""
+
+import pytest
+
+from beanpole.client import redis
+from beanpole.client.redis import AuthenticationFailed, Redis
+from beanpole.errors import ClientError
+from beanpole.protocol.resp.client import encode
+from beanpole.protocol.resp.values import Error
+from tests.unit.client.scripted import Node
+
+A, B = encode([b"GET", b"a"]), encode([b"GET", b"b"])
+
+
+def test_a_connection_begins_with_its_greetings() -> None:
+    auth, select = encode([b"AUTH", b"u", b"p"]), encode([b"SELECT", b"3"])
+    node = Node([(auth, b"+OK\r\n"), (select, b"+OK\r\n"), (A, b"$1\r\nx\r\n")])
+    with Redis([node.address], user="u", password="p", database=3) as client:
+        assert client.ask(b"GET", b"a") == b"x"
+    node.finish()
+
+
+def test_a_password_that_is_wrong_is_told_at_once() -> None:
+    node = Node([(encode([b"AUTH", b"p"]), b"-WRONGPASS no\r\n")])
+    with Redis([node.address], password="p") as client, pytest.raises(AuthenticationFailed) as told:
+        client.ask(b"GET", b"a")
+    assert "WRONGPASS no" in str(told.value)
+    node.finish()
+
+
+def test_a_database_that_is_none_is_told_at_once() -> None:
+    node = Node([(encode([b"SELECT", b"99"]), b"-ERR DB index is out of range\r\n")])
+    with Redis([node.address], database=99) as client, pytest.raises(ClientError) as told:
+        client.ask(b"GET", b"a")
+    assert "DB index" in str(told.value)
+    node.finish()
+
+
+def test_a_server_that_wants_a_password_is_told_apart() -> None:
+    node = Node([(A, b"-NOAUTH Authentication required.\r\n")])
+    with Redis([node.address]) as client, pytest.raises(AuthenticationFailed):
+        client.ask(b"GET", b"a")
+    node.finish()
+
+
+def test_what_a_lost_connection_leaves_is_asked_again() -> None:
+    """All of it: the reply that had come is not taken twice."""
+    first = Node([(A + B, b"$1\r\n1\r\n"), (b"", None)])
+    second = Node([(A + B, b"$1\r\n2\r\n-ERR no\r\n")])
+    with Redis([first.address, second.address]) as client:
+        replies = client.ask_all([[b"GET", b"a"], [b"GET", b"b"]])
+    assert replies == [b"2", Error(b"ERR no")]
+    first.finish()
+    second.finish()
+
+
+def test_requests_go_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redis, "PIECE_BYTES", len(A) + 1)
+    node = Node([(A + B, b":1\r\n:2\r\n"), (A, b":3\r\n")])
+    with Redis([node.address]) as client:
+        assert client.ask_all([[b"GET", b"a"], [b"GET", b"b"], [b"GET", b"a"]]) == [1, 2, 3]
+        assert client.ask_all([]) == []
+    node.finish()
