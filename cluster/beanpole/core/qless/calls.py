@@ -97,6 +97,13 @@ _TEMPLATE_FIELD: Final = Choice(
     }
 )
 
+# Where a call has data that takes the place of a job's, and where it has a message that is kept.
+_DATA_AT: Final = {q.COMPLETE: 3, q.FAIL: 4, q.HEARTBEAT: 2}
+_MESSAGE_AT: Final = {q.FAIL: 3, q.RETRY: 5}
+# A message of a failure that is kept although there is no room: some lines of a traceback, less
+# than what a job takes by itself.
+MESSAGE_FREE_BYTES: Final = 512
+
 # By their codes, beside which their arguments are explained.
 CALLS: Final[dict[int, Call]] = {
     # --- the life of jobs -----------------------------------------------------------------------
@@ -202,7 +209,7 @@ def apply(t: Tables, call: int, flavour: int, now: float, args: tuple[Any, ...])
     refused = _refusal(entry, flavour, now, args)
     if refused is not None:
         return refused
-    if entry.grows and t.room <= 0 and not _has_room(t, call, args):
+    if t.room <= 0 and not _has_room(t, call, entry.grows, args):
         return q.NO_ROOM, ()
     result = entry.handler(t, flavour, now, args)
     _settle(t, call, now, args[1] if call == q.PUT else None)
@@ -224,13 +231,33 @@ def _refusal(entry: Call, flavour: int, now: float, args: tuple[Any, ...]) -> q.
     return entry.shape.refusal(args)
 
 
-def _has_room(t: Tables, call: int, args: tuple[Any, ...]) -> bool:
-    """Whether a call fits that makes or enlarges something, when no more jobs may be made."""
+def _has_room(t: Tables, call: int, grows: bool, args: tuple[Any, ...]) -> bool:
+    """Whether a call fits when no more jobs may be made, or nothing more may be kept at all."""
+    if not grows:
+        return t.room >= 0 or not _enlarges(t, call, args)
     if t.room < 0:
         return False
     if call in (q.PUT, q.IMPORT_JOB):
         return args[1] in t.jobs
     return call not in (q.RECUR, q.IMPORT_RECURRING) or args[1] in t.recurring
+
+
+def _enlarges(t: Tables, call: int, args: tuple[Any, ...]) -> bool:
+    """Whether the end of a run, or a heartbeat, leaves a job that is larger than it was.
+
+    Workers have to go on without room, because that is what makes room: so a job may keep data of
+    the size that it has, and say in some words how it failed.
+    """
+    if call not in _DATA_AT and call not in _MESSAGE_AT:
+        return False
+    job = t.jobs.get(args[0])
+    if job is None:
+        return False
+    data = args[_DATA_AT[call]] if call in _DATA_AT else None
+    message = args[_MESSAGE_AT[call]] if call in _MESSAGE_AT else None
+    if data is not None and len(data) > len(job.data):
+        return True
+    return message is not None and len(message) > MESSAGE_FREE_BYTES
 
 
 def _settle(t: Tables, call: int, now: float, put: bytes | None) -> None:

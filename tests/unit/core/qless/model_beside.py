@@ -1,4 +1,4 @@
-"""A naive model of qless, written from its documentation: tags, queues, options, templates, throttles.
+"""A naive model of qless, from its documentation: tags, queues, options, templates, throttles.
 
 Belongs here: calls that change what stands beside the life of jobs.
 """

@@ -1,0 +1,57 @@
+"""Calls when the cluster has no memory or disk for more: nothing grows, and workers go on."""
+
+from typing import Any
+
+import pytest
+
+from beanpole import qless as q
+from beanpole.core.qless import calls, completing, failing, locks
+from tests.unit.core.qless.checking import Qless
+
+SMALL, LARGE = b'{"a":1}', b'{"a":11}'
+LONG = b"m" * (calls.MESSAGE_FREE_BYTES + 1)
+
+
+@pytest.fixture
+def one() -> Qless:
+    found = Qless()
+    for jid in (b"a", b"b", b"c"):
+        found.put(0, jid, data=SMALL)
+    found.pop(1, 3)
+    found.t.room = -1
+    return found
+
+
+@pytest.mark.parametrize(
+    ("handler", "args"),
+    [
+        (locks.heartbeat, (b"a", b"w", LARGE)),
+        (completing.complete, (b"a", b"w", b"q", LARGE, None, 0.0, ())),
+        (completing.complete, (b"a", b"w", b"q", LARGE, b"r", 0.0, ())),
+        (failing.fail, (b"a", b"w", b"g", b"m", LARGE)),
+        (failing.fail, (b"a", b"w", b"g", LONG, None)),
+        (failing.retry, (b"a", b"q", b"w", 0.0, b"g", LONG)),
+    ],
+)
+def test_a_job_that_would_grow_is_refused_and_stays_as_it_is(
+    one: Qless, handler: Any, args: tuple[Any, ...]
+) -> None:
+    before = (one.t.bytes, one.job(b"a").data, list(one.job(b"a").history))
+    one.said()
+    assert one.call(handler, 2, *args) == (q.NO_ROOM, ())
+    assert (one.t.bytes, one.job(b"a").data, list(one.job(b"a").history)) == before
+    assert one.job(b"a").state == q.RUNNING
+    assert not one.said()
+    one.t.room = 0  # no more jobs, but bytes
+    assert one.call(handler, 2, *args)[0] == q.OK
+
+
+def test_workers_go_on(one: Qless) -> None:
+    assert one.call(locks.heartbeat, 2, b"a", b"w", SMALL)[0] == q.OK
+    assert one.done(2, b"a", data=SMALL)[0] == q.OK
+    assert one.call(failing.fail, 2, b"b", b"w", b"g", b"why", b"{}")[0] == q.OK
+    assert one.call(failing.retry, 2, b"c", b"q", b"w", 0.0, b"g", b"why") == (q.OK, 4)
+
+
+def test_what_else_is_wrong_is_told_as_ever(one: Qless) -> None:
+    assert one.call(locks.heartbeat, 2, b"nobody", b"w", LARGE) == (q.NO_JOB, (b"nobody",))
