@@ -75,6 +75,7 @@ class Lives:
         before, held_by = life.state, life.holder
         expected: dict[str, Any] = {"state_before": before, "external_id": None, "reason": None}
         expected |= {"wait_us": None, "run_us": None, "protocol": "beanstalk"}
+        expected["client_time_us"] = None
         worker = held_by if before == "reserved" else NOBODY
         if before == "reserved" and event.event != "touched":
             expected["run_us"] = event.time_us - life.reserved_at_us
