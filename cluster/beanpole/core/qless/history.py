@@ -27,6 +27,15 @@ def append(
     items.append((float(floor(now)), what, first, second))
 
 
+def last_put(job: QlessJob) -> float:
+    """When a job came into its queue: since then it waits in the seed form, also after a retry."""
+    for place in range(len(job.history) - 1, -1, -1):
+        when, what, _, _ = job.history[place]
+        if what == q.HAS_PUT:
+            return when
+    return job.time
+
+
 def log(t: Tables, _flavour: int, now: float, args: tuple[Any, ...]) -> q.Result:
     """Let a client add an item of its own."""
     jid, message, data = args

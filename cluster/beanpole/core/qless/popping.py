@@ -160,7 +160,8 @@ def _pop_job(
 ) -> None:
     """Give a job to a worker; `keep` comes before."""
     history.append(t, job, now, q.HAS_POPPED, worker)
-    waited = locks.elapsed(flavour, now, job.time)
+    since = history.last_put(job) if flavour == q.SEED else job.time
+    waited = locks.elapsed(flavour, now, since)
     statistics.note_wait(t, queue, now, waited)
     t.touched[job.id].spent = waited
     job.time = now

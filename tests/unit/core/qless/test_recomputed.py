@@ -105,6 +105,7 @@ class Naive:
         self.failed: Counter[Key] = Counter()
         self.failures: Counter[Key] = Counter()
         self._since: dict[bytes, float] = {}
+        self._put: dict[bytes, float] = {}
 
     def happened(self, now: float, step: Step, before: Jobs, after: Jobs) -> None:
         _, flavour, code, args, _ = step
@@ -117,7 +118,9 @@ class Naive:
                 self._since[jid] = now
             elif old is None:  # of a template; its times are whole seconds
                 self._since[jid] = items[0][0]
-            for _, what, *_ in items:
+            for when, what, *_ in items:
+                if what == q.HAS_PUT:
+                    self._put[jid] = when
                 self._item(now, what, step, jid, old)
         for jid, old in before.items():
             if jid not in after and code == q.CANCEL and flavour != q.SEED and old.failure:
@@ -130,7 +133,10 @@ class Naive:
         _, flavour, code, args, _ = step
         day = floor(now / DAY)
         if what == q.HAS_POPPED:
-            self.waits[args[0], day].append(self._passed(jid, now, flavour))
+            passed = self._passed(jid, now, flavour)
+            if flavour == q.SEED:  # since it was put, also if it was popped before
+                passed = floor(now) - self._put[jid]
+            self.waits[args[0], day].append(passed)
             if flavour == q.SEED and old is not None and old.state == q.RUNNING:
                 self.retries[args[0], day] += 1
         elif what == q.HAS_TIMED_OUT and code == q.POP:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from beanpole import qless as q
 from beanpole.core.qless import config, statistics
+from tests.unit.core.qless.checking import Qless
 from tests.unit.core.qless.making import empty_tables
 
 DAY = statistics.DAY
@@ -84,3 +85,15 @@ def test_old_days_go(wanted: bytes, kept: int) -> None:
         statistics.bump(t, queue, day * float(DAY), retries=1)
     statistics.bump(t, queue, 0.0, failed=-1)
     assert sorted(queue.days) == [day * DAY for day in range(100 - kept, 100)]
+
+
+def test_a_job_of_the_seed_form_waits_since_it_was_put() -> None:
+    """Also when its lock ended, where later dialects count since it was popped last."""
+    for flavour, waits in ((q.SEED, [10.0, 100.0]), (q.CORE, [10.0, 90.0])):
+        one = Qless(flavour)
+        one.t.config[b"grace-period"] = b"0"
+        one.put(1000.5, b"jid")
+        one.pop(1010.5)
+        one.pop(1100.5)
+        view = one.give(statistics.stats, 1100, b"q", 1100.0).wait
+        assert (view.count, view.mean) == (2, sum(waits) / 2)
