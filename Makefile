@@ -130,11 +130,12 @@ test-qless: $(READY) $(SUITES_READY) ## the suites of reqless and qless-py, unmo
 qless-sources: $(SUITES_READY) ## the Lua of qless's clients, for `python -m bench qless`
 
 # pip compares the hashes of the source packages; they are not installed but run where they unpack.
-$(SUITES_READY): tests/qless/sources.txt tests/qless/requirements.txt $(NODES)
+$(SUITES_READY): tests/qless/sources.txt tests/qless/sources-seed.txt tests/qless/requirements.txt $(NODES)
 	rm -rf $(SUITES) && $(BIN)/python -m venv $(SUITES)/venv
 	$(SUITES)/venv/bin/pip install --quiet --disable-pip-version-check -r tests/qless/requirements.txt
-	$(SUITES)/venv/bin/pip download --quiet --disable-pip-version-check --no-deps --no-binary=:all: \
-		--require-hashes -r tests/qless/sources.txt --dest $(SUITES)
+	for sources in sources sources-seed; do $(SUITES)/venv/bin/pip download --quiet \
+		--disable-pip-version-check --no-deps --no-binary=:all: --require-hashes \
+		-r tests/qless/$$sources.txt --dest $(SUITES) || exit 1; done
 	for source in $(SUITES)/*.tar.gz; do tar -xzf $$source -C $(SUITES) || exit 1; done
 	@touch $@
 

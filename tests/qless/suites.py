@@ -20,6 +20,8 @@ SUITES: Final = ROOT / "build" / "qless-suites"
 PYTHON: Final = SUITES / "venv" / "bin" / "python"
 REQLESS: Final = SUITES / "reqless-0.13.3"
 QLESS_PY: Final = SUITES / "qless-py-0.11.4"
+# Its scripts are run by Redis; it has no tests, and no Python of today takes its client.
+QLESS_PY_SEED: Final = SUITES / "qless-py-0.9.4"
 # The suites ask for an empty server before each test, and empty it behind each.
 FLUSH: Final = {"qless_flush": "on"}
 AGAINST_REDIS: Final = os.environ.get("BEANPOLE_QLESS_SERVER") == "redis"
@@ -59,7 +61,7 @@ class Outcome(NamedTuple):
 
 def missing() -> list[str]:
     """Return what has to be installed before these tests can run."""
-    wanted = (PYTHON, REQLESS, QLESS_PY)
+    wanted = (PYTHON, REQLESS, QLESS_PY, QLESS_PY_SEED)
     absent = [path for path in wanted if not path.exists()]
     found = ["the suites: make test-qless installs them"] if absent else []
     if not which("redis-server") or not which("redis-cli"):

@@ -13,13 +13,13 @@ import pytest
 from tests.qless.beside import Sides
 from tests.qless.suites import Place
 from tests.qless.theirs import Redis, builds
-from tests.qless.walking import THROTTLES, UNIFIED
+from tests.qless.walking import SEED, THROTTLES, UNIFIED
 
 STEPS: Final = 250
 WALKS: Final = 30
 
 
-@pytest.mark.parametrize("dialect", [UNIFIED, THROTTLES])
+@pytest.mark.parametrize("dialect", [SEED, UNIFIED, THROTTLES])
 def test_a_node_says_what_redis_says(
     dialect: str, place: Place, redis: Redis, request: pytest.FixtureRequest
 ) -> None:

@@ -10,7 +10,7 @@ from tests.integration.support.ports import free_block
 from tests.integration.support.processes import Process
 from tests.integration.support.qless_scripts import Build
 from tests.integration.support.raw import Address
-from tests.qless.suites import QLESS_PY, REQLESS
+from tests.qless.suites import QLESS_PY, QLESS_PY_SEED, REQLESS
 
 # Since 6.2.7 a script may not change the tables that all scripts share; qless-py's does.
 REFUSED: Final = (
@@ -48,4 +48,9 @@ def builds() -> dict[str, Build]:
     for theirs, allowed in REFUSED:
         unified = unified.replace(theirs, allowed)
     throttles = (REQLESS / "reqless" / "lua" / "qless.lua").read_text()
-    return {"unified": {"unified": unified}, "throttles": {"throttles": throttles}}
+    folder = QLESS_PY_SEED / "qless" / "qless-core"
+    return {
+        "seed": {path.stem: path.read_text() for path in folder.glob("*.lua")},
+        "unified": {"unified": unified},
+        "throttles": {"throttles": throttles},
+    }

@@ -10,6 +10,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+SEED: Final = "seed"
 UNIFIED: Final = "unified"
 THROTTLES: Final = "throttles"
 QUEUES: Final = ("q", "r", "s")
@@ -31,7 +32,7 @@ class Walk:
     """A walk, whose clock is that of its calls.
 
     Attributes:
-        dialect: `unified` or `throttles`.
+        dialect: `seed`, `unified` or `throttles`. Calls of the seed are in the words of unified.
         timing_out: whether jobs are timed out. A script leaves them in the list of their worker,
             so no such walk looks at these lists.
         forgetting: whether queues are forgotten, after which their statistics are not compared.
@@ -125,22 +126,28 @@ class Walk:
         words = [queue, jid, dice.choice(("Klass", "Other")), dice.choice(DATA)]
         delay = dice.choice(("0", "0", "0", "0.5", "5", "100"))
         depends = self._before(jid) if dice.random() < 0.3 else []
-        if depends and delay != "0" and self.dialect == UNIFIED:
+        if depends and delay != "0" and self.dialect != THROTTLES:
             delay = "0"  # they exclude each other
         if depends and delay != "0":
             self._delayed.add(jid)
-        if there and there["dependencies"] and self.dialect == UNIFIED:
+        if there and there["dependencies"] and self.dialect != THROTTLES:
             delay = "0"  # a delay would let it run before what it depends on
         words.append(delay)
         if depends:
             words += ["depends", json.dumps(depends)]
         if dice.random() < 0.4:
             words += ["priority", dice.choice(("-1", "0", "1", "2.5"))]
+        if self.dialect == SEED and there:
+            # Its script adds to tags and dependencies that are there.
+            if there["dependencies"] and depends:
+                return None
+            if there["tags"]:
+                return ["put", *words]
         if dice.random() < 0.4:
             words += ["tags", json.dumps(self._some(TAGS))]
         if dice.random() < 0.4:
             words += ["retries", dice.choice(("0", "1", "3"))]
-        if self.dialect == UNIFIED:
+        if self.dialect != THROTTLES:
             return ["put", *words]
         if dice.random() < 0.5:
             words += ["throttles", json.dumps(self._some(("t", "k")))]
@@ -174,7 +181,7 @@ class Walk:
     def _fail(self) -> Words:
         jid, worker, _ = self._owned()
         there = self.job(jid)
-        if self.dialect == UNIFIED and there and there["state"] == "running":
+        if self.dialect != THROTTLES and there and there["state"] == "running":
             worker = there["worker"]  # a script leaves the job in the list of this one
         data = [self.dice.choice(DATA)] if self.dice.random() < 0.5 else []
         return ["fail", jid, worker, self.dice.choice(GROUPS), "a message", *data]
@@ -187,8 +194,11 @@ class Walk:
             words += [dice.choice(GROUPS), "why"]
         return words
 
-    def _heartbeat(self) -> Words:
+    def _heartbeat(self) -> Words | None:
         jid, worker, _ = self._owned()
+        there = self.job(jid)
+        if self.dialect == SEED and there and there["state"] != "running":
+            return None  # a script takes one that waits after a retry
         data = [self.dice.choice(DATA)] if self.dice.random() < 0.5 else []
         return ["heartbeat", jid, worker, *data]
 
@@ -213,6 +223,8 @@ class Walk:
         if kind == "priority":
             # An unknown job is an error of Redis with no text of the script's.
             return ["priority", jid, dice.choice(("-2", "0", "7.5"))] if there else None
+        if kind == "unfail" and self.dialect == SEED:
+            return None  # its script fails always
         if kind == "unfail":
             return ["unfail", dice.choice(QUEUES), dice.choice((*GROUPS, "failed-retries-q")), "2"]
         if kind in ("add", "remove"):
@@ -266,7 +278,7 @@ class Walk:
                 ("grace-period", ("0", "10", "-1")),
                 ("jobs-history-count", ("2", "5", "50000")),
                 ("jobs-history", ("50", "604800")),
-                *([("r-max-concurrency", ("1", "2", "0"))] if self.dialect == UNIFIED else []),
+                *([("r-max-concurrency", ("1", "2", "0"))] if self.dialect != THROTTLES else []),
                 *([("max-pop-retry", ("1", "3"))] if self.dialect == THROTTLES else []),
             )
         )
@@ -301,6 +313,8 @@ class Walk:
             "multiget": ["multiget", *self._jids(5)],
             "jobs": ["jobs", dice.choice(states), queue, "0", dice.choice(("2", "25"))],
         }
+        if kind == "top" and self.dialect == SEED:
+            return None  # its script counts tags again with each put
         if kind in plain:
             return plain[kind]
         if kind == "stats":
