@@ -106,6 +106,16 @@ def a_job_runs_out_while_its_worker_waits(_: int, repairs: Repairs) -> None:
         raise Violation(f"{word.decode()} after {passed_s:.2f} s, when its TTR of 2 s ran out")
 
 
+def start_forgetful(world: World, name: str) -> SimHost:
+    """Start a node that does not find the newest entry of its log in its memory.
+
+    So it is where terms have begun behind that entry again and again: its times are unknown then.
+    """
+    host = world.start(name)
+    vars(host.node.context.replica)["newest_entry"] = lambda: None
+    return host
+
+
 def a_node_was_down_while_the_others_slept(_: int, repairs: Repairs) -> None:
     """It leads, never heard the clock, and does not count an hour that nobody lived."""
     world, leader = quick_world(repairs)
@@ -124,7 +134,7 @@ def a_node_was_down_while_the_others_slept(_: int, repairs: Repairs) -> None:
         return () if heartbeat else (0.001,)
 
     world.network.filter = no_beats_of_the_leader
-    host = world.start(name)
+    host = start_forgetful(world, name)
     world.clock.run(0.3)
 
     def hand_over() -> None:
@@ -145,7 +155,7 @@ def a_leader_knows_less_than_the_log(_: int, repairs: Repairs) -> None:
         world.crash(name)
     for name in world.names:
         if name != host.name:
-            world.start(name)
+            start_forgetful(world, name)
     world.clock.run(4.0)
     assert world.witness.machine.queue.timeouts == 1, "the TTR did not end"
 
@@ -176,7 +186,7 @@ def a_cold_start_with_clocks_that_nobody_believes(_: int, repairs: Repairs) -> N
     hand.wait(1)
     for name in world.names:
         world.crash(name)
-        world.start(name)
+        start_forgetful(world, name)
     if not world.clock.run_until(lambda: len(world.serving()) == len(world.names), 5.0):
         raise Stuck("not all nodes serve")
 
