@@ -1,12 +1,14 @@
 """What the tests of qless clients need; they fail where it is missing, and say how to get it."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from tests.integration.support.nodes import Cluster
 from tests.integration.support.processes import answers
+from tests.integration.support.resp import Resp
 from tests.integration.support.waiting import wait_until
 from tests.qless.suites import AGAINST_REDIS, FLUSH, PORT_TIMEOUT_S, Place, missing
 from tests.qless.theirs import Redis
@@ -49,10 +51,18 @@ def place(
 
 
 @pytest.fixture(scope="session")
-def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Redis]:
+def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Redis]:
     """Debian's Redis, on a port of its own, without files."""
     with Redis(tmp_path_factory.mktemp("redis")).running() as found:
         yield found
+
+
+@pytest.fixture
+def redis(redis_server: Redis) -> Redis:
+    """The same, without what the test before left there."""
+    with closing(Resp(redis_server.address)) as client:
+        assert client.ask("FLUSHALL") == "OK"
+    return redis_server
 
 
 @pytest.fixture
