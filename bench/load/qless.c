@@ -58,7 +58,7 @@ static void open_qless(struct connection *one) {
     one->state = state;
 }
 
-/* A call and the client's clock, with so many more arguments behind them. */
+/* The head of a call: its name, the client's clock, and the number of arguments that follow. */
 static void append_call(struct connection *one, const char *name, int more) {
     const struct qless *state = one->state;
     struct timespec at;

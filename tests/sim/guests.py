@@ -5,7 +5,7 @@ What a guest sends and notes down is in `gearman` and `workq`; nothing is judged
 
 import random
 from abc import abstractmethod
-from typing import Final
+from typing import Any, Final, Generic, TypeVar
 
 from tests.sim.history import Connected, host_of
 from tests.sim.wire import Wire
@@ -16,6 +16,9 @@ RETRY_S: Final = 0.2
 PATIENCE_S: Final = 20.0
 # Actions per second, of one guest or another: where few ask, the others wait and sleep more.
 PACES: Final = (1.5, 6.0)
+
+# What it waits for, of a guest that waits for one thing.
+Asked = TypeVar("Asked")
 
 
 class Guest:
@@ -134,3 +137,35 @@ class Guest:
     @abstractmethod
     def act(self) -> None:
         """Do something, and see to it that there will be more."""
+
+
+class SingleGuest(Guest, Generic[Asked]):
+    """A guest that has one request on its way at a time."""
+
+    def __init__(self, world: World, number: int) -> None:
+        super().__init__(world, number)
+        self.waiting: Asked | None = None
+
+    def left(self) -> None:
+        """See `Guest`."""
+        self.waiting = None
+
+    @property
+    def quiet(self) -> bool:
+        """Whether it waits for nothing."""
+        return self.waiting is None
+
+    def wait_for(self, request: Asked) -> None:
+        """Wait for the reply of a request, which is about to be sent."""
+        self.waiting = request
+        self.expect(request, _Waits(self))
+
+
+class _Waits:
+    """Whether a client still waits for a request."""
+
+    def __init__(self, guest: SingleGuest[Any]) -> None:
+        self._guest = guest
+
+    def __contains__(self, request: object) -> bool:
+        return self._guest.waiting is request

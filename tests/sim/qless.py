@@ -6,10 +6,12 @@ keeps its name and its jobs over a reconnect. Judging is in `verdicts_qless`.
 
 import json
 from struct import Struct
-from typing import Any, Final
+from typing import Final
 
+from beanpole.protocol.resp.client import Reply, ReplyParser, encode
+from beanpole.protocol.resp.values import Error
 from tests.sim.cluster import Violation
-from tests.sim.guests import Guest
+from tests.sim.guests import Guest, SingleGuest
 from tests.sim.history import Connected
 from tests.sim.world import World
 from tests.unit.protocol.qless.scripts import throttles
@@ -28,12 +30,6 @@ SKEW_MAX_S: Final = 0.3
 SCRIPT: Final = throttles()  # the dialect of reqless 0.13
 _FLOAT: Final = Struct("<d")
 _BITS: Final = Struct("<Q")
-
-Reply = int | bytes | list[Any] | None | Exception
-
-
-class Refused(Exception):
-    """A reply that is an error."""
 
 
 class Request:
@@ -87,7 +83,7 @@ class Notes:
         return round(now_s, 3) + self.calls * 1e-6
 
 
-class Laborer(Guest):
+class Laborer(SingleGuest[Request]):
     """A worker, which puts jobs as well."""
 
     protocol = "qless"
@@ -98,26 +94,17 @@ class Laborer(Guest):
         self.notes = notes
         self.name = b"worker-%d" % number
         self.held: dict[bytes, bytes] = {}  # jids, and their queues
-        self.waiting: Request | None = None
         self._skew_s = self.dice.uniform(-SKEW_MAX_S, SKEW_MAX_S)
         self._sets = first  # the configuration, before all else
         self._sha = b""
         self._jobs = 0
-        self._data = b""
+        self._parser = ReplyParser()
 
     def began(self) -> None:
         """See `Guest`."""
-        self._data = self._sha = b""
-        self.send(_array(b"SCRIPT", b"LOAD", SCRIPT))
-
-    def left(self) -> None:
-        """See `Guest`."""
-        self.waiting = None
-
-    @property
-    def quiet(self) -> bool:
-        """Whether it waits for nothing."""
-        return self.waiting is None
+        self._parser = ReplyParser()
+        self._sha = b""
+        self.send(encode((b"SCRIPT", b"LOAD", SCRIPT)))
 
     # --- requests ---------------------------------------------------------------------------------
 
@@ -148,19 +135,17 @@ class Laborer(Guest):
         request = Request(self.visit, name, args, self.world.clock.now_s)
         request.now = self.notes.stamp(request.at_s + self._skew_s)
         self.notes.requests.append(request)
-        self.waiting = request
-        self.expect(request, _Waits(self))
-        self.send(_array(b"EVALSHA", self._sha, b"0", name, repr(request.now).encode(), *args))
+        self.wait_for(request)
+        self.send(encode((b"EVALSHA", self._sha, b"0", name, repr(request.now).encode(), *args)))
 
     def _configure(self) -> None:
         """Until each is answered: the other workers may begin before."""
-        done = [request.args[0] for request in self.notes.requests if request.reply == b"OK"]
-        done += [
+        done = [
             request.args[0]
             for request in self.notes.requests
             if request.name == b"config.set"
             and request.done_s is not None
-            and not isinstance(request.reply, Exception)
+            and not isinstance(request.reply, Error)
         ]
         for option, seconds in ((b"heartbeat", HEARTBEAT_S), (b"grace-period", GRACE_S)):
             if option not in done:
@@ -236,23 +221,24 @@ class Laborer(Guest):
 
     def took(self, data: bytes) -> None:
         """See `Guest`."""
-        self._data += data
-        found = parse(self._data)
+        self._parser.feed(data)
+        found = self._parser.next()
         if found is None:
             return
-        value, self._data = found
+        value = found[0]
         request = self.waiting
         if not self._sha:
             # A node that has no majority may refuse it; the next act loads it again.
             self._sha = value if isinstance(value, bytes) else b""
             self.later()
             return
-        if request is None or self._data:
-            raise Violation(f"client {self.number} got {value!r} for nothing, {self._data!r}")
+        more = self._parser.next()
+        if request is None or more is not None:
+            raise Violation(f"client {self.number} got {value!r} for nothing, or {more!r}")
         request.reply, request.done_s = value, self.world.clock.now_s
         self.waiting = None
         self._learn(request)
-        word = "refused" if isinstance(value, Exception) else "done"
+        word = "refused" if isinstance(value, Error) else "done"
         self.world.counts[f"qless {request.name.decode()} {word}"] += 1
         self.later()
 
@@ -263,9 +249,9 @@ class Laborer(Guest):
             for job in json.loads(request.reply):
                 self.held[job["jid"].encode()] = job["queue"].encode()
         elif name in (b"complete", b"fail", b"retry") and args[0] in self.held:
-            if not isinstance(request.reply, Exception) or b"no majority" not in _text(request):
+            if not isinstance(request.reply, Error) or b"no majority" not in _text(request):
                 del self.held[args[0]]
-        elif name == b"heartbeat" and isinstance(request.reply, Exception):
+        elif name == b"heartbeat" and isinstance(request.reply, Error):
             self.held.pop(args[0], None)
 
 
@@ -279,15 +265,15 @@ class Subscriber(Guest):
         self.pace = 0.2
         self._notes = notes
         self._heard: Heard | None = None
-        self._data = b""
+        self._parser = ReplyParser()
 
     def began(self) -> None:
         """See `Guest`."""
         assert self.visit is not None
-        self._data = b""
+        self._parser = ReplyParser()
         self._heard = Heard(self.visit)
         self._notes.heard.append(self._heard)
-        self.send(_array(b"PSUBSCRIBE", b"ql:*"))
+        self.send(encode((b"PSUBSCRIBE", b"ql:*")))
 
     def left(self) -> None:
         """See `Guest`."""
@@ -310,65 +296,20 @@ class Subscriber(Guest):
     def took(self, data: bytes) -> None:
         """See `Guest`."""
         assert self._heard is not None
-        self._data += data
-        while (found := parse(self._data)) is not None:
-            value, self._data = found
+        self._parser.feed(data)
+        while (found := self._parser.next()) is not None:
+            value = found[0]
             now_s = self.world.clock.now_s
             match value:
                 case [b"psubscribe", _, _]:
                     self._heard.at_s = now_s
-                case [b"pmessage", _, channel, what]:
+                case [b"pmessage", _, bytes(channel), bytes(what)]:
                     self._heard.messages.append((now_s, channel, what))
                     self.world.counts["qless messages"] += 1
                 case _:
                     raise Violation(f"client {self.number} was told {value!r}")
 
 
-class _Waits:
-    """Whether a client still waits for a request."""
-
-    def __init__(self, laborer: Laborer) -> None:
-        self._laborer = laborer
-
-    def __contains__(self, request: object) -> bool:
-        return self._laborer.waiting is request
-
-
 def _text(request: Request) -> bytes:
     """The text of the error that a request was answered with."""
-    found: bytes = request.reply.args[0] if isinstance(request.reply, Exception) else b""
-    return found
-
-
-def _array(*words: bytes) -> bytes:
-    parts = [b"$%d\r\n%b\r\n" % (len(word), word) for word in words]
-    return b"*%d\r\n%b" % (len(words), b"".join(parts))
-
-
-def parse(data: bytes) -> tuple[Reply, bytes] | None:
-    """The first value of RESP2 in some bytes and what stands behind it; None if it is not whole."""
-    line, end, rest = data.partition(b"\r\n")
-    if not end:
-        return None
-    mark, word = line[:1], line[1:]
-    if mark == b"+":
-        return word, rest
-    if mark == b"-":
-        return Refused(word), rest
-    if mark == b":":
-        return int(word), rest
-    size = int(word)
-    if size < 0:
-        return None, rest
-    if mark == b"$":
-        return (rest[:size], rest[size + 2 :]) if len(rest) >= size + 2 else None
-    if mark != b"*":
-        raise Violation(f"no reply of Redis: {data!r}")
-    values: list[Any] = []
-    for _ in range(size):
-        found = parse(rest)
-        if found is None:
-            return None
-        values.append(found[0])
-        rest = found[1]
-    return values, rest
+    return request.reply.text if isinstance(request.reply, Error) else b""

@@ -12,10 +12,11 @@ from typing import Any, Final
 import msgpack
 
 from beanpole import qless as q
+from beanpole.protocol.resp.values import Error
 from tests.sim.calls import Made, Session
 from tests.sim.cluster import Violation
 from tests.sim.following import Following
-from tests.sim.qless import Heard, Notes, Refused, Request
+from tests.sim.qless import Heard, Notes, Request
 from tests.sim.witness import Witness
 
 _FLOAT: Final = Struct("<d")
@@ -69,8 +70,8 @@ class QlessJudge:
                 continue
             visit = request.visit
             made = self.made.get(((visit.place, visit.incarnation, visit.number), request.bits))
-            if isinstance(request.reply, Refused):
-                text: bytes = request.reply.args[0]
+            if isinstance(request.reply, Error):
+                text = request.reply.text
                 if any(words in text for words in NOT_CALLED):
                     if made is not None:
                         raise Violation(f"refused and done: {request!r} {made}")
@@ -89,7 +90,7 @@ class QlessJudge:
         for request in self.notes.requests:
             if request.name != b"get" or request.done_s is None:
                 continue
-            if isinstance(request.reply, Refused):
+            if isinstance(request.reply, Error):
                 continue
             spans = self.following.spans(request.args[0])
             at_s, done_s = request.at_s, request.done_s
@@ -165,8 +166,8 @@ def _says(request: Request, made: Made) -> bool:
     """Whether a reply is that of a result."""
     code, value = made.result
     reply: Any = request.reply
-    if code != q.OK or isinstance(reply, Refused):
-        return code != q.OK and isinstance(reply, Refused)
+    if code != q.OK or isinstance(reply, Error):
+        return code != q.OK and isinstance(reply, Error)
     match request.name:
         case b"put" | b"fail" | b"recur":
             return bool(reply == value)

@@ -8,7 +8,7 @@ import time
 from typing import Final
 
 from tests.sim.cluster import Violation
-from tests.sim.guests import Guest
+from tests.sim.guests import SingleGuest
 from tests.sim.history import Connected
 from tests.sim.world import World
 
@@ -67,7 +67,7 @@ def text_of(key: bytes) -> bytes:
     return "-".join(parts).encode()
 
 
-class Patron(Guest):
+class Patron(SingleGuest[Request]):
     """One client."""
 
     protocol = "workq"
@@ -77,21 +77,11 @@ class Patron(Guest):
         self.ledger = ledger
         self.held: list[bytes] = []
         self.bodies = 0
-        self.waiting: Request | None = None
         self._data = b""
 
     def began(self) -> None:
         """See `Guest`."""
         self._data = b""
-
-    def left(self) -> None:
-        """See `Guest`."""
-        self.waiting = None
-
-    @property
-    def quiet(self) -> bool:
-        """Whether it waits for nothing."""
-        return self.waiting is None
 
     # --- requests ---------------------------------------------------------------------------------
 
@@ -133,8 +123,7 @@ class Patron(Guest):
         asked = (self.world.clock.now_s, *times)
         request = Request(self.visit, kind, key, body or b"", asked)
         self.ledger.requests.append(request)
-        self.waiting = request
-        self.expect(request, _Waits(self))
+        self.wait_for(request)
         self.send(data)
         return request
 
@@ -220,16 +209,6 @@ class Patron(Guest):
             request.body = request.lines[1]
             self.held.append(request.key)
         self.later()
-
-
-class _Waits:
-    """Whether a client still waits for a request."""
-
-    def __init__(self, patron: Patron) -> None:
-        self._patron = patron
-
-    def __contains__(self, request: object) -> bool:
-        return self._patron.waiting is request
 
 
 def _reply(kind: str, data: bytes) -> tuple[bytes, tuple[bytes, ...], bytes] | None:

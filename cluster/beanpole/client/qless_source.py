@@ -21,7 +21,7 @@ THROTTLES: Final = b"ql:th:"
 SCAN_COUNT: Final = b"1000"
 # Jobs that are read at a time: their data may be 1 MiB each.
 BATCH_JOBS: Final = 64
-# What stands behind the key of a job or throttle in keys that belong to it.
+# Keys that belong to a job or a throttle have its key and one of these.
 _BEHIND: Final = (b"-history", b"-dependencies", b"-dependents", b"-locks", b"-pending")
 _WRONG_TYPE: Final = b"WRONGTYPE"
 
@@ -189,10 +189,7 @@ class Source:
             if not isinstance(reply, Error) or reply.text.startswith(allowed):
                 continue
             if reply.text.startswith(_WRONG_TYPE):
-                raise ClientError(
-                    f"the key {_shown(words[1])} has another type than qless gives it: "
-                    "this is no data of qless, or has a newer layout"
-                )
+                raise _wrong_type(words[1])
             raise ClientError(
                 f"the Redis refuses {words[0].decode()}: {reply.text.decode(errors='replace')}"
             )
@@ -216,10 +213,7 @@ class Source:
 
     def _check_behind(self, key: bytes) -> None:
         if not key.endswith(_BEHIND):
-            raise ClientError(
-                f"the key {_shown(key)} has another type than qless gives it: "
-                "this is no data of qless, or has a newer layout"
-            )
+            raise _wrong_type(key)
 
     def _names(self, *words: bytes) -> list[bytes]:
         return _list(self._ask([words])[0])
@@ -227,6 +221,13 @@ class Source:
     def _scores(self, key: bytes) -> list[tuple[bytes, float]]:
         found = self._names(b"ZRANGE", key, b"0", b"-1", b"WITHSCORES")
         return [(name, _score(at) or 0.0) for name, at in zip(found[::2], found[1::2], strict=True)]
+
+
+def _wrong_type(key: bytes) -> ClientError:
+    return ClientError(
+        f"the key {_shown(key)} has another type than qless gives it: "
+        "this is no data of qless, or has a newer layout"
+    )
 
 
 def _list(reply: Reply) -> list[bytes]:

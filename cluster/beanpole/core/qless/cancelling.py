@@ -7,7 +7,7 @@ from beanpole.core.qless import dependencies, failing, limits, statistics, tags,
 from beanpole.core.qless.job import QlessJob
 from beanpole.core.qless.tables import Tables
 
-# Jobs have some tags; of one with more, so many count as a job that is touched.
+# Each ten tags of a job that is canceled count as one more job that is touched.
 TAGS_FREE: Final = 10
 
 

@@ -26,7 +26,7 @@ from beanpole.core.qless.tables import Tables
 # Complete jobs that one completion deletes: some 10 us each. More than one, so that few completions
 # are enough after an operator has lowered the limits.
 PURGED_MAX: Final = 100
-# Tags of jobs that one completion deletes: once so many went, the rest is for the next ones.
+# Tags of jobs that one completion deletes; the next completions go on behind these.
 PURGED_TAGS_MAX: Final = q.TAGS_MAX
 KEPT_DEFAULT: Final = 50_000.0  # jobs
 KEPT_FOR_DEFAULT: Final = 604_800.0  # seconds

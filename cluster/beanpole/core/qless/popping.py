@@ -25,7 +25,7 @@ from beanpole.core.qless.tables import QlessQueue, Tables
 
 # How often a pop looks for jobs that no throttle holds back, if it has found too few.
 ROUNDS_DEFAULT: Final = 1.0
-# Jobs have some throttles; with so many one counts as two of those that a pop may touch.
+# Each ten throttles of a job count as one more of the jobs that a pop may touch.
 THROTTLES_FREE: Final = 10
 # What an item of a history is in a reply beside its names.
 ITEM_BYTES: Final = 50

@@ -101,7 +101,7 @@ def _put(t: Tables, _now: float, arguments: tuple[Any, ...]) -> int:
         units += len(names) // THROTTLES_A_UNIT
     job = t.jobs.get(arguments[1])
     if job is not None:
-        units += _released(t, job) + _links(job) + len(job.tags) // TAGS_A_UNIT
+        units += _moved(t, job)
         if depends and job.dependents:
             units += SEARCH_UNITS
     return units
@@ -126,28 +126,34 @@ def _complete(t: Tables, now: float, arguments: tuple[Any, ...]) -> int:
 
 
 def _cancel(t: Tables, _now: float, arguments: tuple[Any, ...]) -> int:
-    jids = arguments[0]
-    if len(jids) > LIGHT_MAX:
-        return DEAR
-    units = 1
-    for jid in jids:
-        job = t.jobs.get(jid)
-        if job is not None:
-            units += _released(t, job) + len(job.dependents)
-            units += _links(job) + len(job.tags) // TAGS_A_UNIT
-    return units
+    return _of_jobs(t, arguments[0], _removed)
 
 
 def _timeout(t: Tables, _now: float, arguments: tuple[Any, ...]) -> int:
-    jids = arguments[0]
+    return _of_jobs(t, arguments[0], _released)
+
+
+def _of_jobs(
+    t: Tables, jids: tuple[bytes, ...], units_of: Callable[[Tables, QlessJob], int]
+) -> int:
     if len(jids) > LIGHT_MAX:
         return DEAR
     units = 1
     for jid in jids:
         job = t.jobs.get(jid)
         if job is not None:
-            units += _released(t, job)
+            units += units_of(t, job)
     return units
+
+
+def _removed(t: Tables, job: QlessJob) -> int:
+    """The units of a job that is canceled."""
+    return _moved(t, job) + len(job.dependents)
+
+
+def _moved(t: Tables, job: QlessJob) -> int:
+    """The units of a job that leaves all that it is in."""
+    return _released(t, job) + _links(job) + len(job.tags) // TAGS_A_UNIT
 
 
 def _depends_on(t: Tables, _now: float, arguments: tuple[Any, ...]) -> int:
