@@ -93,7 +93,7 @@ async def settle(book: Book, address: str) -> None:
         if await is_settled(speaker):
             break
     await speaker.ask("stats")
-    speaker.quit()
+    await speaker.quit()
 
 
 async def is_settled(speaker: Speaker) -> bool:

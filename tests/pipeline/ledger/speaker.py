@@ -33,6 +33,7 @@ class Speaker(asyncio.Protocol):
         self._payload: tuple[tuple[str, ...], int] | None = None
         self._transport: asyncio.Transport | None = None
         self._progress: asyncio.Future[None] | None = None
+        self._lost = asyncio.Event()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -120,6 +121,7 @@ class Speaker(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._end("lost")
+        self._lost.set()
 
     def _end(self, how: str) -> None:
         if self.is_open:
@@ -136,13 +138,15 @@ class Speaker(asyncio.Protocol):
         assert self._transport
         self._transport.abort()  # what a dead node has not read would keep it open
 
-    def quit(self) -> None:
-        """End the connection as the protocol has it."""
+    async def quit(self) -> None:
+        """End the connection as the protocol has it, and wait until the node has closed it."""
         if self.is_open:
             at_us = now_us()
             self.send(["quit"])
             self._end("quit")
             self.record.ended_us = at_us
+        # A socket that outlives the loop is a warning, which fails some later test.
+        await self._lost.wait()
 
 
 async def connect(book: Book, addresses: Sequence[str], first: int, host: str) -> Speaker:

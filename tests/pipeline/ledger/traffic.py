@@ -198,7 +198,7 @@ class Client:
         """End the connection with all that it holds, half of the times with commands on the way."""
         assert self.speaker
         if self.random.random() < 0.3:
-            self.speaker.quit()
+            await self.speaker.quit()
             return
         if self.random.random() < 0.5:
             self.speaker.send([self.one_put(), "reserve-with-timeout 0", "kick 3"])
@@ -220,7 +220,7 @@ async def burst(shared: Shared, number: int, jobs: int, rng: Random) -> None:
         if await burst_once(speaker, found):
             found.ended_us = now_us()
             shared.book.bursts.append(found)
-            speaker.quit()
+            await speaker.quit()
             return
         tries += 1
 
