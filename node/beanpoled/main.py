@@ -11,12 +11,12 @@ import resource
 import sys
 from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import Final, NoReturn
 
 import uvloop
 
 from beanpole import VERSION
-from beanpole.errors import BeanpoleError
+from beanpole.errors import BeanpoleError, ConfigurationError, WrongIdentity
 from beanpole.replication.consensus import ReplicaConfig
 from beanpole.replication.pysyncobj.backend import PySyncObjReplica
 from beanpole.storage.ballast import make_room_to_start
@@ -28,6 +28,8 @@ from beanpoled.disk.disks import Disks
 from beanpoled.disk.identity import DISK_ID_BYTES, REJOINING
 from beanpoled.frontends.table import FRONTENDS, Table
 from beanpoled.host.aio import AioHost
+from beanpoled.host.log import LogLines
+from beanpoled.host.seam import ERROR, WARNING
 from beanpoled.http.server import HttpServer
 from beanpoled.node_view import LocalNodeView
 from beanpoled.rpc.admin import RpcServer
@@ -47,13 +49,15 @@ M_MMAP_THRESHOLD: Final = -3
 M_ARENA_MAX: Final = -8
 MMAP_THRESHOLD_BYTES: Final = 1024 * 1024
 ARENAS_MAX: Final = 2
+# EX_CONFIG of sysexits.h: started again with the same configuration, a node would only end again.
+EXIT_CONFIGURATION: Final = 78
 # Descriptors beside clients' connections: files, peers, gRPC, HTTP.
 DESCRIPTORS_SPARE: Final = 256
 
 
 def main() -> None:
     """Run `beanpoled`."""
-    parser = argparse.ArgumentParser(prog="beanpoled", description="One node of a Beanpole cluster")
+    parser = _Parser(prog="beanpoled", description="One node of a Beanpole cluster")
     parser.add_argument("--version", action="version", version=f"beanpoled {VERSION}")
     parser.add_argument("--dump-wal", metavar="DIR", help="show the records of a log and exit")
     configuration.add_flags(parser)
@@ -65,10 +69,29 @@ def main() -> None:
             for line in describe(arguments.dump_wal):
                 print(line)
             return
-        config = prepare_process(configuration.from_arguments(arguments, os.environ))
-        uvloop.run(run(config))
+        config = configuration.from_arguments(arguments, os.environ)
     except (BeanpoleError, OSError) as error:
-        sys.exit(f"beanpoled: {error}")
+        print(f"beanpoled: {error}", file=sys.stderr)
+        sys.exit(_exit_status(error))
+    lines = LogLines(config)
+    try:
+        uvloop.run(run(prepare_process(config, lines)))
+    except (BeanpoleError, OSError) as error:
+        lines.write(str(error), ERROR)
+        sys.exit(_exit_status(error))
+
+
+class _Parser(argparse.ArgumentParser):
+    """Flags are configuration: a wrong one ends with that status."""
+
+    def error(self, message: str) -> NoReturn:
+        self.print_usage(sys.stderr)
+        self.exit(EXIT_CONFIGURATION, f"{self.prog}: {message}\n")
+
+
+def _exit_status(error: Exception) -> int:
+    """Tell a supervisor whether it is of any use to start the node again."""
+    return EXIT_CONFIGURATION if isinstance(error, ConfigurationError | WrongIdentity) else 1
 
 
 def bound_heap() -> None:
@@ -84,7 +107,7 @@ def bound_heap() -> None:
         mallopt(M_ARENA_MAX, ARENAS_MAX)
 
 
-def prepare_process(config: NodeConfig) -> NodeConfig:
+def prepare_process(config: NodeConfig, lines: LogLines) -> NodeConfig:
     """Set limits of the process and of the interpreter.
 
     The interpreter keeps its switch interval of 5 ms: with 0.5 ms the disk thread got it no sooner
@@ -99,10 +122,10 @@ def prepare_process(config: NodeConfig) -> NodeConfig:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < wanted:
         allowed = max(1, hard - DESCRIPTORS_SPARE)
-        print(
+        lines.write(
             f"connections_max = {config.connections_max} is lowered to {allowed}: the system "
             f"gives this process {hard} descriptors (ulimit -Hn)",
-            file=sys.stderr,
+            WARNING,
         )
         config = dataclasses.replace(config, connections_max=allowed)
         wanted = hard
@@ -151,18 +174,19 @@ async def run(config: NodeConfig, frontends: Table = FRONTENDS) -> None:
     host = AioHost(config, loop)
     lock = host.files.hold(config.data_dir)
     if make_room_to_start(host.files, config.data_dir):
-        host.log("the disk is full: the ballast is given up for the start")
+        host.log("the disk is full: the ballast is given up for the start", WARNING)
     disks = Disks(host.files, config, os.urandom(DISK_ID_BYTES))
     host.log(f"starting, {'compiled' if host.compiled else 'not compiled'}")
     host.clients.check()
     too_much = memory_budget.warning(config, config.queue_bytes_max, memory.found())
     if too_much is not None:
-        host.log(too_much)
+        host.log(too_much, WARNING)
     node = Node(config, host, disks, frontends=frontends)
     host.clients.frontends = node.frontends
     node.leader.saved_clock.load()
     if config.durability == "memory":
-        host.log("durability is memory: acknowledged jobs are lost when the power is")
+        words = "durability is memory: acknowledged jobs are lost when the power is"
+        host.log(words, WARNING)
     view = LocalNodeView(node)
     events = EventsServicer(config, host, node.events)
     queue = QueueServicer(node)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from beanpoled.disk.identity import VOTER
+from beanpoled.main import EXIT_CONFIGURATION
 from tests.integration.support.disks import standing
 from tests.integration.support.nodes import Cluster, status
 from tests.integration.support.raw import Raw
@@ -18,12 +19,12 @@ from tests.integration.support.waiting import wait_until
 VICTIM = 2
 
 
-def last_line_of_refusal(cluster: Cluster, number: int) -> str:
+def last_line_of_refusal(cluster: Cluster, number: int, exit_status: int = 1) -> str:
     """Start a node that must refuse; return the one line in which it says why."""
     log = cluster.nodes[number].directory / "output.log"
     said = log.read_text()
     process = cluster.start(number)
-    assert process.wait() == 1
+    assert process.wait() == exit_status
     lines = [line for line in log.read_text().removeprefix(said).splitlines() if line.strip()]
     return lines[-1]
 
@@ -116,7 +117,7 @@ def test_a_node_restarts_beside_one_with_another_configuration(cluster: Cluster)
 def test_other_company_or_another_disk_is_refused(cluster: Cluster) -> None:
     cluster.kill(VICTIM)
     edit(cluster, VICTIM, "[members.n1]", "[members.nX]")
-    refusal = last_line_of_refusal(cluster, VICTIM)
+    refusal = last_line_of_refusal(cluster, VICTIM, EXIT_CONFIGURATION)
     assert "this disk is part of n0, n1, n2: put the list back" in refusal
     edit(cluster, VICTIM, "[members.nX]", "[members.n1]")
     path = cluster.nodes[VICTIM].directory / "node.toml"
@@ -132,7 +133,7 @@ def test_other_company_or_another_disk_is_refused(cluster: Cluster) -> None:
     shutil.copytree(cluster.nodes[1].directory / "data", copy)
     cluster.start(1)
     edit(cluster, VICTIM, data, str(copy))
-    assert "belongs to node n1" in last_line_of_refusal(cluster, VICTIM)
+    assert "belongs to node n1" in last_line_of_refusal(cluster, VICTIM, EXIT_CONFIGURATION)
     edit(cluster, VICTIM, str(copy), data)
 
     cluster.start(VICTIM)

@@ -315,7 +315,7 @@ class SimHost:
         """Accept no clients."""
         self.open_protocols.clear()
 
-    def log(self, line: str) -> None:
+    def log(self, line: str, level: int = 0) -> None:
         """Keep a line, to look at when a seed fails."""
         self.world.log(f"{self.name} {line}")
 

@@ -13,6 +13,7 @@ from beanpole.errors import BeanpoleError
 from beanpoled.config import node as configuration
 from beanpoled.config.protocols import PROTOCOLS
 from beanpoled.frontends.table import FRONTENDS
+from beanpoled.host.log import LogLines
 from beanpoled.main import prepare_process, run
 from tests.toy.frontend import ROW, ToyFrontend
 from tests.toy.space import registered
@@ -28,7 +29,7 @@ def main() -> None:
     config = configuration.from_arguments(arguments, os.environ, (*PROTOCOLS, ROW))
     try:
         with registered():
-            uvloop.run(run(prepare_process(config), TABLE))
+            uvloop.run(run(prepare_process(config, LogLines(config)), TABLE))
     except (BeanpoleError, OSError) as error:
         sys.exit(f"node: {error}")
 

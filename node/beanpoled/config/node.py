@@ -95,6 +95,8 @@ class NodeConfig:
     upgrade_finalize: str
     gearman_shutdown: str
     qless_flush: str
+    log_level: str
+    log_format: str
     rejoin: bool = False
     # The protocols whose addresses nobody gave: another program may have those.
     unconfigured: frozenset[str] = frozenset()
@@ -206,6 +208,8 @@ SETTINGS: Final = (
         "gearman_shutdown", Choice("on", "off"), "off", "whether Gearman clients may stop the node"
     ),
     Setting("qless_flush", Choice("on", "off"), "off", "whether qless clients may remove all jobs"),
+    Setting("log_level", Choice("debug", "info", "warning", "error"), "info", "lines of the log"),
+    Setting("log_format", Choice("text", "json"), "text", "form of the log's lines"),
 )
 _BY_NAME: Final = {setting.name: setting for setting in SETTINGS}
 

@@ -23,7 +23,7 @@ from beanpoled.config.node import NodeConfig
 from beanpoled.eventlog import segment as segments
 from beanpoled.eventlog.events import NOTE, Events, open_bytes
 from beanpoled.eventlog.segment import About, EventSegment
-from beanpoled.host.seam import Host
+from beanpoled.host.seam import WARNING, Host
 from beanpoled.view import JobCounts
 
 DIRECTORY: Final = "events"
@@ -95,7 +95,7 @@ class EventLog:
             found = segments.inspect(self._host.files, path, self._identity)
         except (WrongIdentity, OSError) as error:
             # Another's, or perhaps good: what becomes of it is for people to say.
-            self._host.log(f"events left out: {error}")
+            self._host.log(f"events left out: {error}", WARNING)
             return
         except BeanpoleError as error:
             self._leave_out(path, self._size(path), str(error))
@@ -110,7 +110,7 @@ class EventLog:
     def _leave_out(self, path: str, size: int, reason: str) -> None:
         """Do not offer a file, and remove it when its room is needed."""
         self._left_out[path] = size
-        self._host.log(f"events left out: {reason}")
+        self._host.log(f"events left out: {reason}", WARNING)
 
     def _size(self, path: str) -> int:
         with suppress(OSError), closing(self._host.files.open(path)) as handle:
@@ -194,7 +194,8 @@ class EventLog:
         wrong = [found for found in self._segments if found.end > self._first]
         self._host.log(
             f"events {self._first} to {self._sealed_end} are not those of the log, which has lost "
-            "its end; their files are removed"
+            "its end; their files are removed",
+            WARNING,
         )
         self._drop(len(self._segments) - len(wrong), len(self._segments))
 
@@ -259,7 +260,8 @@ class EventLog:
 
     def _lost(self, events: Events, reason: str) -> None:
         self.lost += events.rows
-        self._host.log(f"events {events.first} to {events.end} are not kept here: {reason}")
+        words = f"events {events.first} to {events.end} are not kept here: {reason}"
+        self._host.log(words, WARNING)
 
     # --- time -----------------------------------------------------------------------------------
 
@@ -328,7 +330,7 @@ class EventLog:
         def done(error: OSError | None) -> None:
             self._removing -= 1
             if error is not None:
-                self._host.log(f"cannot remove events: {error}")
+                self._host.log(f"cannot remove events: {error}", WARNING)
 
         self._host.files.submit(work, done, LANE_BULK)
 

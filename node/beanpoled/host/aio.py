@@ -10,7 +10,6 @@ import random
 import resource
 import signal
 import socket
-import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine
@@ -23,7 +22,8 @@ from beanpoled.eventlog.converter import Converter
 from beanpoled.eventlog.events import EventBatch, Events
 from beanpoled.host.aio_clients import ClientServer
 from beanpoled.host.aio_peers import PeerLinks
-from beanpoled.host.seam import ProcessStats, Timer
+from beanpoled.host.log import LogLines
+from beanpoled.host.seam import ERROR, INFO, ProcessStats, Timer
 from beanpoled.rpc.peer import PeerClient
 
 # A node has caught up by then, or is about to.
@@ -37,7 +37,7 @@ class AioHost:
     """Runs one node in one loop."""
 
     def __init__(self, config: NodeConfig, loop: asyncio.AbstractEventLoop) -> None:
-        self._config = config
+        self.lines = LogLines(config)
         self._loop = loop
         self._exiting = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -162,10 +162,9 @@ class AioHost:
             platform=platform.machine().encode(),
         )
 
-    def log(self, line: str) -> None:
+    def log(self, line: str, level: int = INFO) -> None:
         """See `Host`."""
-        stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
-        print(f"{stamp}Z {self._config.node_id} {line}", file=sys.stderr, flush=True)  # noqa: T201
+        self.lines.write(line, level)
 
     def exit(self) -> None:
         """See `Host`."""
@@ -173,7 +172,7 @@ class AioHost:
 
     def fatal(self, reason: str) -> None:
         """See `Host`."""
-        self.log(f"fatal: {reason}")
+        self.log(reason, ERROR)
         os._exit(1)  # not even handlers at exit may write anything any more
 
     # --- signals --------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from beanpole.errors import ConfigurationError
 from beanpoled.config.node import NodeConfig
 from beanpoled.frontends.connection import Connection
 from beanpoled.frontends.frontend import Frontend, Frontends
+from beanpoled.host.seam import WARNING, Log
 
 # Ten thousand workers that connect at once after a restart.
 BACKLOG: Final = 8192
@@ -125,7 +126,7 @@ class ClientServer:
         self,
         config: NodeConfig,
         loop: asyncio.AbstractEventLoop,
-        log: Callable[[str], None],
+        log: Log,
         fatal: Callable[[str], None],
     ) -> None:
         self.frontends: Frontends
@@ -164,8 +165,9 @@ class ClientServer:
                 self._fatal(f"cannot listen for clients of {protocol}: {error}")
                 return
             self._log(
-                f"warning: no clients of {protocol} can come: {error}; this address is the "
-                f"default, give another one in the setting listeners"
+                f"no clients of {protocol} can come: {error}; this address is the "
+                f"default, give another one in the setting listeners",
+                WARNING,
             )
             return
         acceptor = _Acceptor(self._loop, self.frontends[protocol], addresses, sockets)

@@ -7,13 +7,13 @@ which nothing arrives for too long, or no whole frame, is closed and dialed agai
 import asyncio
 import contextlib
 import os
-from collections.abc import Callable
 from functools import partial
 from typing import Final, cast
 
 from beanpole.addresses import split_address
 from beanpole.errors import ProtocolError
 from beanpoled.config.node import NodeConfig
+from beanpoled.host.seam import DEBUG, WARNING, Log
 from beanpoled.links import link
 from beanpoled.links.admission import REFUSE, WAIT
 from beanpoled.turn.introductions import Introductions
@@ -186,7 +186,7 @@ class PeerLinks:
         self,
         config: NodeConfig,
         loop: asyncio.AbstractEventLoop,
-        log: Callable[[str], None],
+        log: Log,
     ) -> None:
         self.loop = loop
         self.log = log
@@ -251,6 +251,7 @@ class PeerLinks:
             previous.close()
         self._links[protocol.peer] = protocol
         self.router.link_up(protocol.peer)
+        self.log(f"link to {protocol.peer} is up", DEBUG)
 
     def waits(self, protocol: PeerProtocol) -> None:
         """A member proved itself, and one of the two does not know its cluster yet."""
@@ -264,6 +265,7 @@ class PeerLinks:
         if protocol.peer is not None and self._links.get(protocol.peer) is protocol:
             del self._links[protocol.peer]
             self.router.link_down(protocol.peer)
+            self.log(f"link to {protocol.peer} is gone", DEBUG)
 
     def refused(self, peer: str, cause: int, reason: str) -> None:
         """We and another member do not belong together."""
@@ -282,7 +284,7 @@ class PeerLinks:
         }
         if line not in self._complained and len(self._complained) < COMPLAINTS_MAX:
             self._complained[line] = now_s
-            self.log(line)
+            self.log(line, WARNING)
 
     async def _dial(self, peer: str) -> None:
         """Keep a link to a peer."""
@@ -312,9 +314,9 @@ class PeerLinks:
         now_s = self.loop.time()
         for protocol in list(self._links.values()):
             if now_s - protocol.received_at_s > IDLE_MAX_S:
-                self.log(f"nothing from {protocol.peer} for {IDLE_MAX_S:.0f} s")
+                self.log(f"nothing from {protocol.peer} for {IDLE_MAX_S:.0f} s", WARNING)
             elif now_s - protocol.framed_at_s > FRAME_MAX_S:
-                self.log(f"no whole frame from {protocol.peer} for {FRAME_MAX_S:.0f} s")
+                self.log(f"no whole frame from {protocol.peer} for {FRAME_MAX_S:.0f} s", WARNING)
             else:
                 continue
             protocol.close()

@@ -6,11 +6,24 @@ All callbacks run in one loop, one at a time.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from beanpole.replication.consensus import Sink
 from beanpole.storage.files import Files
 from beanpoled.eventlog.events import EventBatch, Events
+
+# The weights of lines in the log. Only the line with which a node ends is an error: what it can go
+# on with is a warning if an operator may have to act.
+DEBUG: Final = 10
+INFO: Final = 20
+WARNING: Final = 30
+ERROR: Final = 40
+
+
+class Log(Protocol):
+    """Writes one line for the operator."""
+
+    def __call__(self, line: str, level: int = INFO) -> None: ...
 
 
 class Timer(Protocol):
@@ -105,7 +118,7 @@ class Host(Protocol):
     def close_clients(self) -> None:
         """Accept no clients of any protocol; connections that exist stay. Twice does no harm."""
 
-    def log(self, line: str) -> None:
+    def log(self, line: str, level: int = INFO) -> None:
         """One line for the operator: start, stop, leader change, snapshot. Never one per job."""
 
     def process(self) -> ProcessStats:

@@ -11,6 +11,7 @@ from beanpole import commands as c
 from beanpole.constants import SECOND_US
 from beanpole.storage.small_files import read_checked, write_atomic
 from beanpole.storage.wal import Identity
+from beanpoled.host.seam import WARNING
 from beanpoled.peers.peers import Peers
 from beanpoled.shared.clock import downtime_us
 from beanpoled.shared.context import Context
@@ -105,7 +106,7 @@ class SavedClock:
             self.saving = False
             self.saves += 1
             if error is not None:
-                host.log(f"cannot write {path}: {error.strerror}")
+                host.log(f"cannot write {path}: {error.strerror}", WARNING)
 
         host.files.submit(work, done)
 

@@ -15,6 +15,7 @@ from beanpole.replication.consensus import Image, Sink
 from beanpoled.eventlog.store import EventLog
 from beanpoled.frontends.listeners import Listeners
 from beanpoled.frontends.publications import Publications
+from beanpoled.host.seam import WARNING
 from beanpoled.leading.leader import Leader
 from beanpoled.links import frames
 from beanpoled.origin.outbox import Origin
@@ -187,7 +188,7 @@ class ReplicaCallbacks:
                 self._lifecycle.went_up(incarnation)
         for origin, incarnation in applied.downs:
             if self._origin.up:
-                context.host.log(f"{context.members[origin]} was declared down")
+                context.host.log(f"{context.members[origin]} was declared down", WARNING)
             self._dispatcher.incarnation_ended(origin, incarnation)
             if origin == context.index:
                 self._lifecycle.went_down(incarnation)

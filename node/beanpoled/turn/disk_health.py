@@ -9,6 +9,7 @@ process is never taken for one of the disk.
 from typing import Final
 
 from beanpole.replication.consensus import UNWRITTEN_BYTES_MAX
+from beanpoled.host.seam import WARNING
 from beanpoled.leading.saved_clock import SavedClock
 from beanpoled.leading.term import Term
 from beanpoled.peers.peers import Peers
@@ -64,7 +65,8 @@ class DiskHealth:
             context.replica.note_disk(hangs)
             if hangs:
                 lag_s = self.lag_us / 1e6
-                context.host.log(f"the disk is behind: {behind_bytes} bytes, {lag_s:.1f} s")
+                words = f"the disk is behind: {behind_bytes} bytes, {lag_s:.1f} s"
+                context.host.log(words, WARNING)
             else:
                 context.host.log("the disk goes on")
         if hangs and self._term.number:
@@ -84,7 +86,8 @@ class DiskHealth:
         if context.replica.transfer(successor):
             pause_ms = TRANSFER_PAUSE_RAFT_MAX * context.config.raft_max_ms
             self._next_transfer_us = context.loop_us + pause_ms * 1000
-            context.host.log(f"this disk is too slow to lead: handing over to {successor}")
+            words = f"this disk is too slow to lead: handing over to {successor}"
+            context.host.log(words, WARNING)
 
     def is_left_behind(self, after_us: int) -> bool:
         """Whether a majority has committed what this disk has not finished for so long."""

@@ -7,6 +7,7 @@ is in `peers`.
 
 from typing import Final
 
+from beanpoled.host.seam import WARNING
 from beanpoled.leading.dispatching import Dispatcher
 from beanpoled.leading.term import Term
 from beanpoled.links import frames
@@ -145,7 +146,8 @@ class Heartbeats:
         image = (heartbeat.digest_index, heartbeat.digest, heartbeat.digest_version)
         differs = self._agreement.told(name, state_hash, image, self._context.loop_us)
         if differs:
-            self._context.host.log(f"the state of {name} differs from ours {differs}")
+            words = f"the state of {name} differs from ours {differs}"
+            self._context.host.log(words, WARNING)
             self._judge()
 
     def _judge(self) -> None:

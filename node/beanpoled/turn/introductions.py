@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from beanpoled.disk.identity import FOUNDING, VOTER, short
+from beanpoled.host.seam import WARNING
 from beanpoled.links import admission
 from beanpoled.links.admission import REFUSE, TALK, Known, Verdict
 from beanpoled.links.link import NONCE_BYTES, OLDER, VERSION_MAX, VERSION_MIN, VERSIONS, Hello
@@ -106,7 +107,7 @@ class Introductions:
             return
         if self._told.get(name) != reason:
             self._told[name] = reason
-            context.host.log(f"no link to {name}: {reason}")
+            context.host.log(f"no link to {name}: {reason}", WARNING)
         if cause == VERSIONS or not is_mutual:
             return
         self._causes[name] = cause

@@ -13,6 +13,7 @@ from beanpoled.disk.identity import VOTER
 from beanpoled.eventlog.store import EventLog
 from beanpoled.frontends.clients import Clients
 from beanpoled.frontends.frontend import Frontends
+from beanpoled.host.seam import WARNING
 from beanpoled.leading.leader import Leader
 from beanpoled.origin.outbox import Origin
 from beanpoled.peers.peers import Peers
@@ -104,7 +105,8 @@ class Lifecycle:
                 context.fatal(f"cannot write what this disk is: {error.strerror}")
             elif not self._awaits_room:
                 self._awaits_room = True
-                context.host.log("the disk is full: this node serves clients when there is room")
+                words = "the disk is full: this node serves clients when there is room"
+                context.host.log(words, WARNING)
             return False
         self._awaits_room = False
         return True
@@ -201,7 +203,7 @@ class Lifecycle:
             why = "the majority goes on and this node's disk does not"
         if why and not self.fenced:
             self.fenced = True
-            context.host.log(f"{why}: closing all clients")
+            context.host.log(f"{why}: closing all clients", WARNING)
             self._frontends.close()
             self._origin.fence()
             self._clients.drop_all()
@@ -219,7 +221,7 @@ class Lifecycle:
             self._known_limit = limit
             too_much = memory_budget.warning(context.config, limit, memory.found())
             if too_much is not None and limit != context.config.queue_bytes_max:
-                context.host.log(f"the leader's limits: {too_much}")
+                context.host.log(f"the leader's limits: {too_much}", WARNING)
 
     def look_at_disk(self) -> None:
         """Tell others what the disk has left; hand leadership over if the log can not grow."""

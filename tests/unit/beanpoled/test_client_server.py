@@ -10,6 +10,7 @@ import pytest
 
 from beanpoled.frontends.frontend import Frontends
 from beanpoled.host.aio_clients import ClientServer
+from beanpoled.host.seam import INFO, WARNING
 from tests.unit.node.stage import config
 
 
@@ -27,10 +28,14 @@ def opened(address: str, unconfigured: frozenset[str]) -> tuple[list[str], list[
     logged: list[str] = []
     fatal: list[str] = []
 
+    def log(line: str, level: int = INFO) -> None:
+        assert level == WARNING
+        logged.append(line)
+
     async def run() -> None:
         listeners = MappingProxyType({"gearman": ("127.0.0.1:0", address)})
         made = config(listen=(), listeners=listeners, unconfigured=unconfigured)
-        server = ClientServer(made, asyncio.get_running_loop(), logged.append, fatal.append)
+        server = ClientServer(made, asyncio.get_running_loop(), log, fatal.append)
         server.frontends = cast(Frontends, {"gearman": None})
         if unconfigured:
             server.check()
@@ -43,7 +48,7 @@ def opened(address: str, unconfigured: frozenset[str]) -> tuple[list[str], list[
 
 def test_a_default_address_that_is_taken_is_a_warning(taken: str) -> None:
     (line,), fatal = opened(taken, frozenset({"gearman"}))
-    assert line.startswith(f"warning: no clients of gearman can come: [Errno 98] {taken}: Address")
+    assert line.startswith(f"no clients of gearman can come: [Errno 98] {taken}: Address")
     assert line.endswith("give another one in the setting listeners")
     assert not fatal
 

@@ -129,7 +129,7 @@ class StageHost:
     def close_clients(self) -> None:
         self.clients_open = False
 
-    def log(self, line: str) -> None:
+    def log(self, line: str, level: int = 0) -> None:
         self.lines.append(line)
 
     def process(self) -> ProcessStats:

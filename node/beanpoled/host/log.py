@@ -1,0 +1,52 @@
+"""The lines of a node's log: their levels, and their form for people or as JSON.
+
+When a line is due, and its words, is for those who log it.
+"""
+
+import json
+import sys
+import time
+from typing import Final, TextIO
+
+from beanpoled.config.node import NodeConfig
+from beanpoled.host.seam import DEBUG, ERROR, INFO, WARNING
+
+LEVELS: Final = {"debug": DEBUG, "info": INFO, "warning": WARNING, "error": ERROR}
+_NAMES: Final = {level: name for name, level in LEVELS.items()}
+# For people, an ordinary line is the words alone.
+_PREFIXES: Final = {DEBUG: "debug: ", INFO: "", WARNING: "warning: ", ERROR: "fatal: "}
+
+
+class LogLines:
+    """Writes the lines of one node to standard error.
+
+    Attributes:
+        level: lines below it are left out.
+    """
+
+    def __init__(self, config: NodeConfig, output: TextIO | None = None) -> None:
+        self.level = LEVELS[config.log_level]
+        self._is_json = config.log_format == "json"
+        self._cluster = config.cluster
+        self._node = config.node_id
+        self._output = output
+
+    def write(self, line: str, level: int = INFO) -> None:
+        """Write one line with the time in UTC, to the millisecond."""
+        if level < self.level:
+            return
+        now_ms = time.time_ns() // 1_000_000
+        stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now_ms // 1000))
+        stamp = f"{stamp}.{now_ms % 1000:03}Z"
+        if self._is_json:
+            entry = {
+                "time": stamp,
+                "level": _NAMES[level],
+                "cluster": self._cluster,
+                "node": self._node,
+                "message": line,
+            }
+            text = json.dumps(entry, ensure_ascii=False)
+        else:
+            text = f"{stamp} {self._node} {_PREFIXES[level]}{line}"
+        print(text, file=self._output or sys.stderr, flush=True)
