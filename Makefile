@@ -14,7 +14,7 @@ COMPILED := $(CURDIR)/build/compiled
 COMPILED_READY := $(COMPILED)/.ready
 SOURCES := $(shell find cluster/beanpole node/beanpoled -name '*.py' -o -name '*.c')
 # Which tests also run on it: those of the modules that it compiles, and with whole nodes.
-COMPILED_UNITS := $(addprefix tests/unit/,core protocol storage replication node eventlog golden)
+COMPILED_UNITS := $(addprefix tests/unit/,core protocol storage replication node golden)
 COMPILED_NODES := $(addprefix tests/integration/test_,clients.py failover.py disk.py peer_port.py)
 # Gearman's clients from npm.
 CLIENTS := build/clients/.ready
@@ -86,15 +86,16 @@ test: $(READY) $(SPARK) ## everything, in parts that share the cores
 	$(MAKE) --jobs=2 check $(COMPILED_READY)
 	$(MAKE) --jobs=3 --output-sync=target test-nodes test-spark test-sim test-compiled test-spark-cluster
 
-test-nodes: $(READY) $(COMPILED_READY) # simulated faults one by one, real nodes
-	$(BIN)/python -m pytest -q tests/sim tests/integration tests/compiled
+test-nodes: $(READY) $(COMPILED_READY) # real nodes, which wait for time more than they compute
+	$(BIN)/python -m pytest -q tests/integration tests/compiled
 
 test-spark: $(SPARK) # types of all that there is, and the pipeline on one machine
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q tests/pipeline $(addprefix --ignore=,$(SPARK_CLUSTER) $(SPARK_REPEATS))
 
 # Takes what the other parts leave of the cores, because they have clocks that run.
-test-sim: $(READY) # many simulated lives
+test-sim: $(READY) # simulated faults one by one, and many simulated lives
+	nice -n 15 $(BIN)/python -m pytest -q tests/sim
 	nice -n 15 $(MAKE) sim SEEDS=150 FIRST=1
 
 test-compiled: $(READY) $(COMPILED_READY) # what is compiled, again

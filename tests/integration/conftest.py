@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.support import load
 from tests.integration.support.nodes import Cluster
 from tests.integration.support.queues import (
     AGAINST_REFERENCE,
@@ -24,6 +25,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="write tests/scripts/*.expected from the installed beanstalkd",
     )
+
+
+@pytest.fixture(autouse=True)
+def no_load_left() -> Iterator[None]:
+    yield
+    load.stop_all()
 
 
 @pytest.fixture

@@ -29,6 +29,9 @@ EMPTY_TIMEOUT_S: Final = 30.0
 # A job whose delete is unknown must come back by the end of its session, never by its TTR.
 TTR_S: Final = 3600
 
+# Those that were started and did not finish.
+_running: "set[Load]" = set()
+
 
 class Worker(threading.Thread):
     """One client: put, reserve, delete, again and again until told to stop."""
@@ -120,8 +123,17 @@ class Load:
         ]
 
     def start(self) -> None:
+        _running.add(self)
         for worker in self.workers:
             worker.start()
+
+    def stop(self) -> None:
+        """Stop the clients; those that do not end are a finding."""
+        self._ending.set()
+        _running.discard(self)
+        for worker in self.workers:
+            worker.join(JOIN_TIMEOUT_S)
+            assert not worker.is_alive(), f"{worker.name} got no reply"
 
     def deleted(self) -> int:
         """Return how many jobs are finished so far."""
@@ -145,10 +157,7 @@ class Load:
 
     def finish(self) -> History:
         """Stop the clients, empty the queue, and return the history of all."""
-        self._ending.set()
-        for worker in self.workers:
-            worker.join(JOIN_TIMEOUT_S)
-            assert not worker.is_alive(), f"{worker.name} got no reply"
+        self.stop()
         last = Worker(len(self.workers), self._addresses[0], self._ending)
         last.empty()
         history = last.history
@@ -158,3 +167,9 @@ class Load:
         for worker in self.workers:
             history.join(worker.history)
         return history
+
+
+def stop_all() -> None:
+    """Stop what a failed test left: its clients would go on with the next cluster at the ports."""
+    for load in list(_running):
+        load.stop()
