@@ -25,7 +25,7 @@ class Damaged(StorageError):
 
 
 class WrongIdentity(StorageError):
-    """A file belongs to another cluster or another node."""
+    """A file belongs to another cluster, another node or another list of members."""
 
 
 class UnknownVersion(BeanpoleError):

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgpack
 
-from beanpole.errors import StorageError
+from beanpole.errors import StorageError, WrongIdentity
 from beanpole.storage.files import Files
 from beanpole.storage.format import check_identity
 from beanpole.storage.small_files import PAYLOAD_BYTES_MAX, read_checked, write_atomic
@@ -132,7 +132,7 @@ class Disks:
 
 def _check_members(found: DiskIdentity, members: tuple[str, ...]) -> None:
     if found.members != members:
-        raise StorageError(
+        raise WrongIdentity(
             f"the configuration has the members {', '.join(members)}, and this disk is part of "
             f"{', '.join(found.members)}: put the list back, or change members with all nodes "
             "stopped (beanpole recover, see docs/operating.md)"
