@@ -83,7 +83,7 @@ ORDER = {
         ("beanpoled.turn",),
         (
             *("beanpoled.host", "beanpoled.http", "beanpoled.rpc"),
-            *("beanpoled.node_view", "beanpoled.qless_view"),
+            *("beanpoled.node_view", "beanpoled.qless_view", "beanpoled.reporting"),
         ),
         ("beanpoled.__main__", "beanpoled.cli", "beanpoled.main"),
     ),

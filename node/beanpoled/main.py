@@ -32,6 +32,7 @@ from beanpoled.host.log import LogLines
 from beanpoled.host.seam import ERROR, WARNING
 from beanpoled.http.server import HttpServer
 from beanpoled.node_view import LocalNodeView
+from beanpoled.reporting import LOOK_PERIOD_S, Reporter
 from beanpoled.rpc.admin import RpcServer
 from beanpoled.rpc.events import EventsServicer
 from beanpoled.rpc.queue import QueueServicer
@@ -209,12 +210,20 @@ async def run(config: NodeConfig, frontends: Table = FRONTENDS) -> None:
         host.handle_signals(node.lifecycle.stop, node.lifecycle.drain)
         if config.events == "on":
             host.warm_up()
+        host.spawn(_report(Reporter(node.condition, host.log), loop))
         gc.freeze()
         await host.wait_for_exit()
         if node.disk_health.hangs:
             # Closing the files would wait for the disk, perhaps for ever.
             exit_now: Callable[[int], None] = os._exit
             exit_now(0)
+
+
+async def _report(reporter: Reporter, loop: asyncio.AbstractEventLoop) -> None:
+    """Let the log say how the node is, as long as it runs."""
+    while True:
+        reporter.look(loop.time())
+        await asyncio.sleep(LOOK_PERIOD_S)
 
 
 def start_replica(node: Node) -> None:

@@ -102,6 +102,14 @@ class LocalNodeView:
         return self._node.introductions.waiting_for()
 
     @property
+    def state(self) -> str:
+        return self._node.condition.state
+
+    def waits(self) -> str:
+        """See `NodeView`."""
+        return self._node.condition.waits_for()
+
+    @property
     def rejoining(self) -> bool:
         return self._context.replica.rejoining
 

@@ -209,6 +209,13 @@ class NodeView(Protocol):
         """The members without which this node's disk cannot know its cluster."""
 
     @property
+    def state(self) -> str:
+        """In a word: "starting", "rejoining", "serving", "cut off" or "stopping"."""
+
+    def waits(self) -> str:
+        """What has to happen before it serves, in words; empty if nothing is missing."""
+
+    @property
     def rejoining(self) -> bool: ...
     @property
     def failure(self) -> str | None:
@@ -275,6 +282,11 @@ def waiting_words(members: Iterable[str], rejoining: bool) -> str:
     return f"waiting for {names}" if rejoining else f"waiting for {names} to found the cluster"
 
 
+def _state_words(view: NodeView) -> str:
+    waits = view.waits()
+    return f"{view.state}, {waits}" if waits else view.state
+
+
 def readiness(view: NodeView, leader_only: bool = False) -> list[Check]:
     """Check whether clients should come to this node (with `leader_only`: as the leader)."""
     leader = view.leader
@@ -287,6 +299,7 @@ def readiness(view: NodeView, leader_only: bool = False) -> list[Check]:
             not absent,
             waiting_words(absent, view.rejoining) if absent else f"birth {view.birth[:8]}",
         ),
+        Check("state", view.state == "serving", _state_words(view)),
         Check("leader", leader is not None, leader or "no leader is known"),
         Check("caught-up", view.caught_up, f"{behind} entries to apply"),
         Check("serving", view.serving, "ports open" if view.serving else "ports closed"),

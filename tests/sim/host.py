@@ -252,6 +252,10 @@ class SimHost:
             self.world.oracle.sent(self.name, payload)
         return True
 
+    def link_words(self, peer: str) -> str:
+        """Nobody reads it here."""
+        return "is not known"
+
     def flush_peers(self) -> None:
         """Let the frames of this turn leave now."""
         self.peer_links.flush()

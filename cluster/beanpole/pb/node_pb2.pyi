@@ -95,7 +95,7 @@ class Qless(_message.Message):
     def __init__(self, jobs: _Optional[_Union[QlessJobs, _Mapping]] = ..., failed: _Optional[int] = ..., complete: _Optional[int] = ..., workers: _Optional[int] = ..., throttles: _Optional[int] = ..., locks_lost: _Optional[int] = ..., queues: _Optional[_Iterable[_Union[QlessQueue, _Mapping]]] = ...) -> None: ...
 
 class Node(_message.Message):
-    __slots__ = ("id", "reachable", "role", "leader", "term", "commit_index", "applied_index", "last_index", "serving", "draining", "rejoining", "durability", "version", "cluster", "config_hash", "links", "jobs", "pid", "snapshot_index", "machine_version", "machine_version_known", "birth", "waiting_for", "upgrade_finalize", "protocols", "qless")
+    __slots__ = ("id", "reachable", "role", "leader", "term", "commit_index", "applied_index", "last_index", "serving", "draining", "rejoining", "durability", "version", "cluster", "config_hash", "links", "jobs", "pid", "snapshot_index", "machine_version", "machine_version_known", "birth", "waiting_for", "upgrade_finalize", "protocols", "qless", "state", "waits")
     ID_FIELD_NUMBER: _ClassVar[int]
     REACHABLE_FIELD_NUMBER: _ClassVar[int]
     ROLE_FIELD_NUMBER: _ClassVar[int]
@@ -122,6 +122,8 @@ class Node(_message.Message):
     UPGRADE_FINALIZE_FIELD_NUMBER: _ClassVar[int]
     PROTOCOLS_FIELD_NUMBER: _ClassVar[int]
     QLESS_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    WAITS_FIELD_NUMBER: _ClassVar[int]
     id: str
     reachable: bool
     role: Role
@@ -148,4 +150,6 @@ class Node(_message.Message):
     upgrade_finalize: str
     protocols: _containers.RepeatedCompositeFieldContainer[Protocol]
     qless: Qless
-    def __init__(self, id: _Optional[str] = ..., reachable: _Optional[bool] = ..., role: _Optional[_Union[Role, str]] = ..., leader: _Optional[str] = ..., term: _Optional[int] = ..., commit_index: _Optional[int] = ..., applied_index: _Optional[int] = ..., last_index: _Optional[int] = ..., serving: _Optional[bool] = ..., draining: _Optional[bool] = ..., rejoining: _Optional[bool] = ..., durability: _Optional[str] = ..., version: _Optional[str] = ..., cluster: _Optional[str] = ..., config_hash: _Optional[str] = ..., links: _Optional[_Iterable[str]] = ..., jobs: _Optional[_Union[Jobs, _Mapping]] = ..., pid: _Optional[int] = ..., snapshot_index: _Optional[int] = ..., machine_version: _Optional[int] = ..., machine_version_known: _Optional[int] = ..., birth: _Optional[str] = ..., waiting_for: _Optional[_Iterable[str]] = ..., upgrade_finalize: _Optional[str] = ..., protocols: _Optional[_Iterable[_Union[Protocol, _Mapping]]] = ..., qless: _Optional[_Union[Qless, _Mapping]] = ...) -> None: ...
+    state: str
+    waits: str
+    def __init__(self, id: _Optional[str] = ..., reachable: _Optional[bool] = ..., role: _Optional[_Union[Role, str]] = ..., leader: _Optional[str] = ..., term: _Optional[int] = ..., commit_index: _Optional[int] = ..., applied_index: _Optional[int] = ..., last_index: _Optional[int] = ..., serving: _Optional[bool] = ..., draining: _Optional[bool] = ..., rejoining: _Optional[bool] = ..., durability: _Optional[str] = ..., version: _Optional[str] = ..., cluster: _Optional[str] = ..., config_hash: _Optional[str] = ..., links: _Optional[_Iterable[str]] = ..., jobs: _Optional[_Union[Jobs, _Mapping]] = ..., pid: _Optional[int] = ..., snapshot_index: _Optional[int] = ..., machine_version: _Optional[int] = ..., machine_version_known: _Optional[int] = ..., birth: _Optional[str] = ..., waiting_for: _Optional[_Iterable[str]] = ..., upgrade_finalize: _Optional[str] = ..., protocols: _Optional[_Iterable[_Union[Protocol, _Mapping]]] = ..., qless: _Optional[_Union[Qless, _Mapping]] = ..., state: _Optional[str] = ..., waits: _Optional[str] = ...) -> None: ...

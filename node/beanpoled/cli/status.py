@@ -123,6 +123,8 @@ def _node_as_json(node: node_pb2.Node) -> dict[str, Any]:
         "serving": node.serving,
         "draining": node.draining,
         "rejoining": node.rejoining,
+        "state": state_of(node),
+        "waits": node.waits,
         "durability": node.durability,
         "version": node.version,
         "birth": node.birth or None,
@@ -228,15 +230,21 @@ def machine_words(node: node_pb2.Node) -> str:
     return str(active) if active == known else f"{active} (knows {known})"
 
 
+def state_of(node: node_pb2.Node) -> str:
+    """The state of a node, also of a release that does not name it."""
+    known = "rejoining" if node.rejoining else "serving" if node.serving else "starting"
+    return node.state or known
+
+
 def state_words(node: node_pb2.Node) -> str:
     """Say in few words what a node does."""
-    words = ["serving" if node.serving else "starting"]
-    if node.waiting_for:
+    words = [state_of(node)]
+    if node.waits:
+        words.append(node.waits)
+    elif node.waiting_for:
         words.append(waiting_words(node.waiting_for, node.rejoining))
     if node.draining:
         words.append("draining")
-    if node.rejoining:
-        words.append("rejoining")
     if node.durability != "sync":
         words.append(f"durability {node.durability}")
     return ", ".join(words)

@@ -100,6 +100,10 @@ class AioHost:
         """See `Host`."""
         return self.links.send(peer, kind, payload)
 
+    def link_words(self, peer: str) -> str:
+        """See `Host`."""
+        return self.links.words(peer)
+
     def flush_peers(self) -> None:
         """See `Host`."""
         self.links.flush()

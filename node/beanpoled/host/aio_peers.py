@@ -5,8 +5,8 @@ which nothing arrives for too long, or no whole frame, is closed and dialed agai
 """
 
 import asyncio
-import contextlib
 import os
+import socket
 from functools import partial
 from typing import Final, cast
 
@@ -50,6 +50,17 @@ class DialPauses:
         return self._pause_s
 
 
+def _why(error: OSError) -> str:
+    """Say in few words why a member could not be dialed."""
+    if isinstance(error, TimeoutError):
+        return "timed out"
+    if isinstance(error, ConnectionRefusedError):
+        return "refused"
+    if isinstance(error, socket.gaierror):
+        return f"is not found: {error.strerror}"
+    return os.strerror(error.errno) if error.errno else str(error)
+
+
 class PeerProtocol:
     """One connection to or from another member.
 
@@ -68,6 +79,7 @@ class PeerProtocol:
         self.received_at_s = 0.0  # anything
         self.framed_at_s = 0.0  # the end of a frame
         self.closed: asyncio.Future[None] = links.loop.create_future()
+        self.failure = "closed the link"  # why it ended, in words that follow the address
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -98,6 +110,7 @@ class PeerProtocol:
             self._links.refused(refused.node, refused.cause, str(refused))
             self.close(refused.cause, str(refused))
         except ProtocolError as error:
+            self.failure = str(error)
             self._links.complain(f"link to {self.peer or 'an unknown node'} closed: {error}")
             self.close()
         except OSError as failure:  # a new disk of a member cannot be remembered: it dials again
@@ -198,6 +211,9 @@ class PeerLinks:
         self._server: asyncio.Server | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._complained: dict[str, float] = {}  # line -> when it was logged
+        self._failures: dict[
+            str, str
+        ] = {}  # why the last attempt to reach a member came to nothing
 
     async def start(self, router: Router, introductions: Introductions) -> None:
         """Listen, and dial the members that this node dials. OSError if the port is taken."""
@@ -236,6 +252,18 @@ class PeerLinks:
         """Send a frame on the current link to a peer."""
         protocol = self._links.get(peer)
         return protocol is not None and protocol.send(kind, payload)
+
+    def words(self, peer: str) -> str:
+        """Why there is no link to a member, or that there is one."""
+        if peer in self._links or any(
+            protocol.waiting is not None and protocol.waiting.node == peer
+            for protocol in self._waiting
+        ):
+            return "is connected"
+        if peer < self._config.node_id:
+            return "has not dialed this node"
+        address = self._config.peer_address(peer)
+        return f"{address} {self._failures.get(peer, 'has not answered yet')}"
 
     def flush(self) -> None:
         """Let the frames of all links leave now."""
@@ -294,10 +322,13 @@ class PeerLinks:
             begun_s = self.loop.time()
             protocol = PeerProtocol(self, peer)
             factory = partial(cast, asyncio.Protocol, protocol)
-            with contextlib.suppress(OSError, TimeoutError):
+            try:
                 async with asyncio.timeout(DIAL_TIMEOUT_S):
                     await self.loop.create_connection(factory, host, port)
                 await protocol.closed
+                self._failures[peer] = protocol.failure
+            except OSError as error:
+                self._failures[peer] = _why(error)
             await asyncio.sleep(pauses.after(self.loop.time() - begun_s))
 
     async def _watch(self) -> None:

@@ -95,6 +95,9 @@ class Host(Protocol):
     def send_peer(self, peer: str, kind: int, payload: bytes) -> bool:
         """Send a frame on the current link to a member; False if it was not taken."""
 
+    def link_words(self, peer: str) -> str:
+        """Why there is no link to a member, as far as this side can tell, or that there is one."""
+
     def flush_peers(self) -> None:
         """Let the frames of this turn leave now; without this they leave at its end."""
 

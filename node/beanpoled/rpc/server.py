@@ -79,6 +79,8 @@ def describe(view: NodeView) -> node_pb2.Node:
         serving=view.serving,
         draining=view.draining,
         rejoining=view.rejoining,
+        state=view.state,
+        waits=view.waits(),
         durability=view.durability,
         version=view.version,
         cluster=view.cluster,

@@ -120,6 +120,10 @@ class Introductions:
         """The members that this disk waits for, as long as it does not know its cluster."""
         return admission.awaited(self._disks.own, self._met)
 
+    def refusal(self, name: str) -> str:
+        """Why there is no link to a member: the reason of the last refusals; empty without one."""
+        return self._reasons[name] if self._refusals[name] >= REFUSALS_MIN else ""
+
     def _known(self, hello: Hello) -> Known:
         if hello.node not in self._others:
             return Known()

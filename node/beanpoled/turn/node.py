@@ -23,6 +23,7 @@ from beanpoled.peers.peers import Peers
 from beanpoled.shared.clock import LoopTime
 from beanpoled.shared.context import Context
 from beanpoled.turn.callbacks import ReplicaCallbacks
+from beanpoled.turn.condition import Condition
 from beanpoled.turn.disk_health import DiskHealth
 from beanpoled.turn.heartbeats import Heartbeats
 from beanpoled.turn.introductions import Introductions
@@ -68,6 +69,9 @@ class Node:
         )
         clients.stop = lifecycle.stop
         self.introductions = Introductions(context, origin)
+        self.condition = Condition(
+            context, peers, origin, self.introductions, lifecycle, self.disk_health
+        )
         self.heartbeats = Heartbeats(
             context, peers, agreement, origin, leader.term, leader.dispatcher, self.introductions
         )

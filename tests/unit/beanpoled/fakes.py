@@ -33,6 +33,8 @@ class FakeView:
         self.serving = True
         self.draining = False
         self.rejoining = False
+        self.state = "serving"
+        self.awaited = ""
         self.failure: str | None = None
         self.loop_lag_s = 0.001
         self.disk_lag_s = 0.0
@@ -48,6 +50,9 @@ class FakeView:
 
     def waiting_for(self) -> tuple[str, ...]:
         return self.absent
+
+    def waits(self) -> str:
+        return self.awaited
 
     def links(self) -> tuple[str, ...]:
         return self.live_links

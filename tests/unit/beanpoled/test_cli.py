@@ -124,12 +124,13 @@ def test_status_without_a_leader(capsys: pytest.CaptureFixture[str]) -> None:
     view = FakeView()
     view.leader = None
     view.serving = False
+    view.state, view.awaited = "cut off", "waiting for a majority: n1 refused"
     view.draining = True
     view.durability = "memory"
     assert status(view) == 0
     shown = capsys.readouterr().out
     assert "leader none" in shown
-    assert "starting, draining, durability memory" in shown
+    assert "cut off, waiting for a majority: n1 refused, draining, durability memory" in shown
     assert "not reachable" in shown
     assert status(view, "--json") == 0
     assert json.loads(capsys.readouterr().out)["leader"] is None

@@ -81,6 +81,7 @@ class StageHost:
         self.sent: list[Sent] = []
         self.takes = True
         self.lines: list[str] = []
+        self.reasons: dict[str, str] = {}
         self.clients_open = False
         self.opened: list[str] = []
         self.timers: list[Timer] = []
@@ -107,6 +108,9 @@ class StageHost:
         if self.takes:
             self.sent.append((peer, kind, payload))
         return self.takes
+
+    def link_words(self, peer: str) -> str:
+        return self.reasons.get(peer, "is connected")
 
     def flush_peers(self) -> None:
         pass

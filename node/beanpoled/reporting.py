@@ -1,0 +1,84 @@
+"""When a node says how it is: each change of its state, and again and again what it waits for.
+
+The words are those of `turn.condition`; the clock is the caller's.
+"""
+
+from typing import Final, Protocol
+
+from beanpoled.host.seam import WARNING, Log
+from beanpoled.turn.condition import SERVING, STARTING
+
+# A node that is looked at so often shows a wait within the time that an operator looks at a log.
+LOOK_PERIOD_S: Final = 0.5
+# An election, or the start of all nodes at once, is no wait worth a line. Longer than the time
+# after which a member that is dialed has timed out.
+WAIT_FIRST_S: Final = 3.0
+WAIT_PERIOD_S: Final = 10.0
+# A member that is away while the others serve: soon once, then so that any day's log has it.
+ABSENCE_FIRST_S: Final = 10.0
+ABSENCE_PERIOD_S: Final = 300.0
+
+
+class Told(Protocol):
+    """What is told, see `Condition`."""
+
+    @property
+    def state(self) -> str: ...
+    def waits_for(self) -> str: ...
+    def absent_words(self) -> str: ...
+
+
+class Pace:
+    """Lets a line out `first_s` after its cause began, then once in `period_s` while it lasts."""
+
+    def __init__(self, first_s: float, period_s: float) -> None:
+        self._first_s = first_s
+        self._period_s = period_s
+        self._due_s: float | None = None
+        self.said = False
+
+    def is_due(self, now_s: float) -> bool:
+        """Whether the line is due; the cause lasts."""
+        if self._due_s is None:
+            self._due_s = now_s + self._first_s
+        if now_s < self._due_s:
+            return False
+        self._due_s = now_s + self._period_s
+        self.said = True
+        return True
+
+    def end(self) -> None:
+        """The cause is gone."""
+        self._due_s = None
+        self.said = False
+
+
+class Reporter:
+    """Looks at one node and logs."""
+
+    def __init__(self, told: Told, log: Log) -> None:
+        self._told = told
+        self._log = log
+        self._state = STARTING
+        self._waits = Pace(WAIT_FIRST_S, WAIT_PERIOD_S)
+        self._absence = Pace(ABSENCE_FIRST_S, ABSENCE_PERIOD_S)
+
+    def look(self, now_s: float) -> None:
+        """Log what is due at this moment of a monotonic clock."""
+        state = self._told.state
+        if state != self._state:
+            self._log(f"state: {state}, was {self._state}")
+            self._state = state
+        waits = self._told.waits_for()
+        if not waits:
+            self._waits.end()
+        elif self._waits.is_due(now_s):
+            self._log(f"{state}: {waits}", WARNING)
+        absent = "" if waits or state != SERVING else self._told.absent_words()
+        if absent:
+            if self._absence.is_due(now_s):
+                self._log(f"serving without {absent}", WARNING)
+        else:
+            if self._absence.said and state == SERVING and not waits:
+                self._log("all members are linked again")
+            self._absence.end()

@@ -1,0 +1,93 @@
+"""The condition of a node in words: its state, what it waits for, and which members are away.
+
+Everything here is read from the parts, and nothing is changed. When it is logged is decided in
+`reporting`.
+"""
+
+from typing import Final
+
+from beanpoled.origin.outbox import Origin
+from beanpoled.peers.peers import Peers
+from beanpoled.shared.context import Context
+from beanpoled.turn.disk_health import DiskHealth
+from beanpoled.turn.introductions import Introductions
+from beanpoled.turn.lifecycle import Lifecycle
+
+STARTING: Final = "starting"
+REJOINING: Final = "rejoining"
+SERVING: Final = "serving"
+CUT_OFF: Final = "cut off"
+STOPPING: Final = "stopping"
+
+
+class Condition:
+    """What operators are told of a node."""
+
+    def __init__(
+        self,
+        context: Context,
+        peers: Peers,
+        origin: Origin,
+        introductions: Introductions,
+        lifecycle: Lifecycle,
+        disk_health: DiskHealth,
+    ) -> None:
+        self._context = context
+        self._peers = peers
+        self._origin = origin
+        self._introductions = introductions
+        self._lifecycle = lifecycle
+        self._disk_health = disk_health
+
+    @property
+    def state(self) -> str:
+        """One of the constants above. Clients are served in one state alone."""
+        context = self._context
+        if context.stopping or context.stopped:
+            return STOPPING
+        if context.replica.rejoining:
+            return REJOINING
+        if self._lifecycle.fenced:
+            return CUT_OFF
+        return SERVING if self._origin.up else STARTING
+
+    def waits_for(self) -> str:
+        """What has to happen before this node serves clients, or serves them again.
+
+        Empty if nothing is missing: it serves, or will in a moment.
+        """
+        context = self._context
+        if context.stopping or context.stopped:
+            return ""
+        if not context.disks.own.runs:
+            rejoins = context.replica.rejoining
+            whom = "a majority of the others" if rejoins else "all members to found the cluster"
+            return f"waiting for {whom}: {self._told(self._introductions.waiting_for())}"
+        if not self._peers.has_contact():
+            absent = self.absent()
+            present = len(context.members) - len(absent)
+            if present < len(context.members) // 2 + 1:
+                return f"waiting for a majority: {self._told(absent)}"
+            # Linked members are no use to each other while each waits for a third.
+            return "waiting for a leader" + (f": {self._told(absent)}" if absent else "")
+        if self._disk_health.hangs:
+            return f"waiting for the disk, behind for {self._disk_health.lag_us / 1e6:.0f} s"
+        if self._origin.up and not context.replica.rejoining:
+            return ""
+        missing = max(0, context.replica.commit_index - context.replica.applied_index)
+        return f"catching up with {context.replica.leader}: {missing} entries to apply"
+
+    def absent(self) -> tuple[str, ...]:
+        """The members with which there is no link."""
+        return tuple(name for name, peer in self._peers.peers.items() if not peer.linked)
+
+    def absent_words(self) -> str:
+        """The same, each with the reason; empty if all are there."""
+        return self._told(self.absent())
+
+    def _told(self, names: tuple[str, ...]) -> str:
+        return ", ".join(f"{name} {self._reason(name)}" for name in names)
+
+    def _reason(self, name: str) -> str:
+        refusal = self._introductions.refusal(name)
+        return f"is refused: {refusal}" if refusal else self._context.host.link_words(name)

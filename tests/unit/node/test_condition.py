@@ -1,0 +1,59 @@
+"""The condition of a node in words: its state, and what it waits for from whom."""
+
+from beanpoled.links.link import DISK
+from tests.unit.node.stage import Stage
+from tests.unit.node.test_introductions import Start, founded, hello
+
+SECOND_US = 1_000_000
+
+
+def test_a_disk_without_a_cluster_waits_for_all_members() -> None:
+    start = Start()
+    start.host.reasons = {"n1": "h:1 refused", "n2": "h:2 timed out"}
+    told = start.node.condition
+    assert told.state == "starting"
+    words = "waiting for all members to found the cluster: n1 h:1 refused, n2 h:2 timed out"
+    assert told.waits_for() == words
+    start.who.meet(hello("n1"))
+    words = "waiting for all members to found the cluster: n2 h:2 timed out"
+    assert told.waits_for() == words
+
+
+def test_a_disk_that_comes_back_empty_is_rejoining() -> None:
+    start = Start(rejoin=True)
+    start.who.meet(founded("n1"))
+    assert start.node.condition.state == "rejoining"
+    assert start.node.condition.waits_for().startswith("waiting for a majority of the others: n2 ")
+
+
+def test_a_refusal_is_told_as_the_reason() -> None:
+    stage = Stage()
+    for _ in range(2):
+        stage.node.introductions.refused("n1", DISK, "n1 has another disk", is_mutual=False)
+    words = "waiting for a majority: n1 is refused: n1 has another disk, n2 is connected"
+    assert stage.node.condition.waits_for() == words
+    stage.node.introductions.accepted("n1", 0)
+    assert "refused" not in stage.node.condition.waits_for()
+
+
+def test_from_the_start_to_serving_to_cut_off_and_back() -> None:
+    stage = Stage()
+    told = stage.node.condition
+    stage.host.reasons = {"n1": "h:1 refused", "n2": "h:2 refused"}
+    assert told.waits_for() == "waiting for a majority: n1 h:1 refused, n2 h:2 refused"
+    stage.node.router.link_up("n1")
+    assert told.waits_for() == "waiting for a leader: n2 h:2 refused"
+    stage.follow()
+    stage.replica.commit_index += 7
+    assert told.waits_for() == "catching up with n1: 7 entries to apply"
+    stage.replica.commit_index -= 7
+    stage.node.lifecycle._begin_incarnation()
+    stage.run()
+    stage.apply_sections((0, 1, 1, ()))
+    assert (told.state, told.waits_for()) == ("serving", "")
+    for name in ("n1", "n2"):
+        stage.node.router.link_down(name)
+    assert told.absent_words() == "n1 h:1 refused, n2 h:2 refused"
+    stage.pass_us(7 * SECOND_US)
+    assert told.state == "cut off"
+    assert told.waits_for() == "waiting for a majority: n1 h:1 refused, n2 h:2 refused"
