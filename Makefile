@@ -40,7 +40,7 @@ SERVICES := $(addprefix proto/beanpole/pb/,admin.proto events.proto peer.proto q
 PROTOC := $(BIN)/python -m grpc_tools.protoc -Iproto
 
 .DEFAULT_GOAL := check
-.PHONY: up compiled test test-nodes test-spark test-sim test-compiled test-spark-cluster \
+.PHONY: up compiled wheel test test-nodes test-spark test-sim test-compiled test-spark-cluster \
 	test-power test-page test-repeats test-clients test-qless qless-sources sim mutants unit lint check golden fmt proto bench bench-check bench-pipeline soak upgrade ledger clean help
 
 help: ## show this list
@@ -65,10 +65,16 @@ up: $(NODES) ## run a local cluster of three nodes (make up ARGS='--nodes 1')
 
 $(COMPILED_READY): $(READY) deploy/compile.py $(SOURCES)
 	$(BIN)/python deploy/compile.py
-	@touch $@
 
 compiled: $(COMPILED_READY) ## compile the hot path, and say how to use it
 	@echo "PYTHONPATH=$(COMPILED) $(BIN)/beanpole up"
+
+# The compiled one is for this kind of machine and this version of Python.
+wheel: $(READY) ## the two wheels, compiled and pure, into dist/
+	rm -rf dist
+	for compile in 1 0; do BEANPOLE_COMPILE=$$compile $(BIN)/python -m pip wheel --quiet \
+		--disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist . || exit 1; done
+	@ls dist
 
 # All but what has the mark `slow` and what hypothesis makes examples for.
 unit: $(READY) ## the quick unit tests, in seconds

@@ -5,15 +5,19 @@
 
 The sources are the same, and so is what they do; only the time differs. The tree is a copy, so that
 an edited source is never hidden behind an old compiled one: nothing uses it that was not told to.
-Needs a C compiler and the headers of Python. What is compiled, and why the rest is not, is below.
+`build_hook.py` makes the compiled wheel of such a tree. Needs a C compiler and the headers of
+Python. What is compiled, and why the rest is not, is below.
 """
 
+import argparse
+import importlib.util
 import os
 import shutil
 import sys
 import sysconfig
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Final, cast
+from typing import Any, Final, cast
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 TREE: Final = ROOT / "build" / "compiled"
@@ -111,45 +115,86 @@ ignore_missing_imports = True
 """
 
 
+# The last file of a tree that is whole; `make compiled` compares its time with the sources'.
+MARK: Final = ".ready"
+
+
 def main() -> int:
     """Build the tree anew; return the exit status."""
-    try:
-        from mypyc.build import mypycify
-        from setuptools import Extension, setup
-    except ImportError as error:
-        print(f"compile: {error}; both mypy and setuptools are in the extra 'dev'")
+    parser = argparse.ArgumentParser(prog="compile", description=__doc__)
+    parser.add_argument("--tree", type=Path, default=TREE, help="where to build (emptied first)")
+    tree: Path = parser.parse_args().tree.resolve()
+    if missing := find_missing():
+        print(f"compile: {missing}")
         return 1
-    if shutil.which(os.environ.get("CC", "cc")) is None:
-        print("compile: there is no C compiler (Debian: apt-get install gcc)")
-        return 1
-    if not Path(sysconfig.get_paths()["include"], "Python.h").exists():
-        print("compile: there is no Python.h (Debian: apt-get install python3-dev)")
-        return 1
-    shutil.rmtree(TREE, ignore_errors=True)
+    shutil.rmtree(tree, ignore_errors=True)
     for package in PACKAGES:
-        shutil.copytree(package, TREE / package.name, ignore=shutil.ignore_patterns("__pycache__"))
-    os.chdir(TREE)
+        shutil.copytree(package, tree / package.name, ignore=shutil.ignore_patterns("__pycache__"))
+    os.chdir(tree)
+    count = build(tree)
+    Path(MARK).touch()
+    print(f"compiled {count} modules into {os.path.relpath(tree, ROOT)}")
+    return 0
+
+
+def find_missing() -> str:
+    """Return in one line what is not installed and where to get it; nothing if all is there."""
+    for module in ("mypyc", "setuptools"):
+        if importlib.util.find_spec(module) is None:
+            return f"there is no module {module}: mypy and setuptools are in the extra 'dev'"
+    if shutil.which(os.environ.get("CC", "cc")) is None:
+        return "there is no C compiler (Debian: apt-get install gcc)"
+    if not Path(sysconfig.get_paths()["include"], "Python.h").exists():
+        return "there is no Python.h (Debian: apt-get install python3-dev)"
+    return ""
+
+
+def build(tree: Path) -> int:
+    """Compile the modules of a tree, which is the current directory; return how many."""
+    from mypyc.build import mypycify
+    from setuptools import Extension, setup
+    from setuptools.command.build_ext import build_ext
+
+    class Parallel(build_ext):
+        """Compiles the files of an extension side by side: nearly all are of a single one."""
+
+        def build_extensions(self) -> None:
+            compile_some = self.compiler.compile
+
+            def compile_all(sources: list[str], **options: Any) -> list[str]:
+                with ThreadPoolExecutor(os.cpu_count()) as pool:
+                    done = pool.map(lambda one: compile_some([one], **options), sources)
+                    return [path for paths in done for path in paths]
+
+            self.compiler.compile = compile_all
+            super().build_extensions()
+
     Path("mypy.ini").write_text(MYPY_CONFIG.format(typings=ROOT / "typings"))
     sources = [str(path) for pattern in MODULES for path in sorted(Path().glob(pattern))]
     sources = [source for source in sources if not source.endswith("__init__.py")]
     # Assertions stay: a broken assumption must stop the node here, too. Each module is a file of C
     # of its own: one for all takes the C compiler twice as long, and no node is faster for it.
-    extensions = mypycify(["--config-file=mypy.ini", *sources], opt_level="2", multi_file=True)
+    extensions = mypycify(
+        ["--config-file=mypy.ini", *sources], opt_level="2", debug_level="0", multi_file=True
+    )
     extensions += [
         Extension(
             "beanpole.storage._syncer", ["beanpole/storage/syncer.c"], extra_compile_args=C_FLAGS
         )
     ]
+    for extension in extensions:
+        # The same bytes wherever the tree is.
+        extension.extra_compile_args += ["-g0", f"-ffile-prefix-map={tree}=."]
     setup(
         name="beanpole-compiled",
         packages=[],
         py_modules=[],
         ext_modules=cast(list[Extension], extensions),  # older stubs know two kinds of them
+        cmdclass={"build_ext": Parallel},
         script_args=["--quiet", "build_ext", "--inplace"],
     )
     shutil.rmtree("build", ignore_errors=True)
-    print(f"compiled {len(sources)} modules into {TREE.relative_to(ROOT)}")
-    return 0
+    return len(sources)
 
 
 if __name__ == "__main__":
