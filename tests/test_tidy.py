@@ -83,7 +83,8 @@ ORDER = {
         ("beanpoled.turn",),
         (
             *("beanpoled.host", "beanpoled.http", "beanpoled.rpc"),
-            *("beanpoled.node_view", "beanpoled.qless_view", "beanpoled.reporting"),
+            *("beanpoled.node_view", "beanpoled.qless_view"),
+            *("beanpoled.reloading", "beanpoled.reporting", "beanpoled.supervision"),
         ),
         ("beanpoled.__main__", "beanpoled.cli", "beanpoled.main"),
     ),

@@ -8,6 +8,7 @@ import dataclasses
 import gc
 import os
 import resource
+import signal
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -32,10 +33,10 @@ from beanpoled.host.log import LogLines
 from beanpoled.host.seam import ERROR, WARNING
 from beanpoled.http.server import HttpServer
 from beanpoled.node_view import LocalNodeView
-from beanpoled.reporting import LOOK_PERIOD_S, Reporter
 from beanpoled.rpc.admin import RpcServer
 from beanpoled.rpc.events import EventsServicer
 from beanpoled.rpc.queue import QueueServicer
+from beanpoled.supervision import Read, Supervision
 from beanpoled.turn.node import Node
 
 # A collection of the oldest generation looks at every job: half a second for a million of them.
@@ -75,8 +76,11 @@ def main() -> None:
         print(f"beanpoled: {error}", file=sys.stderr)
         sys.exit(_exit_status(error))
     lines = LogLines(config)
+    # A node that is still reading its disk has nothing to reload, and no reason to end.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    read = partial(configuration.from_arguments, arguments, os.environ)
     try:
-        uvloop.run(run(prepare_process(config, lines)))
+        uvloop.run(run(prepare_process(config, lines), read=read))
     except (BeanpoleError, OSError) as error:
         lines.write(str(error), ERROR)
         sys.exit(_exit_status(error))
@@ -159,12 +163,13 @@ def replica_config(config: NodeConfig, disks: Disks) -> ReplicaConfig:
     )
 
 
-async def run(config: NodeConfig, frontends: Table = FRONTENDS) -> None:
+async def run(config: NodeConfig, frontends: Table = FRONTENDS, read: Read | None = None) -> None:
     """Run one node until it is told to stop.
 
     Args:
         config: what it was told.
         frontends: the protocols that it speaks.
+        read: reads the configuration again, for SIGHUP.
 
     Raises:
         StorageError: the data directory cannot be used.
@@ -207,23 +212,15 @@ async def run(config: NodeConfig, frontends: Table = FRONTENDS) -> None:
         stack.push_async_callback(rpc.stop)
         await host.links.start(node.router, node.introductions)
         stack.push_async_callback(host.links.stop)
-        host.handle_signals(node.lifecycle.stop, node.lifecycle.drain)
         if config.events == "on":
             host.warm_up()
-        host.spawn(_report(Reporter(node.condition, host.log), loop))
+        Supervision(node, host, read).begin()
         gc.freeze()
         await host.wait_for_exit()
         if node.disk_health.hangs:
             # Closing the files would wait for the disk, perhaps for ever.
             exit_now: Callable[[int], None] = os._exit
             exit_now(0)
-
-
-async def _report(reporter: Reporter, loop: asyncio.AbstractEventLoop) -> None:
-    """Let the log say how the node is, as long as it runs."""
-    while True:
-        reporter.look(loop.time())
-        await asyncio.sleep(LOOK_PERIOD_S)
 
 
 def start_replica(node: Node) -> None:

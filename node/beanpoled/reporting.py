@@ -3,6 +3,7 @@
 The words are those of `turn.condition`; the clock is the caller's.
 """
 
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from beanpoled.host.seam import WARNING, Log
@@ -56,9 +57,12 @@ class Pace:
 class Reporter:
     """Looks at one node and logs."""
 
-    def __init__(self, told: Told, log: Log) -> None:
+    def __init__(self, told: Told, log: Log, show: Callable[[str], None]) -> None:
+        """Look at `told`; `log` lines, and `show` what is true now, each time that changes."""
         self._told = told
         self._log = log
+        self._show = show
+        self._shown = ""
         self._state = STARTING
         self._waits = Pace(WAIT_FIRST_S, WAIT_PERIOD_S)
         self._absence = Pace(ABSENCE_FIRST_S, ABSENCE_PERIOD_S)
@@ -70,10 +74,14 @@ class Reporter:
             self._log(f"state: {state}, was {self._state}")
             self._state = state
         waits = self._told.waits_for()
+        words = f"{state}: {waits}" if waits else state
+        if words != self._shown:
+            self._shown = words
+            self._show(words)
         if not waits:
             self._waits.end()
         elif self._waits.is_due(now_s):
-            self._log(f"{state}: {waits}", WARNING)
+            self._log(words, WARNING)
         absent = "" if waits or state != SERVING else self._told.absent_words()
         if absent:
             if self._absence.is_due(now_s):

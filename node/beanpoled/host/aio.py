@@ -181,10 +181,16 @@ class AioHost:
 
     # --- signals --------------------------------------------------------------------------------
 
-    def handle_signals(self, stop: Callable[[], None], drain: Callable[[bool], None]) -> None:
-        """SIGTERM and SIGINT stop in order, SIGUSR1 drains, SIGUSR2 ends that."""
+    def handle_signals(
+        self,
+        stop: Callable[[], None],
+        drain: Callable[[bool], None],
+        reload: Callable[[], None],
+    ) -> None:
+        """SIGTERM and SIGINT stop in order, SIGUSR1 drains, SIGUSR2 ends that, SIGHUP reloads."""
         add = self._loop.add_signal_handler
         add(signal.SIGTERM, stop)
         add(signal.SIGINT, stop)
         add(signal.SIGUSR1, drain, True)
         add(signal.SIGUSR2, drain, False)
+        add(signal.SIGHUP, reload)

@@ -75,7 +75,8 @@ class Condition:
         if self._origin.up and not context.replica.rejoining:
             return ""
         missing = max(0, context.replica.commit_index - context.replica.applied_index)
-        return f"catching up with {context.replica.leader}: {missing} entries to apply"
+        more = f": {missing} entries to apply" if missing else ""
+        return f"catching up with {context.replica.leader}{more}"
 
     def absent(self) -> tuple[str, ...]:
         """The members with which there is no link."""

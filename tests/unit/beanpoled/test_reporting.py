@@ -26,7 +26,8 @@ class Scene:
         self.told = Told()
         self.now_s = 100.0
         self.logged: list[tuple[float, str, int]] = []
-        self.reporter = Reporter(self.told, self.log)
+        self.shown: list[str] = []
+        self.reporter = Reporter(self.told, self.log, self.shown.append)
 
     def log(self, line: str, level: int = INFO) -> None:
         self.logged.append((self.now_s, line, level))
@@ -57,6 +58,15 @@ def test_an_election_is_no_wait() -> None:
         assert scene.run(2) == []
         scene.told.waits = ""
         assert scene.run(1) == []
+
+
+def test_what_is_true_now_is_shown_when_it_changes() -> None:
+    scene = Scene()
+    scene.told.waits = "waiting for a leader"
+    scene.run(20)
+    scene.told.waits, scene.told.state = "", "serving"
+    scene.run(20)
+    assert scene.shown == ["starting: waiting for a leader", "serving"]
 
 
 def test_each_change_of_state_is_told_once() -> None:

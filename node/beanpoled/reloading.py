@@ -1,0 +1,54 @@
+"""What a running node takes from a configuration that is read again (SIGHUP).
+
+Only the level of the log: limits and times are fixed in parts that were built with them, and a node
+that half follows its file is worse than one that is restarted.
+"""
+
+from collections.abc import Callable
+
+from beanpole.errors import BeanpoleError
+from beanpoled.config.node import SETTINGS, NodeConfig
+from beanpoled.host.log import LEVELS, LogLines
+from beanpoled.host.seam import WARNING
+
+RELOADED = frozenset({"log_level"})
+
+
+class Reloader:
+    """Reads a node's configuration again, compares it with what it was started with, says so."""
+
+    def __init__(self, config: NodeConfig, read: Callable[[], NodeConfig], lines: LogLines) -> None:
+        self._config = config
+        self._read = read
+        self._lines = lines
+        self._level = config.log_level
+
+    def reload(self) -> None:
+        """Take what can be taken; what cannot is named, and what is wrong changes nothing."""
+        lines = self._lines
+        try:
+            fresh = self._read()
+        except (BeanpoleError, OSError) as error:
+            lines.write(f"not reloaded: {error}", WARNING)
+            return
+        waiting = self._changed(fresh)
+        if waiting:
+            names = ", ".join(waiting)
+            lines.write(f"not reloaded, they take effect with a restart: {names}", WARNING)
+        before, self._level = self._level, fresh.log_level
+        if before == fresh.log_level:
+            lines.write("reloaded: log_level has not changed")
+            return
+        # The line is for whoever sees the log before or after it.
+        lines.level = min(lines.level, LEVELS[fresh.log_level])
+        lines.write(f"reloaded: log_level is {fresh.log_level}, was {before}")
+        lines.level = LEVELS[fresh.log_level]
+
+    def _changed(self, fresh: NodeConfig) -> list[str]:
+        """The settings that differ from those at the start and need another one."""
+        return [
+            setting.name
+            for setting in SETTINGS
+            if setting.name not in RELOADED
+            and getattr(fresh, setting.name) != getattr(self._config, setting.name)
+        ]

@@ -1,0 +1,70 @@
+"""The operator's and the service manager's side of a running node: signals, watchdog, what is told.
+
+Wiring and a clock: words are in `turn.condition`, when they are due is in `reporting`, the bytes
+that systemd gets are in `host.notify`.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable
+
+from beanpoled.config.node import NodeConfig
+from beanpoled.host.aio import AioHost
+from beanpoled.host.notify import Notifier
+from beanpoled.host.seam import WARNING
+from beanpoled.reloading import Reloader
+from beanpoled.reporting import LOOK_PERIOD_S, Reporter
+from beanpoled.turn.node import Node
+
+# Reads the configuration again, from where it was read at the start.
+Read = Callable[[], NodeConfig]
+
+
+class Supervision:
+    """Runs beside one node, as long as that runs."""
+
+    def __init__(self, node: Node, host: AioHost, read: Read | None) -> None:
+        self._node = node
+        self._host = host
+        self._reloader = None
+        if read is not None:
+            self._reloader = Reloader(node.context.config, read, host.lines)
+        self._notifier = Notifier(os.environ)
+        self._reporter = Reporter(node.condition, host.log, self._notifier.status)
+        node.clients.stop = self._stop
+
+    def begin(self) -> None:
+        """The node has read its disk and its ports are open: say so, and listen to signals.
+
+        It serves clients when it has a majority, which no start waits for: the other members may be
+        started by the same hand, one after the other.
+        """
+        self._host.handle_signals(self._stop, self._node.lifecycle.drain, self._reload)
+        self._host.spawn(self._watch())
+        self._notifier.ready()
+
+    def _stop(self) -> None:
+        self._notifier.stopping()
+        self._node.lifecycle.stop()
+
+    def _reload(self) -> None:
+        self._notifier.reloading()
+        if self._reloader is None:
+            self._host.log("not reloaded: this program reads no configuration again", WARNING)
+        else:
+            self._reloader.reload()
+        self._notifier.ready()
+
+    async def _watch(self) -> None:
+        """Look at the node again and again. The watchdog hears of a loop that turns, no more."""
+        loop = asyncio.get_running_loop()
+        watchdog_s = self._notifier.watchdog_s
+        period_s = min(LOOK_PERIOD_S, watchdog_s or LOOK_PERIOD_S)
+        due_s = loop.time()
+        while True:
+            now_s = loop.time()
+            self._reporter.look(now_s)
+            if watchdog_s and now_s >= due_s:
+                due_s = now_s + watchdog_s
+                self._notifier.alive()
+            await asyncio.sleep(period_s)
