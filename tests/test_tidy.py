@@ -86,7 +86,7 @@ ORDER = {
             *("beanpoled.node_view", "beanpoled.qless_view"),
             *("beanpoled.reloading", "beanpoled.reporting", "beanpoled.supervision"),
         ),
-        ("beanpoled.__main__", "beanpoled.cli", "beanpoled.main"),
+        ("beanpoled.__main__", "beanpoled.checking", "beanpoled.cli", "beanpoled.main"),
     ),
 }
 FUNCTION_LINES_MAX = 70

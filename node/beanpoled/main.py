@@ -22,6 +22,7 @@ from beanpole.replication.consensus import ReplicaConfig
 from beanpole.replication.pysyncobj.backend import PySyncObjReplica
 from beanpole.storage.ballast import make_room_to_start
 from beanpole.storage.dump import describe
+from beanpoled import checking
 from beanpoled.config import memory, memory_budget
 from beanpoled.config import node as configuration
 from beanpoled.config.node import NodeConfig
@@ -62,6 +63,11 @@ def main() -> None:
     parser = _Parser(prog="beanpoled", description="One node of a Beanpole cluster")
     parser.add_argument("--version", action="version", version=f"beanpoled {VERSION}")
     parser.add_argument("--dump-wal", metavar="DIR", help="show the records of a log and exit")
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="look at the configuration and this machine, say what is wrong, start nothing",
+    )
     configuration.add_flags(parser)
     arguments = parser.parse_args()
     if not __debug__:
@@ -75,6 +81,8 @@ def main() -> None:
     except (BeanpoleError, OSError) as error:
         print(f"beanpoled: {error}", file=sys.stderr)
         sys.exit(_exit_status(error))
+    if arguments.check:
+        sys.exit(_check(config))
     lines = LogLines(config)
     # A node that is still reading its disk has nothing to reload, and no reason to end.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -84,6 +92,17 @@ def main() -> None:
     except (BeanpoleError, OSError) as error:
         lines.write(str(error), ERROR)
         sys.exit(_exit_status(error))
+
+
+def _check(config: NodeConfig) -> int:
+    """Print what `checking` finds; return the exit status: the worst of it."""
+    weights = set()
+    for weight, words in checking.findings(config, DESCRIPTORS_SPARE):
+        weights.add(weight)
+        print(f"{weight}: {words}")
+    if checking.MISCONFIGURED in weights:
+        return EXIT_CONFIGURATION
+    return 1 if checking.WRONG in weights else 0
 
 
 class _Parser(argparse.ArgumentParser):

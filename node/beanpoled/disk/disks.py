@@ -93,23 +93,13 @@ class Disks:
     # --- the start --------------------------------------------------------------------------------
 
     def _begin(self, config: NodeConfig, fresh_id: bytes) -> DiskIdentity:
-        directory, members = config.data_dir, tuple(sorted(config.members))
-        found = record.read(self._files, directory)
-        parts = [part for part in PARTS if self._files.exists(f"{directory}/{part}")]
-        if parts and (found is None or not found.runs):
-            raise StorageError(
-                f"{directory} holds {' and '.join(parts)} but no {record.IDENTITY_FILE} that "
-                "belongs to it: it is not a whole data directory; restore it, or empty it and "
-                "start with --rejoin"
-            )
+        found = read_own(self._files, config)
         if found is not None and found.runs:
-            check_identity(found.owner, self._owner, record.path_of(directory))
-            _check_members(found, members)
             return found
         # Nothing was ever promised on this disk: it may become whatever the start says.
-        wanted = self._fresh(found, config, members, fresh_id)
+        wanted = self._fresh(found, config, tuple(sorted(config.members)), fresh_id)
         if wanted != found:
-            record.write(self._files, directory, wanted)
+            record.write(self._files, config.data_dir, wanted)
         return wanted
 
     def _fresh(
@@ -128,6 +118,30 @@ class Disks:
             birth = record.birth_of(found.cluster, founders)
             found = found._replace(standing=VOTER, birth=birth, founders=founders)
         return found
+
+
+def read_own(files: Files, config: NodeConfig) -> DiskIdentity | None:
+    """Read what this disk is, and judge it as a start does; None if it is empty.
+
+    Raises:
+        StorageError: the directory contradicts itself or the configuration.
+        UnknownVersion: a newer program wrote it.
+        OSError: the disk refuses.
+    """
+    directory = config.data_dir
+    found = record.read(files, directory)
+    parts = [part for part in PARTS if files.exists(f"{directory}/{part}")]
+    if parts and (found is None or not found.runs):
+        raise StorageError(
+            f"{directory} holds {' and '.join(parts)} but no {record.IDENTITY_FILE} that "
+            "belongs to it: it is not a whole data directory; restore it, or empty it and "
+            "start with --rejoin"
+        )
+    if found is not None and found.runs:
+        own = Identity(config.cluster, config.node_id)
+        check_identity(found.owner, own, record.path_of(directory))
+        _check_members(found, tuple(sorted(config.members)))
+    return found
 
 
 def _check_members(found: DiskIdentity, members: tuple[str, ...]) -> None:

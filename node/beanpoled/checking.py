@@ -1,0 +1,223 @@
+"""`beanpoled --check`: what a start would meet on this machine, told without starting anything.
+
+Nothing is written, made or removed, and no other machine is asked for anything but names. What a
+configuration may hold is for `config`; this is about the configuration and its machine.
+"""
+
+import errno
+import fcntl
+import os
+import resource
+import socket
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from beanpole.addresses import UNIX_PREFIX, split_address
+from beanpole.errors import BeanpoleError, WrongIdentity
+from beanpole.storage.readonly import ReadOnlyFiles
+from beanpoled.config import memory, memory_budget
+from beanpoled.config.node import NodeConfig
+from beanpoled.config.settings import MIB
+from beanpoled.disk.disks import read_own
+from beanpoled.disk.identity import FOUNDING, short
+
+GOOD: Final = "ok"
+# A start goes on with it.
+WARNING: Final = "warning"
+# A start would end, or not lead to a node that serves; it may be mended on the machine.
+WRONG: Final = "wrong"
+# As WRONG, and nothing but another configuration mends it.
+MISCONFIGURED: Final = "wrong configuration"
+# What the log and the first snapshots take, docs/operating.md, "Disk": three segments and this.
+DISK_BASE_BYTES: Final = 7 * MIB
+
+
+class Finding(NamedTuple):
+    """One thing that was looked at."""
+
+    weight: str
+    words: str
+
+
+def findings(config: NodeConfig, descriptors_spare: int) -> Iterator[Finding]:
+    """Look at everything that the configuration names on this machine.
+
+    Args:
+        config: which has been read and checked.
+        descriptors_spare: file descriptors that a node needs beside its clients'.
+    """
+    members = ", ".join(config.members)
+    yield Finding(GOOD, f"node {config.node_id} of cluster {config.cluster}: {members}")
+    runs = _is_held(config.data_dir)
+    yield from _directory(config)
+    if runs:
+        yield Finding(GOOD, "a node runs on this directory: its addresses are its own")
+    else:
+        yield from _addresses(config)
+    yield from _members(config)
+    yield from _disk(config)
+    too_much = memory_budget.warning(config, config.queue_bytes_max, memory.found())
+    yield Finding(WARNING, too_much) if too_much else Finding(GOOD, "memory: all limits fit in it")
+    wanted = config.connections_max + descriptors_spare
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if hard != resource.RLIM_INFINITY and hard < wanted:
+        words = f"{hard} file descriptors (ulimit -Hn) are too few for connections_max: {wanted}"
+        yield Finding(WARNING, words)
+
+
+def _is_held(directory: str) -> bool:
+    """Whether a running node has the data directory."""
+    try:
+        with open(os.path.join(directory, "lock"), "rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False  # no node was ever started on it, or its state is told below
+    return False
+
+
+def _directory(config: NodeConfig) -> Iterator[Finding]:
+    place = config.data_dir
+    if not os.path.exists(place):
+        above = os.path.dirname(os.path.abspath(place))
+        while not os.path.exists(above):
+            above = os.path.dirname(above)
+        if not os.access(above, os.W_OK | os.X_OK):
+            yield Finding(WRONG, f"data_dir {place} cannot be made: {above} is not writable")
+        else:
+            yield Finding(GOOD, f"data_dir {place} does not exist yet, a start makes it")
+        return
+    if not os.path.isdir(place):
+        yield Finding(MISCONFIGURED, f"data_dir {place} is no directory")
+        return
+    if not os.access(place, os.R_OK | os.W_OK | os.X_OK):
+        words = f"data_dir {place} is not readable and writable for user {os.geteuid()}"
+        yield Finding(WRONG, words)
+        return
+    try:
+        own = read_own(ReadOnlyFiles(), config)
+    except WrongIdentity as error:
+        yield Finding(MISCONFIGURED, str(error))
+    except (BeanpoleError, OSError) as error:
+        yield Finding(WRONG, str(error))
+    else:
+        if own is None:
+            words = "empty: this node waits for all members to found a cluster; if it was a "
+            yield Finding(GOOD, f"data_dir {place} is {words}member of one before, --rejoin it")
+        elif own.standing == FOUNDING:
+            yield Finding(GOOD, f"data_dir {place} waits for all members to found a cluster")
+        else:
+            words = f"is a {own.standing} of the cluster with the birth id {short(own.birth)}"
+            yield Finding(GOOD, f"data_dir {place} {words}, incarnation {own.incarnation}")
+
+
+def _addresses(config: NodeConfig) -> Iterator[Finding]:
+    """Try to bind what a start binds."""
+    servers = {
+        name: getattr(config, name) for name in ("peer_listen", "grpc_listen", "http_listen")
+    }
+    wanted = [(name, address, WRONG) for name, address in servers.items()]
+    for protocol, addresses in config.client_addresses.items():
+        # A default that is taken is passed over by a start, too.
+        weight = WARNING if protocol in config.unconfigured else WRONG
+        wanted += [(f"clients of {protocol}", address, weight) for address in addresses]
+    good = 0
+    for name, address, weight in wanted:
+        found = _unix(address) if address.startswith(UNIX_PREFIX) else _tcp(address)
+        if found is None:
+            good += 1
+        else:
+            # One that is only in use may be free tomorrow.
+            yield Finding(
+                weight if found.weight == WRONG else found.weight, f"{name}: {found.words}"
+            )
+    yield Finding(GOOD, f"{good} of {len(wanted)} addresses to listen at are free")
+
+
+def _tcp(address: str) -> Finding | None:
+    host, port = split_address(address)
+    try:
+        (family, kind, _, _, place), *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        with socket.socket(family, kind) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(place)
+            probe.listen(1)  # binding alone does not show another server on all systems
+    except socket.gaierror as error:
+        return Finding(MISCONFIGURED, f"{address}: {error.strerror}")
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            return Finding(WRONG, f"{address} is in use by another program")
+        if error.errno == errno.EADDRNOTAVAIL:
+            return Finding(MISCONFIGURED, f"{address} is no address of this machine")
+        words = os.strerror(error.errno) if error.errno else str(error)
+        return Finding(MISCONFIGURED, f"{address} cannot be used on this machine: {words}")
+    return None
+
+
+def _unix(address: str) -> Finding | None:
+    path = address.removeprefix(UNIX_PREFIX)
+    folder = os.path.dirname(os.path.abspath(path))
+    if not os.path.isdir(folder):
+        words = f"{address}: {folder} does not exist; systemd makes it for the unit"
+        return Finding(WARNING, words)
+    if not os.access(folder, os.W_OK | os.X_OK):
+        return Finding(WRONG, f"{address}: {folder} is not writable for user {os.geteuid()}")
+    return None
+
+
+def _members(config: NodeConfig) -> Iterator[Finding]:
+    """Look whether the others have addresses, and whether this node listens at its own."""
+    wrong = [
+        Finding(WRONG, f"members.{name}: {words}")
+        for name in config.peers
+        for address in (config.peer_address(name), config.grpc_address(name))
+        if (words := _unknown(address))
+    ]
+    own = config.members[config.node_id]
+    for setting, told in (("peer_listen", own.peer), ("grpc_listen", own.grpc)):
+        listens = getattr(config, setting)
+        if not _may_be(told, listens):
+            words = f"{setting} = {listens}, and members.{config.node_id} tells the others {told}"
+            wrong.append(Finding(WARNING, f"{words}: right only if something forwards it"))
+    yield from wrong or [Finding(GOOD, "members: all of their names are known here")]
+
+
+def _unknown(address: str) -> str:
+    host, port = split_address(address)
+    try:
+        socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except socket.gaierror as error:
+        return f"{address}: {error.strerror}"
+    return ""
+
+
+def _may_be(told: str, listens: str) -> bool:
+    """Whether a server that listens there can be reached at what others are told."""
+    (host, port), (own_host, own_port) = split_address(told), split_address(listens)
+    if port != own_port:
+        return False
+    try:
+        return own_host in ("0.0.0.0", "::") or bool(_places(host) & _places(own_host))
+    except socket.gaierror:
+        return True  # told elsewhere
+
+
+def _places(host: str) -> set[str]:
+    found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    return {str(entry[4][0]) for entry in found}
+
+
+def _disk(config: NodeConfig) -> Iterator[Finding]:
+    place = os.path.abspath(config.data_dir)
+    while not os.path.exists(place):
+        place = os.path.dirname(place)
+    found = os.statvfs(place)
+    free = found.f_bavail * found.f_frsize
+    reserve = max(config.disk_reserve_bytes, 3 * config.wal_segment_bytes + DISK_BASE_BYTES)
+    words = f"{free // MIB} MiB are free on the disk of data_dir"
+    if free < reserve:
+        more = f"puts are refused below {reserve // MIB} MiB, and for a queue that is not empty"
+        yield Finding(WRONG, f"{words}: {more} sooner")
+    else:
+        yield Finding(GOOD, f"{words}, the reserve is {reserve // MIB} MiB for an empty queue")

@@ -1,0 +1,87 @@
+"""`beanpoled --check` on real configurations, disks and ports, and that it changes nothing."""
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from beanpoled.main import EXIT_CONFIGURATION
+from tests.integration.support.nodes import Cluster
+
+FOREIGN = "192.0.2.1:11310"  # of documentation, so of no machine
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    cluster = Cluster(tmp_path / "cluster", count=2)
+    yield cluster
+    cluster.close()
+
+
+def check(cluster: Cluster, *arguments: str) -> tuple[int, str]:
+    """Check the first node; return the status and what was said."""
+    command = [*cluster.command(0), "--check", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def files(directory: Path) -> list[tuple[str, int, int]]:
+    """What there is, with sizes and times."""
+    return sorted(
+        (str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in directory.rglob("*")
+    )
+
+
+def test_a_configuration_that_fits_its_machine(cluster: Cluster) -> None:
+    before = files(cluster.directory)
+    status, said = check(cluster)
+    assert status == 0, said
+    assert "wrong" not in said and "does not exist yet, a start makes it" in said
+    assert files(cluster.directory) == before, "nothing was made"
+
+
+def test_what_is_wrong_with_the_machine(cluster: Cluster) -> None:
+    host, _, port = cluster.nodes[0].http.rpartition(":")
+    with socket.create_server((host, int(port))):
+        status, said = check(cluster, "--disk-reserve-bytes=1024GiB")
+    assert status == 1
+    assert f"wrong: http_listen: {host}:{port} is in use by another program\n" in said
+    assert "puts are refused below 1048576 MiB" in said
+
+
+def test_what_is_wrong_with_the_configuration(cluster: Cluster) -> None:
+    here = cluster.nodes[0]
+    members = f"n0={FOREIGN}/{here.grpc},n1=[fe80::1%nowhere]:1/{here.http}"
+    status, said = check(cluster, f"--http-listen={FOREIGN}", f"--members={members}")
+    assert status == EXIT_CONFIGURATION
+    assert f"wrong configuration: http_listen: {FOREIGN} is no address of this machine\n" in said
+    assert f"peer_listen = {here.peer}, and members.n0 tells the others {FOREIGN}" in said
+    assert "wrong: members.n1: [fe80::1%nowhere]:1: " in said
+    status, said = check(cluster, "--durability=paper")
+    assert (status, "durability = 'paper'" in said) == (EXIT_CONFIGURATION, True)
+
+
+def test_a_node_that_runs_and_then_a_disk_of_another(cluster: Cluster) -> None:
+    cluster.start_all()
+    status, said = check(cluster)
+    assert status == 0, said
+    assert "a node runs on this directory" in said and "is a voter of the cluster" in said
+    cluster.kill(0)
+    data = cluster.nodes[0].directory / "data"
+    before = files(data)
+    status, said = check(cluster, f"--data-dir={cluster.nodes[1].directory / 'data'}")
+    assert status == EXIT_CONFIGURATION and "belongs to node n1" in said
+    (data / "identity").unlink()
+    status, said = check(cluster)
+    assert status == 1 and "not a whole data directory" in said
+    assert files(data) == [entry for entry in before if not entry[0].endswith("/identity")]
+
+
+def test_a_directory_that_cannot_be_made(cluster: Cluster) -> None:
+    assert sys.platform == "linux", "root may write anywhere but in /proc"
+    status, said = check(cluster, f"--data-dir=/proc/{os.getpid()}/beanpole")
+    assert status == 1 and "cannot be made: " in said
