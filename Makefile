@@ -16,6 +16,8 @@ SOURCES := $(shell find cluster/beanpole node/beanpoled -name '*.py' -o -name '*
 # Which tests also run on it: those of the modules that it compiles, and with whole nodes.
 COMPILED_UNITS := $(addprefix tests/unit/,core protocol storage replication node golden)
 COMPILED_NODES := $(addprefix tests/integration/test_,clients.py failover.py disk.py peer_port.py)
+# The compiled wheel with what it needs, and nothing of this clone.
+INSTALLED := build/installed
 # Gearman's clients from npm.
 CLIENTS := build/clients/.ready
 # The qless clients of PyPI, with the tests in their source packages.
@@ -41,7 +43,7 @@ PROTOC := $(BIN)/python -m grpc_tools.protoc -Iproto
 
 .DEFAULT_GOAL := check
 .PHONY: up compiled wheel test test-nodes test-spark test-sim test-compiled test-spark-cluster \
-	test-power test-page test-repeats test-clients test-qless qless-sources sim mutants unit lint check golden fmt proto bench bench-check bench-pipeline soak upgrade ledger clean help
+	test-power test-page test-repeats test-clients test-qless test-wheel qless-sources sim mutants unit lint check golden fmt proto bench bench-check bench-pipeline soak upgrade ledger clean help
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -69,12 +71,22 @@ $(COMPILED_READY): $(READY) deploy/compile.py $(SOURCES)
 compiled: $(COMPILED_READY) ## compile the hot path, and say how to use it
 	@echo "PYTHONPATH=$(COMPILED) $(BIN)/beanpole up"
 
-# The compiled one is for this kind of machine and this version of Python.
-wheel: $(READY) ## the two wheels, compiled and pure, into dist/
-	rm -rf dist
+# The compiled one is for this kind of machine and this version of Python. The bill of materials
+# lists what pip installs with it.
+wheel: $(READY) ## two wheels, compiled and pure, and their bill of materials, into dist/
+	rm -rf dist $(INSTALLED)
 	for compile in 1 0; do BEANPOLE_COMPILE=$$compile $(BIN)/python -m pip wheel --quiet \
 		--disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist . || exit 1; done
+	$(BIN)/python -m venv --without-pip $(INSTALLED)
+	$(BIN)/python -m pip --python $(INSTALLED)/bin/python install --quiet --disable-pip-version-check \
+		dist/*-linux_*.whl
+	$(BIN)/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible \
+		--output-file dist/beanpole.cdx.json $(INSTALLED)
 	@ls dist
+
+# By itself, because building takes a minute and a half of both cores.
+test-wheel: wheel ## both wheels in fresh environments without a compiler
+	$(BIN)/python -m pytest -q tests/installed
 
 # All but what has the mark `slow` and what hypothesis makes examples for.
 unit: $(READY) ## the quick unit tests, in seconds

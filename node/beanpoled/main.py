@@ -16,13 +16,12 @@ from typing import Final, NoReturn
 
 import uvloop
 
-from beanpole import VERSION
 from beanpole.errors import BeanpoleError, ConfigurationError, WrongIdentity
 from beanpole.replication.consensus import ReplicaConfig
 from beanpole.replication.pysyncobj.backend import PySyncObjReplica
 from beanpole.storage.ballast import make_room_to_start
 from beanpole.storage.dump import describe
-from beanpoled import checking
+from beanpoled import checking, program
 from beanpoled.config import memory, memory_budget
 from beanpoled.config import node as configuration
 from beanpoled.config.node import NodeConfig
@@ -61,7 +60,7 @@ DESCRIPTORS_SPARE: Final = 256
 def main() -> None:
     """Run `beanpoled`."""
     parser = _Parser(prog="beanpoled", description="One node of a Beanpole cluster")
-    parser.add_argument("--version", action="version", version=f"beanpoled {VERSION}")
+    parser.add_argument("--version", action="version", version=f"beanpoled {program.words()}")
     parser.add_argument("--dump-wal", metavar="DIR", help="show the records of a log and exit")
     parser.add_argument(
         "--check",
@@ -201,7 +200,7 @@ async def run(config: NodeConfig, frontends: Table = FRONTENDS, read: Read | Non
     if make_room_to_start(host.files, config.data_dir):
         host.log("the disk is full: the ballast is given up for the start", WARNING)
     disks = Disks(host.files, config, os.urandom(DISK_ID_BYTES))
-    host.log(f"starting, {'compiled' if host.compiled else 'not compiled'}")
+    host.log(f"starting {program.words()}")
     host.clients.check()
     too_much = memory_budget.warning(config, config.queue_bytes_max, memory.found())
     if too_much is not None:

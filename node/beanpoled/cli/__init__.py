@@ -8,9 +8,10 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from typing import Any
 
-from beanpole import VERSION
 from beanpole.errors import BeanpoleError, ConfigurationError
+from beanpoled import program
 from beanpoled.cli import (
     alias,
     cluster,
@@ -36,8 +37,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         description="A replicated work queue that speaks beanstalk, Workq, Gearman and qless.",
         allow_abbrev=False,
     )
-    parser.add_argument("--version", action="version", version=f"beanpole {VERSION}")
+    parser.add_argument("--version", action="version", version=f"beanpole {program.words()}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    _add_version(commands)
     up.add_command(commands)
     status.add_command(commands)
     cluster.add_command(commands)
@@ -74,6 +76,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         _drop_output()
         return EXIT_NO_ANSWER
     return exit_status
+
+
+def _add_version(commands: Any) -> None:
+    def run(_: argparse.Namespace) -> int:
+        print(f"beanpole {program.words()}")
+        return 0
+
+    parser = commands.add_parser("version", help="show the version, and whether it is compiled")
+    parser.set_defaults(run=run)
 
 
 def _drop_output() -> None:

@@ -60,6 +60,8 @@ class LocalNode(NamedTuple):
     id: str
     directory: Path
     addresses: Mapping[str, str]
+    # A copy of the program to run in place of this one.
+    tree: Path | None = None
 
     @property
     def config_path(self) -> Path:
@@ -68,7 +70,12 @@ class LocalNode(NamedTuple):
     @property
     def command(self) -> list[str]:
         """The command that starts this node, from any folder."""
-        return [sys.executable, "-m", "beanpoled", "--config", str(self.config_path)]
+        prefix = []
+        if self.tree is not None:
+            others = os.environ.get("PYTHONPATH")
+            paths = [str(self.tree), *([others] if others else [])]
+            prefix = ["env", f"PYTHONPATH={os.pathsep.join(paths)}"]
+        return [*prefix, sys.executable, "-m", "beanpoled", "--config", str(self.config_path)]
 
 
 def plan(

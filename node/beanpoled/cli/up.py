@@ -19,6 +19,7 @@ import grpc.aio
 from beanpole.client.rpc import CHANNEL_OPTIONS
 from beanpole.errors import ConfigurationError
 from beanpole.pb import admin_pb2, admin_pb2_grpc, node_pb2
+from beanpoled import program
 from beanpoled.cli import layout
 from beanpoled.cli.layout import LocalNode
 from beanpoled.cli.screen import Screen
@@ -66,12 +67,18 @@ def add_command(commands: Any) -> None:
         metavar="NAME=VALUE",
         help="a setting of all nodes, such as durability=memory (see docs/operating.md)",
     )
+    parser.add_argument(
+        "--sources",
+        action="store_true",
+        help="run the nodes of the sources, also where `make compiled` has built faster ones",
+    )
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Start the nodes, watch them until a signal comes, stop them."""
-    nodes = _checked_plan(arguments)
+    tree, words = (None, "") if arguments.sources else program.compiled_tree()
+    nodes = [node._replace(tree=tree) for node in _checked_plan(arguments)]
     directory = nodes[0].directory.parent
     with layout.lock(directory):
         layout.check_nodes(directory, len(nodes))
@@ -81,8 +88,11 @@ def run(arguments: argparse.Namespace) -> int:
             # The errors of a node are said here, once, and before anything runs.
             config.load(str(node.config_path), os.environ, {})
         layout.remove_cluster(directory)
+        screen = Screen()
+        if words:
+            screen.say(words)
         try:
-            return asyncio.run(Supervisor(directory, nodes, Screen()).run())
+            return asyncio.run(Supervisor(directory, nodes, screen).run())
         finally:
             layout.remove_cluster(directory)
 

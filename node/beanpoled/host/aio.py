@@ -43,7 +43,7 @@ class AioHost:
         self._tasks: set[asyncio.Task[None]] = set()
         self._random = random.Random()
         self.files = RealFiles(loop.call_soon_threadsafe)
-        self.compiled = self.files.watch(loop.add_reader)
+        self.files.watch(loop.add_reader)
         self.converter = Converter()
         self.clients = ClientServer(config, loop, self.log, self.fatal)
         self.links = PeerLinks(config, loop, self.log)

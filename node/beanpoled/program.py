@@ -1,0 +1,63 @@
+"""Which program this is: its version, whether it is compiled, and the compiled tree of a clone.
+
+How a tree is built belongs to `deploy/compile.py`, which writes the mark when it has everything.
+"""
+
+import filecmp
+import importlib.machinery
+from pathlib import Path
+from typing import Final
+
+import beanpole
+import beanpoled
+from beanpole.core import machine
+
+MARK: Final = ".ready"
+PACKAGES: Final = (beanpole, beanpoled)
+
+
+def is_compiled() -> bool:
+    """Whether the modules on the way of a command are extension modules."""
+    return not machine.__file__.endswith(".py")
+
+
+def words() -> str:
+    """Return version and kind, as `beanpole version` prints them."""
+    return f"{beanpole.VERSION}, {'compiled' if is_compiled() else 'not compiled'}"
+
+
+def compiled_tree() -> tuple[Path | None, str]:
+    """Find a compiled copy of this very program, which nodes can run in its place.
+
+    Returns:
+        The folder for PYTHONPATH, and what to say about it: nothing where none can be expected,
+        because this program is compiled or is not a clone.
+    """
+    clone = Path(beanpoled.__file__).parents[2]
+    if is_compiled() or not (clone / "deploy" / "compile.py").exists():
+        return None, ""
+    tree = clone / "build" / "compiled"
+    if not (tree / MARK).exists():
+        return None, "the nodes are not compiled: `make compiled` builds faster ones"
+    if not _is_fresh(tree):
+        return None, f"the nodes are not compiled: {tree} has other sources; run `make compiled`"
+    return tree, f"the nodes are those of {tree}"
+
+
+def _is_fresh(tree: Path) -> bool:
+    """Whether a tree was built for this interpreter, of the sources as they are now."""
+    suffix = importlib.machinery.EXTENSION_SUFFIXES[0]
+    if not (tree / "beanpole" / "core" / f"machine{suffix}").exists():
+        return False
+    for package in PACKAGES:
+        sources = Path(package.__path__[0])
+        names = [path.relative_to(sources) for path in sources.rglob("*.py")]
+        copy = tree / sources.name
+        if len(names) != sum(1 for _ in copy.rglob("*.py")):
+            return False
+        if not all(
+            (copy / name).exists() and filecmp.cmp(sources / name, copy / name, shallow=False)
+            for name in names
+        ):
+            return False
+    return True

@@ -1,0 +1,105 @@
+"""Both wheels as somebody installs them: into an empty environment, where no compiler is.
+
+`make test-wheel` builds them first. Their speed is measured by `python -m bench quick --installed`.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import pytest
+
+from tests.integration.support.ports import free_block
+from tests.integration.support.processes import Process
+from tests.integration.support.raw import Raw
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+DIST: Final = ROOT / "dist"
+COMPILED: Final = "compiled"
+PURE: Final = "pure"
+# pip fetches the dependencies, some 100 MB where nothing is cached.
+INSTALL_TIMEOUT_S: Final = 600
+
+pytestmark = pytest.mark.timeout(INSTALL_TIMEOUT_S)
+
+
+def wheel(kind: str) -> Path:
+    found = [path for path in DIST.glob("beanpole-*.whl") if is_pure(path) == (kind == PURE)]
+    assert len(found) == 1, f"{found}: run `make wheel`"
+    return found[0]
+
+
+def is_pure(path: Path) -> bool:
+    return path.name.endswith("-none-any.whl")
+
+
+class Installed(NamedTuple):
+    """A wheel in an environment of its own."""
+
+    kind: str
+    programs: Path
+
+    def run(self, *line: str) -> str:
+        command = [str(self.programs / line[0]), *line[1:]]
+        done = subprocess.run(
+            command, env=self.environment, check=True, capture_output=True, text=True
+        )
+        return done.stdout
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Nothing of this clone, and no compiler."""
+        return {"PATH": str(self.programs), "HOME": os.environ["HOME"], "LC_ALL": "C.UTF-8"}
+
+
+@pytest.fixture(scope="module", params=[COMPILED, PURE])
+def installed(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Installed]:
+    place = tmp_path_factory.mktemp(request.param)
+    subprocess.run([sys.executable, "-m", "venv", str(place)], check=True)
+    pip = [str(place / "bin" / "python"), "-m", "pip", "install", "--quiet"]
+    subprocess.run([*pip, "--disable-pip-version-check", str(wheel(request.param))], check=True)
+    yield Installed(request.param, place / "bin")
+
+
+def test_it_says_what_it_is(installed: Installed) -> None:
+    words = "compiled" if installed.kind == COMPILED else "not compiled"
+    assert installed.run("beanpole", "version").endswith(f", {words}\n")
+    assert installed.run("beanpoled", "--version").endswith(f", {words}\n")
+
+
+def test_three_nodes_keep_a_job(installed: Installed, tmp_path: Path) -> None:
+    directory = tmp_path / "q"
+    alone = ["env", "-i", *(f"{name}={value}" for name, value in installed.environment.items())]
+    line = ["up", "--dir", str(directory), "--base-port", str(free_block())]
+    program = str(installed.programs / "beanpole")
+    up = Process([*alone, program, *line], tmp_path / "up.log")
+    try:
+        up.wait_for_text("ready")
+        nodes = json.loads((directory / "cluster.json").read_text())["nodes"]
+        with Raw(nodes[0]["beanstalk"]) as client:
+            job = client.put(b"kept")
+        with Raw(nodes[2]["beanstalk"]) as client:
+            client.ask(b"reserve", b"RESERVED %d 4" % job, b"kept")
+        words = "compiled" if installed.kind == COMPILED else "not compiled"
+        assert f", {words}\n" in (directory / "n0" / "log").read_text()
+        assert up.terminate() == 0
+    finally:
+        up.kill()
+
+
+@pytest.mark.parametrize("kind", [COMPILED, PURE])
+def test_what_is_in_a_wheel(kind: str) -> None:
+    names = zipfile.ZipFile(wheel(kind)).namelist()
+    assert any(name.endswith("licenses/LICENSE") for name in names)
+    assert any(name.endswith(".so") for name in names) == (kind == COMPILED)
+    assert not any(name.endswith((".c", ".toml", ".ini")) for name in names)
+    tops = {name.split("/")[0] for name in names if ".dist-info" not in name}
+    mypyc = {name for name in tops if name.endswith(".so")}
+    assert tops - mypyc == {"beanpole", "beanpoled", "pyspark_beanpole"}
