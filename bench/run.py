@@ -18,11 +18,13 @@ from bench import check, generator, million, profile, report, results, stall
 from bench.generator import BUILD, Figure, Generator
 from bench.processes import BenchError
 from bench.results import Results
-from bench.servers import System
+from bench.servers import BEANPOLE_3, BEANPOLE_INSTALLED, System
 from bench.workloads import BACKLOG_JOBS, SETS, SYSTEMS, Set, Workload, workload
 
 WARM_UP_S: Final = 1.0
 DEFAULT: Final = "quick"
+QUICK: Final = SETS[0]
+WHEEL_AND_TREE: Final = (BEANPOLE_3, BEANPOLE_INSTALLED)
 HELP: Final = """\
 Measures Beanpole beside beanstalkd and other queues, all in one run on this machine. Without a
 command it is `quick`. Debian's packages must be there (apt-get install beanstalkd rabbitmq-server
@@ -54,6 +56,12 @@ def parser() -> argparse.ArgumentParser:
     for one in SETS:
         command = _add(commands, one.name, one.title)
         _add_measuring(command, one)
+        if one is QUICK:
+            command.add_argument(
+                "--installed",
+                action="store_true",
+                help="only three nodes of `make compiled` and those of the wheel of `make wheel`",
+            )
         command.set_defaults(run=run_set, set=one)
     command = _add(commands, "run", "one workload, with systems of your choice")
     _add_measuring(command, Set("run", "", SYSTEMS, (), (64,)))
@@ -71,9 +79,9 @@ def parser() -> argparse.ArgumentParser:
     _add_dir(command)
     command.set_defaults(run=run_stall)
     command = _add(commands, "check", "a quick run; status 1 if a recorded ratio got worse")
-    _add_measuring(command, SETS[0])
+    _add_measuring(command, QUICK)
     command.add_argument("--recorded", type=Path, default=check.RECORDED)
-    command.set_defaults(run=run_check, set=SETS[0])
+    command.set_defaults(run=run_check, set=QUICK)
     command = _add(commands, "record", "make the ratios of a quick run those that `check` wants")
     command.add_argument("file", type=Path, nargs="?", default=BUILD / "quick.json")
     command.add_argument("--recorded", type=Path, default=check.RECORDED)
@@ -140,6 +148,9 @@ def _add_measuring(command: argparse.ArgumentParser, one: Set) -> None:
 
 def run_set(options: argparse.Namespace) -> int:
     """Measure one of the sets, print its tables, keep its results."""
+    if getattr(options, "installed", False):
+        # What others have measured stays where it is.
+        options.set = options.set._replace(name="installed", systems=WHEEL_AND_TREE)
     found = measure(options.set, options)
     print()
     print(report.text(found))

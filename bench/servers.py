@@ -21,6 +21,8 @@ START_TIMEOUT_S: Final = 30.0
 # What `make compiled` builds; `make bench` does it first.
 COMPILED: Final = Path(__file__).resolve().parent.parent / "build" / "compiled"
 BEANPOLE: Final = str(Path(sys.executable).with_name("beanpole"))
+# The compiled wheel in an environment of its own, where `make wheel` installs it.
+INSTALLED: Final = COMPILED.with_name("installed") / "bin" / "beanpole"
 # Five seconds after its start a node starts the process that seals its events, once in its life.
 SETTLE_S: Final = 8.0
 # Below the range from which the kernel gives ports to clients.
@@ -64,15 +66,20 @@ def beanpole(
     on_leader: bool = False,
     settings: tuple[str, ...] = (),
     protocol: str = "beanstalk",
+    installed: bool = False,
 ) -> Callable[[Path], AbstractContextManager[Running]]:
     """Return how to run a cluster of this size, for clients of a protocol."""
 
     @contextmanager
     def run(folder: Path) -> Iterator[Running]:
-        environment = compiled_environment() if compiled else dict(os.environ)
+        program, environment = BEANPOLE, dict(os.environ)
+        if installed:
+            program, environment = installed_program()
+        elif compiled:
+            environment = compiled_environment()
         data = folder / "data"
-        command = [BEANPOLE, "up", "--nodes", str(nodes), "--dir", str(data)]
-        command += ["--base-port", str(BASE_PORT)]
+        command = [program, "up", "--nodes", str(nodes), "--dir", str(data)]
+        command += ["--base-port", str(BASE_PORT), *([] if compiled else ["--sources"])]
         for setting in settings:
             command += ["--set", setting]
         log = folder / "output.log"
@@ -100,6 +107,14 @@ def compiled_environment() -> dict[str, str]:
     if not COMPILED.exists():
         raise BenchError(f"{COMPILED} is missing: run `make compiled` first")
     return {**os.environ, "PYTHONPATH": str(COMPILED)}
+
+
+def installed_program() -> tuple[str, dict[str, str]]:
+    """Return the installed program and its environment; BenchError if there is none."""
+    if not INSTALLED.exists():
+        raise BenchError(f"{INSTALLED} is missing: run `make wheel` first")
+    without = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    return str(INSTALLED), without
 
 
 def leader(data: Path) -> str:
@@ -131,6 +146,7 @@ def beanstalkd(durable: bool) -> Callable[[Path], AbstractContextManager[Running
 
 
 BEANPOLE_3: Final = System("beanpole, 3 nodes", MAJORITY, beanpole(3))
+BEANPOLE_INSTALLED: Final = System("same, installed wheel", MAJORITY, beanpole(3, installed=True))
 BEANPOLE_SOURCES: Final = System("same, not compiled", MAJORITY, beanpole(3, compiled=False))
 BEANPOLE_LEADER: Final = System("same, clients on leader", MAJORITY, beanpole(3, on_leader=True))
 BEANPOLE_1: Final = System("beanpole, 1 node", DISK, beanpole(1))
