@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from beanpole.client.spoken import hint
 from beanpole.errors import BeanpoleError, ConfigurationError
 from beanpoled import program
 from beanpoled.cli import (
@@ -63,6 +64,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return EXIT_REFUSED
     except BeanpoleError as error:
         print(f"beanpole: {error}", file=sys.stderr)
+        if words := hint(arguments):
+            print(words, file=sys.stderr)
         return EXIT_NO_ANSWER
     except KeyboardInterrupt:
         return 130

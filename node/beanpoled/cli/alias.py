@@ -10,10 +10,10 @@ from typing import Any, Final, TypeVar
 
 import grpc
 
+from beanpole.client import where
 from beanpole.client.rpc import Nodes, told, words_of
 from beanpole.errors import ClientError, ConfigurationError
 from beanpole.pb import queue_pb2, queue_pb2_grpc
-from beanpoled.cli import status
 from beanpoled.cli.jobs import EXIT_NO
 
 # Above `command_timeout_ms`, after which a node gives up itself and says so.
@@ -40,15 +40,15 @@ def add_command(commands: Any) -> None:
     way.add_argument("alias", metavar="ALIAS", help="a name that no queue in use has")
     way.add_argument("queue", metavar="QUEUE", help="the queue; its jobs are in events under it")
     way.set_defaults(run=_set)
-    status.add_addresses(way)
+    where.add_options(way, where.GRPC)
     way = ways.add_parser("remove", help="let ALIAS mean nothing; clients that watch it go on")
     way.add_argument("alias", metavar="ALIAS")
     way.set_defaults(run=_remove)
-    status.add_addresses(way)
+    where.add_options(way, where.GRPC)
     way = ways.add_parser("list", help="print all aliases")
     way.add_argument("--json", action="store_true", help="print JSON")
     way.set_defaults(run=_list)
-    status.add_addresses(way)
+    where.add_options(way, where.GRPC)
 
 
 def _set(arguments: argparse.Namespace) -> int:
@@ -92,7 +92,7 @@ class _Refused(ClientError):
 def _ask(arguments: argparse.Namespace, call: Callable[[queue_pb2_grpc.QueueStub], T]) -> T:
     """Ask one node after the other until one answers; its answer counts."""
     failures: dict[str, str] = {}
-    with Nodes(status.addresses(arguments)) as nodes:
+    with Nodes(where.addresses(arguments, where.GRPC)) as nodes:
         for target in nodes.addresses:
             try:
                 return call(queue_pb2_grpc.QueueStub(nodes.channel(target)))

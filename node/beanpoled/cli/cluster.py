@@ -6,10 +6,10 @@ from typing import Any, Final
 import grpc
 
 from beanpole import commands as c
+from beanpole.client import where
 from beanpole.client.rpc import Nodes, told, words_of
 from beanpole.errors import ClientError, ConfigurationError
 from beanpole.pb import admin_pb2, admin_pb2_grpc
-from beanpoled.cli import status
 from beanpoled.rpc.admin import FINALIZE_TIMEOUT_S
 
 # The node that is asked, and the leader that it asks, give up first and say why.
@@ -26,7 +26,7 @@ def add_command(commands: Any) -> None:
         description="Refused while a member is away or runs a release that is too old. "
         "Afterwards no node can go back to an older release.",
     )
-    status.add_addresses(finalize)
+    where.add_options(finalize, where.GRPC)
     finalize.add_argument(
         "--to",
         type=int,
@@ -45,7 +45,7 @@ def run_finalize(arguments: argparse.Namespace) -> int:
         )
     request = admin_pb2.FinalizeRequest(to=arguments.to)
     failures: dict[str, str] = {}
-    with Nodes(status.addresses(arguments)) as nodes:
+    with Nodes(where.addresses(arguments, where.GRPC)) as nodes:
         for target in nodes.addresses:
             stub = admin_pb2_grpc.AdminStub(nodes.channel(target))
             try:

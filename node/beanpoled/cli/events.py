@@ -11,12 +11,11 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from beanpole.addresses import listed
+from beanpole.client import where
 from beanpole.client.events import EventsLost, Replies
 from beanpole.client.rpc import told
 from beanpole.errors import ClientError, ConfigurationError
 from beanpole.exports import BadExport
-from beanpoled.cli import status
 from beanpoled.cli.screen import Screen
 from beanpoled.eventlog.export import Export, begin_export, compact, open_export
 from beanpoled.eventlog.source import Source
@@ -36,7 +35,7 @@ def add_command(commands: Any) -> None:
     parser = commands.add_parser("events", help="what happened to every job: range and export")
     ways = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     ranges = ways.add_parser("range", help="show which events each node has")
-    _add_addresses(ranges)
+    where.add_options(ranges, where.GRPC)
     ranges.add_argument("--json", action="store_true", help="print JSON")
     ranges.set_defaults(run=run_range)
     export = ways.add_parser(
@@ -44,7 +43,7 @@ def add_command(commands: Any) -> None:
         help="write events to a directory of Parquet files",
         description="Goes on where an earlier export to DIR ended; every event is written once.",
     )
-    _add_addresses(export)
+    where.add_options(export, where.GRPC)
     export.add_argument(
         "--to", required=True, metavar="DIR", help="where to write: a path, or s3://BUCKET/PATH"
     )
@@ -77,22 +76,8 @@ def add_command(commands: Any) -> None:
     compact.set_defaults(run=run_compact)
 
 
-def _add_addresses(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--addresses", metavar="HOST:GRPC,...", help="gRPC addresses of nodes; any of them may fail"
-    )
-    status.add_directory(parser, "--addresses")
-
-
 def _source(arguments: argparse.Namespace) -> Source:
-    if arguments.addresses is None:
-        return Source(status.local_addresses(arguments.dir))
-    try:
-        return Source(listed(arguments.addresses))
-    except ValueError as error:
-        raise ConfigurationError(
-            f"--addresses = {arguments.addresses!r} is not allowed: it must be {error}"
-        ) from None
+    return Source(where.addresses(arguments, where.GRPC))
 
 
 def run_range(arguments: argparse.Namespace) -> int:

@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
 
-from beanpole.addresses import listed, split_address
+from beanpole.addresses import split_address
+from beanpole.client import where
 from beanpole.client.qless_import import Outcome, bring, look
 from beanpole.client.qless_source import Source
 from beanpole.client.redis import AuthenticationFailed, Redis
 from beanpole.errors import ClientError, ConfigurationError
-from beanpoled.cli import layout, status
-from beanpoled.config.protocols import PROTOCOLS
 
 SCHEME: Final = "redis://"
 REDIS_PORT: Final = 6379
@@ -42,11 +41,8 @@ def add_command(commands: Any) -> None:
         "redis", metavar="REDIS", help="HOST:PORT, or redis://[USER@]HOST[:PORT][/DATABASE]"
     )
     parser.add_argument("--password-file", type=Path, help="its first line is the password")
-    parser.add_argument(
-        "--to", metavar="HOST:QLESS,...", help="addresses of nodes, at their ports of qless"
-    )
+    where.add_options(parser, where.QLESS, "--to")
     parser.add_argument("--dry-run", action="store_true", help="only count what is there")
-    status.add_directory(parser, "--to")
     parser.set_defaults(run=run)
 
 
@@ -67,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.dry_run:
             print(_report(look(source), dry=True))
             return 0
-        with Redis(_nodes(arguments)) as target:
+        with Redis(where.addresses(arguments, where.QLESS)) as target:
             outcome = bring(source, target, now, _progress)
     print(_report(outcome, dry=False))
     for reason in outcome.reasons:
@@ -107,19 +103,6 @@ def _password(path: Path | None) -> str:
     if not lines or not lines[0]:
         raise ConfigurationError(f"--password-file {path}: its first line is empty")
     return lines[0]
-
-
-def _nodes(arguments: argparse.Namespace) -> list[str]:
-    if arguments.to is not None:
-        try:
-            return list(listed(arguments.to))
-        except ValueError as error:
-            raise ConfigurationError(
-                f"--to = {arguments.to!r} is not allowed: it must be {error}"
-            ) from None
-    found = [str(node["qless"]) for node in layout.read_cluster(arguments.dir) if "qless" in node]
-    (row,) = [protocol for protocol in PROTOCOLS if protocol.name == "qless"]
-    return found or [f"{layout.HOST}:{layout.BASE_PORT_DEFAULT + row.port_offset}"]
 
 
 def _progress(done: int, total: int) -> None:

@@ -5,21 +5,16 @@ gives its job back when it ends, unless it deletes it; `release` and `bury` firs
 """
 
 import argparse
-import os
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Final
 
-from beanpole.addresses import UNIX_PREFIX
+from beanpole.client import where
 from beanpole.client.beanstalk import PRIORITY_DEFAULT, TTR_DEFAULT_S, Client, Job
 from beanpole.constants import DEFAULT_TUBE, TUBE_NAME_MAX_BYTES, U32_MAX
 from beanpole.errors import ConfigurationError
 from beanpole.protocol.beanstalk.requests import TIMEOUT_MAX_S, U64_MAX
-from beanpoled.cli import layout
-from beanpoled.config.settings import Address
 
-ADDRESS_VARIABLE: Final = "BEANPOLE_ADDR"
 EXIT_NO: Final = 1
 # More than the largest number of the protocol has.
 DIGITS_MAX: Final = 40
@@ -74,38 +69,14 @@ def add_commands(commands: Any) -> None:
 
 def _add(commands: Any, name: str, run: Run, words: str) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = commands.add_parser(name, help=words)
-    parser.add_argument(
-        "--addr",
-        metavar="HOST:PORT,...",
-        help=f"beanstalk addresses (default: {ADDRESS_VARIABLE}, else the cluster in --dir)",
-    )
-    parser.add_argument("--dir", type=Path, default=Path(layout.DIRECTORY_DEFAULT))
+    where.add_options(parser, where.BEANSTALK)
     parser.set_defaults(run=lambda arguments: _connected(run, arguments))
     return parser
 
 
 def _connected(run: Run, arguments: argparse.Namespace) -> int:
-    with Client(addresses(arguments, os.environ.get(ADDRESS_VARIABLE))) as client:
+    with Client(where.addresses(arguments, where.BEANSTALK)) as client:
         return run(client, arguments)
-
-
-def addresses(arguments: argparse.Namespace, variable: str | None) -> list[str]:
-    """Return the beanstalk addresses to try, in order."""
-    text = arguments.addr or variable
-    if not text:
-        listed = [str(node["beanstalk"]) for node in layout.read_cluster(arguments.dir)]
-        return listed or [f"{layout.HOST}:{layout.BASE_PORT_DEFAULT}"]
-    found = [part.strip() for part in text.split(",")]
-    for address in found:
-        try:
-            if not address.startswith(UNIX_PREFIX):
-                Address().check(address)
-        except ValueError as error:
-            source = "--addr" if arguments.addr else ADDRESS_VARIABLE
-            raise ConfigurationError(
-                f"{source} = {address!r} is not allowed: it must be {error}, or unix:PATH"
-            ) from None
-    return found
 
 
 def _whole(text: str, largest: int) -> int:

@@ -23,12 +23,12 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TextIO
 
 from beanpole.addresses import split_address
+from beanpole.client.where import CLUSTER_FILE
 from beanpole.errors import ConfigurationError
 from beanpoled.config.protocols import FIRST, PROTOCOLS, Protocol
 
 CLUSTER: Final = "dev"
 HOST: Final = "127.0.0.1"
-DIRECTORY_DEFAULT: Final = ".beanpole"
 BASE_PORT_DEFAULT: Final = 11300
 # Ten ports are reserved for each kind of listener.
 NODES_MAX: Final = 9
@@ -219,25 +219,14 @@ def write_cluster(directory: Path, nodes: Iterable[LocalNode], pids: Mapping[str
         for node in nodes
     ]
     replace(
-        directory / "cluster.json",
+        directory / CLUSTER_FILE,
         json.dumps({"cluster": CLUSTER, "nodes": listed}, indent=2) + "\n",
     )
 
 
 def remove_cluster(directory: Path) -> None:
     """Take cluster.json away: no node serves there."""
-    (directory / "cluster.json").unlink(missing_ok=True)
-
-
-def read_cluster(directory: Path) -> list[dict[str, Any]]:
-    """Return the nodes of DIR/cluster.json; none if there is no such file."""
-    try:
-        found: list[dict[str, Any]] = json.loads((directory / "cluster.json").read_text())["nodes"]
-    except FileNotFoundError:
-        return []
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ConfigurationError(f"cannot read {directory / 'cluster.json'}: {error}") from error
-    return found
+    (directory / CLUSTER_FILE).unlink(missing_ok=True)
 
 
 def replace(path: Path, text: str) -> None:

@@ -5,10 +5,10 @@ from typing import Any, Final
 
 import grpc
 
+from beanpole.client import where
 from beanpole.client.rpc import Nodes, words_of
 from beanpole.errors import ClientError
 from beanpole.pb import admin_pb2, admin_pb2_grpc
-from beanpoled.cli import status
 from beanpoled.rpc.admin import SNAPSHOT_TIMEOUT_S
 
 # The node gives up first, and says why.
@@ -22,13 +22,13 @@ def add_command(commands: Any) -> None:
         help="write a snapshot of what is applied, and cut the log behind it",
         description="Asks the node at --addr, or without it every node of the local cluster.",
     )
-    status.add_addresses(parser)
+    where.add_options(parser, where.GRPC)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Ask every node that is named; the first that fails ends it."""
-    with Nodes(status.addresses(arguments)) as nodes:
+    with Nodes(where.addresses(arguments, where.GRPC)) as nodes:
         for target in nodes.addresses:
             stub = admin_pb2_grpc.AdminStub(nodes.channel(target))
             try:

@@ -3,16 +3,15 @@
 import argparse
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Final
 
 import grpc
 
+from beanpole.client import where
 from beanpole.client.rpc import Nodes
-from beanpole.errors import ClientError, ConfigurationError
+from beanpole.errors import ClientError
 from beanpole.pb import admin_pb2, admin_pb2_grpc, node_pb2
-from beanpoled.cli import layout, status_qless
-from beanpoled.config.settings import Address
+from beanpoled.cli import status_qless
 from beanpoled.disk.identity import BIRTH_DIGITS
 from beanpoled.http.metrics import JOB_STATES
 from beanpoled.view import waiting_words
@@ -31,50 +30,16 @@ _COLUMNS: Final = "{:<10} {:<10} {:>6} {:>10} {:>10} {:>8} {:>8} {:>8} {:>8}  {:
 def add_command(commands: Any) -> None:
     """Add `status` to the parser."""
     parser = commands.add_parser("status", help="show members, leader, term and indexes")
-    add_addresses(parser)
+    where.add_options(parser, where.GRPC)
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)
 
 
-def add_addresses(parser: argparse.ArgumentParser) -> None:
-    """Add the options by which `addresses` finds nodes."""
-    parser.add_argument("--addr", metavar="HOST:GRPC", help="gRPC address of any node")
-    add_directory(parser, "--addr")
-
-
-def add_directory(parser: argparse.ArgumentParser, instead_of: str) -> None:
-    """Add the folder of a local cluster, for when the option for addresses is not given."""
-    parser.add_argument(
-        "--dir",
-        type=Path,
-        default=Path(layout.DIRECTORY_DEFAULT),
-        help=f"without {instead_of}: folder of a local cluster (default ./.beanpole)",
-    )
-
-
 def run(arguments: argparse.Namespace) -> int:
     """Print the status that the first node that answers gives."""
-    reply = first_answer(addresses(arguments))
+    reply = first_answer(where.addresses(arguments, where.GRPC))
     print(json.dumps(as_json(reply)) if arguments.json else as_text(reply))
     return 0
-
-
-def addresses(arguments: argparse.Namespace) -> list[str]:
-    """Return the gRPC addresses to ask, in order."""
-    if arguments.addr is not None:
-        try:
-            return [str(Address().check(arguments.addr))]
-        except ValueError as error:
-            raise ConfigurationError(
-                f"--addr = {arguments.addr!r} is not allowed: it must be {error}"
-            ) from None
-    return local_addresses(arguments.dir)
-
-
-def local_addresses(directory: Path) -> list[str]:
-    """Return the gRPC addresses of the local cluster in a folder, or where one would be."""
-    listed = [str(node["grpc"]) for node in layout.read_cluster(directory)]
-    return listed or [f"{layout.HOST}:{layout.BASE_PORT_DEFAULT + layout.PORTS['grpc']}"]
 
 
 def first_answer(targets: list[str]) -> admin_pb2.StatusReply:

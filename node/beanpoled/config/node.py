@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from beanpole import constants
 from beanpole.addresses import is_loopback, split_address
+from beanpole.client import where
 from beanpole.errors import ConfigurationError
 from beanpoled.config import memory
 from beanpoled.config.protocols import FIRST, PROTOCOLS, Protocol
@@ -41,7 +42,7 @@ from beanpoled.config.settings import (
 
 ENVIRONMENT_PREFIX: Final = "BEANPOLE_"
 # Ours, but not settings of a node: the file's path, and the addresses the command line tools use.
-ENVIRONMENT_OTHERS: Final = frozenset({"BEANPOLE_CONFIG", "BEANPOLE_ADDR"})
+ENVIRONMENT_OTHERS: Final = where.VARIABLES | {"BEANPOLE_CONFIG"}
 # Kubernetes sets these in every container beside a service whose name begins with "beanpole".
 _SERVICE_LINK: Final = re.compile(r"BEANPOLE_([A-Z0-9_]+_)?(SERVICE_(HOST|PORT.*)|PORT(_.*)?)")
 

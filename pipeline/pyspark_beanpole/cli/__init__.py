@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Final
 
+from beanpole.client.spoken import hint
 from beanpole.errors import BeanpoleError, ConfigurationError
 from pyspark_beanpole.cli import audit, job, qless, redrive, report, stream
 
@@ -41,6 +42,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return EXIT_REFUSED
     except BeanpoleError as error:
         print(f"beanpole pipeline: {error}", file=sys.stderr)
+        if words := hint(arguments):
+            print(words, file=sys.stderr)
         return EXIT_NO_ANSWER
     except KeyboardInterrupt:
         return 130

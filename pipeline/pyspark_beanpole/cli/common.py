@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from beanpole.addresses import listed
+from beanpole.client import where
 from beanpole.client.events import Events
 from beanpole.client.rpc import PATIENCE_S
 from pyspark_beanpole import session
@@ -32,7 +32,18 @@ QUICK_EVENTS_MAX: Final = 2_000_000
 
 def set_run(parser: argparse.ArgumentParser, run: Callable[[argparse.Namespace], int]) -> None:
     """Let a parser's command run; all errors become one line (see `running`)."""
-    parser.set_defaults(run=lambda arguments: run_command(run, arguments))
+    parser.set_defaults(
+        run=lambda arguments: run_command(lambda given: run(find_nodes(given)), arguments)
+    )
+
+
+def find_nodes(arguments: argparse.Namespace) -> argparse.Namespace:
+    """Set `addresses`: those of the nodes, unless events come from an export alone."""
+    exported = getattr(arguments, "directory", None) is not None
+    arguments.addresses = None
+    if "addr" in arguments and ("asks_nodes" in arguments or not exported):
+        arguments.addresses = tuple(where.addresses(arguments, where.GRPC))
+    return arguments
 
 
 def say(text: str) -> None:
@@ -71,16 +82,15 @@ def add_spark(parser: argparse.ArgumentParser) -> None:
 
 def add_input(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `events`."""
-    group = parser.add_mutually_exclusive_group(required=True)
-    group.add_argument(
-        "--addresses", type=addresses, metavar="HOST:GRPC,...", help="gRPC addresses of nodes"
-    )
+    group = parser.add_mutually_exclusive_group()
+    where.add_addresses(group, where.GRPC)
     group.add_argument(
         "--from",
         dest="directory",
         metavar="DIR",
         help="events that `beanpole events export` wrote: a path or URI (s3a://BUCKET/PATH)",
     )
+    where.add_directory(parser)
     add_allow_missing(parser)
     _add_patience(parser)
 
@@ -95,14 +105,9 @@ def add_allow_missing(parser: argparse.ArgumentParser) -> None:
 
 
 def add_addresses(parser: argparse.ArgumentParser) -> None:
-    """Add the addresses of nodes, which must be given."""
-    parser.add_argument(
-        "--addresses",
-        type=addresses,
-        required=True,
-        metavar="HOST:GRPC,...",
-        help="gRPC addresses of nodes; any of them may fail",
-    )
+    """Add where the nodes are, for a command that asks them in any case."""
+    where.add_options(parser, where.GRPC)
+    parser.set_defaults(asks_nodes=True)
     _add_patience(parser)
 
 
@@ -224,14 +229,6 @@ def audited(found: "Input", directory: Path | None = None) -> "Audit":
         jobs=found.jobs,
         jobs_before=found.jobs_before,
     )
-
-
-def addresses(text: str) -> tuple[str, ...]:
-    """Read HOST:PORT,..."""
-    try:
-        return listed(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text!r} is not allowed: it must be {error}") from None
 
 
 def _patience(text: str) -> int:

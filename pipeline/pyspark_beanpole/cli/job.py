@@ -47,6 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the life of a job; the exit status is 1 if there is no event of it."""
     from pyspark_beanpole.life import as_json, life_of, lines, printable
 
+    common.find_nodes(arguments)
     looked = _exported(arguments) if arguments.directory else _served(arguments)
     job_id, words = arguments.id, f"job {arguments.id}"
     if job_id is None:

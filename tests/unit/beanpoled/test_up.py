@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from beanpole.client import where
 from beanpole.errors import ConfigurationError
 from beanpoled.cli import layout, main
 from beanpoled.cli.layout import LocalNode
@@ -80,7 +81,7 @@ def test_a_further_protocol_is_one_row(tmp_path: Path) -> None:
         "toy": ("127.0.0.1:11372",),
     }
     layout.write_cluster(tmp_path, nodes, {node.id: 1 for node in nodes})
-    assert layout.read_cluster(tmp_path)[2]["toy"] == "127.0.0.1:11372"
+    assert where.local_nodes(tmp_path)[2]["toy"] == "127.0.0.1:11372"
 
 
 def test_toml_escapes() -> None:
@@ -94,7 +95,7 @@ def test_toml_escapes() -> None:
 
 def test_cluster_json(tmp_path: Path) -> None:
     nodes = layout.plan(tmp_path, 1, 11300)
-    assert layout.read_cluster(tmp_path) == []
+    assert where.local_nodes(tmp_path) == []
     layout.write_cluster(tmp_path, nodes, {"n0": 4711})
     assert json.loads((tmp_path / "cluster.json").read_text()) == {
         "cluster": "dev",
@@ -114,12 +115,12 @@ def test_cluster_json(tmp_path: Path) -> None:
         ],
     }
     assert [path.name for path in tmp_path.iterdir()] == ["cluster.json"]
-    assert layout.read_cluster(tmp_path)[0]["grpc"] == "127.0.0.1:11320"
+    assert where.local_nodes(tmp_path)[0]["grpc"] == "127.0.0.1:11320"
     layout.remove_cluster(tmp_path)
     layout.remove_cluster(tmp_path)
     (tmp_path / "cluster.json").write_text("[]")
     with pytest.raises(ConfigurationError, match=r"cannot read .*cluster\.json"):
-        layout.read_cluster(tmp_path)
+        where.local_nodes(tmp_path)
 
 
 def refused(capsys: pytest.CaptureFixture[str], *line: str) -> str:
@@ -220,7 +221,7 @@ class Up:
             await self.output.grew.wait()
 
     def pids(self) -> list[int]:
-        return [node["pid"] for node in layout.read_cluster(self.directory)]
+        return [node["pid"] for node in where.local_nodes(self.directory)]
 
 
 @pytest.fixture

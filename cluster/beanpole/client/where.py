@@ -1,0 +1,141 @@
+"""Where a command finds the cluster: the same options, variables and order for every command.
+
+An address that is given counts first, then the folder of a local cluster that is given, then the
+environment, then a local cluster in this folder. Nothing is connected to here.
+"""
+
+import argparse
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Protocol
+
+from beanpole.addresses import UNIX_PREFIX, listed
+from beanpole.errors import ConfigurationError
+
+# What `beanpole up` writes into its folder, and which folder that is if nobody says.
+CLUSTER_FILE: Final = "cluster.json"
+DIRECTORY_DEFAULT: Final = ".beanpole"
+
+
+class Port(NamedTuple):
+    """A kind of address that nodes have.
+
+    Attributes:
+        key: its name in cluster.json.
+        speaks: what is spoken there, in words.
+        setting: of a node, by which it is configured.
+        number: of the first node of a local cluster, unless it was told otherwise.
+        variable: of the environment; empty if there is none.
+    """
+
+    key: str
+    speaks: str
+    setting: str
+    number: int
+    variable: str
+
+
+BEANSTALK: Final = Port("beanstalk", "beanstalk", "listen", 11300, "BEANPOLE_ADDR")
+GRPC: Final = Port("grpc", "gRPC", "grpc_listen", 11320, "BEANPOLE_GRPC_ADDR")
+QLESS: Final = Port("qless", "qless", "listeners.qless", 11360, "")
+VARIABLES: Final = frozenset({BEANSTALK.variable, GRPC.variable})
+
+
+class Parser(Protocol):
+    """A parser, or a group of one."""
+
+    def add_argument(self, *names: str, **how: Any) -> argparse.Action: ...
+
+
+def add_options(parser: Parser, port: Port, *names: str) -> None:
+    """Add the options by which `addresses` finds nodes; `names` are older ones of the first."""
+    add_addresses(parser, port, *names)
+    add_directory(parser)
+
+
+def add_addresses(parser: Parser, port: Port, *names: str) -> None:
+    """Add the first of these options alone."""
+    variable = f", else {port.variable}" if port.variable else ""
+    parser.add_argument(
+        "--addr",
+        "--addresses",
+        *names,
+        dest="addr",
+        metavar="HOST:PORT,...",
+        help=f"{port.speaks} addresses of nodes, any of which may fail (default: the cluster in "
+        f"--dir{variable}, else the one in ./{DIRECTORY_DEFAULT})",
+    )
+
+
+def add_directory(parser: Parser) -> None:
+    """Add the folder of a local cluster."""
+    parser.add_argument("--dir", type=Path, metavar="DIR", help="folder of a local cluster")
+
+
+def addresses(
+    arguments: argparse.Namespace, port: Port, environment: Mapping[str, str] = os.environ
+) -> list[str]:
+    """Return the addresses to try, in order, and note them in `arguments.asked` for hints.
+
+    Raises:
+        ConfigurationError: the message names the source of what is wrong.
+    """
+    found = _found(arguments, port, environment)
+    arguments.asked = (port, found)
+    return found
+
+
+def _found(arguments: argparse.Namespace, port: Port, environment: Mapping[str, str]) -> list[str]:
+    if arguments.addr is not None:
+        return split(arguments.addr, "--addr", port)
+    if arguments.dir is not None:
+        nodes = local_nodes(arguments.dir)
+        if not nodes:
+            raise ConfigurationError(
+                f"--dir {arguments.dir}: no cluster runs there, it has no {CLUSTER_FILE}; "
+                f"`beanpole up --dir {arguments.dir}` starts one"
+            )
+        return [str(node[port.key]) for node in nodes if port.key in node]
+    if port.variable and environment.get(port.variable):
+        return split(environment[port.variable], port.variable, port)
+    nodes = local_nodes(Path(DIRECTORY_DEFAULT))
+    return [str(node[port.key]) for node in nodes if port.key in node] or [
+        f"127.0.0.1:{port.number}"
+    ]
+
+
+def split(text: str, source: str, port: Port) -> list[str]:
+    """Read HOST:PORT,...; for beanstalk also unix:PATH.
+
+    Raises:
+        ConfigurationError: see `addresses`.
+    """
+    parts = [part.strip() for part in text.split(",")]
+    also = " or unix:PATH" if port is BEANSTALK else ""
+    try:
+        for part in parts:
+            if not (also and part.startswith(UNIX_PREFIX)):
+                listed(part)
+    except ValueError as error:
+        raise ConfigurationError(
+            f"{source} = {text!r} is not allowed: it must be {error}{also}"
+        ) from None
+    return list(dict.fromkeys(parts))
+
+
+def local_nodes(directory: Path) -> list[dict[str, Any]]:
+    """Return the nodes of DIR/cluster.json; none if there is no such file.
+
+    Raises:
+        ConfigurationError: it cannot be read.
+    """
+    path = directory / CLUSTER_FILE
+    try:
+        found: list[dict[str, Any]] = json.loads(path.read_text())["nodes"]
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigurationError(f"cannot read {path}: {error}") from error
+    return found

@@ -1,0 +1,94 @@
+"""Where commands find the cluster: every command has the same options, and their order."""
+
+import argparse
+import json
+from pathlib import Path
+
+import pytest
+
+from beanpole.client import where
+from beanpole.client.where import BEANSTALK, GRPC, QLESS, Port
+from beanpole.errors import ConfigurationError
+from beanpoled.cli import main
+
+ENVIRONMENT = {"BEANPOLE_ADDR": "env:1,unix:/s", "BEANPOLE_GRPC_ADDR": "env:2"}
+
+
+def found(port: Port, *line: str, environment: dict[str, str] | None = None) -> list[str]:
+    parser = argparse.ArgumentParser()
+    where.add_options(parser, port)
+    return where.addresses(parser.parse_args(line), port, environment or {})
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for name in ENVIRONMENT:
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+def cluster_in(directory: Path) -> None:
+    directory.mkdir()
+    nodes = [{"beanstalk": f"b:{n}", "grpc": f"g:{n}", "qless": f"q:{n}"} for n in (1, 2)]
+    (directory / where.CLUSTER_FILE).write_text(json.dumps({"nodes": nodes}))
+
+
+def test_what_is_given_counts_before_the_environment_and_that_before_what_is_here(
+    here: Path,
+) -> None:
+    assert found(BEANSTALK) == ["127.0.0.1:11300"]
+    assert found(GRPC) == ["127.0.0.1:11320"]
+    cluster_in(here / where.DIRECTORY_DEFAULT)
+    assert found(BEANSTALK) == ["b:1", "b:2"]
+    assert found(GRPC, environment=ENVIRONMENT) == ["env:2"]
+    assert found(BEANSTALK, environment=ENVIRONMENT) == ["env:1", "unix:/s"]
+    cluster_in(here / "other")
+    assert found(GRPC, "--dir", "other", environment=ENVIRONMENT) == ["g:1", "g:2"]
+    assert found(BEANSTALK, "--dir", "other", environment=ENVIRONMENT) == ["b:1", "b:2"]
+    assert found(QLESS, "--dir", "other", environment=ENVIRONMENT) == ["q:1", "q:2"]
+    line = ("--dir", "other", "--addresses", "x:1, x:2")
+    assert found(GRPC, *line, environment=ENVIRONMENT) == ["x:1", "x:2"]
+
+
+def test_a_folder_that_is_given_must_hold_a_cluster_that_runs(here: Path) -> None:
+    with pytest.raises(
+        ConfigurationError, match=r"--dir other: no cluster runs there.*`beanpole up"
+    ):
+        found(GRPC, "--dir", "other", environment=ENVIRONMENT)
+
+
+@pytest.mark.parametrize(
+    ("port", "line", "environment", "words"),
+    [
+        (GRPC, ["--addr", "x"], {}, "--addr = 'x' is not allowed"),
+        (GRPC, ["--addr", "unix:/s"], {}, "--addr = 'unix:/s' is not allowed"),
+        (GRPC, [], {"BEANPOLE_GRPC_ADDR": "y"}, "BEANPOLE_GRPC_ADDR = 'y' is not allowed"),
+        (BEANSTALK, ["--addr", "a:0"], {}, "or unix:PATH"),
+    ],
+)
+def test_what_is_no_address_is_named_with_its_source(
+    port: Port, line: list[str], environment: dict[str, str], words: str
+) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        found(port, *line, environment=environment)
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("put x", "reserve", "delete 1", "release 1", "bury 1", "kick", "peek 1", "stats"),
+        *("stats-tube t", "stats-job 1", "tubes", "status", "snapshot", "cluster finalize"),
+        *("alias list", "alias remove a", "alias set a b", "events range"),
+        *("events export --to /nowhere", "pipeline report --to /nowhere", "pipeline audit"),
+        *("pipeline job 1", "pipeline qless", "pipeline stream --to /nowhere", "pipeline redrive"),
+    ],
+)
+@pytest.mark.parametrize("option", ["--addr", "--addresses", "--dir"])
+def test_every_command_names_the_cluster_in_the_same_way(
+    command: str, option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """None of them gets as far as to a node: what is named is no address and no cluster."""
+    assert main([*command.split(), option, "nowhere"]) == 2
+    assert f"{'--addr' if option != '--dir' else option} " in capsys.readouterr().err
