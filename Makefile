@@ -50,16 +50,20 @@ help: ## show this list
 
 $(NODES): pyproject.toml
 	@test -n "$(PYTHON)" || { echo "Beanpole needs Python 3.11 or newer (Debian: apt-get install python3 python3-venv)" >&2; exit 1; }
+	@echo "installing what nodes need into $(VENV), once: pip fetches some 100 MB, a minute or two ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[try]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[try]'
+	@echo "installed"
 	@touch $@
 
 $(READY): $(NODES)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@echo "installing what developing needs, too, once ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
 $(SPARK): $(READY)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,spark]'
+	@echo "installing Spark, once: pip fetches 456 MB ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,spark]'
 	@touch $@
 
 up: $(NODES) ## run a local cluster of three nodes (make up ARGS='--nodes 1')

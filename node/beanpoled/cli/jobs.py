@@ -149,6 +149,10 @@ def _reserve(client: Client, arguments: argparse.Namespace) -> int:
     if job is not None and arguments.delete:
         done = client.delete(job.id)
         return _say("DELETED" if done else "NOT_FOUND", done)
+    if job is not None:
+        # Not on standard output, which programs read.
+        words = "goes back to the queue now: a command has it only while it runs; --delete deletes"
+        print(f"job {job.id} {words} it", file=sys.stderr)
     return shown
 
 

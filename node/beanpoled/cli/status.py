@@ -12,6 +12,7 @@ from beanpole.client.rpc import Nodes
 from beanpole.errors import ClientError
 from beanpole.pb import admin_pb2, admin_pb2_grpc, node_pb2
 from beanpoled.cli import status_qless
+from beanpoled.cli.columns import Column, table, terminal_chars
 from beanpoled.disk.identity import BIRTH_DIGITS
 from beanpoled.http.metrics import JOB_STATES
 from beanpoled.view import waiting_words
@@ -23,8 +24,25 @@ ROLES: Final = {
     node_pb2.ROLE_CANDIDATE: "candidate",
     node_pb2.ROLE_UNSPECIFIED: "unknown",
 }
-_PROTOCOL_COLUMNS: Final = "{:<10} {:>11} {:>8} {:>10} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8}"
-_COLUMNS: Final = "{:<10} {:<10} {:>6} {:>10} {:>10} {:>8} {:>8} {:>8} {:>8}  {:<8} {:<11} {}"
+_COLUMNS: Final = (
+    Column("node", 10, False),
+    Column("role", 10, False, 1),
+    Column("term", 6, True, 3),
+    Column("commit", 10, True, 5),
+    Column("applied", 10, True, 4),
+    *(Column(state, 8) for state in ("ready", "reserved", "delayed", "buried")),
+    Column(" version", 9, False, 2),
+    Column("machine", 11, False, 6),
+    Column("state", 8, False),
+)
+_PROTOCOL_COLUMNS: Final = (
+    Column("protocol", 10, False),
+    Column("connections", 11, True, 2),
+    Column("waiting", 8, True, 3),
+    Column("commands", 10, True, 4),
+    Column("queues", 8, True, 1),
+    *(Column(state, 8) for state in JOB_STATES),
+)
 
 
 def add_command(commands: Any) -> None:
@@ -38,7 +56,7 @@ def add_command(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print the status that the first node that answers gives."""
     reply = first_answer(where.addresses(arguments, where.GRPC))
-    print(json.dumps(as_json(reply)) if arguments.json else as_text(reply))
+    print(json.dumps(as_json(reply)) if arguments.json else as_text(reply, terminal_chars()))
     return 0
 
 
@@ -127,31 +145,20 @@ def _protocol_as_json(its: node_pb2.Protocol) -> dict[str, Any]:
     }
 
 
-def as_text(reply: admin_pb2.StatusReply) -> str:
-    """Return a table for people."""
+def as_text(reply: admin_pb2.StatusReply, chars: int | None = None) -> str:
+    """Return a table for people; with `chars`, for a terminal of that width."""
     births = sorted({node.birth[:BIRTH_DIGITS] for node in reply.nodes if node.birth})
     head = (
         f"cluster {reply.cluster}, birth {' and '.join(births) or 'none'}, "
         f"leader {reply.leader or 'none'}, term {reply.term}"
     )
-    titles = ("node", "role", "term", "commit", "applied")
-    more = ("ready", "reserved", "delayed", "buried", "version", "machine", "state")
-    lines = [head, _COLUMNS.format(*titles, *more)]
-    for node in reply.nodes:
-        if node.reachable:
-            jobs = node.jobs
-            numbers = (node.term, node.commit_index, node.applied_index)
-            counts = (jobs.ready, jobs.reserved, jobs.delayed, jobs.buried)
-            lines.append(
-                _COLUMNS.format(
-                    *(node.id, ROLES[node.role], *numbers, *counts),
-                    *(node.version, machine_words(node), state_words(node)),
-                )
-            )
-        else:
-            lines.append(_COLUMNS.format(node.id, *["-"] * 10, "not reachable"))
-    lines += protocol_lines(reply.nodes)
+    shown, dropped = table(_COLUMNS, [_row(node) for node in reply.nodes], chars)
+    more, also = table(_PROTOCOL_COLUMNS, protocol_rows(reply.nodes), chars)
+    lines = [head, *shown, *(more if len(more) > 1 else ())]
     lines += status_qless.lines(reply.nodes)
+    if dropped:
+        hidden = ", ".join(title.strip() for title in (*dropped, *also))
+        lines.append(f"a wider terminal, or --json, also has: {hidden}")
     possible = possible_version(reply.nodes)
     if possible:
         lines.append(
@@ -161,13 +168,23 @@ def as_text(reply: admin_pb2.StatusReply) -> str:
     return "\n".join(lines)
 
 
-def protocol_lines(nodes: Sequence[node_pb2.Node]) -> list[str]:
-    """A table with a line for each protocol: its clients at all nodes, its jobs in the cluster."""
+def _row(node: node_pb2.Node) -> Sequence[object]:
+    if not node.reachable:
+        return (node.id, *["-"] * 8, " -", "-", "not reachable")
+    jobs = node.jobs
+    return (
+        *(node.id, ROLES[node.role], node.term, node.commit_index, node.applied_index),
+        *(jobs.ready, jobs.reserved, jobs.delayed, jobs.buried),
+        *(f" {node.version}", machine_words(node), state_words(node)),
+    )
+
+
+def protocol_rows(nodes: Sequence[node_pb2.Node]) -> list[Sequence[object]]:
+    """A row for each protocol: its clients at all nodes, its jobs in the cluster."""
     newest = max(nodes, key=lambda node: node.applied_index, default=None)
     if newest is None or not newest.protocols:
         return []
-    titles = ("connections", "waiting", "commands", "queues")
-    lines = [_PROTOCOL_COLUMNS.format("protocol", *titles, *JOB_STATES)]
+    rows: list[Sequence[object]] = []
     for its in newest.protocols:
         own = [one for node in nodes for one in node.protocols if one.name == its.name]
         clients = [
@@ -176,8 +193,8 @@ def protocol_lines(nodes: Sequence[node_pb2.Node]) -> list[str]:
         ]
         jobs = its.jobs
         states = (jobs.ready, jobs.reserved, jobs.delayed, jobs.buried, its.kept)
-        lines.append(_PROTOCOL_COLUMNS.format(its.name, *clients, its.queues, *states))
-    return lines
+        rows.append((its.name, *clients, its.queues, *states))
+    return rows
 
 
 def possible_version(nodes: Sequence[node_pb2.Node]) -> int:

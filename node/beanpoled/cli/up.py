@@ -357,4 +357,5 @@ def _line(watched: _Watched) -> str:
         "buried": seen.jobs.buried,
     }
     shown = " ".join(f"{name} {count}" for name, count in counts.items())
-    return f"{node.id:<4}{address:<17}{state_words(seen):<8} {ROLES[seen.role]:<10}{shown}"
+    # What has words of any length is last: the screen cuts what is longer than the terminal.
+    return f"{node.id:<4}{address:<17}{ROLES[seen.role]:<10}{shown}  {state_words(seen)}"

@@ -287,6 +287,20 @@ def test_a_command_by_hand(
     assert (done == 3) == captured.err.startswith(b"beanpole: ")
 
 
+def test_reserve_says_that_the_job_goes_back(
+    start: Start, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    reserved = (b"reserve-with-timeout 0\r\n", b"RESERVED 5 1\r\nx\r\n")
+    assert main(["reserve", "--timeout", "0", "--addr", start([reserved]).address]) == 0
+    out, err = capfdbinary.readouterr()
+    assert out == b"RESERVED 5 1\nx\n"
+    assert err.startswith(b"job 5 goes back to the queue now") and b"--delete" in err
+    script: Script = [reserved, (b"delete 5\r\n", b"DELETED\r\n")]
+    line = ["reserve", "--timeout", "0", "--delete", "--addr", start(script).address]
+    assert main(line) == 0
+    assert capfdbinary.readouterr().err == b""
+
+
 def test_a_body_from_standard_input(
     start: Start, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
