@@ -7,6 +7,7 @@ which nothing arrives for too long, or no whole frame, is closed and dialed agai
 import asyncio
 import os
 import socket
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, cast
 
@@ -210,6 +211,7 @@ class PeerLinks:
         self._waiting: dict[PeerProtocol, None] = {}  # introduced, and not talked to yet
         self._server: asyncio.Server | None = None
         self._tasks: list[asyncio.Task[None]] = []
+        self._lookups: dict[str, asyncio.Task[list[str] | OSError]] = {}  # of the members' names
         self._complained: dict[str, float] = {}  # line -> when it was logged
         self._failures: dict[
             str, str
@@ -230,6 +232,8 @@ class PeerLinks:
 
     async def stop(self) -> None:
         """Close everything."""
+        for lookup in self._lookups.values():
+            lookup.cancel()
         for task in self._tasks:
             task.cancel()
         if self._server is not None:
@@ -324,12 +328,50 @@ class PeerLinks:
             factory = partial(cast, asyncio.Protocol, protocol)
             try:
                 async with asyncio.timeout(DIAL_TIMEOUT_S):
-                    await self.loop.create_connection(factory, host, port)
+                    await self._connect(factory, await self._find(peer, host, port), port)
                 await protocol.closed
                 self._failures[peer] = protocol.failure
             except OSError as error:
                 self._failures[peer] = _why(error)
             await asyncio.sleep(pauses.after(self.loop.time() - begun_s))
+
+    async def _connect(
+        self, factory: Callable[[], asyncio.Protocol], addresses: Sequence[str], port: int
+    ) -> None:
+        """Connect to the first address that answers; OSError if none does."""
+        failure = OSError("has no address")
+        for address in addresses:
+            try:
+                await self.loop.create_connection(factory, address, port)
+                return
+            except OSError as error:
+                failure = error
+        raise failure
+
+    async def _find(self, peer: str, host: str, port: int) -> Sequence[str]:
+        """Return the addresses that the name of a member has now; OSError if it is not found.
+
+        The system's look-up cannot be interrupted, takes longer than a dial may where no server of
+        names answers, and holds one of a few threads. So it is not begun again while it goes on,
+        and its error is taken even if the dial that asked for it is over: left to the loop, it
+        would end the node.
+        """
+        lookup = self._lookups.get(peer)
+        if lookup is None or lookup.done():
+            lookup = self.loop.create_task(self._look_up(host, port))
+            self._lookups[peer] = lookup
+        await asyncio.wait([lookup])
+        found = lookup.result()
+        if isinstance(found, OSError):
+            raise found
+        return found
+
+    async def _look_up(self, host: str, port: int) -> list[str] | OSError:
+        try:
+            found = await self.loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except OSError as error:
+            return error
+        return [str(entry[4][0]) for entry in found]
 
     async def _watch(self) -> None:
         """Close links on which nothing arrives; half-open connections are found so."""
