@@ -16,6 +16,8 @@ SOURCES := $(shell find cluster/beanpole node/beanpoled -name '*.py' -o -name '*
 # Which tests also run on it: those of the modules that it compiles, and with whole nodes.
 COMPILED_UNITS := $(addprefix tests/unit/,core protocol storage replication node golden)
 COMPILED_NODES := $(addprefix tests/integration/test_,clients.py failover.py disk.py peer_port.py)
+# helm, kubectl and the schemas of Kubernetes.
+KUBERNETES := build/kubernetes/.ready
 # The compiled wheel with what it needs, and nothing of this clone.
 INSTALLED := build/installed
 # Gearman's clients from npm.
@@ -43,7 +45,7 @@ PROTOC := $(BIN)/python -m grpc_tools.protoc -Iproto
 
 .DEFAULT_GOAL := check
 .PHONY: up compiled wheel test test-nodes test-spark test-sim test-compiled test-spark-cluster \
-	test-power test-page test-repeats test-clients test-qless test-wheel qless-sources sim mutants unit lint check golden fmt proto bench bench-check bench-pipeline soak upgrade ledger clean help
+	test-power test-page test-repeats test-clients test-qless test-wheel test-kubernetes qless-sources sim mutants unit lint check golden fmt proto bench bench-check bench-pipeline soak upgrade ledger clean help
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -149,6 +151,17 @@ $(CLIENTS): tests/clients/package.json
 # By itself, because it takes packages from PyPI that nothing else needs. Redis is only beside it.
 test-qless: $(READY) $(SUITES_READY) ## the suites of reqless and qless-py, unmodified, and redis-py
 	$(BIN)/python -m pytest -q tests/qless
+
+# By itself, because helm, kubectl and the schemas are 60 MB; no cluster is needed.
+test-kubernetes: $(READY) $(KUBERNETES) ## the chart, its manifests, and rolling restarts as a StatefulSet makes them
+	$(BIN)/python -m pytest -q tests/kubernetes
+
+$(KUBERNETES): $(wildcard tests/kubernetes/*.txt) tests/kubernetes/unpack.py $(NODES)
+	rm -rf build/kubernetes && $(BIN)/python -m venv build/kubernetes
+	build/kubernetes/bin/pip install --quiet --disable-pip-version-check -r tests/kubernetes/schemas.txt
+	build/kubernetes/bin/pip install --quiet --disable-pip-version-check --no-deps -r tests/kubernetes/programs.txt
+	$(BIN)/python tests/kubernetes/unpack.py build/kubernetes/lib build/kubernetes/bin
+	@touch $@
 
 qless-sources: $(SUITES_READY) ## the Lua of qless's clients, for `python -m bench qless`
 

@@ -1,0 +1,67 @@
+{{- /* Names, labels, and the list of members. */ -}}
+
+{{- /* The release's name, with the chart's where that says nothing of it. Pods are this and a
+number, and so are the ids of the nodes. */ -}}
+{{- define "beanpole.name" -}}
+{{- if contains "beanpole" .Release.Name }}{{ .Release.Name | trunc 50 | trimSuffix "-" }}
+{{- else }}{{ printf "%s-beanpole" (.Release.Name | trunc 40 | trimSuffix "-") }}{{ end }}
+{{- end }}
+
+{{- define "beanpole.selector" -}}
+app.kubernetes.io/name: beanpole
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "beanpole.labels" -}}
+{{ include "beanpole.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end }}
+
+{{- define "beanpole.image" -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end }}
+
+{{- /* A pod by its name in the headless service, which stays when its address changes. Without the
+namespace, so that an overlay may set another: resolvers add that of the pod. */ -}}
+{{- define "beanpole.hosts" -}}
+{{- $name := include "beanpole.name" . -}}
+{{- $hosts := list -}}
+{{- range $number := until (int .Values.replicas) -}}
+{{- $hosts = append $hosts (printf "%s-%d.%s-headless" $name $number $name) -}}
+{{- end -}}
+{{- join "," $hosts -}}
+{{- end }}
+
+{{- /* ID=PEER/GRPC for each pod. */ -}}
+{{- define "beanpole.members" -}}
+{{- $members := list -}}
+{{- range $host := splitList "," (include "beanpole.hosts" .) -}}
+{{- $id := index (splitList "." $host) 0 -}}
+{{- $members = append $members (printf "%s=%s:11310/%s:11320" $id $host $host) -}}
+{{- end -}}
+{{- join "," $members -}}
+{{- end }}
+
+{{- define "beanpole.grpcAddresses" -}}
+{{- $addresses := list -}}
+{{- range $host := splitList "," (include "beanpole.hosts" .) -}}
+{{- $addresses = append $addresses (printf "%s:11320" $host) -}}
+{{- end -}}
+{{- join "," $addresses -}}
+{{- end }}
+
+{{- define "beanpole.podSecurity" -}}
+runAsNonRoot: true
+runAsUser: 10001
+runAsGroup: 10001
+fsGroup: 10001
+fsGroupChangePolicy: OnRootMismatch
+seccompProfile: { type: RuntimeDefault }
+{{- end }}
+
+{{- define "beanpole.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities: { drop: [ALL] }
+{{- end }}

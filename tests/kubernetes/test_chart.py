@@ -1,0 +1,148 @@
+"""The chart: what it renders, what it refuses, and the kustomize base that is made of it.
+
+The base is committed. `BEANPOLE_BASE=rewrite` makes it anew after a change of the chart.
+"""
+
+import os
+import re
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from tests.kubernetes.support import BASE, CHART, TOOLS, manifests, one_of, render, run
+
+VALIDATE: Final = TOOLS / "kubernetes-validate"
+# The oldest with all fields that are used, up to the newest that the package knows.
+VERSIONS: Final = ("1.27", "1.29", "1.31", "1.33", "1.35", "1.37")
+# Kinds of operators, whose schemas are not Kubernetes' own.
+FOREIGN: Final = {"ServiceMonitor"}
+EVERYTHING: Final = """
+replicas: 5
+cluster: production
+image: {tag: "1", pullPolicy: Always, pullSecrets: [{name: registry}]}
+settings: {durability: memory, jobs_max: 1000000, log_format: text}
+extraEnvFrom: [{configMapRef: {name: more}}]
+storage: {size: 100Gi, className: fast}
+service: {type: LoadBalancer, annotations: {a: b}}
+networkPolicy:
+  clientsFrom: [{namespaceSelector: {matchLabels: {team: a}}}]
+  operatorsFrom: [{podSelector: {matchLabels: {role: operator}}}]
+nodeSelector: {disk: ssd}
+tolerations: [{key: queue, operator: Exists, effect: NoSchedule}]
+affinity: {nodeAffinity: {}}
+priorityClassName: high
+podAnnotations: {c: d}
+serviceMonitor: {enabled: true, labels: {release: prometheus}}
+report: {enabled: true, image: "report:1", existingClaim: reports}
+"""
+ALONE: Final = """
+replicas: 1
+podDisruptionBudget: {enabled: false}
+networkPolicy: {enabled: false}
+"""
+HEAD: Final = "# Rendered from ../beanpole by tests/kubernetes: change the chart, not this file.\n"
+
+
+@pytest.fixture(params=["", EVERYTHING, ALONE], ids=["default", "everything", "alone"])
+def rendered(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    values = tmp_path / "values.yaml"
+    values.write_text(request.param)
+    return render("--values", str(values))
+
+
+def test_helm_finds_nothing_to_complain_about() -> None:
+    done = run("helm", "lint", "--strict", str(CHART))
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_manifest_is_what_kubernetes_knows(
+    rendered: str, version: str, tmp_path: Path
+) -> None:
+    known = [one for one in manifests(rendered) if one["kind"] not in FOREIGN]
+    path = tmp_path / "all.yaml"
+    path.write_text(yaml.safe_dump_all(known))
+    done = run(VALIDATE.name, "--kubernetes-version", version, "--strict", str(path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (done.stdout + done.stderr).count("passed for resource") == len(known) >= 4
+
+
+def test_a_misspelt_field_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "all.yaml"
+    path.write_text(render().replace("minReadySeconds", "minReadySecondz"))
+    done = run(VALIDATE.name, "--kubernetes-version", VERSIONS[0], "--strict", str(path))
+    assert done.returncode != 0 and "minReadySecondz" in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ("replicas=2", "value must be one of 1, 3, 5"),
+        ("replica=3", "'replica' not allowed"),
+        ("storage.size=lots", "does not match pattern"),
+        ("settings.node_id=x", "invalid propertyName 'node_id'"),
+        ("report.enabled=true", "minLength"),
+        ("peerSecret.existingSecret=", "minLength"),
+    ],
+)
+def test_wrong_values_are_refused(value: str, words: str) -> None:
+    done = run("helm", "template", "beanpole", str(CHART), "--set", value)
+    assert done.returncode != 0 and words in done.stderr, done.stderr
+
+
+def test_the_base_is_the_chart() -> None:
+    text = re.sub(r"(?m)^ *(helm.sh/chart|app.kubernetes.io/managed-by): .*\n", "", render())
+    if os.environ.get("BEANPOLE_BASE") == "rewrite":
+        (BASE / "beanpole.yaml").write_text(HEAD + text)
+    assert (BASE / "beanpole.yaml").read_text() == HEAD + text
+    done = run("kubectl", "kustomize", str(BASE))
+    assert done.returncode == 0, done.stderr
+    names = {(one["kind"], one["metadata"]["name"]) for one in manifests(done.stdout)}
+    assert names == {(one["kind"], one["metadata"]["name"]) for one in manifests(text)}
+
+
+def test_an_overlay_may_have_another_namespace(tmp_path: Path) -> None:
+    (tmp_path / "kustomization.yaml").write_text(
+        f"namespace: queues\nresources: [{os.path.relpath(BASE, tmp_path)}]\n"
+        "replicas: [{name: beanpole, count: 3}]\n"
+    )
+    done = run("kubectl", "kustomize", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    found = manifests(done.stdout)
+    assert {one["metadata"]["namespace"] for one in found} == {"queues"}
+    assert "default" not in str(environment(one_of("StatefulSet", done.stdout)))
+
+
+def environment(manifest: dict[str, Any]) -> dict[str, str]:
+    (container,) = manifest["spec"]["template"]["spec"]["containers"]
+    return {one["name"]: one.get("value", "") for one in container["env"]}
+
+
+def test_members_are_the_pods(rendered: str) -> None:
+    manifest = one_of("StatefulSet", rendered)
+    members = environment(manifest)["BEANPOLE_MEMBERS"].split(",")
+    assert [member.split("=")[0] for member in members] == [
+        f"{manifest['metadata']['name']}-{number}" for number in range(manifest["spec"]["replicas"])
+    ]
+    services = {one["metadata"]["name"] for one in manifests(rendered) if one["kind"] == "Service"}
+    assert manifest["spec"]["serviceName"] in services
+    sys.stdout.write(f"{members}\n")
+
+
+def test_no_pod_has_rights(rendered: str) -> None:
+    for one in manifests(rendered):
+        assert one["kind"] not in ("Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding")
+        templates = {
+            "StatefulSet": lambda spec: spec["template"]["spec"],
+            "CronJob": lambda spec: spec["jobTemplate"]["spec"]["template"]["spec"],
+        }
+        if one["kind"] in templates:
+            pod = templates[one["kind"]](one["spec"])
+            assert pod["automountServiceAccountToken"] is False
+            assert pod["securityContext"]["runAsNonRoot"] is True
+            for container in pod["containers"]:
+                assert container["securityContext"]["readOnlyRootFilesystem"] is True
+                assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}

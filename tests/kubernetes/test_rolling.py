@@ -1,0 +1,113 @@
+"""Rolling restarts and upgrades in the StatefulSet's own order, with real nodes under load.
+
+The pods are processes that do what the rendered manifest says (`chaos.statefulset`).
+"""
+
+import contextlib
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from chaos.statefulset import Pod, StatefulSet, path_of
+from tests.integration.support.history import History, judge
+from tests.integration.support.load import Load
+from tests.integration.support.releases import LAST, release, this_program
+from tests.kubernetes.support import one_of, render
+
+CLIENTS: Final = 4
+JOBS: Final = 300
+TIMEOUT_S: Final = 300
+# Settings that the manifest has and the last release has not.
+NEWER: Final = ("BEANPOLE_LISTENERS", "BEANPOLE_LOG_FORMAT")
+
+pytestmark = pytest.mark.timeout(TIMEOUT_S)
+
+
+def program(words: list[str], folder: Path) -> dict[str, str]:
+    """Make a folder with a `beanpoled` in it, as an image has one."""
+    folder.mkdir()
+    path = folder / "beanpoled"
+    path.write_text('#!/bin/sh\nexec {} "$@"\n'.format(" ".join(words)))
+    path.chmod(0o755)
+    return path_of(folder)
+
+
+@pytest.fixture
+def new(tmp_path: Path) -> dict[str, str]:
+    path = ":".join(entry for entry in sys.path if entry)
+    return program(["env", f"PYTHONPATH={path}", *this_program({}).words], tmp_path / "new")
+
+
+@pytest.fixture
+def pods(tmp_path: Path) -> Iterator[StatefulSet]:
+    # Small, for a disk that other tests share.
+    rendered = render("--set", "settings.disk_reserve_bytes=0")
+    found = StatefulSet(one_of("StatefulSet", rendered), tmp_path / "pods")
+    try:
+        yield found
+    finally:
+        found.close()
+
+
+class Watched:
+    """Clients of the other pods while one is away; they must not notice."""
+
+    def __init__(self, pods: StatefulSet) -> None:
+        self._pods = pods
+        self.histories: list[History] = []
+
+    @contextlib.contextmanager
+    def around(self, away: Pod) -> Iterator[None]:
+        others = [pod.beanstalk for pod in self._pods.pods if pod is not away]
+        load = Load(others, CLIENTS)
+        load.start()
+        try:
+            load.wait_for_progress(JOBS)
+            yield
+            load.wait_for_progress(JOBS)
+            history = load.finish()
+        finally:
+            load.stop()
+        assert not history.errors, f"{away.name} was away: {history.errors[:5]}"
+        verdict = judge(history)
+        assert verdict.good, f"{away.name} was away: {verdict}"
+        sys.stdout.write(
+            f"{away.name} away: {verdict.acknowledged} jobs, "
+            f"longest wait {history.longest_wait_s:.2f} s\n"
+        )
+        self.histories.append(history)
+
+
+def test_a_rolling_restart(pods: StatefulSet, new: dict[str, str]) -> None:
+    pods.start(new)
+    watched = Watched(pods)
+    pods.roll(new, watched.around)
+    assert len(watched.histories) == 3
+
+
+def test_a_rolling_upgrade(pods: StatefulSet, new: dict[str, str], tmp_path: Path) -> None:
+    old = program(list(release(LAST, tmp_path).words), tmp_path / "old")
+    pods.start(old, NEWER)
+    watched = Watched(pods)
+    pods.roll(new, watched.around)
+    assert len(watched.histories) == 3
+
+
+def test_an_emptied_volume_votes_only_when_told_to(pods: StatefulSet, new: dict[str, str]) -> None:
+    pods.start(new)
+    lost = pods.pods[1]
+    assert lost.stop() == 0
+    shutil.rmtree(lost.volume)
+    lost.volume.mkdir()
+    lost.start(new)
+    assert lost.process
+    assert lost.process.wait() != 0
+    assert "--rejoin" in lost.story()
+    # What `kubectl patch configmap` makes appear in the pod.
+    (lost.directory / "etc/beanpole/rejoin" / lost.name).touch()
+    lost.start(new)
+    lost.wait_until_ready()
