@@ -45,7 +45,7 @@ PROTOC := $(BIN)/python -m grpc_tools.protoc -Iproto
 
 .DEFAULT_GOAL := check
 .PHONY: up compiled wheel test test-nodes test-spark test-sim test-compiled test-spark-cluster \
-	test-power test-page test-repeats test-clients test-qless test-wheel test-kubernetes qless-sources sim mutants unit lint check golden fmt proto bench bench-check bench-pipeline soak upgrade ledger clean help
+	test-power test-page test-systemd test-repeats test-clients test-qless test-wheel test-kubernetes qless-sources sim mutants unit lint check golden fmt proto bench bench-check bench-pipeline soak upgrade ledger clean help
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -136,6 +136,10 @@ test-repeats: $(SPARK) ## 100,000 rows while Spark repeats its tasks on purpose:
 # By itself, because nothing else here needs a browser: apt-get install chromium.
 test-page: $(SPARK) ## the report's page in headless Chromium: nothing overlaps at 1,400 and 800 pixels
 	$(BIN)/python -m pytest -q tests/page
+
+# By itself, because it needs root: three machines in namespaces, each with a systemd of its own.
+test-systemd: $(READY) ## the unit, by systemd's own tools and on three machines with a real systemd (needs root)
+	$(BIN)/python -m pytest -q tests/systemd
 
 # By itself, because its clients come from Debian and from npm; it says what is missing.
 test-clients: $(READY) $(CLIENTS) ## real Gearman clients of Debian and npm, unmodified
