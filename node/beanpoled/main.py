@@ -33,10 +33,11 @@ from beanpoled.host.log import LogLines
 from beanpoled.host.seam import ERROR, WARNING
 from beanpoled.http.server import HttpServer
 from beanpoled.node_view import LocalNodeView
+from beanpoled.reloading import Reading
 from beanpoled.rpc.admin import RpcServer
 from beanpoled.rpc.events import EventsServicer
 from beanpoled.rpc.queue import QueueServicer
-from beanpoled.supervision import Read, Supervision
+from beanpoled.supervision import Supervision
 from beanpoled.turn.node import Node
 
 # A collection of the oldest generation looks at every job: half a second for a million of them.
@@ -85,9 +86,10 @@ def main() -> None:
     lines = LogLines(config)
     # A node that is still reading its disk has nothing to reload, and no reason to end.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    read = partial(configuration.from_arguments, arguments, os.environ)
+    again = partial(configuration.from_arguments, arguments, os.environ)
+    reading = Reading(config, again)
     try:
-        uvloop.run(run(prepare_process(config, lines), read=read))
+        uvloop.run(run(prepare_process(config, lines), reading=reading))
     except (BeanpoleError, OSError) as error:
         lines.write(str(error), ERROR)
         sys.exit(_exit_status(error))
@@ -181,13 +183,15 @@ def replica_config(config: NodeConfig, disks: Disks) -> ReplicaConfig:
     )
 
 
-async def run(config: NodeConfig, frontends: Table = FRONTENDS, read: Read | None = None) -> None:
+async def run(
+    config: NodeConfig, frontends: Table = FRONTENDS, reading: Reading | None = None
+) -> None:
     """Run one node until it is told to stop.
 
     Args:
         config: what it was told.
         frontends: the protocols that it speaks.
-        read: reads the configuration again, for SIGHUP.
+        reading: how the configuration is read again, for SIGHUP.
 
     Raises:
         StorageError: the data directory cannot be used.
@@ -232,7 +236,7 @@ async def run(config: NodeConfig, frontends: Table = FRONTENDS, read: Read | Non
         stack.push_async_callback(host.links.stop)
         if config.events == "on":
             host.warm_up()
-        Supervision(node, host, read).begin()
+        Supervision(node, host, reading).begin()
         gc.freeze()
         await host.wait_for_exit()
         if node.disk_health.hangs:

@@ -5,6 +5,7 @@ that half follows its file is worse than one that is restarted.
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from beanpole.errors import BeanpoleError
 from beanpoled.config.node import SETTINGS, NodeConfig
@@ -14,14 +15,25 @@ from beanpoled.host.seam import WARNING
 RELOADED = frozenset({"log_level"})
 
 
+class Reading(NamedTuple):
+    """How a configuration is read.
+
+    Attributes:
+        first: as it was read for the start, before the system's limits changed it.
+        again: reads it from the same places.
+    """
+
+    first: NodeConfig
+    again: Callable[[], NodeConfig]
+
+
 class Reloader:
     """Reads a node's configuration again, compares it with what it was started with, says so."""
 
-    def __init__(self, config: NodeConfig, read: Callable[[], NodeConfig], lines: LogLines) -> None:
-        self._config = config
-        self._read = read
+    def __init__(self, reading: Reading, lines: LogLines) -> None:
+        self._config, self._read = reading
         self._lines = lines
-        self._level = config.log_level
+        self._level = reading.first.log_level
 
     def reload(self) -> None:
         """Take what can be taken; what cannot is named, and what is wrong changes nothing."""

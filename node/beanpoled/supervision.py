@@ -6,29 +6,22 @@ that systemd gets are in `host.notify`.
 
 import asyncio
 import os
-from collections.abc import Callable
 
-from beanpoled.config.node import NodeConfig
 from beanpoled.host.aio import AioHost
 from beanpoled.host.notify import Notifier
 from beanpoled.host.seam import WARNING
-from beanpoled.reloading import Reloader
+from beanpoled.reloading import Reading, Reloader
 from beanpoled.reporting import LOOK_PERIOD_S, Reporter
 from beanpoled.turn.node import Node
-
-# Reads the configuration again, from where it was read at the start.
-Read = Callable[[], NodeConfig]
 
 
 class Supervision:
     """Runs beside one node, as long as that runs."""
 
-    def __init__(self, node: Node, host: AioHost, read: Read | None) -> None:
+    def __init__(self, node: Node, host: AioHost, reading: Reading | None) -> None:
         self._node = node
         self._host = host
-        self._reloader = None
-        if read is not None:
-            self._reloader = Reloader(node.context.config, read, host.lines)
+        self._reloader = None if reading is None else Reloader(reading, host.lines)
         self._notifier = Notifier(os.environ)
         self._reporter = Reporter(node.condition, host.log, self._notifier.status)
         node.clients.stop = self._stop

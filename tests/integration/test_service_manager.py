@@ -106,6 +106,20 @@ def test_a_node_that_still_waits_is_ready_and_says_for_whom(tmp_path: Path) -> N
         manager.close()
 
 
+def test_what_the_system_lowered_is_no_change(cluster: Cluster) -> None:
+    node = cluster.nodes[0]
+    limited = ["sh", "-c", 'ulimit -n 400; exec "$@"', "sh", *cluster.command(0)]
+    process = Process(limited, node.directory / "output.log")
+    try:
+        wait_until(lambda: http_get(node.http, "/readyz")[0] == 200, TIMEOUT_S)
+        assert "connections_max = 16000 is lowered to 144" in process.log.read_text()
+        process.signal(signal.SIGHUP)
+        wait_until(lambda: "reloaded: " in process.log.read_text(), TIMEOUT_S)
+        assert "not reloaded" not in process.log.read_text()
+    finally:
+        process.kill()
+
+
 def test_without_a_manager_a_node_runs_as_ever(cluster: Cluster) -> None:
     process = start(cluster, "/nowhere/at/all")
     try:
