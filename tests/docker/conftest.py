@@ -1,0 +1,51 @@
+"""An engine, images and three nodes in containers, for all tests here. What is missing fails them.
+
+`make test-docker` calls these tests with an engine (chaos/engine.py). The nodes serve one test
+after the other, and each leaves them whole.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import docker
+import pytest
+
+from chaos import images
+from chaos.containers import Containers, compose_command
+from chaos.images import Images
+
+# The first build of the compiled image and of its base take minutes.
+BUILD_TIMEOUT_S = 1800
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        item.add_marker(pytest.mark.timeout(BUILD_TIMEOUT_S))
+
+
+@pytest.fixture(scope="session")
+def engine() -> Iterator[Any]:
+    why = images.missing()
+    assert not why, why
+    assert compose_command(), "compose is missing: apt-get install docker-compose"
+    client = docker.from_env()
+    yield client
+    client.close()
+
+
+@pytest.fixture(scope="session")
+def built(engine: Any) -> Images:
+    return images.build(engine)
+
+
+@pytest.fixture(scope="session")
+def nodes(
+    engine: Any, built: Images, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Containers]:
+    found = Containers(engine, built, tmp_path_factory.mktemp("compose"), "beanpole-test")
+    found.down()  # what an interrupted run has left
+    try:
+        found.up()
+        yield found
+    finally:
+        found.down()

@@ -1,0 +1,26 @@
+"""Containers that are killed, paused, cut off, moved and slowed under load: nothing is lost.
+
+Every fault happens at least once; `make soak-docker` does the same for longer.
+"""
+
+import random
+import sys
+from pathlib import Path
+
+from chaos.contained import Contained
+from chaos.containers import Containers
+
+# Two rounds of all faults; a round takes about 35 s.
+MINUTES = 1.0
+
+
+def tell(line: str) -> None:
+    sys.stdout.write(line + "\n")
+
+
+def test_nothing_is_lost(nodes: Containers, tmp_path: Path) -> None:
+    seed = random.SystemRandom().randrange(2**32)
+    tell(f"seed {seed}")
+    done = Contained(nodes, tmp_path, seed, tell).run(MINUTES)
+    tell("\n".join(done.figures))
+    assert not done.findings, f"seed {seed}: {done.findings}"
