@@ -48,7 +48,9 @@ PROTOC := $(BIN)/python -m grpc_tools.protoc -Iproto
 
 .DEFAULT_GOAL := check
 .PHONY: up compiled wheel test test-nodes test-spark test-sim test-compiled test-spark-cluster \
-	test-power test-page test-systemd test-repeats test-clients test-qless test-wheel test-kubernetes qless-sources sim mutants unit lint check golden fmt proto bench bench-check bench-pipeline soak upgrade ledger clean help
+	test-power test-page test-systemd test-repeats test-clients test-qless test-wheel test-observe \
+	test-kubernetes qless-sources sim mutants unit lint check golden fmt proto bench bench-check \
+	bench-pipeline soak upgrade ledger clean help
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -158,6 +160,11 @@ $(CLIENTS): tests/clients/package.json
 # By itself, because it takes packages from PyPI that nothing else needs. Redis is only beside it.
 test-qless: $(READY) $(SUITES_READY) ## the suites of reqless and qless-py, unmodified, and redis-py
 	$(BIN)/python -m pytest -q tests/qless
+
+# By itself, because promtool is Debian's.
+test-observe: $(READY) ## metrics and alert rules, with Prometheus' own tools (apt-get install prometheus)
+	@command -v promtool >/dev/null || { echo "promtool is not installed (Debian: apt-get install prometheus)" >&2; exit 1; }
+	$(BIN)/python -m pytest -q tests/observe
 
 # By itself, because helm, kubectl and the schemas are 60 MB; no cluster is needed.
 test-kubernetes: $(READY) $(KUBERNETES) ## the chart, its manifests, and rolling restarts as a StatefulSet makes them

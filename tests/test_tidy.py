@@ -83,7 +83,8 @@ ORDER = {
         ("beanpoled.turn",),
         (
             *("beanpoled.host", "beanpoled.http", "beanpoled.rpc"),
-            *("beanpoled.node_view", "beanpoled.program", "beanpoled.qless_view"),
+            *("beanpoled.largest_queues", "beanpoled.node_view"),
+            *("beanpoled.program", "beanpoled.qless_view"),
             *("beanpoled.reloading", "beanpoled.reporting", "beanpoled.supervision"),
         ),
         ("beanpoled.__main__", "beanpoled.checking", "beanpoled.cli", "beanpoled.main"),

@@ -1,13 +1,22 @@
 """A node as its operators see it: `view.NodeView` read from the node's parts."""
 
+from typing import Final
+
 from beanpole import VERSION
 from beanpole.core import accounts
 from beanpole.core.jobs import shown
 from beanpole.core.jobs.spaces import Space
 from beanpole.events import PROTOCOL_NAMES, QLESS
 from beanpoled import qless_view
+from beanpoled.largest_queues import LargestQueues
 from beanpoled.turn.node import Node
 from beanpoled.view import JobCounts, Metrics, Role, SnapshotStream, SpaceFigures
+
+# Settings that bound something which grows. Of those of the whole cluster the leader's count.
+LIMITS: Final = (
+    *("connections_max", "sessions_max", "tubes_max", "jobs_max", "queue_bytes_max"),
+    *("outbox_bytes_max", "client_output_bytes_max", "event_retain_bytes"),
+)
 
 
 class LocalNodeView:
@@ -16,6 +25,7 @@ class LocalNodeView:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._context = node.context
+        self._largest = LargestQueues()
 
     @property
     def cluster(self) -> str:
@@ -154,6 +164,7 @@ class LocalNodeView:
             fsyncs_total=disk.syncs,
             fsync_seconds_total=disk.sync_us_total / 1e6,
             fsync_seconds_last=disk.sync_us_last / 1e6,
+            fsync_counts=disk.sync_counts,
             wal_bytes_written_total=disk.bytes_written,
             wal_bytes=context.replica.journal_bytes,
             disk_free_bytes=room.free_bytes,
@@ -168,6 +179,8 @@ class LocalNodeView:
                 PROTOCOL_NAMES[QLESS]: qless_view.as_space(qless),
             },
             qless=qless,
+            queues=self._largest.look(queue.tubes),
+            limits={name: getattr(context.config, name) for name in LIMITS},
             tubes=len(queue.tubes),
             sessions=context.machine.sessions,
             client_hosts=len(context.machine.hosts.names),

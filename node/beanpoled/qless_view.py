@@ -5,8 +5,8 @@ from heapq import nlargest
 from beanpole.core.qless.tables import QlessQueue, Tables
 from beanpoled.frontends.publications import Publications
 from beanpoled.view import (
-    QLESS_NAME_MAX_BYTES,
-    QLESS_QUEUES_MAX,
+    QUEUE_NAME_MAX_BYTES,
+    QUEUES_MAX,
     QlessCounts,
     QlessFigures,
     QlessQueueFigures,
@@ -17,8 +17,8 @@ from beanpoled.view import (
 def figures(t: Tables, publications: Publications | None = None) -> QlessFigures:
     """Return what is known of all queues, and of those with most jobs by themselves."""
     counts = [(_counts(queue), queue) for queue in t.queues.values()]
-    shown = [one for one in counts if len(one[1].name) <= QLESS_NAME_MAX_BYTES]
-    largest = nlargest(QLESS_QUEUES_MAX, shown, key=lambda one: (sum(one[0]), one[1].name))
+    shown = [one for one in counts if len(one[1].name) <= QUEUE_NAME_MAX_BYTES]
+    largest = nlargest(QUEUES_MAX, shown, key=lambda one: (sum(one[0]), one[1].name))
     return QlessFigures(
         jobs=QlessCounts(*map(sum, zip(*(one for one, _ in counts), strict=True))),
         failed=sum(map(len, t.groups.values())),

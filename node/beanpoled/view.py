@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple, Protocol
 
-# Queues of qless that have figures of their own: a cluster may have thousands, a page of metrics
+# Queues that have figures of their own: a cluster may have thousands, a page of metrics
 # should not.
-QLESS_QUEUES_MAX: Final = 100
+QUEUES_MAX: Final = 100
 # The name of one that has is not longer: it is a label.
-QLESS_NAME_MAX_BYTES: Final = 256
+QUEUE_NAME_MAX_BYTES: Final = 256
 
 Role = Literal["leader", "follower", "candidate"]
 
@@ -41,6 +41,18 @@ class SpaceFigures(NamedTuple):
     jobs_total: int = 0
     timeouts_total: int = 0
     expired_total: int = 0
+
+
+class QueueFigures(NamedTuple):
+    """One queue by its own name, with its jobs as those of `SpaceFigures`."""
+
+    protocol: str
+    name: str
+    ready: int = 0
+    reserved: int = 0
+    delayed: int = 0
+    buried: int = 0
+    kept: int = 0
 
 
 class ClientFigures(NamedTuple):
@@ -88,7 +100,7 @@ class QlessFigures(NamedTuple):
     jobs: QlessCounts = QlessCounts()
     failed: int = 0
     complete: int = 0
-    queues: Sequence[QlessQueueFigures] = ()  # those with most jobs, QLESS_QUEUES_MAX at most
+    queues: Sequence[QlessQueueFigures] = ()  # those with most jobs, QUEUES_MAX at most
     workers: int = 0
     throttles: int = 0
     throttle_locks: int = 0
@@ -110,6 +122,8 @@ class Metrics:
     fsyncs_total: int = 0
     fsync_seconds_total: float = 0.0
     fsync_seconds_last: float = 0.0
+    # How many took less than 1, 2, 4 us and so on, each counted once; the last: all others.
+    fsync_counts: tuple[int, ...] = ()
     wal_bytes_written_total: int = 0
     wal_bytes: int = 0
     disk_free_bytes: int = 0
@@ -130,6 +144,10 @@ class Metrics:
     # By the protocol that a space is called by.
     spaces: Mapping[str, SpaceFigures] = field(default_factory=dict)
     qless: QlessFigures = field(default_factory=QlessFigures)
+    # The queues with most jobs, of all protocols but qless.
+    queues: Sequence[QueueFigures] = ()
+    # Settings that bound something, by their names.
+    limits: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

@@ -44,6 +44,9 @@ class DiskFigures(NamedTuple):
     sync_us_total: int = 0
     sync_us_last: int = 0
     bytes_written: int = 0
+    # How many syncs took less than 1, 2, 4 us and so on, and not less than the one before; the last
+    # ones are all that took longer.
+    sync_counts: tuple[int, ...] = ()
 
 
 class DiskRoom(NamedTuple):

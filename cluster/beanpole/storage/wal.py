@@ -176,6 +176,11 @@ class Wal:
         return self._writer.sync_us_total
 
     @property
+    def sync_counts(self) -> tuple[int, ...]:
+        """Return how many syncs took less than 1, 2, 4, 8 us and so on, each counted once."""
+        return tuple(self._writer.sync_counts)
+
+    @property
     def last_sync_us(self) -> int:
         """Return the microseconds of the newest sync."""
         return self._writer.last_sync_us

@@ -18,6 +18,10 @@ FILL_STEP_BYTES: Final = 1024 * 1024
 # Kept ready ahead of the records: the largest burst that finds its space prepared.
 FILL_AHEAD_BYTES: Final = 4 * FILL_STEP_BYTES
 
+# Times of syncs are counted by magnitude: less than 1, 2, 4 us and so on up to 4.2 s; the last
+# class has all others.
+SYNC_CLASSES: Final = 24
+
 _ZEROS: Final = bytes(FILL_STEP_BYTES)
 
 
@@ -55,6 +59,7 @@ class Writer:
     ) -> None:
         self.syncs = 0
         self.sync_us_total = 0
+        self.sync_counts = [0] * SYNC_CLASSES
         self.last_sync_us = 0
         self.bytes_written = 0
         self._files = files
@@ -186,3 +191,4 @@ class Writer:
         self.syncs += 1
         self.last_sync_us = took_us
         self.sync_us_total += took_us
+        self.sync_counts[min(took_us.bit_length(), SYNC_CLASSES - 1)] += 1

@@ -4,9 +4,10 @@ Names begin with `beanpole_`, counters end in `_total`, units are seconds and by
 numbers are is in `view.Metrics`; nothing is counted here.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from beanpoled.http import process
 from beanpoled.view import ClientFigures, NodeView
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -15,26 +16,44 @@ Sample = tuple[str, float]
 Family = tuple[str, str, str, Iterable[Sample]]
 # `kept`: done or failed, with a result.
 JOB_STATES: Final = ("ready", "reserved", "delayed", "buried", "kept")
+# What every node says alike, and the words for it: the sum over nodes counts it as often.
+SCOPE: Final = 'scope="cluster"'
+SAME: Final = "Of the whole cluster, the same at all nodes: not to be summed over nodes."
+# The first bucket of a sync: less than 64 us.
+FSYNC_CLASS_MIN: Final = 6
 _ROLES: Final = ("follower", "candidate", "leader")
 
 
 def render(view: NodeView) -> str:
     """Return all metrics of a node as text."""
     lines: list[str] = []
-    families = (
+    for name, kind, words, samples in (
         *_raft(view),
         *_node(view),
         *_clients(view),
-        *_queue(view),
-        *_spaces(view),
-        *_qless(view),
-    )
-    for name, kind, words, samples in families:
-        full = f"beanpole_{name}"
-        lines.append(f"# HELP {full} {words}")
-        lines.append(f"# TYPE {full} {kind}")
-        lines.extend(f"{full}{labels} {_number(value)}" for labels, value in samples)
+        *_qless_here(view),
+    ):
+        _write(lines, f"beanpole_{name}", kind, words, samples)
+    for name, kind, words, samples in (*_queue(view), *_spaces(view), *_qless(view)):
+        marked = ((_add(labels, SCOPE), value) for labels, value in samples)
+        _write(lines, f"beanpole_{name}", kind, f"{words} {SAME}", marked)
+    for name, kind, words, samples in _process():
+        _write(lines, name, kind, words, samples)
     return "\n".join(lines) + "\n"
+
+
+def _write(lines: list[str], name: str, kind: str, words: str, samples: Iterable[Sample]) -> None:
+    lines.append(f"# HELP {name} {words}")
+    lines.append(f"# TYPE {name} {kind}")
+    before = f"{name}_bucket" if kind == "histogram" else name
+    for labels, value in samples:
+        # The sum and the count of a histogram have names of their own.
+        full = name if labels.startswith("_") else before
+        lines.append(f"{full}{labels} {_number(value)}")
+
+
+def _add(labels: str, more: str) -> str:
+    return f"{labels[:-1]},{more}}}" if labels else f"{{{more}}}"
 
 
 def _raft(view: NodeView) -> list[Family]:
@@ -74,9 +93,9 @@ def _node(view: NodeView) -> list[Family]:
         _gauge("draining", "Whether puts are answered DRAINING.", view.draining),
         (
             "fsync_duration_seconds",
-            "summary",
+            "histogram",
             "Time of syncing the log to the disk.",
-            [("_sum", now.fsync_seconds_total), ("_count", now.fsyncs_total)],
+            _buckets(now.fsync_counts, now.fsyncs_total, now.fsync_seconds_total),
         ),
         _gauge("fsync_last_seconds", "Time of the last sync of the log.", now.fsync_seconds_last),
         _gauge("disk_lag_seconds", "For how long the disk has finished nothing.", view.disk_lag_s),
@@ -89,6 +108,42 @@ def _node(view: NodeView) -> list[Family]:
         _gauge("loop_lag_max_seconds", "Worst lateness of the loop.", now.loop_lag_seconds_max),
         _gauge("events_bytes", "Bytes of events in files.", now.events_bytes),
         _counter("events_lost", "Events that this node could not keep.", now.events_lost_total),
+        (
+            "limit",
+            "gauge",
+            "Settings that bound something.",
+            [(label(name=name), value) for name, value in now.limits.items()],
+        ),
+    ]
+
+
+def _buckets(counts: Sequence[int], count: int, total_s: float) -> list[Sample]:
+    """Return the samples of a histogram whose classes end at 1, 2, 4 us and so on.
+
+    Pages have no need of the times that no disk has.
+    """
+    found: list[Sample] = []
+    below = sum(counts[:FSYNC_CLASS_MIN])
+    for number in range(FSYNC_CLASS_MIN, len(counts) - 1):
+        below += counts[number]
+        found.append((label(le=repr((1 << number) / 1e6)), below))
+    found.append((label(le="+Inf"), count))
+    return [*found, ("_sum", total_s), ("_count", count)]
+
+
+def _process() -> list[Family]:
+    now = process.read()
+
+    def one(name: str, kind: str, words: str) -> Family:
+        return (f"process_{name}", kind, words, [("", getattr(now, name))])
+
+    return [
+        one("cpu_seconds_total", "counter", "Processor time of this process, in seconds."),
+        one("resident_memory_bytes", "gauge", "Resident memory size in bytes."),
+        one("virtual_memory_bytes", "gauge", "Virtual memory size in bytes."),
+        one("open_fds", "gauge", "Number of open file descriptors."),
+        one("max_fds", "gauge", "Maximum number of open file descriptors."),
+        one("start_time_seconds", "gauge", "Start time of the process in Unix time."),
     ]
 
 
@@ -143,7 +198,13 @@ def _spaces(view: NodeView) -> list[Family]:
         samples = [(label(protocol=protocol), getattr(its, field)) for protocol, its in found]
         return (name, kind, words, samples)
 
+    queues = [
+        (label(protocol=queue.protocol, queue=queue.name, state=state), getattr(queue, state))
+        for queue in view.metrics().queues
+        for state in JOB_STATES
+    ]
     return [
+        ("queue_jobs", "gauge", "Jobs by state of the queues with most jobs.", queues),
         ("protocol_jobs", "gauge", "Jobs by protocol and state.", jobs),
         each("protocol_queues", "gauge", "Queues.", "queues"),
         each("protocol_jobs_total", "counter", "Jobs that there ever were.", "jobs_total"),
@@ -153,21 +214,15 @@ def _spaces(view: NodeView) -> list[Family]:
 
 
 def _qless(view: NodeView) -> list[Family]:
-    """qless in its own words: its states, what only it has, and what its clients ask for."""
-    metrics = view.metrics()
-    its, clients = metrics.qless, metrics.clients.get("qless", ClientFigures())
+    """qless in its own words: its states, and what only it has."""
+    its = view.metrics().qless
     states = {**its.jobs._asdict(), "failed": its.failed, "complete": its.complete}
     queues = [
         (label(queue=queue.name.decode(errors="backslashreplace"), state=state), n)
         for queue in its.queues
         for state, n in queue.jobs._asdict().items()
     ]
-
-    def counts(name: str, words: str, key: str, values: Mapping[str, int]) -> Family:
-        return (name, "counter", words, [(label(**{key: one}), n) for one, n in values.items()])
-
     jobs = [(label(state=state), n) for state, n in states.items()]
-    calls, errors = "Calls of this node's clients.", "Errors that this node answered."
     return [
         ("qless_jobs", "gauge", "Jobs of qless by its own states.", jobs),
         ("qless_queue_jobs", "gauge", "The same of the queues with most jobs.", queues),
@@ -176,6 +231,19 @@ def _qless(view: NodeView) -> list[Family]:
         _gauge("qless_throttle_locks", "Locks of throttles that jobs have.", its.throttle_locks),
         _gauge("qless_failure_groups", "Groups of failed jobs.", its.failure_groups),
         _counter("qless_locks_lost", "Jobs that workers lost.", its.locks_lost_total),
+    ]
+
+
+def _qless_here(view: NodeView) -> list[Family]:
+    """What qless's clients at this node ask for."""
+    metrics = view.metrics()
+    its, clients = metrics.qless, metrics.clients.get("qless", ClientFigures())
+
+    def counts(name: str, words: str, key: str, values: Mapping[str, int]) -> Family:
+        return (name, "counter", words, [(label(**{key: one}), n) for one, n in values.items()])
+
+    calls, errors = "Calls of this node's clients.", "Errors that this node answered."
+    return [
         counts("qless_calls_total", calls, "call", clients.calls_total),
         counts("qless_errors_total", errors, "kind", clients.errors_total),
         _gauge("qless_subscribers", "Clients of this node that subscribed.", its.subscribers),

@@ -11,6 +11,7 @@ from beanpoled.view import (
     QlessCounts,
     QlessFigures,
     QlessQueueFigures,
+    QueueFigures,
     SpaceFigures,
 )
 from tests.unit.beanpoled.fakes import FakeView
@@ -149,7 +150,7 @@ def test_metrics() -> None:
         "beanpole_loop_lag_seconds 0",
         'beanpole_peer_up{peer="n1"} 1',
         'beanpole_peer_up{peer="n2"} 0',
-        'beanpole_jobs{state="delayed"} 3',
+        'beanpole_jobs{state="delayed",scope="cluster"} 3',
         'beanpole_connections{protocol="beanstalk"} 4',
         'beanpole_connections{protocol="toy"} 1',
         'beanpole_connections_total{protocol="beanstalk"} 9',
@@ -157,29 +158,48 @@ def test_metrics() -> None:
         'beanpole_waiting{protocol="beanstalk"} 2',
         'beanpole_commands_total{protocol="beanstalk",command="put"} 3',
         'beanpole_commands_total{protocol="toy",command="put"} 7',
-        'beanpole_protocol_jobs{protocol="beanstalk",state="buried"} 4',
-        'beanpole_protocol_jobs{protocol="workq",state="kept"} 8',
-        'beanpole_protocol_queues{protocol="workq"} 2',
-        'beanpole_protocol_jobs_total{protocol="beanstalk"} 60',
-        'beanpole_protocol_timeouts_total{protocol="beanstalk"} 7',
-        'beanpole_protocol_expired_total{protocol="workq"} 3',
+        'beanpole_protocol_jobs{protocol="beanstalk",state="buried",scope="cluster"} 4',
+        'beanpole_protocol_jobs{protocol="workq",state="kept",scope="cluster"} 8',
+        'beanpole_protocol_queues{protocol="workq",scope="cluster"} 2',
+        'beanpole_protocol_jobs_total{protocol="beanstalk",scope="cluster"} 60',
+        'beanpole_protocol_timeouts_total{protocol="beanstalk",scope="cluster"} 7',
+        'beanpole_protocol_expired_total{protocol="workq",scope="cluster"} 3',
         'beanpole_connections_slow_total{protocol="qless"} 2',
-        'beanpole_qless_jobs{state="throttled"} 2',
-        'beanpole_qless_jobs{state="recurring"} 4',
-        'beanpole_qless_jobs{state="failed"} 5',
-        'beanpole_qless_jobs{state="complete"} 6',
-        'beanpole_qless_queue_jobs{queue="a\\"\\\\xff",state="waiting"} 3',
-        "beanpole_qless_workers 7",
-        "beanpole_qless_throttles 8",
-        "beanpole_qless_throttle_locks 9",
-        "beanpole_qless_failure_groups 10",
-        "beanpole_qless_locks_lost_total 11",
+        'beanpole_qless_jobs{state="throttled",scope="cluster"} 2',
+        'beanpole_qless_jobs{state="recurring",scope="cluster"} 4',
+        'beanpole_qless_jobs{state="failed",scope="cluster"} 5',
+        'beanpole_qless_jobs{state="complete",scope="cluster"} 6',
+        'beanpole_qless_queue_jobs{queue="a\\"\\\\xff",state="waiting",scope="cluster"} 3',
+        'beanpole_qless_workers{scope="cluster"} 7',
+        'beanpole_qless_throttles{scope="cluster"} 8',
+        'beanpole_qless_throttle_locks{scope="cluster"} 9',
+        'beanpole_qless_failure_groups{scope="cluster"} 10',
+        'beanpole_qless_locks_lost_total{scope="cluster"} 11',
         'beanpole_qless_calls_total{call="put"} 6',
         'beanpole_qless_errors_total{kind="no_job"} 1',
         "beanpole_qless_subscribers 1",
     ):
         assert line in lines
     assert r'cluster="a\"b\\c\nd"' in text
+
+
+def test_metrics_of_queues_limits_and_syncs() -> None:
+    view = FakeView()
+    view.numbers.queues = [QueueFigures("gearman", "resize", 5, buried=1)]
+    view.numbers.limits = {"jobs_max": 100}
+    view.numbers.fsync_counts = (0, 0, 0, 0, 0, 1, 0, 3, *(0 for _ in range(15)), 1)
+    lines = get(view, "/metrics")[1].splitlines()
+    for line in (
+        "# TYPE beanpole_fsync_duration_seconds histogram",
+        'beanpole_fsync_duration_seconds_bucket{le="6.4e-05"} 1',
+        'beanpole_fsync_duration_seconds_bucket{le="0.000128"} 4',
+        'beanpole_fsync_duration_seconds_bucket{le="4.194304"} 4',
+        'beanpole_fsync_duration_seconds_bucket{le="+Inf"} 5',
+        'beanpole_limit{name="jobs_max"} 100',
+        'beanpole_queue_jobs{protocol="gearman",queue="resize",state="ready",scope="cluster"} 5',
+        'beanpole_queue_jobs{protocol="gearman",queue="resize",state="buried",scope="cluster"} 1',
+    ):
+        assert line in lines
 
 
 def test_each_family_is_declared_once_before_its_samples() -> None:

@@ -94,9 +94,9 @@ def test_jobs_are_shown_by_queue_in_the_words_of_qless(scene: Scene) -> None:
 def test_only_the_queues_with_most_jobs_have_figures(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(qless_view, "QLESS_QUEUES_MAX", 2)
+    monkeypatch.setattr(qless_view, "QUEUES_MAX", 2)
     client = scene.connect()
-    long = b"x" * (view.QLESS_NAME_MAX_BYTES + 1)
+    long = b"x" * (view.QUEUE_NAME_MAX_BYTES + 1)
     for queue, count in ((b"one", 1), (b"two", 2), (b"three", 3), (long, 4)):
         for number in range(count):
             put(client, queue, b"%b-%d" % (queue[:5], number))

@@ -435,6 +435,7 @@ def test_counters_count() -> None:
     wal.flush()
     assert wal.syncs == before + 1 and wal.bytes_written == wal.end
     assert wal.sync_us_total >= wal.last_sync_us >= 0
+    assert sum(wal.sync_counts) == wal.syncs
 
 
 def test_the_real_disk(tmp_path: Path) -> None:

@@ -368,7 +368,8 @@ class PySyncObjReplica:
     def disk(self) -> DiskFigures:
         """The log's figures."""
         wal = self._journal.wal
-        return DiskFigures(wal.syncs, wal.sync_us_total, wal.last_sync_us, wal.bytes_written)
+        times = wal.syncs, wal.sync_us_total, wal.last_sync_us
+        return DiskFigures(*times, wal.bytes_written, wal.sync_counts)
 
     def room(self) -> DiskRoom:
         """What the disk has left."""

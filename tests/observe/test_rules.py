@@ -1,0 +1,259 @@
+"""Every alert fires when it should and is silent when it should be: `promtool test rules`.
+
+The series are made up; that live nodes export what the rules ask for is in `test_live`.
+"""
+
+import subprocess
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import pytest
+import yaml
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+RULES: Final = ROOT / "deploy" / "prometheus" / "beanpole.rules.yml"
+PAGE: Final = ROOT / "docs" / "deploying.md"
+JOB: Final = 'job="beanpole"'
+A: Final = f'{JOB}, instance="a"'
+B: Final = f'{JOB}, instance="b"'
+HOST: Final = {"job": "beanpole", "instance": "a"}
+CLUSTER: Final = {"job": "beanpole"}
+EVENTS: Final = f'{A}, scope="cluster"'
+
+
+class Case(NamedTuple):
+    """Series that make an alert fire, series that do not, and the labels that it has then.
+
+    Values are those of promtool, one each minute: `0x40` is 41 times 0, `0+5x9` adds 5.
+    """
+
+    at: str
+    firing: dict[str, str]
+    silent: dict[str, str]
+    labels: dict[str, str]
+
+
+def limit(name: str, value: int) -> dict[str, str]:
+    return {f'beanpole_limit{{{A}, name="{name}"}}': f"{value}x90"}
+
+
+def one(metric: str, labels: str, values: str) -> dict[str, str]:
+    return {f"{metric}{{{labels}}}": values}
+
+
+CASES: Final = {
+    "BeanpoleNodeDown": Case("5m", one("up", A, "0x9"), one("up", A, "1 1 1 1 1 0"), HOST),
+    "BeanpoleNoMajority": Case(
+        "5m",
+        one("beanpole_has_leader", A, "0x9") | one("beanpole_has_leader", B, "0x9"),
+        one("beanpole_has_leader", A, "0x9") | one("beanpole_has_leader", B, "1x9"),
+        CLUSTER,
+    ),
+    "BeanpoleNodeCutOff": Case(
+        "5m", one("beanpole_has_leader", A, "0x9"), one("beanpole_has_leader", A, "1x9"), HOST
+    ),
+    "BeanpoleMemberAway": Case(
+        "5m",
+        one("beanpole_peer_up", f'{A}, peer="c"', "0x9")
+        | one("beanpole_peer_up", f'{B}, peer="c"', "1x9"),
+        one("beanpole_peer_up", f'{A}, peer="c"', "1x9")
+        | one("beanpole_peer_up", f'{B}, peer="c"', "1 1 1 1 0"),
+        CLUSTER | {"peer": "c"},
+    ),
+    "BeanpoleLeaderFlaps": Case(
+        "60m",
+        one("beanpole_leader_changes_total", A, "0+1x60"),
+        one("beanpole_leader_changes_total", A, "1x30 2x30"),
+        CLUSTER,
+    ),
+    "BeanpoleNotServing": Case(
+        "10m", one("beanpole_serving", A, "0x20"), one("beanpole_serving", A, "0x3 1x20"), HOST
+    ),
+    "BeanpoleDrainsForLong": Case(
+        "30m", one("beanpole_draining", A, "1x40"), one("beanpole_draining", A, "0x20 1x20"), HOST
+    ),
+    "BeanpoleFollowerBehind": Case(
+        "10m",
+        one("beanpole_commit_index", A, "200000x20") | one("beanpole_applied_index", B, "9x20"),
+        one("beanpole_commit_index", A, "200000x20")
+        | one("beanpole_applied_index", B, "190000x20"),
+        {"job": "beanpole", "instance": "b"},
+    ),
+    "BeanpoleSlowDisk": Case(
+        "20m",
+        one("beanpole_fsync_duration_seconds_bucket", f'{A}, le="0.032768"', "0+10x30")
+        | one("beanpole_fsync_duration_seconds_bucket", f'{A}, le="0.131072"', "0+100x30")
+        | one("beanpole_fsync_duration_seconds_bucket", f'{A}, le="+Inf"', "0+100x30"),
+        one("beanpole_fsync_duration_seconds_bucket", f'{A}, le="0.032768"', "0+100x30")
+        | one("beanpole_fsync_duration_seconds_bucket", f'{A}, le="0.131072"', "0+100x30")
+        | one("beanpole_fsync_duration_seconds_bucket", f'{A}, le="+Inf"', "0+100x30"),
+        HOST,
+    ),
+    "BeanpoleDiskHangs": Case(
+        "5m",
+        one("beanpole_disk_lag_seconds", A, "2x9"),
+        one("beanpole_disk_lag_seconds", A, "0x9"),
+        HOST,
+    ),
+    "BeanpoleDiskLow": Case(
+        "10m",
+        one("beanpole_disk_free_bytes", A, "15x20")
+        | one("beanpole_disk_reserve_bytes", A, "10x20"),
+        one("beanpole_disk_free_bytes", A, "25x20")
+        | one("beanpole_disk_reserve_bytes", A, "10x20"),
+        HOST,
+    ),
+    "BeanpoleDiskFull": Case(
+        "5m",
+        one("beanpole_disk_free_bytes", A, "5x20") | one("beanpole_disk_reserve_bytes", A, "10x20"),
+        one("beanpole_disk_free_bytes", A, "15x20")
+        | one("beanpole_disk_reserve_bytes", A, "10x20"),
+        HOST,
+    ),
+    "BeanpoleQueueNearLimit": Case(
+        "10m",
+        one("beanpole_queue_bytes", EVENTS, "81x20") | limit("queue_bytes_max", 100),
+        one("beanpole_queue_bytes", EVENTS, "79x20") | limit("queue_bytes_max", 100),
+        HOST,
+    ),
+    "BeanpoleJobsNearLimit": Case(
+        "10m",
+        one("beanpole_jobs", f'{EVENTS}, state="ready"', "60x20")
+        | one("beanpole_jobs", f'{EVENTS}, state="buried"', "30x20")
+        | limit("jobs_max", 100),
+        one("beanpole_jobs", f'{EVENTS}, state="ready"', "60x20") | limit("jobs_max", 100),
+        HOST,
+    ),
+    "BeanpoleConnectionsNearLimit": Case(
+        "10m",
+        one("beanpole_connections", f'{A}, protocol="beanstalk"', "50x20")
+        | one("beanpole_connections", f'{A}, protocol="workq"', "40x20")
+        | limit("connections_max", 100),
+        one("beanpole_connections", f'{A}, protocol="beanstalk"', "50x20")
+        | limit("connections_max", 100),
+        HOST,
+    ),
+    "BeanpoleConnectionsRefused": Case(
+        "10m",
+        one("beanpole_connections_refused_total", f'{A}, protocol="beanstalk"', "0x5 3x20"),
+        one("beanpole_connections_refused_total", f'{A}, protocol="beanstalk"', "3x20"),
+        HOST,
+    ),
+    "BeanpoleDescriptorsNearLimit": Case(
+        "10m",
+        one("process_open_fds", A, "90x20")
+        | one("process_max_fds", A, "100x20")
+        | one("beanpole_serving", A, "1x20"),
+        # Another program's.
+        one("process_open_fds", A, "90x20") | one("process_max_fds", A, "100x20"),
+        HOST,
+    ),
+    "BeanpoleReadyGrows": Case(
+        "90m",
+        one(
+            "beanpole_queue_jobs",
+            f'{EVENTS}, protocol="beanstalk", queue="mail", state="ready"',
+            "0+500x120",
+        ),
+        one(
+            "beanpole_queue_jobs",
+            f'{EVENTS}, protocol="beanstalk", queue="mail", state="ready"',
+            "20000x120",
+        ),
+        CLUSTER | {"protocol": "beanstalk", "queue": "mail"},
+    ),
+    "BeanpoleBuriedGrows": Case(
+        "60m",
+        one("beanpole_protocol_jobs", f'{EVENTS}, protocol="workq", state="buried"', "0+5x60"),
+        one("beanpole_protocol_jobs", f'{EVENTS}, protocol="workq", state="buried"', "900x60"),
+        CLUSTER | {"protocol": "workq"},
+    ),
+    "BeanpoleTimeouts": Case(
+        "45m",
+        one("beanpole_protocol_timeouts_total", f'{EVENTS}, protocol="gearman"', "0+120x60"),
+        one("beanpole_protocol_timeouts_total", f'{EVENTS}, protocol="gearman"', "0+30x60"),
+        CLUSTER | {"protocol": "gearman"},
+    ),
+    "BeanpoleLoopLate": Case(
+        "10m",
+        one("beanpole_loop_lag_seconds", A, "0.3x20"),
+        one("beanpole_loop_lag_seconds", A, "0.01x20"),
+        HOST,
+    ),
+    "BeanpoleEventsLost": Case(
+        "30m",
+        one("beanpole_events_lost_total", A, "0x10 7x40"),
+        one("beanpole_events_lost_total", A, "7x60"),
+        HOST,
+    ),
+    "BeanpoleVersionsDiffer": Case(
+        "90m",
+        one("beanpole_build_info", f'{A}, version="0.3.0"', "1x100")
+        | one("beanpole_build_info", f'{B}, version="0.4.0"', "1x100"),
+        one("beanpole_build_info", f'{A}, version="0.4.0"', "1x100")
+        | one("beanpole_build_info", f'{B}, version="0.4.0"', "1x100"),
+        CLUSTER,
+    ),
+    "BeanpoleUpgradeNotFinalized": Case(
+        "25h",
+        one("beanpole_machine_version_known", A, "4x1600")
+        | one("beanpole_machine_version", A, "3x1600"),
+        one("beanpole_machine_version_known", A, "4x1600")
+        | one("beanpole_machine_version", A, "4x1600"),
+        CLUSTER,
+    ),
+}
+
+
+def rules() -> dict[str, dict[str, Any]]:
+    (group,) = yaml.safe_load(RULES.read_text())["groups"]
+    return {rule["alert"]: rule for rule in group["rules"]}
+
+
+def promtool(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["promtool", *words], capture_output=True, text=True, check=False)
+
+
+def judge(name: str, series: dict[str, str], fires: bool, directory: Path) -> str:
+    """Return what promtool finds wrong; nothing if the alert does what it should."""
+    case, rule = CASES[name], rules()[name]
+    expected = [
+        {"exp_labels": case.labels | rule["labels"], "exp_annotations": rule["annotations"]}
+    ]
+    test = {
+        "interval": "1m",
+        "input_series": [{"series": key, "values": value} for key, value in series.items()],
+        "alert_rule_test": [
+            {"eval_time": case.at, "alertname": name, "exp_alerts": expected if fires else []}
+        ],
+    }
+    path = directory / "test.yml"
+    path.write_text(yaml.safe_dump({"rule_files": [str(RULES)], "tests": [test]}))
+    done = promtool("test", "rules", str(path))
+    return "" if done.returncode == 0 else done.stdout + done.stderr
+
+
+def test_every_alert_has_its_cases_and_its_words() -> None:
+    assert list(rules()) == list(CASES)
+    page = PAGE.read_text()
+    for name in CASES:
+        assert f"`{name}`" in page, f"{name} is not in {PAGE}"
+
+
+def test_promtool_takes_the_rules() -> None:
+    done = promtool("check", "rules", str(RULES))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_it_fires(name: str, tmp_path: Path) -> None:
+    assert not (found := judge(name, CASES[name].firing, True, tmp_path)), found
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_it_is_silent(name: str, tmp_path: Path) -> None:
+    assert not (found := judge(name, CASES[name].silent, False, tmp_path)), found
+
+
+def test_a_wrong_case_is_found(tmp_path: Path) -> None:
+    assert judge("BeanpoleNodeDown", CASES["BeanpoleNodeDown"].silent, True, tmp_path)

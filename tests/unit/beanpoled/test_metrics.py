@@ -1,0 +1,66 @@
+"""What is behind the figures of a page of metrics: the largest queues, and this process."""
+
+import os
+import random
+import sys
+import time
+
+from beanpole.core.jobs import shown
+from beanpole.core.jobs.job import Tube
+from beanpole.core.jobs.spaces import SPACES, Space
+from beanpoled.http import process
+from beanpoled.largest_queues import LargestQueues
+from beanpoled.view import QUEUE_NAME_MAX_BYTES, QUEUES_MAX
+
+RESIZE = shown.parsed("gearman:resize")
+SPACE = Space(min(SPACES), SPACES[min(SPACES)])
+
+
+def tubes(counts: dict[bytes, int]) -> dict[bytes, Tube]:
+    found = {}
+    for number, (name, count) in enumerate(counts.items()):
+        found[name] = Tube(name, number, SPACE)
+        found[name].ready_count = count
+    return found
+
+
+def test_the_largest_are_found_a_piece_at_a_time() -> None:
+    seed = random.SystemRandom().randrange(2**32)
+    sys.stdout.write(f"seed {seed}\n")
+    chance = random.Random(seed)
+    counts = {
+        b"t%d" % number: count for number, count in enumerate(chance.sample(range(9999), 950))
+    }
+    all_of_them = tubes(counts)
+    largest = LargestQueues(look_max=100)
+    for _ in range(10):
+        found = largest.look(all_of_them)
+        assert len(found) == QUEUES_MAX
+    wanted = sorted(counts.values(), reverse=True)[:QUEUES_MAX]
+    assert [queue.ready for queue in found] == wanted
+    # One that has grown is found in the next round, one that is gone is left out at once.
+    all_of_them[b"t3"].reserved_count = 100_000
+    del all_of_them[found[0].name.encode()]
+    assert found[0].name not in {queue.name for queue in largest.look(all_of_them)}
+    for _ in range(10):
+        found = largest.look(all_of_them)
+    assert (found[0].name, found[0].reserved) == ("t3", 100_000)
+
+
+def test_queues_without_jobs_and_with_long_names_have_no_figures() -> None:
+    long = b"x" * (QUEUE_NAME_MAX_BYTES + 1)
+    found = LargestQueues().look(tubes({b"empty": 0, long: 5, RESIZE: 3, b"mail": 1}))
+    assert [(queue.protocol, queue.name, queue.ready) for queue in found] == [
+        ("gearman", "resize", 3),
+        ("beanstalk", "mail", 1),
+    ]
+
+
+def test_a_process_knows_itself() -> None:
+    before = process.read()
+    with open(os.devnull) as _:
+        now = process.read()
+    assert now.open_fds == before.open_fds + 1 <= now.max_fds
+    assert now.cpu_seconds_total >= before.cpu_seconds_total > 0
+    assert 1 << 20 < now.resident_memory_bytes < now.virtual_memory_bytes
+    assert 0 < time.time() - now.start_time_seconds < 24 * 3600
