@@ -12,13 +12,13 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from tests.kubernetes.support import BASE, CHART, TOOLS, manifests, one_of, render, run
+from tests.kubernetes.support import BASE, CHART, ROOT, TOOLS, manifests, one_of, render, run
 
 VALIDATE: Final = TOOLS / "kubernetes-validate"
 # The oldest with all fields that are used, up to the newest that the package knows.
 VERSIONS: Final = ("1.27", "1.29", "1.31", "1.33", "1.35", "1.37")
 # Kinds of operators, whose schemas are not Kubernetes' own.
-FOREIGN: Final = {"ServiceMonitor"}
+FOREIGN: Final = {"ServiceMonitor", "PrometheusRule"}
 EVERYTHING: Final = """
 replicas: 5
 cluster: production
@@ -36,6 +36,7 @@ affinity: {nodeAffinity: {}}
 priorityClassName: high
 podAnnotations: {c: d}
 serviceMonitor: {enabled: true, labels: {release: prometheus}}
+prometheusRule: {enabled: true}
 report: {enabled: true, image: "report:1", existingClaim: reports}
 """
 ALONE: Final = """
@@ -119,6 +120,12 @@ def test_an_overlay_may_have_another_namespace(tmp_path: Path) -> None:
 def environment(manifest: dict[str, Any]) -> dict[str, str]:
     (container,) = manifest["spec"]["template"]["spec"]["containers"]
     return {one["name"]: one.get("value", "") for one in container["env"]}
+
+
+def test_the_alerts_are_those_of_every_other_deployment() -> None:
+    rendered = one_of("PrometheusRule", render("--set", "prometheusRule.enabled=true"))
+    wanted = (ROOT / "deploy" / "prometheus" / "beanpole.rules.yml").read_text()
+    assert rendered["spec"] == yaml.safe_load(wanted)
 
 
 def test_members_are_the_pods(rendered: str) -> None:

@@ -17,6 +17,11 @@ def test_the_chart_is_for_this_version() -> None:
     assert f'image: "beanpole:{VERSION}"' in (KUBERNETES / "base" / "beanpole.yaml").read_text()
 
 
+def test_the_chart_has_the_alerts() -> None:
+    copy = KUBERNETES / "beanpole" / "files" / "beanpole.rules.yml"
+    assert copy.read_text() == (KUBERNETES.parent / "prometheus" / copy.name).read_text()
+
+
 def test_every_variable_of_the_base_is_a_setting() -> None:
     found = yaml.safe_load_all((KUBERNETES / "base" / "beanpole.yaml").read_text())
     (pods,) = (one for one in found if one["kind"] == "StatefulSet")
