@@ -15,7 +15,7 @@ COMPILED_READY := $(COMPILED)/.ready
 SOURCES := $(shell find cluster/beanpole node/beanpoled -name '*.py' -o -name '*.c')
 # Which tests also run on it: those of the modules that it compiles, and with whole nodes.
 COMPILED_UNITS := $(addprefix tests/unit/,core protocol storage replication node golden)
-COMPILED_NODES := $(addprefix tests/integration/test_,clients.py failover.py disk.py peer_port.py)
+COMPILED_NODES := $(addprefix tests/integration/test_,check.py clients.py failover.py disk.py peer_port.py)
 # helm, kubectl and the schemas of Kubernetes.
 KUBERNETES := build/kubernetes/.ready
 # The compiled wheel with what it needs, and nothing of this clone.

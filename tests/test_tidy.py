@@ -214,6 +214,33 @@ def test_tests_that_replace_a_compiled_constant_are_marked(path: Path) -> None:
             assert not compiled or "pytest.mark.constants" in marks, (item.name, compiled)
 
 
+def inherited(path: Path) -> set[str]:
+    """The dotted names of the classes of other modules from which those of a file inherit."""
+    tree = ast.parse(path.read_text())
+    origins = {
+        alias.asname or alias.name: f"{item.module}.{alias.name}"
+        for item in ast.walk(tree)
+        if isinstance(item, ast.ImportFrom)
+        for alias in item.names
+    }
+    found: set[str] = set()
+    for item in tree.body:
+        for base in item.bases if isinstance(item, ast.ClassDef) else ():
+            first, *more = ast.unparse(base).partition("[")[0].split(".")
+            found.add(".".join([origins.get(first, first), *more]))
+    return found
+
+
+def test_nothing_interpreted_inherits_from_what_is_compiled() -> None:
+    """Making an object of it fails, and only there; errors alone may, as they have a base of C."""
+    for path in SOURCES:
+        ours = path.relative_to(ROOT).parts[0] in ("cluster", "node", "pipeline")
+        if ours and (not is_compiled(module_of(path)) or path.stem == "__init__"):
+            compiled = {one for one in inherited(path) if is_compiled(one.rpartition(".")[0])}
+            wrong = {one for one in compiled if not one.startswith("beanpole.errors.")}
+            assert not wrong, f"{module_of(path)} inherits from {wrong}"
+
+
 def module_of(path: Path) -> str:
     """Return the dotted name of a file of one of our packages."""
     parts = path.relative_to(ROOT).with_suffix("").parts[1:]
