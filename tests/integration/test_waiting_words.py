@@ -54,7 +54,20 @@ def test_a_node_that_is_alone_says_why_each_of_the_others_is_away(
         assert (found["state"], found["waits"]) == ("starting", words)
         code, page = http_get(node.http, "/readyz")
         assert code == 503 and f"[-]state: starting, {words}\n" in page
-        wait_until(lambda: says(cluster, 2, "n0 has not dialed this node"), 30)
+        wait_until(lambda: says(cluster, 2, "n0 has made no link to this node"), 30)
+    finally:
+        cluster.close()
+
+
+def test_a_member_with_another_secret_is_named(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path / "cluster", count=2)
+    path = cluster.nodes[1].directory / "node.toml"
+    path.write_text(f'peer_secret = "not what the others have"\n{path.read_text()}')
+    words = f"n1 {cluster.nodes[1].peer} answers, but n1 has another peer_secret"
+    try:
+        cluster.start_all(wait=False)
+        wait_until(lambda: says(cluster, 0, f"to found the cluster: {words}"), 30)
+        wait_until(lambda: says(cluster, 1, "n0 has made no link to this node"), 30)
     finally:
         cluster.close()
 

@@ -111,7 +111,7 @@ class PeerProtocol:
             self._links.refused(refused.node, refused.cause, str(refused))
             self.close(refused.cause, str(refused))
         except ProtocolError as error:
-            self.failure = str(error)
+            self.failure = f"answers, but {error}"
             self._links.complain(f"link to {self.peer or 'an unknown node'} closed: {error}")
             self.close()
         except OSError as failure:  # a new disk of a member cannot be remembered: it dials again
@@ -265,7 +265,7 @@ class PeerLinks:
         ):
             return "is connected"
         if peer < self._config.node_id:
-            return "has not dialed this node"
+            return "has made no link to this node"
         address = self._config.peer_address(peer)
         return f"{address} {self._failures.get(peer, 'has not answered yet')}"
 
