@@ -1,12 +1,15 @@
 """A command that is given the wrong address of a real node says what is spoken there."""
 
 import subprocess
+from functools import partial
 
 import pytest
 
 from beanpole.client.spoken import spoken_at
 from tests.integration.support.nodes import BEANPOLE, Cluster
+from tests.integration.support.waiting import wait_until
 
+TIMEOUT_S = 20.0
 KINDS = {"workq": "Workq", "gearman": "Gearman", "qless": "qless", "beanstalk": "beanstalk"}
 
 
@@ -20,9 +23,13 @@ def run(*line: str) -> tuple[int, str]:
 def test_what_each_port_speaks(shared: Cluster) -> None:
     node = shared.nodes[0]
     for protocol, spoken in KINDS.items():
-        assert spoken_at(node.speaks(protocol)) == spoken
+        address = node.speaks(protocol)
+        # Some open with the machine version, which is raised when all nodes are there.
+        wait_until(partial(spoken_at, address), TIMEOUT_S, protocol)
+        assert spoken_at(address) == spoken
     assert spoken_at(node.grpc) == "gRPC"
     assert spoken_at(node.http) == "HTTP"
+    assert spoken_at(node.peer) == "with other nodes only"
     assert spoken_at("127.0.0.1:1") == ""
 
 
@@ -30,6 +37,7 @@ def test_what_each_port_speaks(shared: Cluster) -> None:
     ("line", "given", "spoken", "needs", "setting"),
     [
         (["put", "x"], "grpc", "gRPC", "beanstalk", "listen, 11300"),
+        (["status"], "peer", "with other nodes only", "gRPC", "grpc_listen, 11320"),
         (["status"], "beanstalk", "beanstalk", "gRPC", "grpc_listen, 11320"),
         (["alias", "list"], "http", "HTTP", "gRPC", "grpc_listen, 11320"),
     ],

@@ -19,6 +19,9 @@ QUESTION: Final = b"PING\r\n\r\n"
 # The frame of HTTP/2 that gRPC's servers send first: its type behind three bytes of length.
 _SETTINGS_AT: Final = 3
 _SETTINGS: Final = b"\x04"
+# The hello of a node to another one: its kind behind a short length and a checksum.
+_HELLO_AT: Final = 8
+_HELLO: Final = b"\x80"
 _ANSWERS: Final = (
     (b"UNKNOWN_COMMAND", "beanstalk"),
     (b"HTTP/1.1", "HTTP"),
@@ -68,4 +71,6 @@ def spoken_in(answer: bytes) -> str:
     """Return what is spoken by one whose first bytes are these."""
     if answer[_SETTINGS_AT : _SETTINGS_AT + 1] == _SETTINGS and answer[:1] == b"\0":
         return "gRPC"
+    if answer[_HELLO_AT : _HELLO_AT + 1] == _HELLO and answer[2:4] == b"\0\0":
+        return "with other nodes only"
     return next((spoken for begin, spoken in _ANSWERS if answer.startswith(begin)), "")
