@@ -48,7 +48,7 @@ PROTOC := $(BIN)/python -m grpc_tools.protoc -Iproto
 
 .DEFAULT_GOAL := check
 .PHONY: up compiled wheel test test-nodes test-spark test-sim test-compiled test-spark-cluster \
-	test-power test-page test-systemd test-repeats test-clients test-qless test-wheel test-observe \
+	test-power test-page test-systemd test-repeats test-clients test-qless test-wheel test-observe test-namespaces partitions \
 	test-kubernetes qless-sources sim mutants unit lint check golden fmt proto bench bench-check \
 	bench-pipeline soak upgrade ledger clean help
 
@@ -160,6 +160,13 @@ $(CLIENTS): tests/clients/package.json
 # By itself, because it takes packages from PyPI that nothing else needs. Redis is only beside it.
 test-qless: $(READY) $(SUITES_READY) ## the suites of reqless and qless-py, unmodified, and redis-py
 	$(BIN)/python -m pytest -q tests/qless
+
+# By itself, because it needs root, and takes a minute and a half.
+test-namespaces: $(READY) ## one round of all partitions between network namespaces (needs root)
+	$(BIN)/python -m pytest -q tests/namespaces
+
+partitions: $(READY) $(COMPILED_READY) ## one-way cuts, bridges and loss between namespaces (make partitions MINUTES=20; needs root)
+	$(BIN)/python -m chaos.partitions --compiled --minutes $(MINUTES) $(ARGS)
 
 # By itself, because promtool is Debian's.
 test-observe: $(READY) ## metrics and alert rules, with Prometheus' own tools (apt-get install prometheus)
