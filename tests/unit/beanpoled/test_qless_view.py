@@ -1,6 +1,7 @@
 """What operators see of qless at a node: metrics and status, from real calls of clients."""
 
 import json
+import re
 
 import pytest
 
@@ -26,10 +27,11 @@ def put(client: Client, queue: bytes, jid: bytes, delay: bytes = b"0") -> None:
 
 
 def shown(scene: Scene) -> dict[str, float]:
-    """The metrics of the node, by name and labels."""
+    """The metrics of the node, by name and labels but `scope`, which test_metrics has."""
     lines = metrics.render(LocalNodeView(scene.node)).splitlines()
     pairs = [line.rsplit(" ", 1) for line in lines if not line.startswith("#")]
-    return {name: float(number) for name, number in pairs}
+    scope = re.compile(r',?scope="cluster"|\{scope="cluster"\}')
+    return {scope.sub("", name).replace("{}", ""): float(number) for name, number in pairs}
 
 
 def test_every_call_and_every_refusal_has_a_name() -> None:
