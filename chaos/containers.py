@@ -137,6 +137,30 @@ class Containers:
             labels={"com.docker.compose.project": self.project, "com.docker.compose.service": ""},
         )
 
+    def empty_volume(self, number: int) -> None:
+        """Remove everything that a node that does not run has stored."""
+        volume = {f"{self.project}_{NAMES[number]}": {"bind": "/data", "mode": "rw"}}
+        command = ["find", "/data", "-mindepth", "1", "-delete"]
+        self.engine.containers.run(self._images.base, command, volumes=volume, remove=True)
+
+    def run_once(self, number: int, arguments: Sequence[str]) -> Any:
+        """Run a node that does not run with other arguments, as `compose run` does."""
+        volume = {f"{self.project}_{NAMES[number]}": {"bind": "/var/lib/beanpole", "mode": "rw"}}
+        network = self.network
+        container = self.engine.containers.create(
+            self._images.node,
+            list(arguments),
+            init=True,
+            read_only=True,
+            volumes=volume,
+            hostname=NAMES[number],
+            environment=self.node(number).attrs["Config"]["Env"],
+            labels={"com.docker.compose.project": self.project, "com.docker.compose.service": ""},
+        )
+        network.connect(container, aliases=[NAMES[number]])
+        container.start()
+        return container
+
     # --- what nodes say ---------------------------------------------------------------------------
 
     def address(self, number: int) -> str:

@@ -153,6 +153,34 @@ def test_a_worker_that_waits_is_served_while_nodes_are_replaced(nodes: Container
         worker.delete(got[0])
 
 
+def test_an_emptied_volume_votes_only_when_it_is_told_to(nodes: Containers) -> None:
+    victim = nodes.leader()
+    with connect(PROXY, ANY) as client:
+        number = client.put("kept by the others")
+    assert nodes.stop(victim) == 0
+    nodes.empty_volume(victim)
+    nodes.start(victim)
+    wait_until(lambda: "has an empty disk" in nodes.log(victim), FAILOVER_TIMEOUT_S, "a refusal")
+    nodes.stop(victim)
+    rejoining = nodes.run_once(victim, ["--rejoin"])
+    try:
+        wait_until(
+            lambda: b"votes from now on" in rejoining.logs(),
+            FAILOVER_TIMEOUT_S,
+            f"{NAMES[victim]} rejoins",
+        )
+        rejoining.stop(timeout=30)
+        assert rejoining.wait()["StatusCode"] == 0
+    finally:
+        rejoining.remove(force=True)
+    nodes.start(victim)
+    nodes.wait_until_serving(victim)
+    with connect(nodes.address(victim), ANY) as client:
+        job = client.reserve(timeout=RESERVE_S)
+        assert job.id == number
+        client.delete(job)
+
+
 def query(path: str) -> Any:
     with urllib.request.urlopen(f"http://{PROXY}:{PROMETHEUS}/api/v1/{path}", timeout=5) as reply:
         return json.load(reply)["data"]
@@ -171,3 +199,16 @@ def test_prometheus_scrapes_the_nodes_and_the_proxy(nodes: Containers) -> None:
         return bool(found and found[0]["value"][1] == str(len(NAMES)))
 
     wait_until(has_values, SCRAPED_TIMEOUT_S, "all nodes have told of their leader")
+
+
+def test_prometheus_has_the_alerts(nodes: Containers) -> None:
+    groups = wait_until(lambda: query("rules")["groups"], SCRAPED_TIMEOUT_S, "rules")
+    rules = [rule for group in groups for rule in group["rules"]]
+    assert "BeanpoleNoMajority" in {rule["name"] for rule in rules}
+    wait_until(
+        lambda: all(
+            rule["health"] == "ok" for g in query("rules")["groups"] for rule in g["rules"]
+        ),
+        SCRAPED_TIMEOUT_S,
+        "all rules are evaluated without an error",
+    )
