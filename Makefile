@@ -170,7 +170,7 @@ partitions: $(READY) $(COMPILED_READY) ## one-way cuts, bridges and loss between
 
 # By itself, because promtool is Debian's.
 test-observe: $(READY) ## metrics and alert rules, with Prometheus' own tools (apt-get install prometheus)
-	@command -v promtool >/dev/null || { echo "promtool is not installed (Debian: apt-get install prometheus)" >&2; exit 1; }
+	@command -v promtool prometheus >/dev/null || { echo "prometheus is not installed (Debian: apt-get install prometheus)" >&2; exit 1; }
 	$(BIN)/python -m pytest -q tests/observe
 
 # By itself, because helm, kubectl and the schemas are 60 MB; no cluster is needed.

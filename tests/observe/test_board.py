@@ -1,0 +1,103 @@
+"""Every panel of the board shows data of a live cluster, as a real Prometheus has it."""
+
+import json
+import re
+import urllib.parse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+from urllib.request import urlopen
+
+import pytest
+
+from tests.integration.support.load import Load
+from tests.integration.support.nodes import Cluster
+from tests.integration.support.ports import free_block
+from tests.integration.support.processes import Process
+from tests.integration.support.waiting import wait_until
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+BOARD: Final = ROOT / "deploy" / "grafana" / "beanpole.json"
+JOB: Final = "beanpole"
+# `rate` over a minute needs two samples, which come each second here.
+TIMEOUT_S: Final = 60.0
+JOBS: Final = 200
+CONFIGURATION: Final = """
+global: {scrape_interval: 1s, evaluation_interval: 1s}
+rule_files: [%s]
+scrape_configs: [{job_name: %s, static_configs: [{targets: %s}]}]
+"""
+
+
+def queries() -> dict[str, str]:
+    """Return every query of the board by its panel, as Grafana would ask it."""
+    board = json.loads(BOARD.read_text())
+    return {
+        f"{panel['title']} {target['refId']}": target["expr"].replace("$job", JOB)
+        for panel in board["panels"]
+        for target in panel.get("targets", [])
+    }
+
+
+class Prometheus:
+    """A server that scrapes a cluster with our rules."""
+
+    def __init__(self, cluster: Cluster, directory: Path) -> None:
+        targets = json.dumps([node.http for node in cluster.nodes])
+        rules = ROOT / "deploy" / "prometheus" / "beanpole.rules.yml"
+        configuration = directory / "prometheus.yml"
+        configuration.write_text(CONFIGURATION % (rules, JOB, targets))
+        self.address = f"127.0.0.1:{free_block()}"
+        options = [f"--config.file={configuration}", f"--web.listen-address={self.address}"]
+        options.append(f"--storage.tsdb.path={directory / 'data'}")
+        self.process = Process(["prometheus", *options], directory / "prometheus.log")
+        self.process.wait_until_serving(self.address)
+
+    def ask(self, expression: str) -> list[dict[str, Any]]:
+        query = urllib.parse.urlencode({"query": expression})
+        url = f"http://{self.address}/api/v1/query?{query}"
+        answer = json.loads(urlopen(url, timeout=5).read())
+        assert answer["status"] == "success", answer
+        found: list[dict[str, Any]] = answer["data"]["result"]
+        return found
+
+
+@pytest.fixture(scope="module")
+def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+    directory = tmp_path_factory.mktemp("board")
+    with Cluster(directory / "cluster").running() as cluster:
+        server = Prometheus(cluster, directory)
+        load = Load([node.beanstalk for node in cluster.nodes], 3, pause_s=0.01)
+        load.start()
+        try:
+            load.wait_for_progress(JOBS)
+            yield server
+        finally:
+            load.stop()
+            server.process.kill()
+
+
+@pytest.mark.parametrize("name", queries())
+def test_the_query_of_a_panel_has_data(prometheus: Prometheus, name: str) -> None:
+    expression = queries()[name]
+
+    def numbers() -> list[float]:
+        # Before there are two samples a rate is nothing, and a quantile of nothing is no number.
+        found = [float(one["value"][1]) for one in prometheus.ask(expression)]
+        return [number for number in found if number == number]
+
+    wait_until(numbers, TIMEOUT_S, f"data for {expression}")
+
+
+def test_a_healthy_cluster_raises_no_alert(prometheus: Prometheus) -> None:
+    wait_until(lambda: prometheus.ask("count(up == 1) == 3"), TIMEOUT_S, "three nodes are scraped")
+    assert prometheus.ask("ALERTS") == []
+
+
+def test_legends_name_labels_that_there_are(prometheus: Prometheus) -> None:
+    board = json.loads(BOARD.read_text())
+    for panel in board["panels"]:
+        for target in panel.get("targets", []):
+            names = re.findall(r"{{(\w+)}}", target["legendFormat"])
+            for one in prometheus.ask(target["expr"].replace("$job", JOB)):
+                assert set(names) <= set(one["metric"]), (panel["title"], one["metric"])
