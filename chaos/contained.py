@@ -19,13 +19,11 @@ from typing import Any, Final, NamedTuple
 
 import docker
 
-from chaos import checks, images, record
-from chaos.clients import Client
+from chaos import checks, ending, images, record
 from chaos.containers import ANY, BEANSTALK, LEADER, NAMES, PROXY, Containers
 from chaos.ground import TROUBLE
-from chaos.soak import STATES, shared_stats
 from tests.integration.support.raw import Raw
-from tests.integration.support.waiting import wait_for_time, wait_until
+from tests.integration.support.waiting import wait_for_time
 
 CLIENTS: Final = 12
 MINUTES_DEFAULT: Final = 10.0
@@ -43,9 +41,11 @@ CLIENTS_END_TIMEOUT_S: Final = 60
 # A node that has another address keeps jobs for clients at its old one, until its keepalives find
 # that they are gone (KEEPALIVE_* and USER_TIMEOUT_MS of host/aio_clients: 120 s).
 EMPTY_TIMEOUT_S: Final = 180.0
-EQUAL_TIMEOUT_S: Final = 20.0
 # A client may think for so long before it uses a connection again.
 THOUGHT_S_MAX: Final = 3.0
+
+# HAProxy, from outside.
+PUBLISHED: Final = f"127.0.0.1:{ANY}"
 
 Tell = Callable[[str], None]
 
@@ -131,6 +131,15 @@ class Faults:
         after = self._nodes.connect(victim, before if self._chance.random() < 0.3 else "")
         return f"{NAMES[victim]} for {seconds:.1f} s, {before} then {after}"
 
+    def slow(self) -> str:
+        """Take most of the processor and of the memory from a node."""
+        victim, seconds = self._victim(), self._moment()
+        share = self._chance.choice(SLOW_SHARES)
+        self._nodes.limit(victim, share, LIMITED_BYTES)
+        wait_for_time(seconds)
+        self._nodes.limit(victim, 0, UNLIMITED_BYTES)
+        return f"{NAMES[victim]} with {share} of a core for {seconds:.1f} s"
+
     def do(self, name: str) -> str:
         """Do the fault of that name, and note which nodes have moved."""
         before = [self._nodes.address(number) for number in self._everywhere]
@@ -154,15 +163,6 @@ class Faults:
             for node, window in self.moves
         )
 
-    def slow(self) -> str:
-        """Take most of the processor and of the memory from a node."""
-        victim, seconds = self._victim(), self._moment()
-        share = self._chance.choice(SLOW_SHARES)
-        self._nodes.limit(victim, share, LIMITED_BYTES)
-        wait_for_time(seconds)
-        self._nodes.limit(victim, 0, UNLIMITED_BYTES)
-        return f"{NAMES[victim]} with {share} of a core for {seconds:.1f} s"
-
     def all(self) -> dict[str, Callable[[], str]]:
         """Return the faults by name."""
         return {
@@ -177,7 +177,7 @@ class Faults:
 
 
 class Contained:
-    """One run on nodes that serve an empty queue."""
+    """One run on nodes that serve an empty queue; it may have had jobs before."""
 
     def __init__(self, nodes: Containers, directory: Path, seed: int, tell: Tell) -> None:
         self._nodes = nodes
@@ -191,6 +191,8 @@ class Contained:
     def run(self, minutes: float) -> Done:
         """Break things for so long, then empty the queue and judge."""
         began_s = time.monotonic()
+        with Raw(PUBLISHED) as client:
+            jobs_before = int(client.dictionary(b"stats")["total-jobs"])
         clients = self._start_clients()
         try:
             wait_for_time(WARM_UP_S)
@@ -198,7 +200,7 @@ class Contained:
             clients.stop(timeout=CLIENTS_END_TIMEOUT_S)
             status = clients.wait()["StatusCode"]
             assert not status, f"the clients ended with {status}: {clients.logs().decode()}"
-            total_jobs = self._finish()
+            total_jobs = self._finish() - jobs_before
         finally:
             clients.remove(force=True)
             self._nodes.keep_logs(self._directory)
@@ -228,29 +230,8 @@ class Contained:
 
     def _finish(self) -> int:
         """Empty the queue through the proxy; return how many jobs it has had, as all nodes say."""
-        proxy = f"127.0.0.1:{ANY}"
-        last = Client(CLIENTS, [proxy], self._seed, self._history)
-        last.connect(0)
-        with Raw(proxy) as watcher:
-
-            def is_empty() -> bool:
-                last.drain()
-                stats = watcher.dictionary(b"stats")
-                return not any(int(stats[f"current-jobs-{state}"]) for state in STATES)
-
-            wait_until(is_empty, EMPTY_TIMEOUT_S, "an empty queue")
-        last.close()
-        told: list[dict[str, str] | None] = []
-
-        def equal() -> bool:
-            told.clear()
-            for number in range(len(NAMES)):
-                with Raw(self._nodes.beanstalk(number)) as client:
-                    told.append(shared_stats(client))
-            return told[0] is not None and all(one == told[0] for one in told)
-
-        wait_until(equal, EQUAL_TIMEOUT_S, f"the nodes say the same: {told}")
-        return int((told[0] or {})["total-jobs"])
+        nodes = [self._nodes.beanstalk(number) for number in range(len(NAMES))]
+        return ending.empty(PUBLISHED, nodes, CLIENTS, self._seed, self._history, EMPTY_TIMEOUT_S)
 
     def _trouble(self) -> list[str]:
         """Return lines of the nodes' logs that should not be there."""
@@ -264,29 +245,24 @@ class Contained:
     def _judge(self, done: Counter[str], total_jobs: int, seconds: float) -> Done:
         clients = list(record.read(self._history))
         found = checks.judge(clients)
-        verdict = found.verdict
         excused = {str(op) for ops in clients for op in ops if self._faults.excuses(op)}
         found.odd = [line for line in found.odd if line.partition(": ")[2] not in excused]
         findings = [*self._faults.findings, *found.violations(), *self._trouble()]
-        low = verdict.acknowledged
-        if not low <= total_jobs <= low + found.unknown_puts:
-            findings.append(f"total-jobs is {total_jobs}, with {low} acknowledged puts")
+        findings += ending.miscounted(found, total_jobs)
         nodes = Counter(op.node for ops in clients[:CLIENTS] for op in ops if op.kind == record.PUT)
         figures = [
-            f"ran {seconds / 60:.1f} minutes with {CLIENTS} clients, {found.commands} commands",
+            *ending.figures(found, CLIENTS, seconds),
+            f"silent at an address that was gone {len(excused)}",
             ", ".join(f"{name} {count}" for name, count in sorted(done.items())),
-            f"puts at n1, n2, n3, the proxy's any node, its leader: "
-            f"{', '.join(str(nodes[number]) for number in range(len(NAMES) + 2))}",
-            f"puts: attempts {verdict.attempts}, acknowledged {low}, unknown {found.unknown_puts}",
-            f"delivered {verdict.delivered}, deleted {verdict.deleted}, "
-            f"recovered {verdict.recovered}",
-            f"lost {len(verdict.lost)}, invented {len(verdict.unexpected)}, "
-            f"double reservations {len(found.double)}, other doubles {len(verdict.doubled)}, "
-            f"early TTRs {len(found.early)}, resurrected {len(found.resurrected)}, "
-            f"odd replies {len(found.odd)}; silent at an address that was gone {len(excused)}",
+            "puts at n1, n2, n3, the proxy's any node, its leader: "
+            + ", ".join(str(nodes[number]) for number in range(len(NAMES) + 2)),
             *checks.gap_figures(checks.gaps_s(clients, self._faults.windows)),
         ]
         return Done(figures, findings)
+
+
+def _tell(line: str) -> None:
+    print(line, flush=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -305,8 +281,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     nodes = Containers(engine, images.build(engine), directory, f"beanpole-contained-{seed}")
     try:
         nodes.up()
-        tell: Tell = lambda line: print(line, flush=True)  # noqa: E731
-        done = Contained(nodes, directory, seed, tell).run(options.minutes)
+        done = Contained(nodes, directory, seed, _tell).run(options.minutes)
     finally:
         nodes.down()
     print("\n".join(["", *done.figures, *(f"VIOLATION: {line}" for line in done.findings[:20])]))
