@@ -255,5 +255,21 @@ def test_it_is_silent(name: str, tmp_path: Path) -> None:
     assert not (found := judge(name, CASES[name].silent, False, tmp_path)), found
 
 
+@pytest.mark.parametrize(
+    ("name", "starts"),
+    [
+        ("BeanpoleReadyGrows", "0x30 90000x90"),
+        ("BeanpoleBuriedGrows", "0 90000x90"),
+        ("BeanpoleTimeouts", "90000x24 0 90000x13 0 90000x90"),
+    ],
+)
+def test_a_node_that_starts_is_no_growth(name: str, starts: str, tmp_path: Path) -> None:
+    """It counts from its snapshot up again; the other two know that nothing grew."""
+    [series] = CASES[name].firing
+    others = [series.replace('instance="a"', f'instance="{node}"') for node in "bc"]
+    cluster = {series: starts} | dict.fromkeys(others, "90000x120")
+    assert not (found := judge(name, cluster, False, tmp_path)), found
+
+
 def test_a_wrong_case_is_found(tmp_path: Path) -> None:
     assert judge("BeanpoleNodeDown", CASES["BeanpoleNodeDown"].silent, True, tmp_path)
