@@ -29,7 +29,19 @@ SECRET: Final = "the secret of three namespaces"
 SERVE_TIMEOUT_S: Final = 60.0
 LEADER_TIMEOUT_S: Final = 30.0
 HTTP_TIMEOUT_S: Final = "1"
-TOOLS: Final = {"ip": "iproute2", "nft": "nftables", "nsenter": "util-linux", "curl": "curl"}
+# A TCP segment without data has at most 80 bytes with its headers, SACK blocks included; the
+# smallest frame of nodes is longer.
+EMPTY_SEGMENT_BYTES: Final = 80
+# What a slow link lets pass at once, and how long a packet may wait before it is dropped.
+BURST: Final = "16kb"
+QUEUED: Final = "400ms"
+TOOLS: Final = {
+    "ip": "iproute2",
+    "tc": "iproute2",
+    "nft": "nftables",
+    "nsenter": "util-linux",
+    "curl": "curl",
+}
 _PR_SET_PDEATHSIG: Final = 1
 
 
@@ -61,6 +73,7 @@ class Namespaces:
         self._nodes: dict[int, Process] = {}
         self._lives = [0] * len(NAMES)
         self._wanted: set[int] = set()
+        self._slowed: set[int] = set()
         run("ip", "link", "set", "lo", "up")
         run("ip", "link", "add", "bridge", "type", "bridge")
         run("ip", "addr", "add", f"{CLIENTS}/24", "dev", "bridge")
@@ -85,17 +98,31 @@ class Namespaces:
         chain = "add chain inet chaos in { type filter hook input priority 0; policy accept; }"
         self._inside(number, "nft", "-f", "-", text=f"add table inet chaos\n{chain}\n")
 
-    def _enter(self, number: int) -> list[str]:
+    def enter(self, number: int) -> list[str]:
+        """Return what stands before a command that runs in the namespace of a node."""
         return ["nsenter", f"--net=/proc/{self._holders[number].pid}/ns/net"]
 
     def _inside(self, number: int, *words: str, text: str = "") -> None:
-        run(*self._enter(number), *words, text=text)
+        run(*self.enter(number), *words, text=text)
 
     # --- faults -----------------------------------------------------------------------------------
 
     def cut(self, source: str, target: int) -> None:
         """Let nothing of an address arrive at a node; what it sends there still does."""
         self._rule(target, f"ip saddr {source} drop")
+
+    def hush(self, source: str, target: int) -> None:
+        """Let no data of an address arrive at a node, but what TCP sends by itself.
+
+        So what the node sends there is acknowledged and goes on; with `cut` it soon stands.
+        """
+        self._rule(target, f"ip saddr {source} ip length > {EMPTY_SEGMENT_BYTES} drop")
+
+    def slow(self, source: int, rate: str) -> None:
+        """Let no more leave a node than a rate in tc's words, also to its clients."""
+        tbf = ["tbf", "rate", rate, "burst", BURST, "latency", QUEUED]
+        self._inside(source, "tc", "qdisc", "replace", "dev", "eth0", "root", *tbf)
+        self._slowed.add(source)
 
     def reset(self, source: str, target: int) -> None:
         """Answer what comes of an address with a TCP reset."""
@@ -109,6 +136,9 @@ class Namespaces:
         """Let everything arrive again."""
         for number in range(len(NAMES)):
             self._inside(number, "nft", "flush", "chain", "inet", "chaos", "in")
+        for number in self._slowed:
+            self._inside(number, "tc", "qdisc", "del", "dev", "eth0", "root")
+        self._slowed.clear()
 
     def _rule(self, target: int, rule: str) -> None:
         self._inside(target, "nft", "add", "rule", "inet", "chaos", "in", *rule.split(" "))
@@ -145,7 +175,7 @@ class Namespaces:
         if self._compiled:
             environment["PYTHONPATH"] = str(COMPILED)
         log = folder / f"output-{self._lives[number]:04d}.log"
-        command = [*self._enter(number), *BEANPOLED]
+        command = [*self.enter(number), *BEANPOLED]
         self._nodes[number] = Process(command, log, environment)
         self._wanted.add(number)
 
@@ -174,7 +204,7 @@ class Namespaces:
     def _answers(self, number: int, page: str) -> bool:
         # From within its own namespace, so that no cut is in the way.
         url = f"http://{address(number)}:11330/{page}"
-        line = [*self._enter(number), "curl", "--silent", "--fail", "--max-time", HTTP_TIMEOUT_S]
+        line = [*self.enter(number), "curl", "--silent", "--fail", "--max-time", HTTP_TIMEOUT_S]
         return subprocess.run([*line, url], capture_output=True, check=False).returncode == 0
 
     def ended(self) -> list[str]:

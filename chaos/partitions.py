@@ -12,7 +12,6 @@ import os
 import random
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -35,6 +34,7 @@ WARM_UP_S: Final = 1.0
 DISTURBANCE_S: Final = (0.3, 12.0)
 FLAPS_S: Final = (0.05, 0.8)
 LOSS_PERCENT: Final = (5, 20, 40)
+RATES: Final = ("128kbit", "512kbit", "2mbit")
 # Between two faults, so that clients get something done.
 CALM_S_MAX: Final = 2.0
 CLIENTS_END_TIMEOUT_S: Final = 90.0
@@ -75,24 +75,34 @@ class Faults:
         one = self._victim()
         return one, self._chance.choice(others(one))
 
+    def _one_way(self, *pairs: tuple[int, int]) -> str:
+        """Cut the way from each first to each second node; return how.
+
+        Either TCP goes on, so that the other way works for as long as this one is cut; or nothing
+        arrives, so that the other way stands, too, once TCP waits for acknowledgements.
+        """
+        words = self._chance.random() < 0.5
+        for source, target in pairs:
+            cut = self._network.hush if words else self._network.cut
+            cut(address(source), target)
+        return "data only" if words else "all"
+
     def deaf(self) -> str:
         """A node sends and hears nothing of the others; its clients reach it."""
         victim = self._victim()
-        for other in others(victim):
-            self._network.cut(address(other), victim)
-        return f"{NAMES[victim]} hears no node {self._wait()}"
+        how = self._one_way(*((other, victim) for other in others(victim)))
+        return f"{NAMES[victim]} hears no node ({how}) {self._wait()}"
 
     def mute(self) -> str:
         """A node hears all and none of the others hears it."""
         victim = self._victim()
-        for other in others(victim):
-            self._network.cut(address(victim), other)
-        return f"no node hears {NAMES[victim]} {self._wait()}"
+        how = self._one_way(*((victim, other) for other in others(victim)))
+        return f"no node hears {NAMES[victim]} ({how}) {self._wait()}"
 
     def one_way(self) -> str:
         one, other = self._pair()
-        self._network.cut(address(one), other)
-        return f"{NAMES[other]} does not hear {NAMES[one]} {self._wait()}"
+        how = self._one_way((one, other))
+        return f"{NAMES[other]} does not hear {NAMES[one]} ({how}) {self._wait()}"
 
     def bridge(self) -> str:
         """Two nodes are apart and the third one has links to both: a ring of majorities."""
@@ -103,9 +113,8 @@ class Faults:
 
     def circle(self) -> str:
         """Each node hears one of the others only, and another one than hears it."""
-        for number in range(len(NAMES)):
-            self._network.cut(address(number), (number + 1) % len(NAMES))
-        return f"each hears one other {self._wait()}"
+        how = self._one_way(*((n, (n + 1) % len(NAMES)) for n in range(len(NAMES))))
+        return f"each hears one other ({how}) {self._wait()}"
 
     def isolated(self) -> str:
         victim = self._victim()
@@ -144,6 +153,11 @@ class Faults:
         victim, percent = self._victim(), self._chance.choice(LOSS_PERCENT)
         self._network.lose(victim, percent)
         return f"{NAMES[victim]} loses {percent} of 100 packets {self._wait()}"
+
+    def slow(self) -> str:
+        victim, rate = self._victim(), self._chance.choice(RATES)
+        self._network.slow(victim, rate)
+        return f"{NAMES[victim]} sends {rate} {self._wait()}"
 
     def unheard_clients(self) -> str:
         victim = self._victim()
@@ -195,6 +209,7 @@ class Faults:
         "flapping": flapping,
         "reset": reset,
         "lossy": lossy,
+        "slow": slow,
         "unheard clients": unheard_clients,
         "reset clients": reset_clients,
         "killed beside": killed_beside,
@@ -280,11 +295,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(why, file=sys.stderr)
         return 2
     if INSIDE not in os.environ:
-        words = [sys.executable, "-m", "chaos.partitions", *(arguments or sys.argv[1:])]
-        environment = {**os.environ, INSIDE: "1"}
-        return subprocess.run(
-            ["unshare", "--net", *words], env=environment, cwd=ROOT, check=False
-        ).returncode
+        given = sys.argv[1:] if arguments is None else arguments
+        words = ["unshare", "--net", sys.executable, "-m", "chaos.partitions", *given]
+        # The same process goes on, so that whoever ends it ends all of it.
+        os.chdir(ROOT)
+        os.execvpe(words[0], words, {**os.environ, INSIDE: "1"})
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     seed = random.SystemRandom().randrange(2**32) if options.seed is None else options.seed
     directory = Path(tempfile.mkdtemp(prefix="beanpole-partitions-"))
@@ -296,6 +311,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         network.wait_until_serving(*range(len(NAMES)))
         tell: Tell = lambda line: print(line, flush=True)  # noqa: E731
         done = Partitioned(network, directory, seed, tell).run(options.minutes)
+    except KeyboardInterrupt:  # Ctrl-C and SIGTERM
+        print(f"seed {seed}: interrupted; history and logs: {directory}")
+        return 130
     finally:
         network.close()
     print("\n".join(["", *done.figures, *(f"VIOLATION: {line}" for line in done.findings[:20])]))

@@ -3,20 +3,27 @@
 Longer runs: `make partitions MINUTES=20`. Needs root, which `make test-namespaces` says.
 """
 
+import contextlib
+import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
 import pytest
 
 from chaos import checks, record
+from chaos.namespaces import NAMES
 from chaos.partitions import Faults
+from tests.integration.support.processes import children
+from tests.integration.support.waiting import wait_until
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 # A round takes a minute and a half, and healing may take a minute each time.
 TIMEOUT_S: Final = 600
+END_TIMEOUT_S: Final = 20
 
 
 @pytest.mark.timeout(TIMEOUT_S)
@@ -36,3 +43,54 @@ def test_a_round_of_every_partition_loses_nothing() -> None:
 def test_a_lost_job_would_be_found() -> None:
     ops = [record.Op(0, 0, record.PUT, 1.0, 1.1, 7, "INSERTED", record.make_head(0, 1, 5, 60))]
     assert checks.judge([ops]).verdict.lost == [7]
+
+
+def networks(pids: Iterable[int]) -> set[str]:
+    """Return the network namespaces of processes; of those that have ended, none."""
+    found = set()
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            found.add(os.readlink(f"/proc/{pid}/ns/net"))
+    return found
+
+
+def family(pid: int) -> set[int]:
+    """Return a process and all that it and its children have started."""
+    found = {pid}
+    with contextlib.suppress(OSError):
+        for child in children(pid):
+            found |= family(child)
+    return found
+
+
+def test_nothing_is_left_after_sigterm() -> None:
+    command = [sys.executable, "-u", "-m", "chaos.partitions", "--minutes", "1", "--seed", "1"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as run:
+        assert run.stdout
+        # The first fault was done: nodes, clients and rules are there.
+        lines = iter(run.stdout)
+        assert next(lines).startswith("seed 1")
+        assert ":" in next(lines)
+        made = networks(family(run.pid)) - networks([os.getpid()])
+        assert len(made) == len(NAMES) + 1
+        run.terminate()
+        assert run.wait(END_TIMEOUT_S) == 130
+
+    def gone() -> bool:
+        pids = (int(path.name) for path in Path("/proc").glob("[0-9]*"))
+        return not made & networks(pids)
+
+    wait_until(gone, END_TIMEOUT_S, "all processes have ended")
+
+
+def test_each_rule_is_for_one_direction(tmp_path: Path) -> None:
+    probe = ["unshare", "--net", sys.executable, "-m", "tests.namespaces.probe", str(tmp_path)]
+    done = subprocess.run(probe, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "open: there arrives, back arrives, connect taken",
+        "hush: there lost, back arrives, connect taken",
+        "cut: there lost, back arrives",
+        "reset: connect refused",
+        "open: there arrives, back arrives, connect taken",
+    ]
