@@ -27,6 +27,7 @@ SUITES := build/qless-suites
 SUITES_READY := $(SUITES)/.ready
 # What images are built of without a package index, and what checks their descriptions.
 IMAGE_WHEELS := build/wheels/.ready
+IMAGE_TREE := build/docker/base/.made
 LINTERS := build/docker/lint/.ready
 # What mypy checks without PySpark; `make test-spark` has the rest.
 TYPED := cluster node bench chaos deploy tests --exclude '^((tests|tests/unit|bench)/pipeline|tests/page)'
@@ -240,10 +241,10 @@ test-power: $(READY) $(COMPILED_READY) ## power cuts on a file system that forge
 
 .PHONY: test-docker soak-docker
 # By itself, because it needs root, or an engine, and Debian packages; it says what is missing.
-test-docker: $(READY) $(IMAGE_WHEELS) $(LINTERS) ## the image, compose and HAProxy in a real engine, and faults in containers
+test-docker: $(READY) $(IMAGE_WHEELS) $(IMAGE_TREE) $(LINTERS) ## the image, compose and HAProxy in a real engine, and faults in containers
 	$(BIN)/python -m chaos.engine $(BIN)/python -m pytest -q -s tests/docker
 
-soak-docker: $(READY) $(IMAGE_WHEELS) ## break three containers at random (make soak-docker MINUTES=20 ARGS='--seed 7')
+soak-docker: $(READY) $(IMAGE_WHEELS) $(IMAGE_TREE) ## break three containers at random (make soak-docker MINUTES=20 ARGS='--seed 7')
 	$(BIN)/python -m chaos.engine $(BIN)/python -m chaos.contained --minutes $(MINUTES) $(ARGS)
 
 # What an image is built of where no package index can be reached, and in these tests anywhere.
@@ -253,6 +254,9 @@ $(IMAGE_WHEELS): pyproject.toml deploy/build_hook.py $(READY)
 		hatchling mypy setuptools types-grpcio types-protobuf .
 	rm -f $(@D)/beanpole-*
 	@touch $@
+
+$(IMAGE_TREE): $(READY)
+	$(BIN)/python -m chaos.images
 
 $(LINTERS):
 	$(PYTHON) -m venv $(@D)

@@ -1,8 +1,9 @@
 """The images of runs in containers, made without a registry: a base from Debian, and ours on it.
 
 The base is a tree that debootstrap makes once, in build/docker/base, with the builder's tools,
-HAProxy and Prometheus; an engine imports it as one image. So it stands for what the Dockerfile and
-compose.yaml name, under names of its own: no image of the user is replaced. It is larger than a
+HAProxy and Prometheus (`python -m chaos.images`, where Debian's packages can be reached: beside an
+engine of ours they cannot); an engine imports it as one image. So it stands for what the Dockerfile
+and compose.yaml name, under names of its own: no image of the user is replaced. It is larger than a
 slim one. Wheels come from build/wheels, because nothing outside can be reached in a build.
 """
 
@@ -16,6 +17,7 @@ from docker.errors import ImageNotFound
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 TREE: Final = ROOT / "build" / "docker" / "base"
+MADE: Final = TREE / ".made"
 WHEELS: Final = ROOT / "build" / "wheels"
 SUITE: Final = "bookworm"
 PACKAGES: Final = "python3,python3-venv,python3-dev,gcc,libc6-dev,haproxy"
@@ -41,8 +43,19 @@ def missing() -> str:
     if packages:
         return f"to make images: apt-get install {' '.join(packages)}"
     if not list(WHEELS.glob("*.whl")):
-        return f"there are no wheels in {WHEELS}: run `make image-wheels`"
+        return f"there are no wheels in {WHEELS}: run `make {WHEELS.relative_to(ROOT)}/.ready`"
+    if not MADE.exists():
+        return f"there is no {TREE}: run `make {MADE.relative_to(ROOT)}`"
     return ""
+
+
+def make_tree() -> None:
+    """Make the tree of the base anew."""
+    shutil.rmtree(TREE, ignore_errors=True)
+    TREE.parent.mkdir(parents=True, exist_ok=True)
+    _run(["debootstrap", "--variant=minbase", f"--include={PACKAGES}", SUITE, str(TREE)])
+    shutil.copy(PROMETHEUS, TREE / PROMETHEUS.relative_to("/"))
+    MADE.touch()
 
 
 def build(engine: Any) -> Images:
@@ -60,14 +73,6 @@ def build(engine: Any) -> Images:
 
 
 def _import_base() -> None:
-    made = TREE / ".made"
-    if not made.exists():
-        shutil.rmtree(TREE, ignore_errors=True)
-        TREE.parent.mkdir(parents=True, exist_ok=True)
-        options = ["--variant=minbase", f"--include={PACKAGES}"]
-        _run(["debootstrap", *options, SUITE, str(TREE)])
-        shutil.copy(PROMETHEUS, TREE / PROMETHEUS.relative_to("/"))
-        made.touch()
     left_out = ["--exclude=./proc/*", "--exclude=./sys/*", "--exclude=./var/cache/apt/*"]
     pack = ["tar", f"--directory={TREE}", *left_out, "--create", "."]
     with subprocess.Popen(pack, stdout=subprocess.PIPE) as packing:
@@ -90,3 +95,7 @@ def _run(command: list[str], given: str = "") -> None:
     )
     if done.returncode:
         raise RuntimeError(f"{command}: {(done.stdout + done.stderr)[-4000:]}")
+
+
+if __name__ == "__main__":
+    make_tree()

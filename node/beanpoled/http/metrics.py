@@ -34,7 +34,9 @@ def render(view: NodeView) -> str:
         *_qless_here(view),
     ):
         _write(lines, f"beanpole_{name}", kind, words, samples)
-    for name, kind, words, samples in (*_queue(view), *_spaces(view), *_qless(view)):
+    # A node that has just started has the queue of its last snapshot, and would look like growth.
+    shared = (*_queue(view), *_spaces(view), *_qless(view)) if view.caught_up else ()
+    for name, kind, words, samples in shared:
         marked = ((_add(labels, SCOPE), value) for labels, value in samples)
         _write(lines, f"beanpole_{name}", kind, f"{words} {SAME}", marked)
     for name, kind, words, samples in _process():

@@ -183,6 +183,13 @@ def test_metrics() -> None:
     assert r'cluster="a\"b\\c\nd"' in text
 
 
+def test_a_node_that_has_not_caught_up_says_nothing_of_the_cluster() -> None:
+    view = FakeView()
+    view.caught_up = False
+    text = get(view, "/metrics")[1]
+    assert "beanpole_applied_index 8" in text and "scope=" not in text
+
+
 def test_metrics_of_queues_limits_and_syncs() -> None:
     view = FakeView()
     view.numbers.queues = [QueueFigures("gearman", "resize", 5, buried=1)]
