@@ -86,11 +86,14 @@ def test_make_up_says_that_it_installs(tmp_path: Path) -> None:
     command = ["make", "--silent", "up", f"PYTHON={fake}"]
     # Not as a part of the make that runs the tests.
     alone = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
-    done = subprocess.run(
-        command, cwd=tmp_path, capture_output=True, text=True, check=True, env=alone
-    )
-    first, *others = done.stdout.splitlines()
+
+    def run() -> list[str]:
+        done = subprocess.run(
+            command, cwd=tmp_path, capture_output=True, text=True, check=True, env=alone
+        )
+        return done.stdout.splitlines()
+
+    first, *others = run()
     assert first.startswith("installing what nodes need into .venv, once")
     assert others == ["pip", "installed", "up"]
-    again = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert again.stdout == "up\n"
+    assert run() == ["up"]
