@@ -179,12 +179,19 @@ class Namespaces:
         self._nodes[number] = Process(command, log, environment)
         self._wanted.add(number)
 
-    def beanstalk(self, number: int) -> str:
-        return f"{address(number)}:11300"
+    def start_all(self) -> None:
+        """Start all nodes and wait until they are ready."""
+        for number in range(len(NAMES)):
+            self.start(number)
+        self.wait_until_ready()
 
-    def wait_until_serving(self, *numbers: int) -> None:
-        """Wait until nodes are ready."""
-        for number in numbers:
+    def addresses(self) -> Sequence[str]:
+        """Where clients reach each node."""
+        return [f"{address(number)}:11300" for number in range(len(NAMES))]
+
+    def wait_until_ready(self) -> None:
+        """Wait until all nodes are ready."""
+        for number in range(len(NAMES)):
 
             def ready(number: int = number) -> bool:
                 assert self._nodes[number].status() is None, self._nodes[number].story()

@@ -191,8 +191,15 @@ class Nodes:
 
     def is_leader(self, number: int) -> bool:
         """Whether a node says of itself that it leads and is ready."""
+        return self._says(number, "/readyz?leader=1")
+
+    def is_ready(self, number: int) -> bool:
+        """Whether a node says of itself that it is ready."""
+        return self._says(number, "/readyz")
+
+    def _says(self, number: int, page: str) -> bool:
         try:
-            return http_get(self.nodes[number].http, "/readyz?leader=1")[0] == 200
+            return http_get(self.nodes[number].http, page)[0] == 200
         except ConnectionError:
             return False
 

@@ -1,0 +1,282 @@
+"""The connections of our double of toxiproxy: bytes that are late, slow, cut off or lost.
+
+What each toxic does is that of toxiproxy 2.x, as its documentation and a real server tell. The HTTP
+API is in `toxiproxy_double`.
+"""
+
+import asyncio
+import contextlib
+import random
+import socket
+import struct
+from typing import Final
+
+CHUNK_BYTES: Final = 32 * 1024
+# Chunks on their way in one direction, before the sender is not read any more.
+CHUNKS_MAX: Final = 256
+# Data that is slowed down goes in steps of this length.
+STEP_S: Final = 0.1
+UPSTREAM: Final = "upstream"  # from the client to the server
+DOWNSTREAM: Final = "downstream"
+STREAMS: Final = (UPSTREAM, DOWNSTREAM)
+# What each type takes, all integers: ms (us of the slicer), bytes, rates in KB/s.
+ATTRIBUTES: Final = {
+    "latency": ("latency", "jitter"),
+    "bandwidth": ("rate",),
+    "slow_close": ("delay",),
+    "timeout": ("timeout",),
+    "reset_peer": ("timeout",),
+    "slicer": ("average_size", "size_variation", "delay"),
+    "limit_data": ("bytes",),
+}
+
+
+class Toxic:
+    """One toxic of a proxy."""
+
+    def __init__(self, name: str, kind: str, stream: str, toxicity: float) -> None:
+        self.name = name
+        self.kind = kind
+        self.stream = stream
+        self.toxicity = toxicity
+        self.attributes = dict.fromkeys(ATTRIBUTES[kind], 0)
+
+    def as_json(self) -> dict[str, object]:
+        return {
+            "attributes": self.attributes,
+            "name": self.name,
+            "type": self.kind,
+            "stream": self.stream,
+            "toxicity": self.toxicity,
+        }
+
+
+class Proxy:
+    """One listening address and the connections through it."""
+
+    def __init__(self, name: str, listen: str, upstream: str) -> None:
+        self.name = name
+        self.listen = listen
+        self.upstream = upstream
+        self.toxics: list[Toxic] = []
+        self._server: asyncio.Server | None = None
+        self._pairs: set[Pair] = set()
+        self._changed = asyncio.Event()
+
+    @property
+    def enabled(self) -> bool:
+        return self._server is not None
+
+    def as_json(self) -> dict[str, object]:
+        return {
+            "name": self.name,
+            "listen": self.listen,
+            "upstream": self.upstream,
+            "enabled": self.enabled,
+            "Logger": {},
+            "toxics": [toxic.as_json() for toxic in self.toxics],
+        }
+
+    async def start(self) -> None:
+        """Listen; OSError if the address is taken."""
+        host, _, port = self.listen.rpartition(":")
+        self._server = await asyncio.start_server(self._accepted, host or None, int(port))
+        own = self._server.sockets[0].getsockname()
+        self.listen = f"{own[0]}:{own[1]}"
+
+    async def stop(self) -> None:
+        """Refuse connections, and end those that there are."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        for pair in list(self._pairs):
+            pair.end()
+        await asyncio.sleep(0)
+
+    def change(self) -> None:
+        """Wake whatever waits because of a toxic that may be another one now."""
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def remove(self, toxic: Toxic) -> None:
+        """Take a toxic away; connections that a timeout has held end."""
+        self.toxics.remove(toxic)
+        if toxic.kind == "timeout":
+            for pair in list(self._pairs):
+                pair.end()
+        self.change()
+
+    async def nap(self, seconds: float | None) -> bool:
+        """Wait; whether the toxics changed meanwhile. None: until they do."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        host, _, port = self.upstream.rpartition(":")
+        try:
+            there = await asyncio.open_connection(host, int(port))
+        except OSError:
+            writer.close()  # as toxiproxy does: accepted, then closed
+            return
+        pair = Pair((reader, writer), there)
+        self._pairs.add(pair)
+        try:
+            await pair.run(self)
+        finally:
+            self._pairs.discard(pair)
+            pair.end()
+
+
+Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+class Pair:
+    """A client's connection and the one to the server: there are no half-closed ones."""
+
+    def __init__(self, client: Ends, server: Ends) -> None:
+        self._client = client
+        self._server = server
+
+    async def run(self, proxy: Proxy) -> None:
+        """Carry bytes both ways until one side ends."""
+        up = Link(proxy, UPSTREAM, self._client[0], self._server[1])
+        down = Link(proxy, DOWNSTREAM, self._server[0], self._client[1])
+        tasks = {asyncio.create_task(link.run()) for link in (up, down)}
+        done, rest = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in rest:
+            task.cancel()
+        await asyncio.gather(*rest, return_exceptions=True)
+        if any(task.exception() is None and task.result() for task in done):
+            self.reset()
+
+    def end(self) -> None:
+        for _, writer in (self._client, self._server):
+            writer.close()
+
+    def reset(self) -> None:
+        """End with a TCP reset."""
+        for _, writer in (self._client, self._server):
+            found = writer.get_extra_info("socket")
+            with contextlib.suppress(OSError):
+                linger = struct.pack("ii", 1, 0)
+                found.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+            writer.transport.abort()
+
+
+class Link:
+    """One direction of a connection."""
+
+    def __init__(
+        self,
+        proxy: Proxy,
+        stream: str,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> None:
+        self._proxy = proxy
+        self._stream = stream
+        self._reader = reader
+        self._writer = writer
+        self._queue: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(CHUNKS_MAX)
+        self._rolled: dict[Toxic, bool] = {}
+        self._passed_bytes = 0
+
+    async def run(self) -> bool:
+        """Carry everything; whether the connection is to be reset."""
+        reading = asyncio.create_task(self._read())
+        try:
+            while True:
+                at_s, data = await self._queue.get()
+                toxics = [toxic for toxic in self._proxy.toxics if self._is_active(toxic)]
+                if any(toxic.kind == "reset_peer" for toxic in toxics):
+                    await self._proxy.nap(self._of(toxics, "reset_peer", "timeout") / 1e3)
+                    return True
+                if not data:
+                    await self._proxy.nap(self._of(toxics, "slow_close", "delay") / 1e3)
+                    return False
+                if any(toxic.kind == "timeout" for toxic in toxics):
+                    if await self._swallow(self._of(toxics, "timeout", "timeout") / 1e3):
+                        return False
+                elif await self._deliver(at_s, data, toxics):
+                    return False
+        except OSError:
+            return False
+        finally:
+            reading.cancel()
+
+    async def _read(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                data = await self._reader.read(CHUNK_BYTES)
+            except OSError:
+                data = b""
+            await self._queue.put((loop.time(), data))
+            if not data:
+                return
+
+    def _is_active(self, toxic: Toxic) -> bool:
+        """Whether it is of this direction and the dice said yes, once for each connection."""
+        if toxic.stream != self._stream:
+            return False
+        return self._rolled.setdefault(toxic, random.random() < toxic.toxicity)
+
+    def _of(self, toxics: list[Toxic], kind: str, attribute: str) -> int:
+        return sum(toxic.attributes[attribute] for toxic in toxics if toxic.kind == kind)
+
+    async def _swallow(self, timeout_s: float) -> bool:
+        """Drop what comes; whether nothing came for so long that the connection ends."""
+        if not timeout_s:
+            return False
+        try:
+            async with asyncio.timeout(timeout_s):
+                at_s, data = await self._queue.get()
+        except TimeoutError:
+            return True
+        self._queue.put_nowait((at_s, data))
+        return False
+
+    async def _deliver(self, at_s: float, data: bytes, toxics: list[Toxic]) -> bool:
+        """Send a chunk on as late and as slowly as the toxics want; whether it was the last."""
+        kinds = {toxic.kind: toxic.attributes for toxic in toxics}
+        if latency := kinds.get("latency"):
+            jitter = latency["jitter"]
+            late_ms = latency["latency"] + random.uniform(-jitter, jitter)
+            loop = asyncio.get_running_loop()
+            await self._proxy.nap(max(0.0, at_s + late_ms / 1e3 - loop.time()))
+        ends = False
+        if limit := kinds.get("limit_data"):
+            data = data[: max(0, limit["bytes"] - self._passed_bytes)]
+            ends = self._passed_bytes + len(data) >= limit["bytes"]
+        self._passed_bytes += len(data)
+        for piece, pause_s in self._pieces(data, kinds):
+            if pause_s is None or pause_s:
+                await self._proxy.nap(pause_s)
+            self._writer.write(piece)
+            await self._writer.drain()
+        return ends
+
+    @staticmethod
+    def _pieces(data: bytes, kinds: dict[str, dict[str, int]]) -> list[tuple[bytes, float | None]]:
+        """Return the pieces of a chunk, each with the time to wait before it."""
+        if bandwidth := kinds.get("bandwidth"):
+            rate = bandwidth["rate"] * 1000
+            if not rate:
+                return [(data, None)]
+            size = max(1, int(rate * STEP_S))
+            parts = [data[begin : begin + size] for begin in range(0, len(data), size)]
+            return [(part, len(part) / rate) for part in parts]
+        slicer = kinds.get("slicer")
+        if not slicer or slicer["average_size"] < 1:
+            return [(data, 0.0)]
+        found, begin = [], 0
+        while begin < len(data):
+            variation = random.randint(-slicer["size_variation"], slicer["size_variation"])
+            end = begin + max(1, slicer["average_size"] + variation)
+            found.append((data[begin:end], slicer["delay"] / 1e6))
+            begin = end
+        return list(found)
