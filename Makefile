@@ -49,8 +49,8 @@ PROTOC := $(BIN)/python -m grpc_tools.protoc -Iproto
 
 .DEFAULT_GOAL := check
 .PHONY: up compiled wheel test test-nodes test-spark test-sim test-compiled test-spark-cluster \
-	test-power test-page test-systemd test-repeats test-clients test-qless test-wheel test-observe test-namespaces partitions \
-	test-kubernetes qless-sources sim mutants unit lint check golden fmt proto bench bench-check \
+	test-power test-page test-systemd test-repeats test-clients test-qless test-wheel test-observe \
+	test-namespaces test-toxics test-kubernetes partitions toxics doctor qless-sources sim mutants unit lint check golden fmt proto bench bench-check \
 	bench-pipeline soak upgrade ledger clean help
 
 help: ## show this list
@@ -168,6 +168,16 @@ test-namespaces: $(READY) ## one round of all partitions between network namespa
 
 partitions: $(READY) $(COMPILED_READY) ## one-way cuts, bridges and loss between namespaces (make partitions MINUTES=20; needs root)
 	$(BIN)/python -m chaos.partitions --compiled --minutes $(MINUTES) $(ARGS)
+
+# By itself, because it takes a minute.
+test-toxics: $(READY) ## one round of toxics on every link
+	$(BIN)/python -m pytest -q tests/toxics
+
+toxics: $(READY) $(COMPILED_READY) ## slow, silent and broken links, by toxiproxy (make toxics MINUTES=20)
+	$(BIN)/python -m chaos.toxics --compiled --minutes $(MINUTES) $(ARGS)
+
+doctor: $(READY) ## which ways to break a cluster work on this machine
+	$(BIN)/python -m chaos.doctor
 
 # By itself, because promtool is Debian's.
 test-observe: $(READY) ## metrics and alert rules, with Prometheus' own tools (apt-get install prometheus)

@@ -12,6 +12,7 @@ import contextlib
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -29,6 +30,7 @@ DIRECTORY: Final = ROOT / "build" / "docker" / "engine"
 START_TIMEOUT_S: Final = 60.0
 STOP_TIMEOUT_S: Final = 60.0
 PING_TIMEOUT_S: Final = 5
+DEFAULT: Final = "unix:///var/run/docker.sock"
 INSIDE: Final = "--inside"
 # What dockerd itself runs to make networks and containers.
 NEEDED: Final = {
@@ -43,6 +45,8 @@ NEEDED: Final = {
 def answers(address: str | None = None) -> bool:
     """Return whether an engine answers, at an address or where the environment says."""
     environment = {**os.environ, **({"DOCKER_HOST": address} if address else {})}
+    if not _accepts(environment.get("DOCKER_HOST") or DEFAULT):
+        return False
     try:
         client = docker.from_env(timeout=PING_TIMEOUT_S, environment=environment)
     except DockerException:  # there is no socket
@@ -52,6 +56,15 @@ def answers(address: str | None = None) -> bool:
             return bool(client.ping())
         except (DockerException, OSError):
             return False
+
+
+def _accepts(address: str) -> bool:
+    """Whether somebody listens at a UNIX socket: the SDK leaves one open where nobody does."""
+    scheme, _, path = address.partition("://")
+    if scheme != "unix":
+        return True
+    with socket.socket(socket.AF_UNIX) as probe:
+        return probe.connect_ex(path) == 0
 
 
 def missing() -> str:

@@ -109,9 +109,7 @@ def test_the_api_is_that_of_the_real_one(server: Any, echo: str) -> None:
         ("/version", {}, 405, ""),
     ],
 )
-def test_bad_requests_are_named(
-    proxy: Any, path: str, body: Any, status: int, words: str
-) -> None:
+def test_bad_requests_are_named(proxy: Any, path: str, body: Any, status: int, words: str) -> None:
     from toxiproxy.api import APIConsumer
 
     url = f"http://{APIConsumer.host}:{APIConsumer.port}{path}"

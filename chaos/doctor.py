@@ -1,0 +1,63 @@
+"""Which ways to break a cluster work on this machine, and what is missing for the others.
+
+`python -m chaos.doctor` prints a line for each and changes nothing; the status is 0.
+"""
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from chaos import engine, images, namespaces, power
+from chaos.ground import check_compiled
+from chaos.toxiproxy_server import PROGRAM, URL
+
+
+def processes() -> str:
+    """Faults of processes need nothing; those of clocks and disks need more."""
+    wanted = {"gcc": "clock steps: gcc", "strace": "failing syncs: strace"}
+    absent = [words for program, words in wanted.items() if shutil.which(program) is None]
+    return f"without {'; '.join(absent)}" if absent else ""
+
+
+def forgetful() -> str:
+    try:
+        power.check(Path(tempfile.gettempdir()))
+    except power.Unavailable as refused:
+        return str(refused)
+    return ""
+
+
+def toxiproxy() -> str:
+    if os.environ.get(URL) or shutil.which(PROGRAM):
+        return ""
+    return f"with our double: there is no {PROGRAM}, and {URL} is not set"
+
+
+def docker() -> str:
+    return ("" if engine.answers() else engine.missing()) or images.missing()
+
+
+# What it is called, which command uses it, and why it does not work here, or works with less.
+WAYS: Final[tuple[tuple[str, str, Callable[[], str]], ...]] = (
+    ("processes", "make soak", processes),
+    ("disks that forget", "make soak ARGS=--forgetful", forgetful),
+    ("toxiproxy", "make toxics", toxiproxy),
+    ("network namespaces", "make partitions", namespaces.missing),
+    ("containers", "make soak-docker", docker),
+    ("compiled nodes", "make compiled", check_compiled),
+)
+
+
+def main() -> int:
+    """Print all lines."""
+    for name, command, find in WAYS:
+        print(f"{name:<20}{command:<28}{find() or 'works'}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
