@@ -199,12 +199,16 @@ class Namespaces:
 
             wait_until(ready, SERVE_TIMEOUT_S, f"{NAMES[number]} is ready")
 
+    def is_leader(self, number: int) -> bool:
+        """Whether a node says of itself that it leads and is ready."""
+        return self._answers(number, "readyz?leader=1")
+
     def leader(self) -> int:
         """Return the node that leads and is ready, as soon as there is one."""
 
         def find() -> list[int]:
             numbers = range(len(NAMES))
-            return [number for number in numbers if self._answers(number, "readyz?leader=1")]
+            return [number for number in numbers if self.is_leader(number)]
 
         return wait_until(find, LEADER_TIMEOUT_S, "a leader")[0]
 

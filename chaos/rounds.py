@@ -11,13 +11,14 @@ import shutil
 import signal
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
-from chaos import checks, ending, record
+from chaos import checks, ending, record, report
 from chaos.ground import TROUBLE
 from tests.integration.support.processes import Process
 from tests.integration.support.waiting import wait_for_time
@@ -34,6 +35,7 @@ CLIENTS_END_TIMEOUT_S: Final = 90.0
 # Connections that a cut has left half open end by their keepalives.
 EMPTY_TIMEOUT_S: Final = 180.0
 FINDINGS_SHOWN_MAX: Final = 20
+WATCH_PERIOD_S: Final = 0.5
 
 # One fault from begin to end but for its healing; returns a few words.
 Fault = Callable[[], str]
@@ -56,6 +58,9 @@ class System(Protocol):
 
     def wait_until_ready(self) -> None:
         """Wait until all nodes are ready; AssertionError if one ended or is not."""
+
+    def is_leader(self, number: int) -> bool:
+        """Whether a node says of itself that it leads and is ready."""
 
     def ended(self) -> list[str]:
         """Return what nodes that ended by themselves said; each is named once."""
@@ -92,6 +97,8 @@ class Rounds:
         self._windows: dict[str, list[checks.Window]] = {}
         self._findings: list[str] = []
         self._addresses = system.addresses()
+        self._leaders: list[tuple[float, int, bool]] = []
+        self._ending = threading.Event()
 
     def run(self, minutes: float) -> Done:
         """Break things for so long, then empty the queue and judge."""
@@ -99,6 +106,8 @@ class Rounds:
         options = ["--history", str(self._history), "--seed", str(self._seed)]
         command = [sys.executable, "-m", "chaos.clients", *options, "--count", str(COUNT)]
         clients = Process([*command, *self._addresses], self._directory / "clients.log", cwd=ROOT)
+        watch = threading.Thread(target=self._watch, name="leaders")
+        watch.start()
         try:
             wait_for_time(WARM_UP_S)
             self._break(began_s, minutes)
@@ -107,6 +116,8 @@ class Rounds:
             assert status == 0, clients.story()
         finally:
             clients.kill()
+            self._ending.set()
+            watch.join()
         address, nodes = self._addresses[0], self._addresses
         jobs = ending.empty(address, nodes, COUNT, self._seed, self._history, EMPTY_TIMEOUT_S)
         return self._judge(jobs, time.monotonic() - began_s)
@@ -125,6 +136,18 @@ class Rounds:
                 print(f"{from_s - began_s:7.1f} s  {name}: {words}", flush=True)
                 self._findings += self._system.ended()
                 wait_for_time(chance.uniform(0, CALM_S_MAX))
+
+    def _watch(self) -> None:
+        """Write down which node leads, for the report."""
+        while not self._ending.wait(WATCH_PERIOD_S):
+            for number in range(len(self._addresses)):
+                leads = self._system.is_leader(number)
+                self._leaders.append((time.monotonic(), number, leads))
+
+    def write_report(self, path: Path, title: str, done: Done) -> None:
+        """Write the page of a run that was judged."""
+        clients = list(record.read(self._history))
+        report.write(path, title, self._windows, clients, self._leaders, done)
 
     def _judge(self, total_jobs: int, seconds: float) -> Done:
         clients = list(record.read(self._history))
@@ -160,6 +183,7 @@ def parse(
         metavar="NAME",
         help=f"only this one; may be repeated. One of: {', '.join(sorted(faults))}",
     )
+    parser.add_argument("--report", type=Path, metavar="FILE", help="write a page of HTML")
     return parser.parse_args(arguments)
 
 
@@ -182,7 +206,10 @@ def run(
     seed = options.seed
     try:
         system.start_all()
-        done = Rounds(system, chosen, directory, seed).run(options.minutes)
+        rounds = Rounds(system, chosen, directory, seed)
+        done = rounds.run(options.minutes)
+        if options.report:
+            rounds.write_report(options.report, f"{directory.name}, seed {seed}", done)
     except KeyboardInterrupt:  # Ctrl-C and SIGTERM
         print(f"seed {seed}: interrupted; history and logs: {directory}")
         return 130

@@ -91,6 +91,10 @@ class Links:
 
             wait_until(ready, READY_TIMEOUT_S, f"n{number} is ready")
 
+    def is_leader(self, number: int) -> bool:
+        """Whether a node says of itself that it leads and is ready."""
+        return self.cluster.is_leader(number)
+
     def ended(self) -> list[str]:
         """Return what nodes that ended by themselves said: no fault here ends one."""
         processes = [self.cluster.process(number) for number in NODES]

@@ -1,0 +1,132 @@
+"""A run as one page of HTML: what was broken when, above rate, latency and leader of each moment.
+
+Nothing is fetched by the page. The figures are those of the judges; nothing is judged here.
+"""
+
+import html
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from chaos.checks import COMMITTED, Window, percentile
+from chaos.record import Op
+
+WIDTH: Final = 1160
+LEFT: Final = 130
+LANE: Final = 16
+CHART: Final = 120
+COLOURS: Final = ("#1f78c1", "#ef843c", "#629e51")
+STYLE: Final = (
+    "body{font:14px sans-serif;margin:24px auto;max-width:1300px;color:#222}"
+    "pre{background:#f4f4f4;padding:8px;white-space:pre-wrap}.bad{color:#b00020}"
+    "text{font:11px sans-serif}rect.f{fill:#e24d42;opacity:.75}rect.b{fill:#e24d42;opacity:.08}"
+)
+
+
+class Axis:
+    """The time of a run in pixels."""
+
+    def __init__(self, begin_s: float, end_s: float) -> None:
+        self.begin_s = begin_s
+        self._scale = (WIDTH - LEFT) / max(1e-9, end_s - begin_s)
+
+    def x(self, at_s: float) -> float:
+        return LEFT + (at_s - self.begin_s) * self._scale
+
+
+def lanes(windows: Mapping[str, Sequence[Window]], axis: Axis) -> str:
+    """Draw a line for each kind of fault."""
+    parts = []
+    for place, (name, found) in enumerate(sorted(windows.items())):
+        y = place * LANE
+        parts.append(f'<text x="0" y="{y + 12}">{html.escape(name)}</text>')
+        for window in found:
+            x, width = axis.x(window.from_s), axis.x(window.until_s) - axis.x(window.from_s)
+            parts.append(
+                f'<rect class="f" x="{x:.1f}" y="{y + 2}" width="{width:.1f}" height="12"/>'
+            )
+    height = len(windows) * LANE
+    return f'<svg width="{WIDTH}" height="{height}">{"".join(parts)}</svg>'
+
+
+def chart(
+    title: str,
+    lines: Mapping[int, Sequence[tuple[float, float]]],
+    axis: Axis,
+    windows: Iterable[Window],
+) -> str:
+    """Draw one line a node, with the faults behind it."""
+    top = max((value for points in lines.values() for _, value in points), default=0.0) or 1.0
+    parts = [
+        f'<text x="0" y="12">{html.escape(title)}</text><text x="0" y="28">up to {top:.3g}</text>'
+    ]
+    for window in windows:
+        x, width = axis.x(window.from_s), axis.x(window.until_s) - axis.x(window.from_s)
+        parts.append(f'<rect class="b" x="{x:.1f}" y="0" width="{width:.1f}" height="{CHART}"/>')
+    for node, points in sorted(lines.items()):
+        up = (CHART - 8) / top
+        marks = " ".join(f"{axis.x(at):.1f},{CHART - 2 - v * up:.1f}" for at, v in points)
+        colour = COLOURS[node % len(COLOURS)]
+        parts.append(f'<polyline points="{marks}" fill="none" stroke="{colour}"/>')
+        parts.append(f'<text x="0" y="{48 + 14 * node}" fill="{colour}">node {node}</text>')
+    return f'<svg width="{WIDTH}" height="{CHART}">{"".join(parts)}</svg>'
+
+
+def seconds(
+    ops: Iterable[Op], axis: Axis
+) -> tuple[dict[int, list[tuple[float, float]]], dict[int, list[tuple[float, float]]]]:
+    """Return acknowledged commands, and the p99 of their times in ms, by node and second."""
+    times: defaultdict[int, defaultdict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    last = 0
+    for op in ops:
+        if op.outcome in COMMITTED:
+            second = int(op.done_s - axis.begin_s)
+            last = max(last, second)
+            times[op.node][second].append((op.done_s - op.sent_s) * 1e3)
+    rates, late = {}, {}
+    for node, found in times.items():
+        rates[node] = [(axis.begin_s + s, float(len(found.get(s, ())))) for s in range(last)]
+        late[node] = [(axis.begin_s + s, percentile(ms, 0.99)) for s, ms in sorted(found.items())]
+    return rates, late
+
+
+def write(
+    path: Path,
+    title: str,
+    windows: Mapping[str, Sequence[Window]],
+    clients: Sequence[Sequence[Op]],
+    leaders: Sequence[tuple[float, int, bool]],
+    words: tuple[Sequence[str], Sequence[str]],
+) -> None:
+    """Write the page.
+
+    Args:
+        path: where.
+        title: names the run: what, seed, date.
+        windows: of each kind of fault, on the clock of the clients.
+        clients: what they did.
+        leaders: moments at which a node was asked, its number, and whether it said that it leads.
+        words: figures, and findings.
+    """
+    ops = [op for client in clients for op in client]
+    begin_s = min((op.sent_s for op in ops), default=0.0)
+    axis = Axis(begin_s, max((op.done_s for op in ops), default=1.0))
+    rates, late = seconds(ops, axis)
+    led: defaultdict[int, list[tuple[float, float]]] = defaultdict(list)
+    for at_s, node, leads in leaders:
+        led[node].append((max(at_s, begin_s), float(leads)))
+    shaded = [window for found in windows.values() for window in found]
+    figures, findings = words
+    verdict = "good" if not findings else f"{len(findings)} findings"
+    parts = [
+        f"<!doctype html><meta charset=utf-8><title>{html.escape(title)}</title>",
+        f"<style>{STYLE}</style><h1>{html.escape(title)}: {verdict}</h1>",
+        *(f'<p class="bad">{html.escape(line)}</p>' for line in findings),
+        f"<pre>{html.escape(chr(10).join(figures))}</pre>",
+        "<h2>Faults</h2>" + lanes(windows, axis),
+        "<h2>Nodes</h2>" + chart("acknowledged a second", rates, axis, shaded),
+        chart("p99 of them, ms", late, axis, shaded),
+        chart("leads", led, axis, shaded),
+    ]
+    path.write_text("".join(parts))
