@@ -5,6 +5,7 @@ How a tree is built belongs to `deploy/compile.py`, which writes the mark when i
 
 import filecmp
 import importlib.machinery
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +14,7 @@ import beanpoled
 from beanpole.core import machine
 
 MARK: Final = ".ready"
+COMPILER: Final = "deploy/compile.py"
 PACKAGES: Final = (beanpole, beanpoled)
 
 
@@ -34,26 +36,35 @@ def compiled_tree() -> tuple[Path | None, str]:
         because this program is compiled or is not a clone.
     """
     clone = Path(beanpoled.__file__).parents[2]
-    if is_compiled() or not (clone / "deploy" / "compile.py").exists():
+    if is_compiled() or not (clone / COMPILER).exists():
         return None, ""
     tree = clone / "build" / "compiled"
     if not (tree / MARK).exists():
         return None, "the nodes are not compiled: `make compiled` builds faster ones"
-    if not _is_fresh(tree):
+    if not _is_fresh(tree, clone):
         return None, f"the nodes are not compiled: {tree} has other sources; run `make compiled`"
     return tree, f"the nodes are those of {tree}"
 
 
-def _is_fresh(tree: Path) -> bool:
-    """Whether a tree was built for this interpreter, of the sources as they are now."""
+def _sources(package: Path) -> Iterator[Path]:
+    return (path for kind in ("*.py", "*.c") for path in package.rglob(kind))
+
+
+def _is_fresh(tree: Path, clone: Path) -> bool:
+    """Whether a tree was built for this interpreter, of the sources as they are now.
+
+    The mark is a copy of the program that built it, which has the list of what is compiled.
+    """
     suffix = importlib.machinery.EXTENSION_SUFFIXES[0]
     if not (tree / "beanpole" / "core" / f"machine{suffix}").exists():
         return False
+    if (tree / MARK).read_bytes() != (clone / COMPILER).read_bytes():
+        return False
     for package in PACKAGES:
         sources = Path(package.__path__[0])
-        names = [path.relative_to(sources) for path in sources.rglob("*.py")]
+        names = [path.relative_to(sources) for path in _sources(sources)]
         copy = tree / sources.name
-        if len(names) != sum(1 for _ in copy.rglob("*.py")):
+        if len(names) != sum(1 for _ in _sources(copy)):
             return False
         if not all(
             (copy / name).exists() and filecmp.cmp(sources / name, copy / name, shallow=False)

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from pyspark_beanpole.sparklog import SparkLog
 
+# Beanpole is on no package index: the name there is not ours.
+INSTALL: Final = "install Beanpole with its extra spark, pip install 'BEANPOLE.whl[spark]'"
 JAVA_MIN: Final = 17
 JAVA_TIMEOUT_S: Final = 20
 # Spark's own, where a URL has none.
@@ -218,15 +220,13 @@ def check_spark() -> None:
     for package in ("pyspark", "pyarrow", "pandas"):
         if importlib.util.find_spec(package) is None:
             raise ConfigurationError(
-                f"the pipeline needs {package}, which is not installed: "
-                "pip install 'beanpole[spark]'"
+                f"the pipeline needs {package}, which is not installed: {INSTALL}"
             )
     from pyspark import __version__
 
     if tuple(map(int, __version__.split(".")[:2])) < (4, 2):
         raise ConfigurationError(
-            f"the pipeline needs Spark 4.2 or newer, this is {__version__}: "
-            "pip install 'beanpole[spark]'"
+            f"the pipeline needs Spark 4.2 or newer, this is {__version__}: {INSTALL}"
         )
 
 

@@ -17,6 +17,7 @@ from tests.integration.support.processes import Process
 ROOT: Final = Path(__file__).resolve().parents[2]
 FIND: Final = "from beanpoled import program; print(*program.compiled_tree(), sep='|')"
 SOURCE: Final = "node/beanpoled/main.py"
+SYNCER: Final = "cluster/beanpole/storage/syncer.c"
 ADDED: Final = "node/beanpoled/added.py"
 
 
@@ -51,10 +52,12 @@ def test_a_fresh_tree_is_taken(clone: Path) -> None:
     [
         (lambda clone: (clone / SOURCE).write_text((clone / SOURCE).read_text() + "\n"), "other"),
         (lambda clone: (clone / ADDED).write_text(""), "other"),
+        (lambda clone: (clone / SYNCER).write_text("int other;\n"), "other"),
+        (lambda clone: (clone / "deploy/compile.py").write_text("other"), "other"),
         (lambda clone: (clone / "build/compiled/.ready").unlink(), "builds faster ones"),
         (lambda clone: shutil.rmtree(clone / "build"), "builds faster ones"),
     ],
-    ids=["changed", "added", "unfinished", "none"],
+    ids=["changed", "added", "c", "compiler", "unfinished", "none"],
 )
 def test_another_tree_is_not_taken(
     clone: Path, change: Callable[[Path], object], words: str

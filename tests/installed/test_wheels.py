@@ -5,6 +5,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -64,7 +65,10 @@ def installed(
     place = tmp_path_factory.mktemp(request.param)
     subprocess.run([sys.executable, "-m", "venv", str(place)], check=True)
     pip = [str(place / "bin" / "python"), "-m", "pip", "install", "--quiet"]
-    subprocess.run([*pip, "--disable-pip-version-check", str(wheel(request.param))], check=True)
+    # No compiler is found on this path.
+    environment = {**os.environ, "PATH": str(place / "bin")}
+    words = [*pip, "--disable-pip-version-check", str(wheel(request.param))]
+    subprocess.run(words, check=True, env=environment)
     yield Installed(request.param, place / "bin")
 
 
@@ -95,10 +99,37 @@ def test_three_nodes_keep_a_job(installed: Installed, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [COMPILED, PURE])
+def test_two_builds_have_the_same_bytes(kind: str, tmp_path: Path) -> None:
+    """In another folder, whose name is longer; takes as long as `make wheel`."""
+    clone = tmp_path / "another" / "place"
+    for part in ("cluster", "node", "pipeline", "deploy", "typings"):
+        shutil.copytree(ROOT / part, clone / part, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, clone)
+    options = ["--quiet", "--disable-pip-version-check", "--no-deps", "--no-build-isolation"]
+    command = [sys.executable, "-m", "pip", "wheel", *options, "--wheel-dir", str(tmp_path), "."]
+    environment = {**os.environ, "BEANPOLE_COMPILE": str(int(kind == COMPILED))}
+    subprocess.run(command, cwd=clone, env=environment, check=True)
+    first = wheel(kind)
+    assert (tmp_path / first.name).read_bytes() == first.read_bytes()
+
+
+def test_the_bill_of_materials_lists_what_is_installed() -> None:
+    found = json.loads((DIST / "beanpole.cdx.json").read_text())
+    assert found["bomFormat"] == "CycloneDX"
+    assert found["metadata"]["component"]["name"] == "beanpole"
+    names = {component["name"] for component in found["components"]}
+    assert {"pysyncobj", "msgpack", "grpcio", "pyarrow", "uvloop"} <= names
+    assert str(ROOT) not in (DIST / "beanpole.cdx.json").read_text()
+
+
+@pytest.mark.parametrize("kind", [COMPILED, PURE])
 def test_what_is_in_a_wheel(kind: str) -> None:
     names = zipfile.ZipFile(wheel(kind)).namelist()
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert any(name.endswith(".so") for name in names) == (kind == COMPILED)
+    # Nodes work without it, and say nothing.
+    assert any("/_syncer." in name for name in names) == (kind == COMPILED)
     assert not any(name.endswith((".c", ".toml", ".ini")) for name in names)
     tops = {name.split("/")[0] for name in names if ".dist-info" not in name}
     mypyc = {name for name in tops if name.endswith(".so")}

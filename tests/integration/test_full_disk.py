@@ -66,8 +66,8 @@ def work_off(client: Raw) -> int:
         if answer == b"TIMED_OUT":
             return jobs
         word, number, size = answer.split()
-        assert (word, int(size)) == (b"RESERVED", BODY_BYTES)
-        client.body(BODY_BYTES)
+        assert word == b"RESERVED"
+        client.body(int(size))
         client.ask(b"delete %b" % number, b"DELETED")
         jobs += 1
 
@@ -91,6 +91,9 @@ def test_full_disks_end_puts_and_nothing_else(small: Cluster) -> None:
         assert found == jobs
         wait_until(lambda: is_taken(client), TIMEOUT_S, "puts go on on disks that were emptied")
         assert fill(client) > 0
+        # The ballast was given up if a disk was filled beyond the reserve; with room it is back.
+        work_off(client)
     for number in range(3):
         assert small.process(number).status() is None, small.story()
-    assert "ballast" in {path.name for path in small.nodes[0].directory.joinpath("data").iterdir()}
+        ballast = small.nodes[number].directory / "data" / "ballast"
+        wait_until(ballast.exists, TIMEOUT_S, f"{ballast} again")
