@@ -94,6 +94,20 @@ def test_wrong_values_are_refused(value: str, words: str) -> None:
     assert done.returncode != 0 and words in done.stderr, done.stderr
 
 
+def test_a_large_number_stays_one(tmp_path: Path) -> None:
+    values = tmp_path / "values.yaml"
+    values.write_text("settings: {jobs_max: 1000000, queue_bytes_max: 4294967296, events: 'off'}\n")
+    found = environment(one_of("StatefulSet", render("--values", str(values))))
+    assert found["BEANPOLE_JOBS_MAX"] == "1000000"
+    assert found["BEANPOLE_QUEUE_BYTES_MAX"] == "4294967296"
+    assert found["BEANPOLE_EVENTS"] == "off"
+
+
+def test_a_release_with_a_dot_is_refused() -> None:
+    done = run("helm", "template", "a.b", str(CHART))
+    assert done.returncode != 0 and "has a dot" in done.stderr, done.stdout
+
+
 def test_the_base_is_the_chart() -> None:
     text = re.sub(r"(?m)^ *(helm.sh/chart|app.kubernetes.io/managed-by): .*\n", "", render())
     if os.environ.get("BEANPOLE_BASE") == "rewrite":

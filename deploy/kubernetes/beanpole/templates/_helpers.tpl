@@ -3,6 +3,9 @@
 {{- /* The release's name, with the chart's where that says nothing of it. Pods are this and a
 number, and so are the ids of the nodes. */ -}}
 {{- define "beanpole.name" -}}
+{{- if contains "." .Release.Name }}
+{{- fail (printf "the release's name %q has a dot, which names of services may not have" .Release.Name) }}
+{{- end }}
 {{- if contains "beanpole" .Release.Name }}{{ .Release.Name | trunc 50 | trimSuffix "-" }}
 {{- else }}{{ printf "%s-beanpole" (.Release.Name | trunc 40 | trimSuffix "-") }}{{ end }}
 {{- end }}
