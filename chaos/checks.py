@@ -15,14 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from chaos import record
+from chaos import linearizable, order, record
 from chaos.record import Op
 from tests.integration.support import history
 from tests.integration.support.history import Verdict
 
-# A TTR counts from the commit of its reservation in cluster time, which may run a little ahead of
-# the clients' clocks; docs/consistency.md asks workers for the same second.
-TTR_MARGIN_S: Final = 1.0
 HOLDER_DID: Final = {
     record.TOUCH: "TOUCHED",
     record.RELEASE: "RELEASED",
@@ -64,6 +61,11 @@ class Findings:
     early: list[str] = field(default_factory=list)
     resurrected: list[str] = field(default_factory=list)
     odd: list[str] = field(default_factory=list)
+    order: list[str] = field(default_factory=list)
+    linear: list[str] = field(default_factory=list)
+    # Jobs whose search was given up: neither good nor bad.
+    undecided: list[str] = field(default_factory=list)
+    passed: int = 0
     unknown_puts: int = 0
     refused: Counter[str] = field(default_factory=Counter)
     commands: int = 0
@@ -80,7 +82,22 @@ class Findings:
             *self.early,
             *self.resurrected,
             *self.odd,
+            *self.order,
+            *self.linear,
         ]
+
+    def outcome(self) -> str:
+        """Return what was found in one line, in the words of Jepsen's queue checkers."""
+        verdict = self.verdict
+        return (
+            f"ok {verdict.acknowledged}, lost {len(verdict.lost)}, "
+            f"duplicated {len(verdict.doubled)}, unexpected {len(verdict.unexpected)}, "
+            f"recovered {verdict.recovered}; double reservations {len(self.double)}, "
+            f"early TTRs {len(self.early)}, resurrected {len(self.resurrected)}, "
+            f"odd replies {len(self.odd)}, out of order {len(self.order)} "
+            f"(passed over {self.passed}), not linearizable {len(self.linear)} "
+            f"(undecided {len(self.undecided)})"
+        )
 
 
 def judge(clients: Sequence[list[Op]]) -> Findings:
@@ -97,6 +114,10 @@ def judge(clients: Sequence[list[Op]]) -> Findings:
     ops_all = [op for ops in clients for op in ops if op.kind not in no_commands]
     found.commands = len(ops_all)
     found.resurrected = list(_resurrected(ops_all))
+    in_order = order.judge(clients)
+    found.order, found.passed = in_order.wrong, in_order.passed
+    by_job = linearizable.judge(clients)
+    found.linear, found.undecided = by_job.wrong, by_job.undecided
     for op in ops_all:
         if op.outcome in (record.SILENT, record.GARBLED):
             found.odd.append(f"{op.outcome}: {op}")
@@ -129,7 +150,7 @@ def find_holds(ops: Iterable[Op], early: list[str]) -> Iterator[Hold]:
             held.clear()
         elif op.kind == record.RESERVE and op.outcome == "RESERVED":
             ttr_s = record.ttr_of(op.body)
-            safe_s = op.sent_s + ttr_s - TTR_MARGIN_S
+            safe_s = op.sent_s + ttr_s - record.TTR_MARGIN_S
             held[op.job] = Hold(op.client, op.job, op.sent_s, op.done_s, op.done_s, safe_s, ttr_s)
         elif op.job in held and op.kind in HOLDER_DID:
             hold = held[op.job]
@@ -137,7 +158,7 @@ def find_holds(ops: Iterable[Op], early: list[str]) -> Iterator[Hold]:
                 # A delete is also allowed to others, once the TTR has returned the job.
                 sure_s = min(op.sent_s, hold.safe_s) if op.kind == record.DELETE else op.sent_s
                 hold.until_s = max(hold.until_s, sure_s)
-                hold.safe_s = op.sent_s + hold.ttr_s - TTR_MARGIN_S
+                hold.safe_s = op.sent_s + hold.ttr_s - record.TTR_MARGIN_S
             elif op.outcome == "NOT_FOUND" and op.done_s < hold.safe_s:
                 early.append(f"a reservation ended before its TTR: {hold}, then {op}")
             if op.kind != record.TOUCH or op.outcome != "TOUCHED":
@@ -226,7 +247,7 @@ def main() -> int:
         print(line)
     windows = json.loads((directory / "windows.json").read_text())
     print("\n".join(gap_figures(gaps_s(clients, (Window(*window) for window in windows)))))
-    print(f"acknowledged {found.verdict.acknowledged}, violations {len(violations)}")
+    print(f"{found.outcome()}\nviolations {len(violations)}")
     return 1 if violations else 0
 
 

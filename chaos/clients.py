@@ -150,7 +150,7 @@ class Client:
         """Delete everything that can be had without waiting; kick the rest."""
         assert self._connection
         for tube in TUBES:
-            self._connection.ask(b"use " + tube, b"USING " + tube)
+            self._command(record.TUBES, b"use " + tube)
             self.kick(1_000_000)
         while job := self.reserve(b"reserve-with-timeout 0"):
             self.finish(record.DELETE, job)
@@ -236,6 +236,8 @@ class Client:
                 job = int(rest)
             elif outcome == "FOUND" and record.read_body(data or b"") is None:
                 outcome = record.GARBLED
+            elif word == b"USING":
+                self._tube = rest
             if word not in EXPECTED[kind]:
                 outcome, body = record.GARBLED, f"{body} {line!r}"
         except TimeoutError:
@@ -244,7 +246,9 @@ class Client:
             pass
         except (AssertionError, ValueError) as error:
             outcome, body = record.GARBLED, f"{body} {error}"
-        op = Op(self.number, self._node, kind, sent_s, time.monotonic(), job, outcome, body)
+        sent, tube = words.partition(b"\r\n")[0].decode(), self._tube.decode()
+        times = (sent_s, time.monotonic())
+        op = Op(self.number, self._node, kind, *times, job, outcome, body, sent, tube)
         self._writer.write(op)
         if job:
             self._seen.append(job)

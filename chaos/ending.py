@@ -61,11 +61,8 @@ def figures(found: checks.Findings, clients: int, seconds: float) -> list[str]:
         f"ran {seconds / 60:.1f} minutes with {clients} clients, {found.commands} commands",
         f"puts: attempts {verdict.attempts}, acknowledged {verdict.acknowledged}, "
         f"unknown {found.unknown_puts}",
-        f"delivered {verdict.delivered}, deleted {verdict.deleted}, recovered {verdict.recovered}",
-        f"lost {len(verdict.lost)}, invented {len(verdict.unexpected)}, "
-        f"double reservations {len(found.double)}, other doubles {len(verdict.doubled)}, "
-        f"early TTRs {len(found.early)}, resurrected {len(found.resurrected)}, "
-        f"odd replies {len(found.odd)}",
+        f"delivered {verdict.delivered}, deleted {verdict.deleted}",
+        found.outcome(),
     ]
 
 

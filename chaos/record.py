@@ -5,7 +5,7 @@ of CLOCK_MONOTONIC, which all processes of one machine share. Judging is the bus
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple, TextIO
 
@@ -30,13 +30,23 @@ UNKNOWN: Final = "unknown"  # the connection ended before the reply
 SILENT: Final = "silent"  # no reply within the client's patience
 GARBLED: Final = "garbled"  # a reply that the protocol does not know, or a spoilt body
 FILL: Final = b"."
+# Commands whose first word behind the name is a job.
+NAMING: Final = ("peek ", "stats-job ", "reserve-job ", "kick-job ")
+# A TTR counts from the commit of its reservation in cluster time, which may run a little ahead of
+# the clients' clocks; docs/consistency.md asks workers for the same second.
+TTR_MARGIN_S: Final = 1.0
+# After a client closed its connection without a reply, the session may live on at its node, and
+# its command may still take effect: until keepalives or the TCP timeout end it (110 s, 120 s), or
+# the node is declared down (8 s).
+LINGER_S: Final = 130.0
 
 
 class Op(NamedTuple):
     """One command of one client.
 
     `job` is the id that the command named, or that its reply named; 0 if there is none. `body` is
-    the head of the body without what fills it up.
+    the head of the body without what fills it up. `line` is the first line that was sent, `tube`
+    the one that the client used then; both are empty in files of before they were kept.
     """
 
     client: int
@@ -47,6 +57,8 @@ class Op(NamedTuple):
     job: int
     outcome: str
     body: str
+    line: str = ""
+    tube: str = ""
 
 
 def make_head(client: int, count: int, ttr_s: int, size: int) -> str:
@@ -71,6 +83,28 @@ def read_body(body: bytes) -> str | None:
 def ttr_of(head: str) -> int:
     """Return the TTR in seconds with which a job was put."""
     return int(head.split("/")[2])
+
+
+def is_unknown(op: Op) -> bool:
+    """Whether a command may have been done, and nobody knows when."""
+    return op.outcome in (UNKNOWN, SILENT, GARBLED)
+
+
+def job_named(op: Op) -> int:
+    """Return the job that a command or its reply names; 0 if there is none."""
+    if op.job or not op.line.startswith(NAMING):
+        return op.job
+    return int(op.line.split()[1])
+
+
+def jobs_by_body(clients: Iterable[Iterable[Op]]) -> dict[str, int]:
+    """Return the id of the job of each body whose put was answered, or which was delivered."""
+    return {
+        op.body: op.job
+        for ops in clients
+        for op in ops
+        if op.outcome in ("INSERTED", "RESERVED") and op.job
+    }
 
 
 class Writer:

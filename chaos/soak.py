@@ -242,11 +242,8 @@ def summary(
         f"damaged files {done[plan.DAMAGE]})",
         f"puts: attempts {verdict.attempts}, acknowledged {verdict.acknowledged}, "
         f"unknown {found.unknown_puts}; commands refused: {refused}",
-        f"delivered {verdict.delivered}, deleted {verdict.deleted}, recovered {verdict.recovered}",
-        f"lost {len(verdict.lost)}, invented {len(verdict.unexpected)}, "
-        f"double reservations {len(found.double)}, other doubles {len(verdict.doubled)}, "
-        f"early TTRs {len(found.early)}, resurrected {len(found.resurrected)}, "
-        f"odd replies {len(found.odd)}",
+        f"delivered {verdict.delivered}, deleted {verdict.deleted}",
+        found.outcome(),
     ]
 
 

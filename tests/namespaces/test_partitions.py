@@ -32,7 +32,7 @@ def test_a_round_of_every_partition_loses_nothing() -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     sys.stdout.write(done.stdout)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "lost 0, invented 0, double reservations 0" in done.stdout
+    assert "lost 0, duplicated 0, unexpected 0" in done.stdout
     names = set(Faults.names())
     assert set(re.findall(r"(?m)^ +[0-9.]+ s  ([a-z ]+):", done.stdout)) == names
     # The rules do cut: while nobody hears anybody, nothing is acknowledged.

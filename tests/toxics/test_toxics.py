@@ -21,7 +21,7 @@ def test_a_round_of_all_toxics_loses_nothing() -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     sys.stdout.write(done.stdout)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "lost 0, invented 0, double reservations 0" in done.stdout
+    assert "lost 0, duplicated 0, unexpected 0" in done.stdout
     assert re.search(r"(?m)^links through (toxiproxy|our double of toxiproxy)", done.stdout)
     found = re.findall(r"(?m)^ +[0-9.]+ s  ([a-z ]+):", done.stdout)
     assert sorted(found) == sorted(Faults.ALL)
