@@ -70,3 +70,5 @@ def test_what_is_of_the_cluster_is_marked_and_the_same(pages: list[str]) -> None
     assert 'beanpole_jobs{state="ready",scope="cluster"} 1' in marked[0]
     state = 'protocol="beanstalk",queue="default",state="ready",scope="cluster"'
     assert f"beanpole_queue_jobs{{{state}}} 1" in marked[0]
+    others = 'protocol="beanstalk",state="ready",scope="cluster"'
+    assert f"beanpole_other_queues_jobs{{{others}}} 0" in marked[0]

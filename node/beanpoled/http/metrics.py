@@ -7,8 +7,9 @@ numbers are is in `view.Metrics`; nothing is counted here.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from beanpole.events import PROTOCOL_NAMES, QLESS
 from beanpoled.http import process
-from beanpoled.view import ClientFigures, NodeView
+from beanpoled.view import ClientFigures, Metrics, NodeView
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -189,7 +190,8 @@ def _queue(view: NodeView) -> list[Family]:
 
 def _spaces(view: NodeView) -> list[Family]:
     """The queues and jobs of each protocol by itself; no client uses those of another one."""
-    found = view.metrics().spaces.items()
+    now = view.metrics()  # once: each look may find other queues to be the largest
+    found = now.spaces.items()
     jobs = [
         (label(protocol=protocol, state=state), getattr(its, state))
         for protocol, its in found
@@ -202,16 +204,31 @@ def _spaces(view: NodeView) -> list[Family]:
 
     queues = [
         (label(protocol=queue.protocol, queue=queue.name, state=state), getattr(queue, state))
-        for queue in view.metrics().queues
+        for queue in now.queues
         for state in JOB_STATES
     ]
     return [
         ("queue_jobs", "gauge", "Jobs by state of the queues with most jobs.", queues),
+        ("other_queues_jobs", "gauge", "Jobs of all queues without such figures.", _others(now)),
         ("protocol_jobs", "gauge", "Jobs by protocol and state.", jobs),
         each("protocol_queues", "gauge", "Queues.", "queues"),
         each("protocol_jobs_total", "counter", "Jobs that there ever were.", "jobs_total"),
         each("protocol_timeouts_total", "counter", "Jobs whose TTR ran out.", "timeouts_total"),
         each("protocol_expired_total", "counter", "Jobs whose TTL ended first.", "expired_total"),
+    ]
+
+
+def _others(now: Metrics) -> list[Sample]:
+    """What is missing in the sums over the largest queues; qless has figures of its own."""
+    return [
+        (
+            label(protocol=protocol, state=state),
+            getattr(its, state)
+            - sum(getattr(queue, state) for queue in now.queues if queue.protocol == protocol),
+        )
+        for protocol, its in now.spaces.items()
+        if protocol != PROTOCOL_NAMES[QLESS]
+        for state in JOB_STATES
     ]
 
 

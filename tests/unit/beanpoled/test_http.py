@@ -209,6 +209,29 @@ def test_metrics_of_queues_limits_and_syncs() -> None:
         assert line in lines
 
 
+def test_jobs_of_all_other_queues_make_the_sums_whole() -> None:
+    view = FakeView()
+    view.numbers.spaces = {
+        "beanstalk": SpaceFigures(ready=4),
+        "gearman": SpaceFigures(ready=12, buried=1),
+        "qless": SpaceFigures(ready=3),
+    }
+    view.numbers.queues = [
+        QueueFigures("gearman", "resize", 5, buried=1),
+        QueueFigures("gearman", "mail", 4),
+    ]
+    lines = get(view, "/metrics")[1].splitlines()
+    for protocol, state, n in (
+        ("beanstalk", "ready", 4),
+        ("gearman", "ready", 3),
+        ("gearman", "buried", 0),
+    ):
+        labels = f'protocol="{protocol}",state="{state}",scope="cluster"'
+        assert f"beanpole_other_queues_jobs{{{labels}}} {n}" in lines
+    # Queues of qless have figures in its own words.
+    assert not [line for line in lines if "other_queues" in line and "qless" in line]
+
+
 def test_each_family_is_declared_once_before_its_samples() -> None:
     body = get(FakeView(), "/metrics")[1].split("\r\n\r\n", 1)[1]
     names = [line.split()[2] for line in body.splitlines() if line.startswith("# TYPE")]
