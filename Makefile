@@ -43,6 +43,8 @@ OUT := cluster
 COMMANDS ?= 300000
 # How long `make soak` and `make upgrade` break things.
 MINUTES := 20
+# Where `make rounds` has its nodes.
+ON := processes
 PROTOS := $(sort $(wildcard proto/beanpole/pb/*.proto))
 SERVICES := $(addprefix proto/beanpole/pb/,admin.proto events.proto peer.proto queue.proto)
 PROTOC := $(BIN)/python -m grpc_tools.protoc -Iproto
@@ -50,7 +52,7 @@ PROTOC := $(BIN)/python -m grpc_tools.protoc -Iproto
 .DEFAULT_GOAL := check
 .PHONY: up compiled wheel test test-nodes test-spark test-sim test-compiled test-spark-cluster \
 	test-power test-page test-systemd test-repeats test-clients test-qless test-wheel test-observe \
-	test-namespaces test-toxics test-kubernetes partitions toxics doctor qless-sources sim mutants unit lint check golden fmt proto bench bench-check \
+	test-namespaces test-rounds test-kubernetes rounds partitions toxics doctor qless-sources sim mutants unit lint check golden fmt proto bench bench-check \
 	bench-pipeline soak upgrade ledger clean help
 
 help: ## show this list
@@ -162,19 +164,22 @@ $(CLIENTS): tests/clients/package.json
 test-qless: $(READY) $(SUITES_READY) ## the suites of reqless and qless-py, unmodified, and redis-py
 	$(BIN)/python -m pytest -q tests/qless
 
-# By itself, because it needs root, and takes a minute and a half.
-test-namespaces: $(READY) ## one round of all partitions between network namespaces (needs root)
+# By itself, because it needs root, and takes three minutes.
+test-namespaces: $(READY) ## one round of all scenarios between network namespaces (needs root)
 	$(BIN)/python -m pytest -q tests/namespaces
 
 partitions: $(READY) $(COMPILED_READY) ## one-way cuts, bridges and loss between namespaces (make partitions MINUTES=20; needs root)
-	$(BIN)/python -m chaos.partitions --compiled --minutes $(MINUTES) $(ARGS)
+	$(BIN)/python -m chaos.rounds namespaces --compiled --minutes $(MINUTES) $(ARGS)
 
-# By itself, because it takes a minute.
-test-toxics: $(READY) ## one round of toxics on every link
-	$(BIN)/python -m pytest -q tests/toxics
+# By itself, because it takes five minutes.
+test-rounds: $(READY) ## one round of all scenarios on plain processes, the last release, and through toxiproxy
+	$(BIN)/python -m pytest -q tests/rounds
+
+rounds: $(READY) $(COMPILED_READY) ## scenarios on plain processes (make rounds MINUTES=20 ON=releases ARGS=--list)
+	$(BIN)/python -m chaos.rounds $(ON) --compiled --minutes $(MINUTES) $(ARGS)
 
 toxics: $(READY) $(COMPILED_READY) ## slow, silent and broken links, by toxiproxy (make toxics MINUTES=20)
-	$(BIN)/python -m chaos.toxics --compiled --minutes $(MINUTES) $(ARGS)
+	$(BIN)/python -m chaos.rounds toxiproxy --compiled --minutes $(MINUTES) $(ARGS)
 
 doctor: $(READY) ## which ways to break a cluster work on this machine
 	$(BIN)/python -m chaos.doctor
@@ -255,7 +260,7 @@ test-docker: $(READY) $(IMAGE_WHEELS) $(IMAGE_TREE) $(LINTERS) ## the image, com
 	$(BIN)/python -m chaos.engine $(BIN)/python -m pytest -q -s tests/docker
 
 soak-docker: $(READY) $(IMAGE_WHEELS) $(IMAGE_TREE) ## break three containers at random (make soak-docker MINUTES=20 ARGS='--seed 7')
-	$(BIN)/python -m chaos.engine $(BIN)/python -m chaos.contained --minutes $(MINUTES) $(ARGS)
+	$(BIN)/python -m chaos.engine $(BIN)/python -m chaos.rounds containers --minutes $(MINUTES) $(ARGS)
 
 # What an image is built of where no package index can be reached, and in these tests anywhere.
 $(IMAGE_WHEELS): pyproject.toml deploy/build_hook.py $(READY)

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from chaos import engine, images, namespaces, power
+from chaos import power
+from chaos.backends import namespaces, no_containers
 from chaos.ground import check_compiled
 from chaos.toxiproxy_server import PROGRAM, URL
 
@@ -37,17 +38,13 @@ def toxiproxy() -> str:
     return f"with our double: there is no {PROGRAM}, and {URL} is not set"
 
 
-def docker() -> str:
-    return ("" if engine.answers() else engine.missing()) or images.missing()
-
-
 # What it is called, which command uses it, and why it does not work here, or works with less.
 WAYS: Final[tuple[tuple[str, str, Callable[[], str]], ...]] = (
     ("processes", "make soak", processes),
     ("disks that forget", "make soak ARGS=--forgetful", forgetful),
     ("toxiproxy", "make toxics", toxiproxy),
     ("network namespaces", "make partitions", namespaces.missing),
-    ("containers", "make soak-docker", docker),
+    ("containers", "make soak-docker", no_containers),
     ("compiled nodes", "make compiled", check_compiled),
 )
 

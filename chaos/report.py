@@ -1,15 +1,17 @@
-"""A run as one page of HTML: what was broken when, above rate, latency and leader of each moment.
+"""A run as one page of HTML: what was broken when, above rate, latency and role of each node.
 
 Nothing is fetched by the page. The figures are those of the judges; nothing is judged here.
 """
 
 import html
+import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from chaos.checks import COMMITTED, Window, percentile
+from chaos.nemesis import AWAY, FOLLOWER, LEADER, NOT_READY
 from chaos.record import Op
 
 WIDTH: Final = 1160
@@ -17,11 +19,21 @@ LEFT: Final = 130
 LANE: Final = 16
 CHART: Final = 120
 COLOURS: Final = ("#1f78c1", "#ef843c", "#629e51")
+# What a node said of itself, and its colour.
+ROLES: Final = {LEADER: "#1f78c1", FOLLOWER: "#a6cee3", NOT_READY: "#f2b84b", AWAY: "#555555"}
 STYLE: Final = (
     "body{font:14px sans-serif;margin:24px auto;max-width:1300px;color:#222}"
     "pre{background:#f4f4f4;padding:8px;white-space:pre-wrap}.bad{color:#b00020}"
     "text{font:11px sans-serif}rect.f{fill:#e24d42;opacity:.75}rect.b{fill:#e24d42;opacity:.08}"
 )
+
+
+class Role(NamedTuple):
+    """What a node said of itself when it was asked."""
+
+    at_s: float
+    node: int
+    role: str
 
 
 class Axis:
@@ -48,6 +60,30 @@ def lanes(windows: Mapping[str, Sequence[Window]], axis: Axis) -> str:
             )
     height = len(windows) * LANE
     return f'<svg width="{WIDTH}" height="{height}">{"".join(parts)}</svg>'
+
+
+def strips(roles: Iterable[Role], axis: Axis) -> str:
+    """Draw a strip for each node, in the colour of its role from one moment to the next."""
+    by_node: defaultdict[int, list[Role]] = defaultdict(list)
+    for role in roles:
+        by_node[role.node].append(role)
+    parts = []
+    for place, (node, told) in enumerate(sorted(by_node.items())):
+        y = place * LANE
+        parts.append(f'<text x="0" y="{y + 12}">node {node}</text>')
+        for one, following in itertools.pairwise([*told, told[-1]]):
+            begin_s = max(one.at_s, axis.begin_s)
+            width = max(0.0, axis.x(following.at_s) - axis.x(begin_s))
+            parts.append(
+                f'<rect x="{axis.x(begin_s):.1f}" y="{y + 2}" width="{width:.1f}" height="12" '
+                f'fill="{ROLES[one.role]}"><title>{one.role}</title></rect>'
+            )
+    y = len(by_node) * LANE + 12
+    for place, (name, colour) in enumerate(ROLES.items()):
+        x = LEFT + 110 * place
+        parts.append(f'<rect x="{x}" y="{y - 9}" width="10" height="10" fill="{colour}"/>')
+        parts.append(f'<text x="{x + 14}" y="{y}">{name}</text>')
+    return f'<svg width="{WIDTH}" height="{y + 6}">{"".join(parts)}</svg>'
 
 
 def chart(
@@ -96,7 +132,7 @@ def write(
     title: str,
     windows: Mapping[str, Sequence[Window]],
     clients: Sequence[Sequence[Op]],
-    leaders: Sequence[tuple[float, int, bool]],
+    roles: Sequence[Role],
     words: tuple[Sequence[str], Sequence[str]],
 ) -> None:
     """Write the page.
@@ -106,16 +142,13 @@ def write(
         title: names the run: what, seed, date.
         windows: of each kind of fault, on the clock of the clients.
         clients: what they did.
-        leaders: moments at which a node was asked, its number, and whether it said that it leads.
+        roles: what each node said of itself, in order of time.
         words: figures, and findings.
     """
     ops = [op for client in clients for op in client]
     begin_s = min((op.sent_s for op in ops), default=0.0)
     axis = Axis(begin_s, max((op.done_s for op in ops), default=1.0))
     rates, late = seconds(ops, axis)
-    led: defaultdict[int, list[tuple[float, float]]] = defaultdict(list)
-    for at_s, node, leads in leaders:
-        led[node].append((max(at_s, begin_s), float(leads)))
     shaded = [window for found in windows.values() for window in found]
     figures, findings = words
     verdict = "good" if not findings else f"{len(findings)} findings"
@@ -125,8 +158,8 @@ def write(
         *(f'<p class="bad">{html.escape(line)}</p>' for line in findings),
         f"<pre>{html.escape(chr(10).join(figures))}</pre>",
         "<h2>Faults</h2>" + lanes(windows, axis),
-        "<h2>Nodes</h2>" + chart("acknowledged a second", rates, axis, shaded),
+        "<h2>Clients by node</h2>" + chart("acknowledged a second", rates, axis, shaded),
         chart("p99 of them, ms", late, axis, shaded),
-        chart("leads", led, axis, shaded),
+        "<h2>Roles</h2>" + strips(roles, axis),
     ]
     path.write_text("".join(parts))

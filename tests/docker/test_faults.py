@@ -7,8 +7,10 @@ import random
 import sys
 from pathlib import Path
 
-from chaos.contained import Contained
+from chaos import scenarios
+from chaos.backends.contained import Contained
 from chaos.containers import Containers
+from chaos.rounds import Rounds
 
 # Two rounds of all faults; a round takes about 35 s.
 MINUTES = 1.0
@@ -21,6 +23,8 @@ def tell(line: str) -> None:
 def test_nothing_is_lost(nodes: Containers, tmp_path: Path) -> None:
     seed = random.SystemRandom().randrange(2**32)
     tell(f"seed {seed}")
-    done = Contained(nodes, tmp_path, seed, tell).run(MINUTES)
+    backend = Contained(tmp_path, nodes)
+    backend.start_all()
+    done = Rounds(backend, scenarios.possible(Contained), tmp_path, seed, tell).run(MINUTES)
     tell("\n".join(done.figures))
     assert not done.findings, f"seed {seed}: {done.findings}"

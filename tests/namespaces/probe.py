@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from chaos.namespaces import Namespaces, address
+from chaos.backends.namespaces import ALL, DATA, Namespaces, address
 from tests.integration.support.processes import Process
 
 PORT: Final = 5000
@@ -69,12 +69,14 @@ def main(directory: Path) -> None:
         taker.kill()
         return f"connect {done.stdout.strip()}"
 
-    for rule in ("open", "hush", "cut", "reset", "open"):
-        network.heal()
-        if rule != "open":
-            {"hush": network.hush, "cut": network.cut, "reset": network.reset}[rule](address(0), 1)
-        told = [] if rule == "reset" else [f"there {sends(0, 1)}", f"back {sends(1, 0)}"]
-        if rule != "cut":
+    for rule in ("open", DATA, ALL, "refuse", "open"):
+        network.heal_links()
+        if rule == "refuse":
+            network.refuse(0, 1)
+        elif rule != "open":
+            network.cut(0, 1, rule)
+        told = [] if rule == "refuse" else [f"there {sends(0, 1)}", f"back {sends(1, 0)}"]
+        if rule != ALL:
             told.append(connect())
         sys.stdout.write(f"{rule}: {', '.join(told)}\n")
     network.close()

@@ -4,7 +4,9 @@ from pathlib import Path
 
 from chaos import record, report
 from chaos.checks import Window
+from chaos.nemesis import AWAY, FOLLOWER, LEADER
 from chaos.record import Op
+from chaos.report import Role
 
 
 def put(client: int, node: int, at_s: float, took_s: float) -> Op:
@@ -24,12 +26,13 @@ def test_a_page_has_everything_of_its_run(tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     clients = [[put(0, 0, 101.0, 0.01), put(0, 1, 109.0, 0.01)]]
     windows = {"deaf & mute": [Window(102.0, 104.0)], "slow": [Window(105.0, 106.0)]}
-    leaders = [(101.0, 0, True), (101.0, 1, False), (107.0, 0, False), (107.0, 1, True)]
+    roles = [Role(101.0, 0, LEADER), Role(101.0, 1, FOLLOWER), Role(107.0, 0, AWAY)]
     words = (["lost 1"], ["job 7 was acknowledged and is <lost>"])
-    report.write(path, "a run", windows, clients, leaders, words)
+    report.write(path, "a run", windows, clients, roles, words)
     page = path.read_text()
     assert "a run: 1 findings" in page and "deaf &amp; mute" in page and "&lt;lost&gt;" in page
-    assert page.count('class="f"') == 2 and page.count("<polyline") == 6
+    assert page.count('class="f"') == 2 and page.count("<polyline") == 4
+    assert page.count(f"<title>{LEADER}</title>") == 1 and page.count(f"<title>{AWAY}</title>") == 1
     assert "http" not in page and "<script" not in page
 
 

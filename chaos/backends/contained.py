@@ -1,0 +1,193 @@
+"""The nodes of compose.yaml as a backend; the clients are in a container of the same network.
+
+They use all nodes and both ports of HAProxy, and the queue is emptied through the proxy. What the
+engine can do to containers is in `containers`.
+"""
+
+import http.client
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import docker
+
+from chaos import images
+from chaos.checks import Window
+from chaos.containers import ANY, BEANSTALK, HTTP, HTTP_TIMEOUT_S, LEADER, NAMES, PROXY, Containers
+from chaos.nemesis import NODES, Backend, Load
+from chaos.record import SILENT, Op
+
+CLIENTS_END_TIMEOUT_S: Final = 60
+# Little, but more than a node with the clients of a run needs.
+STARVED_BYTES: Final = 512 << 20
+UNLIMITED_BYTES: Final = 2 << 30
+# A client may think for so long before it uses a connection again.
+THOUGHT_S_MAX: Final = 3.0
+# HAProxy, from outside.
+PUBLISHED: Final = f"127.0.0.1:{ANY}"
+
+
+class ContainedClients:
+    """Clients in a container."""
+
+    def __init__(self, container: Any) -> None:
+        self._container = container
+
+    def end(self) -> None:
+        self._container.stop(timeout=CLIENTS_END_TIMEOUT_S)
+        status = self._container.wait()["StatusCode"]
+        assert not status, f"the clients ended with {status}: {self._container.logs().decode()}"
+
+    def kill(self) -> None:
+        self._container.remove(force=True)
+
+
+class Contained(Backend):
+    """Containers as a backend.
+
+    Args:
+        directory: of the run.
+        nodes: started already, if these are the tests' own; `close` leaves them as they are.
+    """
+
+    def __init__(self, directory: Path, nodes: Containers | None = None) -> None:
+        super().__init__(directory)
+        self._owned = nodes is None
+        if nodes is None:
+            engine = docker.from_env()
+            project = directory.name.lower().replace("_", "-")
+            nodes = Containers(engine, images.build(engine), directory, project)
+        self._nodes = nodes
+        self._paused: set[int] = set()
+        self._starved: set[int] = set()
+        # When a node got another address, because it was cut off and moved or started again.
+        self._moves: list[tuple[int, Window]] = []
+        self._leaving: dict[int, tuple[str, float]] = {}
+
+    def name(self, number: int) -> str:
+        return NAMES[number]
+
+    def start_all(self) -> None:
+        """Start everything, if the tests did not, and wait until the nodes are ready."""
+        if self._owned:
+            self._nodes.up()
+        self.wait_until_ready()
+
+    def close(self) -> None:
+        """Keep what the nodes have said; end them if they were started here."""
+        self._nodes.keep_logs(self.directory)
+        if self._owned:
+            self._nodes.down()
+
+    def addresses(self) -> Sequence[str]:
+        """Return where this process reaches each node as a client."""
+        return [self._nodes.beanstalk(number) for number in NODES]
+
+    def door(self) -> str:
+        """Return where the queue is emptied: HAProxy's port for any node."""
+        return PUBLISHED
+
+    def get(self, number: int, page: str) -> tuple[int, str]:
+        """Return the status and text of a page; ConnectionError if the node does not answer."""
+        asking = http.client.HTTPConnection(
+            self._nodes.address(number) or "0.0.0.0", HTTP, timeout=HTTP_TIMEOUT_S
+        )
+        try:
+            asking.request("GET", page)
+            reply = asking.getresponse()
+            return reply.status, reply.read().decode()
+        except (OSError, http.client.HTTPException) as error:
+            raise ConnectionError(f"{NAMES[number]}{page}: {error}") from error
+        finally:
+            asking.close()
+
+    def check(self, number: int) -> None:
+        """The engine starts nodes again by itself; `look` finds those."""
+
+    def look(self) -> None:
+        """Add a finding for each node that ended by itself since it was last started."""
+        self.findings += self._nodes.ended()
+
+    def logs(self) -> list[Path]:
+        """Return the files of all nodes, as they are now."""
+        self._nodes.keep_logs(self.directory)
+        return [self.directory / f"{name}.log" for name in NAMES]
+
+    def start_clients(self, history: Path, seed: int, count: int) -> Load:
+        """Start clients beside the nodes, which use the names of nodes and proxy."""
+        options = ["--history", str(history), "--seed", str(seed), "--count", str(count)]
+        addresses = [f"{name}:{BEANSTALK}" for name in NAMES]
+        addresses += [f"{PROXY}:{ANY}", f"{PROXY}:{LEADER}"]
+        command = ["python3", "-m", "chaos.clients", *options, *addresses]
+        return ContainedClients(self._nodes.run_beside(command, history))
+
+    def excuses(self, op: Op) -> bool:
+        """Whether a command was sent to an address that was gone.
+
+        Nobody refuses it there, and a client without keepalives waits for as long as it likes.
+        """
+        return op.outcome == SILENT and any(
+            op.node == node
+            and op.sent_s < window.until_s + THOUGHT_S_MAX
+            and op.done_s > window.from_s
+            for node, window in self._moves
+        )
+
+    # --- faults -----------------------------------------------------------------------------------
+
+    def heal(self) -> None:
+        """Undo all faults, but start nobody."""
+        for number in self._paused:
+            self._nodes.unpause(number)
+        self._paused.clear()
+        for number in self._starved:
+            self._nodes.limit(number, 0, UNLIMITED_BYTES)
+        self._starved.clear()
+
+    def kill(self, *numbers: int) -> None:
+        """End nodes with SIGKILL."""
+        self._leave(*numbers)
+        self._nodes.kill(*numbers)
+
+    def stop(self, number: int) -> None:
+        """End a node as `docker stop` does; a status other than 0 is a finding."""
+        self._leave(number)
+        if status := self._nodes.stop(number):
+            self.findings.append(f"docker stop: {NAMES[number]} ended with {status}")
+
+    def start(self, number: int) -> None:
+        """Start a node with the data that it has; it may have another address."""
+        self._nodes.start(number)
+        self._come_back(number)
+
+    def freeze(self, number: int) -> None:
+        """Let a node stand still."""
+        self._nodes.pause(number)
+        self._paused.add(number)
+
+    def disconnect(self, number: int) -> None:
+        """Take a node's network away: nothing is refused, nothing arrives."""
+        self._leave(number)
+        self._nodes.disconnect(number)
+
+    def connect(self, number: int, moved: bool) -> str:
+        """Give it back, with the same address or with one that no node has had; return it."""
+        before, _ = self._leaving[number]
+        after = self._nodes.connect(number, "" if moved else before)
+        self._come_back(number)
+        return after
+
+    def starve(self, number: int, share: float) -> None:
+        """Give a node so much of one core, and little memory."""
+        self._nodes.limit(number, share, STARVED_BYTES)
+        self._starved.add(number)
+
+    def _leave(self, *numbers: int) -> None:
+        for number in numbers:
+            self._leaving[number] = (self._nodes.address(number), time.monotonic())
+
+    def _come_back(self, number: int) -> None:
+        before, left_s = self._leaving[number]
+        if self._nodes.address(number) != before:
+            self._moves.append((number, Window(left_s, time.monotonic())))

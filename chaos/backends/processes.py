@@ -1,0 +1,113 @@
+"""Processes on the loopback, with a proxy of our own between each two: needs nothing but Python.
+
+A link is cut in both directions, silently (bytes are held back until it heals) or with a reset.
+`Releases` are the same nodes, but they begin with the last release.
+"""
+
+import itertools
+from pathlib import Path
+from typing import Final
+
+from chaos.backends.local import LocalNodes
+from chaos.ground import Kind, compiled_prefix
+from chaos.nemesis import NODES
+from chaos.scenarios.common import others
+from tests.integration.support.nodes import Cluster, http_get
+from tests.integration.support.ports import free_block
+from tests.integration.support.proxy import Links
+from tests.integration.support.releases import (
+    KNOWS,
+    LAST,
+    install,
+    release,
+    this_program,
+    wait_until_raised,
+)
+
+PAIRS: Final = tuple(itertools.combinations(NODES, 2))
+
+
+class Processes(LocalNodes):
+    """The nodes, and the proxies between them."""
+
+    def __init__(self, directory: Path, compiled: bool) -> None:
+        super().__init__(directory)
+        self.prefix = compiled_prefix(Kind(compiled=compiled))
+        self.links = Links()
+        base, proxies = free_block(), free_block()
+        nodes = Cluster(directory / "plan", base=base).nodes
+        dial = {
+            one: {
+                nodes[other].id: self.links.add(one, other, proxies + 3 * one + other, peer)
+                for other in others(one)
+                for peer in [nodes[other].peer]
+            }
+            for one in NODES
+        }
+        settings = {"disk_reserve_bytes": self.reserve_bytes}
+        self.cluster = Cluster(directory / "nodes", settings=settings, dial=dial, base=base)
+
+    def name(self, number: int) -> str:
+        return self.cluster.nodes[number].id
+
+    def command(self, number: int) -> list[str]:
+        """Return the command line of a node, which is in a file beside its configuration."""
+        return [*self.clocks.prefix(number), *self.prefix, *self.cluster.command(number)]
+
+    def data(self, number: int) -> Path:
+        return self.cluster.nodes[number].directory / "data"
+
+    def addresses(self) -> list[str]:
+        """Return where this process reaches each node as a client."""
+        return [node.beanstalk for node in self.cluster.nodes]
+
+    def get(self, number: int, page: str) -> tuple[int, str]:
+        """Return the status and text of a page; ConnectionError if the node does not answer."""
+        return http_get(self.cluster.nodes[number].http, page)
+
+    def close(self) -> None:
+        super().close()
+        self.links.close()
+
+    # --- faults -----------------------------------------------------------------------------------
+
+    def heal_links(self) -> None:
+        """Let all links work again."""
+        for pair in PAIRS:
+            self.links.restore(*pair)
+
+    def separate(self, one: int, other: int) -> None:
+        """Hold back what two nodes send each other."""
+        self.links.cut(one, other, silent=True)
+
+    def isolate(self, number: int) -> None:
+        for other in others(number):
+            self.separate(number, other)
+
+    def refuse(self, one: int, other: int) -> None:
+        """Reset the connections of two nodes, and refuse new ones."""
+        self.links.cut(one, other, silent=False)
+
+
+class Releases(Processes):
+    """The same nodes; they begin as the last release, and nobody raises the machine's version."""
+
+    def __init__(self, directory: Path, compiled: bool) -> None:
+        super().__init__(directory, compiled)
+        self._old = release(LAST, directory)
+        self._new = this_program({"upgrade_finalize": "manual"}, self.prefix)
+        # From here on what stands before a command is the program's own.
+        self.prefix = []
+        for number in NODES:
+            self.install(number, new=False)
+
+    def words(self) -> str:
+        return f"nodes begin as release {LAST}, and the machine stays at its version"
+
+    def start_all(self) -> None:
+        super().start_all()
+        wait_until_raised(self.cluster, KNOWS[LAST])
+
+    def install(self, number: int, new: bool) -> None:
+        """Let the next start of a node run this program, or the last release."""
+        install(self.cluster, number, self._new if new else self._old)

@@ -1,0 +1,18 @@
+"""The wall clock of one node, or of all, steps forth or back; it stays so."""
+
+import random
+
+from chaos.nemesis import NODES, StepsClocks
+from chaos.scenarios.common import last
+
+STEPS_S = (0.0, 0.05, -0.05, 1.0, -1.0, 30.0, -30.0, 3600.0, -3600.0)
+ALL_SHARE = 0.3
+
+
+def act(nodes: StepsClocks, chance: random.Random) -> str:
+    stepped = NODES if chance.random() < ALL_SHARE else [chance.choice(NODES)]
+    seconds = chance.choice(STEPS_S)
+    for number in stepped:
+        nodes.step_clock(number, seconds)
+    names = " ".join(nodes.name(number) for number in stepped)
+    return f"{names} to {seconds:+g} s {last(chance)}"

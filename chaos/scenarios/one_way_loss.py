@@ -1,0 +1,14 @@
+"""A share of what comes to a node is lost; what it sends arrives."""
+
+import random
+
+from chaos.nemesis import Loses
+from chaos.scenarios.common import last, victim
+
+PERCENT = (5, 20, 40)
+
+
+def act(nodes: Loses, chance: random.Random) -> str:
+    number, percent = victim(nodes, chance), chance.choice(PERCENT)
+    nodes.lose(number, percent)
+    return f"{nodes.name(number)} loses {percent} of 100 packets {last(chance)}"

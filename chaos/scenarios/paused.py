@@ -1,0 +1,12 @@
+"""A node stands still, so that all its timers are late when it goes on."""
+
+import random
+
+from chaos.nemesis import Freezes
+from chaos.scenarios.common import last, victim
+
+
+def act(nodes: Freezes, chance: random.Random) -> str:
+    number = victim(nodes, chance)
+    nodes.freeze(number)
+    return f"{nodes.name(number)} {last(chance)}"
