@@ -98,8 +98,8 @@ wheel: $(READY) ## two wheels, compiled and pure, and their bill of materials, i
 		--output-file dist/beanpole.cdx.json $(INSTALLED)
 	@ls dist
 
-# By itself, because building takes a minute and a half of both cores.
-test-wheel: wheel ## both wheels in fresh environments without a compiler
+# By itself, because building takes minutes of both cores.
+test-wheel: wheel $(COMPILED_READY) ## both wheels in fresh environments without a compiler
 	$(BIN)/python -m pytest -q tests/installed
 
 # All but what has the mark `slow` and what hypothesis makes examples for.

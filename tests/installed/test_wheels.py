@@ -98,6 +98,17 @@ def test_three_nodes_keep_a_job(installed: Installed, tmp_path: Path) -> None:
         up.kill()
 
 
+def test_what_is_measured_is_what_is_installed() -> None:
+    """Each compiled module of the wheel is that of the tree that `make compiled` makes."""
+    tree = ROOT / "build" / "compiled"
+    assert (tree / ".ready").exists(), "run `make compiled`"
+    with zipfile.ZipFile(wheel(COMPILED)) as archive:
+        modules = [name for name in archive.namelist() if name.endswith(".so")]
+        differing = [name for name in modules if archive.read(name) != (tree / name).read_bytes()]
+    in_tree = {str(path.relative_to(tree)) for path in tree.rglob("*.so")}
+    assert not differing and set(modules) == in_tree and len(modules) > 100
+
+
 @pytest.mark.parametrize("kind", [COMPILED, PURE])
 def test_two_builds_have_the_same_bytes(kind: str, tmp_path: Path) -> None:
     """In another folder, whose name is longer; takes as long as `make wheel`."""
