@@ -11,9 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from chaos import power
+from chaos import compiled_tree, power
 from chaos.backends import namespaces, no_containers
-from chaos.ground import check_compiled
 from chaos.toxiproxy_server import PROGRAM, URL
 
 
@@ -45,7 +44,7 @@ WAYS: Final[tuple[tuple[str, str, Callable[[], str]], ...]] = (
     ("toxiproxy", "make toxics", toxiproxy),
     ("network namespaces", "make partitions", namespaces.missing),
     ("containers", "make soak-docker", no_containers),
-    ("compiled nodes", "make compiled", check_compiled),
+    ("compiled nodes", "make compiled", compiled_tree.missing),
 )
 
 

@@ -4,7 +4,6 @@ Each function does one fault from begin to end and returns a few words about it.
 in `plan`.
 """
 
-import os
 import random
 import resource
 import shutil
@@ -18,7 +17,7 @@ from typing import Final
 
 from beanpoled.disk.identity import REJOINING
 from chaos import plan, power
-from chaos.ground import COUNT, MEBIBYTE, PAIRS, Ground
+from chaos.ground import COUNT, PAIRS, Ground
 from tests.integration.support.disks import standing
 from tests.integration.support.waiting import wait_for_time
 
@@ -68,10 +67,11 @@ def kill(ground: Ground, chance: random.Random) -> str:
 def kill_leader(ground: Ground, chance: random.Random) -> str:
     with ground.quiet:
         ground.wait_until_serving(*range(COUNT))
-        victim = ground.wait_for_leader()
+        victim = ground.leader()
         wait_for_time(0.2)
-        killed_s = ground.kill(victim)
-        successor = ground.wait_for_leader(other_than=victim)
+        killed_s = time.monotonic()
+        ground.kill(victim)
+        successor = ground.leader(other_than=victim)
         wait_for_time(SETTLED_S)
         ended_s = time.monotonic()
     ground.windows.append((killed_s, ended_s))
@@ -191,7 +191,7 @@ def _rejoin(ground: Ground, chance: random.Random, victim: int) -> str:
         wait_for_time(chance.uniform(0, 1.5))
         other = victim
         if trouble.startswith("the"):
-            other = ground.wait_for_leader(other_than=victim)
+            other = ground.leader(other_than=victim)
         if ground.disks and chance.random() < 0.5:
             trouble = trouble.replace("was killed", "lost power")
             ground.cut_power([other], _moment(chance))
@@ -272,20 +272,17 @@ def clock(ground: Ground, chance: random.Random) -> str:
     numbers = list(range(COUNT)) if chance.random() < 0.3 else [chance.randrange(COUNT)]
     seconds = chance.choice(CLOCK_STEPS_S)
     for number in numbers:
-        ground.clocks.shift(number, seconds)
+        ground.step_clock(number, seconds)
     return f"{' '.join(f'n{number}' for number in numbers)} to {seconds:+g} s"
 
 
 def fill_disk(ground: Ground, chance: random.Random) -> str:
     """Leave less than the reserve on the disk: puts are refused, all else goes on."""
-    size = ground.free_bytes() - ground.reserve_bytes + 256 * MEBIBYTE
-    path = ground.directory / "filler"
-    with path.open("wb") as file:
-        os.posix_fallocate(file.fileno(), 0, max(size, MEBIBYTE))
-        wait_for_time(chance.uniform(*FULL_S))
-    path.unlink()
+    words = ground.fill_disk()
+    wait_for_time(chance.uniform(*FULL_S))
+    ground.empty_disk()
     ground.disk_words.append("full")
-    return f"{size >> 20} MiB"
+    return words
 
 
 FAULTS: Final[dict[str, Callable[[Ground, random.Random], str]]] = {

@@ -1,40 +1,28 @@
-"""The cluster that a soak runs on: three nodes, the proxies between them, their logs and clocks.
+"""The cluster that a soak runs on: processes, their logs and clocks, and disks that lose power.
 
-Faults act through it, so that it knows which nodes are meant to run; one that ends by itself is a
-finding. Which faults there are is in `faults`.
+Faults of both lanes act through it at the same time, so that it knows which nodes are meant to run;
+one that ends by itself is a finding. Which faults there are is in `faults`.
 """
 
-import contextlib
-import os
-import shlex
-import shutil
+import itertools
 import signal
-import struct
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from beanpoled.disk.identity import VOTER
 from chaos import plan, power
-from tests.integration.support.disks import standing
-from tests.integration.support.nodes import Cluster
-from tests.integration.support.ports import free_block
+from chaos.backends.local import MEBIBYTE
+from chaos.backends.processes import Processes
+from chaos.nemesis import NODES
 from tests.integration.support.processes import Process, answers
-from tests.integration.support.proxy import Links
 from tests.integration.support.waiting import wait_until
 
-COUNT: Final = 3
-PAIRS: Final = ((0, 1), (0, 2), (1, 2))
+COUNT: Final = len(NODES)
+PAIRS: Final = tuple(itertools.combinations(NODES, 2))
 # All faults that can meet are over long before: then the node serves, or it never will.
 SERVE_TIMEOUT_S: Final = 60.0
-LEADER_TIMEOUT_S: Final = 30.0
-# The filler leaves other programs of the machine this much of the disk, at least.
-DISK_SPARE_BYTES: Final = 3 << 30
-MEBIBYTE: Final = 1 << 20
 # Small files, so that a soak of minutes makes segments, snapshots and transfers of snapshots.
 SETTINGS: Final = {
     "wal_segment_bytes": MEBIBYTE,
@@ -42,8 +30,6 @@ SETTINGS: Final = {
     "log_memory_bytes": MEBIBYTE,
     "log_retain_bytes": 2 * MEBIBYTE,
 }
-COMPILED: Final = Path(__file__).resolve().parents[1] / "build" / "compiled"
-SHIM: Final = Path(__file__).with_name("clock_shim.c")
 TROUBLE: Final = ("Traceback", "Error:", "differs", "assert")
 
 
@@ -69,110 +55,39 @@ class Kind(NamedTuple):
 PLAIN: Final = Kind()
 
 
-class Clocks:
-    """The wall clocks of the nodes: a file each, that a preloaded library maps."""
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        self._library = directory / "clock_shim.so"
-        compiler = shutil.which("gcc") or shutil.which("cc")
-        self.works = compiler is not None
-        if compiler:
-            command = [compiler, "-shared", "-fPIC", "-O2", "-o", str(self._library), str(SHIM)]
-            subprocess.run([*command, "-ldl"], check=True)
-            for number in range(COUNT):
-                self.shift(number, 0.0)
-
-    def shift(self, number: int, seconds: float) -> None:
-        """Let a node's wall clock be so far ahead of the true one, from now on."""
-        path = self._path(number)
-        with path.open("r+b" if path.exists() else "wb") as file:
-            file.write(struct.pack("=q", round(seconds * 1e9)))
-
-    def prefix(self, number: int) -> list[str]:
-        """Return what stands before a node's command line."""
-        if not self.works:
-            return []
-        return ["env", f"LD_PRELOAD={self._library}", f"SOAK_CLOCK_FILE={self._path(number)}"]
-
-    def _path(self, number: int) -> Path:
-        return self._directory / f"clock-{number}"
-
-
-class Ground:
-    """Three nodes and everything that can be done to them."""
+class Ground(Processes):
+    """Three nodes and everything that can be done to them, from two threads."""
 
     def __init__(self, directory: Path, seed: int = 0, kind: Kind = PLAIN) -> None:
-        self.directory = directory
+        super().__init__(directory, kind.compiled, {**SETTINGS, **kind.settings})
         self.kind = kind
-        self.findings: list[str] = []
         # When a leader was killed, and when the next one had served for a while.
         self.windows: list[tuple[float, float]] = []
         self.disk_words: list[str] = []
         self.rejoins = 0
-        self.links = Links()
-        self.clocks = Clocks(directory)
         # Held while nothing else may happen, and by every fault of the disturbing lane.
         self.quiet = threading.RLock()
         self._lock = threading.RLock()
-        self._wanted: set[int] = set()
-        self._lives = [0] * COUNT
         self._began_s = [0.0] * COUNT
         self.disks: list[power.ForgetfulDisk] = []
-        base, proxies = free_block(), free_block()
-        nodes = Cluster(directory / "plan", base=base).nodes
-        dial = {
-            one: {
-                nodes[other].id: self.links.add(one, other, proxies + 3 * one + other, address)
-                for other in range(COUNT)
-                if other != one
-                for address in [nodes[other].peer]
-            }
-            for one in range(COUNT)
-        }
-        self.reserve_bytes = max(0, self.free_bytes() - DISK_SPARE_BYTES)
-        settings = {**SETTINGS, "disk_reserve_bytes": self.reserve_bytes, **kind.settings}
-        self.cluster = Cluster(directory / "nodes", settings=settings, dial=dial, base=base)
-        for number, node in enumerate(self.cluster.nodes):
-            prefix = [*self.clocks.prefix(number), *compiled_prefix(kind)]
-            command = [*prefix, *self.cluster.command(number)]
-            (node.directory / "cmdline").write_text(shlex.join(command) + "\n")
         if kind.forgetful:
             self._mount(seed)
 
-    def free_bytes(self) -> int:
-        found = os.statvfs(self.directory)
-        return found.f_bavail * found.f_frsize
-
-    def data(self, number: int) -> Path:
-        """Return the folder of everything that a node has stored."""
-        return self.cluster.nodes[number].directory / "data"
-
     def process(self, number: int) -> Process:
-        return self.cluster.process(number)
+        return self._nodes[number]
 
     def start(self, number: int, arguments: Sequence[str] = (), wanted: bool = True) -> None:
-        """Start a node without waiting; what its last life said is kept in a file of its own."""
+        """Start a node without waiting; not `wanted`: it may end by itself."""
         with self._lock:
-            log = self.cluster.nodes[number].directory / "output.log"
-            if log.exists():
-                log.rename(log.with_name(f"output-{self._lives[number]:04d}.log"))
-            self._lives[number] += 1
-            self.cluster.start(number, arguments)
+            super().start(number, arguments)
             self._began_s[number] = time.monotonic()
-            if wanted:
-                self._wanted.add(number)
+            if not wanted:
+                self._wanted.discard(number)
 
-    def kill(self, *numbers: int) -> float:
-        """End nodes with SIGKILL, as much at once as can be; return when that was."""
+    def kill(self, *numbers: int) -> None:
+        """End nodes with SIGKILL, as much at once as can be."""
         with self._lock:
-            self._wanted -= set(numbers)
-            now = time.monotonic()
-            for number in numbers:
-                self.signal(number, signal.SIGKILL)
-            for number in numbers:
-                self.process(number).kill()
-        return now
+            super().kill(*numbers)
 
     def cut_power(self, numbers: Sequence[int], moment: power.Moment) -> None:
         """End nodes as a loss of power does, all at the moment that comes for the first of them."""
@@ -192,7 +107,7 @@ class Ground:
         if self.disks:
             self.disks[number].format()
         else:
-            shutil.rmtree(self.data(number))
+            super().wipe(number)
 
     def living(self) -> list[tuple[int, float, int]]:
         """Return number, age in seconds and process id of each node that runs."""
@@ -211,9 +126,8 @@ class Ground:
 
     def signal(self, number: int, which: signal.Signals) -> None:
         """Send a signal to a node, if it runs."""
-        with self._lock, contextlib.suppress(ProcessLookupError):
-            if self.process(number).status() is None:
-                os.kill(self.process(number).pid, which)
+        with self._lock:
+            super().signal(number, which)
 
     def wait_until_serving(self, *numbers: int) -> None:
         """Wait until nodes take clients; that they do not is a finding, and is fatal."""
@@ -226,34 +140,16 @@ class Ground:
 
             wait_until(serves, SERVE_TIMEOUT_S, f"n{number} serves: {self.story(number)}")
 
-    def wait_for_leader(self, other_than: int | None = None) -> int:
-        """Wait until a node leads and is ready, and return its number."""
-
-        def find() -> list[int]:
-            numbers = (number for number in range(COUNT) if number != other_than)
-            return [number for number in numbers if self.cluster.is_leader(number)]
-
-        return wait_until(find, LEADER_TIMEOUT_S, "a leader")[0]
-
-    def wait_until_rejoined(self, number: int) -> None:
-        """Wait until a node that lost its disk has everything and counts again."""
-        self.wait_until_serving(number)
-        data = self.data(number)
-        wait_until(lambda: standing(data) == VOTER, SERVE_TIMEOUT_S, f"n{number} rejoined")
-
     def look(self) -> None:
         """Add a finding for each node that ended by itself; it is not asked for again."""
         with self._lock:
-            for number in sorted(self._wanted):
-                if self.process(number).status() is not None:
-                    self._wanted.discard(number)
-                    self.findings.append(f"n{number} ended by itself: {self.story(number)}")
+            super().look()
 
     def read_logs(self, judge: Callable[[str], bool]) -> list[str]:
         """Return the lines of all lives of all nodes that `judge` picks."""
         return [
             f"{path}: {line}"
-            for path in sorted((self.directory / "nodes").glob("*/output*.log"))
+            for path in self.logs()
             for line in path.read_text(errors="replace").splitlines()
             if judge(line)
         ]
@@ -263,8 +159,7 @@ class Ground:
 
     def close(self) -> None:
         """End everything that was started here; the files stay."""
-        self.cluster.close(remove=False)
-        self.links.close()
+        super().close()
         for disk in self.disks:
             disk.keep()
 
@@ -274,21 +169,3 @@ class Ground:
             own_seed = seed * COUNT + number
             disk = power.ForgetfulDisk(program, self.data(number), own_seed, self.kind.lies)
             self.disks.append(disk)
-
-
-def compiled_prefix(kind: Kind) -> list[str]:
-    """Return what stands before the command line of a compiled node."""
-    if not kind.compiled:
-        return []
-    others = os.environ.get("PYTHONPATH")
-    return ["env", f"PYTHONPATH={os.pathsep.join([str(COMPILED), *([others] if others else [])])}"]
-
-
-def check_compiled() -> str:
-    """Return why no compiled nodes can be run, in one line; nothing if they can."""
-    code = "import beanpole.core.machine as found; print(found.__file__)"
-    command = [*compiled_prefix(Kind(compiled=True)), sys.executable, "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.stdout.strip().endswith(".so"):
-        return ""
-    return f"there is no compiled tree in {COMPILED}: run `make compiled`, or add --no-compiled"

@@ -20,9 +20,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from chaos import backends, checks, ending, record, report, scenarios
+from chaos import backends, checks, compiled_tree, ending, record, report, scenarios
 from chaos.backends.namespaces import Namespaces, enter_own
-from chaos.ground import TROUBLE, check_compiled
+from chaos.ground import TROUBLE
 from chaos.nemesis import NODES, ROOT, Backend
 from chaos.scenarios import Scenario
 from tests.integration.support.raw import Raw
@@ -192,7 +192,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for one in scenarios.possible(place.kind).values():
             print(f"{one.name:<22}{one.story}")
         return 0
-    if why := place.missing() or (check_compiled() if options.compiled else ""):
+    if why := place.missing() or (compiled_tree.missing() if options.compiled else ""):
         print(why, file=sys.stderr)
         return 2
     if place.kind is Namespaces:

@@ -17,10 +17,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from chaos import checks, memory, plan, power, record
+from chaos import checks, compiled_tree, memory, plan, power, record
 from chaos.clients import Client
 from chaos.faults import Nemesis
-from chaos.ground import COUNT, PLAIN, TROUBLE, Ground, Kind, check_compiled
+from chaos.ground import COUNT, PLAIN, TROUBLE, Ground, Kind
 from tests.integration.support.processes import Process
 from tests.integration.support.raw import Raw
 from tests.integration.support.waiting import wait_for_time, wait_until
@@ -131,7 +131,7 @@ class Soak:
         """Compare the nodes, empty the queue, and compare them again."""
         ground = self._ground
         ground.wait_until_serving(*range(COUNT))
-        ground.wait_for_leader()
+        ground.leader()
         self._compare("with jobs")
         addresses = [node.beanstalk for node in ground.cluster.nodes]
         last = Client(CLIENTS, addresses, self.seed, self._history)
@@ -249,7 +249,7 @@ def summary(
 
 def _refusal(kind: Kind, directory: Path) -> str:
     """Return in one line why such a soak cannot be run on this machine; nothing if it can."""
-    if kind.compiled and (words := check_compiled()):
+    if kind.compiled and (words := compiled_tree.missing()):
         return words
     try:
         if kind.forgetful:

@@ -21,8 +21,8 @@ import pyarrow as pa
 
 from beanpole import VERSION
 from beanpole.commands import MACHINE_VERSION
-from chaos import members, plan, record, soak
-from chaos.ground import COUNT, Kind, check_compiled, compiled_prefix
+from chaos import compiled_tree, members, plan, record, soak
+from chaos.ground import COUNT, Kind
 from chaos.members import Says
 from chaos.record import Op
 from tests.integration.support.nodes import status
@@ -91,13 +91,15 @@ class Upgrade(soak.Soak):
         self.manual = manual
         self.old = release(LAST, directory)
         word = "manual" if manual else "auto"
-        self.new = this_program({"upgrade_finalize": word}, compiled_prefix(kind))
+        self.new = this_program({"upgrade_finalize": word}, compiled_tree.prefix(compiled))
         self.events: pa.Table | None = None
         self._chance = random.Random(seed)
         self._away: list[Away] = []
         self._runs: dict[int, Program] = {}
         self._kept: list[dict[str, int]] = [{} for _ in range(COUNT)]
         self._counts: Counter[str] = Counter()
+        # What stands before a command is the program's own.
+        self._ground.prefix = []
         for number in range(COUNT):
             self._install(number, self.old)
 
@@ -143,7 +145,7 @@ class Upgrade(soak.Soak):
     def _install(self, number: int, program: Program) -> None:
         ground = self._ground
         self._runs[number] = program
-        install(ground.cluster, number, program, ground.clocks.prefix(number))
+        install(ground.cluster, number, program)
 
     def _replace(self, number: int, program: Program) -> None:
         """Stop a node, install a program, and start it."""
@@ -182,7 +184,7 @@ class Upgrade(soak.Soak):
     def _kill(self) -> None:
         """Kill the leader, another node or all, and let them come back with what they have."""
         ground, chance = self._ground, self._chance
-        dice, leader = chance.random(), ground.wait_for_leader()
+        dice, leader = chance.random(), ground.leader()
         kind = plan.KILL_LEADER if dice < 0.45 else plan.KILL if dice < 0.9 else plan.KILL_ALL
         victims = [leader] if kind == plan.KILL_LEADER else list(range(COUNT))
         if kind == plan.KILL:
@@ -358,7 +360,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--compiled", action=argparse.BooleanOptionalAction, help="as of a soak")
     parser.add_argument("--keep", action="store_true", help="keep the files of a good run, too")
     options = parser.parse_args(arguments)
-    if options.compiled and (words := check_compiled()):
+    if options.compiled and (words := compiled_tree.missing()):
         print(words, file=sys.stderr)
         return 2
     seed = random.SystemRandom().randrange(2**32) if options.seed is None else options.seed

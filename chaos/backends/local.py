@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from beanpoled.disk.identity import VOTER
-from chaos.ground import DISK_SPARE_BYTES, MEBIBYTE, Clocks
+from chaos.clocks import Clocks
 from chaos.nemesis import NODES, READY_TIMEOUT_S, Backend, SlowsDisks, StepsClocks
 from tests.integration.support.disks import standing
 from tests.integration.support.processes import Process
@@ -22,6 +22,9 @@ from tests.integration.support.waiting import wait_until
 
 # An ordered end hands over and tells clients first.
 STOP_TIMEOUT_S: Final = 40.0
+MEBIBYTE: Final = 1 << 20
+# The filler leaves other programs of the machine this much of the disk, at least.
+DISK_SPARE_BYTES: Final = 3 << 30
 # Which processes may be traced; 0 is all of the same user.
 PTRACE_SCOPE: Final = Path("/proc/sys/kernel/yama/ptrace_scope")
 # How a node's log is written, in both of its ways.
@@ -34,10 +37,8 @@ class LocalNodes(Backend):
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
         self.clocks = Clocks(directory)
-        found = os.statvfs(directory)
-        free_bytes = found.f_bavail * found.f_frsize
         # So that a filler can leave less than the reserve, and other programs enough.
-        self.reserve_bytes = max(0, free_bytes - DISK_SPARE_BYTES)
+        self.reserve_bytes = max(0, self.free_bytes() - DISK_SPARE_BYTES)
         self._filler = directory / "filler"
         self._nodes: dict[int, Process] = {}
         self._lives = [0] * len(NODES)
@@ -63,6 +64,10 @@ class LocalNodes(Backend):
             reasons[SlowsDisks] = f"{PTRACE_SCOPE} forbids to trace; be root"
         return reasons
 
+    def free_bytes(self) -> int:
+        found = os.statvfs(self.directory)
+        return found.f_bavail * found.f_frsize
+
     # --- life -------------------------------------------------------------------------------------
 
     def start_all(self) -> None:
@@ -84,18 +89,19 @@ class LocalNodes(Backend):
         """End nodes with SIGKILL, as much at once as can be."""
         self._wanted -= set(numbers)
         for number in numbers:
-            self._signal(number, signal.SIGKILL)
+            self.signal(number, signal.SIGKILL)
         for number in numbers:
             self._nodes[number].kill()
 
     def stop(self, number: int) -> None:
         """End a node with SIGTERM; a status other than 0 is a finding."""
         self._wanted.discard(number)
-        self._signal(number, signal.SIGTERM)
+        self.signal(number, signal.SIGTERM)
         if status := self._nodes[number].wait(STOP_TIMEOUT_S):
             self.findings.append(f"after SIGTERM {self.name(number)} ended with {status}")
 
-    def _signal(self, number: int, which: signal.Signals) -> None:
+    def signal(self, number: int, which: signal.Signals) -> None:
+        """Send a signal to a node, if it runs."""
         with contextlib.suppress(ProcessLookupError):
             if self._nodes[number].status() is None:
                 os.kill(self._nodes[number].pid, which)
@@ -136,17 +142,17 @@ class LocalNodes(Backend):
 
     def _heal_processes(self) -> None:
         for number in self._frozen:
-            self._signal(number, signal.SIGCONT)
+            self.signal(number, signal.SIGCONT)
         self._frozen.clear()
         for tracer in self._tracers:
             tracer.terminate()
             tracer.wait()
         self._tracers.clear()
-        self._filler.unlink(missing_ok=True)
+        self.empty_disk()
 
     def freeze(self, number: int) -> None:
         """Let a node stand still."""
-        self._signal(number, signal.SIGSTOP)
+        self.signal(number, signal.SIGSTOP)
         self._frozen.add(number)
 
     def slow_disk(self, number: int, latency_ms: int) -> None:
@@ -162,11 +168,13 @@ class LocalNodes(Backend):
 
     def fill_disk(self) -> str:
         """Take the disk down to less than the reserve; return in words how much that was."""
-        found = os.statvfs(self.directory)
-        size = found.f_bavail * found.f_frsize - self.reserve_bytes + 256 * MEBIBYTE
+        size = self.free_bytes() - self.reserve_bytes + 256 * MEBIBYTE
         with self._filler.open("wb") as file:
             os.posix_fallocate(file.fileno(), 0, max(size, MEBIBYTE))
         return f"{size >> 20} MiB"
+
+    def empty_disk(self) -> None:
+        self._filler.unlink(missing_ok=True)
 
     def step_clock(self, number: int, seconds: float) -> None:
         """Let a node's wall clock be so far ahead of the true one, until the next step."""
@@ -175,8 +183,12 @@ class LocalNodes(Backend):
     def replace(self, number: int) -> None:
         """Kill a node, remove its data and start it with --rejoin, without waiting."""
         self.kill(number)
-        shutil.rmtree(self.data(number))
+        self.wipe(number)
         self.start(number, ["--rejoin"])
+
+    def wipe(self, number: int) -> None:
+        """Give a node that does not run an empty disk."""
+        shutil.rmtree(self.data(number))
 
     def wait_until_rejoined(self, number: int) -> None:
         """Wait until a node that lost its disk has everything and counts again."""

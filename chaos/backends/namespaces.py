@@ -16,8 +16,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
+from chaos import compiled_tree
 from chaos.backends.local import LocalNodes
-from chaos.ground import Kind, compiled_prefix
 from chaos.nemesis import NODES, ROOT
 from chaos.scenarios.common import others
 from tests.integration.support.nodes import BEANPOLED
@@ -84,7 +84,7 @@ class Namespaces(LocalNodes):
 
     def __init__(self, directory: Path, compiled: bool) -> None:
         super().__init__(directory)
-        self._prefix = compiled_prefix(Kind(compiled=compiled))
+        self._prefix = compiled_tree.prefix(compiled)
         self._holders: list[subprocess.Popen[bytes]] = []
         self._slowed: set[int] = set()
         run("ip", "link", "set", "lo", "up")

@@ -8,11 +8,11 @@ import itertools
 from pathlib import Path
 from typing import Final
 
+from chaos import compiled_tree
 from chaos.backends.local import LocalNodes
-from chaos.ground import Kind, compiled_prefix
 from chaos.nemesis import NODES
 from chaos.scenarios.common import others
-from tests.integration.support.nodes import Cluster, http_get
+from tests.integration.support.nodes import Cluster, Settings, http_get
 from tests.integration.support.ports import free_block
 from tests.integration.support.proxy import Links
 from tests.integration.support.releases import (
@@ -30,9 +30,9 @@ PAIRS: Final = tuple(itertools.combinations(NODES, 2))
 class Processes(LocalNodes):
     """The nodes, and the proxies between them."""
 
-    def __init__(self, directory: Path, compiled: bool) -> None:
+    def __init__(self, directory: Path, compiled: bool, settings: Settings | None = None) -> None:
         super().__init__(directory)
-        self.prefix = compiled_prefix(Kind(compiled=compiled))
+        self.prefix = compiled_tree.prefix(compiled)
         self.links = Links()
         base, proxies = free_block(), free_block()
         nodes = Cluster(directory / "plan", base=base).nodes
@@ -44,7 +44,7 @@ class Processes(LocalNodes):
             }
             for one in NODES
         }
-        settings = {"disk_reserve_bytes": self.reserve_bytes}
+        settings = {"disk_reserve_bytes": self.reserve_bytes, **(settings or {})}
         self.cluster = Cluster(directory / "nodes", settings=settings, dial=dial, base=base)
 
     def name(self, number: int) -> str:

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from chaos import compiled_tree
 from chaos.backends.local import LocalNodes
-from chaos.ground import Kind, compiled_prefix
 from chaos.nemesis import NODES
 from chaos.scenarios.common import others
 from chaos.toxiproxy_server import Server
@@ -28,7 +28,7 @@ class Toxiproxy(LocalNodes):
 
     def __init__(self, directory: Path, compiled: bool) -> None:
         super().__init__(directory)
-        self._prefix = compiled_prefix(Kind(compiled=compiled))
+        self._prefix = compiled_tree.prefix(compiled)
         self.server = Server(directory)
         settings = {"disk_reserve_bytes": self.reserve_bytes}
         self.cluster = Cluster(directory / "nodes", base=free_block(), settings=settings)

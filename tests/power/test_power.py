@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from chaos import plan
-from chaos.ground import Kind, check_compiled
+from chaos import compiled_tree, plan
+from chaos.ground import Kind
 from chaos.soak import Soak
 
 MINUTES = 0.5
@@ -27,7 +27,7 @@ def tell(soak: Soak, told: list[str]) -> str:
 @pytest.mark.timeout(300)
 def test_short_soak_with_power_cuts(tmp_path: Path) -> None:
     """On compiled nodes: `make test-power` makes them."""
-    assert check_compiled() == ""
+    assert compiled_tree.missing() == ""
     seed = random.SystemRandom().randrange(2**32)
     told = [f"seed {seed}"]
     soak = Soak(tmp_path, seed, MINUTES, told.append, Kind(compiled=True, forgetful=True))
