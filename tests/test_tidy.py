@@ -87,7 +87,9 @@ ORDER = {
             *("beanpoled.program", "beanpoled.qless_view"),
             *("beanpoled.reloading", "beanpoled.reporting", "beanpoled.supervision"),
         ),
-        ("beanpoled.__main__", "beanpoled.checking", "beanpoled.cli", "beanpoled.main"),
+        ("beanpoled.checking",),
+        ("beanpoled.starting",),
+        ("beanpoled.__main__", "beanpoled.cli", "beanpoled.main"),
     ),
 }
 FUNCTION_LINES_MAX = 70

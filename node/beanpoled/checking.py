@@ -83,7 +83,10 @@ def _directory(config: NodeConfig) -> Iterator[Finding]:
         above = os.path.dirname(os.path.abspath(place))
         while not os.path.exists(above):
             above = os.path.dirname(above)
-        if not os.access(above, os.W_OK | os.X_OK):
+        if not os.path.isdir(above):
+            words = f"data_dir {place} cannot be made: {above} is no directory"
+            yield Finding(MISCONFIGURED, words)
+        elif not os.access(above, os.W_OK | os.X_OK):
             yield Finding(WRONG, f"data_dir {place} cannot be made: {above} is not writable")
         else:
             yield Finding(GOOD, f"data_dir {place} does not exist yet, a start makes it")
@@ -124,7 +127,7 @@ def _addresses(config: NodeConfig) -> Iterator[Finding]:
         wanted += [(f"clients of {protocol}", address, weight) for address in addresses]
     good = 0
     for name, address, weight in wanted:
-        found = _unix(address) if address.startswith(UNIX_PREFIX) else _tcp(address)
+        found = _unix(address) if address.startswith(UNIX_PREFIX) else refusal(address)
         if found is None:
             good += 1
         else:
@@ -135,7 +138,8 @@ def _addresses(config: NodeConfig) -> Iterator[Finding]:
     yield Finding(GOOD, f"{good} of {len(wanted)} addresses to listen at are free")
 
 
-def _tcp(address: str) -> Finding | None:
+def refusal(address: str) -> Finding | None:
+    """Say why no server can listen at HOST:PORT of this machine; None if one can."""
     host, port = split_address(address)
     try:
         (family, kind, _, _, place), *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)

@@ -5,12 +5,13 @@ import asyncio
 import contextlib
 import ctypes
 import dataclasses
+import difflib
 import gc
 import os
 import resource
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final, NoReturn
 
@@ -21,7 +22,7 @@ from beanpole.replication.consensus import ReplicaConfig
 from beanpole.replication.pysyncobj.backend import PySyncObjReplica
 from beanpole.storage.ballast import make_room_to_start
 from beanpole.storage.dump import describe
-from beanpoled import checking, program
+from beanpoled import checking, program, starting
 from beanpoled.config import memory, memory_budget
 from beanpoled.config import node as configuration
 from beanpoled.config.node import NodeConfig
@@ -110,8 +111,23 @@ class _Parser(argparse.ArgumentParser):
     """Flags are configuration: a wrong one ends with that status."""
 
     def error(self, message: str) -> NoReturn:
-        self.print_usage(sys.stderr)
-        self.exit(EXIT_CONFIGURATION, f"{self.prog}: {message}\n")
+        """End with what is wrong alone: the usage is of forty lines, which would hide it."""
+        self.exit(EXIT_CONFIGURATION, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+    def parse_args(self) -> argparse.Namespace:  # type: ignore[override]  # as it is used here
+        """Read the command line; a flag that is none is told with the one that is nearest."""
+        arguments, unknown = self.parse_known_args()
+        if unknown:
+            self.error(_unknown(unknown[0], self._option_string_actions))
+        return arguments
+
+
+def _unknown(word: str, flags: Iterable[str]) -> str:
+    flag = word.partition("=")[0]
+    if not flag.startswith("-"):
+        return f"{word!r} is no flag; a configuration file is given as --config FILE"
+    near = difflib.get_close_matches(flag, flags, n=1)
+    return f"unknown flag {flag}" + (f"; did you mean {near[0]}?" if near else "")
 
 
 def _exit_status(error: Exception) -> int:
@@ -200,11 +216,13 @@ async def run(
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(_stop_on_bug)
     host = AioHost(config, loop)
-    lock = host.files.hold(config.data_dir)
-    if make_room_to_start(host.files, config.data_dir):
-        host.log("the disk is full: the ballast is given up for the start", WARNING)
-    disks = Disks(host.files, config, os.urandom(DISK_ID_BYTES))
+    with starting.data_directory(config):
+        lock = host.files.hold(config.data_dir)
+        if make_room_to_start(host.files, config.data_dir):
+            host.log("the disk is full: the ballast is given up for the start", WARNING)
+        disks = Disks(host.files, config, os.urandom(DISK_ID_BYTES))
     host.log(f"starting {program.words()}")
+    starting.refuse_taken_addresses(config)
     host.clients.check()
     too_much = memory_budget.warning(config, config.queue_bytes_max, memory.found())
     if too_much is not None:

@@ -1,4 +1,7 @@
-"""`beanpoled --check` on real configurations, disks and ports, and that it changes nothing."""
+"""`beanpoled --check` on real configurations, disks and ports, and that it changes nothing.
+
+A start on the same says the same.
+"""
 
 import os
 import socket
@@ -22,11 +25,16 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
     cluster.close()
 
 
-def check(cluster: Cluster, *arguments: str) -> tuple[int, str]:
-    """Check the first node; return the status and what was said."""
-    command = [*cluster.command(0), "--check", *arguments]
+def start(cluster: Cluster, *arguments: str) -> tuple[int, str]:
+    """Start the first node, which must end by itself; return the status and what was said."""
+    command = [*cluster.command(0), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     return done.returncode, done.stdout + done.stderr
+
+
+def check(cluster: Cluster, *arguments: str) -> tuple[int, str]:
+    """Check the first node; return the status and what was said."""
+    return start(cluster, "--check", *arguments)
 
 
 def files(directory: Path) -> list[tuple[str, int, int]]:
@@ -48,7 +56,9 @@ def test_what_is_wrong_with_the_machine(cluster: Cluster) -> None:
     host, _, port = cluster.nodes[0].http.rpartition(":")
     with socket.create_server((host, int(port))):
         status, said = check(cluster, "--disk-reserve-bytes=1024GiB")
-    assert status == 1
+        ended, told = start(cluster)
+    assert status == ended == 1
+    assert f"cannot listen: http_listen: {host}:{port} is in use by another program\n" in told
     assert f"wrong: http_listen: {host}:{port} is in use by another program\n" in said
     assert "puts are refused below 1048576 MiB" in said
 
@@ -85,3 +95,15 @@ def test_a_directory_that_cannot_be_made(cluster: Cluster) -> None:
     assert sys.platform == "linux", "root may write anywhere but in /proc"
     status, said = check(cluster, f"--data-dir=/proc/{os.getpid()}/beanpole")
     assert status == 1 and "cannot be made: " in said
+
+
+def test_a_file_where_the_data_directory_should_be(cluster: Cluster, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    for place in (file, file / "below"):
+        status, said = check(cluster, f"--data-dir={place}")
+        assert status == EXIT_CONFIGURATION
+        assert f"wrong configuration: data_dir {place} " in said and "is no directory\n" in said
+        status, said = start(cluster, f"--data-dir={place}")
+        assert status == EXIT_CONFIGURATION
+        assert f"fatal: data_dir = '{place}' is not allowed: it must be a directory" in said

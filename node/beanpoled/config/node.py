@@ -10,13 +10,13 @@ import hashlib
 import json
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from beanpole import constants
-from beanpole.addresses import is_loopback, split_address
+from beanpole.addresses import UNIX_PREFIX, is_loopback, split_address
 from beanpole.client import where
 from beanpole.errors import ConfigurationError
 from beanpoled.config import memory
@@ -119,6 +119,15 @@ class NodeConfig:
     def client_addresses(self) -> Mapping[str, tuple[str, ...]]:
         """Where clients connect, by protocol."""
         return {FIRST: self.listen, **self.listeners}
+
+    def own_addresses(self) -> Iterator[tuple[str, str]]:
+        """The addresses at which this node must be able to listen, by the names of the settings."""
+        for name in ("peer_listen", "grpc_listen", "http_listen"):
+            yield name, getattr(self, name)
+        for protocol, places in self.client_addresses.items():
+            if protocol not in self.unconfigured:
+                name = "listen" if protocol == FIRST else f"listeners.{protocol}"
+                yield from ((name, address) for address in places)
 
     @property
     def config_hash(self) -> str:
@@ -280,7 +289,8 @@ def load(
         if value is None:
             raise ConfigurationError(
                 f"{name} is not set; it must be {_BY_NAME[name].kind.allowed}. Set it in the "
-                f"file, as {ENVIRONMENT_PREFIX}{name.upper()} or as --{name.replace('_', '-')}"
+                f"{'file' if path else 'file of --config FILE or BEANPOLE_CONFIG'}, as "
+                f"{ENVIRONMENT_PREFIX}{name.upper()} or as --{name.replace('_', '-')}"
             )
     values["members"] = MappingProxyType(values["members"])
     values["dial"] = MappingProxyType(values["dial"])
@@ -392,16 +402,14 @@ def _check_addresses(config: NodeConfig) -> None:
                     f"{owner} = {address!r} is not allowed: {owners[address]} has that address"
                 )
             owners[address] = owner
-    listening: dict[str, str] = {}
-    for protocol, places in config.client_addresses.items():
-        if protocol in config.unconfigured:
-            continue
-        for address in places:
-            if address in listening and not address.endswith(":0"):
+    listening: list[tuple[str, str]] = []
+    for owner, address in config.own_addresses():
+        for other, taken in listening:
+            if _same_place(address, taken):
                 raise ConfigurationError(
-                    f"{address!r} is not allowed for {protocol}: {listening[address]} listens there"
+                    f"{owner} = {address!r} is not allowed: {other} = {taken!r} listens there"
                 )
-            listening[address] = protocol
+        listening.append((owner, address))
     for field in ("peer_listen", "grpc_listen"):
         address = getattr(config, field)
         if not config.peer_secret and not is_loopback(address):
@@ -410,6 +418,21 @@ def _check_addresses(config: NodeConfig) -> None:
                 f"address such as 127.0.0.1:{split_address(address)[1]}, because whoever reaches "
                 "it reads and changes the queue"
             )
+
+
+def _same_place(one: str, two: str) -> bool:
+    """Whether two sockets cannot listen at these: the same, or one of them is all of the machine.
+
+    Port 0 is another one each time.
+    """
+    if one.startswith(UNIX_PREFIX) or two.startswith(UNIX_PREFIX):
+        return one == two
+    (host, port), (other, other_port) = split_address(one), split_address(two)
+    if not port or port != other_port:
+        return False
+    if (":" in host) != (":" in other):
+        return False
+    return host == other or bool({"0.0.0.0", "::"} & {host, other})
 
 
 def _check_times(config: NodeConfig) -> None:

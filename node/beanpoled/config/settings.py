@@ -163,7 +163,10 @@ class Address:
 class Listen:
     """Client addresses: a list in TOML, separated by commas in text."""
 
-    allowed = f"one or more of HOST:PORT or unix:PATH (at most {UNIX_PATH_MAX_BYTES} bytes)"
+    allowed = (
+        "one or more of HOST:PORT with a port from 0 to 65535, or "
+        f"unix:PATH (at most {UNIX_PATH_MAX_BYTES} bytes)"
+    )
 
     def from_text(self, text: str) -> object:
         return self.check([part.strip() for part in text.split(",")])
@@ -258,8 +261,10 @@ def table_from_text(text: str, allowed: str) -> dict[str, dict[str, str]]:
     for part in text.split(","):
         name, equals, both = part.strip().partition("=")
         peer, slash, grpc = both.partition("/")
-        if not equals or not slash or name in table:
-            raise ValueError(allowed)
+        if not equals or not slash:
+            raise ValueError(f"{allowed}; {part.strip()!r} is no such entry")
+        if name in table:
+            raise ValueError(f"{allowed}; {name!r} is there twice")
         table[name] = {key: at for key, at in (("peer", peer), ("grpc", grpc)) if at}
     return table
 
@@ -273,12 +278,19 @@ def addresses_table(value: object, allowed: str, complete: bool) -> dict[str, di
     for name, entry in value.items():
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise ValueError(f"{allowed}; an ID is {Name.allowed}")
-        if not isinstance(entry, Mapping) or not entry or not set(entry) <= {"peer", "grpc"}:
-            raise ValueError(allowed)
-        if complete and len(entry) != 2:
-            raise ValueError(allowed)
-        try:
-            checked[name] = {key: str(address.check(item)) for key, item in entry.items()}
-        except ValueError as error:
-            raise ValueError(f"{allowed}; an address is {error}") from None
+        if not isinstance(entry, Mapping) or not entry:
+            raise ValueError(f"{allowed}; {name} is no such table")
+        for key in entry:
+            if key not in Addresses._fields:
+                raise ValueError(f"{allowed}; {name} has the unknown key {key!r}")
+        missing = [key for key in Addresses._fields if key not in entry]
+        if complete and missing:
+            raise ValueError(f"{allowed}; {name} has no {missing[0]}")
+        checked[name] = {}
+        for key, item in entry.items():
+            try:
+                checked[name][key] = str(address.check(item))
+            except ValueError as error:
+                words = f"{key} = {item!r} of {name} is not {error}"
+                raise ValueError(f"{allowed}; {words}") from None
     return checked

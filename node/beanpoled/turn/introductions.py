@@ -12,7 +12,15 @@ from beanpoled.disk.identity import FOUNDING, VOTER, short
 from beanpoled.host.seam import WARNING
 from beanpoled.links import admission
 from beanpoled.links.admission import REFUSE, TALK, Known, Verdict
-from beanpoled.links.link import NONCE_BYTES, OLDER, VERSION_MAX, VERSION_MIN, VERSIONS, Hello
+from beanpoled.links.link import (
+    MEMBERS,
+    NONCE_BYTES,
+    OLDER,
+    VERSION_MAX,
+    VERSION_MIN,
+    VERSIONS,
+    Hello,
+)
 from beanpoled.origin.outbox import Origin
 from beanpoled.shared.context import Context
 
@@ -107,14 +115,25 @@ class Introductions:
             return
         if self._told.get(name) != reason:
             self._told[name] = reason
-            context.host.log(f"no link to {name}: {reason}", WARNING)
+            context.host.log(f"no link to {name}: {reason}{self._here(cause)}", WARNING)
         if cause == VERSIONS or not is_mutual:
             return
         self._causes[name] = cause
         if cause == OLDER:
             context.fatal(f"{'stopping' if self._origin.up else 'refusing to start'}: {reason}")
         elif not self._origin.up and admission.is_hopeless(self._disks.own, self._causes):
-            context.fatal(f"refusing to start: {reason}")
+            context.fatal(f"refusing to start: {reason}{self._here(cause)}")
+
+    def _here(self, cause: int) -> str:
+        """The own values that a member's differ from, which tells of itself by a hash only."""
+        if cause != MEMBERS:
+            return ""
+        config = self._context.config
+        members = ", ".join(sorted(config.members))
+        return (
+            f" (this node has node_id {config.node_id}, cluster {config.cluster}, "
+            f"members {members}, durability {config.durability})"
+        )
 
     def waiting_for(self) -> tuple[str, ...]:
         """The members that this disk waits for, as long as it does not know its cluster."""

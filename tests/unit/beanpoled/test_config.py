@@ -133,7 +133,10 @@ def test_listeners_of_every_protocol(path: Path) -> None:
         ('beanstalk = ["127.0.0.1:1"]', ("'beanstalk'", "the setting listen")),
         ('toy = "127.0.0.1:1"', ("listeners", "toy must be one or more of HOST:PORT")),
         ("toy = []", ("toy must be one or more",)),
-        ('toy = ["127.0.0.1:11301"]', ("127.0.0.1:11301", "for toy", "beanstalk listens there")),
+        (
+            'toy = ["127.0.0.1:11301"]',
+            ("listeners.toy = '127.0.0.1:11301'", "listen = '127.0.0.1:11301' listens there"),
+        ),
     ],
 )
 def test_listeners_that_are_refused(path: Path, table: str, words: tuple[str, ...]) -> None:
@@ -192,13 +195,19 @@ def test_a_command_line(path: Path) -> None:
         ("durability", "fast", ("durability", "'fast'", '"sync" or "memory"')),
         ("cluster", "a b", ("cluster", "'a b'")),
         ("cluster", "x" * 64, ("cluster", "1 to 63")),
-        ("listen", "nowhere", ("listen", "HOST:PORT or unix:PATH")),
+        ("listen", "nowhere", ("listen", "HOST:PORT with a port from 0 to 65535, or unix:PATH")),
         ("listen", "unix:" + "x" * 108, ("listen", "at most 107 bytes")),
         ("listen", "127.0.0.1:1,127.0.0.1:1", ("listen", "each once")),
         ("http_listen", "127.0.0.1:70000", ("http_listen", "65535")),
         ("http_listen", "::1:80", ("http_listen", "HOST:PORT")),
         ("members", "n1=127.0.0.1:1", ("members", "ID=PEER/GRPC")),
-        ("members", "n1=127.0.0.1:1/", ("members", "ID=PEER/GRPC")),
+        ("members", "n1=127.0.0.1:1/", ("members", "ID=PEER/GRPC", "n1 has no grpc")),
+        ("members", "n1=a:1/a:2,n2", ("members", "'n2' is no such entry")),
+        ("members", "n1=a:1/a:2,n1=a:3/a:4", ("members", "'n1' is there twice")),
+        ("members", "n1=a:1/a:0", ("members", "grpc = 'a:0' of n1 is not HOST:PORT")),
+        ("http_listen", "127.0.0.1:11311", ("http_listen", "peer_listen", "listens there")),
+        ("http_listen", "0.0.0.0:11321", ("http_listen", "grpc_listen", "listens there")),
+        ("listen", "127.0.0.1:11331", ("listen = ", "http_listen", "listens there")),
         ("dial", "n9=127.0.0.1:1/", ("dial", "'n9'", "n0, n1, n2")),
         ("node_id", "n7", ("node_id", "'n7'", "n0, n1, n2")),
         ("peer_listen", "0.0.0.0:11311", ("peer_listen", "peer_secret", "loopback")),
@@ -238,7 +247,11 @@ def test_a_bad_line_of_the_file(path: Path, line: str, words: tuple[str, ...]) -
 
 def test_a_bad_table_of_the_file(path: Path) -> None:
     path.write_text(FILE + "[dial.n0]\npear = 'a:1'\n")
-    with pytest.raises(ConfigurationError, match=r"dial = .*pear.* must be entries \[dial.ID\]"):
+    words = r"dial = .*pear.* must be entries \[dial.ID\].*; n0 has the unknown key 'pear'"
+    with pytest.raises(ConfigurationError, match=words):
+        load(path)
+    path.write_text(FILE + "[members.n3]\n")
+    with pytest.raises(ConfigurationError, match=r"members = .*; n3 is no such table"):
         load(path)
 
 
@@ -261,6 +274,18 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 def test_two_members_cannot_have_one_address(path: Path) -> None:
     members = "n1=127.0.0.1:1/127.0.0.1:2,n2=127.0.0.1:3/127.0.0.1:1"
     refused(path, ("members.n2.grpc", "127.0.0.1:1", "members.n1.peer"), members=members)
+
+
+def test_one_port_at_two_hosts_is_two_places(path: Path) -> None:
+    loaded = load(path, {}, http_listen="127.0.0.2:11301", listen="127.0.0.1:0,[::]:11311")
+    assert loaded.http_listen == "127.0.0.2:11301"
+    assert ("listen", "[::]:11311") in loaded.own_addresses()
+    assert "listeners.workq" not in dict(loaded.own_addresses()), "nobody gave it"
+
+
+def test_without_a_file_the_ways_to_name_one_are_told() -> None:
+    with pytest.raises(ConfigurationError, match=r"cluster is not set.*--config.*BEANPOLE_CONFIG"):
+        load(None)
 
 
 def test_the_hash_covers_what_must_agree_and_nothing_else(path: Path) -> None:

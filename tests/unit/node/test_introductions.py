@@ -131,7 +131,8 @@ def test_one_wrong_peer_never_ends_a_start_and_is_told_once() -> None:
     for _ in range(50):
         stage.node.introductions.refused("n2", MEMBERS, "the member list differs")
     lines = [line for line in stage.host.lines if "no link to" in line]
-    assert lines == ["no link to n2: the member list differs"]
+    own = "node_id n0, cluster stage, members n0, n1, n2, durability sync"
+    assert lines == [f"no link to n2: the member list differs (this node has {own})"]
     stage.node.introductions.refused("n1", DISK, "another disk")
     with pytest.raises(Stopped, match="refusing to start: another disk"):
         stage.node.introductions.refused("n1", DISK, "another disk")

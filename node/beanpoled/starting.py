@@ -1,0 +1,62 @@
+"""What the system refuses a node at its start, in words that name the setting.
+
+Errors of the system name a file or an address at best. `checking` looks at the same things without
+a start, and has the words for addresses.
+"""
+
+import contextlib
+import errno
+import os
+from collections.abc import Iterator
+from typing import Final
+
+from beanpole.addresses import UNIX_PREFIX
+from beanpole.errors import ConfigurationError, StorageError
+from beanpoled import checking
+from beanpoled.config.node import NodeConfig
+
+# Errors of a file that may come right without another configuration, and what mends them.
+_REMEDIES: Final = {
+    errno.EACCES: "make it readable and writable, with all in it, for user {user}",
+    errno.EPERM: "make it readable and writable, with all in it, for user {user}",
+    errno.ENOSPC: "make room on its disk",
+    errno.EDQUOT: "make room on its disk",
+    errno.EROFS: "mount its disk writable",
+}
+
+
+@contextlib.contextmanager
+def data_directory(config: NodeConfig) -> Iterator[None]:
+    """Name the data directory in an error of the system.
+
+    Raises:
+        ConfigurationError: the path is no directory and cannot be one.
+        StorageError: all else that the system refuses; the message has a remedy if one is known.
+    """
+    try:
+        yield
+    except OSError as error:
+        what = f"data_dir = {config.data_dir!r}"
+        if error.errno in (errno.ENOTDIR, errno.EEXIST):
+            words = "is not allowed: it must be a directory, and its path goes over a file"
+            raise ConfigurationError(f"{what} {words}") from error
+        file = f", at {error.filename}" if error.filename else ""
+        remedy = _REMEDIES.get(error.errno or 0, "").format(user=os.geteuid())
+        words = f"cannot be used: {error.strerror or error}{file}"
+        raise StorageError(f"{what} {words}{'; ' if remedy else ''}{remedy}") from error
+
+
+def refuse_taken_addresses(config: NodeConfig) -> None:
+    """End a start that cannot listen, before the node takes part in anything.
+
+    Raises:
+        OSError: the message names all settings whose addresses cannot be had. It is no error of the
+            configuration, because an address of this machine may come later than the node.
+    """
+    found = [
+        f"{name}: {refusal.words}"
+        for name, address in config.own_addresses()
+        if not address.startswith(UNIX_PREFIX) and (refusal := checking.refusal(address))
+    ]
+    if found:
+        raise OSError("cannot listen: " + "; ".join(found))

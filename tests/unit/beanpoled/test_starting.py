@@ -1,0 +1,97 @@
+"""What the system refuses a start: each error names the setting, and the cause or the remedy."""
+
+import errno
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from beanpole.errors import ConfigurationError, StorageError
+from beanpole.storage.files import InlineFiles
+from beanpoled import main, starting
+from beanpoled.config import node as configuration
+from beanpoled.config.node import NodeConfig
+
+
+def config(directory: Path, listen: str = "127.0.0.1:0", **settings: str) -> NodeConfig:
+    flags = {
+        "cluster": "dev",
+        "node_id": "a",
+        "data_dir": str(directory),
+        "listen": listen,
+        "members": "a=127.0.0.1:1/127.0.0.1:2",
+        "http_listen": "127.0.0.1:5",
+        "peer_listen": "127.0.0.1:3",
+        "grpc_listen": "127.0.0.1:4",
+    }
+    return configuration.load(None, {}, {**flags, **settings})
+
+
+@pytest.mark.parametrize("below", ["", "/deeper"])
+def test_a_file_in_the_way_of_the_data_directory_is_configuration(
+    tmp_path: Path, below: str
+) -> None:
+    (tmp_path / "file").write_text("")
+    wrong = config(Path(f"{tmp_path}/file{below}"))
+    told = r"data_dir = '.*file.*must be a directory"
+    with pytest.raises(ConfigurationError, match=told), starting.data_directory(wrong):
+        InlineFiles().hold(wrong.data_dir)
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (errno.EACCES, f"Permission denied, at /q/lock; make it .* for user {os.geteuid()}$"),
+        (errno.EROFS, "Read-only file system, at /q/lock; mount its disk writable$"),
+        (errno.EIO, "Input/output error, at /q/lock$"),
+    ],
+)
+def test_other_refusals_of_the_data_directory_have_file_and_remedy(number: int, words: str) -> None:
+    told = f"data_dir = '/q' cannot be used: {words}"
+    with pytest.raises(StorageError, match=told), starting.data_directory(config(Path("/q"))):
+        raise OSError(number, os.strerror(number), "/q/lock")
+
+
+def test_a_full_disk_is_told_without_a_file() -> None:
+    told = r"data_dir = '/q' .*No space left on device; make room"
+    with pytest.raises(StorageError, match=told), starting.data_directory(config(Path("/q"))):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_all_addresses_that_are_taken_are_named_before_the_start(tmp_path: Path) -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as one,
+        socket.create_server(("127.0.0.1", 0)) as two,
+    ):
+        http, client = (f"127.0.0.1:{each.getsockname()[1]}" for each in (one, two))
+        wrong = config(tmp_path, f"{client},127.0.0.1:0,unix:/nowhere/at/all", http_listen=http)
+        with pytest.raises(OSError, match="cannot listen: ") as caught:
+            starting.refuse_taken_addresses(wrong)
+    told = "is in use by another program"
+    assert f"http_listen: {http} {told}; listen: {client} {told}" in str(caught.value)
+    assert "unix:" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--durabilty", "memory"], "unknown flag --durabilty; did you mean --durability?"),
+        (["--durabilty=memory"], "unknown flag --durabilty; did you mean --durability?"),
+        (["--zzz"], "unknown flag --zzz; see beanpoled --help"),
+        (["node.toml"], "'node.toml' is no flag; a configuration file is given as --config FILE"),
+        (["--config"], "argument --config: expected one argument"),
+    ],
+)
+def test_a_wrong_command_line_is_told_in_one_line(
+    words: list[str],
+    told: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("sys.argv", ["beanpoled", *words])
+    with pytest.raises(SystemExit) as ended:
+        main.main()
+    assert ended.value.code == main.EXIT_CONFIGURATION
+    said = capsys.readouterr().err
+    assert said.startswith(f"beanpoled: {told}") and said.count("\n") == 1
