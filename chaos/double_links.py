@@ -9,6 +9,7 @@ import contextlib
 import random
 import socket
 import struct
+from collections import Counter
 from typing import Final
 
 CHUNK_BYTES: Final = 32 * 1024
@@ -35,6 +36,7 @@ class Toxic:
     """One toxic of a proxy."""
 
     def __init__(self, name: str, kind: str, stream: str, toxicity: float) -> None:
+        # As it was given; its direction does not depend on upper and lower case.
         self.name = name
         self.kind = kind
         self.stream = stream
@@ -47,7 +49,8 @@ class Toxic:
             "name": self.name,
             "type": self.kind,
             "stream": self.stream,
-            "toxicity": self.toxicity,
+            # As Go writes numbers: 1 and not 1.0.
+            "toxicity": int(self.toxicity) if self.toxicity == 1 else self.toxicity,
         }
 
 
@@ -74,8 +77,13 @@ class Proxy:
             "upstream": self.upstream,
             "enabled": self.enabled,
             "Logger": {},
-            "toxics": [toxic.as_json() for toxic in self.toxics],
+            "toxics": self.toxics_as_json(),
         }
+
+    def toxics_as_json(self) -> list[dict[str, object]]:
+        """Return all toxics, those of upstream first."""
+        found = sorted(self.toxics, key=lambda toxic: toxic.stream.lower() != UPSTREAM)
+        return [toxic.as_json() for toxic in found]
 
     async def start(self) -> None:
         """Listen; OSError if the address is taken."""
@@ -135,25 +143,34 @@ Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Pair:
-    """A client's connection and the one to the server: there are no half-closed ones."""
+    """A client's connection and the one to the server.
+
+    There are no half-closed ones: the end of one direction closes the socket that it wrote to, and
+    so the other direction ends, too, as late as its toxics want.
+    """
 
     def __init__(self, client: Ends, server: Ends) -> None:
         self._client = client
         self._server = server
+        self._tasks: list[asyncio.Task[None]] = []
 
     async def run(self, proxy: Proxy) -> None:
-        """Carry bytes both ways until one side ends."""
+        """Carry bytes both ways until both have ended."""
         up = Link(proxy, UPSTREAM, self._client[0], self._server[1])
         down = Link(proxy, DOWNSTREAM, self._server[0], self._client[1])
-        tasks = {asyncio.create_task(link.run()) for link in (up, down)}
-        done, rest = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in rest:
-            task.cancel()
-        await asyncio.gather(*rest, return_exceptions=True)
-        if any(task.exception() is None and task.result() for task in done):
+        self._tasks = [asyncio.create_task(self._carry(link)) for link in (up, down)]
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _carry(self, link: "Link") -> None:
+        if await link.run():
             self.reset()
+        else:
+            link.close()
 
     def end(self) -> None:
+        """End at once, whatever toxics want."""
+        for task in self._tasks:
+            task.cancel()
         for _, writer in (self._client, self._server):
             writer.close()
 
@@ -183,7 +200,10 @@ class Link:
         self._writer = writer
         self._queue: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(CHUNKS_MAX)
         self._rolled: dict[Toxic, bool] = {}
-        self._passed_bytes = 0
+        # Only a connection that began with a toxic that resets is reset by it.
+        self._first = frozenset(proxy.toxics)
+        # Of each limit, since it came or this connection did.
+        self._passed_bytes: Counter[Toxic] = Counter()
 
     async def run(self) -> bool:
         """Carry everything; whether the connection is to be reset."""
@@ -192,9 +212,10 @@ class Link:
             while True:
                 at_s, data = await self._queue.get()
                 toxics = [toxic for toxic in self._proxy.toxics if self._is_active(toxic)]
-                if any(toxic.kind == "reset_peer" for toxic in toxics):
+                resets = [toxic for toxic in toxics if toxic.kind == "reset_peer"]
+                if resets:
                     await self._proxy.nap(self._of(toxics, "reset_peer", "timeout") / 1e3)
-                    return True
+                    return not self._first.isdisjoint(resets)
                 if not data:
                     await self._proxy.nap(self._of(toxics, "slow_close", "delay") / 1e3)
                     return False
@@ -207,6 +228,10 @@ class Link:
             return False
         finally:
             reading.cancel()
+
+    def close(self) -> None:
+        """Close the socket that this direction writes to."""
+        self._writer.close()
 
     async def _read(self) -> None:
         loop = asyncio.get_running_loop()
@@ -221,7 +246,7 @@ class Link:
 
     def _is_active(self, toxic: Toxic) -> bool:
         """Whether it is of this direction and the dice said yes, once for each connection."""
-        if toxic.stream != self._stream:
+        if toxic.stream.lower() != self._stream:
             return False
         return self._rolled.setdefault(toxic, random.random() < toxic.toxicity)
 
@@ -249,10 +274,11 @@ class Link:
             loop = asyncio.get_running_loop()
             await self._proxy.nap(max(0.0, at_s + late_ms / 1e3 - loop.time()))
         ends = False
-        if limit := kinds.get("limit_data"):
-            data = data[: max(0, limit["bytes"] - self._passed_bytes)]
-            ends = self._passed_bytes + len(data) >= limit["bytes"]
-        self._passed_bytes += len(data)
+        for limit in [toxic for toxic in toxics if toxic.kind == "limit_data"]:
+            left = limit.attributes["bytes"] - self._passed_bytes[limit]
+            data = data[: max(0, left)]
+            ends = ends or len(data) >= left
+            self._passed_bytes[limit] += len(data)
         for piece, pause_s in self._pieces(data, kinds):
             if pause_s is None or pause_s:
                 await self._proxy.nap(pause_s)

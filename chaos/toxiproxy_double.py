@@ -1,13 +1,15 @@
 """A double of the toxiproxy server, for machines that have none: the same HTTP API, our proxies.
 
 `python -m chaos.toxiproxy_double [-host H] [-port P]` has the flags of the real one, so that either
-can be started in its place. It is a double and reports say so: what a toxic does to bytes is in
-`double_links`, written after the documentation, not after the code, of toxiproxy 2.x.
+can be started in its place. It is a double and reports say so. Statuses, headers, fields
+and words are those of a recorded session with a real server 2.x, but for the words behind
+`bad request body:`. What a toxic does to bytes is in `double_links`.
 """
 
 import argparse
 import asyncio
 import json
+import os
 import re
 import sys
 from collections.abc import Callable, Coroutine
@@ -19,6 +21,14 @@ from chaos.double_links import ATTRIBUTES, DOWNSTREAM, STREAMS, Proxy, Toxic
 
 VERSION: Final = "double"
 CALL_TIMEOUT_S: Final = 10.0
+JSON: Final = "application/json"
+TEXT: Final = "text/plain; charset=utf-8"
+# Browsers are kept away, whose pages could ask for any proxy.
+BROWSERS: Final = "Mozilla/"
+
+POPULATE: Final = "/populate"
+NO_PAGE: Final = "404 page not found"
+ANY_PORT: Final = "127.0.0.1:0"
 
 Answer = tuple[int, object]
 
@@ -37,15 +47,17 @@ class Double:
     def __init__(self) -> None:
         self.proxies: dict[str, Proxy] = {}
 
-    async def answer(self, method: str, path: str, body: dict[str, Any]) -> Answer:
+    async def answer(self, method: str, path: str, body: Any) -> Answer:
         """Return status and JSON of a request; Refused if it cannot be done."""
         for pattern, methods in ROUTES.items():
             if found := re.fullmatch(pattern, path):
                 act = methods.get("POST" if method == "PATCH" else method)
                 if act is None:
                     raise Refused(HTTPStatus.METHOD_NOT_ALLOWED, "")
+                if not isinstance(body, list if path == POPULATE else dict):
+                    raise Refused(HTTPStatus.BAD_REQUEST, "bad request body: of the wrong type")
                 return await act(self, body, *found.groups())
-        raise Refused(HTTPStatus.NOT_FOUND, "404 page not found")
+        raise Refused(HTTPStatus.NOT_FOUND, NO_PAGE)
 
     async def version(self, _: dict[str, Any]) -> Answer:
         return HTTPStatus.OK, {"version": VERSION}
@@ -54,16 +66,38 @@ class Double:
         return HTTPStatus.OK, {name: proxy.as_json() for name, proxy in self.proxies.items()}
 
     async def create(self, body: dict[str, Any]) -> Answer:
-        for field in ("name", "upstream"):
-            if not body.get(field):
-                raise Refused(HTTPStatus.BAD_REQUEST, f"missing required field: {field}")
+        self._require(body)
         if body["name"] in self.proxies:
             raise Refused(HTTPStatus.CONFLICT, "proxy already exists")
-        proxy = Proxy(body["name"], body.get("listen") or "127.0.0.1:0", body["upstream"])
+        return HTTPStatus.CREATED, (await self._add(body)).as_json()
+
+    async def populate(self, bodies: list[dict[str, Any]]) -> Answer:
+        """Make several proxies; one that is there already stays, one that differs is replaced."""
+        for number, body in enumerate(bodies, 1):
+            self._require(body, f" at proxy {number}")
+        made = []
+        for body in bodies:
+            found = self.proxies.get(body["name"])
+            place = body.get("listen") or ANY_PORT, body["upstream"]
+            if found is None or (found.listen, found.upstream) != place:
+                if found:
+                    await found.stop()
+                found = await self._add(body)
+            made.append(found.as_json())
+        return HTTPStatus.CREATED, {"proxies": made}
+
+    @staticmethod
+    def _require(body: dict[str, Any], where: str = "") -> None:
+        for field in ("name", "upstream"):
+            if not body.get(field):
+                raise Refused(HTTPStatus.BAD_REQUEST, f"missing required field: {field}{where}")
+
+    async def _add(self, body: dict[str, Any]) -> Proxy:
+        proxy = Proxy(body["name"], body.get("listen") or ANY_PORT, body["upstream"])
         if body.get("enabled", True):
             await self._start(proxy)
         self.proxies[proxy.name] = proxy
-        return HTTPStatus.CREATED, proxy.as_json()
+        return proxy
 
     async def show(self, _: dict[str, Any], name: str) -> Answer:
         return HTTPStatus.OK, self._proxy(name).as_json()
@@ -93,12 +127,12 @@ class Double:
         return HTTPStatus.NO_CONTENT, None
 
     async def toxics(self, _: dict[str, Any], name: str) -> Answer:
-        return HTTPStatus.OK, [toxic.as_json() for toxic in self._proxy(name).toxics]
+        return HTTPStatus.OK, self._proxy(name).toxics_as_json()
 
     async def add_toxic(self, body: dict[str, Any], name: str) -> Answer:
         proxy, kind = self._proxy(name), body.get("type", "")
-        stream = str(body.get("stream") or DOWNSTREAM).lower()
-        if stream not in STREAMS:
+        stream = str(body.get("stream") or DOWNSTREAM)
+        if stream.lower() not in STREAMS:
             words = "stream was invalid, can be either upstream or downstream"
             raise Refused(HTTPStatus.BAD_REQUEST, words)
         if kind not in ATTRIBUTES:
@@ -106,7 +140,7 @@ class Double:
         own = body.get("name") or f"{kind}_{stream}"
         if any(toxic.name == own for toxic in proxy.toxics):
             raise Refused(HTTPStatus.CONFLICT, "toxic already exists")
-        toxic = Toxic(own, kind, stream, float(body.get("toxicity", 1.0)))
+        toxic = Toxic(own, kind, stream, body.get("toxicity", 1))
         self._set(toxic, body)
         proxy.toxics.append(toxic)
         proxy.change()
@@ -118,7 +152,7 @@ class Double:
     async def update_toxic(self, body: dict[str, Any], name: str, own: str) -> Answer:
         toxic = self._toxic(name, own)
         self._set(toxic, body)
-        toxic.toxicity = float(body.get("toxicity", toxic.toxicity))
+        toxic.toxicity = body.get("toxicity", toxic.toxicity)
         self._proxy(name).change()
         return HTTPStatus.OK, toxic.as_json()
 
@@ -150,7 +184,11 @@ class Double:
         try:
             await proxy.start()
         except OSError as error:
-            words = f"listen tcp {proxy.listen}: {error.strerror}"
+            words = f"listen tcp {proxy.listen}: bind: {os.strerror(error.errno or 0).lower()}"
+            raise Refused(HTTPStatus.INTERNAL_SERVER_ERROR, words) from None
+        except ValueError:
+            port = proxy.listen.rpartition(":")[2]
+            words = f"listen tcp: lookup tcp/{port}: unknown port"
             raise Refused(HTTPStatus.INTERNAL_SERVER_ERROR, words) from None
 
 
@@ -158,6 +196,7 @@ Act = Callable[..., Coroutine[Any, Any, Answer]]
 ROUTES: Final[dict[str, dict[str, Act]]] = {
     "/version": {"GET": Double.version},
     "/proxies": {"GET": Double.list_all, "POST": Double.create},
+    POPULATE: {"POST": Double.populate},
     "/reset": {"POST": Double.reset},
     "/proxies/([^/]+)": {"GET": Double.show, "POST": Double.update, "DELETE": Double.delete},
     "/proxies/([^/]+)/toxics": {"GET": Double.toxics, "POST": Double.add_toxic},
@@ -176,23 +215,22 @@ def handler(double: Double, loop: asyncio.AbstractEventLoop) -> type[BaseHTTPReq
         def _serve(self) -> None:
             data = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             try:
-                body = json.loads(data) if data else {}
-                if not isinstance(body, dict):
-                    raise Refused(HTTPStatus.BAD_REQUEST, "bad request body: no object")
-                asked = double.answer(self.command, self.path, body)
+                if self.headers.get("User-Agent", "").startswith(BROWSERS):
+                    raise Refused(HTTPStatus.FORBIDDEN, "User agent not allowed")
+                asked = double.answer(self.command, self.path, _parse(data))
                 status, found = asyncio.run_coroutine_threadsafe(asked, loop).result(CALL_TIMEOUT_S)
-            except ValueError as error:
-                status, found = HTTPStatus.BAD_REQUEST, _error(400, f"bad request body: {error}")
+                text = "" if found is None else _compact(found)
+                kind = JSON
             except Refused as refused:
-                status, found = refused.status, _error(refused.status, str(refused))
-            text = b"" if found is None else json.dumps(found).encode() + b"\n"
+                status, (kind, text) = refused.status, _refusal(refused, self.path)
             self.send_response(status)
-            self.send_header("Content-Type", "application/json" if status < 400 else "text/plain")
-            self.send_header("Content-Length", str(len(text)))
+            if text:
+                self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(text.encode())))
             self.end_headers()
-            self.wfile.write(text)
+            self.wfile.write(text.encode())
 
-        do_GET = do_POST = do_PATCH = do_DELETE = _serve
+        do_GET = do_POST = do_PATCH = do_DELETE = do_PUT = _serve
 
         def log_message(self, format: str, *args: object) -> None:
             """Say nothing of each request."""
@@ -200,8 +238,26 @@ def handler(double: Double, loop: asyncio.AbstractEventLoop) -> type[BaseHTTPReq
     return Handler
 
 
-def _error(status: int, words: str) -> dict[str, object]:
-    return {"error": words, "status": status}
+def _parse(data: bytes) -> Any:
+    try:
+        return json.loads(data) if data else {}
+    except ValueError as error:
+        raise Refused(HTTPStatus.BAD_REQUEST, f"bad request body: {error}") from None
+
+
+def _refusal(refused: Refused, path: str) -> tuple[str, str]:
+    """Return content type and text of a refused request."""
+    words, status = str(refused), refused.status
+    if status in (HTTPStatus.FORBIDDEN, HTTPStatus.METHOD_NOT_ALLOWED) or words == NO_PAGE:
+        return TEXT, f"{words}\n" if words else ""
+    told: dict[str, object] = {"error": words, "status": int(status)}
+    if path == POPULATE:
+        return JSON, _compact({**told, "proxies": None})
+    return TEXT, _compact(told) + "\n"
+
+
+def _compact(found: object) -> str:
+    return json.dumps(found, separators=(",", ":"))
 
 
 async def serve(host: str, port: int) -> None:

@@ -15,6 +15,7 @@ from typing import Any, Final
 import pytest
 import requests
 from toxiproxy import Toxiproxy
+from toxiproxy.api import APIConsumer
 from toxiproxy.exceptions import InvalidToxic, NotFound, ProxyExists
 
 from tests.integration.support.processes import Process
@@ -105,16 +106,58 @@ def test_the_api_is_that_of_the_real_one(server: Any, echo: str) -> None:
         ("/proxies", [], 400, "bad request body"),
         ("/proxies/none", {}, 404, "proxy not found"),
         ("/proxies/echo/toxics", {"type": "latency", "stream": "x"}, 400, "stream was invalid"),
-        ("/nothing", {}, 404, "404 page not found"),
-        ("/version", {}, 405, ""),
+        ("/proxies", {"name": "x", "upstream": "a:1", "listen": "127.0.0.1:1x"}, 500, "1x"),
+        ("/populate", [{"name": "x"}], 400, "missing required field: upstream at proxy 1"),
+        ("/populate", {"name": "x"}, 400, "bad request body"),
     ],
 )
 def test_bad_requests_are_named(proxy: Any, path: str, body: Any, status: int, words: str) -> None:
-    from toxiproxy.api import APIConsumer
+    answer = ask("POST", path, json=body)
+    assert answer.status_code == status == answer.json()["status"]
+    assert words in answer.json()["error"]
 
+
+def ask(method: str, path: str, **given: Any) -> requests.Response:
     url = f"http://{APIConsumer.host}:{APIConsumer.port}{path}"
-    answer = requests.post(url, json=body, timeout=TIMEOUT_S)
-    assert answer.status_code == status and words in answer.json()["error"]
+    return requests.request(method, url, timeout=TIMEOUT_S, **given)
+
+
+def test_what_is_no_call_of_the_api_gets_text_and_no_json(proxy: Any) -> None:
+    for method, path, status, words in (
+        ("POST", "/nothing", 404, "404 page not found\n"),
+        ("POST", "/version", 405, ""),
+        ("PUT", "/proxies", 405, ""),
+    ):
+        answer = ask(method, path)
+        assert (answer.status_code, answer.text) == (status, words)
+    # A page in a browser could reach the server, too.
+    answer = ask("GET", "/proxies", headers={"User-Agent": "Mozilla/5.0"})
+    assert (answer.status_code, answer.text) == (403, "User agent not allowed\n")
+
+
+def test_populate_keeps_what_is_equal_and_replaces_the_rest(proxy: Any, echo: str) -> None:
+    proxy.add_toxic(type="latency")
+    same = {"name": "echo", "upstream": echo, "listen": proxy.listen}
+    other = {"name": "other", "upstream": echo, "listen": "127.0.0.1:0", "enabled": False}
+    answer = ask("POST", "/populate", json=[same, other])
+    kept, made = answer.json()["proxies"]
+    assert answer.status_code == 201 and kept["listen"] == proxy.listen and kept["toxics"]
+    assert made["listen"] == "127.0.0.1:0" and not made["enabled"]
+    (replaced,) = ask("POST", "/populate", json=[{**same, "upstream": "127.0.0.1:9"}]).json()[
+        "proxies"
+    ]
+    assert replaced["upstream"] == "127.0.0.1:9" and not replaced["toxics"]
+
+
+def test_toxics_are_told_as_the_real_one_tells_them(proxy: Any) -> None:
+    own = "/proxies/echo/toxics"
+    ask("POST", own, json={"type": "latency", "attributes": {"latency": 5}})
+    ask("POST", own, json={"name": "b", "type": "bandwidth", "stream": "UPSTREAM", "toxicity": 0.5})
+    assert ask("GET", own).text == (
+        '[{"attributes":{"rate":0},"name":"b","type":"bandwidth","stream":"UPSTREAM",'
+        '"toxicity":0.5},{"attributes":{"latency":5,"jitter":0},"name":"latency_downstream",'
+        '"type":"latency","stream":"downstream","toxicity":1}]'
+    )
 
 
 def test_bytes_go_both_ways_and_ends_are_passed_on(proxy: Any) -> None:
@@ -192,6 +235,30 @@ def test_reset_peer_is_a_tcp_reset(proxy: Any) -> None:
     proxy.add_toxic(type="reset_peer", stream="upstream", attributes={"timeout": 0})
     with connect(proxy) as connection, pytest.raises(ConnectionResetError):
         echoed(connection, b"x")
+
+
+def test_a_connection_that_is_older_than_reset_peer_ends_without_a_reset(proxy: Any) -> None:
+    with connect(proxy) as connection:
+        assert echoed(connection, b"x") == b"x"
+        proxy.add_toxic(type="reset_peer", attributes={"timeout": 0})
+        assert echoed(connection, b"y") == b""
+
+
+def test_limit_data_counts_from_when_it_comes(proxy: Any) -> None:
+    with connect(proxy) as connection:
+        assert echoed(connection, b"x") == b"x"
+        proxy.add_toxic(type="limit_data", attributes={"bytes": 50})
+        assert echoed(connection, b"y" * 100) == b"y" * 50
+
+
+def test_slow_close_holds_the_end_back(proxy: Any) -> None:
+    proxy.add_toxic(type="slow_close", attributes={"delay": 300})
+    with connect(proxy) as connection:
+        assert echoed(connection, b"x") == b"x"
+        begin = time.monotonic()
+        connection.shutdown(socket.SHUT_WR)
+        assert connection.recv(1) == b""
+        assert time.monotonic() - begin >= 0.29
 
 
 def test_limit_data_passes_so_many_bytes(proxy: Any) -> None:
