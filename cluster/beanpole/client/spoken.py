@@ -32,11 +32,15 @@ _ANSWERS: Final = (
 
 
 def hint(arguments: argparse.Namespace) -> str:
-    """Say in one line what the addresses of a command speak, if that is not what it needs."""
+    """Say in one line what the addresses of a command speak, if that is not what it needs.
+
+    Where nobody answers at an address that nobody gave, say how one is given.
+    """
     asked: tuple[Port, list[str]] | None = getattr(arguments, "asked", None)
     if asked is None:
         return ""
     port, found = asked
+    spoken = ""
     for address in found[:ADDRESSES_MAX]:
         spoken = spoken_at(address)
         if spoken and spoken != port.speaks:
@@ -44,7 +48,7 @@ def hint(arguments: argparse.Namespace) -> str:
                 f"hint: {address} speaks {spoken}, and this command needs the address at which a "
                 f"node speaks {port.speaks}: its setting {port.setting}, {port.number} by default"
             )
-    return ""
+    return "" if spoken else getattr(arguments, "assumed", "")
 
 
 def spoken_at(address: str) -> str:

@@ -5,6 +5,7 @@ environment, then a local cluster in this folder. Nothing is connected to here.
 """
 
 import argparse
+import difflib
 import json
 import os
 from collections.abc import Mapping
@@ -17,6 +18,9 @@ from beanpole.errors import ConfigurationError
 # What `beanpole up` writes into its folder, and which folder that is if nobody says.
 CLUSTER_FILE: Final = "cluster.json"
 DIRECTORY_DEFAULT: Final = ".beanpole"
+# From this likeness on (of 1) a variable is a slip of the hand: BEANPOLE_ADDRESSES has 0.84, the
+# nearest of a node's settings, BEANPOLE_DIAL, 0.77.
+LIKENESS: Final = 0.8
 
 
 class Port(NamedTuple):
@@ -77,17 +81,34 @@ def add_directory(parser: Parser) -> None:
 def addresses(
     arguments: argparse.Namespace, port: Port, environment: Mapping[str, str] = os.environ
 ) -> list[str]:
-    """Return the addresses to try, in order, and note them in `arguments.asked` for hints.
+    """Return the addresses to try, in order; note in `arguments` what hints are made of.
 
     Raises:
         ConfigurationError: the message names the source of what is wrong.
     """
-    found = _found(arguments, port, environment)
+    found = _named(arguments, port, environment)
+    arguments.assumed = "" if found is not None else _assumed(port, environment)
+    found = [f"127.0.0.1:{port.number}"] if found is None else found
     arguments.asked = (port, found)
     return found
 
 
-def _found(arguments: argparse.Namespace, port: Port, environment: Mapping[str, str]) -> list[str]:
+def _assumed(port: Port, environment: Mapping[str, str]) -> str:
+    """Say which ways there were to name a cluster, as nobody named one."""
+    also = f" or {port.variable}" if port.variable else ""
+    others = sorted(name for name in environment if name not in VARIABLES)
+    near = difflib.get_close_matches(port.variable, others, n=1, cutoff=LIKENESS)
+    unknown = f"; {near[0]} is no variable of Beanpole" if near else ""
+    return (
+        f"hint: no cluster was named, and none runs in ./{DIRECTORY_DEFAULT}, so this is the usual "
+        f"address of a first node; --addr HOST:PORT, --dir DIR{also} names another{unknown}"
+    )
+
+
+def _named(
+    arguments: argparse.Namespace, port: Port, environment: Mapping[str, str]
+) -> list[str] | None:
+    """The addresses that somebody or a local cluster in this folder gives; None if nobody does."""
     if arguments.addr is not None:
         return split(arguments.addr, "--addr", port)
     if arguments.dir is not None:
@@ -101,9 +122,7 @@ def _found(arguments: argparse.Namespace, port: Port, environment: Mapping[str, 
     if port.variable and environment.get(port.variable):
         return split(environment[port.variable], port.variable, port)
     nodes = local_nodes(Path(DIRECTORY_DEFAULT))
-    return [str(node[port.key]) for node in nodes if port.key in node] or [
-        f"127.0.0.1:{port.number}"
-    ]
+    return [str(node[port.key]) for node in nodes if port.key in node] or None
 
 
 def split(text: str, source: str, port: Port) -> list[str]:

@@ -1,4 +1,7 @@
-"""Tables of commands that fit their terminal: columns that matter less are left out first."""
+"""Tables of commands that fit their terminal: columns that matter less are left out first.
+
+Where even the others have no room, the table is folded into several below each other.
+"""
 
 import shutil
 import sys
@@ -46,9 +49,31 @@ def table(
             break
         kept.remove(least)
         dropped.append(columns[least].title)
-    lines = [[columns[at].title for at in kept], *([str(row[at]) for at in kept] for row in rows)]
+    cells = [[columns[at].title for at in kept], *([str(row[at]) for at in kept] for row in rows)]
     shown = [columns[at] for at in kept]
-    return [_line(shown, line) for line in lines], dropped
+    if chars is None or _chars(shown) <= chars:
+        return [_line(shown, line) for line in cells], dropped
+    return _folded(shown, cells, chars), dropped
+
+
+def _folded(columns: Sequence[Column], cells: Sequence[Sequence[str]], chars: int) -> list[str]:
+    """Lay out several tables, as narrow as their cells are; each begins with the first column."""
+    *fixed, last = columns
+    tight = [
+        column._replace(chars=max(len(line[at]) for line in cells))
+        for at, column in enumerate(fixed)
+    ]
+    tight.append(last)
+    parts: list[list[int]] = [[0]]
+    for at in range(1, len(tight)):
+        if len(parts[-1]) > 1 and _chars([tight[one] for one in (*parts[-1], at)]) > chars:
+            parts.append([0])
+        parts[-1].append(at)
+    return [
+        _line([tight[at] for at in part], [line[at] for at in part])
+        for part in parts
+        for line in cells
+    ]
 
 
 def _chars(columns: Sequence[Column]) -> int:

@@ -8,7 +8,7 @@ from typing import Any, Final
 import grpc
 
 from beanpole.client import where
-from beanpole.client.rpc import Nodes
+from beanpole.client.rpc import Nodes, words_of
 from beanpole.errors import ClientError
 from beanpole.pb import admin_pb2, admin_pb2_grpc, node_pb2
 from beanpoled.cli import status_qless
@@ -76,7 +76,7 @@ def first_answer(targets: list[str]) -> admin_pb2.StatusReply:
                 )
                 return reply
             except grpc.RpcError as error:
-                reasons.append(f"{target}: {error.code().name}")
+                reasons.append(f"{target}: {words_of(error)}")
     raise ClientError(f"no node answers: {'; '.join(reasons)}")
 
 

@@ -31,7 +31,7 @@ def test_columns_go_in_their_order_and_never_those_that_must_stay() -> None:
     lines, dropped = table(COLUMNS, ROWS, 33)
     assert dropped == ["much"]
     assert lines == ["id         less words", "a             2 of any length"]
-    assert table(COLUMNS, ROWS, 1) == (["id   words", "a    of any length"], ["much", "less"])
+    assert table(COLUMNS, ROWS, 12) == (["id   words", "a    of any length"], ["much", "less"])
 
 
 def reply() -> admin_pb2.StatusReply:
@@ -47,6 +47,23 @@ def test_status_shows_jobs_and_states_in_every_terminal(chars: int) -> None:
     assert all(title in lines[1].split() for title in KEPT)
     assert all(len(line) <= chars for line in lines if line.startswith(("n0", "node", "beanst")))
     assert ("a wider terminal" in lines[-1]) == (chars < 114)
+
+
+def test_a_table_without_room_is_folded_and_each_part_names_its_rows() -> None:
+    columns = (Column("id", 9, False), Column("one", 9), Column("two", 9), Column("end", 4, False))
+    lines, dropped = table(columns, [("a", 1, 20000, "of any length")], 14)
+    assert dropped == []
+    assert lines == ["id one   two", "a    1 20000", "id end", "a  of any length"]
+    assert table(columns, [], 1)[0] == ["id one", "id two", "id end"]
+
+
+@pytest.mark.parametrize("chars", [30, 40, 50])
+def test_status_fits_a_narrow_terminal(chars: int) -> None:
+    lines = as_text(reply(), chars).splitlines()
+    begins = ("n0", "node", "protocol", "beanst")
+    assert all(len(line) <= chars for line in lines if line.startswith(begins))
+    words = " ".join(line for line in lines if line.startswith("node")).split()
+    assert set(KEPT) <= set(words)
 
 
 def test_what_is_no_terminal_has_all_columns() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from beanpole.client import where
+from beanpole.client.spoken import hint
 from beanpole.client.where import BEANSTALK, GRPC, QLESS, Port
 from beanpole.errors import ConfigurationError
 from beanpoled.cli import main
@@ -92,3 +93,25 @@ def test_every_command_names_the_cluster_in_the_same_way(
     """None of them gets as far as to a node: what is named is no address and no cluster."""
     assert main([*command.split(), option, "nowhere"]) == 2
     assert f"{'--addr' if option != '--dir' else option} " in capsys.readouterr().err
+
+
+def hinted(environment: dict[str, str], *line: str) -> str:
+    """The hint of a command that met nobody at an address where nobody is."""
+    port = BEANSTALK._replace(number=1)
+    parser = argparse.ArgumentParser()
+    where.add_options(parser, port)
+    arguments = parser.parse_args(line)
+    assert where.addresses(arguments, port, environment) == ["127.0.0.1:1"]
+    return hint(arguments)
+
+
+def test_an_address_that_nobody_gave_is_told_as_such(here: Path) -> None:
+    words = (
+        "hint: no cluster was named, and none runs in ./.beanpole, so this is the usual address of "
+        "a first node; --addr HOST:PORT, --dir DIR or BEANPOLE_ADDR names another"
+    )
+    assert hinted({"BEANPOLE_DIAL": "", "BEANPOLE_GRPC_ADDR": "g:1"}) == words
+    for wrong in ("BEANPOLE_ADR", "BEANPOLE_ADDRESSES"):
+        assert hinted({wrong: "h:1"}) == f"{words}; {wrong} is no variable of Beanpole"
+    assert hinted({"BEANPOLE_ADR": "h:1"}, "--addr", "127.0.0.1:1") == ""
+    assert hinted({"BEANPOLE_ADDR": "127.0.0.1:1"}) == ""
