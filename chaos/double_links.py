@@ -1,7 +1,7 @@
 """The connections of our double of toxiproxy: bytes that are late, slow, cut off or lost.
 
-What each toxic does is that of toxiproxy 2.x, as its documentation and a real server tell. The HTTP
-API is in `toxiproxy_double`.
+What each toxic does is that of toxiproxy 2.12, as its documentation and a recorded session with a
+real server tell. The HTTP API is in `toxiproxy_double`.
 """
 
 import asyncio
@@ -35,13 +35,17 @@ ATTRIBUTES: Final = {
 class Toxic:
     """One toxic of a proxy."""
 
-    def __init__(self, name: str, kind: str, stream: str, toxicity: float) -> None:
-        # As it was given; its direction does not depend on upper and lower case.
+    def __init__(self, name: str, kind: str, stream: str) -> None:
         self.name = name
         self.kind = kind
+        # As it was given, in upper or lower case.
         self.stream = stream
-        self.toxicity = toxicity
+        self.toxicity: float = 1
         self.attributes = dict.fromkeys(ATTRIBUTES[kind], 0)
+
+    @property
+    def direction(self) -> str:
+        return self.stream.lower()
 
     def as_json(self) -> dict[str, object]:
         return {
@@ -50,7 +54,7 @@ class Toxic:
             "type": self.kind,
             "stream": self.stream,
             # As Go writes numbers: 1 and not 1.0.
-            "toxicity": int(self.toxicity) if self.toxicity == 1 else self.toxicity,
+            "toxicity": int(self.toxicity) if self.toxicity in (0, 1) else self.toxicity,
         }
 
 
@@ -82,15 +86,20 @@ class Proxy:
 
     def toxics_as_json(self) -> list[dict[str, object]]:
         """Return all toxics, those of upstream first."""
-        found = sorted(self.toxics, key=lambda toxic: toxic.stream.lower() != UPSTREAM)
+        found = sorted(self.toxics, key=lambda toxic: toxic.direction != UPSTREAM)
         return [toxic.as_json() for toxic in found]
 
+    def differs(self, listen: str, upstream: str) -> bool:
+        """Whether it is at another address, or leads to another one."""
+        with contextlib.suppress(OSError, ValueError):
+            listen = _resolved(listen)
+        return (listen, upstream) != (self.listen, self.upstream)
+
     async def start(self) -> None:
-        """Listen; OSError if the address is taken."""
-        host, _, port = self.listen.rpartition(":")
-        self._server = await asyncio.start_server(self._accepted, host or None, int(port))
-        own = self._server.sockets[0].getsockname()
-        self.listen = f"{own[0]}:{own[1]}"
+        """Listen; OSError if the address is taken, ValueError if the port is no number."""
+        host, _, port = _resolved(self.listen).rpartition(":")
+        self._server = await asyncio.start_server(self._accepted, host, int(port))
+        self.listen = "{}:{}".format(*self._server.sockets[0].getsockname())
 
     async def stop(self) -> None:
         """Refuse connections, and end those that there are."""
@@ -105,6 +114,8 @@ class Proxy:
         """Wake whatever waits because of a toxic that may be another one now."""
         self._changed.set()
         self._changed = asyncio.Event()
+        for pair in self._pairs:
+            pair.wake()
 
     def remove(self, toxic: Toxic) -> None:
         """Take a toxic away; connections that a timeout has held end."""
@@ -139,6 +150,12 @@ class Proxy:
             pair.end()
 
 
+def _resolved(place: str) -> str:
+    """Return an address with its host as an IPv4 address; nothing else is listened on."""
+    host, _, port = place.rpartition(":")
+    return f"{socket.gethostbyname(host)}:{int(port)}"
+
+
 Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
@@ -152,20 +169,28 @@ class Pair:
     def __init__(self, client: Ends, server: Ends) -> None:
         self._client = client
         self._server = server
+        self._links: list[Link] = []
         self._tasks: list[asyncio.Task[None]] = []
 
     async def run(self, proxy: Proxy) -> None:
         """Carry bytes both ways until both have ended."""
         up = Link(proxy, UPSTREAM, self._client[0], self._server[1])
         down = Link(proxy, DOWNSTREAM, self._server[0], self._client[1])
-        self._tasks = [asyncio.create_task(self._carry(link)) for link in (up, down)]
+        self._links = [up, down]
+        self._tasks = [asyncio.create_task(self._carry(link)) for link in self._links]
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _carry(self, link: "Link") -> None:
-        if await link.run():
-            self.reset()
-        else:
+        try:
+            if await link.run():
+                self.reset()
+        finally:
             link.close()
+
+    def wake(self) -> None:
+        """Let both directions see that the toxics changed."""
+        for link in self._links:
+            link.wake()
 
     def end(self) -> None:
         """End at once, whatever toxics want."""
@@ -198,9 +223,9 @@ class Link:
         self._stream = stream
         self._reader = reader
         self._writer = writer
-        self._queue: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(CHUNKS_MAX)
+        self._queue: asyncio.Queue[tuple[float, bytes | None]] = asyncio.Queue(CHUNKS_MAX)
         self._rolled: dict[Toxic, bool] = {}
-        # Only a connection that began with a toxic that resets is reset by it.
+        # Only a connection that was opened with a toxic that resets is reset by it.
         self._first = frozenset(proxy.toxics)
         # Of each limit, since it came or this connection did.
         self._passed_bytes: Counter[Toxic] = Counter()
@@ -210,8 +235,12 @@ class Link:
         reading = asyncio.create_task(self._read())
         try:
             while True:
-                at_s, data = await self._queue.get()
-                toxics = [toxic for toxic in self._proxy.toxics if self._is_active(toxic)]
+                if (found := await self._next()) is None:
+                    return False
+                at_s, data = found
+                toxics = self._active()
+                if data is None:
+                    continue
                 resets = [toxic for toxic in toxics if toxic.kind == "reset_peer"]
                 if resets:
                     await self._proxy.nap(self._of(toxics, "reset_peer", "timeout") / 1e3)
@@ -220,9 +249,8 @@ class Link:
                     await self._proxy.nap(self._of(toxics, "slow_close", "delay") / 1e3)
                     return False
                 if any(toxic.kind == "timeout" for toxic in toxics):
-                    if await self._swallow(self._of(toxics, "timeout", "timeout") / 1e3):
-                        return False
-                elif await self._deliver(at_s, data, toxics):
+                    continue
+                if await self._deliver(at_s, data, toxics):
                     return False
         except OSError:
             return False
@@ -232,6 +260,20 @@ class Link:
     def close(self) -> None:
         """Close the socket that this direction writes to."""
         self._writer.close()
+
+    def wake(self) -> None:
+        """Look at the toxics again; a full queue does so anyway."""
+        with contextlib.suppress(asyncio.QueueFull):
+            self._queue.put_nowait((0.0, None))
+
+    async def _next(self) -> tuple[float, bytes | None] | None:
+        """Return the next chunk, or None when a timeout is over; its time begins at each chunk."""
+        timeout_s = self._of(self._active(), "timeout", "timeout") / 1e3
+        try:
+            async with asyncio.timeout(timeout_s or None):
+                return await self._queue.get()
+        except TimeoutError:
+            return None
 
     async def _read(self) -> None:
         loop = asyncio.get_running_loop()
@@ -244,26 +286,17 @@ class Link:
             if not data:
                 return
 
-    def _is_active(self, toxic: Toxic) -> bool:
-        """Whether it is of this direction and the dice said yes, once for each connection."""
-        if toxic.stream.lower() != self._stream:
-            return False
-        return self._rolled.setdefault(toxic, random.random() < toxic.toxicity)
+    def _active(self) -> list[Toxic]:
+        """Return the toxics of this direction for which the dice, once a connection, said yes."""
+        return [
+            toxic
+            for toxic in self._proxy.toxics
+            if toxic.direction == self._stream
+            and self._rolled.setdefault(toxic, random.random() < toxic.toxicity)
+        ]
 
     def _of(self, toxics: list[Toxic], kind: str, attribute: str) -> int:
         return sum(toxic.attributes[attribute] for toxic in toxics if toxic.kind == kind)
-
-    async def _swallow(self, timeout_s: float) -> bool:
-        """Drop what comes; whether nothing came for so long that the connection ends."""
-        if not timeout_s:
-            return False
-        try:
-            async with asyncio.timeout(timeout_s):
-                at_s, data = await self._queue.get()
-        except TimeoutError:
-            return True
-        self._queue.put_nowait((at_s, data))
-        return False
 
     async def _deliver(self, at_s: float, data: bytes, toxics: list[Toxic]) -> bool:
         """Send a chunk on as late and as slowly as the toxics want; whether it was the last."""

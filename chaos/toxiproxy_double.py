@@ -1,9 +1,10 @@
 """A double of the toxiproxy server, for machines that have none: the same HTTP API, our proxies.
 
 `python -m chaos.toxiproxy_double [-host H] [-port P]` has the flags of the real one, so that either
-can be started in its place. It is a double and reports say so. Statuses, headers, fields
-and words are those of a recorded session with a real server 2.x, but for the words behind
-`bad request body:`. What a toxic does to bytes is in `double_links`.
+can be started in its place. It is a double and reports say so. Statuses, headers, fields and words
+are those of a recorded session with a real server 2.12, but for the words behind `bad request
+body:`, which are those of Go's JSON package and change with it. What a toxic does to bytes is in
+`double_links`.
 """
 
 import argparse
@@ -27,6 +28,7 @@ TEXT: Final = "text/plain; charset=utf-8"
 BROWSERS: Final = "Mozilla/"
 
 POPULATE: Final = "/populate"
+VERSION_PATH: Final = "/version"
 NO_PAGE: Final = "404 page not found"
 ANY_PORT: Final = "127.0.0.1:0"
 
@@ -47,23 +49,23 @@ class Double:
     def __init__(self) -> None:
         self.proxies: dict[str, Proxy] = {}
 
-    async def answer(self, method: str, path: str, body: Any) -> Answer:
+    async def answer(self, method: str, path: str, data: bytes) -> Answer:
         """Return status and JSON of a request; Refused if it cannot be done."""
         for pattern, methods in ROUTES.items():
             if found := re.fullmatch(pattern, path):
-                act = methods.get("POST" if method == "PATCH" else method)
+                act = methods.get(method)
                 if act is None:
                     raise Refused(HTTPStatus.METHOD_NOT_ALLOWED, "")
-                if not isinstance(body, list if path == POPULATE else dict):
-                    raise Refused(HTTPStatus.BAD_REQUEST, "bad request body: of the wrong type")
-                return await act(self, body, *found.groups())
+                return await act(self, _parse(data, path), *found.groups())
         raise Refused(HTTPStatus.NOT_FOUND, NO_PAGE)
 
     async def version(self, _: dict[str, Any]) -> Answer:
         return HTTPStatus.OK, {"version": VERSION}
 
     async def list_all(self, _: dict[str, Any]) -> Answer:
-        return HTTPStatus.OK, {name: proxy.as_json() for name, proxy in self.proxies.items()}
+        return HTTPStatus.OK, {
+            name: proxy.as_json() for name, proxy in sorted(self.proxies.items())
+        }
 
     async def create(self, body: dict[str, Any]) -> Answer:
         self._require(body)
@@ -72,14 +74,13 @@ class Double:
         return HTTPStatus.CREATED, (await self._add(body)).as_json()
 
     async def populate(self, bodies: list[dict[str, Any]]) -> Answer:
-        """Make several proxies; one that is there already stays, one that differs is replaced."""
+        """Make several proxies; one that is there as asked for stays, another one is replaced."""
         for number, body in enumerate(bodies, 1):
             self._require(body, f" at proxy {number}")
         made = []
         for body in bodies:
             found = self.proxies.get(body["name"])
-            place = body.get("listen") or ANY_PORT, body["upstream"]
-            if found is None or (found.listen, found.upstream) != place:
+            if found is None or found.differs(body.get("listen") or ANY_PORT, body["upstream"]):
                 if found:
                     await found.stop()
                 found = await self._add(body)
@@ -106,7 +107,7 @@ class Double:
         proxy = self._proxy(name)
         place = body.get("listen", proxy.listen), body.get("upstream", proxy.upstream)
         enabled = body.get("enabled", proxy.enabled)
-        if proxy.enabled and (not enabled or place != (proxy.listen, proxy.upstream)):
+        if proxy.enabled and (not enabled or proxy.differs(*place)):
             await proxy.stop()
         proxy.listen, proxy.upstream = place
         if enabled and not proxy.enabled:
@@ -140,7 +141,7 @@ class Double:
         own = body.get("name") or f"{kind}_{stream}"
         if any(toxic.name == own for toxic in proxy.toxics):
             raise Refused(HTTPStatus.CONFLICT, "toxic already exists")
-        toxic = Toxic(own, kind, stream, body.get("toxicity", 1))
+        toxic = Toxic(own, kind, stream)
         self._set(toxic, body)
         proxy.toxics.append(toxic)
         proxy.change()
@@ -152,7 +153,6 @@ class Double:
     async def update_toxic(self, body: dict[str, Any], name: str, own: str) -> Answer:
         toxic = self._toxic(name, own)
         self._set(toxic, body)
-        toxic.toxicity = body.get("toxicity", toxic.toxicity)
         self._proxy(name).change()
         return HTTPStatus.OK, toxic.as_json()
 
@@ -173,11 +173,15 @@ class Double:
 
     @staticmethod
     def _set(toxic: Toxic, body: dict[str, Any]) -> None:
-        for key, value in (body.get("attributes") or {}).items():
-            if not isinstance(value, int):
-                raise Refused(HTTPStatus.BAD_REQUEST, f"bad request body: {key} is no integer")
-            if key in toxic.attributes:
-                toxic.attributes[key] = value
+        toxicity = body.get("toxicity", toxic.toxicity)
+        if type(toxicity) not in (int, float):
+            raise bad_body("the toxicity is no number")
+        given = body.get("attributes") or {}
+        for key, value in given.items():
+            if type(value) is not int:
+                raise bad_body(f"{key} is no integer")
+        toxic.toxicity = toxicity
+        toxic.attributes.update({key: given[key] for key in toxic.attributes if key in given})
 
     @staticmethod
     async def _start(proxy: Proxy) -> None:
@@ -194,15 +198,21 @@ class Double:
 
 Act = Callable[..., Coroutine[Any, Any, Answer]]
 ROUTES: Final[dict[str, dict[str, Act]]] = {
-    "/version": {"GET": Double.version},
+    VERSION_PATH: {"GET": Double.version},
     "/proxies": {"GET": Double.list_all, "POST": Double.create},
     POPULATE: {"POST": Double.populate},
     "/reset": {"POST": Double.reset},
-    "/proxies/([^/]+)": {"GET": Double.show, "POST": Double.update, "DELETE": Double.delete},
+    "/proxies/([^/]+)": {
+        "GET": Double.show,
+        "POST": Double.update,
+        "PATCH": Double.update,
+        "DELETE": Double.delete,
+    },
     "/proxies/([^/]+)/toxics": {"GET": Double.toxics, "POST": Double.add_toxic},
     "/proxies/([^/]+)/toxics/([^/]+)": {
         "GET": Double.show_toxic,
         "POST": Double.update_toxic,
+        "PATCH": Double.update_toxic,
         "DELETE": Double.delete_toxic,
     },
 }
@@ -217,16 +227,16 @@ def handler(double: Double, loop: asyncio.AbstractEventLoop) -> type[BaseHTTPReq
             try:
                 if self.headers.get("User-Agent", "").startswith(BROWSERS):
                     raise Refused(HTTPStatus.FORBIDDEN, "User agent not allowed")
-                asked = double.answer(self.command, self.path, _parse(data))
+                asked = double.answer(self.command, self.path, data)
                 status, found = asyncio.run_coroutine_threadsafe(asked, loop).result(CALL_TIMEOUT_S)
-                text = "" if found is None else _compact(found)
-                kind = JSON
+                kind, text = _success(found, self.path)
             except Refused as refused:
                 status, (kind, text) = refused.status, _refusal(refused, self.path)
             self.send_response(status)
             if text:
                 self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(text.encode())))
+            if status != HTTPStatus.NO_CONTENT:
+                self.send_header("Content-Length", str(len(text.encode())))
             self.end_headers()
             self.wfile.write(text.encode())
 
@@ -238,11 +248,29 @@ def handler(double: Double, loop: asyncio.AbstractEventLoop) -> type[BaseHTTPReq
     return Handler
 
 
-def _parse(data: bytes) -> Any:
+def _parse(data: bytes, path: str) -> Any:
+    """Return the body of a request: an object, or a list of them at /populate."""
+    if not data:
+        return [] if path == POPULATE else {}
     try:
-        return json.loads(data) if data else {}
+        body = json.loads(data)
     except ValueError as error:
-        raise Refused(HTTPStatus.BAD_REQUEST, f"bad request body: {error}") from None
+        raise bad_body(str(error)) from None
+    objects = body if path == POPULATE else [body]
+    if not isinstance(objects, list) or not all(isinstance(each, dict) for each in objects):
+        raise bad_body("of the wrong type")
+    return body
+
+
+def bad_body(words: str) -> Refused:
+    return Refused(HTTPStatus.BAD_REQUEST, f"bad request body: {words}")
+
+
+def _success(found: object, path: str) -> tuple[str, str]:
+    """Return content type and text of an answer; the version is formatted in its own way."""
+    if path == VERSION_PATH:
+        return f"{JSON};charset=utf-8", json.dumps(found) + "\n"
+    return JSON, "" if found is None else _compact(found)
 
 
 def _refusal(refused: Refused, path: str) -> tuple[str, str]:
