@@ -1,0 +1,426 @@
+"""An asyncio beanstalk client with the names of aiostalk: changing the import is enough.
+
+    from beanpole.client import aio as aiostalk
+
+It knows several nodes, goes to another when its own is gone, and works with plain beanstalkd. The
+commands of one client follow each other: a task that waits in `reserve` has a client of its own.
+Here are its connections; what it says is in `sansio`. docs/clients.md.
+"""
+
+import asyncio
+import socket
+import time
+from collections.abc import Callable, Iterable, Sequence
+from types import TracebackType
+from typing import Final, Generic, Self, TypeVar, overload
+
+from beanpole.client.sansio.commands import Commands
+from beanpole.client.sansio.faults import (
+    ERROR_RESPONSES,
+    BadFormatError,
+    BeanstalkdError,
+    BuriedError,
+    DeadlineSoonError,
+    DrainingError,
+    Error,
+    ExpectedCrlfError,
+    InternalError,
+    JobTooBigError,
+    MayBeDoneError,
+    NoNodeError,
+    NotFoundError,
+    NotIgnoredError,
+    OutOfMemoryError,
+    TimedOutError,
+    UnknownCommandError,
+    UnknownResponseError,
+)
+from beanpole.client.sansio.nodes import Address, Addresses, Nodes
+from beanpole.client.sansio.session import (
+    CONNECT_TIMEOUT_S,
+    PATIENCE_S,
+    REPLY_TIMEOUT_S,
+    Session,
+)
+from beanpole.client.sansio.shapes import (
+    DEFAULT_DELAY,
+    DEFAULT_PRIORITY,
+    DEFAULT_TTR,
+    DEFAULT_TUBE,
+    Job,
+    JobOrID,
+    Stats,
+    StatsJob,
+    StatsTube,
+    TBody,
+)
+from beanpole.client.sansio.steps import (
+    Close,
+    Connect,
+    Endpoint,
+    IsGone,
+    Pause,
+    Probe,
+    Receive,
+    Resolve,
+    Send,
+    Step,
+    Steps,
+)
+
+__all__ = [
+    "DEFAULT_DELAY",
+    "DEFAULT_PRIORITY",
+    "DEFAULT_TTR",
+    "DEFAULT_TUBE",
+    "ERROR_RESPONSES",
+    "Address",
+    "Addresses",
+    "BadFormatError",
+    "BeanstalkdError",
+    "BuriedError",
+    "Client",
+    "DeadlineSoonError",
+    "DrainingError",
+    "Error",
+    "ExpectedCrlfError",
+    "InternalError",
+    "Job",
+    "JobOrID",
+    "JobTooBigError",
+    "MayBeDoneError",
+    "NoNodeError",
+    "NotFoundError",
+    "NotIgnoredError",
+    "OutOfMemoryError",
+    "Stats",
+    "StatsJob",
+    "StatsTube",
+    "TBody",
+    "TimedOutError",
+    "UnknownCommandError",
+    "UnknownResponseError",
+]
+
+_RECEIVE_BYTES: Final = 65536
+_Result = TypeVar("_Result")
+_Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+class Wire:
+    """The connections of one client."""
+
+    def __init__(self) -> None:
+        self._streams: _Streams | None = None
+        self._lock = asyncio.Lock()
+
+    async def run(self, steps: Steps[_Result]) -> _Result:
+        """Do the steps of one command, after those of the commands before it."""
+        async with self._lock:
+            try:
+                step = next(steps)
+                while True:
+                    try:
+                        answer = await self._do(step)
+                    except OSError as error:
+                        step = steps.throw(error)
+                    else:
+                        step = steps.send(answer)
+            except StopIteration as end:
+                result: _Result = end.value
+                return result
+            except BaseException as error:
+                steps.close()
+                if not isinstance(error, Exception):
+                    self.close()  # cancelled: the rest of a reply would answer another command
+                raise
+
+    def close(self) -> None:
+        """Close the connection, if there is one."""
+        if self._streams is not None:
+            self._streams[1].close()
+            self._streams = None
+
+    async def _do(self, step: Step) -> object:
+        match step:
+            case Receive():
+                async with asyncio.timeout(step.timeout_s):
+                    return await self._connected[0].read(_RECEIVE_BYTES)
+            case Send():
+                writer = self._connected[1]
+                writer.write(step.data)
+                async with asyncio.timeout(step.timeout_s):
+                    await writer.drain()
+            case IsGone():
+                return self._is_gone()
+            case Resolve():
+                loop = asyncio.get_running_loop()
+                found = await loop.getaddrinfo(step.host, step.port, type=socket.SOCK_STREAM)
+                return [Endpoint(str(place[0]), int(place[1])) for *_, place in found]
+            case Connect():
+                self.close()
+                self._streams = await _connected(step.endpoint, step.timeout_s)
+            case Probe():
+                (await _connected(step.endpoint, step.timeout_s))[1].close()
+            case Close():
+                self.close()
+            case Pause():
+                await asyncio.sleep(step.seconds)
+        return None
+
+    @property
+    def _connected(self) -> _Streams:
+        if self._streams is None:
+            raise ConnectionError("the client was closed")
+        return self._streams
+
+    def _is_gone(self) -> bool:
+        if self._streams is None:
+            return True
+        reader, writer = self._streams
+        return reader.at_eof() or reader.exception() is not None or writer.is_closing()
+
+
+async def _connected(endpoint: Endpoint, timeout_s: float) -> _Streams:
+    async with asyncio.timeout(timeout_s):
+        if not endpoint.port:
+            return await asyncio.open_unix_connection(endpoint.host)
+        reader, writer = await asyncio.open_connection(endpoint.host, endpoint.port)
+    connected: socket.socket = writer.get_extra_info("socket")
+    connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    return reader, writer
+
+
+class Client(Generic[TBody]):
+    """A client of any one of several nodes. See docs/clients.md for what is repeated and when."""
+
+    @overload
+    def __init__(
+        self: "Client[bytes]",
+        address: Addresses,
+        encoding: None,
+        use: str = ...,
+        watch: str | Iterable[str] = ...,
+        *,
+        spread: bool = ...,
+        patience_s: float = ...,
+        reply_timeout_s: float = ...,
+        connect_timeout_s: float = ...,
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: "Client[str]",
+        address: Addresses,
+        encoding: str = ...,
+        use: str = ...,
+        watch: str | Iterable[str] = ...,
+        *,
+        spread: bool = ...,
+        patience_s: float = ...,
+        reply_timeout_s: float = ...,
+        connect_timeout_s: float = ...,
+    ) -> None: ...
+
+    def __init__(
+        self,
+        address: Addresses,
+        encoding: str | None = "utf-8",
+        use: str = DEFAULT_TUBE,
+        watch: str | Iterable[str] = DEFAULT_TUBE,
+        *,
+        spread: bool = True,
+        patience_s: float = PATIENCE_S,
+        reply_timeout_s: float = REPLY_TIMEOUT_S,
+        connect_timeout_s: float = CONNECT_TIMEOUT_S,
+    ) -> None:
+        """Remember where the nodes are; `connect`, or the first command, connects to one.
+
+        Args:
+            address: (host, port), "host:port,...", the path of a UNIX socket, or a list of these;
+                a name may have several addresses.
+            encoding: of bodies; None for bytes.
+            use: the tube for puts.
+            watch: the tubes for reserves.
+            spread: each client prefers a node of its own; otherwise the first that is given.
+            patience_s: how long to look for a node that answers before giving up.
+            reply_timeout_s: how long a node may be silent, beside the time that a reserve waits.
+            connect_timeout_s: how long a node may take to accept a connection.
+
+        Raises:
+            ValueError: there is no address.
+        """
+        self.encoding = encoding
+        self._wire = Wire()
+        self._session = Session(
+            Nodes(address, spread),
+            time.monotonic,
+            patience_s=patience_s,
+            reply_timeout_s=reply_timeout_s,
+            connect_timeout_s=connect_timeout_s,
+        )
+        self._commands: Commands[TBody] = Commands(self._session, encoding, time.monotonic)
+        watched = [watch] if isinstance(watch, str) else list(watch)
+        self._commands.set_tubes(use, watched)
+
+    async def __aenter__(self) -> Self:
+        await self.connect()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"Client({self._session.at or 'not connected'})"
+
+    async def close(self) -> None:
+        """Close the connection; what is reserved returns to its queue."""
+        self._wire.close()
+        self._session.at = None
+
+    async def connect(self) -> None:
+        """Connect to one of the nodes.
+
+        Raises:
+            NoNodeError: none answers; it is a ConnectionError.
+        """
+        await self._run(self._commands.connect())
+
+    @property
+    def node(self) -> str:
+        """The address of the node that is connected; empty if none is."""
+        return str(self._session.at or "")
+
+    @property
+    def held(self) -> Sequence[int]:
+        """The jobs that are reserved here, for all that is known. Their TTRs are not watched."""
+        return tuple(self._session.held)
+
+    def on_lost(self, tell: Callable[[Sequence[int]], None]) -> None:
+        """Have the ids told of jobs whose reservations end with a connection."""
+        self._session.lost = tell
+
+    async def put(
+        self,
+        body: TBody,
+        priority: int = DEFAULT_PRIORITY,
+        delay: int = DEFAULT_DELAY,
+        ttr: int = DEFAULT_TTR,
+    ) -> int:
+        """Put a job into the used tube and return its id. Delay and TTR are in seconds.
+
+        Raises:
+            MayBeDoneError: the reply was lost; putting it again may make a second job.
+            DrainingError: no node takes puts now.
+        """
+        return await self._run(self._commands.put(body, priority, delay, ttr))
+
+    async def use(self, tube: str) -> None:
+        """Put into this tube from now on, also on later connections."""
+        await self._run(self._commands.use(tube))
+
+    async def reserve(self, timeout: int | None = None) -> Job[TBody]:  # noqa: ASYNC109 - its name
+        """Wait for a job of the watched tubes, for `timeout` seconds or for ever.
+
+        Raises:
+            TimedOutError: none came.
+            DeadlineSoonError: the TTR of a job that is held here ends within a second.
+        """
+        return await self._run(self._commands.reserve(timeout))
+
+    async def reserve_job(self, id: int) -> Job[TBody]:
+        """Reserve one job, wherever it is, unless it is reserved."""
+        return await self._run(self._commands.reserve_job(id))
+
+    async def delete(self, job: JobOrID[TBody]) -> None:
+        """Delete a job that is held here or that nobody holds."""
+        await self._run(self._commands.delete(job))
+
+    async def release(
+        self,
+        job: JobOrID[TBody],
+        priority: int = DEFAULT_PRIORITY,
+        delay: int = DEFAULT_DELAY,
+    ) -> None:
+        """Give a job that is held here back, ready again after `delay` seconds."""
+        await self._run(self._commands.release(job, priority, delay))
+
+    async def bury(self, job: JobOrID[TBody], priority: int = DEFAULT_PRIORITY) -> None:
+        """Put a job that is held here aside, until it is kicked."""
+        await self._run(self._commands.bury(job, priority))
+
+    async def touch(self, job: JobOrID[TBody]) -> None:
+        """Begin the TTR of a job that is held here anew."""
+        await self._run(self._commands.touch(job))
+
+    async def watch(self, tube: str) -> int:
+        """Reserve from this tube, too; return how many are watched."""
+        return await self._run(self._commands.watch(tube))
+
+    async def ignore(self, tube: str) -> int:
+        """Reserve from this tube no longer; return how many are watched."""
+        return await self._run(self._commands.ignore(tube))
+
+    async def peek(self, id: int) -> Job[TBody]:
+        """Look at a job."""
+        return await self._run(self._commands.peek(id))
+
+    async def peek_ready(self) -> Job[TBody]:
+        """Look at the used tube's next ready job."""
+        return await self._run(self._commands.peek_next("ready"))
+
+    async def peek_delayed(self) -> Job[TBody]:
+        """Look at the used tube's next delayed job."""
+        return await self._run(self._commands.peek_next("delayed"))
+
+    async def peek_buried(self) -> Job[TBody]:
+        """Look at the used tube's next buried job."""
+        return await self._run(self._commands.peek_next("buried"))
+
+    async def kick(self, bound: int) -> int:
+        """Make up to `bound` jobs of the used tube ready: buried ones, or else delayed ones.
+
+        Raises:
+            MayBeDoneError: the reply was lost; a second kick may kick more.
+        """
+        return await self._run(self._commands.kick(bound))
+
+    async def kick_job(self, job: JobOrID[TBody]) -> None:
+        """Make one buried or delayed job ready."""
+        await self._run(self._commands.kick_job(job))
+
+    async def stats_job(self, job: JobOrID[TBody]) -> StatsJob:
+        """Return the statistics of a job."""
+        return await self._run(self._commands.stats_job(job))
+
+    async def stats_tube(self, tube: str) -> StatsTube:
+        """Return the statistics of a tube."""
+        return await self._run(self._commands.stats_tube(tube))
+
+    async def stats(self) -> Stats:
+        """Return the statistics of the node and its cluster."""
+        return await self._run(self._commands.stats())
+
+    async def tubes(self) -> list[str]:
+        """Return the names of all tubes."""
+        return await self._run(self._commands.tubes())
+
+    async def using(self) -> str:
+        """Return the tube for puts."""
+        return await self._run(self._commands.using())
+
+    async def watching(self) -> list[str]:
+        """Return the tubes for reserves."""
+        return await self._run(self._commands.watching())
+
+    async def pause_tube(self, tube: str, delay: int) -> None:
+        """Give out no job of a tube for `delay` seconds."""
+        await self._run(self._commands.pause_tube(tube, delay))
+
+    async def _run(self, steps: Steps[_Result]) -> _Result:
+        return await self._wire.run(steps)

@@ -1,0 +1,243 @@
+"""What each command of a client sends, how its reply is read, and whether it may be sent twice.
+
+A command whose reply was lost is sent again where that does no harm. Ids are never used twice, so a
+second delete, release, bury or kick-job of the same reservation changes nothing; when it finds
+nothing, the first one may have been done, and that is said (`MayBeDoneError`).
+"""
+
+from collections.abc import Callable
+from typing import Final, Generic, cast
+
+from beanpole.client.sansio import faults
+from beanpole.client.sansio.session import Session
+from beanpole.client.sansio.shapes import (
+    Job,
+    JobOrID,
+    Stats,
+    StatsJob,
+    StatsTube,
+    TBody,
+    parse_list,
+    parse_stats,
+)
+from beanpole.client.sansio.steps import Steps
+from beanpole.protocol.beanstalk.client import Reply, encode, encode_put
+
+# A reserve waits at a node for so long at a time: a node that vanished is noticed, and a client
+# goes home in between.
+WAIT_SLICE_S: Final = 30
+
+
+class Commands(Generic[TBody]):
+    """The commands of one client, as steps."""
+
+    def __init__(self, session: Session, encoding: str | None, clock: Callable[[], float]) -> None:
+        self.session = session
+        self.encoding = encoding
+        self._clock = clock
+
+    # --- producing ------------------------------------------------------------------------------
+
+    def put(self, body: TBody, priority: int, delay: int, ttr: int) -> Steps[int]:
+        """See the clients."""
+        request = encode_put(self._encoded(body), priority, delay, ttr)
+        reply = yield from self._ask_any(request, b"DRAINING", repeat=False)
+        job: int = _expected(reply, b"INSERTED")[1][0]
+        return job
+
+    def use(self, tube: str) -> Steps[None]:
+        """See the clients."""
+        name = tube.encode("ascii")
+        reply, _ = yield from self.session.ask(encode(b"use", name))
+        _expected(reply, b"USING")
+        self.session.used = name
+
+    # --- reserving ------------------------------------------------------------------------------
+
+    def reserve(self, timeout: int | None) -> Steps[Job[TBody]]:
+        """See the clients. It is asked in slices, each of which may be repeated elsewhere."""
+        until = None if timeout is None else self._clock() + timeout
+        left_s = WAIT_SLICE_S if timeout is None else timeout
+        while True:
+            slice_s = max(0, min(WAIT_SLICE_S, left_s))
+            request = encode(b"reserve-with-timeout", slice_s)
+            reply, _ = yield from self.session.ask(request, wait_s=slice_s)
+            if until is not None:
+                left_s = round(until - self._clock())
+            if reply[0] != b"TIMED_OUT" or left_s <= 0:
+                return self._reserved(reply)
+
+    def reserve_job(self, job: int) -> Steps[Job[TBody]]:
+        """See the clients."""
+        reply, _ = yield from self.session.ask(encode(b"reserve-job", job))
+        return self._reserved(reply)
+
+    def delete(self, job: JobOrID[TBody]) -> Steps[None]:
+        """See the clients."""
+        yield from self._end(encode(b"delete", _id(job)), b"DELETED", job)
+
+    def release(self, job: JobOrID[TBody], priority: int, delay: int) -> Steps[None]:
+        """See the clients."""
+        yield from self._end(encode(b"release", _id(job), priority, delay), b"RELEASED", job)
+
+    def bury(self, job: JobOrID[TBody], priority: int) -> Steps[None]:
+        """See the clients."""
+        yield from self._end(encode(b"bury", _id(job), priority), b"BURIED", job)
+
+    def touch(self, job: JobOrID[TBody]) -> Steps[None]:
+        """See the clients."""
+        reply, _ = yield from self.session.ask(encode(b"touch", _id(job)))
+        if reply[0] == b"NOT_FOUND" and self.session.held.pop(_id(job), 0) is None:
+            self.session.lost([_id(job)])
+        _expected(reply, b"TOUCHED")
+
+    def watch(self, tube: str) -> Steps[int]:
+        """See the clients."""
+        name = tube.encode("ascii")
+        reply, _ = yield from self.session.ask(encode(b"watch", name))
+        count: int = _expected(reply, b"WATCHING")[1][0]
+        self.session.watched[name] = None
+        return count
+
+    def ignore(self, tube: str) -> Steps[int]:
+        """See the clients."""
+        name = tube.encode("ascii")
+        reply, _ = yield from self.session.ask(encode(b"ignore", name))
+        count: int = _expected(reply, b"WATCHING")[1][0]
+        self.session.watched.pop(name, None)
+        return count
+
+    # --- others ---------------------------------------------------------------------------------
+
+    def peek(self, job: int) -> Steps[Job[TBody]]:
+        """See the clients."""
+        return (yield from self._peek(encode(b"peek", job)))
+
+    def peek_next(self, state: str) -> Steps[Job[TBody]]:
+        """Look at the used tube's next job that is ready, delayed or buried."""
+        return (yield from self._peek(encode(b"peek-" + state.encode("ascii"))))
+
+    def kick(self, bound: int) -> Steps[int]:
+        """See the clients."""
+        reply, _ = yield from self.session.ask(encode(b"kick", bound), repeat=False)
+        count: int = _expected(reply, b"KICKED")[1][0]
+        return count
+
+    def kick_job(self, job: JobOrID[TBody]) -> Steps[None]:
+        """See the clients."""
+        yield from self._once(encode(b"kick-job", _id(job)), b"KICKED")
+
+    def stats_job(self, job: JobOrID[TBody]) -> Steps[StatsJob]:
+        """See the clients."""
+        payload = yield from self._payload(encode(b"stats-job", _id(job)))
+        return cast(StatsJob, parse_stats(payload))
+
+    def stats_tube(self, tube: str) -> Steps[StatsTube]:
+        """See the clients."""
+        payload = yield from self._payload(encode(b"stats-tube", tube.encode("ascii")))
+        return cast(StatsTube, parse_stats(payload))
+
+    def stats(self) -> Steps[Stats]:
+        """See the clients."""
+        return cast(Stats, parse_stats((yield from self._payload(encode(b"stats")))))
+
+    def tubes(self) -> Steps[list[str]]:
+        """See the clients."""
+        return parse_list((yield from self._payload(encode(b"list-tubes"))))
+
+    def using(self) -> Steps[str]:
+        """See the clients."""
+        reply, _ = yield from self.session.ask(encode(b"list-tube-used"))
+        name: bytes = _expected(reply, b"USING")[1][0]
+        return name.decode("ascii")
+
+    def watching(self) -> Steps[list[str]]:
+        """See the clients."""
+        return parse_list((yield from self._payload(encode(b"list-tubes-watched"))))
+
+    def pause_tube(self, tube: str, delay: int) -> Steps[None]:
+        """See the clients."""
+        request = encode(b"pause-tube", tube.encode("ascii"), delay)
+        reply, _ = yield from self.session.ask(request)
+        _expected(reply, b"PAUSED")
+
+    def set_tubes(self, use: str, watch: list[str]) -> None:
+        """Use and watch these from the first connection on."""
+        assert watch, "a watch list is never empty"
+        self.session.used = use.encode("ascii")
+        self.session.watched = dict.fromkeys([tube.encode("ascii") for tube in watch])
+
+    def connect(self) -> Steps[None]:
+        """Connect to a node."""
+        yield from self.session.connect(self.session.until())
+
+    # --- parts ----------------------------------------------------------------------------------
+
+    def _encoded(self, body: TBody) -> bytes:
+        if isinstance(body, bytes):
+            return body
+        if self.encoding is None:
+            raise TypeError("a client without an encoding takes bytes only")
+        return body.encode(self.encoding)
+
+    def _job(self, reply: Reply) -> Job[TBody]:
+        body = reply[2] or b""
+        shown = body if self.encoding is None else body.decode(self.encoding)
+        return Job(reply[1][0], cast(TBody, shown))
+
+    def _reserved(self, reply: Reply) -> Job[TBody]:
+        self.session.held[_expected(reply, b"RESERVED")[1][0]] = None
+        return self._job(reply)
+
+    def _peek(self, request: bytes) -> Steps[Job[TBody]]:
+        reply, _ = yield from self.session.ask(request)
+        return self._job(_expected(reply, b"FOUND"))
+
+    def _payload(self, request: bytes) -> Steps[bytes]:
+        reply, _ = yield from self.session.ask(request)
+        return _expected(reply, b"OK")[2] or b""
+
+    def _ask_any(self, request: bytes, word: bytes, *, repeat: bool) -> Steps[Reply]:
+        """Ask other nodes, too, when one says by this word that it did nothing."""
+        reply, _ = yield from self.session.ask(request, repeat=repeat)
+        until = self.session.until()
+        asked = {self.session.at}
+        while reply[0] == word:
+            if not (yield from self.session.leave(until)) or self.session.at in asked:
+                break
+            asked.add(self.session.at)
+            reply, _ = yield from self.session.ask(request, repeat=repeat)
+        return reply
+
+    def _once(self, request: bytes, word: bytes) -> Steps[None]:
+        """Ask for what has no effect the second time."""
+        reply, again = yield from self.session.ask(request)
+        if again and reply[0] == b"NOT_FOUND":
+            raise faults.MayBeDoneError("it may have been done before the connection ended")
+        _expected(reply, word)
+
+    def _end(self, request: bytes, word: bytes, job: JobOrID[TBody]) -> Steps[None]:
+        """End a reservation."""
+        # It is not held while the outcome is open, so that nobody is told that it was lost.
+        was_held = self.session.held.pop(_id(job), 0) is None
+        try:
+            yield from self._once(request, word)
+        except faults.BeanstalkdError as error:
+            if was_held and not isinstance(error, faults.NotFoundError):
+                self.session.held[_id(job)] = None
+            raise
+
+
+def _id(job: JobOrID[TBody]) -> int:
+    return job.id if isinstance(job, Job) else job
+
+
+def _expected(reply: Reply, word: bytes) -> Reply:
+    """Return the reply if it begins with this word; else raise what it says."""
+    if reply[0] == word:
+        return reply
+    values = [b"%d" % item if isinstance(item, int) else item for item in reply[1]]
+    error = faults.ERROR_RESPONSES.get(reply[0])
+    if error is not None:
+        raise error(values)
+    raise faults.UnknownResponseError(reply[0], values)

@@ -1,0 +1,109 @@
+"""The exceptions of the beanstalk clients, by the names of greenstalk and a few of our own.
+
+What greenstalk says by ConnectionError is one here, too: `except ConnectionError` catches it.
+"""
+
+from collections.abc import Sequence
+
+from beanpole.errors import ClientError, OutcomeUnknown
+
+
+class Error(ClientError):
+    """Base of what a node said; a lost connection is a ConnectionError instead."""
+
+
+class UnknownResponseError(Error):
+    """The reply does not belong to the command.
+
+    Attributes:
+        status: its word.
+        values: what stands behind it.
+    """
+
+    def __init__(self, status: bytes, values: list[bytes]) -> None:
+        super().__init__(status.decode(errors="replace"))
+        self.status = status
+        self.values = values
+
+
+class BeanstalkdError(Error):
+    """Base of the errors that a node answers."""
+
+    def __init__(self, values: Sequence[bytes] = ()) -> None:
+        super().__init__(type(self).__name__)
+
+
+class BadFormatError(BeanstalkdError):
+    """The node could not read the command."""
+
+
+class BuriedError(BeanstalkdError):
+    """The node had no memory for the job and buried it; `id` is the job's, if it is known."""
+
+    def __init__(self, values: Sequence[bytes] = ()) -> None:
+        super().__init__(values)
+        self.id: int | None = int(values[0]) if values else None
+
+
+class DeadlineSoonError(BeanstalkdError):
+    """The TTR of a job that this client has ends within a second."""
+
+
+class DrainingError(BeanstalkdError):
+    """The node takes no puts now; this one was not done."""
+
+
+class ExpectedCrlfError(BeanstalkdError):
+    """A body had another size than was said."""
+
+
+class InternalError(BeanstalkdError):
+    """The node cannot do it now (a Beanpole node: no majority was reached)."""
+
+
+class JobTooBigError(BeanstalkdError):
+    """The body is larger than the node takes."""
+
+
+class NotFoundError(BeanstalkdError):
+    """There is no such job, or it is not in this client's hands."""
+
+
+class NotIgnoredError(BeanstalkdError):
+    """The only watched tube cannot be ignored."""
+
+
+class OutOfMemoryError(BeanstalkdError):
+    """A limit of the node or the cluster is reached."""
+
+
+class TimedOutError(BeanstalkdError):
+    """No job came in time."""
+
+
+class UnknownCommandError(BeanstalkdError):
+    """The node does not know the command."""
+
+
+ERROR_RESPONSES: dict[bytes, type[BeanstalkdError]] = {
+    b"BAD_FORMAT": BadFormatError,
+    b"BURIED": BuriedError,
+    b"DEADLINE_SOON": DeadlineSoonError,
+    b"DRAINING": DrainingError,
+    b"EXPECTED_CRLF": ExpectedCrlfError,
+    b"INTERNAL_ERROR": InternalError,
+    b"JOB_TOO_BIG": JobTooBigError,
+    b"NOT_FOUND": NotFoundError,
+    b"NOT_IGNORED": NotIgnoredError,
+    b"OUT_OF_MEMORY": OutOfMemoryError,
+    b"TIMED_OUT": TimedOutError,
+    b"UNKNOWN_COMMAND": UnknownCommandError,
+}
+
+
+class NoNodeError(ClientError, ConnectionError):
+    """No node answered for as long as the client is patient. Nothing was done."""
+
+
+class MayBeDoneError(OutcomeUnknown, ConnectionError):
+    """The connection ended before the reply: the command may have been done, once or not at all."""

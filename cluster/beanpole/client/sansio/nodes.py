@@ -1,0 +1,89 @@
+"""Where the nodes are, in which order one client tries them, and when it goes home.
+
+Each client has an order of its own, so that the clients of a cluster spread over its nodes. The
+first node of that order is its home; a client that had to leave it returns when it can.
+"""
+
+import random
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import Final
+
+from beanpole.addresses import UNIX_PREFIX, listed, split_address
+from beanpole.client.sansio.steps import Endpoint, Resolve, Steps
+
+# A node that was restarted gets its clients back within this time, and not all at once.
+RETURN_MIN_S: Final = 10.0
+RETURN_MAX_S: Final = 30.0
+
+Address = tuple[str, int] | str
+Addresses = Address | Sequence[Address]
+
+
+def endpoints_of(addresses: Addresses) -> list[Endpoint]:
+    """Read one address or several.
+
+    Args:
+        addresses: (host, port), the path of a UNIX socket, "unix:PATH", "host:port,...", or a
+            list of these.
+
+    Raises:
+        ValueError: there is none.
+    """
+    if isinstance(addresses, str):
+        found = _read(addresses)
+    elif len(addresses) == 2 and isinstance(addresses[1], int):
+        found = [Endpoint(str(addresses[0]), addresses[1])]
+    else:
+        found = [one for item in addresses for one in endpoints_of(item)]  # type: ignore[arg-type]
+    if not found:
+        raise ValueError("a client needs an address")
+    return list(dict.fromkeys(found))
+
+
+def _read(text: str) -> list[Endpoint]:
+    if text.startswith(UNIX_PREFIX):
+        return [Endpoint(text.removeprefix(UNIX_PREFIX), 0)]
+    try:
+        return [Endpoint(*split_address(item)) for item in listed(text)]
+    except ValueError:
+        return [Endpoint(text, 0)]  # as in greenstalk: the path of a socket
+
+
+class Nodes:
+    """The nodes as one client sees them."""
+
+    def __init__(self, addresses: Addresses, spread: bool) -> None:
+        """Read the addresses.
+
+        Args:
+            addresses: see `endpoints_of`.
+            spread: this client has an order of its own; otherwise the one that is given, and the
+                addresses of a name as the resolver orders them.
+        """
+        self._named = endpoints_of(addresses)
+        self._salt = random.randbytes(8) if spread else b""
+        self.known: list[Endpoint] = []  # as they were found last, the home first
+        self.why: dict[str, str] = {}  # it did not work with these
+
+    def look_up(self, avoid: Endpoint | None) -> Steps[list[Endpoint]]:
+        """Return all endpoints, the one that was just lost last."""
+        found: list[Endpoint] = []
+        for one in self._named:
+            if not one.port:
+                found.append(one)
+                continue
+            try:
+                found += yield Resolve(one.host, one.port)
+            except OSError as error:
+                self.why[str(one)] = str(error)
+        found = list(dict.fromkeys(found))
+        if self._salt:
+            # The order of the others stays when an address comes or goes.
+            found.sort(key=lambda one: blake2b(str(one).encode(), salt=self._salt).digest())
+        self.known = found
+        return sorted(found, key=lambda one: one == avoid)
+
+    def words(self) -> str:
+        """Say what was wrong with each."""
+        return "; ".join(f"{place}: {why}" for place, why in self.why.items())

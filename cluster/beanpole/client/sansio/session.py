@@ -1,0 +1,225 @@
+"""One client over many connections: it finds a node, tells it what it was told before, and asks.
+
+What is lost with a connection, and what is said again on the next, is decided here. The commands
+and how their replies are read are in `commands`.
+"""
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from beanpole.client.sansio.faults import MayBeDoneError, NoNodeError
+from beanpole.client.sansio.nodes import RETURN_MAX_S, RETURN_MIN_S, Nodes
+from beanpole.client.sansio.steps import (
+    Close,
+    Connect,
+    Endpoint,
+    IsGone,
+    Pause,
+    Probe,
+    Receive,
+    Send,
+    Steps,
+)
+from beanpole.constants import DEFAULT_TUBE
+from beanpole.errors import ProtocolError
+from beanpole.protocol.beanstalk.client import Reply, ReplyParser, encode
+
+# Longer than one node needs to say that there is no majority (its command_timeout).
+REPLY_TIMEOUT_S: Final = 15.0
+CONNECT_TIMEOUT_S: Final = 2.0
+# Covers an election, and the restart of a cluster that lost its power.
+PATIENCE_S: Final = 10.0
+# A command that every node answers by closing the connection is given up.
+TRIES_MAX: Final = 6
+PAUSE_MIN_S: Final = 0.05
+PAUSE_MAX_S: Final = 1.0
+
+Clock = Callable[[], float]
+
+
+class Session:
+    """The state of a client that outlives its connections.
+
+    Attributes:
+        used: the tube for puts.
+        watched: the tubes for reserves, in the order in which they were watched.
+        held: the jobs that were reserved here and are, for all that is known, still.
+        lost: called with the jobs whose reservations ended with a connection.
+    """
+
+    def __init__(
+        self,
+        nodes: Nodes,
+        clock: Clock,
+        *,
+        patience_s: float,
+        reply_timeout_s: float,
+        connect_timeout_s: float,
+    ) -> None:
+        self._nodes = nodes
+        self._clock = clock
+        self._patience_s = patience_s
+        self._reply_timeout_s = reply_timeout_s
+        self._connect_timeout_s = connect_timeout_s
+        self._parser = ReplyParser()
+        self._return_s = RETURN_MIN_S
+        self._return_at = 0.0
+        self.used = DEFAULT_TUBE
+        self.watched: dict[bytes, None] = {DEFAULT_TUBE: None}
+        self.held: dict[int, None] = {}
+        self.lost: Callable[[Sequence[int]], None] = lambda _: None
+        self.at: Endpoint | None = None  # the node that is connected
+
+    # --- requests -------------------------------------------------------------------------------
+
+    def until(self) -> float:
+        """When a command that begins now has tried long enough."""
+        return self._clock() + self._patience_s
+
+    def ask(
+        self, request: bytes, *, repeat: bool = True, wait_s: float = 0
+    ) -> Steps[tuple[Reply, bool]]:
+        """Send one request and return its reply, and whether it was sent more than once.
+
+        Args:
+            request: as `encode` makes it.
+            repeat: doing it twice does no harm, so it is sent again when the connection is lost.
+            wait_s: how long the node may wait before it answers.
+
+        Raises:
+            MayBeDoneError: the connection ended before the reply, and `repeat` is False.
+            NoNodeError: no node answers.
+        """
+        sent = 0
+        place: Endpoint | None = None
+        while True:
+            try:
+                yield from self.connect(self.until(), place)
+            except NoNodeError as error:
+                if sent:
+                    raise MayBeDoneError(f"it may have been done: {error}") from error
+                raise
+            place = self.at
+            sent += 1
+            try:
+                return (yield from self.exchange(request, wait_s)), sent > 1
+            except (OSError, ProtocolError) as error:
+                yield from self.drop()
+                if not repeat or sent == TRIES_MAX:
+                    words = f"{place}: {error or 'the connection ended'}"
+                    raise MayBeDoneError(f"it may have been done: {words}") from error
+            yield Pause(_jitter(PAUSE_MIN_S))
+
+    def exchange(self, request: bytes, wait_s: float = 0) -> Steps[Reply]:
+        """Send one request on the connection there is and return its reply."""
+        (reply,) = yield from self.exchange_all([request], wait_s)
+        return reply
+
+    def exchange_all(
+        self, requests: Sequence[bytes], wait_s: float = 0, got: list[Reply] | None = None
+    ) -> Steps[list[Reply]]:
+        """Send several requests and return their replies; `got` has those that came on a loss."""
+        replies = [] if got is None else got
+        is_clean = False
+        try:
+            yield Send(b"".join(requests), self._reply_timeout_s)
+            for _ in requests:
+                while (reply := self._parser.next()) is None:
+                    data = yield Receive(wait_s + self._reply_timeout_s)
+                    if not data:
+                        raise ConnectionError("the node closed the connection")
+                    self._parser.feed(data)
+                replies.append(reply)
+            is_clean = True
+            return replies
+        finally:
+            if not is_clean:
+                # Also where the caller was cancelled: a late reply would answer another request.
+                self._forget()
+
+    # --- the connection -------------------------------------------------------------------------
+
+    def drop(self) -> Steps[None]:
+        """Close the connection."""
+        self._forget()
+        yield Close()
+
+    def leave(self, until: float) -> Steps[bool]:
+        """Go to another node; False if there is none, or if jobs would be lost."""
+        place = self.at
+        if self.held or len(self._nodes.known) < 2:
+            return False
+        yield from self.drop()
+        yield from self.connect(until, place)
+        return self.at != place
+
+    def connect(self, until: float, avoid: Endpoint | None = None) -> Steps[None]:
+        """See that there is a connection, to any node, until then."""
+        if self.at is not None:
+            if not (yield IsGone()):
+                yield from self._go_home(until)
+                return
+            avoid = self.at
+            yield from self.drop()
+        pause_s = PAUSE_MIN_S
+        self._nodes.why.clear()
+        while True:
+            for endpoint in (yield from self._nodes.look_up(avoid)):
+                if (yield from self._open(endpoint)):
+                    return
+            if self._clock() > until:
+                raise NoNodeError(f"no node answers: {self._nodes.words()}")
+            yield Pause(_jitter(pause_s))
+            pause_s = min(2 * pause_s, PAUSE_MAX_S)
+
+    def _open(self, endpoint: Endpoint) -> Steps[bool]:
+        try:
+            yield Connect(endpoint, self._connect_timeout_s)
+            yield from self._begin()
+        except (OSError, ProtocolError) as error:
+            self._nodes.why[str(endpoint)] = str(error) or type(error).__name__
+            yield from self.drop()
+            return False
+        self.at = endpoint
+        if endpoint == self._nodes.known[0]:
+            self._return_s = RETURN_MIN_S
+        self._return_at = self._clock() + _jitter(self._return_s)
+        return True
+
+    def _begin(self) -> Steps[None]:
+        """Set tube and watch list as they were."""
+        self._parser = ReplyParser()
+        requests = [encode(b"use", self.used)] if self.used != DEFAULT_TUBE else []
+        requests += [encode(b"watch", tube) for tube in self.watched if tube != DEFAULT_TUBE]
+        if DEFAULT_TUBE not in self.watched:
+            requests.append(encode(b"ignore", DEFAULT_TUBE))
+        for reply in (yield from self.exchange_all(requests)) if requests else ():
+            if reply[0] not in (b"USING", b"WATCHING"):
+                raise ProtocolError(f"tubes are not restored: {reply[0].decode()}")
+
+    def _go_home(self, until: float) -> Steps[None]:
+        """Return to the first node, if it listens again and no reservation would be lost."""
+        known = self._nodes.known
+        if self.at == known[0] or self.held or self._clock() < self._return_at:
+            return
+        self._return_s = min(2 * self._return_s, RETURN_MAX_S)
+        self._return_at = self._clock() + _jitter(self._return_s)
+        try:
+            yield Probe(known[0], self._connect_timeout_s)
+        except OSError:
+            return
+        yield from self.drop()
+        yield from self.connect(until)
+
+    def _forget(self) -> None:
+        """The connection is of no use any more, and what was reserved on it is not ours."""
+        self.at = None
+        held, self.held = self.held, {}
+        if held:
+            self.lost(list(held))
+
+
+def _jitter(longest_s: float) -> float:
+    # Clients that lost the same node do not come back all at once.
+    return longest_s * (0.5 + random.random() / 2)

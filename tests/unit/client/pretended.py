@@ -1,0 +1,108 @@
+"""Nodes that exist in memory only, for the steps of a client: no sockets, and a clock to turn.
+
+Belongs here: connections, silence, names and time. What nodes answer is in each test.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from beanpole.client.sansio.commands import Commands
+from beanpole.client.sansio.nodes import Nodes
+from beanpole.client.sansio.session import Session
+from beanpole.client.sansio.steps import (
+    Close,
+    Connect,
+    Endpoint,
+    IsGone,
+    Pause,
+    Probe,
+    Receive,
+    Resolve,
+    Send,
+    Step,
+    Steps,
+)
+
+# Takes what was sent; the answer, b"" to close the connection, None to be silent.
+Answer = Callable[[bytes], bytes | None]
+_Result = TypeVar("_Result")
+
+
+class World:
+    """Nodes by their endpoints, names, and the time in seconds."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[Endpoint, Answer] = {}
+        self.names: dict[str, list[Endpoint]] = {}
+        self.now = 0.0
+        self.at: Endpoint | None = None
+        self.said: list[tuple[Endpoint, bytes]] = []
+        self._reply: bytes | None = None
+
+    def run(self, steps: Steps[_Result]) -> _Result:
+        """Do the steps of a command."""
+        try:
+            step = next(steps)
+            while True:
+                try:
+                    answer = self.do(step)
+                except OSError as error:
+                    step = steps.throw(error)
+                else:
+                    step = steps.send(answer)
+        except StopIteration as end:
+            result: _Result = end.value
+            return result
+
+    def do(self, step: Step) -> Any:
+        """Do one step."""
+        match step:
+            case Resolve():
+                if step.host not in self.names:
+                    return [Endpoint(step.host, step.port)]
+                return self.names[step.host]
+            case Connect() | Probe():
+                if step.endpoint not in self.nodes:
+                    raise ConnectionRefusedError("refused")
+                if isinstance(step, Connect):
+                    self.at = step.endpoint
+            case Send():
+                assert self.at is not None
+                self.said.append((self.at, step.data))
+                if self.at not in self.nodes:
+                    raise ConnectionResetError("reset")
+                self._reply = self.nodes[self.at](step.data)
+            case Receive():
+                if self._reply is None:
+                    self.now += step.timeout_s
+                    raise TimeoutError("timed out")
+                return self._reply
+            case IsGone():
+                return self.at not in self.nodes
+            case Close():
+                self.at = None
+            case Pause():
+                self.now += step.seconds
+        return None
+
+    def client(self, addresses: Any, spread: bool = False) -> Commands[str]:
+        """Return the commands of a client in this world."""
+        session = Session(
+            Nodes(addresses, spread),
+            lambda: self.now,
+            patience_s=10.0,
+            reply_timeout_s=15.0,
+            connect_timeout_s=2.0,
+        )
+        return Commands(session, "utf-8", lambda: self.now)
+
+
+def server(replies: dict[bytes, bytes | None]) -> Answer:
+    """Return a node that answers each line of a request by its first word."""
+
+    def answer(data: bytes) -> bytes | None:
+        found = [replies.get(line.split(b" ")[0]) for line in data.split(b"\r\n")[:-1]]
+        known = [one for one in found if one is not None]
+        return b"".join(known) if known else None
+
+    return answer

@@ -1,0 +1,233 @@
+"""What a client does when nodes come and go, without sockets."""
+
+import pytest
+
+from beanpole.client.sansio import faults
+from beanpole.client.sansio.nodes import RETURN_MAX_S, endpoints_of
+from beanpole.client.sansio.steps import Endpoint
+from tests.unit.client.pretended import World, server
+
+A, B, C = (Endpoint(name, 1) for name in "abc")
+PLAIN = server(
+    {
+        b"use": b"USING t\r\n",
+        b"watch": b"WATCHING 2\r\n",
+        b"ignore": b"WATCHING 1\r\n",
+        b"put": b"INSERTED 7\r\n",
+        b"reserve-with-timeout": b"RESERVED 7 1\r\nx\r\n",
+        b"delete": b"DELETED\r\n",
+        b"touch": b"TOUCHED\r\n",
+        b"list-tube-used": b"USING t\r\n",
+    }
+)
+
+
+def closing(word: bytes) -> object:
+    """A node that is as PLAIN and closes the connection in place of one reply."""
+    return lambda data: b"" if data.startswith(word) else PLAIN(data)
+
+
+def world(**nodes: object) -> World:
+    found = World()
+    found.nodes = {Endpoint(name, 1): node for name, node in nodes.items()}  # type: ignore[misc]
+    return found
+
+
+def test_addresses() -> None:
+    assert endpoints_of(("h", 1)) == [Endpoint("h", 1)]
+    assert endpoints_of("h:1,g:2") == [Endpoint("h", 1), Endpoint("g", 2)]
+    assert endpoints_of([("h", 1), "g:2", "h:1"]) == [Endpoint("h", 1), Endpoint("g", 2)]
+    assert endpoints_of("/run/socket") == endpoints_of("unix:/run/socket")
+    assert endpoints_of(["/run/socket"]) == [Endpoint("/run/socket", 0)]
+    with pytest.raises(ValueError, match="needs an address"):
+        endpoints_of([])
+
+
+def test_tubes_are_restored() -> None:
+    here = world(a=PLAIN, b=PLAIN)
+    client = here.client("a:1,b:1")
+    here.run(client.use("t"))
+    here.run(client.watch("t"))
+    here.run(client.ignore("default"))
+    del here.nodes[A]
+    here.run(client.put("x", 1, 0, 60))
+    assert here.said[-2:] == [
+        (B, b"use t\r\nwatch t\r\nignore default\r\n"),
+        (B, b"put 1 0 60 1\r\nx\r\n"),
+    ]
+
+
+def test_a_put_whose_reply_is_lost_is_not_repeated() -> None:
+    here = world(a=closing(b"put"), b=PLAIN)
+    client = here.client("a:1,b:1")
+    with pytest.raises(faults.MayBeDoneError, match="may have been done: a:1"):
+        here.run(client.put("x", 1, 0, 60))
+    assert [data for _, data in here.said] == [b"put 1 0 60 1\r\nx\r\n"]
+    assert issubclass(faults.MayBeDoneError, ConnectionError)
+
+
+def test_a_node_that_closed_the_idle_connection_is_left_before_a_put() -> None:
+    here = world(a=PLAIN, b=PLAIN)
+    client = here.client("a:1,b:1")
+    here.run(client.connect())
+    del here.nodes[A]
+    assert here.run(client.put("x", 1, 0, 60)) == 7
+    assert here.said == [(B, b"put 1 0 60 1\r\nx\r\n")]
+
+
+def test_a_reserve_is_repeated_elsewhere() -> None:
+    here = world(a=closing(b"reserve"), b=PLAIN)
+    client = here.client("a:1,b:1")
+    assert here.run(client.reserve(5)).id == 7
+    assert client.session.at == B
+    assert list(client.session.held) == [7]
+
+
+@pytest.mark.parametrize("found", [True, False])
+def test_a_delete_is_repeated_and_says_when_it_cannot_know(found: bool) -> None:
+    here = world(
+        a=closing(b"delete"),
+        b=server({b"delete": b"DELETED\r\n" if found else b"NOT_FOUND\r\n"}),
+    )
+    client = here.client("a:1,b:1")
+    if found:
+        here.run(client.delete(7))
+    else:
+        with pytest.raises(faults.MayBeDoneError):
+            here.run(client.delete(7))
+        with pytest.raises(faults.NotFoundError):
+            here.run(client.delete(7))
+    assert here.said[:2] == [(A, b"delete 7\r\n"), (B, b"delete 7\r\n")]
+
+
+def test_lost_reservations_are_told() -> None:
+    here = world(a=PLAIN, b=server({b"touch": b"NOT_FOUND\r\n"}))
+    client = here.client("a:1,b:1")
+    told: list[list[int]] = []
+    client.session.lost = lambda jobs: told.append(list(jobs))
+    here.run(client.reserve(0))
+    del here.nodes[A]
+    with pytest.raises(faults.NotFoundError):
+        here.run(client.touch(7))
+    assert told == [[7]]
+    assert not client.session.held
+
+
+def test_a_deleted_job_is_not_told_as_lost() -> None:
+    here = world(a=closing(b"delete"), b=PLAIN)
+    client = here.client("a:1,b:1")
+    told: list[object] = []
+    client.session.lost = told.append
+    here.run(client.reserve(0))
+    here.run(client.delete(7))
+    assert told == []
+
+
+def test_a_silent_node_is_left_after_the_reply_timeout() -> None:
+    here = world(a=server({}), b=PLAIN)
+    client = here.client("a:1,b:1")
+    assert here.run(client.using()) == "t"
+    assert 15 <= here.now < 16
+    assert client.session.at == B
+
+
+def test_a_node_that_refuses_puts_is_left_unless_jobs_would_be_lost() -> None:
+    drains = server({b"put": b"DRAINING\r\n", b"reserve-with-timeout": b"RESERVED 7 1\r\nx\r\n"})
+    here = world(a=drains, b=PLAIN)
+    client = here.client("a:1,b:1")
+    assert here.run(client.put("x", 1, 0, 60)) == 7
+    other = here.client("a:1,b:1")
+    here.run(other.reserve(0))
+    with pytest.raises(faults.DrainingError):
+        here.run(other.put("x", 1, 0, 60))
+    assert other.session.at == A
+
+
+def test_all_nodes_refuse_puts() -> None:
+    drains = server({b"put": b"DRAINING\r\n"})
+    here = world(a=drains, b=drains)
+    with pytest.raises(faults.DrainingError):
+        here.run(here.client("a:1,b:1").put("x", 1, 0, 60))
+    assert [place for place, _ in here.said] == [A, B]
+
+
+def test_no_node_answers() -> None:
+    here = world()
+    with pytest.raises(faults.NoNodeError, match=r"a:1: refused; b:1: refused"):
+        here.run(here.client("a:1,b:1").connect())
+    assert 10 <= here.now < 12
+
+
+def test_going_home() -> None:
+    """A client returns to its first node, and not while it holds a job."""
+    here = world(b=PLAIN)
+    client = here.client("a:1,b:1")
+    here.run(client.reserve(0))
+    assert client.session.at == B
+    here.nodes[A] = PLAIN
+    here.now += RETURN_MAX_S
+    here.run(client.touch(7))
+    assert client.session.at == B
+    here.run(client.delete(7))
+    here.run(client.using())
+    assert client.session.at == A
+    del here.nodes[A]
+    here.run(client.using())
+    assert client.session.at == B
+    here.nodes[A] = PLAIN
+    here.run(client.using())
+    assert client.session.at == B, "not at once: the node may fail again"
+
+
+def test_a_name_with_several_addresses() -> None:
+    here = world(b=PLAIN)
+    here.names["queue"] = [A, B, C]
+    client = here.client(("queue", 1))
+    assert here.run(client.using()) == "t"
+    here.nodes = {C: PLAIN}
+    here.names["queue"] = [C]
+    assert here.run(client.using()) == "t"
+    assert client.session.at == C
+
+
+def test_clients_spread_over_the_nodes() -> None:
+    here = world(a=PLAIN, b=PLAIN, c=PLAIN)
+    homes = set()
+    for _ in range(200):
+        client = here.client("a:1,b:1,c:1", spread=True)
+        here.run(client.connect())
+        homes.add(client.session.at)
+    assert homes == {A, B, C}
+
+
+def test_a_long_wait_is_asked_in_slices() -> None:
+    waits: list[bytes] = []
+
+    def answer(data: bytes) -> bytes:
+        waits.append(data)
+        here.now += int(data.split()[1])
+        return b"TIMED_OUT\r\n"
+
+    here = world(a=answer)
+    with pytest.raises(faults.TimedOutError):
+        here.run(here.client("a:1").reserve(70))
+    assert [int(one.split()[1]) for one in waits] == [30, 30, 10]
+
+
+def test_an_interrupted_command_gives_its_connection_up() -> None:
+    here = world(a=PLAIN)
+    client = here.client("a:1")
+    here.run(client.reserve(0))
+    steps = client.reserve(5)
+    here.do(next(steps))
+    steps.send(False)  # the connection is not gone: it sends
+    steps.close()
+    assert client.session.at is None
+    assert not client.session.held
+
+
+def test_a_reply_of_another_command() -> None:
+    here = world(a=server({b"delete": b"USING t\r\n"}))
+    with pytest.raises(faults.UnknownResponseError) as caught:
+        here.run(here.client("a:1").delete(7))
+    assert (caught.value.status, caught.value.values) == (b"USING", [b"t"])
