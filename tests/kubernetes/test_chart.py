@@ -5,6 +5,7 @@ The base is committed. `BEANPOLE_BASE=rewrite` makes it anew after a change of t
 
 import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any, Final
@@ -17,8 +18,9 @@ from tests.kubernetes.support import BASE, CHART, ROOT, TOOLS, manifests, one_of
 VALIDATE: Final = TOOLS / "kubernetes-validate"
 # The oldest with all fields that are used, up to the newest that the package knows.
 VERSIONS: Final = ("1.27", "1.29", "1.31", "1.33", "1.35", "1.37")
-# Kinds of operators, whose schemas are not Kubernetes' own.
+# Kinds of the Prometheus operator, whose schemas are not Kubernetes' own.
 FOREIGN: Final = {"ServiceMonitor", "PrometheusRule"}
+MONITORED: Final = ("--set", "serviceMonitor.enabled=true", "--set", "prometheusRule.enabled=true")
 EVERYTHING: Final = """
 replicas: 5
 cluster: production
@@ -76,6 +78,47 @@ def test_a_misspelt_field_is_found(tmp_path: Path) -> None:
     path.write_text(render().replace("minReadySeconds", "minReadySecondz"))
     done = run(VALIDATE.name, "--kubernetes-version", VERSIONS[0], "--strict", str(path))
     assert done.returncode != 0 and "minReadySecondz" in done.stdout + done.stderr
+
+
+def foreign(text: str, path: Path) -> subprocess.CompletedProcess[str]:
+    """Check the custom resources of a text against the schemas of their operator."""
+    kinds = [one for one in manifests(text) if one["kind"] in FOREIGN]
+    assert {one["kind"] for one in kinds} == FOREIGN
+    path.write_text(yaml.safe_dump_all(kinds))
+    return run("python", str(Path(__file__).with_name("operators.py")), str(path))
+
+
+def test_every_custom_resource_is_what_its_operator_knows(tmp_path: Path) -> None:
+    done = foreign(render(*MONITORED), tmp_path / "foreign.yaml")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 checked" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "words"),
+    [
+        ("interval: 15s", "interval: fifteen", "should match pattern"),
+        ("interval: 15s", "intervall: 15s", "unknown field .spec.endpoints[0].intervall"),
+        ("      expr:", "      exprr:", "Field required"),
+        ("coreos.com/v1", "coreos.com/v1beta1", "Input should be 'monitoring.coreos.com/v1'"),
+    ],
+)
+def test_a_wrong_custom_resource_is_found(
+    right: str, wrong: str, words: str, tmp_path: Path
+) -> None:
+    text = render(*MONITORED)
+    assert right in text
+    done = foreign(text.replace(right, wrong), tmp_path / "foreign.yaml")
+    assert done.returncode == 1 and words in done.stdout, done.stdout + done.stderr
+
+
+def test_the_page_names_the_versions_that_are_checked() -> None:
+    page = (ROOT / "docs" / "deploying.md").read_text()
+    (named,) = re.findall(r"schemas of Kubernetes ((?:[\d.]+,? (?:and )?)+)", page)
+    assert tuple(re.findall(r"\d+\.\d+", named)) == VERSIONS
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert chart["kubeVersion"] == f">={VERSIONS[0]}.0-0"
+    assert f"Kubernetes {VERSIONS[0]} or newer" in page
 
 
 @pytest.mark.parametrize(

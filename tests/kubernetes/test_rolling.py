@@ -16,6 +16,7 @@ from chaos.statefulset import Pod, StatefulSet, path_of
 from tests.integration.support.history import History, judge
 from tests.integration.support.load import Load
 from tests.integration.support.releases import LAST, release, this_program
+from tests.kubernetes import unmodified
 from tests.kubernetes.support import one_of, render
 
 CLIENTS: Final = 4
@@ -63,21 +64,26 @@ class Watched:
     @contextlib.contextmanager
     def around(self, away: Pod) -> Iterator[None]:
         others = [pod.beanstalk for pod in self._pods.pods if pod is not away]
-        load = Load(others, CLIENTS)
+        load, public = Load(others, CLIENTS), unmodified.Clients(others)
         load.start()
+        public.start()
         try:
             load.wait_for_progress(JOBS)
+            public.wait_for_progress()
             yield
             load.wait_for_progress(JOBS)
+            public.wait_for_progress()
+            public_jobs = public.finish()
             history = load.finish()
         finally:
             load.stop()
+            public.stop()
         assert not history.errors, f"{away.name} was away: {history.errors[:5]}"
         verdict = judge(history)
         assert verdict.good, f"{away.name} was away: {verdict}"
         sys.stdout.write(
             f"{away.name} away: {verdict.acknowledged} jobs, "
-            f"longest wait {history.longest_wait_s:.2f} s\n"
+            f"longest wait {history.longest_wait_s:.2f} s; {public_jobs} jobs of greenstalk\n"
         )
         self.histories.append(history)
 
