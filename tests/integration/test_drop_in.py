@@ -127,6 +127,28 @@ def test_a_worker_that_waits(module: ModuleType, place: tuple[str, int]) -> None
     assert done == numbers
 
 
+@pytest.mark.parametrize("module", [blocking, aio], ids=lambda one: one.__name__)
+def test_batches(module: ModuleType, place: tuple[str, int]) -> None:
+    """Not of greenstalk: many jobs at once, by plain commands that are sent together."""
+    make = maker(module)
+    with make(place, use="many") as producer, make(place, watch="many") as worker:
+        numbers = producer.put_many([f"{number}" for number in range(250)])
+        assert numbers == sorted(set(numbers))
+        jobs = worker.reserve_many(200, timeout=5)
+        assert [job.id for job in jobs] == numbers[:200]
+        assert [job.body for job in jobs] == [f"{number}" for number in range(200)]
+        jobs += worker.reserve_many(200, timeout=5)
+        assert [job.id for job in jobs] == numbers
+        assert worker.delete_many([*jobs, 2**40]) == [True] * 250 + [False]
+        with pytest.raises(module.TimedOutError):
+            worker.reserve_many(2, timeout=0)
+        with pytest.raises(module.BatchError) as caught:
+            producer.put_many(["x", "x" * 2**20, "y"])
+        first, second, third = caught.value.results
+        assert isinstance(second, module.JobTooBigError)
+        assert producer.delete_many([first, third]) == [True, True]
+
+
 def test_nobody_listens(module: ModuleType) -> None:
     named = {} if module is greenstalk else {"patience_s": 0.0}
     with pytest.raises(ConnectionError), maker(module)(("127.0.0.1", 1), **named):

@@ -14,10 +14,12 @@ from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Final, Generic, Self, TypeVar, overload
 
+from beanpole.client.sansio import batches
 from beanpole.client.sansio.commands import Commands
 from beanpole.client.sansio.faults import (
     ERROR_RESPONSES,
     BadFormatError,
+    BatchError,
     BeanstalkdError,
     BuriedError,
     DeadlineSoonError,
@@ -77,6 +79,7 @@ __all__ = [
     "Address",
     "Addresses",
     "BadFormatError",
+    "BatchError",
     "BeanstalkdError",
     "BuriedError",
     "Client",
@@ -421,6 +424,41 @@ class Client(Generic[TBody]):
     async def pause_tube(self, tube: str, delay: int) -> None:
         """Give out no job of a tube for `delay` seconds."""
         await self._run(self._commands.pause_tube(tube, delay))
+
+    async def put_many(
+        self,
+        bodies: Iterable[TBody],
+        priority: int = DEFAULT_PRIORITY,
+        delay: int = DEFAULT_DELAY,
+        ttr: int = DEFAULT_TTR,
+    ) -> list[int]:
+        """Put jobs into the used tube together and return their ids, in order.
+
+        Raises:
+            BatchError: some are not put, or may be put; it has the result of each.
+        """
+        return await self._run(batches.put_many(self._commands, bodies, priority, delay, ttr))
+
+    async def reserve_many(
+        self,
+        count: int,
+        timeout: int | None = None,  # noqa: ASYNC109 - as in `reserve`
+    ) -> list[Job[TBody]]:
+        """Wait for a job as `reserve` does, and take up to `count` in all that are ready then.
+
+        Raises:
+            TimedOutError: none came.
+            ValueError: `count` is not from 1 to 1000.
+        """
+        return await self._run(batches.reserve_many(self._commands, count, timeout))
+
+    async def delete_many(self, jobs: Sequence[JobOrID[TBody]]) -> list[bool]:
+        """Delete jobs together; for each, whether it was there to be deleted.
+
+        Raises:
+            BatchError: of some it is not known; it has the result of each.
+        """
+        return await self._run(batches.delete_many(self._commands, jobs))
 
     async def _run(self, steps: Steps[_Result]) -> _Result:
         return await self._wire.run(steps)

@@ -76,7 +76,8 @@ class World:
                 if self._reply is None:
                     self.now += step.timeout_s
                     raise TimeoutError("timed out")
-                return self._reply
+                reply, self._reply = self._reply, b""
+                return reply
             case IsGone():
                 return self.at not in self.nodes
             case Close():

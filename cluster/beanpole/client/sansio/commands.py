@@ -34,68 +34,68 @@ class Commands(Generic[TBody]):
     def __init__(self, session: Session, encoding: str | None, clock: Callable[[], float]) -> None:
         self.session = session
         self.encoding = encoding
-        self._clock = clock
+        self.clock = clock
 
     # --- producing ------------------------------------------------------------------------------
 
     def put(self, body: TBody, priority: int, delay: int, ttr: int) -> Steps[int]:
         """See the clients."""
-        request = encode_put(self._encoded(body), priority, delay, ttr)
+        request = encode_put(self.encoded(body), priority, delay, ttr)
         reply = yield from self._ask_any(request, b"DRAINING", repeat=False)
-        job: int = _expected(reply, b"INSERTED")[1][0]
+        job: int = expected(reply, b"INSERTED")[1][0]
         return job
 
     def use(self, tube: str) -> Steps[None]:
         """See the clients."""
         name = tube.encode("ascii")
         reply, _ = yield from self.session.ask(encode(b"use", name))
-        _expected(reply, b"USING")
+        expected(reply, b"USING")
         self.session.used = name
 
     # --- reserving ------------------------------------------------------------------------------
 
     def reserve(self, timeout: int | None) -> Steps[Job[TBody]]:
         """See the clients. It is asked in slices, each of which may be repeated elsewhere."""
-        until = None if timeout is None else self._clock() + timeout
+        until = None if timeout is None else self.clock() + timeout
         left_s = WAIT_SLICE_S if timeout is None else timeout
         while True:
             slice_s = max(0, min(WAIT_SLICE_S, left_s))
             request = encode(b"reserve-with-timeout", slice_s)
             reply, _ = yield from self.session.ask(request, wait_s=slice_s)
             if until is not None:
-                left_s = round(until - self._clock())
+                left_s = round(until - self.clock())
             if reply[0] != b"TIMED_OUT" or left_s <= 0:
-                return self._reserved(reply)
+                return self.reserved(reply)
 
     def reserve_job(self, job: int) -> Steps[Job[TBody]]:
         """See the clients."""
         reply, _ = yield from self.session.ask(encode(b"reserve-job", job))
-        return self._reserved(reply)
+        return self.reserved(reply)
 
     def delete(self, job: JobOrID[TBody]) -> Steps[None]:
         """See the clients."""
-        yield from self._end(encode(b"delete", _id(job)), b"DELETED", job)
+        yield from self._end(encode(b"delete", job_id(job)), b"DELETED", job)
 
     def release(self, job: JobOrID[TBody], priority: int, delay: int) -> Steps[None]:
         """See the clients."""
-        yield from self._end(encode(b"release", _id(job), priority, delay), b"RELEASED", job)
+        yield from self._end(encode(b"release", job_id(job), priority, delay), b"RELEASED", job)
 
     def bury(self, job: JobOrID[TBody], priority: int) -> Steps[None]:
         """See the clients."""
-        yield from self._end(encode(b"bury", _id(job), priority), b"BURIED", job)
+        yield from self._end(encode(b"bury", job_id(job), priority), b"BURIED", job)
 
     def touch(self, job: JobOrID[TBody]) -> Steps[None]:
         """See the clients."""
-        reply, _ = yield from self.session.ask(encode(b"touch", _id(job)))
-        if reply[0] == b"NOT_FOUND" and self.session.held.pop(_id(job), 0) is None:
-            self.session.lost([_id(job)])
-        _expected(reply, b"TOUCHED")
+        reply, _ = yield from self.session.ask(encode(b"touch", job_id(job)))
+        if reply[0] == b"NOT_FOUND" and self.session.held.pop(job_id(job), 0) is None:
+            self.session.lost([job_id(job)])
+        expected(reply, b"TOUCHED")
 
     def watch(self, tube: str) -> Steps[int]:
         """See the clients."""
         name = tube.encode("ascii")
         reply, _ = yield from self.session.ask(encode(b"watch", name))
-        count: int = _expected(reply, b"WATCHING")[1][0]
+        count: int = expected(reply, b"WATCHING")[1][0]
         self.session.watched[name] = None
         return count
 
@@ -103,7 +103,7 @@ class Commands(Generic[TBody]):
         """See the clients."""
         name = tube.encode("ascii")
         reply, _ = yield from self.session.ask(encode(b"ignore", name))
-        count: int = _expected(reply, b"WATCHING")[1][0]
+        count: int = expected(reply, b"WATCHING")[1][0]
         self.session.watched.pop(name, None)
         return count
 
@@ -120,16 +120,16 @@ class Commands(Generic[TBody]):
     def kick(self, bound: int) -> Steps[int]:
         """See the clients."""
         reply, _ = yield from self.session.ask(encode(b"kick", bound), repeat=False)
-        count: int = _expected(reply, b"KICKED")[1][0]
+        count: int = expected(reply, b"KICKED")[1][0]
         return count
 
     def kick_job(self, job: JobOrID[TBody]) -> Steps[None]:
         """See the clients."""
-        yield from self._once(encode(b"kick-job", _id(job)), b"KICKED")
+        yield from self._once(encode(b"kick-job", job_id(job)), b"KICKED")
 
     def stats_job(self, job: JobOrID[TBody]) -> Steps[StatsJob]:
         """See the clients."""
-        payload = yield from self._payload(encode(b"stats-job", _id(job)))
+        payload = yield from self._payload(encode(b"stats-job", job_id(job)))
         return cast(StatsJob, parse_stats(payload))
 
     def stats_tube(self, tube: str) -> Steps[StatsTube]:
@@ -148,7 +148,7 @@ class Commands(Generic[TBody]):
     def using(self) -> Steps[str]:
         """See the clients."""
         reply, _ = yield from self.session.ask(encode(b"list-tube-used"))
-        name: bytes = _expected(reply, b"USING")[1][0]
+        name: bytes = expected(reply, b"USING")[1][0]
         return name.decode("ascii")
 
     def watching(self) -> Steps[list[str]]:
@@ -159,7 +159,7 @@ class Commands(Generic[TBody]):
         """See the clients."""
         request = encode(b"pause-tube", tube.encode("ascii"), delay)
         reply, _ = yield from self.session.ask(request)
-        _expected(reply, b"PAUSED")
+        expected(reply, b"PAUSED")
 
     def set_tubes(self, use: str, watch: list[str]) -> None:
         """Use and watch these from the first connection on."""
@@ -173,7 +173,8 @@ class Commands(Generic[TBody]):
 
     # --- parts ----------------------------------------------------------------------------------
 
-    def _encoded(self, body: TBody) -> bytes:
+    def encoded(self, body: TBody) -> bytes:
+        """Return the bytes of a body."""
         if isinstance(body, bytes):
             return body
         if self.encoding is None:
@@ -185,17 +186,18 @@ class Commands(Generic[TBody]):
         shown = body if self.encoding is None else body.decode(self.encoding)
         return Job(reply[1][0], cast(TBody, shown))
 
-    def _reserved(self, reply: Reply) -> Job[TBody]:
-        self.session.held[_expected(reply, b"RESERVED")[1][0]] = None
+    def reserved(self, reply: Reply) -> Job[TBody]:
+        """Return the job of a reply, which is held from now on; or raise what it says."""
+        self.session.held[expected(reply, b"RESERVED")[1][0]] = None
         return self._job(reply)
 
     def _peek(self, request: bytes) -> Steps[Job[TBody]]:
         reply, _ = yield from self.session.ask(request)
-        return self._job(_expected(reply, b"FOUND"))
+        return self._job(expected(reply, b"FOUND"))
 
     def _payload(self, request: bytes) -> Steps[bytes]:
         reply, _ = yield from self.session.ask(request)
-        return _expected(reply, b"OK")[2] or b""
+        return expected(reply, b"OK")[2] or b""
 
     def _ask_any(self, request: bytes, word: bytes, *, repeat: bool) -> Steps[Reply]:
         """Ask other nodes, too, when one says by this word that it did nothing."""
@@ -214,25 +216,26 @@ class Commands(Generic[TBody]):
         reply, again = yield from self.session.ask(request)
         if again and reply[0] == b"NOT_FOUND":
             raise faults.MayBeDoneError("it may have been done before the connection ended")
-        _expected(reply, word)
+        expected(reply, word)
 
     def _end(self, request: bytes, word: bytes, job: JobOrID[TBody]) -> Steps[None]:
         """End a reservation."""
         # It is not held while the outcome is open, so that nobody is told that it was lost.
-        was_held = self.session.held.pop(_id(job), 0) is None
+        was_held = self.session.held.pop(job_id(job), 0) is None
         try:
             yield from self._once(request, word)
         except faults.BeanstalkdError as error:
             if was_held and not isinstance(error, faults.NotFoundError):
-                self.session.held[_id(job)] = None
+                self.session.held[job_id(job)] = None
             raise
 
 
-def _id(job: JobOrID[TBody]) -> int:
+def job_id(job: JobOrID[TBody]) -> int:
+    """Return the id of a job that is given by either."""
     return job.id if isinstance(job, Job) else job
 
 
-def _expected(reply: Reply, word: bytes) -> Reply:
+def expected(reply: Reply, word: bytes) -> Reply:
     """Return the reply if it begins with this word; else raise what it says."""
     if reply[0] == word:
         return reply

@@ -4,6 +4,7 @@ What greenstalk says by ConnectionError is one here, too: `except ConnectionErro
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 from beanpole.errors import ClientError, OutcomeUnknown
 
@@ -107,3 +108,18 @@ class NoNodeError(ClientError, ConnectionError):
 
 class MayBeDoneError(OutcomeUnknown, ConnectionError):
     """The connection ended before the reply: the command may have been done, once or not at all."""
+
+
+class BatchError(Error):
+    """Not all of a batch is done.
+
+    Attributes:
+        results: for each item, in order: its result; a BeanstalkdError, a MayBeDoneError or a
+            NoNodeError; or None if it was not sent.
+    """
+
+    def __init__(self, results: list[Any]) -> None:
+        wrong = [item for item in results if item is None or isinstance(item, Exception)]
+        first = next((repr(item) for item in wrong if item is not None), "not sent")
+        super().__init__(f"{len(wrong)} of {len(results)} are not done; the first: {first}")
+        self.results = results

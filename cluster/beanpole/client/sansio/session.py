@@ -65,6 +65,7 @@ class Session:
         self._parser = ReplyParser()
         self._return_s = RETURN_MIN_S
         self._return_at = 0.0
+        self._left: Endpoint | None = None  # the node whose connection ended last
         self.used = DEFAULT_TUBE
         self.watched: dict[bytes, None] = {DEFAULT_TUBE: None}
         self.held: dict[int, None] = {}
@@ -91,11 +92,17 @@ class Session:
             MayBeDoneError: the connection ended before the reply, and `repeat` is False.
             NoNodeError: no node answers.
         """
+        (reply,), again = yield from self.ask_all([request], repeat=repeat, wait_s=wait_s)
+        return reply, again
+
+    def ask_all(
+        self, requests: Sequence[bytes], *, repeat: bool = True, wait_s: float = 0
+    ) -> Steps[tuple[list[Reply], bool]]:
+        """Send requests together and return their replies: see `ask`. All are repeated, or none."""
         sent = 0
-        place: Endpoint | None = None
         while True:
             try:
-                yield from self.connect(self.until(), place)
+                yield from self.connect(self.until())
             except NoNodeError as error:
                 if sent:
                     raise MayBeDoneError(f"it may have been done: {error}") from error
@@ -103,18 +110,13 @@ class Session:
             place = self.at
             sent += 1
             try:
-                return (yield from self.exchange(request, wait_s)), sent > 1
+                return (yield from self.exchange_all(requests, wait_s)), sent > 1
             except (OSError, ProtocolError) as error:
                 yield from self.drop()
                 if not repeat or sent == TRIES_MAX:
                     words = f"{place}: {error or 'the connection ended'}"
                     raise MayBeDoneError(f"it may have been done: {words}") from error
-            yield Pause(_jitter(PAUSE_MIN_S))
-
-    def exchange(self, request: bytes, wait_s: float = 0) -> Steps[Reply]:
-        """Send one request on the connection there is and return its reply."""
-        (reply,) = yield from self.exchange_all([request], wait_s)
-        return reply
+            yield Pause(jitter(PAUSE_MIN_S))
 
     def exchange_all(
         self, requests: Sequence[bytes], wait_s: float = 0, got: list[Reply] | None = None
@@ -151,26 +153,25 @@ class Session:
         if self.held or len(self._nodes.known) < 2:
             return False
         yield from self.drop()
-        yield from self.connect(until, place)
+        yield from self.connect(until)
         return self.at != place
 
-    def connect(self, until: float, avoid: Endpoint | None = None) -> Steps[None]:
-        """See that there is a connection, to any node, until then."""
+    def connect(self, until: float) -> Steps[None]:
+        """See that there is a connection, to any node, until then; the last one's comes last."""
         if self.at is not None:
             if not (yield IsGone()):
                 yield from self._go_home(until)
                 return
-            avoid = self.at
             yield from self.drop()
         pause_s = PAUSE_MIN_S
         self._nodes.why.clear()
         while True:
-            for endpoint in (yield from self._nodes.look_up(avoid)):
+            for endpoint in (yield from self._nodes.look_up(self._left)):
                 if (yield from self._open(endpoint)):
                     return
             if self._clock() > until:
                 raise NoNodeError(f"no node answers: {self._nodes.words()}")
-            yield Pause(_jitter(pause_s))
+            yield Pause(jitter(pause_s))
             pause_s = min(2 * pause_s, PAUSE_MAX_S)
 
     def _open(self, endpoint: Endpoint) -> Steps[bool]:
@@ -182,9 +183,10 @@ class Session:
             yield from self.drop()
             return False
         self.at = endpoint
+        self._left = None
         if endpoint == self._nodes.known[0]:
             self._return_s = RETURN_MIN_S
-        self._return_at = self._clock() + _jitter(self._return_s)
+        self._return_at = self._clock() + jitter(self._return_s)
         return True
 
     def _begin(self) -> Steps[None]:
@@ -204,7 +206,7 @@ class Session:
         if self.at == known[0] or self.held or self._clock() < self._return_at:
             return
         self._return_s = min(2 * self._return_s, RETURN_MAX_S)
-        self._return_at = self._clock() + _jitter(self._return_s)
+        self._return_at = self._clock() + jitter(self._return_s)
         try:
             yield Probe(known[0], self._connect_timeout_s)
         except OSError:
@@ -214,12 +216,13 @@ class Session:
 
     def _forget(self) -> None:
         """The connection is of no use any more, and what was reserved on it is not ours."""
+        self._left = self.at or self._left
         self.at = None
         held, self.held = self.held, {}
         if held:
             self.lost(list(held))
 
 
-def _jitter(longest_s: float) -> float:
+def jitter(longest_s: float) -> float:
     # Clients that lost the same node do not come back all at once.
     return longest_s * (0.5 + random.random() / 2)

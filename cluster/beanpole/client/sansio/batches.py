@@ -1,0 +1,160 @@
+"""Many jobs at once: the requests are sent together, and their replies are read as they come.
+
+Every item has a result of its own. What is not done is in a `BatchError`, by the rules of the
+single commands.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final, TypeVar
+
+from beanpole.client.sansio import faults
+from beanpole.client.sansio.commands import WAIT_SLICE_S, Commands, expected, job_id
+from beanpole.client.sansio.session import PAUSE_MIN_S, TRIES_MAX, Session, jitter
+from beanpole.client.sansio.shapes import Job, JobOrID, TBody
+from beanpole.client.sansio.steps import Pause, Steps
+from beanpole.errors import ProtocolError
+from beanpole.protocol.beanstalk.client import Reply, encode, encode_put
+
+# Sent before their replies are read: below what the buffers of a plain beanstalkd and of the
+# kernels take, so that neither side waits for the other.
+WINDOW_REQUESTS: Final = 100
+WINDOW_BYTES: Final = 128 * 1024
+# The jobs of one reserve_many: their bodies, of 64 KiB by default, are in memory together.
+RESERVE_MAX: Final = 1000
+
+_Item = TypeVar("_Item")
+_Result = Reply | faults.MayBeDoneError | faults.NoNodeError | None
+
+
+def put_many(
+    commands: Commands[TBody], bodies: Iterable[TBody], priority: int, delay: int, ttr: int
+) -> Steps[list[int]]:
+    """See the clients."""
+    session = commands.session
+    requests = [encode_put(commands.encoded(body), priority, delay, ttr) for body in bodies]
+    results, _ = yield from _ask_each(session, requests, repeat=False)
+    until = session.until()
+    asked = {session.at}
+    while refused := [at for at, one in enumerate(results) if _says(one, b"DRAINING")]:
+        if not (yield from session.leave(until)) or session.at in asked:
+            break
+        asked.add(session.at)
+        again, _ = yield from _ask_each(session, [requests[at] for at in refused], repeat=False)
+        for at, one in zip(refused, again, strict=True):
+            results[at] = one
+    return _all([_read(one, b"INSERTED") for one in results])
+
+
+def delete_many(commands: Commands[TBody], jobs: Sequence[JobOrID[TBody]]) -> Steps[list[bool]]:
+    """See the clients."""
+    session = commands.session
+    ids = [job_id(one) for one in jobs]
+    for job in ids:
+        session.held.pop(job, None)  # so that nobody is told that it was lost
+    requests = [encode(b"delete", job) for job in ids]
+    results, again = yield from _ask_each(session, requests, repeat=True)
+    done: list[bool | Exception | None] = []
+    for at, one in enumerate(results):
+        if not _says(one, b"NOT_FOUND"):
+            found = _read(one, b"DELETED")
+            done.append(True if isinstance(found, int) else found)
+        elif at in again:
+            done.append(faults.MayBeDoneError("it may have been done before the connection ended"))
+        else:
+            done.append(False)
+    return _all(done)
+
+
+def reserve_many(
+    commands: Commands[TBody], count: int, timeout: int | None
+) -> Steps[list[Job[TBody]]]:
+    """See the clients. The first request waits, and the others take what is there then."""
+    if not 0 < count <= RESERVE_MAX:
+        raise ValueError(f"from 1 to {RESERVE_MAX} jobs can be reserved together")
+    until = None if timeout is None else commands.clock() + timeout
+    left_s = WAIT_SLICE_S if timeout is None else timeout
+    while True:
+        slice_s = max(0, min(WAIT_SLICE_S, left_s))
+        requests = [encode(b"reserve-with-timeout", slice_s)]
+        requests += [encode(b"reserve-with-timeout", 0)] * (count - 1)
+        replies, _ = yield from commands.session.ask_all(requests, wait_s=slice_s)
+        jobs = [commands.reserved(one) for one in replies if one[0] == b"RESERVED"]
+        if jobs:
+            return jobs
+        if until is not None:
+            left_s = round(until - commands.clock())
+        if replies[0][0] != b"TIMED_OUT" or left_s <= 0:
+            expected(replies[0], b"RESERVED")
+
+
+def _ask_each(
+    session: Session, requests: Sequence[bytes], *, repeat: bool
+) -> Steps[tuple[list[_Result], set[int]]]:
+    """Send requests in windows; return their results, and which were sent more than once."""
+    results: list[_Result] = [None] * len(requests)
+    left = list(range(len(requests)))
+    again: set[int] = set()
+    losses = 0
+    while left:
+        try:
+            yield from session.connect(session.until())
+        except faults.NoNodeError as error:
+            open_ones = sorted(again.intersection(left))
+            for at in open_ones:
+                results[at] = faults.MayBeDoneError(f"it may have been done: {error}")
+            results[left[0]] = results[left[0]] or error
+            break
+        window = _window(requests, left)
+        got: list[Reply] = []
+        place = session.at
+        try:
+            yield from session.exchange_all([requests[at] for at in window], 0, got)
+        except (OSError, ProtocolError) as error:
+            yield from session.drop()
+            losses += 1
+            lost = window[len(got) :]
+            again.update(lost)
+            if not repeat or losses == TRIES_MAX:
+                for at in lost:
+                    results[at] = faults.MayBeDoneError(f"it may have been done: {place}: {error}")
+                left = []
+            else:
+                yield Pause(jitter(PAUSE_MIN_S))
+        for at, reply in zip(window, got, strict=False):
+            results[at] = reply
+        left = left[len(got) :]
+    return results, again
+
+
+def _window(requests: Sequence[bytes], left: Sequence[int]) -> list[int]:
+    window: list[int] = []
+    size = 0
+    for at in left[:WINDOW_REQUESTS]:
+        size += len(requests[at])
+        if window and size > WINDOW_BYTES:
+            break
+        window.append(at)
+    return window
+
+
+def _says(result: _Result, word: bytes) -> bool:
+    return isinstance(result, tuple) and result[0] == word
+
+
+def _read(result: _Result, word: bytes) -> int | Exception | None:
+    """Return the number of a reply, 1 if it has none, or what is wrong."""
+    if not isinstance(result, tuple):
+        return result
+    try:
+        arguments = expected(result, word)[1]
+    except faults.Error as error:
+        return error
+    return int(arguments[0]) if arguments else 1
+
+
+def _all(results: Sequence[_Item | Exception | None]) -> list[_Item]:
+    """Return the results if there are only such."""
+    good = [item for item in results if item is not None and not isinstance(item, Exception)]
+    if len(good) < len(results):
+        raise faults.BatchError(list(results))
+    return good
