@@ -30,6 +30,8 @@ WRONG: Final = "wrong"
 MISCONFIGURED: Final = "wrong configuration"
 # What the log and the first snapshots take, docs/operating.md, "Disk": three segments and this.
 DISK_BASE_BYTES: Final = 7 * MIB
+# Of many files that cannot be used the first few tell enough.
+CLOSED_NAMED_MAX: Final = 3
 
 
 class Finding(NamedTuple):
@@ -98,6 +100,12 @@ def _directory(config: NodeConfig) -> Iterator[Finding]:
         words = f"data_dir {place} is not readable and writable for user {os.geteuid()}"
         yield Finding(WRONG, words)
         return
+    if closed := _closed_files(place):
+        words = f"of data_dir {place}, {', '.join(closed[:CLOSED_NAMED_MAX])}"
+        more = f" and {len(closed) - CLOSED_NAMED_MAX} more" * (len(closed) > CLOSED_NAMED_MAX)
+        told = f"not readable and writable for user {os.geteuid()}; was it started as another user?"
+        yield Finding(WRONG, f"{words}{more}: {told}")
+        return
     try:
         own = read_own(ReadOnlyFiles(), config)
     except WrongIdentity as error:
@@ -113,6 +121,17 @@ def _directory(config: NodeConfig) -> Iterator[Finding]:
         else:
             words = f"is a {own.standing} of the cluster with the birth id {short(own.birth)}"
             yield Finding(GOOD, f"data_dir {place} {words}, incarnation {own.incarnation}")
+
+
+def _closed_files(place: str) -> list[str]:
+    """The files and folders in a directory that this user cannot read and write."""
+    found = []
+    for folder, folders, files in os.walk(place):
+        for name in (*folders, *files):
+            path = os.path.join(folder, name)
+            if not os.access(path, os.R_OK | os.W_OK):
+                found.append(os.path.relpath(path, place))
+    return sorted(found)
 
 
 def _addresses(config: NodeConfig) -> Iterator[Finding]:

@@ -243,7 +243,8 @@ async def run(
         stack.callback(host.close_files)
         stack.push_async_callback(host.peer_client.close)
         if disks.own.runs:
-            start_replica(node)
+            with starting.data_directory(config):
+                start_replica(node)
         else:
             node.introductions.begin = partial(_begin, node, host)
         await http.start(config.http_listen)

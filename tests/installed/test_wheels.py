@@ -5,6 +5,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -33,6 +34,15 @@ def wheel(kind: str) -> Path:
     found = [path for path in DIST.glob("beanpole-*.whl") if is_pure(path) == (kind == PURE)]
     assert len(found) == 1, f"{found}: run `make wheel`"
     return found[0]
+
+
+def test_the_page_installs_one_wheel() -> None:
+    """pip refuses a pattern that both wheels match: they are of one version."""
+    page = (ROOT / "docs" / "deploying.md").read_text()
+    patterns = re.findall(r"pip install (beanpole-\S*\*\S*\.whl)", page)
+    assert patterns, "the section for systemd has one"
+    for pattern in patterns:
+        assert list(DIST.glob(pattern)) == [wheel(COMPILED)], pattern
 
 
 def is_pure(path: Path) -> bool:

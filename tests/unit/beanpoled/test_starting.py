@@ -9,7 +9,7 @@ import pytest
 
 from beanpole.errors import ConfigurationError, StorageError
 from beanpole.storage.files import InlineFiles
-from beanpoled import main, starting
+from beanpoled import checking, main, starting
 from beanpoled.config import node as configuration
 from beanpoled.config.node import NodeConfig
 
@@ -95,3 +95,20 @@ def test_a_wrong_command_line_is_told_in_one_line(
     assert ended.value.code == main.EXIT_CONFIGURATION
     said = capsys.readouterr().err
     assert said.startswith(f"beanpoled: {told}") and said.count("\n") == 1
+
+
+def test_a_check_names_files_of_another_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after one start by root. Root may open them all, so the system's word is replaced."""
+    (tmp_path / "log").mkdir()
+    for name in ("a", "b", "log/c", "log/d", "mine"):
+        (tmp_path / name).write_text("")
+    closed = {str(tmp_path / name) for name in ("a", "b", "log", "log/c", "log/d")}
+    monkeypatch.setattr("os.access", lambda path, mode: str(path) not in closed)
+    wrong = [item for item in checking.findings(config(tmp_path), 0) if "data_dir" in item.words]
+    assert wrong[0].weight == checking.WRONG
+    told = f"of data_dir {tmp_path}, a, b, log and 2 more: not readable and writable for user "
+    assert wrong[0].words.startswith(told) and "another user" in wrong[0].words
+    closed.clear()
+    assert not any("user" in item.words for item in checking.findings(config(tmp_path), 0))
