@@ -4,7 +4,7 @@ A cluster may have 100,000 queues, and looking at all of them would hold the loo
 page of metrics. Each call looks at some of them and at those that were the largest before.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from heapq import nlargest
 from itertools import islice
 from typing import Final
@@ -26,8 +26,15 @@ class LargestQueues:
         self._begin = 0
         self._names: list[bytes] = []
 
-    def look(self, tubes: Mapping[bytes, Tube]) -> list[QueueFigures]:
-        """Look at the next queues; return those with most jobs, `QUEUES_MAX` at most."""
+    def look(
+        self, tubes: Mapping[bytes, Tube], ready_s: Callable[[Tube], float]
+    ) -> list[QueueFigures]:
+        """Look at the next queues; return those with most jobs, `QUEUES_MAX` at most.
+
+        Args:
+            tubes: all queues.
+            ready_s: for how long the next job of a queue has been ready.
+        """
         if self._begin >= len(tubes):
             self._begin = 0
         names = dict.fromkeys(self._names)
@@ -41,7 +48,7 @@ class LargestQueues:
             if jobs
         ]
         self._names = [name for _, name in nlargest(QUEUES_MAX, counted)]
-        return [_figures(tubes[name]) for name in self._names]
+        return [_figures(tubes[name], ready_s(tubes[name])) for name in self._names]
 
 
 def _jobs(tube: Tube) -> int:
@@ -49,7 +56,7 @@ def _jobs(tube: Tube) -> int:
     return waiting + tube.reserved_count + tube.finished_count
 
 
-def _figures(tube: Tube) -> QueueFigures:
+def _figures(tube: Tube, ready_s: float) -> QueueFigures:
     protocol = shown.space_of(tube.name)
     return QueueFigures(
         protocol,
@@ -59,4 +66,5 @@ def _figures(tube: Tube) -> QueueFigures:
         tube.delayed_count,
         len(tube.buried),
         tube.finished_count,
+        ready_s,
     )

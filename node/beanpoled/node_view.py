@@ -5,6 +5,7 @@ from typing import Final
 from beanpole import VERSION
 from beanpole.core import accounts
 from beanpole.core.jobs import shown
+from beanpole.core.jobs.job import Tube
 from beanpole.core.jobs.spaces import Space
 from beanpole.events import PROTOCOL_NAMES, QLESS
 from beanpoled import qless_view
@@ -15,7 +16,7 @@ from beanpoled.view import JobCounts, Metrics, Role, SnapshotStream, SpaceFigure
 # Settings that bound something which grows. Of those of the whole cluster the leader's count.
 LIMITS: Final = (
     *("connections_max", "sessions_max", "tubes_max", "jobs_max", "queue_bytes_max"),
-    *("outbox_bytes_max", "client_output_bytes_max", "event_retain_bytes"),
+    *("outbox_bytes_max", "client_output_bytes_max", "event_retain_bytes", "snapshot_bytes_min"),
 )
 
 
@@ -159,14 +160,20 @@ class LocalNodeView:
         node, context = self._node, self._context
         queue = context.machine.queue
         qless = qless_view.figures(context.machine.qless, node.frontends.publications)
+        commits = node.leader.proposer.commit_times
         disk, room = context.replica.disk(), context.replica.room()
         return Metrics(
             fsyncs_total=disk.syncs,
             fsync_seconds_total=disk.sync_us_total / 1e6,
             fsync_seconds_last=disk.sync_us_last / 1e6,
             fsync_counts=disk.sync_counts,
+            commits_total=commits.count,
+            commit_seconds_total=commits.total_us / 1e6,
+            commit_counts=tuple(commits.counts),
             wal_bytes_written_total=disk.bytes_written,
             wal_bytes=context.replica.journal_bytes,
+            snapshot_bytes=context.replica.snapshot_bytes,
+            snapshot_behind_bytes=context.replica.snapshot_behind_bytes,
             disk_free_bytes=room.free_bytes,
             disk_reserve_bytes=room.reserve_bytes,
             outbox_bytes=node.origin.bytes,
@@ -179,7 +186,7 @@ class LocalNodeView:
                 PROTOCOL_NAMES[QLESS]: qless_view.as_space(qless),
             },
             qless=qless,
-            queues=self._largest.look(queue.tubes),
+            queues=self._largest.look(queue.tubes, self._ready_s),
             limits={name: getattr(context.config, name) for name in LIMITS},
             tubes=len(queue.tubes),
             sessions=context.machine.sessions,
@@ -190,6 +197,15 @@ class LocalNodeView:
             events_lost_total=node.events.lost,
             events_bytes=node.events.bytes,
         )
+
+    def _ready_s(self, tube: Tube) -> float:
+        """For how long the next job of a queue has been ready, as far as this node knows."""
+        key = tube.first_ready()
+        if not key:
+            return 0.0
+        context = self._context
+        now_us = context.clock.estimate_us(context.now_us)
+        return max(0, now_us - context.machine.queue.ready_job(key).ready_us) / 1e6
 
     def transfer_leader(self, to: str | None) -> bool:
         """See `NodeView`."""

@@ -44,7 +44,10 @@ class SpaceFigures(NamedTuple):
 
 
 class QueueFigures(NamedTuple):
-    """One queue by its own name, with its jobs as those of `SpaceFigures`."""
+    """One queue by its own name, with its jobs as those of `SpaceFigures`.
+
+    `ready_s` is for how long the job that comes next has been ready, 0 if none is.
+    """
 
     protocol: str
     name: str
@@ -53,6 +56,7 @@ class QueueFigures(NamedTuple):
     delayed: int = 0
     buried: int = 0
     kept: int = 0
+    ready_s: float = 0.0
 
 
 class ClientFigures(NamedTuple):
@@ -66,8 +70,9 @@ class ClientFigures(NamedTuple):
     commands_total: Mapping[str, int] = {}
     # Closed because they did not read what they were sent.
     slow_total: int = 0
-    # Calls of scripts, which are not among the commands, and errors by kind; qless alone.
+    # Calls of scripts, which are not among the commands; qless alone.
     calls_total: Mapping[str, int] = {}
+    # Replies that say that something was not done, by the protocol's word for it.
     errors_total: Mapping[str, int] = {}
 
 
@@ -124,8 +129,14 @@ class Metrics:
     fsync_seconds_last: float = 0.0
     # How many took less than 1, 2, 4 us and so on, each counted once; the last: all others.
     fsync_counts: tuple[int, ...] = ()
+    # Entries of this node as leader, from proposal to commit; counts as those of syncs.
+    commits_total: int = 0
+    commit_seconds_total: float = 0.0
+    commit_counts: tuple[int, ...] = ()
     wal_bytes_written_total: int = 0
     wal_bytes: int = 0
+    snapshot_bytes: int = 0
+    snapshot_behind_bytes: int = 0
     disk_free_bytes: int = 0
     disk_reserve_bytes: int = 0
     outbox_bytes: int = 0

@@ -3,6 +3,7 @@
 import re
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 from urllib.request import urlopen
 
@@ -64,7 +65,13 @@ def test_promtool_finds_nothing_to_complain_about(pages: list[str]) -> None:
 
 def test_what_is_of_the_cluster_is_marked_and_the_same(pages: list[str]) -> None:
     marked = [
-        sorted(line for line in page.splitlines() if 'scope="cluster"' in line) for page in pages
+        sorted(
+            line
+            for line in page.splitlines()
+            # Ages are of the moment.
+            if 'scope="cluster"' in line and "_age_seconds" not in line
+        )
+        for page in pages
     ]
     assert marked[0] == marked[1] == marked[2]
     assert 'beanpole_jobs{state="ready",scope="cluster"} 1' in marked[0]
@@ -72,3 +79,32 @@ def test_what_is_of_the_cluster_is_marked_and_the_same(pages: list[str]) -> None
     assert f"beanpole_queue_jobs{{{state}}} 1" in marked[0]
     others = 'protocol="beanstalk",state="ready",scope="cluster"'
     assert f"beanpole_other_queues_jobs{{{others}}} 0" in marked[0]
+
+
+def test_errors_are_counted_by_protocol_and_word(tmp_path: Path) -> None:
+    asked = {
+        "beanstalk": (b"delete 7\r\nnonsense\r\n", b"UNKNOWN_COMMAND\r\n"),
+        "workq": (b"nonsense\r\n", b"-CLIENT-ERROR Unknown command\r\n"),
+        "gearman": (b"\0REQ\0\0\0\x07\0\0\0\0", b"SUBMIT_JOB has 3 arguments, 0 came"),
+    }
+    wanted = {
+        'protocol="beanstalk",error="NOT_FOUND"',
+        'protocol="beanstalk",error="UNKNOWN_COMMAND"',
+        'protocol="workq",error="CLIENT-ERROR Unknown command"',
+        'protocol="gearman",error="INVALID_ARGUMENTS"',
+    }
+    with Cluster(tmp_path / "nodes", count=1).running() as cluster:
+        (node,) = cluster.nodes
+        for protocol, (sent, last) in asked.items():
+            with Raw(node.speaks(protocol)) as client:
+                client.send(sent)
+                seen = b""
+                while not seen.endswith(last):
+                    seen += client.take(1)
+        page = page_of(node.http)
+    counted = re.findall(r"(?m)^beanpole_error_replies_total\{(.*)\} ([0-9]+)$", page)
+    assert {labels for labels, count in counted if count != "0"} == wanted
+    # An entry at least was committed, and each in some class.
+    (commits,) = re.findall(r"(?m)^beanpole_commit_duration_seconds_count ([0-9]+)", page)
+    (last_class,) = re.findall(r'(?m)^beanpole_commit_.*le="\+Inf"\} ([0-9]+)', page)
+    assert int(commits) == int(last_class) > 0

@@ -162,6 +162,13 @@ CASES: Final = {
         ),
         CLUSTER | {"protocol": "beanstalk", "queue": "mail"},
     ),
+    "BeanpoleOldReadyJob": Case(
+        "15m",
+        one("beanpole_queue_ready_age_seconds", f'{EVENTS}, protocol="workq", queue="q"', "700x20"),
+        # Long queues are no old ones, while jobs are taken.
+        one("beanpole_queue_ready_age_seconds", f'{EVENTS}, protocol="workq", queue="q"', "500x20"),
+        CLUSTER | {"protocol": "workq", "queue": "q"},
+    ),
     "BeanpoleBuriedGrows": Case(
         "60m",
         one("beanpole_protocol_jobs", f'{EVENTS}, protocol="workq", state="buried"', "0+5x60"),
@@ -178,6 +185,17 @@ CASES: Final = {
         "10m",
         one("beanpole_loop_lag_seconds", A, "0.3x20"),
         one("beanpole_loop_lag_seconds", A, "0.01x20"),
+        HOST,
+    ),
+    "BeanpoleSnapshotStale": Case(
+        "30m",
+        one("beanpole_snapshot_behind_bytes", A, "300x30")
+        | one("beanpole_snapshot_bytes", A, "10x30")
+        | limit("snapshot_bytes_min", 100),
+        # The log may be as long as the last snapshot.
+        one("beanpole_snapshot_behind_bytes", A, "300x30")
+        | one("beanpole_snapshot_bytes", A, "290x30")
+        | limit("snapshot_bytes_min", 100),
         HOST,
     ),
     "BeanpoleEventsLost": Case(

@@ -262,6 +262,16 @@ class Replica(Protocol):
         ...
 
     @property
+    def snapshot_bytes(self) -> int:
+        """Return the size of the newest snapshot; 0 if there is none."""
+        ...
+
+    @property
+    def snapshot_behind_bytes(self) -> int:
+        """Return the bytes of log that the newest snapshot does not have."""
+        ...
+
+    @property
     def majority_answers(self) -> bool:
         """Return whether this member leads and a majority answered within the last raft_min_s."""
         ...

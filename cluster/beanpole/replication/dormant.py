@@ -29,6 +29,8 @@ class DormantReplica:
         self.last_index = 0
         self.durable_index = 0
         self.journal_bytes = 0
+        self.snapshot_bytes = 0
+        self.snapshot_behind_bytes = 0
         self.majority_answers = False
         self.rejoining = rejoining
         self.imaging = False

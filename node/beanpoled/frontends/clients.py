@@ -42,6 +42,8 @@ class Clients:
         self.connections_total: dict[str, int] = {}
         self.connections_refused: dict[str, int] = {}
         self.slow_total: dict[str, int] = {}  # closed because they did not read
+        # How often each error was replied, by protocol and by the bytes of the reply.
+        self.errors: dict[str, dict[bytes, int]] = {}
         self.calls: dict[Client, None] = {}
         self.dirty: list[Connection] = []  # connections with replies to write
         # They are read with every request, and looking into `config` has its price.

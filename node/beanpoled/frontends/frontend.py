@@ -5,12 +5,14 @@ Here is what the node, the host and the metrics ask of a protocol. Which protoco
 """
 
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Callable, Mapping
 
 from beanpole import commands as c
 from beanpoled.frontends.clients import Clients
 from beanpoled.frontends.connection import Connection
 from beanpoled.frontends.publications import Publications
+from beanpoled.frontends.replies import ERROR_MAX_BYTES
 from beanpoled.host.seam import ClientPort
 from beanpoled.view import ClientFigures
 
@@ -18,17 +20,27 @@ from beanpoled.view import ClientFigures
 class Frontend:
     """A protocol at a node."""
 
-    def __init__(self, clients: Clients, name: str, since: int = c.BASE_VERSION) -> None:
+    def __init__(
+        self,
+        clients: Clients,
+        name: str,
+        since: int = c.BASE_VERSION,
+        errors: Mapping[bytes, str] | None = None,
+    ) -> None:
         """Make the frontend of one node.
 
         Args:
             clients: of that node.
             name: of the protocol, as in the configuration.
             since: the machine version from which on clients may come.
+            errors: the replies that say that something was not done, and the word for each.
         """
         self.clients = clients
         self.name = name
         self.since = since
+        self._errors = errors or {}
+        assert all(len(reply) <= ERROR_MAX_BYTES for reply in self._errors), name
+        clients.errors[name] = dict.fromkeys(self._errors, 0)
 
     @abstractmethod
     def connect(self, port: ClientPort) -> Connection:
@@ -43,8 +55,11 @@ class Frontend:
         return {}
 
     def errors(self) -> Mapping[str, int]:
-        """How often each kind of error was answered, if the protocol counts them."""
-        return {}
+        """How often each error was replied, by its word."""
+        found = Counter(dict.fromkeys(self._errors.values(), 0))
+        for reply, count in self.clients.errors[self.name].items():
+            found[self._errors[reply]] += count
+        return found
 
     def connected(self, port: ClientPort) -> Connection | None:
         """A client connected; None if it must be closed at once."""

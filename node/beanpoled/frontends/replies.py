@@ -15,6 +15,9 @@ from beanpoled.origin.batches import KIND_WAIT
 # Replies that a client may have outstanding; a pipeline longer than this is read in pieces.
 PENDING_MAX: Final = 1024
 
+# A reply that is longer is no error, and is not looked up among them.
+ERROR_MAX_BYTES: Final = 128
+
 # The head of a queue once the replies that were ready are written.
 HELD: Final = 0  # a request whose reply comes later
 WAIT: Final = 1  # a wait for a job: nothing stands before it any more
@@ -30,10 +33,11 @@ class ReplyQueue:
     whose replies may pass each other calls `push`, which waits for nothing.
     """
 
-    __slots__ = ("_clients", "_large_bytes", "_out", "_owner", "_pending", "_port")
+    __slots__ = ("_clients", "_errors", "_large_bytes", "_out", "_owner", "_pending", "_port")
 
     def __init__(self, clients: Clients, owner: Connection, port: ClientPort) -> None:
         self._clients = clients
+        self._errors = clients.errors[owner.protocol]
         self._owner: Connection | None = owner
         self._port = port
         # In order: bytes that are ready, or the kind of a request that is on its way.
@@ -104,6 +108,8 @@ class ReplyQueue:
             self._clients.dirty.append(owner)
             self._clients.wake()
         self._out.append(data)
+        if len(data) <= ERROR_MAX_BYTES and data in self._errors:
+            self._errors[data] += 1
 
     def answer(self, reply: bytes) -> int:
         """The oldest pending request has its reply. Returns the new head."""

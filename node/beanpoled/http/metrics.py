@@ -20,8 +20,8 @@ JOB_STATES: Final = ("ready", "reserved", "delayed", "buried", "kept")
 # What every node says alike, and the words for it: the sum over nodes counts it as often.
 SCOPE: Final = 'scope="cluster"'
 SAME: Final = "Of the whole cluster, the same at all nodes: not to be summed over nodes."
-# The first bucket of a sync: less than 64 us.
-FSYNC_CLASS_MIN: Final = 6
+# The first bucket of a sync or a commit: less than 64 us.
+CLASS_MIN: Final = 6
 _ROLES: Final = ("follower", "candidate", "leader")
 
 
@@ -100,10 +100,18 @@ def _node(view: NodeView) -> list[Family]:
             "Time of syncing the log to the disk.",
             _buckets(now.fsync_counts, now.fsyncs_total, now.fsync_seconds_total),
         ),
+        (
+            "commit_duration_seconds",
+            "histogram",
+            "Time of entries from proposal to commit, at their leader.",
+            _buckets(now.commit_counts, now.commits_total, now.commit_seconds_total),
+        ),
         _gauge("fsync_last_seconds", "Time of the last sync of the log.", now.fsync_seconds_last),
         _gauge("disk_lag_seconds", "For how long the disk has finished nothing.", view.disk_lag_s),
         _counter("wal_written_bytes", "Bytes written to the log.", now.wal_bytes_written_total),
         _gauge("wal_bytes", "Bytes of log on the disk.", now.wal_bytes),
+        _gauge("snapshot_bytes", "Bytes of the newest snapshot.", now.snapshot_bytes),
+        _gauge("snapshot_behind_bytes", "Bytes of log behind it.", now.snapshot_behind_bytes),
         _gauge("disk_free_bytes", "What may still be written.", now.disk_free_bytes),
         _gauge("disk_reserve_bytes", "Free disk below which puts end.", now.disk_reserve_bytes),
         _gauge("outbox_bytes", "Commands of own clients not applied yet.", now.outbox_bytes),
@@ -126,8 +134,8 @@ def _buckets(counts: Sequence[int], count: int, total_s: float) -> list[Sample]:
     Pages have no need of the times that no disk has.
     """
     found: list[Sample] = []
-    below = sum(counts[:FSYNC_CLASS_MIN])
-    for number in range(FSYNC_CLASS_MIN, len(counts) - 1):
+    below = sum(counts[:CLASS_MIN])
+    for number in range(CLASS_MIN, len(counts) - 1):
         below += counts[number]
         found.append((label(le=repr((1 << number) / 1e6)), below))
     found.append((label(le="+Inf"), count))
@@ -159,6 +167,12 @@ def _clients(view: NodeView) -> list[Family]:
         for word, n in sorted(its.commands_total.items())
     ]
 
+    errors = [
+        (label(protocol=protocol, error=word), n)
+        for protocol, its in found
+        for word, n in sorted(its.errors_total.items())
+    ]
+
     def each(name: str, kind: str, words: str, field: str) -> Family:
         samples = [(label(protocol=protocol), getattr(its, field)) for protocol, its in found]
         return (name, kind, words, samples)
@@ -169,6 +183,7 @@ def _clients(view: NodeView) -> list[Family]:
         each("connections_total", "counter", accepted, "connections_total"),
         each("connections_refused_total", "counter", above, "refused_total"),
         each("waiting", "gauge", "Clients of this node that wait for a job.", "waiting"),
+        ("error_replies_total", "counter", "Errors replied to this node's clients.", errors),
         ("commands_total", "counter", "Commands of this node's clients by kind.", commands),
         each("connections_slow_total", "counter", "Closed: they did not read.", "slow_total"),
     ]
@@ -207,8 +222,12 @@ def _spaces(view: NodeView) -> list[Family]:
         for queue in now.queues
         for state in JOB_STATES
     ]
+    ages = [
+        (label(protocol=queue.protocol, queue=queue.name), queue.ready_s) for queue in now.queues
+    ]
     return [
         ("queue_jobs", "gauge", "Jobs by state of the queues with most jobs.", queues),
+        ("queue_ready_age_seconds", "gauge", "How long the next job of it has been ready.", ages),
         ("other_queues_jobs", "gauge", "Jobs of all queues without such figures.", _others(now)),
         ("protocol_jobs", "gauge", "Jobs by protocol and state.", jobs),
         each("protocol_queues", "gauge", "Queues.", "queues"),
@@ -261,10 +280,8 @@ def _qless_here(view: NodeView) -> list[Family]:
     def counts(name: str, words: str, key: str, values: Mapping[str, int]) -> Family:
         return (name, "counter", words, [(label(**{key: one}), n) for one, n in values.items()])
 
-    calls, errors = "Calls of this node's clients.", "Errors that this node answered."
     return [
-        counts("qless_calls_total", calls, "call", clients.calls_total),
-        counts("qless_errors_total", errors, "kind", clients.errors_total),
+        counts("qless_calls_total", "Calls of this node's clients.", "call", clients.calls_total),
         _gauge("qless_subscribers", "Clients of this node that subscribed.", its.subscribers),
         _counter("qless_published", "Messages to this node's subscribers.", its.told_total),
     ]

@@ -12,6 +12,7 @@ from beanpole.errors import ProtocolError
 from beanpole.weights import LEADER_COMMANDS_MAX
 from beanpoled.host.seam import Timer
 from beanpoled.leading.batching import AdaptiveBatching
+from beanpoled.leading.commit_times import CommitTimes
 from beanpoled.leading.dispatching import Dispatcher
 from beanpoled.leading.ends import Ends
 from beanpoled.leading.inbox import Inbox
@@ -42,6 +43,7 @@ class Proposer:
 
     Attributes:
         inbox: the batches that are in no entry yet.
+        commit_times: for the metrics.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class Proposer:
         self._versions = versions
         self._saved_clock = saved_clock
         self.inbox = Inbox()
+        self.commit_times = CommitTimes()
         self._next_digest_us = 0
         self._digested_index = 0
         self._batching = AdaptiveBatching()
@@ -77,6 +80,7 @@ class Proposer:
         """Leadership is lost: nothing of an earlier term survives."""
         self.inbox.clear()
         self._batching.forget()
+        self.commit_times.forget()
         self._silence()
 
     def serve(self) -> None:
@@ -110,7 +114,9 @@ class Proposer:
 
     def committed(self) -> None:
         """More is committed; when nothing is in flight any more, more may be worth a wait."""
-        if not self._context.replica.entries_in_flight:
+        replica = self._context.replica
+        self.commit_times.committed(replica.commit_index, self._context.now_us)
+        if not replica.entries_in_flight:
             waiting = self._waiting()
             # Waits behind batches that are not applied came along with those.
             early = waiting - self._dispatcher.early.behind(self._context.machine.origins)
@@ -161,7 +167,7 @@ class Proposer:
             entry = self._next_entry()
             if entry is None:
                 return
-            replica.propose(entry)
+            self.commit_times.proposed(replica.propose(entry), self._context.now_us)
 
     def _next_entry(self) -> bytes | None:
         context, term = self._context, self._term

@@ -176,7 +176,7 @@ def test_metrics() -> None:
         'beanpole_qless_failure_groups{scope="cluster"} 10',
         'beanpole_qless_locks_lost_total{scope="cluster"} 11',
         'beanpole_qless_calls_total{call="put"} 6',
-        'beanpole_qless_errors_total{kind="no_job"} 1',
+        'beanpole_error_replies_total{protocol="qless",error="no_job"} 1',
         "beanpole_qless_subscribers 1",
     ):
         assert line in lines

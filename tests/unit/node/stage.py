@@ -155,6 +155,8 @@ class ScriptedReplica:
     rejoining = False
     first_index = 1
     journal_bytes = 0
+    snapshot_bytes = 0
+    snapshot_behind_bytes = 0
     snapshot_index = 0
     imaging = False
 

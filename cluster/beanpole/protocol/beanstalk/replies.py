@@ -23,6 +23,14 @@ OUT_OF_MEMORY: Final[bytes] = b"OUT_OF_MEMORY\r\n"
 INTERNAL_ERROR: Final[bytes] = b"INTERNAL_ERROR\r\n"
 BAD_FORMAT: Final[bytes] = b"BAD_FORMAT\r\n"
 UNKNOWN_COMMAND: Final[bytes] = b"UNKNOWN_COMMAND\r\n"
+# What says that a request was not done, with the word that names it.
+ERRORS: Final[dict[bytes, str]] = {
+    reply: reply.decode().rstrip()
+    for reply in (
+        *(NOT_FOUND, NOT_IGNORED, TIMED_OUT, DEADLINE_SOON, DRAINING, OUT_OF_MEMORY),
+        *(INTERNAL_ERROR, BAD_FORMAT, UNKNOWN_COMMAND, EXPECTED_CRLF, JOB_TOO_BIG),
+    )
+}
 
 
 def inserted(job: int) -> bytes:

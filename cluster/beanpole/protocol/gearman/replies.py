@@ -85,3 +85,21 @@ NO_JOB_OF_RESULT: Final = error(b"JOB_NOT_FOUND", b"Job given in work result not
 NO_JOB_OF_EXCEPTION: Final = error(
     b"JOB_NOT_FOUND", b"An exception was received for a job that does not exist"
 )
+
+
+def error_code(error: bytes) -> str:
+    """Return the code of an ERROR packet, or of a text command's line."""
+    if error.startswith(b"ERR "):
+        return error.split()[1].decode()
+    return error[p.HEADER_BYTES :].partition(b"\0")[0].decode()
+
+
+# The errors whose texts are always the same, with their codes.
+ERRORS: Final[dict[bytes, str]] = {
+    packet: error_code(packet)
+    for packet in (
+        *(INVALID_MAGIC, INVALID_COMMAND, UNKNOWN_OPTION, UNIQUE_TOO_LARGE, DATA_TOO_LARGE),
+        *(PROGRESS_TOO_LARGE, TOO_MANY_FUNCTIONS, BAD_TIME, QUEUE_FULL, NO_ROOM, DRAINING),
+        *(NO_MAJORITY, CROWDED, NO_JOB_OF_DATA, NO_JOB_OF_RESULT, NO_JOB_OF_EXCEPTION),
+    )
+}

@@ -40,6 +40,18 @@ DRAINING: Final[bytes] = b"-SERVER-ERROR Draining\r\n"
 TOO_MANY_CLIENTS: Final[bytes] = b"-SERVER-ERROR Too many clients\r\n"
 INTERNAL_ERROR: Final[bytes] = b"-SERVER-ERROR Internal error\r\n"
 
+# What says that a request was not done, with the words that name it.
+ERRORS: Final[dict[bytes, str]] = {
+    reply: reply[1:].decode().rstrip()
+    for reply in (
+        *(NOT_FOUND, TIMEOUT, UNKNOWN_COMMAND, INVALID_ARGS, INVALID_FLAGS, INVALID_PAYLOAD_SIZE),
+        *(INVALID_RESULT_SIZE, INVALID_ID, INVALID_NAME, INVALID_TTR, INVALID_TTL, INVALID_TIME),
+        *(INVALID_PRIORITY, INVALID_MAX_ATTEMPTS, INVALID_MAX_FAILS, INVALID_WAIT),
+        *(INVALID_OFFSET, INVALID_LIMIT, DUPLICATE_JOB, DUPLICATE_RESULT, NO_MAJORITY),
+        *(OUT_OF_MEMORY, DRAINING, TOO_MANY_CLIENTS, INTERNAL_ERROR),
+    )
+}
+
 
 def leased(job: bytes, name: bytes, ttr_ms: int, payload: bytes) -> bytes:
     """Answer a lease with the job."""

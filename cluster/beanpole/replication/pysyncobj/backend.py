@@ -389,6 +389,16 @@ class PySyncObjReplica:
         return self._journal.wal.bytes_kept
 
     @property
+    def snapshot_bytes(self) -> int:
+        """The size of the newest snapshot."""
+        return self._snapshots.size_and_behind()[0]
+
+    @property
+    def snapshot_behind_bytes(self) -> int:
+        """The bytes of log behind the newest snapshot."""
+        return self._snapshots.size_and_behind()[1]
+
+    @property
     def majority_answers(self) -> bool:
         """Whether this member leads and a majority answered lately."""
         return self._leader_acks.majority_answers()

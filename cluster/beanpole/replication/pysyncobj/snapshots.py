@@ -274,10 +274,14 @@ class Snapshots:
         if self._fetch is not None:
             self._watch(self._fetch)
 
+    def size_and_behind(self) -> tuple[int, int]:
+        """Return the bytes of the newest snapshot, and of the log behind it."""
+        covered, size = (0, 0) if self._latest is None else (self._latest.index, self._latest.bytes)
+        return size, self._shared.journal.bytes_after(covered)
+
     def _is_due(self) -> bool:
         shared = self._shared
-        covered, size = (0, 0) if self._latest is None else (self._latest.index, self._latest.bytes)
-        logged = shared.journal.bytes_after(covered)
+        size, logged = self.size_and_behind()
         if logged > max(shared.config.snapshot_bytes_min, size):
             return True
         room = shared.room

@@ -5,6 +5,7 @@ What clients say is in `connection`.
 
 from collections.abc import Mapping
 
+from beanpole.protocol.beanstalk import replies
 from beanpole.protocol.beanstalk import requests as r
 from beanpoled.frontends.beanstalk.connection import BeanstalkConnection
 from beanpoled.frontends.clients import Clients
@@ -17,7 +18,7 @@ class BeanstalkFrontend(Frontend):
     """The beanstalk protocol at a node."""
 
     def __init__(self, clients: Clients, name: str) -> None:
-        super().__init__(clients, name)
+        super().__init__(clients, name, errors=replies.ERRORS)
         self._counts = [0] * r.COUNTERS
 
     def connect(self, port: ClientPort) -> Connection:

@@ -35,12 +35,15 @@ class GearmanConnection(AdminSide):
         return True
 
     def _bad(self, request: Request) -> None:
-        self._replies.reply(request[1][0])
+        reply = request[1][0]
+        if reply not in replies.ERRORS:  # else it is counted where it is written
+            self._shared.errors[replies.error_code(reply)] += 1
+        self._replies.reply(reply)
 
     def _cannot_go_on(self, request: Request) -> None:
         """Nothing that follows can be understood."""
         if request[1][0]:
-            self._replies.reply(request[1][0])
+            self._bad(request)
         self._quit()
 
     def _refuse(self) -> bool:

@@ -3,10 +3,12 @@
 What clients say is in `connection`.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 
 from beanpole.events import GEARMAN, PROTOCOL_SINCE
 from beanpole.protocol.gearman import packets as p
+from beanpole.protocol.gearman import replies
 from beanpole.protocol.gearman.parser import TEXT
 from beanpoled.frontends.clients import Clients
 from beanpoled.frontends.connection import Connection
@@ -20,7 +22,7 @@ class GearmanFrontend(Frontend):
     """The Gearman protocol at a node."""
 
     def __init__(self, clients: Clients, name: str) -> None:
-        super().__init__(clients, name, since=PROTOCOL_SINCE[GEARMAN])
+        super().__init__(clients, name, PROTOCOL_SINCE[GEARMAN], replies.ERRORS)
         self._shared = Shared(clients.config.cluster)
 
     def connect(self, port: ClientPort) -> Connection:
@@ -34,3 +36,9 @@ class GearmanFrontend(Frontend):
             **{name.lower(): counts[kind] for kind, name in p.NAMES.items()},
             "text": counts[TEXT],
         }
+
+    def errors(self) -> Mapping[str, int]:
+        """See `Frontend`; those whose text has a size or a count are among them."""
+        found = Counter(super().errors())
+        found.update(self._shared.errors)
+        return found

@@ -1,5 +1,6 @@
 """What the Gearman connections of one node share: counters, handles, names of functions."""
 
+from collections import Counter
 from typing import Final
 
 from beanpole.core.jobs.job import Job, Tube
@@ -33,11 +34,13 @@ class Shared:
 
     Attributes:
         counts: how often each packet came, by its type.
+        errors: how often a request was malformed, by the code of the reply.
         connections: how many there were; the last one's number.
     """
 
     def __init__(self, cluster: str) -> None:
         self.counts = [0] * KINDS
+        self.errors: Counter[str] = Counter()
         self.connections = 0
         # The same on every node, and after a restart.
         self._handle_start = b"H:%b:" % cluster.encode()[:CLUSTER_IN_HANDLE_BYTES]

@@ -6,6 +6,7 @@ What clients say is in `connection`.
 from collections.abc import Mapping
 from typing import Final
 
+from beanpole.protocol.workq import replies
 from beanpole.protocol.workq import requests as r
 from beanpoled.frontends.clients import Clients
 from beanpoled.frontends.connection import Connection
@@ -22,7 +23,7 @@ class WorkqFrontend(Frontend):
     """The Workq protocol at a node."""
 
     def __init__(self, clients: Clients, name: str) -> None:
-        super().__init__(clients, name, SINCE)
+        super().__init__(clients, name, SINCE, replies.ERRORS)
         self._shared = Shared(clients.host.wall_us())
 
     def connect(self, port: ClientPort) -> Connection:
