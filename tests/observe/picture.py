@@ -111,6 +111,14 @@ def page(prometheus: Prometheus) -> tuple[str, int]:
     return "".join(parts), bottom
 
 
+def with_errors(cluster: Cluster, seconds: int) -> None:
+    """Pass the time; each second a client is told that there is no such job."""
+    with Raw(cluster.nodes[0].beanstalk) as client:
+        for _ in range(seconds):
+            client.ask(b"delete 4294967295", b"NOT_FOUND")
+            wait_for_time(1)
+
+
 def main() -> None:
     """Run a cluster under load for a minute, kill its leader, and draw the board."""
     target = Path(sys.argv[1]).resolve()
@@ -124,12 +132,13 @@ def main() -> None:
                 for _ in range(60):
                     client.put(b"x" * 100)
         load.start()
-        wait_for_time(SECONDS / 2)
+        with_errors(cluster, SECONDS // 2)
         leader = cluster.leader()
         cluster.kill(leader)
         wait_for_time(5)
         cluster.start(leader)
-        wait_for_time(SECONDS / 2 - 5)
+        cluster.wait_until_serving(leader)
+        with_errors(cluster, SECONDS // 2 - 5)
         text, height = page(prometheus)
         load.stop()
         prometheus.process.kill()

@@ -3,7 +3,7 @@
 import json
 import re
 import urllib.parse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 from urllib.request import urlopen
@@ -14,6 +14,7 @@ from tests.integration.support.load import Load
 from tests.integration.support.nodes import Cluster
 from tests.integration.support.ports import free_block
 from tests.integration.support.processes import Process
+from tests.integration.support.raw import Raw
 from tests.integration.support.waiting import wait_until
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -40,7 +41,13 @@ def queries() -> dict[str, str]:
 
 
 class Prometheus:
-    """A server that scrapes a cluster with our rules."""
+    """A server that scrapes a cluster with our rules.
+
+    Attributes:
+        provoke: lets a node reply with an error, of which there are none otherwise.
+    """
+
+    provoke: Callable[[], None]
 
     def __init__(self, cluster: Cluster, directory: Path) -> None:
         targets = json.dumps([node.http for node in cluster.nodes])
@@ -71,7 +78,9 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
         load.start()
         try:
             load.wait_for_progress(JOBS)
-            yield server
+            with Raw(cluster.nodes[0].beanstalk) as client:
+                server.provoke = lambda: client.ask(b"delete 4294967295", b"NOT_FOUND")
+                yield server
         finally:
             load.stop()
             server.process.kill()
@@ -82,6 +91,7 @@ def test_the_query_of_a_panel_has_data(prometheus: Prometheus, name: str) -> Non
     expression = queries()[name]
 
     def numbers() -> list[float]:
+        prometheus.provoke()
         # Before there are two samples a rate is nothing, and a quantile of nothing is no number.
         found = [float(one["value"][1]) for one in prometheus.ask(expression)]
         return [number for number in found if number == number]
