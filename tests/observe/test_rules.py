@@ -165,7 +165,7 @@ CASES: Final = {
     "BeanpoleOldReadyJob": Case(
         "15m",
         one("beanpole_queue_ready_age_seconds", f'{EVENTS}, protocol="workq", queue="q"', "700x20"),
-        # Long queues are no old ones, while jobs are taken.
+        # A long queue is no old one while its jobs are taken in time.
         one("beanpole_queue_ready_age_seconds", f'{EVENTS}, protocol="workq", queue="q"', "500x20"),
         CLUSTER | {"protocol": "workq", "queue": "q"},
     ),

@@ -27,16 +27,17 @@ _ROLES: Final = ("follower", "candidate", "leader")
 
 def render(view: NodeView) -> str:
     """Return all metrics of a node as text."""
+    now = view.metrics()  # once: it looks at many queues, and each look may find other ones
     lines: list[str] = []
     for name, kind, words, samples in (
-        *_raft(view),
-        *_node(view),
-        *_clients(view),
-        *_qless_here(view),
+        *_raft(view, now),
+        *_node(view, now),
+        *_clients(now),
+        *_qless_here(now),
     ):
         _write(lines, f"beanpole_{name}", kind, words, samples)
     # A node that has just started has the queue of its last snapshot, and would look like growth.
-    shared = (*_queue(view), *_spaces(view), *_qless(view)) if view.caught_up else ()
+    shared = (*_queue(view, now), *_spaces(now), *_qless(now)) if view.caught_up else ()
     for name, kind, words, samples in shared:
         marked = ((_add(labels, SCOPE), value) for labels, value in samples)
         _write(lines, f"beanpole_{name}", kind, f"{words} {SAME}", marked)
@@ -59,9 +60,9 @@ def _add(labels: str, more: str) -> str:
     return f"{labels[:-1]},{more}}}" if labels else f"{{{more}}}"
 
 
-def _raft(view: NodeView) -> list[Family]:
+def _raft(view: NodeView, now: Metrics) -> list[Family]:
     links = set(view.links())
-    changes = view.metrics().leader_changes_total
+    changes = now.leader_changes_total
     return [
         ("build_info", "gauge", "Always 1; the labels say what runs.", [(_build(view), 1)]),
         (
@@ -89,8 +90,7 @@ def _raft(view: NodeView) -> list[Family]:
     ]
 
 
-def _node(view: NodeView) -> list[Family]:
-    now = view.metrics()
+def _node(view: NodeView, now: Metrics) -> list[Family]:
     return [
         _gauge("serving", "Whether client ports are open.", view.serving),
         _gauge("draining", "Whether puts are answered DRAINING.", view.draining),
@@ -158,9 +158,9 @@ def _process() -> list[Family]:
     ]
 
 
-def _clients(view: NodeView) -> list[Family]:
+def _clients(now: Metrics) -> list[Family]:
     """The figures of each protocol by itself."""
-    found = view.metrics().clients.items()
+    found = now.clients.items()
     commands = [
         (label(protocol=protocol, command=word), n)
         for protocol, its in found
@@ -189,8 +189,7 @@ def _clients(view: NodeView) -> list[Family]:
     ]
 
 
-def _queue(view: NodeView) -> list[Family]:
-    now = view.metrics()
+def _queue(view: NodeView, now: Metrics) -> list[Family]:
     jobs = view.jobs()._asdict().items()
     return [
         ("jobs", "gauge", "Jobs by state.", [(label(state=state), n) for state, n in jobs]),
@@ -203,9 +202,8 @@ def _queue(view: NodeView) -> list[Family]:
     ]
 
 
-def _spaces(view: NodeView) -> list[Family]:
+def _spaces(now: Metrics) -> list[Family]:
     """The queues and jobs of each protocol by itself; no client uses those of another one."""
-    now = view.metrics()  # once: each look may find other queues to be the largest
     found = now.spaces.items()
     jobs = [
         (label(protocol=protocol, state=state), getattr(its, state))
@@ -251,9 +249,9 @@ def _others(now: Metrics) -> list[Sample]:
     ]
 
 
-def _qless(view: NodeView) -> list[Family]:
+def _qless(now: Metrics) -> list[Family]:
     """qless in its own words: its states, and what only it has."""
-    its = view.metrics().qless
+    its = now.qless
     states = {**its.jobs._asdict(), "failed": its.failed, "complete": its.complete}
     queues = [
         (label(queue=queue.name.decode(errors="backslashreplace"), state=state), n)
@@ -272,10 +270,9 @@ def _qless(view: NodeView) -> list[Family]:
     ]
 
 
-def _qless_here(view: NodeView) -> list[Family]:
+def _qless_here(now: Metrics) -> list[Family]:
     """What qless's clients at this node ask for."""
-    metrics = view.metrics()
-    its, clients = metrics.qless, metrics.clients.get("qless", ClientFigures())
+    its, clients = now.qless, now.clients.get("qless", ClientFigures())
 
     def counts(name: str, words: str, key: str, values: Mapping[str, int]) -> Family:
         return (name, "counter", words, [(label(**{key: one}), n) for one, n in values.items()])

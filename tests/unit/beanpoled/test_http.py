@@ -8,6 +8,7 @@ import pytest
 from beanpoled.http.server import CONNECTIONS_MAX, REQUEST_BYTES_MAX, HttpServer
 from beanpoled.view import (
     ClientFigures,
+    Metrics,
     QlessCounts,
     QlessFigures,
     QlessQueueFigures,
@@ -181,6 +182,19 @@ def test_metrics() -> None:
     ):
         assert line in lines
     assert r'cluster="a\"b\\c\nd"' in text
+
+
+def test_a_page_of_metrics_looks_at_the_queues_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[Metrics] = []
+    view = FakeView()
+
+    def look() -> Metrics:
+        looks.append(view.numbers)
+        return view.numbers
+
+    monkeypatch.setattr(view, "metrics", look)
+    assert get(view, "/metrics")[0] == 200
+    assert len(looks) == 1
 
 
 def test_a_node_that_has_not_caught_up_says_nothing_of_the_cluster() -> None:
