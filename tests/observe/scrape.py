@@ -15,8 +15,11 @@ from typing import Final
 
 from tests.integration.support.nodes import Cluster, Node, http_get
 from tests.integration.support.raw import Raw
+from tests.integration.support.waiting import wait_for_time
 
 SCRAPES: Final = 200
+# For how long the node is watched without pages.
+QUIET_S: Final = 3.0
 # Puts that are sent together while the queues are filled.
 TOGETHER: Final = 250
 SETTINGS: Final = {"tubes_max": 200_000}
@@ -78,9 +81,9 @@ def measure(queues: int) -> None:
         quiet = Bystander(node)
         quiet.start()
         used_s = cpu_s(http_get(node.http, "/metrics")[1])
-        time.sleep(3)
+        wait_for_time(QUIET_S)
         page = http_get(node.http, "/metrics")[1]
-        idle_rate = (cpu_s(page) - used_s) / 3
+        idle_rate = (cpu_s(page) - used_s) / QUIET_S
         alone = quiet.end()
         beside = Bystander(node)
         beside.start()
