@@ -6,8 +6,9 @@ number, and so are the ids of the nodes. */ -}}
 {{- if contains "." .Release.Name }}
 {{- fail (printf "the release's name %q has a dot, which names of services may not have" .Release.Name) }}
 {{- end }}
-{{- if contains "beanpole" .Release.Name }}{{ .Release.Name | trunc 50 | trimSuffix "-" }}
-{{- else }}{{ printf "%s-beanpole" (.Release.Name | trunc 40 | trimSuffix "-") }}{{ end }}
+{{- /* 45: with "-report" it is the name of a CronJob, which has at most 52 characters. */}}
+{{- if contains "beanpole" .Release.Name }}{{ .Release.Name | trunc 45 | trimSuffix "-" }}
+{{- else }}{{ printf "%s-beanpole" (.Release.Name | trunc 36 | trimSuffix "-") }}{{ end }}
 {{- end }}
 
 {{- define "beanpole.selector" -}}
@@ -22,7 +23,9 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 
 {{- define "beanpole.image" -}}
-{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{ .Values.image.repository }}
+{{- if .Values.image.digest }}@{{ .Values.image.digest }}
+{{- else }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ end }}
 {{- end }}
 
 {{- /* A pod by its name in the headless service, which stays when its address changes. Without the

@@ -1,0 +1,130 @@
+"""Values of the chart, one by one: the effect of each on the manifests, and on an upgrade.
+
+That manifests are valid, and that the base is the chart, is checked in test_chart.
+"""
+
+import json
+import re
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from beanpoled.config.node import SETTINGS
+from tests.kubernetes.api import cluster_with
+from tests.kubernetes.support import CHART, manifests, one_of, render, run
+
+DIGEST: Final = "sha256:" + 64 * "a"
+# A release's name has at most 53 characters.
+LONG: Final = 53 * "a"
+LONG_TOO: Final = "beanpole-" + 44 * "a"
+# Limits of Kubernetes that its schemas do not have.
+CRON_JOB_NAME_MAX: Final = 52
+LABEL_MAX: Final = 63
+# "-" and a hash, which the controller adds to a StatefulSet's name in a label of its pods.
+REVISION_LENGTH: Final = 11
+REPORT: Final = (
+    "--set",
+    "report.enabled=true",
+    "--set",
+    "report.image=report:1",
+    "--set",
+    "report.existingClaim=reports",
+)
+
+
+def container(text: str) -> dict[str, Any]:
+    (found,) = one_of("StatefulSet", text)["spec"]["template"]["spec"]["containers"]
+    assert isinstance(found, dict)
+    return found
+
+
+@pytest.mark.parametrize("word", ["on", "off"])
+def test_a_switch_that_yaml_reads_as_true_or_false_stays_one(word: str, tmp_path: Path) -> None:
+    values = tmp_path / "values.yaml"
+    values.write_text(f"settings: {{events: {word}, qless_flush: '{word}'}}\n")
+    environment = container(render("--values", str(values)))["env"]
+    assert {"name": "BEANPOLE_EVENTS", "value": word} in environment
+    assert {"name": "BEANPOLE_QLESS_FLUSH", "value": word} in environment
+
+
+def test_the_schema_knows_the_settings_of_a_node() -> None:
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    allowed = set(schema["properties"]["settings"]["propertyNames"]["enum"])
+    manifest = container(render())
+    of_the_chart = {one["name"].removeprefix("BEANPOLE_").lower() for one in manifest["env"]} - {
+        "log_format"
+    }
+    # A proxy between nodes has no place in the chart.
+    assert allowed == {setting.name for setting in SETTINGS} - of_the_chart - {"dial"}
+
+
+def test_a_digest_counts_before_the_tag() -> None:
+    text = render("--set-string", f"image.digest={DIGEST},image.tag=1")
+    assert container(text)["image"] == f"beanpole@{DIGEST}"
+    assert container(render("--set-string", "image.tag=1"))["image"] == "beanpole:1"
+
+
+def test_pods_are_the_same_with_a_chart_that_only_has_another_version() -> None:
+    """Its label on pods would restart all nodes for nothing."""
+    template = one_of("StatefulSet", render())["spec"]["template"]
+    assert set(template["metadata"]["labels"]) == {
+        "app.kubernetes.io/name",
+        "app.kubernetes.io/instance",
+    }
+
+
+def test_a_drain_leaves_time_for_a_stop_in_order() -> None:
+    words = ("--set", "drainSeconds=60,terminationGracePeriodSeconds=89")
+    done = run("helm", "template", "beanpole", str(CHART), *words)
+    assert done.returncode != 0 and "at least drainSeconds + 30" in done.stderr, done.stderr
+    found = one_of(
+        "StatefulSet", render("--set", "drainSeconds=60,terminationGracePeriodSeconds=90")
+    )
+    assert found["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] == 90
+
+
+def test_two_elections_do_not_empty_the_service() -> None:
+    probe = container(render())["readinessProbe"]
+    (longest_ms,) = [setting.default for setting in SETTINGS if setting.name == "raft_max_ms"]
+    assert isinstance(longest_ms, int)
+    # The first failure may come at the very beginning of an election.
+    away_s = (probe["failureThreshold"] - 1) * probe["periodSeconds"]
+    assert away_s > 2 * longest_ms / 1000
+
+
+@pytest.mark.parametrize("release", [LONG, LONG_TOO])
+def test_no_name_is_too_long(release: str) -> None:
+    done = run("helm", "template", release, str(CHART), *REPORT)
+    assert done.returncode == 0, done.stderr
+    for one in manifests(done.stdout):
+        name = one["metadata"]["name"]
+        longest = CRON_JOB_NAME_MAX if one["kind"] == "CronJob" else LABEL_MAX
+        if one["kind"] == "StatefulSet":
+            longest -= REVISION_LENGTH
+        assert len(name) <= longest and re.fullmatch("[a-z0-9]([a-z0-9-]*[a-z0-9])?", name), name
+
+
+def test_clusters_of_one_name_are_two_jobs_for_the_alerts() -> None:
+    words = ("--set", "serviceMonitor.enabled=true")
+    jobs = set()
+    for namespace in ("a", "b"):
+        monitor = one_of("ServiceMonitor", render(*words, "--namespace", namespace))
+        (endpoint,) = monitor["spec"]["endpoints"]
+        (relabeling,) = endpoint["relabelings"]
+        assert relabeling["targetLabel"] == "job"
+        jobs.add(relabeling["replacement"])
+    # The alerts ask for jobs with "beanpole" in their names.
+    assert jobs == {"a/beanpole", "b/beanpole"}
+
+
+@pytest.mark.parametrize(("there", "refused"), [(5, True), (1, True), (3, False), (0, False)])
+def test_an_upgrade_does_not_change_the_number_of_nodes(there: int, refused: bool) -> None:
+    with cluster_with("beanpole", there) as address:
+        words = ("--dry-run=server", "--disable-openapi-validation", "--kube-apiserver", address)
+        done = run("helm", "template", "beanpole", str(CHART), *words)
+    assert (done.returncode != 0) is refused, done.stderr
+    if refused:
+        assert f"replicas is 3, and the cluster has {there}" in done.stderr
+    else:
+        assert one_of("StatefulSet", done.stdout)["spec"]["replicas"] == 3
