@@ -47,7 +47,7 @@ PAGES: Final[dict[str, dict[str, Any]]] = {
 
 @contextlib.contextmanager
 def cluster_with(name: str, replicas: int) -> Iterator[str]:
-    """Serve the StatefulSet of a release in the namespace `default`; yield the address of the API."""
+    """Serve the StatefulSet of a release in `default`; yield the address of the API."""
     found = {
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
