@@ -36,6 +36,7 @@ from beanpoled.http.server import HttpServer
 from beanpoled.node_view import LocalNodeView
 from beanpoled.reloading import Reading
 from beanpoled.rpc.admin import RpcServer
+from beanpoled.rpc.backup import BackupServicer
 from beanpoled.rpc.events import EventsServicer
 from beanpoled.rpc.queue import QueueServicer
 from beanpoled.supervision import Supervision
@@ -236,7 +237,8 @@ async def run(
     view = LocalNodeView(node)
     events = EventsServicer(config, host, node.events)
     queue = QueueServicer(node)
-    rpc = RpcServer(view, host.peer_client, config.peer_secret, [events.add_to, queue.add_to])
+    services = [events.add_to, queue.add_to, BackupServicer(node, view).add_to]
+    rpc = RpcServer(view, host.peer_client, config.peer_secret, services)
     http = HttpServer(view)
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(lock.release)

@@ -229,7 +229,7 @@ class LocalNodeView:
         if source is None:
             return None
         info, chunks = source
-        return SnapshotStream(info.index, info.term, chunks)
+        return SnapshotStream(info.index, info.term, chunks, info.bytes)
 
 
 def _figures(space: Space) -> SpaceFigures:

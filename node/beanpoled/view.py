@@ -163,7 +163,7 @@ class Metrics:
 
 @dataclass(slots=True)
 class SnapshotStream:
-    """A snapshot on its way to a peer: what it covers and its chunks of at most 4 MiB.
+    """A snapshot on its way to a peer: what it covers, its chunks of at most 4 MiB, its size.
 
     The chunks are taken one at a time, each on a thread, never two at once.
     """
@@ -171,6 +171,7 @@ class SnapshotStream:
     index: int
     term: int
     chunks: Iterator[bytes]
+    file_bytes: int = 0
 
 
 class NodeView(Protocol):

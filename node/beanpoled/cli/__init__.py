@@ -15,6 +15,7 @@ from beanpole.errors import BeanpoleError, ConfigurationError
 from beanpoled import program
 from beanpoled.cli import (
     alias,
+    backup,
     cluster,
     events,
     import_qless,
@@ -22,6 +23,7 @@ from beanpoled.cli import (
     jobs,
     pipeline,
     recover,
+    restore,
     snapshot,
     status,
     up,
@@ -46,6 +48,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     cluster.add_command(commands)
     alias.add_command(commands)
     snapshot.add_command(commands)
+    backup.add_command(commands)
+    restore.add_command(commands)
     inspect.add_command(commands)
     recover.add_command(commands)
     import_qless.add_command(commands)

@@ -9,7 +9,7 @@ from beanpole.client import where
 from beanpole.client.rpc import Nodes, words_of
 from beanpole.errors import ClientError
 from beanpole.pb import admin_pb2, admin_pb2_grpc
-from beanpoled.rpc.admin import SNAPSHOT_TIMEOUT_S
+from beanpoled.rpc.snapshots import SNAPSHOT_TIMEOUT_S
 
 # The node gives up first, and says why.
 CALL_TIMEOUT_S: Final = SNAPSHOT_TIMEOUT_S + 5.0

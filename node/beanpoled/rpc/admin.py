@@ -18,6 +18,7 @@ from beanpole.commands import VERSION_MAX
 from beanpole.pb import admin_pb2, admin_pb2_grpc, node_pb2, peer_pb2, peer_pb2_grpc
 from beanpoled.rpc.peer import PeerClient, PeerServicer
 from beanpoled.rpc.server import Context, describe, fail
+from beanpoled.rpc.snapshots import snapshot_up_to
 from beanpoled.view import NodeView, liveness, readiness
 
 # One dead member must not make a status slow: it is asked no longer than this.
@@ -25,9 +26,6 @@ PEER_STATUS_TIMEOUT_S: Final = 1.0
 # A transfer waits for quiet and then takes one election; later it is no hand-over any more.
 TRANSFER_TIMEOUT_S: Final = 10.0
 TRANSFER_POLL_S: Final = 0.02
-# A million jobs of 100 bytes take two seconds beside the queue's work.
-SNAPSHOT_TIMEOUT_S: Final = 60.0
-SNAPSHOT_POLL_S: Final = 0.05
 HEALTH_PERIOD_S: Final = 0.2
 # One commit, with the syncs of a majority.
 FINALIZE_TIMEOUT_S: Final = 10.0
@@ -178,21 +176,8 @@ class AdminServicer(admin_pb2_grpc.AdminServicer):
     async def TakeSnapshot(
         self, request: admin_pb2.TakeSnapshotRequest, context: Context
     ) -> admin_pb2.TakeSnapshotReply:
-        view = self._view
-        wanted = view.applied_index
-        loop = asyncio.get_running_loop()
-        until = loop.time() + SNAPSHOT_TIMEOUT_S
-        while view.snapshot_index < wanted:
-            if loop.time() > until:
-                await fail(
-                    context,
-                    grpc.StatusCode.DEADLINE_EXCEEDED,
-                    f"no snapshot up to index {wanted} in {SNAPSHOT_TIMEOUT_S:.0f} s; it goes on",
-                )
-            # The one that is being made may be older than what is asked for.
-            view.take_snapshot()
-            await asyncio.sleep(SNAPSHOT_POLL_S)
-        return admin_pb2.TakeSnapshotReply(index=view.snapshot_index)
+        await snapshot_up_to(self._view, self._view.applied_index, context)
+        return admin_pb2.TakeSnapshotReply(index=self._view.snapshot_index)
 
     async def _transferred(self, to: str | None) -> str:
         """Hand leadership over; return the new leader, or nothing if it stayed here."""

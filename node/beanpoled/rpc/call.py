@@ -18,6 +18,8 @@ from beanpoled.origin.batches import KIND_OPEN, KIND_QUIET, UNKNOWN, Batch, Wait
 KIND_COMMAND: Final = 0
 # Beside `origin.NOT_DONE` and `UNKNOWN`: the cluster has as many sessions as it may have.
 NO_SESSION: Final = 3
+# The ids of jobs begin behind it.
+NO_JOB: Final = 0
 
 
 class Call:
@@ -69,6 +71,11 @@ class Call:
         """Make a buried or delayed job ready."""
         self._expected += 1
         self._clients.origin.submit(self, KIND_COMMAND, (c.KICK_JOB, self.number, job_id))
+
+    def barrier(self) -> None:
+        """Look for a job that no cluster has: what was acknowledged before is applied here then."""
+        self._expected += 1
+        self._clients.origin.submit(self, KIND_COMMAND, (c.PEEK, self.number, NO_JOB))
 
     def set_alias(self, alias: bytes, queue: bytes) -> None:
         """Let a queue have an alias; an empty queue removes it. Names have their prefixes."""

@@ -1,0 +1,275 @@
+"""`beanpole backup`: an image of a running cluster into a file; `verify` and `show` of such a file.
+
+Here are the file's life and the words. What is in a backup is in docs/backup.md, its bytes are in
+`beanpole.storage.backups`. `beanpole restore` is in `restore`.
+"""
+
+import argparse
+import contextlib
+import fcntl
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any, BinaryIO, Final
+
+from beanpole.client import where
+from beanpole.client.backup import Broken, Stream
+from beanpole.client.rpc import Nodes, pauses
+from beanpole.core.image.contents import Contents
+from beanpole.errors import BeanpoleError, ClientError, ConfigurationError, Damaged
+from beanpole.storage.backups import Reader, Writer
+from beanpoled.cli.inspect import age
+from beanpoled.cli.jobs import EXIT_NO
+from beanpoled.cli.progress import Progress, size
+from beanpoled.disk.backups import load, read_whole, summary
+
+PIPE: Final = "-"
+PARTIAL: Final = ".partial"
+# Bodies of jobs are in it.
+MODE: Final = 0o600
+# The end of the pages of `show`; the others are in --json.
+QUEUES_SHOWN: Final = 20
+
+
+def add_command(commands: Any) -> None:
+    """Add `backup` to the parser."""
+    parser = commands.add_parser(
+        "backup",
+        help="write a backup of a running cluster; verify and show one",
+        description="Asks one node, whichever answers, for all that the cluster has acknowledged "
+        "so far, and reads the file again to see that it is right. Clients go on meanwhile.",
+    )
+    parser.add_argument("--to", metavar="FILE|-", help="where to; - is standard output")
+    parser.add_argument(
+        "--replace", action="store_true", help="FILE may exist; it is kept till then"
+    )
+    parser.add_argument("--json", action="store_true", help="say what was written as JSON")
+    where.add_options(parser, where.GRPC)
+    parser.set_defaults(run=_backup)
+    ways = parser.add_subparsers(title="commands", metavar="COMMAND")
+    way = ways.add_parser("verify", help="read a whole backup, and see that nothing has changed")
+    way.add_argument("file", metavar="FILE|-")
+    way.add_argument(
+        "--load",
+        action="store_true",
+        help="also make the queue of it in memory, as the start of a node does (not from -)",
+    )
+    way.set_defaults(run=_verify)
+    way = ways.add_parser("show", help="say of which cluster and when a backup is, and its counts")
+    way.add_argument("file", metavar="FILE|-")
+    way.add_argument("--json", action="store_true", help="print JSON")
+    way.set_defaults(run=_show)
+
+
+@contextlib.contextmanager
+def opened(name: str) -> Iterator[tuple[BinaryIO, int]]:
+    """Open a backup; gives its size, too, 0 for a pipe.
+
+    Raises:
+        ConfigurationError: there is none.
+    """
+    if name == PIPE:
+        yield sys.stdin.buffer, 0
+        return
+    try:
+        descriptor = os.open(name, os.O_RDONLY)
+    except OSError as error:
+        raise ConfigurationError(f"cannot read {name}: {error.strerror}") from None
+    with open(descriptor, "rb") as stream:
+        yield stream, os.fstat(descriptor).st_size
+
+
+# --- writing -------------------------------------------------------------------------------------
+
+
+def _backup(arguments: argparse.Namespace) -> int:
+    if not arguments.to:
+        raise ConfigurationError("backup: --to FILE says where to; - is standard output")
+    addresses = where.addresses(arguments, where.GRPC)
+    with Nodes(addresses) as nodes:
+        if arguments.to == PIPE:
+            if sys.stdout.isatty():
+                raise ConfigurationError("--to -: standard output is a terminal")
+            end, words = _to_pipe(nodes, sys.stdout.buffer), sys.stderr
+        else:
+            end, words = _to_file(nodes, arguments.to, arguments.replace), sys.stdout
+    if arguments.json:
+        print(json.dumps(_plain(end)), file=words)
+    else:
+        print(f"{arguments.to}: {_line(end)}", file=words)
+    return 0
+
+
+def _to_pipe(nodes: Nodes, stream: BinaryIO) -> dict[str, Any]:
+    """Write to standard output, whose bytes cannot be taken back: one node has to do it all."""
+    failures: dict[str, str] = {}
+    for _ in pauses(nodes.patience_s):
+        for address in tuple(nodes.addresses):
+            try:
+                source = Stream(address, nodes.channel(address))
+            except Broken as error:
+                failures[address] = str(error)
+                nodes.defer(address)
+            else:
+                return _write(source, stream)
+    raise ClientError("no node gives an image: " + "; ".join(failures.values()))
+
+
+def _to_file(nodes: Nodes, path: str, replace: bool) -> dict[str, Any]:
+    if os.path.lexists(path) and not replace:
+        raise ConfigurationError(f"--to {path}: it exists; --replace replaces it")
+    partial = path + PARTIAL
+    with open(os.open(partial, os.O_RDWR | os.O_CREAT, MODE), "r+b") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise ConfigurationError(f"{partial} is being written by another backup") from None
+        try:
+            end = _written(nodes, stream)
+            stream.flush()
+            os.fsync(stream.fileno())
+            _read_again(stream, path)
+        except BaseException:
+            os.unlink(partial)
+            raise
+        os.rename(partial, path)
+    directory = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+    return end
+
+
+def _written(nodes: Nodes, stream: BinaryIO) -> dict[str, Any]:
+    """Write the file; after a node that goes away in the middle, the next begins anew."""
+    failures: dict[str, str] = {}
+    for _ in pauses(nodes.patience_s):
+        for address in tuple(nodes.addresses):
+            stream.seek(0)
+            stream.truncate()
+            try:
+                source = Stream(address, nodes.channel(address))
+                return _write(source, stream)
+            except Broken as error:
+                failures[address] = str(error)
+                nodes.defer(address)
+    raise ClientError("no node gave a whole image: " + "; ".join(failures.values()))
+
+
+def _write(source: Stream, stream: BinaryIO) -> dict[str, Any]:
+    """Write one image as a backup; returns what it says of itself."""
+    about = source.about
+    header = {
+        "cluster": about.cluster,
+        "node": about.node,
+        "birth": about.birth,
+        "members": list(about.members),
+        "index": about.index,
+        "term": about.term,
+        "program": about.version,
+        "created_s": int(time.time()),
+    }
+    progress = Progress("backup", about.bytes)
+    contents = Contents()
+    try:
+        writer = Writer(stream, header)
+        for chunk in source.chunks():
+            contents.take(chunk)
+            writer.add(chunk)
+            progress.at(writer.written)
+        if contents.index != about.index:
+            raise Damaged(f"{about.node} sent the image at {contents.index}, not at {about.index}")
+        end = summary(contents)
+        writer.finish(end)
+        stream.flush()
+    finally:
+        source.close()
+        progress.end()
+    return {**header, **end, "bytes": writer.written}
+
+
+def _read_again(stream: BinaryIO, path: str) -> None:
+    stream.seek(0)
+    progress = Progress("verify", os.fstat(stream.fileno()).st_size)
+    try:
+        read_whole(stream, path, progress.at)
+    finally:
+        progress.end()
+
+
+# --- reading -------------------------------------------------------------------------------------
+
+
+def _verify(arguments: argparse.Namespace) -> int:
+    name = arguments.file
+    if arguments.load and name == PIPE:
+        raise ConfigurationError("verify --load reads the backup twice: name a file")
+    with opened(name) as (stream, total):
+        progress = Progress("verify", total)
+        try:
+            found = read_whole(stream, name, progress.at)
+            if arguments.load:
+                stream.seek(0)
+                load(stream, name, found)
+        except BeanpoleError as error:
+            progress.end()
+            print(f"beanpole: {error}", file=sys.stderr)
+            return EXIT_NO
+        progress.end()
+    print(f"{name}: {_line({**found.about, **found.end})}: right")
+    return 0
+
+
+def _show(arguments: argparse.Namespace) -> int:
+    name = arguments.file
+    with opened(name) as (stream, total):
+        progress = Progress("read", total)
+        reader = Reader(stream, name)
+        for _ in reader.chunks():
+            progress.at(reader.offset)
+        progress.end()
+    about = {**reader.about, **(reader.end or {}), "bytes": reader.offset}
+    print(json.dumps(_plain(about)) if arguments.json else "\n".join(_page(name, about)))
+    return 0
+
+
+def _plain(about: dict[str, Any]) -> dict[str, Any]:
+    return {**about, "digest": about["digest"].hex()}
+
+
+def _line(about: dict[str, Any]) -> str:
+    jobs = f"{about['jobs']} jobs of cluster {about['cluster']} at index {about['index']}"
+    return f"{jobs}, digest {about['digest'].hex()[:16]}"
+
+
+def _page(name: str, about: dict[str, Any]) -> Iterator[str]:
+    yield f"{name}: a backup of cluster {about['cluster']}"
+    rows = [
+        ("created", age(about["created_s"])),
+        ("last entry", age(about["wall_us"] / 1e6)),
+        ("of", f"birth id {about['birth']}, index {about['index']}, by node {about['node']}"),
+        ("members", ", ".join(about["members"])),
+        ("program", f"{about['program']}, machine version {about['machine_version']}"),
+        ("size", f"{size(about['bytes'])} in {about['chunks']} chunks"),
+        ("digest", about["digest"].hex()),
+        ("jobs", f"{about['jobs']} to be restored"),
+    ]
+    if about["dropped"]:
+        words = f"{about['dropped']}: a client waited for each, and goes with the cluster"
+        rows.append(("not kept", words))
+    for protocol, counts in about["counts"].items():
+        rows.append((protocol, _counts(counts)))
+    for protocol, queue, counts in about["queues"][:QUEUES_SHOWN]:
+        rows.append((f"  {queue}", f"{_counts(counts)} ({protocol})"))
+    more = about["queue_count"] - len(about["queues"][:QUEUES_SHOWN])
+    if more > 0:
+        rows.append(("  ...", f"{more} smaller queues"))
+    for title, value in rows:
+        yield f"  {title:<11} {value}"
+
+
+def _counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{count} {state}" for state, count in counts.items())

@@ -1,0 +1,162 @@
+"""`beanpole restore FILE --to DIR...`: data directories of a new cluster from a backup.
+
+A running cluster is never changed by it: it writes only into folders that are empty or not there.
+How a backup is made is in `backup`.
+"""
+
+import argparse
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+from beanpole.errors import ConfigurationError
+from beanpoled.cli.backup import PIPE, opened
+from beanpoled.cli.progress import Progress
+from beanpoled.config.settings import MEMBERS_MAX, Name
+from beanpoled.disk import backups
+from beanpoled.disk import identity as identities
+
+
+def add_command(commands: Any) -> None:
+    """Add `restore` to the parser."""
+    parser = commands.add_parser(
+        "restore",
+        help="make the data directories of a new cluster from a backup",
+        description="Each DIR becomes the data_dir of one member of a new cluster, whose birth id "
+        "is new, too. All members have the same image. Copy each to its machine, and start all of "
+        "them as always, without --rejoin.",
+    )
+    parser.add_argument("file", metavar="FILE", help="what `beanpole backup` wrote")
+    parser.add_argument(
+        "--to",
+        required=True,
+        nargs="+",
+        metavar="DIR",
+        help="a folder for each member, empty or not there, in the order of --members",
+    )
+    parser.add_argument(
+        "--members",
+        metavar="ID,...",
+        help="ids of the members of the new cluster (default: those of the old one, sorted)",
+    )
+    parser.add_argument("--cluster", metavar="NAME", help="(default: the name of the old one)")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Read the backup as a whole, and then write a directory after the other."""
+    name, directories = arguments.file, [os.path.abspath(path) for path in arguments.to]
+    if name == PIPE:
+        raise ConfigurationError("restore reads the backup several times: name a file")
+    _check_free(arguments.to)
+    with opened(name) as (stream, total):
+        progress = Progress("verify", total)
+        try:
+            backup = backups.read_whole(stream, name, progress.at)
+        finally:
+            progress.end()
+        members = _members(arguments.members, backup, len(directories))
+        cluster = _name("--cluster", arguments.cluster or str(backup.about["cluster"]))
+        founded = identities.found_offline(
+            cluster, members, lambda: os.urandom(identities.DISK_ID_BYTES)
+        )
+        by_name = {record.node: record for record in founded}
+        made: list[str] = []
+        try:
+            for member, directory in zip(members, directories, strict=True):
+                stream.seek(0)
+                made.append(directory)
+                progress = Progress(f"restore {member}", total)
+                image = backups.restored(stream, name, backup)
+                record = by_name[member]
+                header = backups.header_of(backup, record.birth)
+                backups.make_directory(directory, record, header, _counted(image, stream, progress))
+                progress.end()
+        except BaseException:
+            for directory in made:
+                _clear(directory)
+            raise
+    print(_what_next(cluster, by_name[members[0]].birth, members, arguments.to, backup))
+    return 0
+
+
+def _counted(image: Iterator[bytes], stream: BinaryIO, progress: Progress) -> Iterator[bytes]:
+    for chunk in image:
+        progress.at(stream.tell())
+        yield chunk
+
+
+def _check_free(directories: list[str]) -> None:
+    if len(directories) > MEMBERS_MAX:
+        raise ConfigurationError(f"--to: a cluster has at most {MEMBERS_MAX} members")
+    if len(set(map(os.path.realpath, directories))) != len(directories):
+        raise ConfigurationError("--to: a folder stands twice")
+    for directory in directories:
+        try:
+            free = backups.is_free(directory)
+        except OSError as error:
+            raise ConfigurationError(f"--to {directory}: {error.strerror}") from None
+        if not free:
+            raise ConfigurationError(
+                f"--to {directory}: it is not empty; nothing is overwritten. Move it away, or name "
+                "another folder"
+            )
+
+
+def _members(text: str | None, backup: backups.Backup, count: int) -> list[str]:
+    old = sorted(map(str, backup.about["members"]))
+    names = old if text is None else [name.strip() for name in text.split(",")]
+    members = [_name("--members", name) for name in names]
+    if len(set(members)) != len(members):
+        raise ConfigurationError(f"--members = {text!r} is not allowed: an id stands twice")
+    if len(members) != count:
+        raise ConfigurationError(
+            f"--to names {count} folders for {len(members)} members ({', '.join(members)}); "
+            "--members names others"
+        )
+    return members
+
+
+def _name(option: str, text: str) -> str:
+    try:
+        return str(Name().check(text))
+    except ValueError as error:
+        raise ConfigurationError(
+            f"{option} = {text!r} is not allowed: it must be {error}"
+        ) from None
+
+
+def _clear(directory: str) -> None:
+    """Remove what was written into a folder that was free before."""
+    try:
+        for name in set(os.listdir(directory)) - backups.IGNORED:
+            path = os.path.join(directory, name)
+            if os.path.isdir(path):
+                shutil.rmtree(path)
+            else:
+                os.unlink(path)
+    except OSError as error:
+        print(f"beanpole: {directory} is of no use, and still there: {error}", file=sys.stderr)
+
+
+def _what_next(
+    cluster: str,
+    birth: bytes,
+    members: list[str],
+    directories: list[str],
+    backup: backups.Backup,
+) -> str:
+    found = backup.contents
+    copies = "\n".join(
+        f"  {directory}  is the data_dir of {member}"
+        for member, directory in zip(members, directories, strict=True)
+    )
+    dropped = f"; {found.dropped} of clients that are gone were left out" if found.dropped else ""
+    return (
+        f"{found.jobs} jobs restored into the new cluster {cluster}, birth id {birth.hex()}"
+        f"{dropped}\n{copies}\n"
+        "Start all members as always, without --rejoin. A cluster of which this is a copy goes on "
+        "beside it: see to it that clients find only one of them."
+    )

@@ -1,0 +1,150 @@
+"""Backups without a cluster: reading one as a whole, and data directories made from it.
+
+Behind `beanpole backup` and `beanpole restore`. The bytes of the file are in `storage.backups`, the
+rule by which an image becomes one of a new cluster in `core.image.contents`, words for people in
+`cli`.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Any, BinaryIO, Final, NamedTuple
+
+from beanpole.core.image import restore
+from beanpole.core.image.contents import Contents, Restoring
+from beanpole.core.machine import Machine
+from beanpole.errors import Damaged
+from beanpole.replication.pysyncobj.offline import begin_replica
+from beanpole.replication.pysyncobj.snapshots import SnapshotHeader
+from beanpole.storage.backups import Reader
+from beanpole.storage.files import InlineFiles
+from beanpoled.disk import identity as identities
+
+# What a file system puts into an empty volume; anything else makes a directory one in use.
+IGNORED: Final = frozenset({"lost+found"})
+
+
+class Backup(NamedTuple):
+    """What a backup says of itself, and what was found in it.
+
+    Attributes:
+        about: the header.
+        end: the footer.
+        contents: what its chunks hold.
+    """
+
+    about: dict[str, Any]
+    end: dict[str, Any]
+    contents: Contents
+
+
+def summary(contents: Contents) -> dict[str, Any]:
+    """Return what the footer of a backup says of its image, which was taken as a whole."""
+    return {
+        "digest": contents.digest(),
+        "jobs": contents.jobs,
+        "dropped": contents.dropped,
+        "counts": contents.counts(),
+        "queues": contents.queues(),
+        "queue_count": contents.queue_count(),
+        "machine_version": contents.version,
+        "wall_us": contents.wall_us,
+    }
+
+
+def read_whole(stream: BinaryIO, name: str, moved: Callable[[int], None]) -> Backup:
+    """Read a backup from its first to its last byte, and see that its contents have its digest.
+
+    Args:
+        stream: where from; it may be a pipe.
+        name: of the file, for messages.
+        moved: is told how many bytes were read.
+
+    Raises:
+        Damaged: it is not as it was written.
+        UnknownVersion: another program wrote it.
+        OSError: it cannot be read.
+    """
+    reader = Reader(stream, name)
+    contents = Contents()
+    for chunk in reader.chunks():
+        contents.take(chunk)
+        moved(reader.offset)
+    assert reader.end is not None, "all chunks were read"
+    found = contents.digest()
+    if found != reader.end.get("digest"):
+        raise Damaged(f"{name}: the contents do not have the digest of the footer")
+    if contents.index != reader.about.get("index"):
+        raise Damaged(f"{name}: the image is at another index than the header says")
+    return Backup(reader.about, reader.end, contents)
+
+
+def restored(stream: BinaryIO, name: str, backup: Backup) -> Iterator[bytes]:
+    """Yield the image that a new cluster begins with.
+
+    Args:
+        stream: the same file again, from its beginning.
+        name: of the file, for messages.
+        backup: what `read_whole` found.
+
+    Raises:
+        Damaged: it is not the same, or not as it was written.
+    """
+    restoring = Restoring(backup.contents.busy, backup.contents.dropped)
+    for chunk in Reader(stream, name).chunks():
+        made = restoring.take(chunk)
+        if made is not None:
+            yield made
+    if restoring.contents.digest() != backup.end["digest"]:
+        raise Damaged(f"{name} was changed while it was read")
+
+
+def load(stream: BinaryIO, name: str, backup: Backup) -> Machine:
+    """Return the machine that a node of the new cluster begins with, as its start would make it.
+
+    Raises:
+        Damaged: no machine can be made of it.
+        UnknownVersion: it needs a newer program.
+    """
+    return restore.load(restored(stream, name, backup))
+
+
+def is_free(directory: str) -> bool:
+    """Whether a data directory may be made here: nothing is there, or an empty folder.
+
+    Raises:
+        OSError: it cannot be looked at.
+    """
+    if not os.path.lexists(directory):
+        return True
+    return os.path.isdir(directory) and not set(os.listdir(directory)) - IGNORED
+
+
+def header_of(backup: Backup, birth: bytes) -> SnapshotHeader:
+    """Return the header of the first snapshot of a new cluster.
+
+    Raises:
+        Damaged: the backup says what cannot be.
+    """
+    index, term = backup.about["index"], backup.about["term"]
+    if type(index) is not int or type(term) is not int or index < 2 or term < 0:
+        raise Damaged(f"the backup is of index {index} and term {term}, which cannot be")
+    return SnapshotHeader(index, term + 1, term, birth)
+
+
+def make_directory(
+    directory: str,
+    identity: identities.DiskIdentity,
+    header: SnapshotHeader,
+    image: Iterator[bytes],
+) -> None:
+    """Make the data directory of one member, which is a voter of a cluster that has `header`.
+
+    Raises:
+        Damaged: from `image`.
+        OSError: the disk refuses; what was written is of no use.
+    """
+    files = InlineFiles()
+    files.make_directory(directory)
+    base = begin_replica(files, directory, identity.owner, header, image)
+    # Last, because a directory counts only with it.
+    identities.write(files, directory, identity._replace(log_base=base))

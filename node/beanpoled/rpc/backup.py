@@ -1,0 +1,115 @@
+"""The gRPC service `Backup`: a consistent image of the cluster for a program.
+
+Here is the way of an image from this node's snapshot to the caller. A snapshot is made in slices
+beside the queue's work, and read from the disk by a thread, so that neither a large image nor a
+slow caller holds up the node. What the caller makes of it is in `beanpoled.cli.backup`.
+"""
+
+import asyncio
+from typing import Final
+
+import grpc
+import grpc.aio
+from crc32c import crc32c
+
+from beanpole.addresses import host_of_peer
+from beanpole.errors import Damaged
+from beanpole.pb import backup_pb2, backup_pb2_grpc
+from beanpoled.rpc.call import NO_SESSION, Call
+from beanpoled.rpc.server import Context, fail, write
+from beanpoled.rpc.snapshots import snapshot_up_to
+from beanpoled.turn.node import Node
+from beanpoled.view import NodeView, SnapshotStream
+
+SERVICE: Final = backup_pb2.DESCRIPTOR.services_by_name["Backup"].full_name
+# Each holds an open file, whose room is not free before it ends, and a chunk of 4 MiB.
+BACKUPS_MAX: Final = 2
+# A caller may write through a pipe to a tape or a bucket; one that takes nothing for so long is
+# gone.
+TAKE_TIMEOUT_S: Final = 300.0
+# Reading, checking and sending has at most this share of the loop's time and of a core: the others
+# are for clients. A chunk of 512 KiB takes two milliseconds, so 25 to 60 MB a second go out.
+REST_PER_CHUNK: Final = 4
+
+
+class BackupServicer(backup_pb2_grpc.BackupServicer):
+    """Serves images of the cluster as this node has applied it."""
+
+    def __init__(self, node: Node, view: NodeView) -> None:
+        self._node = node
+        self._view = view
+        self._backups = 0
+
+    def add_to(self, server: grpc.aio.Server) -> str:
+        """Join a server; returns the service's full name."""
+        backup_pb2_grpc.add_BackupServicer_to_server(self, server)
+        return SERVICE
+
+    async def Take(self, request: backup_pb2.TakeRequest, context: Context) -> None:
+        if self._backups >= BACKUPS_MAX:
+            message = f"{BACKUPS_MAX} backups are under way here; ask another node, or later"
+            await fail(context, grpc.StatusCode.RESOURCE_EXHAUSTED, message, "TOO_MANY_BACKUPS")
+        self._backups += 1
+        try:
+            await self._catch_up(context)
+            await snapshot_up_to(self._view, self._view.applied_index, context)
+            source = self._view.snapshot_source()
+            assert source is not None, "a snapshot was waited for"
+            await self._send(source, context)
+        finally:
+            self._backups -= 1
+
+    async def _catch_up(self, context: Context) -> None:
+        """Come back when all that was acknowledged before the call is applied here."""
+        node = self._node
+        if not node.serving:
+            message = f"{self._view.node_id} is not serving now; ask another node"
+            await fail(context, grpc.StatusCode.UNAVAILABLE, message, "NOT_SERVING")
+        done = asyncio.Event()
+        call = Call(node.clients, host_of_peer(context.peer()), done.set)
+        call.barrier()
+        try:
+            await done.wait()
+        finally:
+            call.end()  # also if the caller has gone
+        if call.failure == NO_SESSION:
+            message = "the cluster has as many sessions as sessions_max allows"
+            await fail(context, grpc.StatusCode.RESOURCE_EXHAUSTED, message, "TOO_MANY_SESSIONS")
+        if call.failure:
+            message = f"no answer of a majority, or {self._view.node_id} was cut off"
+            await fail(context, grpc.StatusCode.UNAVAILABLE, message, "NOT_SERVING")
+
+    async def _send(self, source: SnapshotStream, context: Context) -> None:
+        view = self._view
+        about = backup_pb2.BackupAbout(
+            cluster=view.cluster,
+            node=view.node_id,
+            birth=view.birth,
+            members=view.members,
+            index=source.index,
+            term=source.term,
+            version=view.version,
+            bytes=source.file_bytes,
+        )
+        await write(context, backup_pb2.TakeReply(about=about), TAKE_TIMEOUT_S)
+        time_s = asyncio.get_running_loop().time
+        count = check = 0
+        await self._next(source, context)  # the replica's own, which says what `about` says
+        while True:
+            begun_s = time_s()
+            chunk = await self._next(source, context)
+            if chunk is None:
+                break
+            count, check = count + 1, crc32c(chunk, check)
+            message = backup_pb2.TakeReply(data=chunk, crc32c=crc32c(chunk))
+            spent_s = time_s() - begun_s
+            await write(context, message, TAKE_TIMEOUT_S)
+            await asyncio.sleep(REST_PER_CHUNK * spent_s)
+        end = backup_pb2.BackupEnd(chunks=count, crc32c=check)
+        await write(context, backup_pb2.TakeReply(end=end), TAKE_TIMEOUT_S)
+
+    async def _next(self, source: SnapshotStream, context: Context) -> bytes | None:
+        try:
+            return await asyncio.to_thread(next, source.chunks, None)
+        except (Damaged, OSError) as error:
+            await fail(context, grpc.StatusCode.DATA_LOSS, str(error), "SNAPSHOT_DAMAGED")
