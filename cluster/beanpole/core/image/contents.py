@@ -259,7 +259,7 @@ class Contents:
                 for name, items in zip(qless_records.LONG_FIELDS, row[-places:], strict=True):
                     self._hash_items(name, items)
             self.jobs += len(rows)
-        else:
+        elif any(rows):  # an image of a version without qless has no zeros
             self._hash_items(word, rows)
 
     def _hash_items(self, word: str, items: list[Any]) -> None:
