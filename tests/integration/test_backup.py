@@ -1,0 +1,212 @@
+"""Backups of real clusters under load, and the clusters that are restored from them.
+
+What of an image is restored is in tests/unit/core/test_contents.py, damage in
+tests/unit/beanpoled/test_backups.py.
+"""
+
+import json
+import os
+import random
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from beanpole.protocol.gearman import packets as p
+from tests.integration.support.backups import (
+    TAKES,
+    TIMEOUT_S,
+    Packets,
+    Producer,
+    all_of,
+    ports_of,
+    producing,
+)
+from tests.integration.support.nodes import BEANPOLE, Cluster
+from tests.integration.support.raw import Raw
+from tests.integration.support.waiting import wait_until
+
+COMMAND_TIMEOUT_S = 60.0
+# So many jobs of each protocol before a backup begins, and more that come meanwhile.
+JOBS = 200
+# Larger than all buffers between a node and a program that reads nothing.
+BIG_BYTES = 60_000
+BIG_JOBS = 500
+
+
+def beanpole(*arguments: str | Path, status: int = 0) -> str:
+    """Run a command; returns what it says, on both outputs if it fails."""
+    done = subprocess.run(
+        [*BEANPOLE, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=COMMAND_TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode == status, done.stderr + done.stdout
+    return done.stdout + (done.stderr if status else "")
+
+
+def backup(addresses: list[str], path: Path) -> dict[str, Any]:
+    """Take a backup; returns what the command says of it."""
+    told = beanpole("backup", "--addr", ",".join(addresses), "--to", path, "--json")
+    found: dict[str, Any] = json.loads(told)
+    return found
+
+
+def restored(path: Path, directory: Path, count: int = 3) -> Cluster:
+    """Return a cluster of new nodes whose disks are made of a backup; none is started."""
+    cluster = Cluster(directory, count=count)
+    disks = [node.directory / "data" for node in cluster.nodes]
+    members = ",".join(node.id for node in cluster.nodes)
+    beanpole("restore", path, "--to", *disks, "--members", members)
+    return cluster
+
+
+@pytest.fixture
+def producers(cluster: Cluster) -> Iterator[dict[str, Producer]]:
+    with producing(cluster) as made:
+        yield made
+
+
+def wait_for_jobs(producers: dict[str, Producer]) -> None:
+    wait_until(
+        lambda: all(one.acknowledged >= JOBS or one.failure for one in producers.values()),
+        TIMEOUT_S,
+        "jobs of all protocols",
+    )
+
+
+def check_all_jobs(cluster: Cluster, number: int, least: dict[str, int]) -> None:
+    """Take every job at a node: in order, none missing, at least those acknowledged before."""
+    addresses = ports_of(cluster, number)
+    for name, take in TAKES.items():
+        with ExitStack() as stack:
+            found = list(all_of(take(addresses[name], stack)))
+        assert found == list(range(len(found))), name
+        assert len(found) >= least[name], name
+
+
+@pytest.mark.timeout(180)
+def test_all_jobs_of_all_protocols_come_back_in_order(
+    cluster: Cluster, producers: dict[str, Producer], tmp_path: Path
+) -> None:
+    wait_for_jobs(producers)
+    follower = cluster.followers()[0]
+    path = tmp_path / "backup"
+    with ExitStack() as stack:
+        for name, take in TAKES.items():  # each worker holds the first job
+            assert take(ports_of(cluster, follower)[name], stack)() == 0
+        waiting = stack.enter_context(closing(Packets(ports_of(cluster, follower)["gearman"])))
+        assert waiting.ask(p.SUBMIT_JOB, b"other", b"", b"in foreground")[0] == p.JOB_CREATED
+        before = {name: one.acknowledged for name, one in producers.items()}
+        taken = backup([cluster.nodes[follower].grpc], path)
+    assert taken["node"] == cluster.nodes[follower].id
+    assert taken["dropped"] == 1
+    held = {name: counts.get("reserved", 0) for name, counts in taken["counts"].items()}
+    assert held == {"beanstalk": 1, "workq": 1, "gearman": 1, "qless": 0}
+    assert taken["counts"]["qless"]["running"] == 1
+    assert path.stat().st_mode & 0o077 == 0
+    assert "right" in beanpole("backup", "verify", "--load", path)
+    with restored(path, tmp_path / "new").running() as new:
+        again = backup([new.nodes[0].grpc], tmp_path / "again")
+        assert again["digest"] == taken["digest"]
+        assert again["birth"] != taken["birth"]
+        check_all_jobs(new, 1, before)
+
+
+@pytest.mark.timeout(180)
+def test_the_leader_dies_in_the_middle(cluster: Cluster, tmp_path: Path) -> None:
+    leader = cluster.leader()
+    follower = cluster.followers()[0]
+    with Raw(cluster.nodes[follower].beanstalk, TIMEOUT_S) as client:
+        jobs = [client.put(b"%d " % n + b"x" * BIG_BYTES) for n in range(BIG_JOBS)]
+    path = tmp_path / "backup"
+    partial = tmp_path / "backup.partial"
+    addresses = f"{cluster.nodes[leader].grpc},{cluster.nodes[follower].grpc}"
+    command = [*BEANPOLE, "backup", "--addr", addresses, "--to", str(path), "--json"]
+    with ExitStack() as stack:
+        program = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE))
+        stack.callback(program.kill)
+        wait_until(
+            lambda: partial.exists() and partial.stat().st_size > 0, TIMEOUT_S, "the first bytes"
+        )
+        program.send_signal(signal.SIGSTOP)  # it has not all of it, and gets no more
+        cluster.kill(leader)
+        program.send_signal(signal.SIGCONT)
+        told = program.communicate(timeout=COMMAND_TIMEOUT_S)[0]
+    assert program.returncode == 0
+    taken = json.loads(told)
+    assert taken["node"] == cluster.nodes[follower].id
+    assert not partial.exists()
+    with restored(path, tmp_path / "new", count=1).running() as new:
+        assert backup([new.nodes[0].grpc], tmp_path / "again")["digest"] == taken["digest"]
+        with Raw(new.nodes[0].beanstalk, TIMEOUT_S) as client:
+            for number, job in enumerate(jobs):
+                line, body = client.command(b"reserve-with-timeout 0")
+                assert line.startswith(b"RESERVED %d " % job)
+                assert body is not None
+                assert body.startswith(b"%d " % number)
+
+
+@pytest.mark.timeout(120)
+def test_a_pipe_carries_it_and_nothing_is_overwritten(cluster: Cluster, tmp_path: Path) -> None:
+    with Raw(cluster.nodes[0].beanstalk) as client:
+        client.put(b"body")
+    address = cluster.nodes[1].grpc
+    path = tmp_path / "backup"
+    with path.open("wb") as stream:
+        subprocess.run(
+            [*BEANPOLE, "backup", "--addr", address, "--to", "-"],
+            stdout=stream,
+            stderr=subprocess.DEVNULL,
+            timeout=COMMAND_TIMEOUT_S,
+            check=True,
+        )
+    beanpole("backup", "verify", path)
+    assert "it exists" in beanpole("backup", "--addr", address, "--to", path, status=2)
+    beanpole("backup", "--addr", address, "--to", path, "--replace")
+    disks = [node.directory / "data" for node in cluster.nodes]
+    before = [sorted(os.listdir(disk)) for disk in disks]
+    told = beanpole("restore", path, "--to", *disks, status=2)
+    assert "it is not empty" in told
+    assert [sorted(os.listdir(disk)) for disk in disks] == before
+
+
+@pytest.mark.timeout(120)
+def test_a_damaged_backup_is_refused_with_its_reason(cluster: Cluster, tmp_path: Path) -> None:
+    with Raw(cluster.nodes[0].beanstalk) as client:
+        for number in range(JOBS):
+            client.put(b"body %d" % number)
+    path, changed = tmp_path / "backup", tmp_path / "changed"
+    backup([cluster.nodes[0].grpc], path)
+    data = path.read_bytes()
+    dice = random.Random(20)
+    places = dice.sample(range(len(data)), 6)
+    for made in [
+        *(data[:place] + bytes([data[place] ^ 0x10]) + data[place + 1 :] for place in places),
+        data[: len(data) // 2],
+        data + b"more",
+    ]:
+        changed.write_bytes(made)
+        said = beanpole("backup", "verify", changed, status=1)
+        assert f"beanpole: {changed}" in said
+        beanpole(
+            "restore", changed, "--to", tmp_path / "a", tmp_path / "b", tmp_path / "c", status=3
+        )
+        assert not (tmp_path / "a").exists()
+
+
+@pytest.mark.timeout(120)
+def test_without_a_majority_there_is_none(cluster: Cluster, tmp_path: Path) -> None:
+    """A node alone cannot know what the others have acknowledged: `recover` is for that."""
+    for number in (0, 1):
+        cluster.kill(number)
+    path = tmp_path / "backup"
+    said = beanpole("backup", "--addr", cluster.nodes[2].grpc, "--to", path, status=3)
+    assert "no node gave a whole image" in said
+    assert list(tmp_path.glob("backup*")) == []
