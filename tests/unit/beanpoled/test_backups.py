@@ -1,0 +1,202 @@
+"""`beanpole backup verify`, `show` and `restore` on files, without any node."""
+
+import io
+import json
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from beanpole.core.image.contents import Contents
+from beanpole.core.machine import Machine
+from beanpole.errors import Damaged
+from beanpole.storage.backups import Reader, Writer
+from beanpole.storage.files import InlineFiles
+from beanpole.storage.readonly import ReadOnlyFiles
+from beanpoled import cli
+from beanpoled.cli.progress import Progress, words
+from beanpoled.disk import identity as identities
+from beanpoled.disk.backups import load, read_whole, summary
+from beanpoled.disk.offline import look
+from tests.unit.core.cluster import image_of
+from tests.unit.releases.backup import FIXTURE
+
+DIGEST = "c5323f2b46dd6734"
+MEMBERS = ("n0", "n1", "n2")
+
+
+def restore(source: Path, *directories: Path, members: str = "") -> int:
+    more = ["--members", members] if members else []
+    return cli.main(["restore", str(source), "--to", *map(str, directories), *more])
+
+
+def machine_in(directory: Path) -> Machine:
+    files = ReadOnlyFiles()
+    found = look(files, str(directory), identities.read_stopped(files, str(directory)))
+    assert found.damage == []
+    assert found.machine is not None
+    return found.machine
+
+
+def test_the_recorded_backup_is_shown_and_right(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["backup", "show", str(FIXTURE), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["digest"].startswith(DIGEST)
+    assert found["counts"] == {"beanstalk": {"buried": 1, "delayed": 1, "ready": 4, "reserved": 1}}
+    assert (found["cluster"], found["members"]) == ("test", list(MEMBERS))
+    assert cli.main(["backup", "show", str(FIXTURE)]) == 0
+    page = capsys.readouterr().out
+    assert "1 buried, 1 delayed, 4 ready, 1 reserved" in page
+    assert "machine version 3" in page
+    assert cli.main(["backup", "verify", "--load", str(FIXTURE)]) == 0
+    assert capsys.readouterr().out.endswith(f"digest {DIGEST}: right\n")
+
+
+def test_every_member_begins_with_the_same(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    directories = [tmp_path / name for name in MEMBERS]
+    directories[1].mkdir()
+    (directories[1] / "lost+found").mkdir()  # of a volume that nobody used
+    assert restore(FIXTURE, *directories) == 0
+    assert "7 jobs restored into the new cluster test" in capsys.readouterr().out
+    machines = [machine_in(directory) for directory in directories]
+    assert image_of(machines[0]) == image_of(machines[1]) == image_of(machines[2])
+    assert (machines[0].queue.ready, machines[0].queue.reserved) == (5, 0)
+    files = InlineFiles()
+    records = [identities.read(files, str(directory)) for directory in directories]
+    births = {record.birth for record in records if record is not None}
+    assert len(births) == 1
+    assert births != {bytes(16)}
+    assert [record.node for record in records if record is not None] == list(MEMBERS)
+
+
+def test_one_node_may_come_of_three(tmp_path: Path) -> None:
+    assert restore(FIXTURE, tmp_path / "one", members="only") == 0
+    assert len(machine_in(tmp_path / "one").queue.jobs) == 7
+
+
+def test_nothing_is_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    directories = [tmp_path / name for name in MEMBERS]
+    directories[2].mkdir()
+    (directories[2] / "identity").write_bytes(b"of a cluster")
+    assert restore(FIXTURE, *directories) == 2
+    assert f"--to {directories[2]}: it is not empty" in capsys.readouterr().err
+    assert not directories[0].exists()
+    (tmp_path / "file").touch()
+    assert restore(FIXTURE, tmp_path / "file", members="one") == 2
+
+
+@pytest.mark.parametrize(
+    ("directories", "members", "message"),
+    [
+        (["a"], "", "names 1 folders for 3 members"),
+        (["a", "b"], "x,x", "an id stands twice"),
+        (["a", "a"], "x,y", "a folder stands twice"),
+        (["a"], "not/a/name", "is not allowed"),
+    ],
+)
+def test_wrong_words_are_refused(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    directories: list[str],
+    members: str,
+    message: str,
+) -> None:
+    assert restore(FIXTURE, *(tmp_path / name for name in directories), members=members) == 2
+    assert message in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_disk_that_fails_leaves_the_folders_as_they_were(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(identities, "write", refuse)
+    (tmp_path / "a").mkdir()
+    assert restore(FIXTURE, tmp_path / "a", members="n0") == 3
+    assert list((tmp_path / "a").iterdir()) == []
+
+
+def test_whatever_has_changed_is_refused_with_its_reason(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = FIXTURE.read_bytes()
+    dice = random.Random(20)
+    changed = tmp_path / "changed"
+    for place in dice.sample(range(len(data)), 60):
+        made = bytearray(data)
+        made[place] ^= 1 << dice.randrange(8)
+        changed.write_bytes(made)
+        assert cli.main(["backup", "verify", str(changed)]) == 1, place
+        assert f"beanpole: {changed}" in capsys.readouterr().err
+        assert restore(changed, tmp_path / "a", tmp_path / "b", tmp_path / "c") == 3
+        assert not (tmp_path / "a").exists()
+    changed.write_bytes(data[:-1])
+    assert cli.main(["backup", "verify", str(changed)]) == 1
+    assert "cut off" in capsys.readouterr().err
+
+
+def rewritten(digest: bytes | None = None, index: int | None = None) -> io.BytesIO:
+    """The recorded backup with right checksums, and one thing in it that is wrong."""
+    with FIXTURE.open("rb") as stream:
+        reader = Reader(stream, "FILE")
+        chunks = list(reader.chunks())
+    contents = Contents()
+    for chunk in chunks:
+        contents.take(chunk)
+    about = reader.about if index is None else {**reader.about, "index": index}
+    made = io.BytesIO()
+    writer = Writer(made, about)
+    for chunk in chunks:
+        writer.add(chunk)
+    end = summary(contents)
+    writer.finish(end if digest is None else {**end, "digest": digest})
+    made.seek(0)
+    return made
+
+
+def test_contents_have_to_fit_what_the_file_says_of_them() -> None:
+    assert read_whole(rewritten(), "FILE", int).contents.jobs == 7
+    with pytest.raises(Damaged, match="do not have the digest"):
+        read_whole(rewritten(digest=bytes(32)), "FILE", int)
+    with pytest.raises(Damaged, match="another index"):
+        read_whole(rewritten(index=1), "FILE", int)
+
+
+def test_a_file_that_changes_between_two_readings_is_noticed() -> None:
+    found = read_whole(rewritten(), "FILE", int)
+    other = found._replace(end={**found.end, "digest": bytes(32)})
+    with pytest.raises(Damaged, match="was changed"):
+        load(rewritten(), "FILE", other)
+
+
+def test_standard_input_is_read_once(capsys: pytest.CaptureFixture[str]) -> None:
+    assert restore(Path("-"), Path("nowhere")) == 2
+    assert cli.main(["backup", "verify", "--load", "-"]) == 2
+    assert "twice" in capsys.readouterr().err
+
+
+def test_backup_wants_a_place_and_does_not_take_one_that_exists(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    address = ["--addr", "127.0.0.1:1"]
+    assert cli.main(["backup", *address]) == 2
+    (tmp_path / "file").touch()
+    assert cli.main(["backup", *address, "--to", str(tmp_path / "file")]) == 2
+    assert "--replace" in capsys.readouterr().err
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_progress_is_shown_on_a_terminal_only() -> None:
+    assert words("backup", 0, 0, 0.0) == "backup 0 B, 0 B/s, 0:00"
+    half = words("backup", 1 << 20, 1 << 21, 2.0)
+    assert half == "backup [############------------]  50% 1.0 MiB, 512.0 KiB/s, 0:02 left"
+    output = io.StringIO()
+    progress = Progress("backup", 10, output)
+    progress.at(5)
+    progress.end()
+    assert output.getvalue() == ""
