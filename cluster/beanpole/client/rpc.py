@@ -24,6 +24,9 @@ CHANNEL_OPTIONS: Final = (
     # A node that comes back is to be reached at once, not after gRPC's usual two minutes.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1000),
+    # Nor is a name to be looked up again only half a minute after the last time: a node that comes
+    # back may have another address.
+    ("grpc.dns_min_time_between_resolutions_ms", 1000),
     # Nodes are dialled directly, whatever the environment says about web proxies.
     ("grpc.enable_http_proxy", 0),
 )
