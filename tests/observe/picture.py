@@ -105,7 +105,10 @@ def page(prometheus: Prometheus) -> tuple[str, int]:
         if panel["type"] == "row":
             parts.append(f'<h3 style="left:{x}px;top:{y}px">{title}</h3>')
             continue
-        inside = drawn(panel, series(prometheus, panel), width, height - 46)
+        lines = series(prometheus, panel)
+        # Nodes of another tree, without the metric, would leave it empty.
+        assert any(points for _, points in lines), f"{panel['title']} shows nothing"
+        inside = drawn(panel, lines, width, height - 46)
         box = f"left:{x}px;top:{y}px;width:{width}px;height:{height}px"
         parts.append(f'<div class="p" style="{box}"><b>{title}</b>{inside}</div>')
     return "".join(parts), bottom
