@@ -1,7 +1,7 @@
 """All clients of other protocols in one life: who they are, when they are quiet, and who judges.
 
-What each does is in `gearman`, `gearman_admins`, `workq` and `qless`, the judging in the files
-`verdicts_*`.
+What each does is in `gearman`, `gearman_admins`, `workq`, `qless` and `keepers`, the judging in
+the files `verdicts_*` (`keepers` judge what they see).
 """
 
 from typing import Final
@@ -12,6 +12,8 @@ from tests.sim.cluster import Violation
 from tests.sim.gearman import FUNCTIONS, Records, Submitter
 from tests.sim.gearman_admins import LIMITED, OWN, Administrator
 from tests.sim.gearman_workers import Worker
+from tests.sim.guests import Guest
+from tests.sim.keepers import Claims, Keeper
 from tests.sim.qless import Laborer, Notes, Subscriber
 from tests.sim.stories import GEARMAN_PREFIX
 from tests.sim.verdicts_admins import AdminJudge
@@ -26,6 +28,7 @@ SUBMITTERS: Final = 2
 WORKERS: Final = 4
 PATRONS: Final = 4
 LABORERS: Final = 3
+KEEPERS: Final = 3
 # Their numbers, beside those of beanstalk's clients.
 FIRST_NUMBER: Final = 100
 # Whose frontends are whole; the others are not there yet.
@@ -49,6 +52,7 @@ class Crowd:
         self.notes = Notes()
         self.laborers: list[Laborer] = []
         self.subscribers: list[Subscriber] = []
+        self.keepers: list[Keeper] = []
         # By the numbers of workers: what each slept beside when somebody looked last.
         self._beside: dict[int, tuple[int, ...]] = {}
 
@@ -76,6 +80,8 @@ class Crowd:
                 Laborer(world, next(numbers), self.notes, place == 0) for place in range(LABORERS)
             ]
             self.subscribers.append(Subscriber(world, next(numbers), self.notes))
+        claims = Claims()
+        self.keepers += [Keeper(world, next(numbers), claims) for _ in range(KEEPERS)]
 
     def look(self) -> None:
         """No worker sleeps for long beside a job that its own node knows to be ready.
@@ -106,7 +112,10 @@ class Crowd:
 
     def calm(self) -> None:
         """No more is asked for; workers end what there is, each of them all it gets."""
-        for guest in (*self.submitters, *self.patrons, *self.laborers, *self.subscribers):
+        for guest in (
+            *(*self.submitters, *self.patrons, *self.laborers),
+            *(*self.subscribers, *self.keepers),
+        ):
             guest.active = False
         for worker in self.workers:
             worker.calm = True
@@ -121,7 +130,8 @@ class Crowd:
         machine = self.world.witness.machine
         if machine.version < SINCE:
             return ""
-        for guest in (*self.submitters, *self.patrons, *self.admins, *self.laborers):
+        everybody: list[Guest] = [*self.submitters, *self.patrons, *self.admins, *self.laborers]
+        for guest in (*everybody, *self.keepers):
             if not guest.quiet:
                 return f"{guest.protocol} client {guest.number} waits for something"
         if not self.workers:

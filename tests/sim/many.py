@@ -55,6 +55,9 @@ FAULTS: Final = (
     "whole event logs",
     "events read",
     "events with a host",
+    "jobs that keepers had after they came back",
+    "jobs of replies that were lost",
+    "keepers that left their connection open",
 )
 # Replies that say that a change was made.
 CHANGES: Final = frozenset(

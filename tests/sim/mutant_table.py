@@ -19,6 +19,7 @@ from tests.sim.mutations_disk import DISKS
 from tests.sim.mutations_edges import EDGES
 from tests.sim.mutations_guests import GUESTS
 from tests.sim.mutations_hosts import HOSTS
+from tests.sim.mutations_keepers import KEEPERS
 from tests.sim.mutations_qless import QLESS
 from tests.sim.mutations_sick import SICK
 from tests.sim.mutations_versions import VERSIONS
@@ -461,6 +462,6 @@ SCHEDULES: Final = (
 )
 MUTANTS: Final[tuple[Mutant, ...]] = (
     *(*REPAIRS, *RULES, *SICK, *BOUNDS, *VERSIONS, *ANSWERS, *DISKS, *EDGES),
-    *(*HOSTS, *IDENTITY, *GUESTS, *QLESS, *ADMINS, *ALIASES),
+    *(*HOSTS, *IDENTITY, *GUESTS, *QLESS, *ADMINS, *ALIASES, *KEEPERS),
 )
 NAMES: Final = {mutant.name: mutant for mutant in MUTANTS}

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from beanpole.core.jobs import transitions as q
 from beanpoled.shared.clock import TURN_MAX_US
-from tests.sim import aliases
+from tests.sim import aliases, keepers
 from tests.sim.callers import MARK
 from tests.sim.cluster import Violation
 from tests.sim.history import NOT_DONE, Op, host_of
@@ -157,7 +157,7 @@ class Judge:
         """Q1, Q2, Q5: an answered put is one job, an unanswered at most one, a refused none."""
         made: dict[bytes, list[int]] = defaultdict(list)
         for job, body in self.witness.bodies.items():
-            if body != PROBE and not body.startswith((MARK, aliases.MARK)):
+            if body != PROBE and not body.startswith((MARK, aliases.MARK, keepers.MARK)):
                 made[body].append(job)
         for body, jobs in made.items():
             op = self.puts.get(body)
@@ -210,6 +210,8 @@ class Judge:
             if done:
                 _require(done[0], [e for e in self.events(job) if e.kind == q.DELETE])
         for job, events in self.witness.jobs.items():
+            if self.witness.bodies[job].startswith(keepers.MARK):
+                continue
             for event in events:
                 if event.kind == q.DELETE and not any(
                     op.at_s <= event.at_s and op.word in (b"DELETED", b"")

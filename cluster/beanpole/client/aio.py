@@ -30,6 +30,7 @@ from beanpole.client.sansio.faults import (
     JobTooBigError,
     MayBeDoneError,
     NoNodeError,
+    NotAvailableError,
     NotFoundError,
     NotIgnoredError,
     OutOfMemoryError,
@@ -69,6 +70,7 @@ from beanpole.client.sansio.steps import (
     Step,
     Steps,
 )
+from beanpole.protocol.beanstalk.requests import KEEP_MAX_S
 
 __all__ = [
     "DEFAULT_DELAY",
@@ -93,6 +95,7 @@ __all__ = [
     "JobTooBigError",
     "MayBeDoneError",
     "NoNodeError",
+    "NotAvailableError",
     "NotFoundError",
     "NotIgnoredError",
     "OutOfMemoryError",
@@ -137,6 +140,11 @@ class Wire:
                 if not isinstance(error, Exception):
                     self.close()  # cancelled: the rest of a reply would answer another command
                 raise
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a command is in progress."""
+        return self._lock.locked()
 
     def close(self) -> None:
         """Close the connection, if there is one."""
@@ -209,6 +217,7 @@ class Client(Generic[TBody]):
         patience_s: float = ...,
         reply_timeout_s: float = ...,
         connect_timeout_s: float = ...,
+        keep: int = ...,
     ) -> None: ...
 
     @overload
@@ -223,6 +232,7 @@ class Client(Generic[TBody]):
         patience_s: float = ...,
         reply_timeout_s: float = ...,
         connect_timeout_s: float = ...,
+        keep: int = ...,
     ) -> None: ...
 
     def __init__(
@@ -236,6 +246,7 @@ class Client(Generic[TBody]):
         patience_s: float = PATIENCE_S,
         reply_timeout_s: float = REPLY_TIMEOUT_S,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
+        keep: int = 0,
     ) -> None:
         """Remember where the nodes are; `connect`, or the first command, connects to one.
 
@@ -249,10 +260,14 @@ class Client(Generic[TBody]):
             patience_s: how long to look for a node that answers before giving up.
             reply_timeout_s: how long a node may be silent, beside the time that a reserve waits.
             connect_timeout_s: how long a node may take to accept a connection.
+            keep: for how many seconds reservations wait for this client after its connection, or
+                its node, was lost: up to 300; 0: not at all. Of effect where the nodes have it.
 
         Raises:
-            ValueError: there is no address.
+            ValueError: there is no address, or `keep` is not from 0 to 300.
         """
+        if not 0 <= keep <= KEEP_MAX_S:
+            raise ValueError(f"keep must be from 0 to {KEEP_MAX_S} seconds")
         self.encoding = encoding
         self._wire = Wire()
         self._session = Session(
@@ -261,6 +276,7 @@ class Client(Generic[TBody]):
             patience_s=patience_s,
             reply_timeout_s=reply_timeout_s,
             connect_timeout_s=connect_timeout_s,
+            keep_s=keep,
         )
         self._commands: Commands[TBody] = Commands(self._session, encoding, time.monotonic)
         watched = [watch] if isinstance(watch, str) else list(watch)
@@ -283,8 +299,10 @@ class Client(Generic[TBody]):
 
     async def close(self) -> None:
         """Close the connection; what is reserved returns to its queue."""
-        self._wire.close()
-        self._session.at = None
+        if self._wire.is_busy:
+            self._wire.close()  # what is in progress fails
+        else:
+            await self._run(self._session.quit())
 
     async def connect(self) -> None:
         """Connect to one of the nodes.
@@ -298,6 +316,11 @@ class Client(Generic[TBody]):
     def node(self) -> str:
         """The address of the node that is connected; empty if none is."""
         return str(self._session.at or "")
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether reservations outlive this connection: see `keep`."""
+        return self._session.is_kept
 
     @property
     def held(self) -> Sequence[int]:
@@ -314,14 +337,26 @@ class Client(Generic[TBody]):
         priority: int = DEFAULT_PRIORITY,
         delay: int = DEFAULT_DELAY,
         ttr: int = DEFAULT_TTR,
+        *,
+        key: str | None = None,
     ) -> int:
         """Put a job into the used tube and return its id. Delay and TTR are in seconds.
 
+        Args:
+            body: what the job is.
+            priority: 0 is the most urgent.
+            delay: it is ready so much later.
+            ttr: how long a worker may have it.
+            key: 1 to 64 printable characters: of all puts with this key, in any tube, the first
+                makes a job and the others return its id. So it is repeated when a reply is lost.
+
         Raises:
-            MayBeDoneError: the reply was lost; putting it again may make a second job.
+            MayBeDoneError: the reply was lost; putting it again may make a second job, unless
+                it has a key.
             DrainingError: no node takes puts now.
+            NotAvailableError: it has a key, and the node is no Beanpole.
         """
-        return await self._run(self._commands.put(body, priority, delay, ttr))
+        return await self._run(self._commands.put(body, priority, delay, ttr, key))
 
     async def use(self, tube: str) -> None:
         """Put into this tube from now on, also on later connections."""

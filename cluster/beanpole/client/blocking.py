@@ -28,6 +28,7 @@ from beanpole.client.sansio.faults import (
     JobTooBigError,
     MayBeDoneError,
     NoNodeError,
+    NotAvailableError,
     NotFoundError,
     NotIgnoredError,
     OutOfMemoryError,
@@ -67,6 +68,7 @@ from beanpole.client.sansio.steps import (
     Step,
     Steps,
 )
+from beanpole.protocol.beanstalk.requests import KEEP_MAX_S
 
 __all__ = [
     "DEFAULT_DELAY",
@@ -91,6 +93,7 @@ __all__ = [
     "JobTooBigError",
     "MayBeDoneError",
     "NoNodeError",
+    "NotAvailableError",
     "NotFoundError",
     "NotIgnoredError",
     "OutOfMemoryError",
@@ -213,6 +216,7 @@ class Client(Generic[TBody]):
         patience_s: float = ...,
         reply_timeout_s: float = ...,
         connect_timeout_s: float = ...,
+        keep: int = ...,
     ) -> None: ...
 
     @overload
@@ -227,6 +231,7 @@ class Client(Generic[TBody]):
         patience_s: float = ...,
         reply_timeout_s: float = ...,
         connect_timeout_s: float = ...,
+        keep: int = ...,
     ) -> None: ...
 
     def __init__(
@@ -240,6 +245,7 @@ class Client(Generic[TBody]):
         patience_s: float = PATIENCE_S,
         reply_timeout_s: float = REPLY_TIMEOUT_S,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
+        keep: int = 0,
     ) -> None:
         """Connect to one of the nodes.
 
@@ -253,11 +259,15 @@ class Client(Generic[TBody]):
             patience_s: how long to look for a node that answers before giving up.
             reply_timeout_s: how long a node may be silent, beside the time that a reserve waits.
             connect_timeout_s: how long a node may take to accept a connection.
+            keep: for how many seconds reservations wait for this client after its connection, or
+                its node, was lost: up to 300; 0: not at all. Of effect where the nodes have it.
 
         Raises:
             NoNodeError: none answers; it is a ConnectionError.
-            ValueError: there is no address.
+            ValueError: there is no address, or `keep` is not from 0 to 300.
         """
+        if not 0 <= keep <= KEEP_MAX_S:
+            raise ValueError(f"keep must be from 0 to {KEEP_MAX_S} seconds")
         self.encoding = encoding
         self._wire = Wire()
         self._session = Session(
@@ -266,6 +276,7 @@ class Client(Generic[TBody]):
             patience_s=patience_s,
             reply_timeout_s=reply_timeout_s,
             connect_timeout_s=connect_timeout_s,
+            keep_s=keep,
         )
         self._commands: Commands[TBody] = Commands(self._session, encoding, time.monotonic)
         watched = [watch] if isinstance(watch, str) else list(watch)
@@ -288,13 +299,17 @@ class Client(Generic[TBody]):
 
     def close(self) -> None:
         """Close the connection; what is reserved returns to its queue."""
-        self._wire.close()
-        self._session.at = None
+        self._run(self._session.quit())
 
     @property
     def node(self) -> str:
         """The address of the node that is connected; empty if none is."""
         return str(self._session.at or "")
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether reservations outlive this connection: see `keep`."""
+        return self._session.is_kept
 
     @property
     def held(self) -> Sequence[int]:
@@ -311,14 +326,26 @@ class Client(Generic[TBody]):
         priority: int = DEFAULT_PRIORITY,
         delay: int = DEFAULT_DELAY,
         ttr: int = DEFAULT_TTR,
+        *,
+        key: str | None = None,
     ) -> int:
         """Put a job into the used tube and return its id. Delay and TTR are in seconds.
 
+        Args:
+            body: what the job is.
+            priority: 0 is the most urgent.
+            delay: it is ready so much later.
+            ttr: how long a worker may have it.
+            key: 1 to 64 printable characters: of all puts with this key, in any tube, the first
+                makes a job and the others return its id. So it is repeated when a reply is lost.
+
         Raises:
-            MayBeDoneError: the reply was lost; putting it again may make a second job.
+            MayBeDoneError: the reply was lost; putting it again may make a second job, unless
+                it has a key.
             DrainingError: no node takes puts now.
+            NotAvailableError: it has a key, and the node is no Beanpole.
         """
-        return self._run(self._commands.put(body, priority, delay, ttr))
+        return self._run(self._commands.put(body, priority, delay, ttr, key))
 
     def use(self, tube: str) -> None:
         """Put into this tube from now on, also on later connections."""

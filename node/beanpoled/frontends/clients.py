@@ -10,6 +10,7 @@ from typing import Final
 
 from beanpole.core.jobs.job import Job
 from beanpole.core.machine import Machine
+from beanpole.core.sessions import Session
 from beanpoled.frontends.connection import Connection
 from beanpoled.frontends.listeners import Listeners
 from beanpoled.frontends.publications import Publications
@@ -170,12 +171,16 @@ class Clients:
         machine = self._context.machine
         return machine.queue.find(tube) is None and len(machine.queue.tubes) >= machine.tubes_max
 
-    def reserved_by(self, session: int) -> dict[int, Job]:
-        """The jobs of a session of this node, by their ids, as far as they are applied here."""
+    def session(self, number: int) -> Session | None:
+        """The session of this node with that number, as far as it is applied here."""
         state = self._context.machine.origins.get(self._context.index)
         if state is None or state.incarnation != self.origin.incarnation:
-            return {}
-        held = state.sessions.get(session)
+            return None
+        return state.sessions.get(number)
+
+    def reserved_by(self, session: int) -> dict[int, Job]:
+        """The jobs of a session of this node, by their ids, as far as they are applied here."""
+        held = self.session(session)
         return {} if held is None else held.reserved
 
     def first_deadline_us(self, session: int) -> int:

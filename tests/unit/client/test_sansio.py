@@ -50,7 +50,7 @@ def test_tubes_are_restored() -> None:
     here.run(client.watch("t"))
     here.run(client.ignore("default"))
     del here.nodes[A]
-    here.run(client.put("x", 1, 0, 60))
+    here.run(client.put("x", 1, 0, 60, None))
     assert here.said[-2:] == [
         (B, b"use t\r\nwatch t\r\nignore default\r\n"),
         (B, b"put 1 0 60 1\r\nx\r\n"),
@@ -61,7 +61,7 @@ def test_a_put_whose_reply_is_lost_is_not_repeated() -> None:
     here = world(a=closing(b"put"), b=PLAIN)
     client = here.client("a:1,b:1")
     with pytest.raises(faults.MayBeDoneError, match="may have been done: a:1"):
-        here.run(client.put("x", 1, 0, 60))
+        here.run(client.put("x", 1, 0, 60, None))
     assert [data for _, data in here.said] == [b"put 1 0 60 1\r\nx\r\n"]
     assert issubclass(faults.MayBeDoneError, ConnectionError)
 
@@ -71,7 +71,7 @@ def test_a_node_that_closed_the_idle_connection_is_left_before_a_put() -> None:
     client = here.client("a:1,b:1")
     here.run(client.connect())
     del here.nodes[A]
-    assert here.run(client.put("x", 1, 0, 60)) == 7
+    assert here.run(client.put("x", 1, 0, 60, None)) == 7
     assert here.said == [(B, b"put 1 0 60 1\r\nx\r\n")]
 
 
@@ -135,11 +135,11 @@ def test_a_node_that_refuses_puts_is_left_unless_jobs_would_be_lost() -> None:
     drains = server({b"put": b"DRAINING\r\n", b"reserve-with-timeout": b"RESERVED 7 1\r\nx\r\n"})
     here = world(a=drains, b=PLAIN)
     client = here.client("a:1,b:1")
-    assert here.run(client.put("x", 1, 0, 60)) == 7
+    assert here.run(client.put("x", 1, 0, 60, None)) == 7
     other = here.client("a:1,b:1")
     here.run(other.reserve(0))
     with pytest.raises(faults.DrainingError):
-        here.run(other.put("x", 1, 0, 60))
+        here.run(other.put("x", 1, 0, 60, None))
     assert other.session.at == A
 
 
@@ -147,7 +147,7 @@ def test_all_nodes_refuse_puts() -> None:
     drains = server({b"put": b"DRAINING\r\n"})
     here = world(a=drains, b=drains)
     with pytest.raises(faults.DrainingError):
-        here.run(here.client("a:1,b:1").put("x", 1, 0, 60))
+        here.run(here.client("a:1,b:1").put("x", 1, 0, 60, None))
     assert [place for place, _ in here.said] == [A, B]
 
 

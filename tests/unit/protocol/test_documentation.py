@@ -7,6 +7,7 @@ import pytest
 from beanpole import constants
 from beanpole.protocol.beanstalk import requests as r
 from beanpole.protocol.beanstalk.client import REPLY_WORDS
+from beanpoled.frontends.beanstalk import extensions
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "protocol.md").read_text()
 # fmt: off
@@ -30,8 +31,14 @@ def test_every_command_has_its_row() -> None:
     assert [row.split("`")[1].split()[0] for row in rows("Commands")] == COMMANDS
 
 
+def test_every_extension_has_its_row() -> None:
+    known = [*(name.decode() for name in extensions.names(4)), "extensions"]
+    words = [row.split("`")[1].split()[0] for row in rows("Extensions")]
+    assert sorted(words) == sorted(known)
+
+
 def test_every_reply_word_has_its_row() -> None:
-    assert len(REPLY_WORDS) == 23
+    assert len(REPLY_WORDS) == 26
     words = [row.split("`")[1].split()[0] for row in rows("Reply words")]
     assert sorted(words) == sorted(word.decode() for word in REPLY_WORDS)
 

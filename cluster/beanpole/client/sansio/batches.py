@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, TypeVar
 
 from beanpole.client.sansio import faults
-from beanpole.client.sansio.commands import WAIT_SLICE_S, Commands, expected, job_id
+from beanpole.client.sansio.commands import Commands, expected, job_id
 from beanpole.client.sansio.session import PAUSE_MIN_S, TRIES_MAX, Session, jitter
 from beanpole.client.sansio.shapes import Job, JobOrID, TBody
 from beanpole.client.sansio.steps import Pause, Steps
@@ -49,10 +49,14 @@ def delete_many(commands: Commands[TBody], jobs: Sequence[JobOrID[TBody]]) -> St
     """See the clients."""
     session = commands.session
     ids = [job_id(one) for one in jobs]
-    for job in ids:
-        session.held.pop(job, None)  # so that nobody is told that it was lost
+    session.ending |= dict.fromkeys(ids)  # whatever comes of them, they are not lost
     requests = [encode(b"delete", job) for job in ids]
-    results, again = yield from _ask_each(session, requests, repeat=True)
+    try:
+        results, again = yield from _ask_each(session, requests, repeat=True)
+    finally:
+        for job in ids:
+            for known in (session.ending, session.held, session.orphans):
+                known.pop(job, None)
     done: list[bool | Exception | None] = []
     for at, one in enumerate(results):
         if not _says(one, b"NOT_FOUND"):
@@ -71,20 +75,7 @@ def reserve_many(
     """See the clients. The first request waits, and the others take what is there then."""
     if not 0 < count <= RESERVE_MAX:
         raise ValueError(f"from 1 to {RESERVE_MAX} jobs can be reserved together")
-    until = None if timeout is None else commands.clock() + timeout
-    left_s = WAIT_SLICE_S if timeout is None else timeout
-    while True:
-        slice_s = max(0, min(WAIT_SLICE_S, left_s))
-        requests = [encode(b"reserve-with-timeout", slice_s)]
-        requests += [encode(b"reserve-with-timeout", 0)] * (count - 1)
-        replies, _ = yield from commands.session.ask_all(requests, wait_s=slice_s)
-        jobs = [commands.reserved(one) for one in replies if one[0] == b"RESERVED"]
-        if jobs:
-            return jobs
-        if until is not None:
-            left_s = round(until - commands.clock())
-        if replies[0][0] != b"TIMED_OUT" or left_s <= 0:
-            expected(replies[0], b"RESERVED")
+    return (yield from commands.reserve_up_to(count, timeout))
 
 
 def _ask_each(

@@ -6,10 +6,11 @@ nothing, the first one may have been done, and that is said (`MayBeDoneError`).
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final, Generic, cast
 
 from beanpole.client.sansio import faults
-from beanpole.client.sansio.session import Session
+from beanpole.client.sansio.session import TRIES_MAX, Session
 from beanpole.client.sansio.shapes import (
     Job,
     JobOrID,
@@ -21,7 +22,7 @@ from beanpole.client.sansio.shapes import (
     parse_stats,
 )
 from beanpole.client.sansio.steps import Steps
-from beanpole.protocol.beanstalk.client import Reply, encode, encode_put
+from beanpole.protocol.beanstalk.client import Reply, encode, encode_put, encode_put_unique
 
 # A reserve waits at a node for so long at a time: a node that vanished is noticed, and a client
 # goes home in between.
@@ -38,8 +39,13 @@ class Commands(Generic[TBody]):
 
     # --- producing ------------------------------------------------------------------------------
 
-    def put(self, body: TBody, priority: int, delay: int, ttr: int) -> Steps[int]:
-        """See the clients."""
+    def put(self, body: TBody, priority: int, delay: int, ttr: int, key: str | None) -> Steps[int]:
+        """See the clients. With a key it is repeated: it has an effect once."""
+        if key is not None:
+            data = encode_put_unique(key.encode(), self.encoded(body), priority, delay, ttr)
+            reply = yield from self._ask_any(data, b"DRAINING", needs=b"put-unique")
+            found: int = expected(reply, b"EXISTS" if reply[0] == b"EXISTS" else b"INSERTED")[1][0]
+            return found
         request = encode_put(self.encoded(body), priority, delay, ttr)
         reply = yield from self._ask_any(request, b"DRAINING", repeat=False)
         job: int = expected(reply, b"INSERTED")[1][0]
@@ -55,22 +61,49 @@ class Commands(Generic[TBody]):
     # --- reserving ------------------------------------------------------------------------------
 
     def reserve(self, timeout: int | None) -> Steps[Job[TBody]]:
-        """See the clients. It is asked in slices, each of which may be repeated elsewhere."""
+        """See the clients."""
+        jobs = yield from self.reserve_up_to(1, timeout)
+        return jobs[0]
+
+    def reserve_up_to(self, count: int, timeout: int | None) -> Steps[list[Job[TBody]]]:
+        """Wait for one job, and take as many more as are ready then, up to `count` in all.
+
+        It is asked in slices. Where the session is kept, what was reserved for a lost reply comes
+        first; elsewhere it returned to its queue, and the slice is repeated.
+        """
+        session = self.session
         until = None if timeout is None else self.clock() + timeout
         left_s = WAIT_SLICE_S if timeout is None else timeout
+        losses = 0
         while True:
+            if jobs := (yield from self._orphans(count)):
+                return jobs
             slice_s = max(0, min(WAIT_SLICE_S, left_s))
-            request = encode(b"reserve-with-timeout", slice_s)
-            reply, _ = yield from self.session.ask(request, wait_s=slice_s)
+            requests = [encode(b"reserve-with-timeout", slice_s)]
+            requests += [encode(b"reserve-with-timeout", 0)] * (count - 1)
+            try:
+                replies, _ = yield from session.ask_all(
+                    requests, repeat=not session.is_kept, wait_s=slice_s
+                )
+            except faults.MayBeDoneError:
+                losses += 1
+                if not session.is_kept or losses == TRIES_MAX:
+                    raise
+                continue
+            jobs = [self._reserved(one) for one in replies if one[0] == b"RESERVED"]
+            if jobs:
+                return jobs
             if until is not None:
                 left_s = round(until - self.clock())
-            if reply[0] != b"TIMED_OUT" or left_s <= 0:
-                return self.reserved(reply)
+            if replies[0][0] != b"TIMED_OUT" or left_s <= 0:
+                expected(replies[0], b"RESERVED")
 
     def reserve_job(self, job: int) -> Steps[Job[TBody]]:
         """See the clients."""
-        reply, _ = yield from self.session.ask(encode(b"reserve-job", job))
-        return self.reserved(reply)
+        reply, again = yield from self.session.ask(encode(b"reserve-job", job))
+        if again and job in self.session.orphans:
+            return (yield from self._orphan(job))
+        return self._reserved(reply)
 
     def delete(self, job: JobOrID[TBody]) -> Steps[None]:
         """See the clients."""
@@ -87,8 +120,9 @@ class Commands(Generic[TBody]):
     def touch(self, job: JobOrID[TBody]) -> Steps[None]:
         """See the clients."""
         reply, _ = yield from self.session.ask(encode(b"touch", job_id(job)))
-        if reply[0] == b"NOT_FOUND" and self.session.held.pop(job_id(job), 0) is None:
-            self.session.lost([job_id(job)])
+        session = self.session
+        if reply[0] == b"NOT_FOUND" and session.held.pop(job_id(job), 0) is None:
+            session.lost([job_id(job)])
         expected(reply, b"TOUCHED")
 
     def watch(self, tube: str) -> Steps[int]:
@@ -186,10 +220,29 @@ class Commands(Generic[TBody]):
         shown = body if self.encoding is None else body.decode(self.encoding)
         return Job(reply[1][0], cast(TBody, shown))
 
-    def reserved(self, reply: Reply) -> Job[TBody]:
+    def _reserved(self, reply: Reply) -> Job[TBody]:
         """Return the job of a reply, which is held from now on; or raise what it says."""
         self.session.held[expected(reply, b"RESERVED")[1][0]] = None
         return self._job(reply)
+
+    def _orphans(self, count: int) -> Steps[list[Job[TBody]]]:
+        """Return jobs that were reserved for replies that were lost."""
+        session = self.session
+        if session.is_kept:
+            yield from session.connect(session.until())
+        jobs: list[Job[TBody]] = []
+        while session.orphans and len(jobs) < count:
+            with suppress(faults.NotFoundError):
+                jobs.append((yield from self._orphan(next(iter(session.orphans)))))
+        return jobs
+
+    def _orphan(self, job: int) -> Steps[Job[TBody]]:
+        """Hold a job of which no reply told, and read its body."""
+        reply, _ = yield from self.session.ask(encode(b"peek", job))
+        self.session.orphans.pop(job, None)
+        found = self._job(expected(reply, b"FOUND"))
+        self.session.held[job] = None
+        return found
 
     def _peek(self, request: bytes) -> Steps[Job[TBody]]:
         reply, _ = yield from self.session.ask(request)
@@ -199,16 +252,18 @@ class Commands(Generic[TBody]):
         reply, _ = yield from self.session.ask(request)
         return expected(reply, b"OK")[2] or b""
 
-    def _ask_any(self, request: bytes, word: bytes, *, repeat: bool) -> Steps[Reply]:
+    def _ask_any(
+        self, request: bytes, word: bytes, *, repeat: bool = True, needs: bytes = b""
+    ) -> Steps[Reply]:
         """Ask other nodes, too, when one says by this word that it did nothing."""
-        reply, _ = yield from self.session.ask(request, repeat=repeat)
+        reply, _ = yield from self.session.ask(request, repeat=repeat, needs=needs)
         until = self.session.until()
         asked = {self.session.at}
         while reply[0] == word:
             if not (yield from self.session.leave(until)) or self.session.at in asked:
                 break
             asked.add(self.session.at)
-            reply, _ = yield from self.session.ask(request, repeat=repeat)
+            reply, _ = yield from self.session.ask(request, repeat=repeat, needs=needs)
         return reply
 
     def _once(self, request: bytes, word: bytes) -> Steps[None]:
@@ -220,14 +275,19 @@ class Commands(Generic[TBody]):
 
     def _end(self, request: bytes, word: bytes, job: JobOrID[TBody]) -> Steps[None]:
         """End a reservation."""
-        # It is not held while the outcome is open, so that nobody is told that it was lost.
-        was_held = self.session.held.pop(job_id(job), 0) is None
+        session = self.session
+        session.ending[job_id(job)] = None  # whatever comes of it, it is not lost
+        is_held = False
         try:
             yield from self._once(request, word)
         except faults.BeanstalkdError as error:
-            if was_held and not isinstance(error, faults.NotFoundError):
-                self.session.held[job_id(job)] = None
+            is_held = not isinstance(error, faults.NotFoundError)
             raise
+        finally:
+            session.ending.pop(job_id(job), None)
+            if not is_held:
+                session.held.pop(job_id(job), None)
+                session.orphans.pop(job_id(job), None)
 
 
 def job_id(job: JobOrID[TBody]) -> int:

@@ -110,6 +110,10 @@ class MayBeDoneError(OutcomeUnknown, ConnectionError):
     """The connection ended before the reply: the command may have been done, once or not at all."""
 
 
+class NotAvailableError(ClientError):
+    """The node lacks an extension: it is a plain beanstalkd, or a Beanpole of an older release."""
+
+
 class BatchError(Error):
     """Not all of a batch is done.
 

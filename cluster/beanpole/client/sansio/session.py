@@ -5,10 +5,12 @@ and how their replies are read are in `commands`.
 """
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from secrets import token_urlsafe
 from typing import Final
 
-from beanpole.client.sansio.faults import MayBeDoneError, NoNodeError
+from beanpole.client.sansio.faults import MayBeDoneError, NoNodeError, NotAvailableError
 from beanpole.client.sansio.nodes import RETURN_MAX_S, RETURN_MIN_S, Nodes
 from beanpole.client.sansio.steps import (
     Close,
@@ -22,8 +24,9 @@ from beanpole.client.sansio.steps import (
     Steps,
 )
 from beanpole.constants import DEFAULT_TUBE
-from beanpole.errors import ProtocolError
+from beanpole.errors import ClientError, ProtocolError
 from beanpole.protocol.beanstalk.client import Reply, ReplyParser, encode
+from beanpole.protocol.beanstalk.requests import KEEP_MAX_S
 
 # Longer than one node needs to say that there is no majority (its command_timeout).
 REPLY_TIMEOUT_S: Final = 15.0
@@ -35,6 +38,10 @@ TRIES_MAX: Final = 6
 PAUSE_MIN_S: Final = 0.05
 PAUSE_MAX_S: Final = 1.0
 
+# A token that nobody guesses; it has 32 characters.
+TOKEN_BYTES: Final = 24
+RESUME: Final = b"resume"
+
 Clock = Callable[[], float]
 
 
@@ -45,6 +52,9 @@ class Session:
         used: the tube for puts.
         watched: the tubes for reserves, in the order in which they were watched.
         held: the jobs that were reserved here and are, for all that is known, still.
+        ending: those of them whose end was asked for and is not answered.
+        orphans: jobs that the session holds and that no reply brought here: they were reserved for
+            a reply that was lost.
         lost: called with the jobs whose reservations ended with a connection.
     """
 
@@ -56,7 +66,9 @@ class Session:
         patience_s: float,
         reply_timeout_s: float,
         connect_timeout_s: float,
+        keep_s: int = 0,
     ) -> None:
+        assert 0 <= keep_s <= KEEP_MAX_S
         self._nodes = nodes
         self._clock = clock
         self._patience_s = patience_s
@@ -69,8 +81,13 @@ class Session:
         self.used = DEFAULT_TUBE
         self.watched: dict[bytes, None] = {DEFAULT_TUBE: None}
         self.held: dict[int, None] = {}
+        self.ending: dict[int, None] = {}
+        self.orphans: dict[int, None] = {}
         self.lost: Callable[[Sequence[int]], None] = lambda _: None
         self.at: Endpoint | None = None  # the node that is connected
+        self._keep_s = keep_s
+        self._token = b""  # of the session that is kept, if one is
+        self._words: frozenset[bytes] | None = None  # what this node knows beyond beanstalk
 
     # --- requests -------------------------------------------------------------------------------
 
@@ -79,7 +96,7 @@ class Session:
         return self._clock() + self._patience_s
 
     def ask(
-        self, request: bytes, *, repeat: bool = True, wait_s: float = 0
+        self, request: bytes, *, repeat: bool = True, wait_s: float = 0, needs: bytes = b""
     ) -> Steps[tuple[Reply, bool]]:
         """Send one request and return its reply, and whether it was sent more than once.
 
@@ -87,19 +104,28 @@ class Session:
             request: as `encode` makes it.
             repeat: doing it twice does no harm, so it is sent again when the connection is lost.
             wait_s: how long the node may wait before it answers.
+            needs: the extension of which the request is a word.
 
         Raises:
             MayBeDoneError: the connection ended before the reply, and `repeat` is False.
             NoNodeError: no node answers.
+            NotAvailableError: the node does not have the extension.
         """
-        (reply,), again = yield from self.ask_all([request], repeat=repeat, wait_s=wait_s)
+        (reply,), again = yield from self.ask_all(
+            [request], repeat=repeat, wait_s=wait_s, needs=needs
+        )
         return reply, again
 
     def ask_all(
-        self, requests: Sequence[bytes], *, repeat: bool = True, wait_s: float = 0
+        self,
+        requests: Sequence[bytes],
+        *,
+        repeat: bool = True,
+        wait_s: float = 0,
+        needs: bytes = b"",
     ) -> Steps[tuple[list[Reply], bool]]:
         """Send requests together and return their replies: see `ask`. All are repeated, or none."""
-        sent = 0
+        sent = losses = 0
         while True:
             try:
                 yield from self.connect(self.until())
@@ -108,15 +134,25 @@ class Session:
                     raise MayBeDoneError(f"it may have been done: {error}") from error
                 raise
             place = self.at
-            sent += 1
             try:
+                if needs and needs not in (yield from self.extensions()):
+                    raise _missing(needs, place, sent)
+                sent += 1
                 return (yield from self.exchange_all(requests, wait_s)), sent > 1
+            except MayBeDoneError:
+                raise
             except (OSError, ProtocolError) as error:
                 yield from self.drop()
-                if not repeat or sent == TRIES_MAX:
+                losses += 1
+                if losses == TRIES_MAX or (sent and not repeat):
                     words = f"{place}: {error or 'the connection ended'}"
                     raise MayBeDoneError(f"it may have been done: {words}") from error
             yield Pause(jitter(PAUSE_MIN_S))
+
+    def exchange(self, request: bytes) -> Steps[Reply]:
+        """Send one request on the connection there is and return its reply."""
+        (reply,) = yield from self.exchange_all([request])
+        return reply
 
     def exchange_all(
         self, requests: Sequence[bytes], wait_s: float = 0, got: list[Reply] | None = None
@@ -140,7 +176,31 @@ class Session:
                 # Also where the caller was cancelled: a late reply would answer another request.
                 self._forget()
 
+    def extensions(self) -> Steps[frozenset[bytes]]:
+        """Return the words that the connected node knows beyond beanstalk."""
+        if self._words is None:
+            reply = yield from self.exchange(encode(b"extensions"))
+            lines = (reply[2] or b"").split(b"\n") if reply[0] == b"OK" else []
+            self._words = frozenset(line[2:] for line in lines if line.startswith(b"- "))
+        return self._words
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the reservations outlive the connection."""
+        return bool(self._token)
+
     # --- the connection -------------------------------------------------------------------------
+
+    def quit(self) -> Steps[None]:
+        """Close the connection, and let nobody wait for what is reserved here."""
+        if self.at is not None and self.is_kept:
+            with suppress(OSError):
+                yield Send(b"quit\r\n", self._connect_timeout_s)
+        self._token = b""
+        self.held.clear()
+        self.orphans.clear()
+        self.at = None
+        yield Close()
 
     def drop(self) -> Steps[None]:
         """Close the connection."""
@@ -190,8 +250,11 @@ class Session:
         return True
 
     def _begin(self) -> Steps[None]:
-        """Set tube and watch list as they were."""
+        """Set tube and watch list as they were, and take kept reservations along."""
         self._parser = ReplyParser()
+        self._words = None
+        if self._keep_s:
+            yield from self._resume()
         requests = [encode(b"use", self.used)] if self.used != DEFAULT_TUBE else []
         requests += [encode(b"watch", tube) for tube in self.watched if tube != DEFAULT_TUBE]
         if DEFAULT_TUBE not in self.watched:
@@ -199,6 +262,27 @@ class Session:
         for reply in (yield from self.exchange_all(requests)) if requests else ():
             if reply[0] not in (b"USING", b"WATCHING"):
                 raise ProtocolError(f"tubes are not restored: {reply[0].decode()}")
+
+    def _resume(self) -> Steps[None]:
+        """Take over the session of the last connection; where there is none, keep this one."""
+        if RESUME not in (yield from self.extensions()):
+            self._token = b""
+            self._lose(())
+            return
+        if self._token:
+            reply = yield from self.exchange(encode(RESUME, self._token))
+            if reply[0] == b"RESUMED":
+                self._lose([int(job) for job in (reply[2] or b"").split()])
+                return
+            if reply[0] != b"NOT_FOUND":
+                raise ProtocolError(f"the session is not resumed: {reply[0].decode()}")
+        self._token = b""
+        self._lose(())
+        token = token_urlsafe(TOKEN_BYTES).encode()
+        reply = yield from self.exchange(encode(b"keep", token, self._keep_s))
+        if reply[0] != b"KEPT":
+            raise ProtocolError(f"the session is not kept: {reply[0].decode()}")
+        self._token = token
 
     def _go_home(self, until: float) -> Steps[None]:
         """Return to the first node, if it listens again and no reservation would be lost."""
@@ -215,12 +299,26 @@ class Session:
         yield from self.connect(until)
 
     def _forget(self) -> None:
-        """The connection is of no use any more, and what was reserved on it is not ours."""
+        """The connection is of no use any more; what was reserved on it is not ours, or is kept."""
         self._left = self.at or self._left
         self.at = None
-        held, self.held = self.held, {}
-        if held:
-            self.lost(list(held))
+        if not self.is_kept:
+            self._lose(())
+
+    def _lose(self, still: Collection[int]) -> None:
+        """These are what the session holds: tell of those that it held before."""
+        lost = [job for job in self.held if job not in still and job not in self.ending]
+        self.orphans = {job: None for job in still if job not in self.held}
+        self.held = {job: None for job in self.held if job in still}
+        if lost:
+            self.lost(lost)
+
+
+def _missing(needs: bytes, place: Endpoint | None, sent: int) -> ClientError:
+    words = f"{place} does not know {needs.decode()!r}"
+    if sent:
+        return MayBeDoneError(f"it may have been done, and {words}")
+    return NotAvailableError(words)
 
 
 def jitter(longest_s: float) -> float:

@@ -4,10 +4,12 @@ For Beanpole's own clients, tools and tests. It is stricter than a server: a rep
 beanstalk server sends raises. Connections, timeouts and failover do not belong here.
 """
 
+import re
 from typing import Any, Final
 
+from beanpole.constants import DEDUP_KEY_MAX_BYTES
 from beanpole.errors import ProtocolError
-from beanpole.protocol.beanstalk.requests import LINE_MAX_BYTES
+from beanpole.protocol.beanstalk.requests import KEY_PATTERN, LINE_MAX_BYTES
 
 # (word, arguments, body): arguments are ints, but a tube name is bytes; the size of the body is
 # not among them. The body is None where the reply has none.
@@ -38,10 +40,14 @@ _ARGUMENTS: Final[dict[bytes, tuple[int, ...]]] = {
     b"INTERNAL_ERROR": (0,),
     b"BAD_FORMAT": (0,),
     b"UNKNOWN_COMMAND": (0,),
+    b"EXISTS": (1,),
+    b"KEPT": (0,),
+    b"RESUMED": (1,),
 }
+_match_key = re.compile(KEY_PATTERN).fullmatch
 REPLY_WORDS: Final = frozenset(_ARGUMENTS)
 # Their last argument is the size of what follows.
-_WITH_BODY: Final = frozenset({b"RESERVED", b"FOUND", b"OK"})
+_WITH_BODY: Final = frozenset({b"RESERVED", b"FOUND", b"OK", b"RESUMED"})
 # The largest payload is a list of all tubes: 100,000 names of 200 bytes are 20 MB. Above this
 # the bytes are taken for those of another protocol, before memory is spent on them.
 REPLY_BODY_MAX_BYTES: Final = 64 * 1024 * 1024
@@ -63,6 +69,18 @@ def encode(word: bytes, *arguments: int | bytes) -> bytes:
 def encode_put(body: bytes, priority: int, delay_s: int, ttr_s: int) -> bytes:
     """Write a put with its body."""
     return b"put %d %d %d %d\r\n%b\r\n" % (priority, delay_s, ttr_s, len(body), body)
+
+
+def encode_put_unique(key: bytes, body: bytes, priority: int, delay_s: int, ttr_s: int) -> bytes:
+    """Write a put that has an effect once for its key.
+
+    Raises:
+        ValueError: this is no key.
+    """
+    if not _match_key(key):
+        raise ValueError(f"a key has 1 to {DEDUP_KEY_MAX_BYTES} printable bytes: {key!r}")
+    numbers = (key, priority, delay_s, ttr_s, len(body), body)
+    return b"put-unique %b %d %d %d %d\r\n%b\r\n" % numbers
 
 
 class ReplyParser:

@@ -36,6 +36,9 @@ _match_put = re.compile(
     rb" *([0-9]++) ++([0-9]++) ++([0-9]++) ++([0-9]++)(.*)", re.DOTALL
 ).fullmatch
 _match_pause = re.compile(rb" *(%b) ++([0-9]++)" % r.TUBE_NAME_PATTERN).fullmatch
+_match_keyed = re.compile(rb" *(%b)( .*)" % r.KEY_PATTERN, re.DOTALL).fullmatch
+_match_keep = re.compile(rb" *(%b) ++([0-9]{1,3})" % r.TOKEN_PATTERN).fullmatch
+_match_token = re.compile(rb" *(%b)" % r.TOKEN_PATTERN).fullmatch
 # These two ignore what stands behind the number, as beanstalkd does.
 _match_start = re.compile(rb" *([0-9]++)").match
 
@@ -103,6 +106,18 @@ def _read_pause_tube(arguments: bytes) -> Request:
     return (r.PAUSE_TUBE, found[1], delay_s) if delay_s <= U32_MAX else _BAD_FORMAT
 
 
+def _read_keep(arguments: bytes) -> Request:
+    found = _match_keep(arguments)
+    if found is None or not 0 < int(found[2]) <= r.KEEP_MAX_S:
+        return _BAD_FORMAT
+    return (r.KEEP, found[1], int(found[2]))
+
+
+def _read_resume(arguments: bytes) -> Request:
+    found = _match_token(arguments)
+    return _BAD_FORMAT if found is None else (r.RESUME, found[1])
+
+
 # Requests with nothing but a job's id, and with nothing but a tube's name.
 _JOB_REQUESTS: Final = (r.DELETE, r.RESERVE_JOB, r.TOUCH, r.PEEK, r.KICK_JOB, r.STATS_JOB)
 _TUBE_REQUESTS: Final = (r.USE, r.WATCH, r.IGNORE, r.STATS_TUBE)
@@ -120,6 +135,7 @@ _PLAIN: Final[dict[bytes, Request]] = {
         r.LIST_TUBE_USED,
         r.LIST_TUBES_WATCHED,
         r.QUIT,
+        r.EXTENSIONS,
     )
 }
 # By what stands before the first space; the reader gets what stands behind it.
@@ -133,6 +149,8 @@ _READERS: Final[dict[bytes, Callable[[bytes], Request]]] = {
         (r.BURY, _read_bury),
         (r.KICK, _read_kick),
         (r.PAUSE_TUBE, _read_pause_tube),
+        (r.KEEP, _read_keep),
+        (r.RESUME, _read_resume),
     )
 }
 # beanstalkd recognises these by their first bytes and then finds the line malformed.
@@ -167,7 +185,7 @@ class Parser(ReceiveBuffer):
     `buffered_bytes` and stops reading. Of its own it keeps at most one line or one body.
     """
 
-    __slots__ = ("_job_size_max", "_put", "_state")
+    __slots__ = ("_job_size_max", "_key", "_put", "_state")
 
     def __init__(self, job_size_max: int) -> None:
         """Start at the beginning of a line.
@@ -181,6 +199,7 @@ class Parser(ReceiveBuffer):
         self._state = _LINE
         # Of the unfinished put: priority, delay, TTR. Its body is collected with the CRLF.
         self._put = (0, 0, 0)
+        self._key = b""  # ... and its key, if it has one
 
     @property
     def buffered_bytes(self) -> int:
@@ -201,6 +220,8 @@ class Parser(ReceiveBuffer):
         if space:
             if word == b"put":
                 return self._read_put(arguments)
+            if word == b"put-unique":
+                return self._read_keyed(arguments)
             read = _READERS.get(word)
             if read is not None:
                 return read(arguments)
@@ -251,9 +272,28 @@ class Parser(ReceiveBuffer):
         self._body = bytearray()
         self._state = _LINE
         if not body.endswith(b"\r\n"):
+            self._key = b""
             return _EXPECTED_CRLF
         del body[-2:]
-        return (r.PUT, *self._put, bytes(body))
+        return self._complete(*self._put, bytes(body))
+
+    def _complete(self, priority: int, delay_s: int, ttr_s: int, body: bytes) -> Request:
+        """Return the put whose body is here."""
+        key = self._key
+        if not key:
+            return (r.PUT, priority, delay_s, ttr_s, body)
+        self._key = b""
+        return (r.PUT_UNIQUE, priority, delay_s, ttr_s, body, key)
+
+    def _read_keyed(self, arguments: bytes) -> Request | None:
+        found = _match_keyed(arguments)
+        if found is None:
+            return _BAD_FORMAT
+        self._key = found[1]
+        request = self._read_put(found[2])
+        if request is not None or self._state != _BODY:
+            self._key = b""  # the put is complete, or it is none
+        return request
 
     def _read_put(self, arguments: bytes) -> Request | None:
         found = _match_put(arguments)
@@ -284,4 +324,4 @@ class Parser(ReceiveBuffer):
         self._offset = end + 2
         if not self._data.startswith(b"\r\n", end):
             return _EXPECTED_CRLF
-        return (r.PUT, priority, delay_s, ttr_s, self._data[start:end])
+        return self._complete(priority, delay_s, ttr_s, self._data[start:end])

@@ -4,6 +4,7 @@ Constants for replies without values, functions for those with. What the payload
 like is in `stats`; when which reply is due is not decided here.
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 BURIED: Final[bytes] = b"BURIED\r\n"
@@ -23,6 +24,7 @@ OUT_OF_MEMORY: Final[bytes] = b"OUT_OF_MEMORY\r\n"
 INTERNAL_ERROR: Final[bytes] = b"INTERNAL_ERROR\r\n"
 BAD_FORMAT: Final[bytes] = b"BAD_FORMAT\r\n"
 UNKNOWN_COMMAND: Final[bytes] = b"UNKNOWN_COMMAND\r\n"
+KEPT: Final[bytes] = b"KEPT\r\n"  # of `keep`, which no other server knows
 # What says that a request was not done, with the word that names it.
 ERRORS: Final[dict[bytes, str]] = {
     reply: reply.decode().rstrip()
@@ -66,3 +68,14 @@ def kicked(count: int) -> bytes:
 def ok(payload: bytes) -> bytes:
     """Answer the `stats` and `list` requests with a YAML payload."""
     return b"OK %d\r\n%b\r\n" % (len(payload), payload)
+
+
+def exists(job: int) -> bytes:
+    """Answer a `put-unique` whose key was used before, by the put of this job."""
+    return b"EXISTS %d\r\n" % job
+
+
+def resumed(jobs: Iterable[int]) -> bytes:
+    """Answer `resume` with the jobs that the session holds."""
+    payload = b" ".join([b"%d" % job for job in jobs])
+    return b"RESUMED %d\r\n%b\r\n" % (len(payload), payload)

@@ -7,7 +7,7 @@ bytes, all else is int. How the bytes of a client become requests is in `parser`
 import re
 from typing import Any, Final
 
-from beanpole.constants import TUBE_NAME_MAX_BYTES
+from beanpole.constants import DEDUP_KEY_MAX_BYTES, TUBE_NAME_MAX_BYTES
 
 Request = tuple[Any, ...]
 
@@ -41,6 +41,11 @@ QUIT: Final = 25  # (QUIT,)
 # --- what is answered without asking the queue ---------------------------------------------------
 # (BAD, reply, counted): `counted` is the request whose counter rises all the same, or 0.
 BAD: Final = 26
+# --- ours: no other server knows them (docs/protocol.md, Extensions) -----------------------------
+EXTENSIONS: Final = 27  # (EXTENSIONS,)
+PUT_UNIQUE: Final = 28  # (PUT_UNIQUE, priority, delay_s, ttr_s, body, key)
+KEEP: Final = 29  # (KEEP, token, seconds)
+RESUME: Final = 30  # (RESUME, token)
 
 # The counted requests are PUT .. PAUSE_TUBE: a list of counters with an unused first item has
 # the values of the cmd-* keys, in order, at [PUT : PAUSE_TUBE + 1].
@@ -73,6 +78,10 @@ WORDS: Final = {
     RESERVE_JOB: "reserve-job",
     KICK_JOB: "kick-job",
     QUIT: "quit",
+    EXTENSIONS: "extensions",
+    PUT_UNIQUE: "put-unique",
+    KEEP: "keep",
+    RESUME: "resume",
 }
 COUNTED_WORDS: Final = tuple([WORDS[kind] for kind in range(PUT, COUNTERS)])
 
@@ -86,11 +95,18 @@ U64_MAX: Final = 2**64 - 1
 TIMEOUT_MAX_S: Final = 2**31 - 1
 # beanstalkd raises a TTR of 0: a job that expires when it is reserved could not be finished.
 TTR_MIN_S: Final = 1
+# The longest time for which a lost client may be kept: it counts among the sessions of the cluster,
+# and its jobs wait for it.
+KEEP_MAX_S: Final = 300
+# A token, which its client draws: what others could not guess. A machine takes 16 to 64 bytes.
+TOKEN_PATTERN: Final = rb"[0-9A-Za-z_\-]{22,64}"
 
 # Letters, digits and -+/;.$_() but no hyphen first; [first byte, other bytes] of an expression.
 TUBE_NAME_PATTERN: Final = rb"[A-Za-z0-9+/;.$_()][A-Za-z0-9+/;.$_()\-]{0,%d}" % (
     TUBE_NAME_MAX_BYTES - 1
 )
+# A deduplication key: what is printed and no space.
+KEY_PATTERN: Final = rb"[!-~]{1,%d}" % DEDUP_KEY_MAX_BYTES
 
 _match_tube_name = re.compile(TUBE_NAME_PATTERN).fullmatch
 

@@ -8,25 +8,22 @@ from typing import Any, Final, final
 
 from beanpole import commands as c
 from beanpole.constants import (
-    DEFAULT_TUBE,
     SECOND_US,
     TUBE_NAME_MAX_BYTES,
-    WATCHED_TUBES_MAX,
 )
 from beanpole.core.jobs.job import Job
 from beanpole.protocol.beanstalk import replies, stats
 from beanpole.protocol.beanstalk import requests as r
 from beanpole.protocol.beanstalk.parser import Parser
-from beanpoled.frontends.beanstalk import kinds, server_stats, takes
+from beanpoled.frontends.beanstalk import extensions, kinds, server_stats, takes
 from beanpoled.frontends.beanstalk.kinds import FORMATTERS
 from beanpoled.frontends.beanstalk.reply_format import format_reserve_job
 from beanpoled.frontends.beanstalk.takes import Takes
+from beanpoled.frontends.beanstalk.tubes import TubesConnection, refusal
 from beanpoled.frontends.clients import Clients
 from beanpoled.frontends.replies import HELD
-from beanpoled.frontends.requests import RequestConnection
 from beanpoled.host.seam import ClientPort
 from beanpoled.origin.batches import KIND_OPEN, KIND_QUIET, KIND_WAIT, NOT_DONE
-from beanpoled.origin.heavy import LIGHT_MAX
 
 # beanstalkd's margin: a worker is warned this long before its first TTR ends.
 SOON_US: Final = SECOND_US
@@ -35,22 +32,20 @@ TIMER_MIN_US: Final = 1000
 
 
 @final
-class BeanstalkConnection(RequestConnection):
+class BeanstalkConnection(TubesConnection):
     """A beanstalk client."""
 
     __slots__ = (
         "_again",
-        "_binding",
         "_counts",
         "_deadline_soon",
+        "_kept",
         "_kick_left",
         "_kicked",
         "_parser",
         "_request",
         "_takes",
         "_timeout_us",
-        "_used",
-        "_watched",
     )
 
     def __init__(
@@ -62,18 +57,12 @@ class BeanstalkConnection(RequestConnection):
         self._parser = Parser(clients.config.max_job_size)
         self._again: list[r.Request] = []  # were looked at and not acted on; the next one is last
         self._takes: Takes | None = None  # reserves that take jobs together, while they do
-        self._used: bytes = DEFAULT_TUBE
-        self._watched: dict[bytes, None] = {DEFAULT_TUBE: None}
-        self._binding = b""  # the tube that is used or watched once it exists
         self._request = 0  # the number of the last wait
         self._timeout_us = -1  # when the wait times out, by the node's clock; -1: never
         self._deadline_soon = False
         self._kicked = 0
         self._kick_left = 0
-
-    def watches(self, tube: bytes) -> bool:
-        """See `Connection`."""
-        return tube in self._watched
+        self._kept = False  # the session may be resumed elsewhere
 
     def _feed(self, data: bytes) -> None:
         self._parser.feed(data)
@@ -100,33 +89,8 @@ class BeanstalkConnection(RequestConnection):
 
     # --- requests -------------------------------------------------------------------------------
 
-    def _submit(self, kind: int, command: c.Command) -> None:
-        self._replies.expect(kind)
-        self._clients.origin.submit(self, kind, command)
-
-    def _submit_alone(self, kind: int, command: c.Command, weight: int = 0) -> None:
-        """Submit a request that must be answered before what stands behind it is looked at.
-
-        `weight` is how many jobs, tubes or connections it may look at.
-        """
-        self.blocked = True
-        self._replies.expect(kind)
-        self._submit_heavy(kind, command, weight)
-
-    def _submit_heavy(self, kind: int, command: c.Command, weight: int) -> None:
-        origin = self._clients.origin
-        if weight > LIGHT_MAX:
-            origin.heavy.submit(self, kind, command, self._clients.loop_us)
-        else:
-            origin.submit(self, kind, command)
-
-    def _session(self) -> int:
-        if not self.number:
-            self._clients.origin.open_session(self)
-        return self.number
-
     def _put(self, request: r.Request) -> None:
-        _, priority, delay_s, ttr_s, body = request
+        priority, delay_s, ttr_s, body = request[1:5]
         self.is_producer = True
         session = self._session()
         if self._clients.draining:
@@ -136,59 +100,15 @@ class BeanstalkConnection(RequestConnection):
             # At once: its body would stand in the log of a disk that has no room for it.
             self._replies.reply(replies.OUT_OF_MEMORY)
             return
-        command = (c.PUT, session, self._used, priority, delay_s, ttr_s, body)
-        self._replies.expect(r.PUT)
-        self._clients.origin.submit_put(self, r.PUT, command)
+        job = (session, self._used, priority, delay_s, ttr_s, body)
+        kind = request[0]
+        self._replies.expect(kind)
+        command = (c.PUT_KEYED, *job, request[5]) if kind == r.PUT_UNIQUE else (c.PUT, *job)
+        self._clients.origin.submit_put(self, kind, command)
 
-    def _use(self, request: r.Request) -> None:
-        tube = request[1]
-        session = self._session()
-        if tube != self._used:
-            if not self._bind(r.USE, (c.USE, session, tube)):
-                return
-            self._used = tube
-        self._replies.reply(replies.using(tube))
-
-    def _watch(self, request: r.Request) -> None:
-        tube = request[1]
-        session = self._session()
-        if tube not in self._watched:
-            if len(self._watched) >= WATCHED_TUBES_MAX:
-                self._replies.reply(replies.OUT_OF_MEMORY)
-                return
-            if not self._bind(r.WATCH, (c.WATCH, session, tube)):
-                return
-            self._watched[tube] = None
-        self._replies.reply(replies.watching(len(self._watched)))
-
-    def _bind(self, kind: int, command: c.Command) -> bool:
-        """Bind the session to a tube; False if the answer is given already, or comes later.
-
-        A tube that exists is bound at once, and the machine will agree, or this session ends. One
-        that does not exist is made first: it must be there for all nodes when the client is told.
-        """
-        clients = self._clients
-        tube = command[2]
-        if tube in clients.machine.queue.tubes:
-            clients.origin.submit(self, KIND_QUIET, command)
-            return True
-        if clients.refuses_tube(tube):
-            self._replies.reply(replies.OUT_OF_MEMORY)
-        else:
-            self._binding = tube
-            self._submit_alone(kind, command)
-        return False
-
-    def _ignore(self, request: r.Request) -> None:
-        tube = request[1]
-        session = self._session()
-        if tube in self._watched:
-            if len(self._watched) == 1:
-                self._replies.reply(replies.NOT_IGNORED)
-                return
-            del self._watched[tube]
-            self._clients.origin.submit(self, KIND_QUIET, (c.IGNORE, session, tube))
-        self._replies.reply(replies.watching(len(self._watched)))
+    def _put_unique(self, request: r.Request) -> None:
+        self._counts[r.PUT] += 1
+        self._put(request)
 
     def _about_job(self, request: r.Request) -> None:
         kind = request[0]
@@ -224,15 +144,42 @@ class BeanstalkConnection(RequestConnection):
         command = (c.KICK, self._session(), self._used, bound, 0)
         self._submit_alone(r.KICK, command, bound)
 
-    def _list_tube_used(self, request: r.Request) -> None:
-        self._session()
-        self._replies.reply(replies.using(self._used))
+    # --- extensions -----------------------------------------------------------------------------
 
-    def _list_tubes_watched(self, request: r.Request) -> None:
+    def _list_extensions(self, request: r.Request) -> None:
         self._session()
-        reply = replies.ok(stats.format_list(self._watched))
+        names = extensions.names(self._clients.machine.version)
+        self._replies.reply(replies.ok(stats.format_list(names)))
+
+    def _keep(self, request: r.Request) -> None:
+        if self._clients.machine.version < extensions.SESSIONS_SINCE:
+            self._replies.reply(replies.UNKNOWN_COMMAND)
+            return
+        self._kept = True
+        _, token, seconds = request
+        self._submit(r.KEEP, (c.KEEP, self._session(), token, seconds * SECOND_US))
+
+    def _resume(self, request: r.Request) -> None:
+        """Take over the session of a token. What stands behind that is about its jobs."""
+        if self._clients.machine.version < extensions.SESSIONS_SINCE:
+            self._replies.reply(replies.UNKNOWN_COMMAND)
+            return
+        self._submit_alone(r.RESUME, (c.RESUME, self._session(), request[1]))
+
+    def _resumed(self, result: int) -> None:
+        session = self._clients.session(self.number)
+        if result != c.OK or session is None:
+            # In the second case another connection took it over in the same entry.
+            self._answer_alone(replies.NOT_FOUND)
+            return
+        self._kept = True
+        assert session.used is not None, "a session of beanstalk uses a tube"
+        self._used = session.used.name
+        self._watched = dict.fromkeys(session.watched)
+        self.is_worker |= bool(session.reserved)
+        reply = replies.resumed(session.reserved)
         self._replies.owe(len(reply))
-        self._replies.reply(reply)
+        self._answer_alone(reply)
 
     def _bad(self, request: r.Request) -> None:
         _, reply, counted = request
@@ -368,12 +315,18 @@ class BeanstalkConnection(RequestConnection):
         """See `origin.Client`."""
         if self.closed:
             return
+        if self._kept and self._clients.session(self.number) is None:
+            # It goes on at another connection: this one has no client that could be told more.
+            self.abort()
+            return
         formatter = FORMATTERS.get(kind)
         if formatter is not None:
             self._answer(formatter(result))
         elif kind == KIND_QUIET:
             if result != c.OK:
                 self._refused_later(result)
+        elif kind == r.RESUME:
+            self._resumed(result)
         elif kind == r.RESERVE:
             self._taken(result)
         elif kind == r.RESERVE_JOB:
@@ -394,17 +347,6 @@ class BeanstalkConnection(RequestConnection):
             self._replies.push(replies.OUT_OF_MEMORY)
             self._close()
 
-    def _bound(self, kind: int, result: int) -> None:
-        """A tube that did not exist is used or watched now, or it could not be made."""
-        if result != c.OK:
-            self._answer_alone(_refusal(result))
-        elif kind == r.USE:
-            self._used = self._binding
-            self._answer_alone(replies.using(self._used))
-        else:
-            self._watched[self._binding] = None
-            self._answer_alone(replies.watching(len(self._watched)))
-
     def _refused_later(self, result: int) -> None:
         """The machine refused what the client was told is done: its session must not go on.
 
@@ -412,7 +354,7 @@ class BeanstalkConnection(RequestConnection):
         be done: with no reply pending, or with a reserve, whose job comes back.
         """
         if self._replies.head != HELD:
-            self._replies.push(_refusal(result))
+            self._replies.push(refusal(result))
         self._close()
 
     def _kick_answered(self, result: tuple[int, int, int] | int) -> None:
@@ -453,7 +395,7 @@ class BeanstalkConnection(RequestConnection):
             self._stop_timer()
         if kind in kinds.ALONE:
             self.blocked = False  # it was this one that held up what stands behind it
-        if kind == r.PUT:
+        if kind in (r.PUT, r.PUT_UNIQUE):
             reply = replies.DRAINING
         elif kind == r.KICK and self._kicked:
             reply = replies.kicked(self._kicked)  # its first steps were done
@@ -461,11 +403,6 @@ class BeanstalkConnection(RequestConnection):
             reply = replies.INTERNAL_ERROR
         # The commands that were not sent are the last ones, and they fail in order.
         self._settled(self._replies.answer_kind(kind, reply))
-
-
-def _refusal(result: int) -> bytes:
-    """The reply for a tube that cannot be used or watched."""
-    return replies.OUT_OF_MEMORY if result == c.OUT_OF_MEMORY else replies.INTERNAL_ERROR
 
 
 _HANDLERS: Final[dict[int, Callable[[BeanstalkConnection, r.Request], None]]] = {
@@ -482,6 +419,10 @@ _HANDLERS: Final[dict[int, Callable[[BeanstalkConnection, r.Request], None]]] = 
     r.LIST_TUBE_USED: BeanstalkConnection._list_tube_used,
     r.LIST_TUBES_WATCHED: BeanstalkConnection._list_tubes_watched,
     r.QUIT: BeanstalkConnection._asked_to_quit,
+    r.EXTENSIONS: BeanstalkConnection._list_extensions,
+    r.PUT_UNIQUE: BeanstalkConnection._put_unique,
+    r.KEEP: BeanstalkConnection._keep,
+    r.RESUME: BeanstalkConnection._resume,
     r.BAD: BeanstalkConnection._bad,
     **dict.fromkeys(kinds.ABOUT_JOBS, BeanstalkConnection._about_job),
     **dict.fromkeys(kinds.ABOUT_USED_TUBE, BeanstalkConnection._about_used_tube),

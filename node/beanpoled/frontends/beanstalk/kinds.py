@@ -13,6 +13,7 @@ from beanpoled.frontends.beanstalk.reply_format import (
     Formatter,
     done,
     inserted,
+    inserted_once,
     job_stats,
     with_body,
 )
@@ -60,11 +61,18 @@ ABOUT_USED_TUBE: Final = tuple([row.request for row in _ABOUT_USED_TUBE_ROWS])
 OPERATIONS: Final = {row.request: row.operation for row in _ROWS}
 FORMATTERS: Final[dict[int, Formatter]] = {
     r.PUT: inserted,
+    r.PUT_UNIQUE: inserted_once,
+    r.KEEP: done(replies.KEPT),
     **{row.request: row.reply for row in _ROWS if row.reply is not None},
 }
 
 # Requests behind them are looked at when they are answered.
-ALONE: Final = frozenset((KIND_WAIT, r.KICK, r.STATS, r.STATS_TUBE, r.LIST_TUBES, r.USE, r.WATCH))
+ALONE: Final = frozenset(
+    (
+        *(KIND_WAIT, r.KICK, r.STATS, r.STATS_TUBE),
+        *(r.LIST_TUBES, r.USE, r.WATCH, r.RESUME),
+    )
+)
 
 # Their replies hold a body.
 WITH_BODY: Final = frozenset((r.PEEK, r.RESERVE_JOB))

@@ -19,6 +19,13 @@ def inserted(result: int) -> bytes:
     return replies.OUT_OF_MEMORY if result == c.OUT_OF_MEMORY else replies.INTERNAL_ERROR
 
 
+def inserted_once(result: tuple[int, int] | int) -> bytes:
+    if isinstance(result, int):
+        return inserted(result)
+    job, known = result
+    return replies.exists(job) if known else replies.inserted(job)
+
+
 def done(reply: bytes) -> Formatter:
     def format_done(result: int) -> bytes:
         if result > 0:

@@ -1,0 +1,19 @@
+"""What a node understands beyond the beanstalk protocol, and from which machine version on.
+
+Nothing of it is sent to a client that did not ask for it. What the words do is in `connection`.
+"""
+
+from typing import Final
+
+from beanpole.protocol.beanstalk import requests as r
+
+# Below this version a node of an older release may be in the cluster, where nobody could resume.
+SESSIONS_SINCE: Final = 4
+
+_ALWAYS: Final = (r.WORDS[r.PUT_UNIQUE].encode(),)
+_SESSIONS: Final = (r.WORDS[r.KEEP].encode(), r.WORDS[r.RESUME].encode())
+
+
+def names(version: int) -> tuple[bytes, ...]:
+    """Return the words that a node knows while its machine has this version."""
+    return _ALWAYS + _SESSIONS if version >= SESSIONS_SINCE else _ALWAYS

@@ -1,0 +1,131 @@
+"""The tubes of a beanstalk client: what it uses and watches, and how its session is told.
+
+What else a client may ask for is in `connection`, the life of a connection in `requests`.
+"""
+
+from beanpole import commands as c
+from beanpole.constants import DEFAULT_TUBE, WATCHED_TUBES_MAX
+from beanpole.protocol.beanstalk import replies, stats
+from beanpole.protocol.beanstalk import requests as r
+from beanpoled.frontends.clients import Clients
+from beanpoled.frontends.requests import RequestConnection
+from beanpoled.host.seam import ClientPort
+from beanpoled.origin.batches import KIND_QUIET
+from beanpoled.origin.heavy import LIGHT_MAX
+
+
+class TubesConnection(RequestConnection):
+    """A connection with a session that uses and watches tubes."""
+
+    __slots__ = ("_binding", "_used", "_watched")
+
+    def __init__(self, clients: Clients, protocol: str, port: ClientPort) -> None:
+        super().__init__(clients, protocol, port)
+        self._used: bytes = DEFAULT_TUBE
+        self._watched: dict[bytes, None] = {DEFAULT_TUBE: None}
+        self._binding = b""  # the tube that is used or watched once it exists
+
+    def watches(self, tube: bytes) -> bool:
+        """See `Connection`."""
+        return tube in self._watched
+
+    def _submit(self, kind: int, command: c.Command) -> None:
+        self._replies.expect(kind)
+        self._clients.origin.submit(self, kind, command)
+
+    def _submit_alone(self, kind: int, command: c.Command, weight: int = 0) -> None:
+        """Submit a request that must be answered before what stands behind it is looked at.
+
+        `weight` is how many jobs, tubes or connections it may look at.
+        """
+        self.blocked = True
+        self._replies.expect(kind)
+        self._submit_heavy(kind, command, weight)
+
+    def _submit_heavy(self, kind: int, command: c.Command, weight: int) -> None:
+        origin = self._clients.origin
+        if weight > LIGHT_MAX:
+            origin.heavy.submit(self, kind, command, self._clients.loop_us)
+        else:
+            origin.submit(self, kind, command)
+
+    def _session(self) -> int:
+        if not self.number:
+            self._clients.origin.open_session(self)
+        return self.number
+
+    def _use(self, request: r.Request) -> None:
+        tube = request[1]
+        session = self._session()
+        if tube != self._used:
+            if not self._bind(r.USE, (c.USE, session, tube)):
+                return
+            self._used = tube
+        self._replies.reply(replies.using(tube))
+
+    def _watch(self, request: r.Request) -> None:
+        tube = request[1]
+        session = self._session()
+        if tube not in self._watched:
+            if len(self._watched) >= WATCHED_TUBES_MAX:
+                self._replies.reply(replies.OUT_OF_MEMORY)
+                return
+            if not self._bind(r.WATCH, (c.WATCH, session, tube)):
+                return
+            self._watched[tube] = None
+        self._replies.reply(replies.watching(len(self._watched)))
+
+    def _bind(self, kind: int, command: c.Command) -> bool:
+        """Bind the session to a tube; False if the answer is given already, or comes later.
+
+        A tube that exists is bound at once, and the machine will agree, or this session ends. One
+        that does not exist is made first: it must be there for all nodes when the client is told.
+        """
+        clients = self._clients
+        tube = command[2]
+        if tube in clients.machine.queue.tubes:
+            clients.origin.submit(self, KIND_QUIET, command)
+            return True
+        if clients.refuses_tube(tube):
+            self._replies.reply(replies.OUT_OF_MEMORY)
+        else:
+            self._binding = tube
+            self._submit_alone(kind, command)
+        return False
+
+    def _ignore(self, request: r.Request) -> None:
+        tube = request[1]
+        session = self._session()
+        if tube in self._watched:
+            if len(self._watched) == 1:
+                self._replies.reply(replies.NOT_IGNORED)
+                return
+            del self._watched[tube]
+            self._clients.origin.submit(self, KIND_QUIET, (c.IGNORE, session, tube))
+        self._replies.reply(replies.watching(len(self._watched)))
+
+    def _list_tube_used(self, request: r.Request) -> None:
+        self._session()
+        self._replies.reply(replies.using(self._used))
+
+    def _list_tubes_watched(self, request: r.Request) -> None:
+        self._session()
+        reply = replies.ok(stats.format_list(self._watched))
+        self._replies.owe(len(reply))
+        self._replies.reply(reply)
+
+    def _bound(self, kind: int, result: int) -> None:
+        """A tube that did not exist is used or watched now, or it could not be made."""
+        if result != c.OK:
+            self._answer_alone(refusal(result))
+        elif kind == r.USE:
+            self._used = self._binding
+            self._answer_alone(replies.using(self._used))
+        else:
+            self._watched[self._binding] = None
+            self._answer_alone(replies.watching(len(self._watched)))
+
+
+def refusal(result: int) -> bytes:
+    """The reply for a tube that cannot be used or watched."""
+    return replies.OUT_OF_MEMORY if result == c.OUT_OF_MEMORY else replies.INTERNAL_ERROR

@@ -1,0 +1,232 @@
+"""Beanstalk clients that keep their sessions: they lose connections and nodes, and no job.
+
+They share one queue. What each was told to have in hand is in `Claims`: while it stands there,
+nobody else may get the job, whatever happened to connections. Everything is judged as it is seen.
+"""
+
+from typing import Final
+
+from beanpole.constants import DEFAULT_TUBE
+from beanpole.errors import ProtocolError
+from beanpole.protocol.beanstalk.client import Reply, ReplyParser, encode, encode_put
+from beanpole.protocol.beanstalk.requests import KEEP_MAX_S
+from tests.sim.cluster import Violation
+from tests.sim.guests import SingleGuest
+from tests.sim.world import World
+
+TUBE: Final = b"kept"
+# How the bodies of keepers begin: they are judged here, and not in `verdicts`.
+MARK: Final = b"kept "
+# Longer than any life, so that only a lost session can end a reservation.
+TTR_S: Final = 100_000_000
+HELD_MAX: Final = 4
+# What a node answers that did certainly nothing.
+REFUSED: Final = frozenset({b"INTERNAL_ERROR", b"OUT_OF_MEMORY", b"DRAINING"})
+
+
+class Claims:
+    """Which keeper was told to have which job."""
+
+    def __init__(self) -> None:
+        self.holders: dict[int, int] = {}
+
+    def claim(self, job: int, keeper: int) -> None:
+        """A node said that this keeper has this job.
+
+        Raises:
+            Violation: another one has it.
+        """
+        holder = self.holders.setdefault(job, keeper)
+        if holder != keeper:
+            raise Violation(f"job {job} of keeper {holder} was given to keeper {keeper}")
+
+
+class Keeper(SingleGuest[tuple[bytes, int]]):
+    """One client; it waits for one reply at a time: of a word, about a job or 0."""
+
+    protocol = "beanstalk"
+
+    def __init__(self, world: World, number: int, claims: Claims) -> None:
+        super().__init__(world, number)
+        self.claims = claims
+        self.held: dict[int, None] = {}
+        self.ending: dict[int, None] = {}  # their delete or release may be done
+        self.is_kept = False
+        self._token = b""
+        self._is_certain = False  # the node said that it keeps the session
+        self._parser = ReplyParser()
+        self._bound = self._answered_first = False
+
+    # --- connections ------------------------------------------------------------------------------
+
+    def began(self) -> None:
+        """See `Guest`."""
+        self._parser = ReplyParser()
+        self._bound = self.is_kept = self._answered_first = False
+
+    def _abandon(self) -> None:
+        """Forget a connection that its node takes for a living one."""
+        self.world.counts["keepers that left their connection open"] += 1
+        self._forget()
+
+    def _lose_all(self) -> None:
+        for job in (*self.held, *self.ending):
+            if self.claims.holders.get(job) == self.number:
+                del self.claims.holders[job]
+        self.held.clear()
+        self.ending.clear()
+        self._token, self._is_certain = b"", False
+
+    @property
+    def _may_be_late(self) -> bool:
+        """Whether cluster time went on by an estimate: the time to come back may be over."""
+        return self.world.walls_move or self.world.counts["cold starts"] > 0
+
+    # --- requests ---------------------------------------------------------------------------------
+
+    def act(self) -> None:
+        """See `Guest`."""
+        if self.waiting is not None:
+            return
+        dice = self.dice
+        if not self.is_kept:
+            self._begin_session()
+        elif not self._bound:
+            self.wait_for((b"ignore", 0))
+            self.send(encode(b"watch", TUBE) + encode(b"ignore", DEFAULT_TUBE))
+        elif not self.active:
+            if self.held:
+                self._end(b"delete", next(iter(self.held)))
+        elif dice.random() < 0.04:
+            self.drop()
+            return
+        elif dice.random() < 0.02:
+            self._abandon()
+            return
+        elif self.held and dice.random() < 0.3:
+            job = dice.choice(list(self.held))
+            luck = dice.random()
+            if luck < 0.5:
+                self._end(b"delete", job)
+            elif luck < 0.7:
+                self._end(b"release", job)
+            else:
+                self._say(b"touch", job)
+        elif len(self.held) < HELD_MAX and dice.random() < 0.6:
+            self._say(b"reserve-with-timeout", dice.choice((0, 1, 3)))
+        else:
+            self.wait_for((b"put", 0))
+            self.send(encode(b"use", TUBE) + encode_put(MARK + b"%d" % self.number, 1, 0, TTR_S))
+        if dice.random() < 0.03 and self.active:
+            self.drop()  # in the middle of it
+
+    def _begin_session(self) -> None:
+        if self._token:
+            self._say(b"resume", self._token)
+            return
+        self._token = self.dice.randbytes(16).hex().encode()
+        self.wait_for((b"keep", 0))
+        self.send(encode(b"keep", self._token, KEEP_MAX_S))
+
+    def _say(self, word: bytes, argument: int | bytes) -> None:
+        about = argument if isinstance(argument, int) else 0
+        self.wait_for((word, about))
+        self.send(encode(word, argument))
+
+    def _end(self, word: bytes, job: int) -> None:
+        """End a reservation: from now on another may have the job."""
+        del self.held[job]
+        self.ending[job] = None
+        # A delete may not be done, and the job be ours still; a release may give it to others.
+        if word == b"release":
+            del self.claims.holders[job]
+        self.wait_for((word, job))
+        self.send(encode(word, job, 1, 0) if word == b"release" else encode(word, job))
+
+    # --- replies ----------------------------------------------------------------------------------
+
+    def took(self, data: bytes) -> None:
+        """See `Guest`."""
+        parser = self._parser
+        parser.feed(data)
+        try:
+            while self.wire is not None and (reply := parser.next()) is not None:
+                self._replied(reply)
+        except ProtocolError as error:
+            raise Violation(f"keeper {self.number}: {error}") from error
+
+    def _replied(self, reply: Reply) -> None:
+        if self.waiting is None:
+            if reply[0] == b"OUT_OF_MEMORY":
+                return  # the session could not begin: its connection ends
+            raise Violation(f"keeper {self.number} got {reply!r} for nothing")
+        word, job = self.waiting
+        if self._is_first_of_two(word, reply):
+            return
+        self.waiting = None
+        self.world.counts[f"keeper {word.decode()} {reply[0].decode()}"] += 1
+        if word in (b"keep", b"resume"):
+            self._began_session(word, reply)
+        elif word == b"ignore":
+            self._bound = reply[0] == b"WATCHING"
+        elif reply[0] == b"RESERVED":
+            self._hold(reply[1][0])
+        elif word in (b"delete", b"release"):
+            self._ended(job, word, reply)
+        elif word == b"touch" and reply[0] == b"NOT_FOUND":
+            raise Violation(f"keeper {self.number} lost job {job} without a word")
+        self.later()
+
+    def _is_first_of_two(self, word: bytes, reply: Reply) -> bool:
+        """Whether another reply comes: to the put behind a `use`, to the `ignore` behind a `watch`.
+
+        When the first of them is refused, the connection is left; what the second does is ours.
+        """
+        if word not in (b"put", b"ignore") or self._answered_first:
+            self._answered_first = False
+            return False
+        self._answered_first = True
+        if reply[0] in REFUSED:
+            self.drop()
+        return True
+
+    def _hold(self, job: int) -> None:
+        self.claims.claim(job, self.number)
+        self.held[job] = None
+
+    def _ended(self, job: int, word: bytes, reply: Reply) -> None:
+        del self.ending[job]
+        if reply[0] in REFUSED:
+            self._hold(job)
+        elif reply[0] == b"NOT_FOUND":
+            raise Violation(f"keeper {self.number} could not {word.decode()} its job {job}")
+        elif word == b"delete":
+            del self.claims.holders[job]
+
+    def _began_session(self, word: bytes, reply: Reply) -> None:
+        if reply[0] == b"KEPT":
+            self.is_kept = self._is_certain = True
+        elif reply[0] == b"RESUMED":
+            self._resumed([int(job) for job in (reply[2] or b"").split()])
+        elif word == b"resume" and reply[0] == b"NOT_FOUND":
+            if self._is_certain and not self._may_be_late:
+                raise Violation(f"the session of keeper {self.number} is gone")
+            self._lose_all()
+        elif reply[0] == b"UNKNOWN_COMMAND":
+            self._token = b""  # an older machine
+        elif word == b"keep":
+            self._token = b""
+
+    def _resumed(self, jobs: list[int]) -> None:
+        self.is_kept = self._is_certain = True
+        missing = [job for job in self.held if job not in jobs]
+        if missing:
+            raise Violation(f"keeper {self.number} came back and lost {missing}")
+        for job in self.ending:
+            if job not in jobs and self.claims.holders.get(job) == self.number:
+                del self.claims.holders[job]  # the delete was done
+        self.ending.clear()
+        self.world.counts["jobs that keepers had after they came back"] += len(jobs)
+        self.world.counts["jobs of replies that were lost"] += len(set(jobs) - set(self.held))
+        for job in jobs:
+            self._hold(job)

@@ -1,0 +1,221 @@
+"""Sessions that a client keeps over its connections, and puts that have a key; without sockets."""
+
+import pytest
+
+from beanpole.client.sansio import faults
+from beanpole.client.sansio.commands import Commands
+from beanpole.client.sansio.nodes import Nodes
+from beanpole.client.sansio.session import Session
+from beanpole.client.sansio.steps import Endpoint
+from beanpole.protocol.beanstalk import replies, stats
+from tests.unit.client.pretended import World, server
+
+A, B = Endpoint("a", 1), Endpoint("b", 1)
+WORDS = replies.ok(stats.format_list([b"put-unique", b"keep", b"resume"]))
+
+
+class Cluster:
+    """Nodes with one memory: kept sessions by their tokens, and jobs by their keys."""
+
+    def __init__(self) -> None:
+        self.sessions: dict[bytes, list[int]] = {}
+        self.keys: dict[bytes, int] = {}
+        self.token = b""  # of the connection there is
+        self.next = 1
+        self.silent: set[bytes] = set()  # of these the next reply is lost, and it is done
+
+    def __call__(self, data: bytes) -> bytes | None:
+        answers = []
+        lines = data.split(b"\r\n")[:-1]
+        for line in lines:
+            answer = self.answer(*line.split(b" "))
+            if line.split(b" ")[0] in self.silent:
+                self.silent.clear()
+                return b""
+            if answer:
+                answers.append(answer)
+        return b"".join(answers)
+
+    def answer(self, word: bytes, *arguments: bytes) -> bytes:
+        held = self.sessions.get(self.token, [])
+        if word == b"extensions":
+            return WORDS
+        if word == b"keep":
+            self.token = arguments[0]
+            self.sessions[self.token] = []
+            return b"KEPT\r\n"
+        if word == b"resume":
+            if arguments[0] not in self.sessions:
+                return b"NOT_FOUND\r\n"
+            self.token = arguments[0]
+            jobs = b" ".join(b"%d" % job for job in self.sessions[self.token])
+            return b"RESUMED %d\r\n%b\r\n" % (len(jobs), jobs)
+        if word == b"reserve-with-timeout":
+            held.append(self.next)
+            self.next += 1
+            return b"RESERVED %d 1\r\nx\r\n" % held[-1]
+        if word in (b"touch", b"delete"):
+            job = int(arguments[0])
+            if job not in held:
+                return b"NOT_FOUND\r\n"
+            if word == b"delete":
+                held.remove(job)
+            return b"TOUCHED\r\n" if word == b"touch" else b"DELETED\r\n"
+        if word == b"peek":
+            return b"FOUND %b 1\r\ny\r\n" % arguments[0]
+        if word == b"put-unique":
+            if arguments[0] in self.keys:
+                return b"EXISTS %d\r\n" % self.keys[arguments[0]]
+            self.keys[arguments[0]] = self.next
+            self.next += 1
+            return b"INSERTED %d\r\n" % self.keys[arguments[0]]
+        return b""
+
+
+def keeping(world: World, told: list[int]) -> Commands[str]:
+    session = Session(
+        Nodes("a:1,b:1", False),
+        lambda: world.now,
+        patience_s=10.0,
+        reply_timeout_s=15.0,
+        connect_timeout_s=2.0,
+        keep_s=60,
+    )
+    session.lost = told.extend
+    return Commands(session, "utf-8", lambda: world.now)
+
+
+@pytest.fixture
+def told() -> list[int]:
+    return []
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return Cluster()
+
+
+@pytest.fixture
+def world(cluster: Cluster) -> World:
+    found = World()
+    found.nodes = {A: cluster, B: cluster}
+    return found
+
+
+def test_a_reservation_outlives_its_node(world: World, cluster: Cluster, told: list[int]) -> None:
+    client = keeping(world, told)
+    job = world.run(client.reserve(0))
+    assert client.session.is_kept
+    del world.nodes[A]
+    world.run(client.touch(job))
+    assert client.session.at == B
+    assert list(client.session.held) == [job.id]
+    world.run(client.delete(job))
+    assert told == []
+    assert not client.session.held
+
+
+def test_a_session_that_has_ended_is_told_and_another_begins(
+    world: World, cluster: Cluster, told: list[int]
+) -> None:
+    client = keeping(world, told)
+    job = world.run(client.reserve(0))
+    del world.nodes[A]
+    (first,) = cluster.sessions
+    cluster.sessions.clear()
+    with pytest.raises(faults.NotFoundError):
+        world.run(client.touch(job))
+    assert told == [job.id]
+    (second,) = cluster.sessions
+    assert first != second
+    assert len(first) == 32
+
+
+def test_the_job_of_a_reply_that_was_lost_is_not_lost(
+    world: World, cluster: Cluster, told: list[int]
+) -> None:
+    client = keeping(world, told)
+    first = world.run(client.reserve(0))
+    cluster.silent = {b"reserve-with-timeout"}
+    second = world.run(client.reserve(0))
+    assert (second.id, second.body) == (first.id + 1, "y"), "it is read again by its id"
+    assert sorted(client.session.held) == [first.id, second.id]
+    assert cluster.next == 3, "and no third one is taken"
+
+
+def test_a_delete_whose_reply_was_lost(world: World, cluster: Cluster, told: list[int]) -> None:
+    client = keeping(world, told)
+    job = world.run(client.reserve(0))
+    cluster.silent = {b"delete"}
+    with pytest.raises(faults.MayBeDoneError):
+        world.run(client.delete(job))
+    assert told == []
+    assert not client.session.held
+
+
+def test_closing_says_quit(world: World, told: list[int]) -> None:
+    client = keeping(world, told)
+    world.run(client.reserve(0))
+    world.run(client.session.quit())
+    assert world.said[-1] == (A, b"quit\r\n")
+    assert world.at is None
+    assert not client.session.held
+
+
+def test_nothing_is_kept_where_nobody_can(told: list[int]) -> None:
+    here = World()
+    plain = server(
+        {
+            b"extensions": b"UNKNOWN_COMMAND\r\n",
+            b"reserve-with-timeout": b"RESERVED 7 1\r\nx\r\n",
+            b"touch": b"NOT_FOUND\r\n",
+        }
+    )
+    here.nodes = {A: plain, B: plain}
+    client = keeping(here, told)
+    job = here.run(client.reserve(0))
+    assert not client.session.is_kept
+    del here.nodes[A]
+    with pytest.raises(faults.NotFoundError):
+        here.run(client.touch(job))
+    assert told == [7]
+
+
+def test_a_put_with_a_key_is_repeated(world: World, cluster: Cluster) -> None:
+    client = world.client("a:1,b:1")
+    cluster.silent = {b"put-unique"}
+    assert world.run(client.put("x", 1, 0, 60, "order-1")) == 1
+    assert world.run(client.put("x", 1, 0, 60, "order-1")) == 1
+    assert world.run(client.put("x", 1, 0, 60, "order-2")) == 2
+    assert [data.split(b" ")[0] for _, data in world.said][:4] == [
+        b"extensions\r\n",
+        b"put-unique",
+        b"extensions\r\n",
+        b"put-unique",
+    ]
+
+
+def test_a_plain_server_never_sees_a_put_with_a_key() -> None:
+    """It would take the body for commands."""
+    here = World()
+    here.nodes = {A: server({b"extensions": b"UNKNOWN_COMMAND\r\n"})}
+    with pytest.raises(faults.NotAvailableError, match="a:1 does not know 'put-unique'"):
+        here.run(here.client("a:1").put("delete 1", 1, 0, 60, "k"))
+    assert [data for _, data in here.said] == [b"extensions\r\n"]
+
+
+def test_a_repeated_put_that_meets_an_older_node_is_open(world: World, cluster: Cluster) -> None:
+    world.nodes[B] = server({b"extensions": b"UNKNOWN_COMMAND\r\n"})
+    client = world.client("a:1,b:1")
+    world.run(client.connect())
+    cluster.silent = {b"put-unique"}
+
+    def gone(data: bytes) -> bytes | None:
+        answer = cluster(data)
+        if answer == b"":
+            del world.nodes[A]
+        return answer
+
+    world.nodes[A] = gone
+    with pytest.raises(faults.MayBeDoneError, match="does not know"):
+        world.run(client.put("x", 1, 0, 60, "k"))

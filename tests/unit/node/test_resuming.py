@@ -1,0 +1,88 @@
+"""`keep` and `resume` at one node: what each connection is told, and when the words are known."""
+
+import pytest
+
+from tests.unit.node.stage import Stage
+from tests.unit.node.test_takes import settle
+
+TOKEN = b"0123456789abcdefghijkl"
+KEEP = b"keep " + TOKEN + b" 60\r\n"
+RESUME = b"resume " + TOKEN + b"\r\n"
+WORK = b"put 0 0 60 1\r\nx\r\nreserve-with-timeout 0\r\n"
+
+
+@pytest.fixture
+def stage() -> Stage:
+    found = Stage()
+    found.lead()
+    found.come_up()
+    found.node.context.machine.activate(4)
+    return found
+
+
+def test_another_connection_takes_the_session_over(stage: Stage) -> None:
+    first, port = stage.client(KEEP + b"use t\r\nwatch t\r\nignore default\r\n" + WORK)
+    settle(stage)
+    replies = b"KEPT\r\nUSING t\r\nWATCHING 2\r\nWATCHING 1\r\nINSERTED 1\r\nRESERVED 1 1\r\nx\r\n"
+    assert port.take() == replies
+    second, other = stage.client(
+        RESUME + b"touch 1\r\nlist-tube-used\r\nignore t\r\nwatch default\r\n"
+    )
+    settle(stage)
+    assert other.take() == (
+        b"RESUMED 1\r\n1\r\nTOUCHED\r\nUSING t\r\nNOT_IGNORED\r\nWATCHING 2\r\n"
+    ), "its tubes came along"
+    assert second.is_worker
+    # What the first one still sends has no effect, and it is closed without an answer.
+    first.received(b"stats\r\ndelete 1\r\n")
+    settle(stage)
+    assert port.take() == b""
+    assert first.closed
+    second.received(b"delete 1\r\n")
+    settle(stage)
+    assert other.take() == b"DELETED\r\n"
+
+
+def test_a_lost_session_waits_and_one_that_quits_does_not(stage: Stage) -> None:
+    first, _ = stage.client(KEEP + WORK)
+    settle(stage)
+    first.lost()
+    settle(stage)
+    assert stage.node.context.machine.queue.jobs[1].holder is not None
+    _, port = stage.client(RESUME + b"quit\r\n")
+    settle(stage)
+    assert port.take() == b"RESUMED 1\r\n1\r\n"
+    assert stage.node.context.machine.queue.jobs[1].holder is None
+    _, port = stage.client(RESUME)
+    settle(stage)
+    assert port.take() == b"NOT_FOUND\r\n"
+
+
+def test_a_token_is_taken_once(stage: Stage) -> None:
+    stage.client(KEEP)
+    _, port = stage.client(KEEP + b"list-tube-used\r\n")
+    settle(stage)
+    assert port.take() == b"INTERNAL_ERROR\r\nUSING default\r\n"
+
+
+def test_an_older_machine_does_not_know_the_words(stage: Stage) -> None:
+    stage.node.context.machine.activate(3)
+    _, port = stage.client(KEEP + RESUME + b"extensions\r\n")
+    settle(stage)
+    unknown = 2 * b"UNKNOWN_COMMAND\r\n"
+    assert port.take() == unknown + b"OK 17\r\n---\n- put-unique\n\r\n"
+    stage.node.context.machine.activate(4)
+    _, port = stage.client(b"extensions\r\n")
+    settle(stage)
+    assert port.take() == b"OK 33\r\n---\n- put-unique\n- keep\n- resume\n\r\n"
+
+
+def test_a_key_makes_one_job(stage: Stage) -> None:
+    put = b"put-unique k 0 0 60 1\r\nx\r\n"
+    _, port = stage.client(put + b"delete 1\r\n" + put + b"stats\r\n")
+    settle(stage)
+    assert port.take().startswith(b"INSERTED 1\r\nDELETED\r\nEXISTS 1\r\nOK ")
+    stage.node.context.draining = True
+    _, port = stage.client(put)
+    settle(stage)
+    assert port.take() == b"DRAINING\r\n"
