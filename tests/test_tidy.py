@@ -75,7 +75,7 @@ ORDER = {
     "beanpoled": (
         (
             *("beanpoled.config", "beanpoled.disk", "beanpoled.eventlog", "beanpoled.links"),
-            *("beanpoled.host.seam", "beanpoled.view"),
+            *("beanpoled.host.seam", "beanpoled.trust", "beanpoled.view"),
         ),
         ("beanpoled.shared",),
         ("beanpoled.origin", "beanpoled.peers"),

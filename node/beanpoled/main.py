@@ -234,11 +234,12 @@ async def run(
     if config.durability == "memory":
         words = "durability is memory: acknowledged jobs are lost when the power is"
         host.log(words, WARNING)
-    view = LocalNodeView(node)
+    view = LocalNodeView(node, host.trust)
+    host.trust.active_version = lambda: node.context.machine.version
     events = EventsServicer(config, host, node.events)
     queue = QueueServicer(node)
     services = [events.add_to, queue.add_to, BackupServicer(node, view).add_to]
-    rpc = RpcServer(view, host.peer_client, config.peer_secret, services)
+    rpc = RpcServer(view, host.peer_client, host.trust, services)
     http = HttpServer(view)
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(lock.release)

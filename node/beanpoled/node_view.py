@@ -10,6 +10,7 @@ from beanpole.core.jobs.spaces import Space
 from beanpole.events import PROTOCOL_NAMES, QLESS
 from beanpoled import qless_view
 from beanpoled.largest_queues import LargestQueues
+from beanpoled.trust.trust import Trust
 from beanpoled.turn.node import Node
 from beanpoled.view import JobCounts, Metrics, Role, SnapshotStream, SpaceFigures
 
@@ -23,7 +24,8 @@ LIMITS: Final = (
 class LocalNodeView:
     """Implements `NodeView`."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, trust: Trust) -> None:
+        self._trust = trust
         self._node = node
         self._context = node.context
         self._largest = LargestQueues()
@@ -196,6 +198,8 @@ class LocalNodeView:
             events_total=queue.events_total,
             events_lost_total=node.events.lost,
             events_bytes=node.events.bytes,
+            peer_refusals=dict(self._trust.refusals),
+            peer_old_proofs_total=self._trust.old_proofs,
         )
 
     def _ready_s(self, tube: Tube) -> float:

@@ -21,7 +21,7 @@ class Supervision:
     def __init__(self, node: Node, host: AioHost, reading: Reading | None) -> None:
         self._node = node
         self._host = host
-        self._reloader = None if reading is None else Reloader(reading, host.lines)
+        self._reloader = None if reading is None else Reloader(reading, host.lines, host.trust)
         self._notifier = Notifier(os.environ)
         self._reporter = Reporter(node.condition, host.log, self._notifier.status)
         node.clients.stop = self._stop

@@ -17,6 +17,7 @@ from beanpoled.host.aio_peers import (
 )
 from beanpoled.host.seam import Timer
 from beanpoled.links import link
+from beanpoled.trust.trust import Trust
 
 if TYPE_CHECKING:
     from tests.sim.host import SimHost
@@ -125,7 +126,9 @@ class SimLinks(PeerLinks):
     """All links of one node."""
 
     def __init__(self, host: "SimHost") -> None:
-        super().__init__(host.node.context.config, cast(Any, SimLoop(host)), host.log)
+        config = host.node.context.config
+        trust = Trust(config.cluster, config.node_id, config.peer_secret, host.log)
+        super().__init__(config, cast(Any, SimLoop(host)), host.log, trust)
         self.router = host.node.router
         self.introductions = host.node.introductions
         self._host = host

@@ -19,6 +19,7 @@ from tests.sim.host import SimHost
 from tests.sim.schedules_node import Hand
 from tests.sim.storm import QUICK, Stuck
 from tests.sim.world import World
+from tests.unit.beanpoled.fakes import trust_of
 
 Send = Callable[[str, int, bytes], bool]
 
@@ -68,7 +69,7 @@ class Upgrading(World):
         """An operator asks the leader to end the upgrade: what it refuses with, or nothing."""
         leader = self.leader()
         assert leader is not None, "somebody leads"
-        return LocalNodeView(leader.node).finalize(0)[1]
+        return LocalNodeView(leader.node, trust_of()).finalize(0)[1]
 
     def follower(self) -> str:
         """A node that does not lead."""

@@ -27,6 +27,7 @@ from tests.sim.host import SimHost
 from tests.sim.many import say
 from tests.sim.storm import SETTLED_S, Storm, Stuck
 from tests.sim.world import World
+from tests.unit.beanpoled.fakes import trust_of
 
 # The versions that the older and the newer program know: from the last release to this one, from
 # an earlier one or this one, and to the next one.
@@ -152,7 +153,7 @@ class Operator(Hazards):
         leader = self.world.leader()
         if leader is None:
             return "nobody leads"
-        return LocalNodeView(leader.node).finalize(self.new)[1]
+        return LocalNodeView(leader.node, trust_of()).finalize(self.new)[1]
 
     def mend(self) -> None:
         """The operator stops; what is left of the upgrade comes when all nodes serve."""

@@ -25,19 +25,25 @@ _sym_db = _symbol_database.Default()
 from beanpole.pb import node_pb2 as beanpole_dot_pb_dot_node__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16\x62\x65\x61npole/pb/peer.proto\x12\x0b\x62\x65\x61npole.v1\x1a\x16\x62\x65\x61npole/pb/node.proto\"\x11\n\x0fNodeInfoRequest\"%\n\x14\x46\x65tchSnapshotRequest\x12\r\n\x05index\x18\x01 \x01(\x04\"J\n\rSnapshotChunk\x12\r\n\x05index\x18\x01 \x01(\x04\x12\x0c\n\x04term\x18\x02 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\x12\x0e\n\x06\x63rc32c\x18\x04 \x01(\x07\x32\x95\x01\n\x04Peer\x12;\n\x08NodeInfo\x12\x1c.beanpole.v1.NodeInfoRequest\x1a\x11.beanpole.v1.Node\x12P\n\rFetchSnapshot\x12!.beanpole.v1.FetchSnapshotRequest\x1a\x1a.beanpole.v1.SnapshotChunk0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16\x62\x65\x61npole/pb/peer.proto\x12\x0b\x62\x65\x61npole.v1\x1a\x16\x62\x65\x61npole/pb/node.proto\"1\n\x10\x43hallengeRequest\x12\x0e\n\x06\x63\x61ller\x18\x01 \x01(\t\x12\r\n\x05nonce\x18\x02 \x01(\x0c\"@\n\x0e\x43hallengeReply\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x11\n\tchallenge\x18\x02 \x01(\x0c\x12\r\n\x05proof\x18\x03 \x01(\x0c\"R\n\x0f\x43hallengeAnswer\x12\x0e\n\x06\x63\x61ller\x18\x01 \x01(\t\x12\r\n\x05nonce\x18\x02 \x01(\x0c\x12\x11\n\tchallenge\x18\x03 \x01(\x0c\x12\r\n\x05proof\x18\x04 \x01(\x0c\"\x11\n\x0fNodeInfoRequest\"%\n\x14\x46\x65tchSnapshotRequest\x12\r\n\x05index\x18\x01 \x01(\x04\"J\n\rSnapshotChunk\x12\r\n\x05index\x18\x01 \x01(\x04\x12\x0c\n\x04term\x18\x02 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\x12\x0e\n\x06\x63rc32c\x18\x04 \x01(\x07\x32\xde\x01\n\x04Peer\x12G\n\tChallenge\x12\x1d.beanpole.v1.ChallengeRequest\x1a\x1b.beanpole.v1.ChallengeReply\x12;\n\x08NodeInfo\x12\x1c.beanpole.v1.NodeInfoRequest\x1a\x11.beanpole.v1.Node\x12P\n\rFetchSnapshot\x12!.beanpole.v1.FetchSnapshotRequest\x1a\x1a.beanpole.v1.SnapshotChunk0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'beanpole.pb.peer_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_NODEINFOREQUEST']._serialized_start=63
-  _globals['_NODEINFOREQUEST']._serialized_end=80
-  _globals['_FETCHSNAPSHOTREQUEST']._serialized_start=82
-  _globals['_FETCHSNAPSHOTREQUEST']._serialized_end=119
-  _globals['_SNAPSHOTCHUNK']._serialized_start=121
-  _globals['_SNAPSHOTCHUNK']._serialized_end=195
-  _globals['_PEER']._serialized_start=198
-  _globals['_PEER']._serialized_end=347
+  _globals['_CHALLENGEREQUEST']._serialized_start=63
+  _globals['_CHALLENGEREQUEST']._serialized_end=112
+  _globals['_CHALLENGEREPLY']._serialized_start=114
+  _globals['_CHALLENGEREPLY']._serialized_end=178
+  _globals['_CHALLENGEANSWER']._serialized_start=180
+  _globals['_CHALLENGEANSWER']._serialized_end=262
+  _globals['_NODEINFOREQUEST']._serialized_start=264
+  _globals['_NODEINFOREQUEST']._serialized_end=281
+  _globals['_FETCHSNAPSHOTREQUEST']._serialized_start=283
+  _globals['_FETCHSNAPSHOTREQUEST']._serialized_end=320
+  _globals['_SNAPSHOTCHUNK']._serialized_start=322
+  _globals['_SNAPSHOTCHUNK']._serialized_end=396
+  _globals['_PEER']._serialized_start=399
+  _globals['_PEER']._serialized_end=621
 # @@protoc_insertion_point(module_scope)

@@ -35,6 +35,11 @@ class PeerStub:
         Args:
             channel: A grpc.Channel.
         """
+        self.Challenge = channel.unary_unary(
+                '/beanpole.v1.Peer/Challenge',
+                request_serializer=beanpole_dot_pb_dot_peer__pb2.ChallengeRequest.SerializeToString,
+                response_deserializer=beanpole_dot_pb_dot_peer__pb2.ChallengeReply.FromString,
+                _registered_method=True)
         self.NodeInfo = channel.unary_unary(
                 '/beanpole.v1.Peer/NodeInfo',
                 request_serializer=beanpole_dot_pb_dot_peer__pb2.NodeInfoRequest.SerializeToString,
@@ -49,6 +54,13 @@ class PeerStub:
 
 class PeerServicer:
     """Missing associated documentation comment in .proto file."""
+
+    def Challenge(self, request, context):
+        """The first half of the proof that the other calls want; see proto/README.md.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
 
     def NodeInfo(self, request, context):
         """Missing associated documentation comment in .proto file."""
@@ -66,6 +78,11 @@ class PeerServicer:
 
 def add_PeerServicer_to_server(servicer, server):
     rpc_method_handlers = {
+            'Challenge': grpc.unary_unary_rpc_method_handler(
+                    servicer.Challenge,
+                    request_deserializer=beanpole_dot_pb_dot_peer__pb2.ChallengeRequest.FromString,
+                    response_serializer=beanpole_dot_pb_dot_peer__pb2.ChallengeReply.SerializeToString,
+            ),
             'NodeInfo': grpc.unary_unary_rpc_method_handler(
                     servicer.NodeInfo,
                     request_deserializer=beanpole_dot_pb_dot_peer__pb2.NodeInfoRequest.FromString,
@@ -86,6 +103,33 @@ def add_PeerServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class Peer:
     """Missing associated documentation comment in .proto file."""
+
+    @staticmethod
+    def Challenge(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/beanpole.v1.Peer/Challenge',
+            beanpole_dot_pb_dot_peer__pb2.ChallengeRequest.SerializeToString,
+            beanpole_dot_pb_dot_peer__pb2.ChallengeReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
 
     @staticmethod
     def NodeInfo(request,

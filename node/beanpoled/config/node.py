@@ -35,10 +35,12 @@ from beanpoled.config.settings import (
     Listeners,
     Members,
     Name,
+    OptionalPath,
     Path,
     Secret,
     Size,
 )
+from beanpoled.trust.secret_file import read_secret
 
 ENVIRONMENT_PREFIX: Final = "BEANPOLE_"
 # Ours, but not settings of a node: the file's path, and the addresses the command line tools use.
@@ -68,6 +70,8 @@ class NodeConfig:
     grpc_listen: str
     http_listen: str
     peer_secret: str
+    peer_secret_file: str
+    peer_old_proofs: str
     durability: str
     raft_min_ms: int
     raft_max_ms: int
@@ -166,6 +170,13 @@ SETTINGS: Final = (
     Setting("grpc_listen", Address(), None, "where the gRPC services listen"),
     Setting("http_listen", Address(), None, "where health and metrics are served"),
     Setting("peer_secret", Secret(), "", "shared secret of the nodes"),
+    Setting("peer_secret_file", OptionalPath(), "", "file that holds the shared secret"),
+    Setting(
+        "peer_old_proofs",
+        Choice("auto", "refuse"),
+        "auto",
+        "whether nodes of release 0.3.0 may prove the secret in their way during an upgrade",
+    ),
     Setting("durability", Choice("sync", "memory"), "sync", "when a change counts as stored"),
     Setting("raft_min_ms", _TIME, 500, "shortest silence of a leader before an election"),
     Setting("raft_max_ms", _TIME, 1000, "longest silence of a leader before an election"),
@@ -292,6 +303,7 @@ def load(
                 f"{'file' if path else 'file of --config FILE or BEANPOLE_CONFIG'}, as "
                 f"{ENVIRONMENT_PREFIX}{name.upper()} or as --{name.replace('_', '-')}"
             )
+    _read_secret_file(values)
     values["members"] = MappingProxyType(values["members"])
     values["dial"] = MappingProxyType(values["dial"])
     given = values["listeners"]
@@ -300,6 +312,21 @@ def load(
     config = NodeConfig(**values, rejoin=rejoin, unconfigured=unconfigured)
     _check_relations(config)
     return config
+
+
+def _read_secret_file(values: dict[str, Any]) -> None:
+    """Take the shared secret from its file; it is read at each loading, so also at SIGHUP."""
+    path = values["peer_secret_file"]
+    if not path:
+        return
+    if values["peer_secret"]:
+        raise ConfigurationError(
+            f"peer_secret and peer_secret_file = {path!r} are both given; give one of them"
+        )
+    secret = read_secret("peer_secret_file", path)
+    if not secret:
+        raise ConfigurationError(f"peer_secret_file = {path!r} is not allowed: it is empty")
+    values["peer_secret"] = _checked("peer_secret", secret, path)
 
 
 def _read_file(path: str) -> dict[str, object]:

@@ -124,6 +124,15 @@ class Path:
         return value
 
 
+class OptionalPath(Path):
+    """A path of a file, or empty text for none."""
+
+    allowed = "a path, or nothing"
+
+    def check(self, value: object) -> object:
+        return "" if value == "" else super().check(value)
+
+
 class Secret:
     """A secret, which no message ever repeats."""
 

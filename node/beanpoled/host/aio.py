@@ -25,6 +25,7 @@ from beanpoled.host.aio_peers import PeerLinks
 from beanpoled.host.log import LogLines
 from beanpoled.host.seam import ERROR, INFO, ProcessStats, Timer
 from beanpoled.rpc.peer import PeerClient
+from beanpoled.trust.trust import Trust
 
 # A node has caught up by then, or is about to.
 WARM_UP_AFTER_S: Final = 5.0
@@ -46,9 +47,11 @@ class AioHost:
         self.files.watch(loop.add_reader)
         self.converter = Converter()
         self.clients = ClientServer(config, loop, self.log, self.fatal)
-        self.links = PeerLinks(config, loop, self.log)
+        takes_old = config.peer_old_proofs == "auto"
+        self.trust = Trust(config.cluster, config.node_id, config.peer_secret, self.log, takes_old)
+        self.links = PeerLinks(config, loop, self.log, self.trust)
         addresses = {peer: config.grpc_address(peer) for peer in config.peers}
-        self.peer_client = PeerClient(addresses, config.cluster, config.peer_secret)
+        self.peer_client = PeerClient(addresses, self.trust)
 
     def close_files(self, within_s: float = BULK_AT_STOP_MAX_S) -> None:
         """Finish what was given to the disk, and end the process that makes columns.

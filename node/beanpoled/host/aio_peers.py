@@ -17,6 +17,8 @@ from beanpoled.config.node import NodeConfig
 from beanpoled.host.seam import DEBUG, WARNING, Log
 from beanpoled.links import link
 from beanpoled.links.admission import REFUSE, WAIT
+from beanpoled.trust.proofs import NONCE_BYTES
+from beanpoled.trust.trust import Trust
 from beanpoled.turn.introductions import Introductions
 from beanpoled.turn.routing import Router
 
@@ -111,6 +113,8 @@ class PeerProtocol:
             self._links.refused(refused.node, refused.cause, str(refused))
             self.close(refused.cause, str(refused))
         except ProtocolError as error:
+            if self._handshake.refusal_name:
+                self._links.trust.refused(self._handshake.refusal_name)
             self.failure = f"answers, but {error}"
             self._links.complain(f"link to {self.peer or 'an unknown node'} closed: {error}")
             self.close()
@@ -133,6 +137,8 @@ class PeerProtocol:
         hello = self._handshake.done
         if hello is None:
             return
+        if self._handshake.is_old:
+            self._links.trust.took_old(hello.node)
         introductions = self._links.introductions
         own = self._handshake.own
         verdict = introductions.meet(hello) if introductions.is_current(own) else None
@@ -201,9 +207,11 @@ class PeerLinks:
         config: NodeConfig,
         loop: asyncio.AbstractEventLoop,
         log: Log,
+        trust: Trust,
     ) -> None:
         self.loop = loop
         self.log = log
+        self.trust = trust
         self.router: Router
         self.introductions: Introductions
         self._config = config
@@ -244,8 +252,8 @@ class PeerLinks:
 
     def handshake(self, expected: str | None) -> link.Handshake:
         """Begin an introduction."""
-        own = self.introductions.hello(os.urandom(link.NONCE_BYTES))
-        return link.Handshake(own, self._config.peer_secret.encode(), expected)
+        own = self.introductions.hello(os.urandom(NONCE_BYTES))
+        return link.Handshake(own, self.trust.secret.value, expected, self.trust.takes_old)
 
     def renew(self) -> None:
         """Say hello anew to all that were not talked to: this disk is another one than before."""

@@ -7,7 +7,9 @@ Feed received bytes to `receive`; send what it and the other methods return.
                                                                kind and payload; little endian)
     HELLO  = msgpack list of `Hello`, first in each direction; what follows the fields that are
              known here is passed over
-    AUTH   = HMAC-SHA256(secret, own HELLO | other's HELLO); both hold a fresh nonce
+    AUTH   = `trust.proofs.link_proof` over the side that dialed or answered, its HELLO and the
+             other's; both hold a fresh nonce. Up to version 3 (release 0.3.0): HMAC-SHA256(secret,
+             own HELLO | other's HELLO), which does not say which side it is from
     REFUSE = cause u8 | text: why the link ends
 
 Each side says which versions of the frames it knows; the highest that both know is used.
@@ -15,6 +17,7 @@ Each side says which versions of the frames it knows; the highest that both know
 
 import hashlib
 import hmac
+from collections.abc import Callable
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
@@ -24,11 +27,14 @@ from crc32c import crc32c
 from beanpole.constants import BATCH_MAX_BYTES
 from beanpole.errors import ProtocolError
 from beanpole.weights import ENTRY_MAX_BYTES, HINT_MAX_BYTES
+from beanpoled.trust.proofs import ANSWERER, DIALER, NONCE_BYTES, link_proof
 
 # The versions of frames that this program reads and writes. The highest is raised with every change
 # that an older node cannot read; the lowest when no release that may still run needs it.
 VERSION_MIN: Final = 3
-VERSION_MAX: Final = 3
+VERSION_MAX: Final = 4
+# From this version on a proof says which side it is from; before, it could be reflected.
+DIRECTED_SINCE: Final = 4
 
 HELLO: Final = 128
 AUTH: Final = 129
@@ -48,7 +54,6 @@ assert FRAME_MAX_BYTES > 8 * 1024 * 1024 + ENTRY_MAX_BYTES
 assert FRAME_MAX_BYTES > BATCH_MAX_BYTES + HINT_MAX_BYTES + 1024
 # Before a peer is known it may send only this much.
 HELLO_MAX_BYTES: Final = 4096
-NONCE_BYTES: Final = 16
 # Longer than every reason that a node gives; the text goes into the other's log.
 REASON_MAX: Final = 500
 
@@ -162,11 +167,28 @@ class Handshake:
     Attributes:
         own: this side's hello.
         version: of the frames that follow, once `done`.
+        refusal_name: why the peer's proof was refused, a word for programs; empty if it was not.
     """
 
-    def __init__(self, own: Hello, secret: bytes, expected: str | None) -> None:
+    def __init__(
+        self,
+        own: Hello,
+        secret: bytes,
+        expected: str | None,
+        takes_old: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """Begin.
+
+        Args:
+            own: this side's hello.
+            secret: the shared one; empty for none.
+            expected: the member that was dialed; None at the side that answers.
+            takes_old: whether the proof of versions before DIRECTED_SINCE is accepted.
+        """
         self.own = own
         self.version = 0
+        self.refusal_name = ""
+        self._takes_old = takes_old
         self._secret = secret
         self._expected = expected  # the member that was dialed, if any
         self._own_bytes: bytes = msgpack.packb(tuple(own))
@@ -189,17 +211,45 @@ class Handshake:
             if kind != HELLO:
                 raise ProtocolError("the first frame is no hello")
             self._other_bytes = payload
-            return encode_frame(AUTH, self._proof(self._own_bytes, payload))
+            values = _decode_fields(payload)
+            if _name_in(values) == self.own.node and payload == self._own_bytes:
+                self.refusal_name = "reflected"
+                raise ProtocolError("the peer sends this node's own hello back: it is reflected")
+            version = min(self.own.version_max, values[1])
+            return encode_frame(AUTH, self._proof(version, self._own_bytes, payload, True))
         if kind != AUTH:
             raise ProtocolError("the second frame is no authentication")
         values = _decode_fields(self._other_bytes)
-        if not hmac.compare_digest(payload, self._proof(self._other_bytes, self._own_bytes)):
-            raise ProtocolError(f"{_name_in(values)} has another peer_secret")
+        self._authenticate(values, payload)
         self.version = self._common_version(values)
         other = _decode_hello(values)
         self._compare(other)
         self.done = other
         return b""
+
+    @property
+    def is_old(self) -> bool:
+        """Whether the peer proved itself as releases up to 0.3.0 do."""
+        return self.done is not None and self.version < DIRECTED_SINCE
+
+    def _authenticate(self, values: tuple[Any, ...], given: bytes) -> None:
+        """Check the peer's proof; ProtocolError if it is not right or not taken any more."""
+        version = min(self.own.version_max, values[1])
+        own, other = self._own_bytes, self._other_bytes
+        if not hmac.compare_digest(given, self._proof(version, other, own, False)):
+            if hmac.compare_digest(given, self._proof(version, own, other, True)):
+                self.refusal_name = "reflected"
+                raise ProtocolError("the peer sends this node's own proof back: it is reflected")
+            self.refusal_name = "wrong_proof"
+            raise ProtocolError(
+                f"{_name_in(values)} has another peer_secret, or its proof is of another link"
+            )
+        if version < DIRECTED_SINCE and self._secret and not self._takes_old():
+            self.refusal_name = "old_proof"
+            raise ProtocolError(
+                f"{_name_in(values)} proves its peer_secret as releases up to 0.3.0 do, which this "
+                "node does not take (peer_old_proofs): install the newer program there"
+            )
 
     def refusal(self, frame: Frame) -> tuple[int, str]:
         """Why the peer ends the link: the cause, and words fit for a line of the log.
@@ -213,8 +263,12 @@ class Handshake:
         text = payload[1 : 1 + REASON_MAX].decode(errors="replace")
         return payload[0], "".join(letter if letter.isprintable() else "?" for letter in text)
 
-    def _proof(self, prover: bytes, other: bytes) -> bytes:
-        return hmac.new(self._secret, prover + other, hashlib.sha256).digest()
+    def _proof(self, version: int, prover: bytes, other: bytes, is_own: bool) -> bytes:
+        """The proof of one of the two sides."""
+        if version < DIRECTED_SINCE:
+            return hmac.new(self._secret, prover + other, hashlib.sha256).digest()
+        has_dialed = (self._expected is not None) == is_own
+        return link_proof(self._secret, DIALER if has_dialed else ANSWERER, prover, other)
 
     def _common_version(self, values: tuple[Any, ...]) -> int:
         own, low, high = self.own, values[0], values[1]

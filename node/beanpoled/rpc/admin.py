@@ -19,6 +19,7 @@ from beanpole.pb import admin_pb2, admin_pb2_grpc, node_pb2, peer_pb2, peer_pb2_
 from beanpoled.rpc.peer import PeerClient, PeerServicer
 from beanpoled.rpc.server import Context, describe, fail
 from beanpoled.rpc.snapshots import snapshot_up_to
+from beanpoled.trust.trust import Trust
 from beanpoled.view import NodeView, liveness, readiness
 
 # One dead member must not make a status slow: it is asked no longer than this.
@@ -197,11 +198,11 @@ class RpcServer:
     """One node's gRPC server with all its services."""
 
     def __init__(
-        self, view: NodeView, peers: PeerClient, secret: str, services: Sequence[Service] = ()
+        self, view: NodeView, peers: PeerClient, trust: Trust, services: Sequence[Service] = ()
     ) -> None:
         self._view = view
         self._peers = peers
-        self._secret = secret
+        self._trust = trust
         self._services = services
         self._health = HealthServicer()
         self._server: grpc.aio.Server | None = None
@@ -220,7 +221,7 @@ class RpcServer:
         )
         server = grpc.aio.server(options=options, maximum_concurrent_rpcs=CALLS_MAX)
         admin_pb2_grpc.add_AdminServicer_to_server(AdminServicer(self._view, self._peers), server)
-        peer_pb2_grpc.add_PeerServicer_to_server(PeerServicer(self._view, self._secret), server)
+        peer_pb2_grpc.add_PeerServicer_to_server(PeerServicer(self._view, self._trust), server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         names = [ADMIN_SERVICE, PEER_SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME]
         names += [add_to(server) for add_to in self._services]

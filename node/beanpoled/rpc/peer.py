@@ -4,7 +4,6 @@ Replicated entries and forwarded commands do not come this way but over the peer
 """
 
 import asyncio
-import hmac
 from collections.abc import Mapping
 from typing import Final
 
@@ -15,8 +14,10 @@ from crc32c import crc32c
 from beanpole.client.rpc import CHANNEL_OPTIONS
 from beanpole.errors import Damaged
 from beanpole.pb import admin_pb2, admin_pb2_grpc, node_pb2, peer_pb2, peer_pb2_grpc
-from beanpoled.rpc.server import PROOF_KEY, Context, describe, fail, peer_proof, write
+from beanpoled.rpc.proofs import ProofChecker, Unproved, answered
+from beanpoled.rpc.server import Context, describe, fail, write
 from beanpoled.rpc.snapshot_stream import Sink, SnapshotStream
+from beanpoled.trust.trust import Trust
 from beanpoled.view import NodeView
 
 # One message of a snapshot that is not taken for so long has no receiver.
@@ -29,16 +30,21 @@ SINK_POLL_S: Final = 0.005
 class PeerServicer(peer_pb2_grpc.PeerServicer):
     """Serves one node's information and snapshot to the other members."""
 
-    def __init__(self, view: NodeView, secret: str) -> None:
+    def __init__(self, view: NodeView, trust: Trust) -> None:
         self._view = view
-        self._proof = peer_proof(secret, view.cluster) if secret else ""
+        self._checker = ProofChecker(view, trust)
+
+    async def Challenge(
+        self, request: peer_pb2.ChallengeRequest, context: Context
+    ) -> peer_pb2.ChallengeReply:
+        return self._checker.challenge(request)
 
     async def NodeInfo(self, request: peer_pb2.NodeInfoRequest, context: Context) -> node_pb2.Node:
-        await self._authenticate(context)
+        await self._checker.check(context)
         return describe(self._view)
 
     async def FetchSnapshot(self, request: peer_pb2.FetchSnapshotRequest, context: Context) -> None:
-        await self._authenticate(context)
+        await self._checker.check(context)
         source = self._view.snapshot_source()
         if source is None or request.index not in (0, source.index):
             there = f"the newest is at {source.index}" if source else "there is none"
@@ -60,27 +66,14 @@ class PeerServicer(peer_pb2_grpc.PeerServicer):
             message = peer_pb2.SnapshotChunk(data=chunk, crc32c=crc32c(chunk))
             await write(context, message, CHUNK_TIMEOUT_S)
 
-    async def _authenticate(self, context: Context) -> None:
-        if not self._proof:
-            return
-        for key, value in context.invocation_metadata() or ():
-            if key == PROOF_KEY and hmac.compare_digest(str(value), self._proof):
-                return
-        await fail(
-            context,
-            grpc.StatusCode.UNAUTHENTICATED,
-            "this cluster has a peer_secret, and the call does not prove that it knows it",
-            "PROOF_REQUIRED",
-        )
-
 
 class PeerClient:
     """Calls the other members: `Peer`, and of `Admin` what only the leader can do."""
 
-    def __init__(self, addresses: Mapping[str, str], cluster: str, secret: str) -> None:
+    def __init__(self, addresses: Mapping[str, str], trust: Trust) -> None:
         """Dial `addresses` (by member id) when they are first needed."""
         self._addresses = addresses
-        self._metadata = ((PROOF_KEY, peer_proof(secret, cluster)),) if secret else ()
+        self._trust = trust
         self._channels: dict[str, grpc.aio.Channel] = {}
 
     def address(self, peer: str) -> str:
@@ -90,10 +83,13 @@ class PeerClient:
     async def node_info(self, peer: str, timeout_s: float) -> node_pb2.Node | None:
         """Ask a member to describe itself; None if it does not answer in time."""
         try:
-            reply: node_pb2.Node = await self._stub(peer).NodeInfo(
-                peer_pb2.NodeInfoRequest(), timeout=timeout_s, metadata=self._metadata
-            )
-        except grpc.aio.AioRpcError:
+            async with asyncio.timeout(timeout_s):
+                stub = self._stub(peer)
+                metadata = await answered(stub, peer, self._trust, timeout_s)
+                reply: node_pb2.Node = await stub.NodeInfo(
+                    peer_pb2.NodeInfoRequest(), timeout=timeout_s, metadata=metadata
+                )
+        except (grpc.aio.AioRpcError, Unproved, TimeoutError):
             return None
         # The address may lead to another node; only the member itself counts.
         return reply if reply.id == peer else None
@@ -115,8 +111,14 @@ class PeerClient:
         Returns:
             None when all of it was written, else why it failed.
         """
-        request = peer_pb2.FetchSnapshotRequest(index=index)
-        call = self._stub(peer).FetchSnapshot(request, metadata=self._metadata)
+        stub = self._stub(peer)
+        try:
+            metadata = await answered(stub, peer, self._trust, CHUNK_TIMEOUT_S)
+        except Unproved as error:
+            return str(error)
+        except grpc.aio.AioRpcError as error:
+            return f"{peer}: {error.code().name}: {error.details()}"
+        call = stub.FetchSnapshot(peer_pb2.FetchSnapshotRequest(index=index), metadata=metadata)
         stream = SnapshotStream(peer, index, sink)
         try:
             while True:

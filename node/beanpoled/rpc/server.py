@@ -1,11 +1,9 @@
-"""Conventions of all gRPC services: errors, the proof of membership, how a node describes itself.
+"""Conventions of all gRPC services: errors, how a node describes itself.
 
 The words are in proto/README.md. No service is implemented here.
 """
 
 import asyncio
-import hashlib
-import hmac
 import os
 from collections.abc import Iterator
 from typing import Any, Final, NoReturn
@@ -19,7 +17,6 @@ from beanpoled.view import ClientFigures, NodeView, SpaceFigures
 
 # Queues of qless that a status lists: a page for people.
 QLESS_QUEUES_SHOWN: Final = 10
-PROOF_KEY: Final = "beanpole-peer-proof"
 
 _ROLES: Final = {
     "follower": node_pb2.ROLE_FOLLOWER,
@@ -56,12 +53,6 @@ async def write(context: Context, message: Any, timeout_s: float) -> None:
     except TimeoutError:
         words = f"a message was not taken for {timeout_s:.0f} s"
         await fail(context, grpc.StatusCode.DEADLINE_EXCEEDED, words)
-
-
-def peer_proof(secret: str, cluster: str) -> str:
-    """Return the proof that a caller of `Peer` knows the cluster's secret, without showing it."""
-    message = f"beanpole.v1.Peer {cluster}".encode()
-    return hmac.new(secret.encode(), message, hashlib.sha256).hexdigest()
 
 
 def describe(view: NodeView) -> node_pb2.Node:

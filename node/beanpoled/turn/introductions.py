@@ -14,7 +14,6 @@ from beanpoled.links import admission
 from beanpoled.links.admission import REFUSE, TALK, Known, Verdict
 from beanpoled.links.link import (
     MEMBERS,
-    NONCE_BYTES,
     OLDER,
     VERSION_MAX,
     VERSION_MIN,
@@ -23,6 +22,7 @@ from beanpoled.links.link import (
 )
 from beanpoled.origin.outbox import Origin
 from beanpoled.shared.context import Context
+from beanpoled.trust.proofs import NONCE_BYTES
 
 # A hello that was on its way while its node began an incarnation shows the one before it: only the
 # second refusal in a row counts. Links are dialed again at once.

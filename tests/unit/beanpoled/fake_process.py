@@ -11,7 +11,7 @@ import sys
 from beanpoled.config import node as config
 from beanpoled.rpc.admin import RpcServer
 from beanpoled.rpc.peer import PeerClient
-from tests.unit.beanpoled.fakes import FakeView
+from tests.unit.beanpoled.fakes import FakeView, trust_of
 
 
 def say(words: str) -> None:
@@ -24,7 +24,7 @@ async def serve(path: str) -> None:
     """Serve until SIGTERM."""
     told = config.load(path, {}, {})
     view = FakeView(told.node_id, tuple(told.members))
-    server = RpcServer(view, PeerClient({}, told.cluster, ""), "")
+    server = RpcServer(view, PeerClient({}, trust_of()), trust_of())
     await server.start(told.grpc_listen)
     ended = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)

@@ -2,7 +2,14 @@
 
 from collections.abc import Iterator
 
+from beanpoled.host.seam import INFO
+from beanpoled.trust.trust import Trust
 from beanpoled.view import JobCounts, Metrics, Role, SnapshotStream
+
+
+def trust_of(node: str = "n0", secret: str = "", takes_old: bool = True) -> Trust:
+    """Return what a node of the cluster "dev" knows; its log goes nowhere."""
+    return Trust("dev", node, secret, lambda line, level=INFO: None, takes_old)
 
 
 class FakeView:

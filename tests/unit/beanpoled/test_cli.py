@@ -16,7 +16,7 @@ from beanpoled.rpc import admin
 from beanpoled.rpc.admin import RpcServer
 from beanpoled.rpc.peer import PeerClient
 from beanpoled.view import ClientFigures, SpaceFigures
-from tests.unit.beanpoled.fakes import FakeView
+from tests.unit.beanpoled.fakes import FakeView, trust_of
 from tests.unit.client.scripted import Node, Script
 
 Start = Callable[[Script], Node]
@@ -44,8 +44,8 @@ def command(view: FakeView, *words: str) -> int:
     """Run a command against one fake node; the other members are down."""
 
     async def run() -> int:
-        peers = PeerClient({"n1": "127.0.0.1:1", "n2": "127.0.0.1:1"}, "dev", "")
-        server = RpcServer(view, peers, "")
+        peers = PeerClient({"n1": "127.0.0.1:1", "n2": "127.0.0.1:1"}, trust_of())
+        server = RpcServer(view, peers, trust_of())
         port = await server.start("127.0.0.1:0")
         done = await asyncio.to_thread(main, [*words, "--addr", f"127.0.0.1:{port}"])
         await peers.close()

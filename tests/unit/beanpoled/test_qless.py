@@ -15,6 +15,7 @@ from beanpoled.frontends.qless.subscriptions import CHANNEL_MAX_BYTES
 from beanpoled.node_view import LocalNodeView
 from beanpoled.origin.heavy import LIGHT_MAX
 from beanpoled.view import SpaceFigures
+from tests.unit.beanpoled.fakes import trust_of
 from tests.unit.beanpoled.qless_scene import SCRIPT, Client, Scene, array
 from tests.unit.core.cluster import copy_of
 
@@ -78,7 +79,7 @@ def test_operators_see_its_jobs(scene: Scene) -> None:
     for jid in (b"j", b"k"):
         client.call(*put(jid))
     client.call(b"pop", b"2", b"queue", b"worker", b"1")
-    view = LocalNodeView(scene.node)
+    view = LocalNodeView(scene.node, trust_of())
     assert view.jobs() == (1, 1, 0, 0)
     metrics = view.metrics()
     assert metrics.spaces["qless"] == SpaceFigures(ready=1, reserved=1, queues=1, jobs_total=2)

@@ -13,6 +13,7 @@ from beanpoled.frontends.clients import STALL_MAX_US
 from beanpoled.http import metrics
 from beanpoled.node_view import LocalNodeView
 from beanpoled.rpc.server import describe
+from tests.unit.beanpoled.fakes import trust_of
 from tests.unit.beanpoled.qless_scene import Client, Scene, array
 from tests.unit.core.cluster import copy_of
 
@@ -28,7 +29,7 @@ def put(client: Client, queue: bytes, jid: bytes, delay: bytes = b"0") -> None:
 
 def shown(scene: Scene) -> dict[str, float]:
     """The metrics of the node, by name and labels but `scope`, which test_metrics has."""
-    lines = metrics.render(LocalNodeView(scene.node)).splitlines()
+    lines = metrics.render(LocalNodeView(scene.node, trust_of())).splitlines()
     pairs = [line.rsplit(" ", 1) for line in lines if not line.startswith("#")]
     scope = re.compile(r',?scope="cluster"|\{scope="cluster"\}')
     return {scope.sub("", name).replace("{}", ""): float(number) for name, number in pairs}
@@ -132,7 +133,7 @@ def test_what_is_published_and_clients_that_do_not_read_are_counted(scene: Scene
 
 
 def test_status_shows_queues_and_workers_in_the_words_of_qless(scene: Scene) -> None:
-    node = describe(LocalNodeView(scene.node))
+    node = describe(LocalNodeView(scene.node, trust_of()))
     assert status_qless.lines([node]) == []
     client = scene.connect()
     put(client, b"mail", b"a")
@@ -141,7 +142,7 @@ def test_status_shows_queues_and_workers_in_the_words_of_qless(scene: Scene) -> 
     client.call(b"pop", b"2", b"mail", b"worker", b"1")
     client.call(b"fail", b"3", b"b", b"worker", b"group", b"why")
     scene.machine.qless.queues[b"mail"].paused = True
-    node = describe(LocalNodeView(scene.node))
+    node = describe(LocalNodeView(scene.node, trust_of()))
     lines = [" ".join(line.split()) for line in status_qless.lines([node])]
     assert lines == [
         "queues of qless waiting running scheduled depends throttled recurring failed complete",

@@ -5,6 +5,7 @@ from beanpole.core import accounts
 from beanpole.replication.consensus import DiskRoom
 from beanpoled.links import frames
 from beanpoled.node_view import LocalNodeView
+from tests.unit.beanpoled.fakes import trust_of
 from tests.unit.node.stage import Stage, leading, put, ready
 
 LOW = DiskRoom(free_bytes=100, reserve_bytes=200, low=True)
@@ -91,7 +92,7 @@ def test_metrics_show_the_room_and_what_the_queue_takes() -> None:
     stage = leading()
     stage.replica.space = LOW
     ready(stage)
-    now = LocalNodeView(stage.node).metrics()
+    now = LocalNodeView(stage.node, trust_of()).metrics()
     assert (now.disk_free_bytes, now.disk_reserve_bytes) == (100, 200)
     assert now.queue_bytes == accounts.memory_bytes(stage.node.context.machine) > accounts.JOB_BYTES
 

@@ -1,7 +1,5 @@
 """The introduction of two nodes: accepted peers, refused peers, and links that are cut."""
 
-import hashlib
-import hmac
 from typing import Any
 
 import msgpack
@@ -27,6 +25,7 @@ from beanpoled.links.link import (
     encode_frame,
     encode_refusal,
 )
+from beanpoled.trust.proofs import DIALER, link_proof
 
 SECRET = b"a secret of the cluster"
 HEAD_BYTES = 9
@@ -119,7 +118,7 @@ def test_a_version_of_which_only_the_numbers_are_known_is_refused_with_both() ->
     side = Handshake(hello("n0"), SECRET, None)
     payload = bytes(msgpack.packb([8, 9, {"another": "layout"}]))
     side.receive((HELLO, payload))
-    proof = hmac.new(SECRET, payload + side._own_bytes, hashlib.sha256).digest()
+    proof = link_proof(SECRET, DIALER, payload, side._own_bytes)
     with pytest.raises(
         LinkRefused, match="n0 knows the link versions 3 to 5, an unknown node"
     ) as it:
@@ -161,7 +160,7 @@ def test_only_a_member_can_refuse() -> None:
     fresh = Handshake(hello("n0"), SECRET, None)
     with pytest.raises(ProtocolError, match="has not proved"):
         fresh.refusal((REFUSE, b"go away"))
-    fresh.receive((HELLO, b"anything"))
+    fresh.receive(_one(Handshake(hello("n1"), SECRET, "n0").start()))
     with pytest.raises(ProtocolError, match="has not proved"):
         fresh.refusal((REFUSE, b"go away"))
 
@@ -204,10 +203,50 @@ def test_a_replayed_proof_proves_nothing() -> None:
 def test_one_s_own_proof_comes_back_in_vain() -> None:
     """A peer that only reflects what it is sent is refused."""
     victim = Handshake(hello("n0"), SECRET, None)
-    proof = _one(victim.receive(_one(victim.start())))
-    with pytest.raises(ProtocolError):
+    with pytest.raises(ProtocolError, match="own hello back: it is reflected"):
+        victim.receive(_one(victim.start()))
+    assert (victim.done, victim.refusal_name) == (None, "reflected")
+    victim = Handshake(hello("n0"), SECRET, None)
+    proof = _one(victim.receive(_one(Handshake(hello("n1"), b"", "n0").start())))
+    with pytest.raises(ProtocolError, match="own proof back: it is reflected"):
         victim.receive(proof)
-    assert victim.done is None
+    assert (victim.done, victim.refusal_name) == (None, "reflected")
+
+
+def test_two_links_to_one_node_cannot_be_played_against_each_other() -> None:
+    """Both of its sides answer, so neither makes the proof of a dialer that the other wants."""
+    one = Handshake(hello("n0"), SECRET, None)
+    other = Handshake(hello("n0", nonce=b"another nonce..."), SECRET, None)
+    proof = _one(other.receive(_one(one.start())))
+    one.receive(_one(other.start()))
+    with pytest.raises(ProtocolError, match="its proof is of another link"):
+        one.receive(proof)
+    assert (one.done, one.refusal_name) == (None, "wrong_proof")
+
+
+def test_the_proof_of_an_older_release_is_taken_only_as_long_as_it_is_wanted() -> None:
+    old = hello("n1", version_max=3)
+    one, other = meet(hello("n0"), old)
+    assert (one.is_old, other.is_old) == (True, True)
+    assert not any(side.is_old for side in meet(hello("n0"), hello("n1")))
+    strict = Handshake(hello("n0"), SECRET, None, lambda: False)
+    dialer = Handshake(old, SECRET, "n0")
+    proof = _one(dialer.receive(_one(strict.start())))
+    strict.receive(_one(dialer.start()))
+    with pytest.raises(ProtocolError, match=r"as releases up to 0\.3\.0 do"):
+        strict.receive(proof)
+    assert (strict.done, strict.refusal_name) == (None, "old_proof")
+
+
+def test_hellos_that_were_changed_on_their_way_do_not_bring_the_old_proof() -> None:
+    """Both proofs are over both hellos, and these differ at the two ends."""
+    one, other = Handshake(hello("n0"), SECRET, "n1"), Handshake(hello("n1"), SECRET, None)
+    lowered = Handshake(hello("n0", version_max=3), b"", "n1"), hello("n1", version_max=3)
+    proof = _one(other.receive(_one(lowered[0].start())))
+    one.receive(_one(Handshake(lowered[1], b"", None).start()))
+    with pytest.raises(ProtocolError, match="another peer_secret"):
+        one.receive(proof)
+    assert one.done is None
 
 
 def test_the_order_of_the_introduction() -> None:
@@ -222,8 +261,8 @@ def test_the_order_of_the_introduction() -> None:
 @given(st.binary(max_size=80))
 def test_a_hello_that_cannot_be_read_is_sent_away(payload: bytes) -> None:
     side = Handshake(hello("n0"), SECRET, None)
-    side.receive((HELLO, payload or b"\xc0"))
     with pytest.raises(ProtocolError):
+        side.receive((HELLO, payload or b"\xc0"))
         side.receive((AUTH, bytes(32)))
     assert side.done is None
 

@@ -1,0 +1,1 @@
+"""Trust between nodes and with clients: secrets, proofs, certificates, counts of refusals."""

@@ -1,0 +1,42 @@
+"""Reading a secret from a file that only its node may read. No secret is kept or compared here."""
+
+import os
+import stat
+from typing import Final
+
+from beanpole.errors import ConfigurationError
+
+# A secret has 1,024 characters at most, of at most 4 bytes each, and a line end.
+SECRET_FILE_BYTES_MAX: Final = 4 * 1024 + 2
+
+
+def read_secret(setting: str, path: str) -> str:
+    """Return the text of a file without the end of its last line.
+
+    Raises:
+        ConfigurationError: it cannot be read, is too long or no text, or other users may read or
+            write it. The group may read it: secrets that Kubernetes mounts are shared like that.
+    """
+    what = f"{setting} = {path!r}"
+    try:
+        with open(path, "rb") as file:
+            found = os.fstat(file.fileno())
+            data = file.read(SECRET_FILE_BYTES_MAX + 1) if stat.S_ISREG(found.st_mode) else None
+    except OSError as error:
+        raise ConfigurationError(f"{what} cannot be read: {error.strerror}") from error
+    if data is None:
+        raise ConfigurationError(f"{what} is not allowed: it must be a file")
+    wrong = found.st_mode & (stat.S_IRWXO | stat.S_IWGRP)
+    if wrong:
+        raise ConfigurationError(
+            f"{what} is not allowed: its permissions are {stat.S_IMODE(found.st_mode):04o}, and "
+            f"others must not read or write it; chmod 600 {path}"
+        )
+    if len(data) > SECRET_FILE_BYTES_MAX:
+        raise ConfigurationError(
+            f"{what} is not allowed: it has more than {SECRET_FILE_BYTES_MAX} bytes"
+        )
+    try:
+        return data.decode().removesuffix("\n").removesuffix("\r")
+    except UnicodeDecodeError:
+        raise ConfigurationError(f"{what} is not allowed: it is no text in UTF-8") from None
