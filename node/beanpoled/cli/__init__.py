@@ -27,6 +27,7 @@ from beanpoled.cli import (
     snapshot,
     status,
     up,
+    work,
 )
 
 EXIT_REFUSED = 2
@@ -55,6 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     import_qless.add_command(commands)
     events.add_command(commands)
     jobs.add_commands(commands)
+    work.add_command(commands)
     pipeline.add_command(commands)
     arguments = parser.parse_args(argv)
     if sys.stdout is None:

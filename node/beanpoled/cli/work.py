@@ -1,0 +1,130 @@
+"""`beanpole work QUEUE -- COMMAND`: run a command for each job of a queue.
+
+The body is its standard input; its exit status decides what becomes of the job. What a worker is,
+and when a job is tried again, is in `client.worker`.
+"""
+
+import argparse
+import logging
+import os
+import subprocess
+import sys
+from contextlib import suppress
+from typing import Any, Final
+
+from beanpole.client import where
+from beanpole.client.backoff import FIRST_S, TRIES_DEFAULT, Backoff
+from beanpole.client.worker import KEEP_DEFAULT_S, Bury, Retry, Task, Worker
+from beanpole.errors import ConfigurationError
+from beanpole.protocol.beanstalk.requests import KEEP_MAX_S
+
+# As in sysexits.h: the job itself is wrong (EX_DATAERR), or this was a bad moment (EX_TEMPFAIL).
+EXIT_BURY: Final = 65
+EXIT_AGAIN: Final = 75
+# How often a running command is looked at: whether its job is lost.
+LOOK_S: Final = 0.2
+# A command that was told to end has so long before it is killed.
+END_S: Final = 10.0
+CONCURRENCY_MAX: Final = 256
+
+
+class CommandFailed(Exception):
+    """The command ended with another status than 0."""
+
+
+def add_command(commands: Any) -> None:
+    """Add the command to the parser."""
+    parser = commands.add_parser(
+        "work",
+        help="run a command for each job of a queue",
+        description="Run COMMAND for each job, with the body as its standard input and "
+        "BEANPOLE_JOB, BEANPOLE_QUEUE and BEANPOLE_TRIED in its environment. Status 0 deletes the "
+        f"job, {EXIT_AGAIN} releases it at once, {EXIT_BURY} buries it; another one releases it "
+        "with a growing delay, and buries it after --tries. SIGTERM: no more jobs are taken.",
+    )
+    where.add_options(parser, where.BEANSTALK)
+    parser.add_argument("queue", help="a tube")
+    parser.add_argument("command", nargs="+", metavar="COMMAND", help="behind --")
+    parser.add_argument("--concurrency", type=_number(1, CONCURRENCY_MAX), default=1, metavar="N")
+    parser.add_argument("--tries", type=_number(1, 10**6), default=TRIES_DEFAULT, metavar="N")
+    parser.add_argument("--first-delay", type=_number(0, 86_400), default=FIRST_S, metavar="S")
+    parser.add_argument(
+        "--keep",
+        type=_number(0, KEEP_MAX_S),
+        default=KEEP_DEFAULT_S,
+        metavar="S",
+        help="how long jobs in hand wait for this worker when its node is lost",
+    )
+    parser.set_defaults(run=_run)
+
+
+def _number(least: int, most: int) -> Any:
+    def read(text: str) -> int:
+        if not text.isdecimal() or not least <= int(text) <= most:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a number from {least} to {most}")
+        return int(text)
+
+    return read
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    if not arguments.queue.isascii() or not arguments.queue.isprintable():
+        raise ConfigurationError(f"work: {arguments.queue!r} is not a tube's name")
+    logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(message)s", level=logging.INFO)
+    addresses = where.addresses(arguments, where.BEANSTALK)
+    worker = Worker(",".join(addresses) if len(addresses) > 1 else addresses, keep=arguments.keep)
+    backoff = Backoff(arguments.tries, arguments.first_delay)
+    handles = worker.handles(arguments.queue, concurrency=arguments.concurrency, backoff=backoff)
+    handles(lambda task: _run_command(arguments.command, task))
+    worker.run()
+    counts = worker.counts
+    print(" ".join(f"{what}={count}" for what, count in counts.items()))
+    return 0
+
+
+def _run_command(command: list[str], task: Task) -> None:
+    """Run the command for one job, and end it when the job is lost.
+
+    Raises:
+        Bury: it says that the job is wrong.
+        Retry: it says that this is a bad moment.
+        CommandFailed: it failed otherwise.
+    """
+    environment = {
+        **os.environ,
+        "BEANPOLE_JOB": str(task.id),
+        "BEANPOLE_QUEUE": task.queue,
+        "BEANPOLE_TRIED": str(task.tried),
+    }
+    # A group of its own: Control-C and SIGTERM are for the worker, which lets it finish.
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, env=environment, process_group=0
+    ) as process:
+        body: bytes | None = task.body
+        while True:
+            try:
+                with suppress(BrokenPipeError):  # it does not read its body
+                    process.communicate(body, timeout=LOOK_S)
+                process.wait(timeout=LOOK_S)
+                break
+            except subprocess.TimeoutExpired:
+                body = None  # communicate goes on with the rest
+                if task.lost.is_set():
+                    _end(process)
+                    break
+    status = process.returncode
+    if status == EXIT_BURY:
+        raise Bury(f"status {status}")
+    if status == EXIT_AGAIN:
+        raise Retry
+    if status:
+        raise CommandFailed(f"{command[0]}: status {status}")
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """Its job is another worker's: what it still does is of no use."""
+    process.terminate()
+    try:
+        process.wait(END_S)
+    except subprocess.TimeoutExpired:
+        process.kill()

@@ -1,0 +1,210 @@
+"""Workers against three real nodes: the decorator and `beanpole work`, also while a node is killed.
+
+How long a failed job rests is in `tests/unit/client/test_backoff.py`.
+"""
+
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from beanpole.client.backoff import Backoff
+from beanpole.client.blocking import Client, NotFoundError
+from beanpole.client.worker import Bury, Retry, Task, Worker
+from tests.integration.support.nodes import BEANPOLE, Cluster
+from tests.integration.support.waiting import wait_until
+
+DONE_S = 40
+
+
+@contextmanager
+def working(worker: Worker) -> Iterator[None]:
+    thread = threading.Thread(target=worker.run, kwargs={"handle_signals": False})
+    thread.start()
+    try:
+        yield
+    finally:
+        worker.stop()
+        thread.join(DONE_S)
+        assert not thread.is_alive()
+
+
+def addresses(cluster: Cluster) -> list[str]:
+    return [node.beanstalk for node in cluster.nodes]
+
+
+def count(worker: Worker, what: str) -> Callable[[], int]:
+    return lambda: worker.counts[what]
+
+
+def test_what_becomes_of_a_job(shared: Cluster) -> None:
+    worker = Worker(addresses(shared))
+    seen: list[tuple[bytes, int]] = []
+
+    @worker.handles("outcomes", concurrency=2, backoff=Backoff(tries=2, first_s=0))
+    def handle(task: Task) -> None:
+        seen.append((task.body, task.tried))
+        if task.body == b"fails":
+            raise RuntimeError("the reason")
+        if task.body == b"wrong":
+            raise Bury("never again")
+        if task.body == b"later" and task.tried == 1:
+            raise Retry
+
+    with Client(addresses(shared), use="outcomes") as client:
+        numbers = dict(
+            zip(
+                ("good", "fails", "wrong", "later"),
+                client.put_many(["good", "fails", "wrong", "later"]),
+                strict=True,
+            )
+        )
+        with working(worker):
+            wait_until(lambda: worker.counts["deleted"] + worker.counts["buried"] == 4, DONE_S)
+        assert worker.counts == {"deleted": 2, "released": 2, "buried": 2, "lost": 0}
+        assert sorted(seen) == [
+            *((b"fails", 1), (b"fails", 2), (b"good", 1)),
+            *((b"later", 1), (b"later", 2), (b"wrong", 1)),
+        ]
+        for name in ("fails", "wrong"):
+            assert client.stats_job(numbers[name])["state"] == "buried"
+        client.watch("outcomes.failures")
+        client.ignore("default")
+        notes = {job.body.splitlines()[0]: job.body for job in client.reserve_many(2, timeout=5)}
+        assert "RuntimeError: the reason" in notes[f"job {numbers['fails']}"]
+        assert "never again" in notes[f"job {numbers['wrong']}"]
+        client.delete_many([*client.held, numbers["fails"], numbers["wrong"]])
+
+
+def test_a_long_job_is_touched(shared: Cluster) -> None:
+    worker = Worker(addresses(shared))
+    with Client(addresses(shared), use="long") as client:
+
+        @worker.handles("long")
+        def handle(task: Task) -> None:
+            wait_until(lambda: client.stats_job(task.id)["age"] >= 5, DONE_S)
+
+        client.put("x", ttr=2)
+        with working(worker):
+            wait_until(count(worker, "deleted"), DONE_S)
+    assert worker.counts == {"deleted": 1, "released": 0, "buried": 0, "lost": 0}
+
+
+def test_its_node_is_killed_while_it_works(cluster: Cluster) -> None:
+    """The job stays this worker's, and is deleted; another worker beside it never gets it."""
+    leader = cluster.leader()
+    others = [node.beanstalk for node in cluster.nodes]
+    home = others.pop(leader)
+    worker, rival = Worker([home, *others], spread=False), Worker(others)
+    began, go_on = threading.Event(), threading.Event()
+    stolen: list[int] = []
+    rival.handles("mine")(lambda task: stolen.append(task.id))
+    with Client([home], use="mine") as client:
+        job = client.put("x", ttr=60)
+
+    @worker.handles("mine")
+    def handle(task: Task) -> None:
+        began.set()
+        assert go_on.wait(DONE_S)
+        assert not task.lost.is_set()
+
+    with working(worker):
+        assert began.wait(DONE_S)
+        cluster.kill(leader)
+        with working(rival), Client(others, patience_s=30.0) as client:
+            # Another job tells that the rival is served again.
+            client.use("mine")
+            other = client.put("y")
+            wait_until(lambda: stolen == [other], DONE_S)
+            assert client.stats_job(job)["reserves"] == 1
+            go_on.set()
+            wait_until(count(worker, "deleted"), DONE_S)
+            with pytest.raises(NotFoundError):
+                client.peek(job)
+    assert stolen == [other]
+
+
+def test_a_worker_is_told_that_its_job_is_lost(cluster: Cluster) -> None:
+    worker = Worker(addresses(cluster), keep=0)
+    began = threading.Event()
+    told: list[bool] = []
+
+    @worker.handles("lost")
+    def handle(task: Task) -> None:
+        if not told:
+            began.set()
+            told.append(task.lost.wait(DONE_S))
+
+    with Client(addresses(cluster), use="lost", patience_s=30.0) as client:
+        client.put("x", ttr=2)
+        with working(worker):
+            assert began.wait(DONE_S)
+            busy = next(
+                number
+                for number in range(3)
+                if serves_a_worker(cluster.nodes[number].beanstalk, client.node)
+            )
+            cluster.kill(busy)
+            wait_until(count(worker, "lost"), DONE_S)
+            assert told == [True]
+            wait_until(count(worker, "deleted"), DONE_S)
+
+
+def serves_a_worker(address: str, mine: str) -> bool:
+    with Client(address) as client:
+        return client.stats()["current-workers"] > 0
+
+
+def is_done(client: Client[str]) -> bool:
+    stats = client.stats_tube("script")
+    return stats["current-jobs-buried"] == 2 and stats["cmd-delete"] == 2
+
+
+def test_the_command(shared: Cluster) -> None:
+    """Exit statuses, the body on standard input, and SIGTERM."""
+    given = ",".join(addresses(shared))
+    script = (
+        'read body; echo "$BEANPOLE_JOB $BEANPOLE_QUEUE $BEANPOLE_TRIED $body"; '
+        'case $body in bad) exit 65;; again) [ "$BEANPOLE_TRIED" -gt 1 ] || exit 75;; '
+        "fails) exit 1;; esac"
+    )
+    command = [
+        *BEANPOLE,
+        "work",
+        "--addr",
+        given,
+        "--tries",
+        "1",
+        "script",
+        "--",
+        "sh",
+        "-c",
+        script,
+    ]
+    with Client(addresses(shared), use="script") as client:
+        numbers = client.put_many(["fine", "bad", "again", "fails"])
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            wait_until(lambda: is_done(client), DONE_S)
+            process.send_signal(signal.SIGTERM)
+            output, errors = process.communicate(timeout=DONE_S)
+        assert process.returncode == 0, errors
+        lines = output.decode().splitlines()
+        assert lines[-1] == "deleted=2 released=1 buried=2 lost=0"
+        fine, bad, again, fails = numbers
+        assert sorted(lines[:-1]) == sorted(
+            [
+                f"{fine} script 1 fine",
+                f"{bad} script 1 bad",
+                f"{again} script 1 again",
+                f"{again} script 2 again",
+                f"{fails} script 1 fails",
+            ]
+        )
+        assert b"SIGTERM" in errors
+        client.delete_many([bad, fails])
+        client.use("script.failures")
+        client.delete_many([client.peek_ready().id])
+        client.delete_many([client.peek_ready().id])
