@@ -1,12 +1,13 @@
 """The exceptions of the beanstalk clients, by the names of greenstalk and a few of our own.
 
-What greenstalk says by ConnectionError is one here, too: `except ConnectionError` catches it.
+What greenstalk says by ConnectionError is one here, too, and nothing else: a compiled error and an
+OSError cannot be the bases of one class.
 """
 
 from collections.abc import Sequence
 from typing import Any
 
-from beanpole.errors import ClientError, OutcomeUnknown
+from beanpole.errors import ClientError
 
 
 class Error(ClientError):
@@ -102,11 +103,11 @@ ERROR_RESPONSES: dict[bytes, type[BeanstalkdError]] = {
 }
 
 
-class NoNodeError(ClientError, ConnectionError):
+class NoNodeError(ConnectionError):
     """No node answered for as long as the client is patient. Nothing was done."""
 
 
-class MayBeDoneError(OutcomeUnknown, ConnectionError):
+class MayBeDoneError(ConnectionError):
     """The connection ended before the reply: the command may have been done, once or not at all."""
 
 

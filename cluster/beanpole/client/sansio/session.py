@@ -24,7 +24,7 @@ from beanpole.client.sansio.steps import (
     Steps,
 )
 from beanpole.constants import DEFAULT_TUBE
-from beanpole.errors import ClientError, ProtocolError
+from beanpole.errors import ProtocolError
 from beanpole.protocol.beanstalk.client import Reply, ReplyParser, encode
 from beanpole.protocol.beanstalk.requests import KEEP_MAX_S
 
@@ -314,7 +314,7 @@ class Session:
             self.lost(lost)
 
 
-def _missing(needs: bytes, place: Endpoint | None, sent: int) -> ClientError:
+def _missing(needs: bytes, place: Endpoint | None, sent: int) -> Exception:
     words = f"{place} does not know {needs.decode()!r}"
     if sent:
         return MayBeDoneError(f"it may have been done, and {words}")

@@ -52,7 +52,7 @@ RESUME: Final = 30  # (RESUME, token)
 COUNTERS: Final = PAUSE_TUBE + 1
 
 # How clients write them. The parser, the keys of `stats` and the metrics have the words from here.
-WORDS: Final = {
+WORDS: Final[dict[int, str]] = {
     PUT: "put",
     PEEK: "peek",
     PEEK_READY: "peek-ready",
