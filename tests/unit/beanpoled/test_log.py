@@ -83,7 +83,7 @@ def ended(tmp_path: Path, *flags: str) -> tuple[int, str]:
 
 @pytest.mark.parametrize(
     ("flag", "words"),
-    [("--durability=paper", "durability = 'paper'"), ("--nonsense=1", "unrecognized arguments")],
+    [("--durability=paper", "durability = 'paper'"), ("--nonsense=1", "unknown flag --nonsense")],
 )
 def test_a_wrong_configuration_has_a_status_of_its_own(
     tmp_path: Path, flag: str, words: str

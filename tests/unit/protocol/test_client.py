@@ -34,6 +34,9 @@ REPLIES: list[tuple[bytes, client.Reply]] = [
     (replies.INTERNAL_ERROR, (b"INTERNAL_ERROR", (), None)),
     (replies.BAD_FORMAT, (b"BAD_FORMAT", (), None)),
     (replies.UNKNOWN_COMMAND, (b"UNKNOWN_COMMAND", (), None)),
+    (replies.exists(5), (b"EXISTS", (5,), None)),
+    (replies.KEPT, (b"KEPT", (), None)),
+    (replies.resumed([5, 7]), (b"RESUMED", (), b"5 7")),
 ]
 
 
@@ -46,7 +49,7 @@ def take(parser: client.ReplyParser) -> list[client.Reply]:
 
 def test_every_word_has_its_example() -> None:
     assert {reply[0] for _, reply in REPLIES} == client.REPLY_WORDS
-    assert len(client.REPLY_WORDS) == 23
+    assert len(client.REPLY_WORDS) == 26
 
 
 @pytest.mark.parametrize(("data", "reply"), REPLIES, ids=[repr(item[0][:20]) for item in REPLIES])
