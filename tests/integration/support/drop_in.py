@@ -33,7 +33,11 @@ class Blocked:
         return call
 
     def __enter__(self) -> "Blocked":
-        self.loop.run_until_complete(self.client.connect())
+        try:
+            self.loop.run_until_complete(self.client.connect())
+        except BaseException:
+            self.loop.close()
+            raise
         return self
 
     def __exit__(
