@@ -45,7 +45,8 @@ TOOLS: Final = {
     "nsenter": "util-linux",
     "curl": "curl",
 }
-RESET: Final = "meta l4proto tcp reject with tcp reset"
+# A reset itself passes, or nobody would hear of it.
+RESET: Final = "tcp flags & rst == 0x0 reject with tcp reset"
 INSIDE: Final = "CHAOS_NAMESPACE"
 _PR_SET_PDEATHSIG: Final = 1
 
