@@ -2,7 +2,7 @@
 
 from beanpole import commands as c
 from beanpole.core import machine
-from beanpoled.frontends.beanstalk import connection as beanstalk
+from beanpoled.frontends.beanstalk import tubes
 from beanpoled.links import frames
 from beanpoled.origin import outbox as origin
 from tests.sim.mutations import Patch
@@ -23,7 +23,7 @@ def jobs_weigh_nothing() -> list[Patch]:
 
 def boundless_kicks() -> list[Patch]:
     """An entry kicks whatever its commands ask for, and all of them are in it."""
-    return [(machine, "KICKS_PER_ENTRY_MAX", 2**40), (beanstalk, "LIGHT_MAX", 2**40)]
+    return [(machine, "KICKS_PER_ENTRY_MAX", 2**40), (tubes, "LIGHT_MAX", 2**40)]
 
 
 def boundless_deaths() -> list[Patch]:
