@@ -55,8 +55,9 @@ def test_the_schema_knows_the_settings_of_a_node() -> None:
     of_the_chart = {one["name"].removeprefix("BEANPOLE_").lower() for one in manifest["env"]} - {
         "log_format"
     }
-    # A proxy between nodes has no place in the chart.
-    assert allowed == {setting.name for setting in SETTINGS} - of_the_chart - {"dial"}
+    # A proxy between nodes has no place in the chart, and the secret comes in the environment.
+    elsewhere = {"dial", "peer_secret_file"}
+    assert allowed == {setting.name for setting in SETTINGS} - of_the_chart - elsewhere
 
 
 def test_a_digest_counts_before_the_tag() -> None:
