@@ -171,19 +171,27 @@ class Containers:
     def beanstalk(self, number: int) -> str:
         return f"{self.address(number)}:{BEANSTALK}"
 
-    def answers(self, number: int, page: str) -> bool:
-        """Whether a node answers a page of its HTTP port with 200 now."""
+    def get(self, number: int, page: str) -> tuple[int, str]:
+        """Return the status and text of a page; ConnectionError if the node does not answer."""
         address = self.address(number)
         if not address:
-            return False
+            raise ConnectionError(f"{NAMES[number]} has no address")
         asking = http.client.HTTPConnection(address, HTTP, timeout=HTTP_TIMEOUT_S)
         try:
             asking.request("GET", page)
-            return asking.getresponse().status == 200
-        except (OSError, http.client.HTTPException):
-            return False
+            reply = asking.getresponse()
+            return reply.status, reply.read().decode()
+        except (OSError, http.client.HTTPException) as error:
+            raise ConnectionError(f"{NAMES[number]}{page}: {error}") from error
         finally:
             asking.close()
+
+    def answers(self, number: int, page: str) -> bool:
+        """Whether a node answers a page of its HTTP port with 200 now."""
+        try:
+            return self.get(number, page)[0] == 200
+        except ConnectionError:
+            return False
 
     def is_leader(self, number: int) -> bool:
         return self.answers(number, "/readyz?leader=1")

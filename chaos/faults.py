@@ -18,6 +18,8 @@ from typing import Final
 from beanpoled.disk.identity import REJOINING
 from chaos import plan, power
 from chaos.ground import COUNT, PAIRS, Ground
+from chaos.scenarios.clock_steps import STEPS_S
+from chaos.scenarios.common import spread
 from tests.integration.support.disks import standing
 from tests.integration.support.waiting import wait_for_time
 
@@ -34,7 +36,6 @@ SETTLED_S: Final = 1.0
 END_TIMEOUT_S: Final = 40.0
 FULL_S: Final = (2.0, 5.0)
 FILE_BYTES_MAX: Final = 4096
-CLOCK_STEPS_S: Final = (0.0, 0.05, -0.05, 1.0, -1.0, 30.0, -30.0, 3600.0, -3600.0)
 # A flip in the last record of a log looks like a write that was cut off, which is no damage.
 DAMAGE_SHARE: Final = 0.25
 DAMAGE_BYTES_MIN: Final = 16384
@@ -42,11 +43,6 @@ DAMAGE_BYTES_MIN: Final = 16384
 INJECTIONS: Final = (("pwritev2", "EIO"), ("pwritev2", "ENOSPC"), ("fdatasync", "EIO"))
 
 Story = tuple[str, float, float]  # words, from when until when
-
-
-def spread(chance: random.Random, low: float, high: float) -> float:
-    """Return a duration whose order of magnitude is even."""
-    return float(low * (high / low) ** chance.random())
 
 
 def kill(ground: Ground, chance: random.Random) -> str:
@@ -132,12 +128,8 @@ def power_cut_all(ground: Ground, chance: random.Random) -> str:
 def restart(ground: Ground, chance: random.Random) -> str:
     """Stop a node as an operator does, and start it again."""
     victim = chance.randrange(COUNT)
-    ground.release(victim)
     leads = ground.cluster.is_leader(victim)
-    ground.signal(victim, signal.SIGTERM)
-    status = ground.process(victim).wait(END_TIMEOUT_S)
-    if status:
-        ground.findings.append(f"after SIGTERM n{victim} ended with {status}")
+    ground.stop(victim)
     ground.start(victim)
     ground.wait_until_serving(victim)
     return f"n{victim}{' (leader)' if leads else ''}"
@@ -244,7 +236,7 @@ def _flip(data: Path, chance: random.Random) -> tuple[Path, int] | None:
 def stop(ground: Ground, chance: random.Random) -> str:
     leader = [number for number in range(COUNT) if ground.cluster.is_leader(number)]
     victim = leader[0] if leader and chance.random() < 0.4 else chance.randrange(COUNT)
-    seconds = spread(chance, *DISTURBANCE_S)
+    seconds = spread(chance, DISTURBANCE_S)
     ground.signal(victim, signal.SIGSTOP)
     wait_for_time(seconds)
     ground.signal(victim, signal.SIGCONT)
@@ -257,7 +249,7 @@ def cut(ground: Ground, chance: random.Random) -> str:
     alone = chance.random() < 0.5
     pairs = [pair for pair in PAIRS if lonely in pair] if alone else [chance.choice(PAIRS)]
     silent = chance.random() < 0.5
-    seconds = spread(chance, *DISTURBANCE_S)
+    seconds = spread(chance, DISTURBANCE_S)
     for pair in pairs:
         ground.links.cut(*pair, silent)
     wait_for_time(seconds)
@@ -270,7 +262,7 @@ def cut(ground: Ground, chance: random.Random) -> str:
 def clock(ground: Ground, chance: random.Random) -> str:
     """Step the wall clock of one node, or of all; it stays so until the next step."""
     numbers = list(range(COUNT)) if chance.random() < 0.3 else [chance.randrange(COUNT)]
-    seconds = chance.choice(CLOCK_STEPS_S)
+    seconds = chance.choice(STEPS_S)
     for number in numbers:
         ground.step_clock(number, seconds)
     return f"{' '.join(f'n{number}' for number in numbers)} to {seconds:+g} s"

@@ -89,6 +89,11 @@ class Ground(Processes):
         with self._lock:
             super().kill(*numbers)
 
+    def stop(self, number: int) -> None:
+        """End a node with SIGTERM; a status other than 0 is a finding. The other lane goes on."""
+        self.release(number)
+        super().stop(number)
+
     def cut_power(self, numbers: Sequence[int], moment: power.Moment) -> None:
         """End nodes as a loss of power does, all at the moment that comes for the first of them."""
         with self._lock:

@@ -155,20 +155,12 @@ class Upgrade(soak.Soak):
         if killed:
             self._ground.kill(number)
         else:
-            self._stop(number)
+            self._ground.stop(number)
         self._install(number, program)
         self._start(number)
         self._away.append(Away(number, began_s, time.monotonic()))
         self._counts["programs installed"] += 1
         self._say(f"n{number} runs {program.name} ({'killed' if killed else 'stopped'})")
-
-    def _stop(self, number: int) -> None:
-        ground = self._ground
-        ground.release(number)
-        ground.signal(number, signal.SIGTERM)
-        code = ground.process(number).wait(END_TIMEOUT_S)
-        if code:
-            ground.findings.append(f"after SIGTERM n{number} ended with {code}")
 
     def _start(self, *numbers: int) -> None:
         ground = self._ground
@@ -225,7 +217,7 @@ class Upgrade(soak.Soak):
             began_s = time.monotonic()
             if found == "snapshot":
                 members.take_snapshot(ground.cluster.nodes[number])
-            self._stop(number)
+            ground.stop(number)
             before = members.contents(ground.data(number))
             self._install(number, self.old)
             ground.start(number, wanted=False)

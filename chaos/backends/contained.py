@@ -4,7 +4,6 @@ They use all nodes and both ports of HAProxy, and the queue is emptied through t
 engine can do to containers is in `containers`.
 """
 
-import http.client
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +13,7 @@ import docker
 
 from chaos import images
 from chaos.checks import Window
-from chaos.containers import ANY, BEANSTALK, HTTP, HTTP_TIMEOUT_S, LEADER, NAMES, PROXY, Containers
+from chaos.containers import ANY, BEANSTALK, LEADER, NAMES, PROXY, Containers
 from chaos.nemesis import NODES, Backend, Load
 from chaos.record import SILENT, Op
 
@@ -90,17 +89,7 @@ class Contained(Backend):
 
     def get(self, number: int, page: str) -> tuple[int, str]:
         """Return the status and text of a page; ConnectionError if the node does not answer."""
-        asking = http.client.HTTPConnection(
-            self._nodes.address(number) or "0.0.0.0", HTTP, timeout=HTTP_TIMEOUT_S
-        )
-        try:
-            asking.request("GET", page)
-            reply = asking.getresponse()
-            return reply.status, reply.read().decode()
-        except (OSError, http.client.HTTPException) as error:
-            raise ConnectionError(f"{NAMES[number]}{page}: {error}") from error
-        finally:
-            asking.close()
+        return self._nodes.get(number, page)
 
     def check(self, number: int) -> None:
         """The engine starts nodes again by itself; `look` finds those."""

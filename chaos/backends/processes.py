@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Final
 
 from chaos import compiled_tree
-from chaos.backends.local import LocalNodes
+from chaos.backends.loopback import LoopbackNodes
 from chaos.nemesis import NODES
 from chaos.scenarios.common import others
-from tests.integration.support.nodes import Cluster, Settings, http_get
+from tests.integration.support.nodes import Cluster, Settings
 from tests.integration.support.ports import free_block
 from tests.integration.support.proxy import Links
 from tests.integration.support.releases import (
@@ -27,7 +27,7 @@ from tests.integration.support.releases import (
 PAIRS: Final = tuple(itertools.combinations(NODES, 2))
 
 
-class Processes(LocalNodes):
+class Processes(LoopbackNodes):
     """The nodes, and the proxies between them."""
 
     def __init__(self, directory: Path, compiled: bool, settings: Settings | None = None) -> None:
@@ -47,23 +47,13 @@ class Processes(LocalNodes):
         settings = {"disk_reserve_bytes": self.reserve_bytes, **(settings or {})}
         self.cluster = Cluster(directory / "nodes", settings=settings, dial=dial, base=base)
 
-    def name(self, number: int) -> str:
-        return self.cluster.nodes[number].id
-
     def command(self, number: int) -> list[str]:
         """Return the command line of a node, which is in a file beside its configuration."""
         return [*self.clocks.prefix(number), *self.prefix, *self.cluster.command(number)]
 
-    def data(self, number: int) -> Path:
-        return self.cluster.nodes[number].directory / "data"
-
     def addresses(self) -> list[str]:
         """Return where this process reaches each node as a client."""
         return [node.beanstalk for node in self.cluster.nodes]
-
-    def get(self, number: int, page: str) -> tuple[int, str]:
-        """Return the status and text of a page; ConnectionError if the node does not answer."""
-        return http_get(self.cluster.nodes[number].http, page)
 
     def close(self) -> None:
         super().close()

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from chaos import compiled_tree
-from chaos.backends.local import LocalNodes
+from chaos.backends.loopback import LoopbackNodes
 from chaos.nemesis import NODES
 from chaos.scenarios.common import others
 from chaos.toxiproxy_server import Server
-from tests.integration.support.nodes import Cluster, http_get
+from tests.integration.support.nodes import Cluster
 from tests.integration.support.ports import free_block
 
 PEER, GRPC, CLIENT = "peer", "grpc", "client"
@@ -23,7 +23,7 @@ KBIT_PER_KB: Final = 8
 SILENCE_MS: Final = 1000
 
 
-class Toxiproxy(LocalNodes):
+class Toxiproxy(LoopbackNodes):
     """The nodes, and a proxy for each link."""
 
     def __init__(self, directory: Path, compiled: bool) -> None:
@@ -49,9 +49,6 @@ class Toxiproxy(LocalNodes):
     def words(self) -> str:
         return f"links through {self.server.words}"
 
-    def name(self, number: int) -> str:
-        return self.cluster.nodes[number].id
-
     def command(self, number: int) -> list[str]:
         """Return the command line of a node, which dials the others through their proxies."""
         dial = ",".join(
@@ -61,16 +58,9 @@ class Toxiproxy(LocalNodes):
         before = [*self.clocks.prefix(number), *self._prefix]
         return [*before, *self.cluster.command(number), "--dial", dial]
 
-    def data(self, number: int) -> Path:
-        return self.cluster.nodes[number].directory / "data"
-
     def addresses(self) -> list[str]:
         """Return where clients reach each node, through its proxy."""
         return [self._at(CLIENT, number, number) for number in NODES]
-
-    def get(self, number: int, page: str) -> tuple[int, str]:
-        """Return the status and text of a page; ConnectionError if the node does not answer."""
-        return http_get(self.cluster.nodes[number].http, page)
 
     def close(self) -> None:
         super().close()

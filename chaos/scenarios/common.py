@@ -30,9 +30,9 @@ def pair(nodes: Nodes, chance: random.Random) -> tuple[int, int]:
     return one, chance.choice(others(one))
 
 
-def spread(chance: random.Random) -> float:
+def spread(chance: random.Random, limits_s: tuple[float, float] = DISTURBANCE_S) -> float:
     """Return for how long a fault lasts, in seconds; its order of magnitude is even."""
-    low, high = DISTURBANCE_S
+    low, high = limits_s
     return float(low * (high / low) ** chance.random())
 
 

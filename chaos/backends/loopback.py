@@ -1,0 +1,22 @@
+"""Nodes of the tests' own `Cluster` on the loopback: what their backends have in common."""
+
+from pathlib import Path
+
+from chaos.backends.local import LocalNodes
+from tests.integration.support.nodes import Cluster, http_get
+
+
+class LoopbackNodes(LocalNodes):
+    """Subclasses make the cluster, and what stands between its nodes."""
+
+    cluster: Cluster
+
+    def name(self, number: int) -> str:
+        return self.cluster.nodes[number].id
+
+    def data(self, number: int) -> Path:
+        return self.cluster.nodes[number].directory / "data"
+
+    def get(self, number: int, page: str) -> tuple[int, str]:
+        """Return the status and text of a page; ConnectionError if the node does not answer."""
+        return http_get(self.cluster.nodes[number].http, page)
