@@ -11,8 +11,8 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator
-from typing import Any, BinaryIO, Final
+from collections.abc import Callable, Iterator
+from typing import Any, BinaryIO, Final, TypeVar
 
 from beanpole.client import where
 from beanpole.client.backup import Broken, Stream
@@ -31,6 +31,8 @@ PARTIAL: Final = ".partial"
 MODE: Final = 0o600
 # The end of the pages of `show`; the others are in --json.
 QUEUES_SHOWN: Final = 20
+
+T = TypeVar("T")
 
 
 def add_command(commands: Any) -> None:
@@ -102,19 +104,25 @@ def _backup(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _to_pipe(nodes: Nodes, stream: BinaryIO) -> dict[str, Any]:
-    """Write to standard output, whose bytes cannot be taken back: one node has to do it all."""
+def _of_any(nodes: Nodes, act: Callable[[str], T], words: str) -> T:
+    """Do it at a node that can; a node that goes away while it does is followed by the next."""
     failures: dict[str, str] = {}
     for _ in pauses(nodes.patience_s):
         for address in tuple(nodes.addresses):
             try:
-                source = Stream(address, nodes.channel(address))
+                return act(address)
             except Broken as error:
                 failures[address] = str(error)
                 nodes.defer(address)
-            else:
-                return _write(source, stream)
-    raise ClientError("no node gives an image: " + "; ".join(failures.values()))
+    raise ClientError(f"{words}: " + "; ".join(failures.values()))
+
+
+def _to_pipe(nodes: Nodes, stream: BinaryIO) -> dict[str, Any]:
+    """Write to standard output, whose bytes cannot be taken back: one node has to do it all."""
+    source = _of_any(
+        nodes, lambda address: Stream(address, nodes.channel(address)), "no node gives an image"
+    )
+    return _write(source, stream)
 
 
 def _to_file(nodes: Nodes, path: str, replace: bool) -> dict[str, Any]:
@@ -145,18 +153,13 @@ def _to_file(nodes: Nodes, path: str, replace: bool) -> dict[str, Any]:
 
 def _written(nodes: Nodes, stream: BinaryIO) -> dict[str, Any]:
     """Write the file; after a node that goes away in the middle, the next begins anew."""
-    failures: dict[str, str] = {}
-    for _ in pauses(nodes.patience_s):
-        for address in tuple(nodes.addresses):
-            stream.seek(0)
-            stream.truncate()
-            try:
-                source = Stream(address, nodes.channel(address))
-                return _write(source, stream)
-            except Broken as error:
-                failures[address] = str(error)
-                nodes.defer(address)
-    raise ClientError("no node gave a whole image: " + "; ".join(failures.values()))
+
+    def begin_anew(address: str) -> dict[str, Any]:
+        stream.seek(0)
+        stream.truncate()
+        return _write(Stream(address, nodes.channel(address)), stream)
+
+    return _of_any(nodes, begin_anew, "no node gave a whole image")
 
 
 def _write(source: Stream, stream: BinaryIO) -> dict[str, Any]:
