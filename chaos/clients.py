@@ -257,6 +257,12 @@ class Client:
         return op
 
 
+def command_line(history: Path, seed: int, count: int, addresses: Sequence[Address]) -> list[str]:
+    """Return what stands behind the name of Python to run clients."""
+    options = ["--history", str(history), "--seed", str(seed), "--count", str(count)]
+    return ["-m", "chaos.clients", *options, *addresses]
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run clients until SIGTERM."""
     parser = argparse.ArgumentParser(prog="python -m chaos.clients", description=__doc__)

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Protocol, runtime_checkable
 
+from chaos import clients
 from chaos.record import Op
 from tests.integration.support.processes import Process
 from tests.integration.support.raw import Address
@@ -285,9 +286,8 @@ class Backend(abc.ABC):
 
     def start_clients(self, history: Path, seed: int, count: int) -> Load:
         """Start the clients of a soak, which write to a folder; node numbers are ours."""
-        options = ["--history", str(history), "--seed", str(seed), "--count", str(count)]
-        command = [sys.executable, "-m", "chaos.clients", *options, *self.addresses()]
-        return LocalClients(command, self.directory / "clients.log")
+        command = clients.command_line(history, seed, count, self.addresses())
+        return LocalClients([sys.executable, *command], self.directory / "clients.log")
 
     # --- what nodes say ---------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from chaos import checks, compiled_tree, memory, plan, power, record
-from chaos.clients import Client
+from chaos.clients import Client, command_line
 from chaos.faults import Nemesis
 from chaos.ground import COUNT, PLAIN, TROUBLE, Ground, Kind
 from tests.integration.support.processes import Process
@@ -115,11 +115,10 @@ class Soak:
         self._tell_user(line)
 
     def _start_clients(self) -> None:
-        addresses = [node.beanstalk for node in self._ground.cluster.nodes]
-        options = ["--history", str(self._history), "--seed", str(self.seed)]
-        command = [sys.executable, "-m", "chaos.clients", *options, "--count", str(CLIENTS)]
+        addresses = self._ground.addresses()
+        command = command_line(self._history, self.seed, CLIENTS, addresses)
         log = self.directory / "clients.log"
-        self._load = Process([*command, *addresses], log, cwd=ROOT)
+        self._load = Process([sys.executable, *command], log, cwd=ROOT)
 
     def _stop_clients(self) -> None:
         assert self._load

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import docker
 
-from chaos import images
+from chaos import clients, images
 from chaos.checks import Window
 from chaos.containers import ANY, BEANSTALK, LEADER, NAMES, PROXY, Containers
 from chaos.nemesis import NODES, Backend, Load
@@ -105,11 +105,10 @@ class Contained(Backend):
 
     def start_clients(self, history: Path, seed: int, count: int) -> Load:
         """Start clients beside the nodes, which use the names of nodes and proxy."""
-        options = ["--history", str(history), "--seed", str(seed), "--count", str(count)]
         addresses = [f"{name}:{BEANSTALK}" for name in NAMES]
         addresses += [f"{PROXY}:{ANY}", f"{PROXY}:{LEADER}"]
-        command = ["python3", "-m", "chaos.clients", *options, *addresses]
-        return ContainedClients(self._nodes.run_beside(command, history))
+        command = clients.command_line(history, seed, count, addresses)
+        return ContainedClients(self._nodes.run_beside(["python3", *command], history))
 
     def excuses(self, op: Op) -> bool:
         """Whether a command was sent to an address that was gone.
