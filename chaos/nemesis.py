@@ -114,7 +114,7 @@ class Refuses(Nodes, Protocol):
 
 @runtime_checkable
 class Loses(Nodes, Protocol):
-    """Some of what comes to a node is lost on its way."""
+    """A share of the packets to a node is lost."""
 
     def lose(self, number: int, percent: int) -> None: ...
 
@@ -266,7 +266,7 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     def heal(self) -> None:
-        """Undo all faults, but start nobody."""
+        """Undo all faults; ended nodes stay ended."""
 
     @abc.abstractmethod
     def check(self, number: int) -> None:

@@ -125,7 +125,7 @@ class Contained(Backend):
     # --- faults -----------------------------------------------------------------------------------
 
     def heal(self) -> None:
-        """Undo all faults, but start nobody."""
+        """Undo all faults; ended nodes stay ended."""
         for number in self._paused:
             self._nodes.unpause(number)
         self._paused.clear()

@@ -132,7 +132,7 @@ class LocalNodes(Backend):
     # --- faults -----------------------------------------------------------------------------------
 
     def heal(self) -> None:
-        """Undo all faults, but start nobody."""
+        """Undo all faults; ended nodes stay ended."""
         self._heal_processes()
         self.heal_links()
 

@@ -45,7 +45,7 @@ TOOLS: Final = {
     "nsenter": "util-linux",
     "curl": "curl",
 }
-# A reset itself passes, or nobody would hear of it.
+# A reset itself passes, or its receiver would never learn of it.
 RESET: Final = "tcp flags & rst == 0x0 reject with tcp reset"
 INSIDE: Final = "CHAOS_NAMESPACE"
 _PR_SET_PDEATHSIG: Final = 1
@@ -209,7 +209,7 @@ class Namespaces(LocalNodes):
         self._slowed.add(number)
 
     def lose(self, number: int, percent: int) -> None:
-        """Lose so many of a hundred packets that come from anywhere to a node."""
+        """Drop a percentage of all packets to a node."""
         self._rule(number, f"ip saddr {NETWORK}.0/24 numgen random mod 100 < {percent} drop")
 
     def heal_links(self) -> None:

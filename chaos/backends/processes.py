@@ -80,7 +80,7 @@ class Processes(LoopbackNodes):
 
 
 class Releases(Processes):
-    """The same nodes; they begin as the last release, and nobody raises the machine's version."""
+    """The same nodes begin as the last release; the machine's version is never raised."""
 
     def __init__(self, directory: Path, compiled: bool) -> None:
         super().__init__(directory, compiled)

@@ -131,7 +131,7 @@ class Toxiproxy(LoopbackNodes):
         self._client_toxic(number, "reset_peer", DOWNSTREAM, {"timeout": 0})
 
     def limit_clients(self, number: int, count_bytes: int) -> None:
-        """End connections of clients that have sent so many bytes."""
+        """End each connection of a client after a number of bytes."""
         self._client_toxic(number, "limit_data", UPSTREAM, {"bytes": count_bytes})
 
     def _client_toxic(self, number: int, kind: str, stream: str, values: dict[str, int]) -> None:

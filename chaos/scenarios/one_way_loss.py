@@ -1,4 +1,4 @@
-"""A share of what comes to a node is lost; what it sends arrives."""
+"""A share of the packets to a node is lost; its own packets arrive."""
 
 import random
 
