@@ -11,7 +11,7 @@ from typing import Final
 
 from beanpole.core.jobs import shown
 from beanpole.core.jobs.job import Tube
-from beanpoled.view import QUEUE_NAME_MAX_BYTES, QUEUES_MAX, QueueFigures
+from beanpoled.view import QUEUE_NAME_MAX_BYTES, QUEUES_MAX, Lately, QueueFigures
 
 # Some 4 ms of processor time (of 100,000 queues with jobs, from sources). A larger cluster's list
 # is complete after a few pages.
@@ -27,13 +27,17 @@ class LargestQueues:
         self._names: list[bytes] = []
 
     def look(
-        self, tubes: Mapping[bytes, Tube], ready_s: Callable[[Tube], float]
+        self,
+        tubes: Mapping[bytes, Tube],
+        ready_s: Callable[[Tube], float],
+        lately: Callable[[int], Lately],
     ) -> list[QueueFigures]:
         """Look at the next queues; return those with most jobs, `QUEUES_MAX` at most.
 
         Args:
             tubes: all queues.
             ready_s: for how long the next job of a queue has been ready.
+            lately: what a queue did lately, by its number.
         """
         if self._begin >= len(tubes):
             self._begin = 0
@@ -48,7 +52,8 @@ class LargestQueues:
             if jobs
         ]
         self._names = [name for _, name in nlargest(QUEUES_MAX, counted)]
-        return [_figures(tubes[name], ready_s(tubes[name])) for name in self._names]
+        found = [tubes[name] for name in self._names]
+        return [figures(tube, ready_s(tube), lately(tube.number)) for tube in found]
 
 
 def _jobs(tube: Tube) -> int:
@@ -56,7 +61,8 @@ def _jobs(tube: Tube) -> int:
     return waiting + tube.reserved_count + tube.finished_count
 
 
-def _figures(tube: Tube, ready_s: float) -> QueueFigures:
+def figures(tube: Tube, ready_s: float, lately: Lately) -> QueueFigures:
+    """Return the figures of one queue."""
     protocol = shown.space_of(tube.name)
     return QueueFigures(
         protocol,
@@ -67,4 +73,5 @@ def _figures(tube: Tube, ready_s: float) -> QueueFigures:
         len(tube.buried),
         tube.finished_count,
         ready_s,
+        lately,
     )

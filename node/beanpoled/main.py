@@ -38,6 +38,7 @@ from beanpoled.reloading import Reading
 from beanpoled.rpc.admin import RpcServer
 from beanpoled.rpc.backup import BackupServicer
 from beanpoled.rpc.events import EventsServicer
+from beanpoled.rpc.live import LiveServicer
 from beanpoled.rpc.queue import QueueServicer
 from beanpoled.supervision import Supervision
 from beanpoled.turn.node import Node
@@ -238,7 +239,8 @@ async def run(
     host.trust.active_version = lambda: node.context.machine.version
     events = EventsServicer(config, host, node.events)
     queue = QueueServicer(node)
-    services = [events.add_to, queue.add_to, BackupServicer(node, view).add_to]
+    backup, live = BackupServicer(node, view), LiveServicer(view)
+    services = [events.add_to, queue.add_to, backup.add_to, live.add_to]
     rpc = RpcServer(view, host.peer_client, host.trust, services)
     http = HttpServer(view)
     async with contextlib.AsyncExitStack() as stack:

@@ -9,10 +9,20 @@ from beanpole.core.jobs.job import Tube
 from beanpole.core.jobs.spaces import Space
 from beanpole.events import PROTOCOL_NAMES, QLESS
 from beanpoled import qless_view
-from beanpoled.largest_queues import LargestQueues
+from beanpoled.largest_queues import LargestQueues, figures
 from beanpoled.trust.trust import Trust
 from beanpoled.turn.node import Node
-from beanpoled.view import JobCounts, Metrics, Role, SnapshotStream, SpaceFigures
+from beanpoled.view import (
+    QUEUE_NAME_MAX_BYTES,
+    QUEUES_MAX,
+    JobCounts,
+    Lately,
+    Metrics,
+    QueueFigures,
+    Role,
+    SnapshotStream,
+    SpaceFigures,
+)
 
 # Settings that bound something which grows. Of those of the whole cluster the leader's count.
 LIMITS: Final = (
@@ -188,7 +198,7 @@ class LocalNodeView:
                 PROTOCOL_NAMES[QLESS]: qless_view.as_space(qless),
             },
             qless=qless,
-            queues=self._largest.look(queue.tubes, self._ready_s),
+            queues=self._largest.look(queue.tubes, self._ready_s, node.events.latencies.of),
             limits={name: getattr(context.config, name) for name in LIMITS},
             tubes=len(queue.tubes),
             sessions=context.machine.sessions,
@@ -201,6 +211,26 @@ class LocalNodeView:
             peer_refusals=dict(self._trust.refusals),
             peer_old_proofs_total=self._trust.old_proofs,
         )
+
+    def lately(self) -> Lately:
+        """See `NodeView`."""
+        return self._node.events.latencies.of_all()
+
+    def lately_s(self) -> float:
+        """See `NodeView`."""
+        return self._node.events.latencies.seconds
+
+    def busiest(self) -> list[QueueFigures]:
+        """See `NodeView`."""
+        tubes = self._context.machine.queue.tubes
+        events = self._node.events
+        found = [
+            tubes[name]
+            for name in events.busiest(QUEUES_MAX)
+            if name in tubes and len(name) <= QUEUE_NAME_MAX_BYTES
+        ]
+        lately = events.latencies.of
+        return [figures(tube, self._ready_s(tube), lately(tube.number)) for tube in found]
 
     def _ready_s(self, tube: Tube) -> float:
         """For how long the next job of a queue has been ready, as far as this node knows."""

@@ -43,6 +43,29 @@ class SpaceFigures(NamedTuple):
     expired_total: int = 0
 
 
+class Quantiles(NamedTuple):
+    """Durations in seconds below which half, nine of ten and 99 of 100 are; of how many."""
+
+    p50_s: float = 0.0
+    p90_s: float = 0.0
+    p99_s: float = 0.0
+    durations: int = 0
+
+
+class Lately(NamedTuple):
+    """Events of the last one to two minutes, as far as this node was there.
+
+    `wait` is from ready to reserved, `run` from there to the end of the reservation. Jobs end when
+    they are deleted, done or expired.
+    """
+
+    puts_per_s: float = 0.0
+    reserved_per_s: float = 0.0
+    ended_per_s: float = 0.0
+    wait: Quantiles = Quantiles()
+    run: Quantiles = Quantiles()
+
+
 class QueueFigures(NamedTuple):
     """One queue by its own name, with its jobs as those of `SpaceFigures`.
 
@@ -57,6 +80,7 @@ class QueueFigures(NamedTuple):
     buried: int = 0
     kept: int = 0
     ready_s: float = 0.0
+    lately: Lately = Lately()
 
 
 class ClientFigures(NamedTuple):
@@ -270,6 +294,15 @@ class NodeView(Protocol):
 
     def jobs(self) -> JobCounts: ...
     def metrics(self) -> Metrics: ...
+    def lately(self) -> Lately:
+        """Return what all queues together did lately."""
+
+    def lately_s(self) -> float:
+        """Of which time such figures are, in seconds; 0 where the node keeps no events."""
+
+    def busiest(self) -> Sequence[QueueFigures]:
+        """Return the queues with most events lately, QUEUES_MAX at most, of all but qless."""
+
     def transfer_leader(self, to: str | None) -> bool:
         """Begin to hand leadership over; False if that is not possible at this moment."""
 

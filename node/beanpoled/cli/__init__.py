@@ -26,6 +26,7 @@ from beanpoled.cli import (
     restore,
     snapshot,
     status,
+    top,
     up,
     work,
 )
@@ -46,6 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     _add_version(commands)
     up.add_command(commands)
     status.add_command(commands)
+    top.add_command(commands)
     cluster.add_command(commands)
     alias.add_command(commands)
     snapshot.add_command(commands)

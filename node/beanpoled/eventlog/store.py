@@ -10,6 +10,7 @@ restart emits again is dropped up to the end of the newest file.
 
 import os
 from bisect import bisect_right
+from collections.abc import Iterator
 from contextlib import closing, suppress
 from typing import Final
 
@@ -22,6 +23,7 @@ from beanpole.storage.format import Identity
 from beanpoled.config.node import NodeConfig
 from beanpoled.eventlog import segment as segments
 from beanpoled.eventlog.events import NOTE, Events, open_bytes
+from beanpoled.eventlog.latencies import Latencies
 from beanpoled.eventlog.segment import About, EventSegment
 from beanpoled.host.seam import WARNING, Host
 from beanpoled.view import JobCounts
@@ -71,6 +73,7 @@ class EventLog:
         self._loop_us = 0  # when the house was kept last
         self._since_us = -1  # loop time at which the open segment was first seen with events
         self._next_retain_us = 0
+        self.latencies = Latencies()
         self._removing = 0  # works in progress
         self._spans: list[Span] | None = None  # of the segments, joined
         self._machine = machine
@@ -127,6 +130,7 @@ class EventLog:
     def _follow(self, machine: Machine) -> None:
         self._machine = machine
         queue = self._queue = machine.queue
+        self.latencies.forget()
         self._names = self._living_names()
         queue.tubes_named.clear()
         self._end = queue.events_total
@@ -203,6 +207,7 @@ class EventLog:
         """Hand what is open to the disk, and begin anew; costs the same whatever its size."""
         if not self._notes:
             return
+        self._look()  # at what came since the last time: it is gone from here
         events = self._open_events()
         about = segments.about(events, self._jobs)
         self._sealed_end = events.end
@@ -268,6 +273,8 @@ class EventLog:
     def run_periodic(self, loop_us: int) -> None:
         """Called every 100 ms of the loop's time."""
         self._loop_us = loop_us
+        if self.latencies.is_due(loop_us):
+            self._look()
         if self._notes:
             if self._since_us < 0:
                 self._since_us = loop_us
@@ -279,6 +286,10 @@ class EventLog:
             self._next_retain_us = loop_us + RETAIN_PERIOD_US
             if not self._removing:  # else the room that this makes would be counted twice
                 self._retain()
+
+    def _look(self) -> None:
+        if self._queue.events_kept:
+            self.latencies.look(self._queue.events, self._first, self._loop_us)
 
     def _retain(self) -> None:
         """Remove the oldest segments that are too much, too old, or in the way of the queue."""
@@ -333,6 +344,11 @@ class EventLog:
                 self._host.log(f"cannot remove events: {error}", WARNING)
 
         self._host.files.submit(work, done, LANE_BULK)
+
+    def busiest(self, count: int) -> Iterator[bytes]:
+        """Return the names of the queues with most events lately, as far as they are known."""
+        numbers = self.latencies.busiest(count)
+        return (self._names[number] for number in numbers if number in self._names)
 
     # --- readers --------------------------------------------------------------------------------
 

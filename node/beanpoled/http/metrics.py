@@ -4,12 +4,12 @@ Names begin with `beanpole_`, counters end in `_total`, units are seconds and by
 numbers are is in `view.Metrics`; nothing is counted here.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from beanpole.events import PROTOCOL_NAMES, QLESS
 from beanpoled.http import process
-from beanpoled.view import ClientFigures, Metrics, NodeView
+from beanpoled.view import ClientFigures, Lately, Metrics, NodeView, Quantiles
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -233,12 +233,40 @@ def _spaces(now: Metrics) -> list[Family]:
     return [
         ("queue_jobs", "gauge", "Jobs by state of the queues with most jobs.", queues),
         ("queue_ready_age_seconds", "gauge", "How long the next job of it has been ready.", ages),
+        *_lately(now),
         ("other_queues_jobs", "gauge", "Jobs of all queues without such figures.", _others(now)),
         ("protocol_jobs", "gauge", "Jobs by protocol and state.", jobs),
         each("protocol_queues", "gauge", "Queues.", "queues"),
         each("protocol_jobs_total", "counter", "Jobs that there ever were.", "jobs_total"),
         each("protocol_timeouts_total", "counter", "Jobs whose TTR ran out.", "timeouts_total"),
         each("protocol_expired_total", "counter", "Jobs whose TTL ended first.", "expired_total"),
+    ]
+
+
+def _lately(now: Metrics) -> list[Family]:
+    """Quantiles of the same queues, of the last one to two minutes; none of a queue at rest."""
+
+    def each(name: str, words: str, values: Callable[[Lately], Quantiles], at: int) -> Family:
+        samples = [
+            (label(protocol=queue.protocol, queue=queue.name), found[at])
+            for queue in now.queues
+            for found in [values(queue.lately)]
+            if found.durations
+        ]
+        return (name, "gauge", words, samples)
+
+    def wait(lately: Lately) -> Quantiles:
+        return lately.wait
+
+    def run(lately: Lately) -> Quantiles:
+        return lately.run
+
+    wait_words, run_words = "from ready to reserved", "from reserved to the end of that"
+    return [
+        each("queue_wait_p50_seconds", f"Median time {wait_words}, lately.", wait, 0),
+        each("queue_wait_p99_seconds", f"99th percentile {wait_words}, lately.", wait, 2),
+        each("queue_run_p50_seconds", f"Median time {run_words}, lately.", run, 0),
+        each("queue_run_p99_seconds", f"99th percentile {run_words}, lately.", run, 2),
     ]
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from beanpoled.host.seam import INFO
 from beanpoled.trust.trust import Trust
-from beanpoled.view import JobCounts, Metrics, Role, SnapshotStream
+from beanpoled.view import JobCounts, Lately, Metrics, QueueFigures, Role, SnapshotStream
 
 
 def trust_of(node: str = "n0", secret: str = "", takes_old: bool = True) -> Trust:
@@ -48,6 +48,7 @@ class FakeView:
         self.disk_hangs = False
         self.live_links: tuple[str, ...] = ("n1",)
         self.job_counts = JobCounts(1, 2, 3, 4)
+        self.busy: list[QueueFigures] = []
         self.numbers = Metrics(fsyncs_total=5, fsync_seconds_total=0.25, outbox_bytes=77)
         self.snapshot: SnapshotStream | None = None
         self.transfers: list[str | None] = []
@@ -69,6 +70,15 @@ class FakeView:
 
     def metrics(self) -> Metrics:
         return self.numbers
+
+    def lately(self) -> Lately:
+        return Lately(puts_per_s=9.0)
+
+    def lately_s(self) -> float:
+        return 90.0
+
+    def busiest(self) -> list[QueueFigures]:
+        return self.busy
 
     def transfer_leader(self, to: str | None) -> bool:
         """Refuse once, as a busy leader does, then hand over to `transfer_to` if that is set."""

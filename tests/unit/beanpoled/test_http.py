@@ -8,10 +8,12 @@ import pytest
 from beanpoled.http.server import CONNECTIONS_MAX, REQUEST_BYTES_MAX, HttpServer
 from beanpoled.view import (
     ClientFigures,
+    Lately,
     Metrics,
     QlessCounts,
     QlessFigures,
     QlessQueueFigures,
+    Quantiles,
     QueueFigures,
     SpaceFigures,
 )
@@ -206,7 +208,8 @@ def test_a_node_that_has_not_caught_up_says_nothing_of_the_cluster() -> None:
 
 def test_metrics_of_queues_limits_and_syncs() -> None:
     view = FakeView()
-    view.numbers.queues = [QueueFigures("gearman", "resize", 5, buried=1)]
+    lately = Lately(wait=Quantiles(0.25, 0.5, 2.0, 9))
+    view.numbers.queues = [QueueFigures("gearman", "resize", 5, buried=1, lately=lately)]
     view.numbers.limits = {"jobs_max": 100}
     view.numbers.fsync_counts = (0, 0, 0, 0, 0, 1, 0, 3, *(0 for _ in range(15)), 1)
     lines = get(view, "/metrics")[1].splitlines()
@@ -217,10 +220,13 @@ def test_metrics_of_queues_limits_and_syncs() -> None:
         'beanpole_fsync_duration_seconds_bucket{le="4.194304"} 4',
         'beanpole_fsync_duration_seconds_bucket{le="+Inf"} 5',
         'beanpole_limit{name="jobs_max"} 100',
+        'beanpole_queue_wait_p99_seconds{protocol="gearman",queue="resize",scope="cluster"} 2',
         'beanpole_queue_jobs{protocol="gearman",queue="resize",state="ready",scope="cluster"} 5',
         'beanpole_queue_jobs{protocol="gearman",queue="resize",state="buried",scope="cluster"} 1',
     ):
         assert line in lines
+    # There was no run: a 0 would look like one that took no time.
+    assert not [line for line in lines if line.startswith("beanpole_queue_run_p50_seconds{")]
 
 
 def test_jobs_of_all_other_queues_make_the_sums_whole() -> None:

@@ -10,7 +10,7 @@ from beanpole.core.jobs.job import Tube
 from beanpole.core.jobs.spaces import SPACES, Space
 from beanpoled.http import process
 from beanpoled.largest_queues import LargestQueues
-from beanpoled.view import QUEUE_NAME_MAX_BYTES, QUEUES_MAX
+from beanpoled.view import QUEUE_NAME_MAX_BYTES, QUEUES_MAX, Lately
 
 RESIZE = shown.parsed("gearman:resize")
 SPACE = Space(min(SPACES), SPACES[min(SPACES)])
@@ -28,6 +28,10 @@ def no_age(_: Tube) -> float:
     return 0.0
 
 
+def at_rest(_: int) -> Lately:
+    return Lately()
+
+
 def test_the_largest_are_found_a_piece_at_a_time() -> None:
     seed = random.SystemRandom().randrange(2**32)
     sys.stdout.write(f"seed {seed}\n")
@@ -38,22 +42,24 @@ def test_the_largest_are_found_a_piece_at_a_time() -> None:
     all_of_them = tubes(counts)
     largest = LargestQueues(look_max=100)
     for _ in range(10):
-        found = largest.look(all_of_them, no_age)
+        found = largest.look(all_of_them, no_age, at_rest)
         assert len(found) == QUEUES_MAX
     wanted = sorted(counts.values(), reverse=True)[:QUEUES_MAX]
     assert [queue.ready for queue in found] == wanted
     # One that has grown is found in the next round, one that is gone is left out at once.
     all_of_them[b"t3"].reserved_count = 100_000
     del all_of_them[found[0].name.encode()]
-    assert found[0].name not in {queue.name for queue in largest.look(all_of_them, no_age)}
+    assert found[0].name not in {queue.name for queue in largest.look(all_of_them, no_age, at_rest)}
     for _ in range(10):
-        found = largest.look(all_of_them, no_age)
+        found = largest.look(all_of_them, no_age, at_rest)
     assert (found[0].name, found[0].reserved) == ("t3", 100_000)
 
 
 def test_queues_without_jobs_and_with_long_names_have_no_figures() -> None:
     long = b"x" * (QUEUE_NAME_MAX_BYTES + 1)
-    found = LargestQueues().look(tubes({b"empty": 0, long: 5, RESIZE: 3, b"mail": 1}), no_age)
+    found = LargestQueues().look(
+        tubes({b"empty": 0, long: 5, RESIZE: 3, b"mail": 1}), no_age, at_rest
+    )
     assert [(queue.protocol, queue.name, queue.ready) for queue in found] == [
         ("gearman", "resize", 3),
         ("beanstalk", "mail", 1),

@@ -1,0 +1,181 @@
+"""How long jobs of each queue waited and ran lately, and how many came and went, from events.
+
+Every node sees the events of the whole cluster, so each has the figures of all of it, but for the
+time before its start. Nothing of it is replicated or written. Every second a bounded number of the
+events that are new is looked at, evenly spread over them: each stands for as many as were passed
+over. A node that keeps no events has no figures.
+"""
+
+from collections.abc import Iterable
+from heapq import nlargest
+from struct import Struct
+from typing import Final
+
+from beanpole import events as e
+from beanpole.core.jobs.job import RESERVED
+from beanpoled.eventlog.events import Bytes
+from beanpoled.eventlog.sketch import Sketch
+from beanpoled.view import Lately, Quantiles
+
+# Some 2 ms of processor time each second at most, whatever the load.
+LOOK_RECORDS_MAX: Final = 2_048
+LOOK_PERIOD_US: Final = 1_000_000
+# Figures are of the last one to two of these: long enough for a quantile of a slow queue, short
+# enough to show what is going on.
+GENERATION_US: Final = 60_000_000
+# Queues that have figures: those that had events in the last two minutes. A queue with 100
+# different durations takes some 20 KiB.
+QUEUES_TRACKED_MAX: Final = 1_000
+
+# Of a record: kind, state before, the tube's number, wait and run in microseconds.
+_SHORT: Final = Struct("<BxB5xI56xqq12x")
+assert _SHORT.size == e.RECORD.size
+_STEP: Final[int] = e.RECORD.size
+# Kinds by which a job ends: it has gone, or has a result.
+_ENDS: Final = frozenset({e.DELETED, e.DONE, e.EXPIRED})
+
+
+class Figures:
+    """The events of one queue, or of all.
+
+    Attributes:
+        puts: jobs that were put.
+        reserved: reservations.
+        ended: jobs that were deleted, done or expired.
+        waits: from ready to reserved.
+        runs: from reserved to the end of the reservation.
+    """
+
+    def __init__(self) -> None:
+        self.puts = 0
+        self.reserved = 0
+        self.ended = 0
+        self.waits = Sketch()
+        self.runs = Sketch()
+
+    @property
+    def events(self) -> int:
+        """How much was going on."""
+        return self.puts + self.reserved + self.ended
+
+    def add_all(self, other: "Figures") -> None:
+        """Count what others have counted."""
+        self.puts += other.puts
+        self.reserved += other.reserved
+        self.ended += other.ended
+        self.waits.add_all(other.waits)
+        self.runs.add_all(other.runs)
+
+
+class Latencies:
+    """The figures of a node, by queue."""
+
+    def __init__(self) -> None:
+        # The offset up to which events were looked at; -1: none of those that there are counts,
+        # because a log that is read again after a start brings events of earlier times.
+        self._seen = -1
+        self._now_us = 0
+        self._look_us = 0
+        self._begun_us = -1  # of the first event that counts
+        self._turned_us = 0
+        # The older generation and the one that is being filled, by the tubes' numbers.
+        self._older: dict[int, Figures] = {}
+        self._newer: dict[int, Figures] = {}
+
+    def is_due(self, loop_us: int) -> bool:
+        """Whether it is time to look again."""
+        return self._seen < 0 or loop_us - self._look_us >= LOOK_PERIOD_US
+
+    def look(self, records: Bytes, first: int, loop_us: int) -> None:
+        """Look at what is new among the events of the open segment.
+
+        Args:
+            records: of the segment, `RECORD.size` bytes each.
+            first: the offset of its first event.
+            loop_us: time of the loop.
+        """
+        self._look_us = self._now_us = loop_us
+        end = first + len(records) // _STEP
+        if self._begun_us < 0:
+            self._begun_us = self._turned_us = loop_us
+        elif loop_us - self._turned_us >= GENERATION_US:
+            self._turn(loop_us)
+        new = end - max(self._seen, first) if self._seen >= 0 else 0
+        self._seen = end
+        if new > 0:
+            stride = -(-new // LOOK_RECORDS_MAX)
+            self._count(records, end - first - new, stride)
+
+    def forget(self) -> None:
+        """The log goes on elsewhere: events may come again, or are left out."""
+        self._seen = -1
+
+    def _turn(self, loop_us: int) -> None:
+        # A node that stood still for long has nothing of the last generation.
+        is_stale = loop_us - self._turned_us >= 2 * GENERATION_US
+        self._older = {} if is_stale else self._newer
+        self._newer = {}
+        self._begun_us = loop_us if is_stale else self._turned_us
+        self._turned_us = loop_us
+
+    def _count(self, records: Bytes, start: int, stride: int) -> None:
+        unpack = _SHORT.unpack_from
+        queues = self._newer
+        for at in range(start * _STEP, len(records) - _STEP + 1, stride * _STEP):
+            kind, before, number, wait_us, run_us = unpack(records, at)
+            figures = queues.get(number)
+            if figures is None:
+                if len(queues) >= QUEUES_TRACKED_MAX:
+                    continue
+                figures = queues[number] = Figures()
+            if kind == e.PUT:
+                figures.puts += stride
+            elif kind == e.RESERVED:
+                figures.reserved += stride
+                if wait_us >= 0:
+                    figures.waits.add(wait_us, stride)
+            if before == RESERVED and run_us >= 0:
+                figures.runs.add(run_us, stride)
+            if kind in _ENDS:
+                figures.ended += stride
+
+    def of(self, number: int) -> Lately:
+        """Return the figures of a queue by its tube's number."""
+        return self._lately(
+            generation[number] for generation in (self._older, self._newer) if number in generation
+        )
+
+    def of_all(self) -> Lately:
+        """Return the figures of all queues together."""
+        return self._lately((*self._older.values(), *self._newer.values()))
+
+    def busiest(self, count: int) -> list[int]:
+        """Return the numbers of the queues with most puts, reservations and ends."""
+        sums: dict[int, int] = {}
+        for generation in (self._older, self._newer):
+            for number, figures in generation.items():
+                sums[number] = sums.get(number, 0) + figures.events
+        return nlargest(count, sums, key=sums.__getitem__)
+
+    @property
+    def seconds(self) -> float:
+        """Of which time the figures are."""
+        return (self._now_us - self._begun_us) / 1e6 if self._begun_us >= 0 else 0.0
+
+    def _lately(self, parts: Iterable[Figures]) -> Lately:
+        total = Figures()
+        for part in parts:
+            total.add_all(part)
+        seconds = max(1.0, self.seconds)
+        return Lately(
+            total.puts / seconds,
+            total.reserved / seconds,
+            total.ended / seconds,
+            _quantiles(total.waits),
+            _quantiles(total.runs),
+        )
+
+
+def _quantiles(sketch: Sketch) -> Quantiles:
+    p50_us, p90_us, p99_us = sketch.quantiles_us((0.5, 0.9, 0.99))
+    return Quantiles(p50_us / 1e6, p90_us / 1e6, p99_us / 1e6, sketch.count)

@@ -1,0 +1,75 @@
+"""Quantiles of durations, as counts in bins: pure, small, and two of them add up to one.
+
+A bin is 1/16 as wide as its durations are long, so that a quantile is within 3.1 % of the truth;
+below 32 us a bin is one microsecond. What is counted, and for how long, is for `latencies`.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+# 16 bins for each power of two.
+_STEP_BITS: Final = 4
+_EXACT_US: Final = 1 << (_STEP_BITS + 1)
+# Longer ones count as this (12 days), so that a sketch has at most 600 bins: some 60 KiB.
+DURATION_MAX_US: Final = (1 << 40) - 1
+
+
+def bin_of(duration_us: int) -> int:
+    """Return the number of the bin of a duration; a negative one counts as 0."""
+    if duration_us < _EXACT_US:
+        return max(0, duration_us)
+    capped = min(duration_us, DURATION_MAX_US)
+    power = capped.bit_length() - _STEP_BITS - 1
+    return (power << _STEP_BITS) + (capped >> power)
+
+
+def middle_us(number: int) -> float:
+    """Return the duration that stands for those of a bin."""
+    if number < _EXACT_US:
+        return number
+    power = (number >> _STEP_BITS) - 1
+    first_us = (number - (power << _STEP_BITS)) << power
+    return first_us + (1 << power) / 2
+
+
+class Sketch:
+    """Durations of one kind. Memory: one dict entry for each bin that was met.
+
+    Attributes:
+        count: how many durations, by their weights.
+        total_us: their sum.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.total_us = 0
+        self._bins: dict[int, int] = {}
+
+    def add(self, duration_us: int, weight: int) -> None:
+        """Count a duration that stands for `weight` ones."""
+        self.count += weight
+        self.total_us += max(0, duration_us) * weight
+        number = bin_of(duration_us)
+        self._bins[number] = self._bins.get(number, 0) + weight
+
+    def add_all(self, other: "Sketch") -> None:
+        """Count what another sketch has counted."""
+        self.count += other.count
+        self.total_us += other.total_us
+        for number, count in other._bins.items():
+            self._bins[number] = self._bins.get(number, 0) + count
+
+    def quantiles_us(self, quantiles: Iterable[float]) -> list[float]:
+        """Return the durations below which these parts (0 to 1, ascending) of all are.
+
+        An empty sketch has 0.0 for each.
+        """
+        found: list[float] = []
+        bins = iter(sorted(self._bins.items()))
+        number, below = 0, 0
+        for quantile in quantiles:
+            while below < self.count and below <= quantile * (self.count - 1):
+                number, count = next(bins)
+                below += count
+            found.append(middle_us(number) if self.count else 0.0)
+        return found

@@ -1,0 +1,80 @@
+"""`beanpole top` against three real nodes: through a follower, and while the leader is dead."""
+
+import json
+import os
+import pty
+import subprocess
+from collections.abc import Sequence
+from typing import Any
+
+import greenstalk
+
+from beanpole.addresses import split_address
+from tests.integration.support.nodes import BEANPOLE, Cluster
+from tests.integration.support.waiting import wait_until
+
+TIMEOUT_S = 20.0
+JOBS = 30
+
+
+def top(addresses: Sequence[str]) -> dict[str, Any]:
+    line = [*BEANPOLE, "top", "--json", "--addr", ",".join(addresses)]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_through_a_follower_and_without_the_leader(cluster: Cluster) -> None:
+    leader = cluster.leader()
+    one, other = cluster.followers()
+    nodes = cluster.nodes
+    with greenstalk.Client(split_address(nodes[one].beanstalk), use="mail", watch="mail") as client:
+        for _ in range(JOBS):
+            client.put("x")
+        job = client.reserve(timeout=5)
+        client.delete(job)
+        client.bury(client.reserve(timeout=5))
+        wanted = {"ready": JOBS - 2, "reserved": 0, "delayed": 0, "buried": 1, "kept": 0}
+
+        def seen() -> dict[str, Any] | None:
+            """What a follower tells when it has looked at all of these events."""
+            said = top([nodes[other].grpc])
+            queue = next((q for q in said["queues"] if q["name"] == "mail"), None)
+            counted = queue is not None and queue["jobs"] == wanted
+            return said if counted and said["all"]["run"] is not None else None
+
+        wait_until(lambda: seen() is not None, TIMEOUT_S, "figures at a follower")
+        said = top([nodes[other].grpc])
+        (queue,) = said["queues"]
+        assert (said["node"], said["leader"]) == (f"n{other}", f"n{leader}")
+        assert queue["ready_age_s"] > 0 and queue["puts_per_s"] > 0
+        assert (queue["wait"]["count"], queue["run"]["count"]) == (2, 2)
+        cluster.kill(leader)
+        # The first address is the dead leader's: the next node answers.
+        said = top([nodes[leader].grpc, nodes[one].grpc])
+        assert [node["reachable"] for node in said["nodes"]].count(True) == 2
+        assert said["queues"][0]["jobs"] == wanted
+
+
+def test_it_is_drawn_again_in_a_terminal_until_ctrl_c(shared: Cluster) -> None:
+    """A real terminal: the second picture has the rates of nodes, and Ctrl-C leaves no trace."""
+    ours, its = pty.openpty()
+    line = [*BEANPOLE, "top", "--interval", "0.5", "--addr", shared.nodes[0].grpc]
+    environment = {**os.environ, "COLUMNS": "100", "LINES": "40"}
+    process = subprocess.Popen(
+        line, stdin=its, stdout=its, stderr=its, env=environment, start_new_session=True
+    )
+    os.close(its)
+    text = b""
+    try:
+        while text.count(b"commands/s") < 3:
+            part = os.read(ours, 65536)
+            assert part, text
+            text += part
+        process.send_signal(2)
+        assert process.wait(TIMEOUT_S) == 130, text
+    finally:
+        process.kill()
+        os.close(ours)
+    assert b"Traceback" not in text
