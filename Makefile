@@ -50,7 +50,7 @@ SERVICES := $(addprefix proto/beanpole/pb/,admin.proto backup.proto events.proto
 PROTOC := $(BIN)/python -m grpc_tools.protoc -Iproto
 
 .DEFAULT_GOAL := check
-.PHONY: up compiled wheel test test-nodes test-spark test-sim test-compiled test-spark-cluster \
+.PHONY: up compiled wheel man test test-nodes test-spark test-sim test-compiled test-spark-cluster \
 	test-power test-page test-systemd test-repeats test-clients test-qless test-wheel test-observe \
 	test-namespaces test-rounds test-kubernetes rounds partitions toxics doctor qless-sources sim mutants unit lint check golden fmt proto bench bench-check \
 	bench-pipeline soak upgrade ledger clean help
@@ -97,6 +97,14 @@ wheel: $(READY) ## two wheels, compiled and pure, and their bill of materials, i
 	$(BIN)/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible \
 		--output-file dist/beanpole.cdx.json $(INSTALLED)
 	@ls dist
+
+# Of the parsers themselves: nothing of them is written by hand.
+man: $(READY) ## the manual pages of both programs, into dist/man
+	mkdir -p dist/man/man1 dist/man/man8
+	$(BIN)/argparse-manpage --module beanpoled.cli --function parser --prog beanpole \
+		--description "a replicated work queue" --project-name beanpole --manual-title Beanpole --output dist/man/man1/beanpole.1
+	$(BIN)/argparse-manpage --module beanpoled.main --function parser --prog beanpoled --manual-section 8 \
+		--description "a node of Beanpole" --project-name beanpole --manual-title Beanpole --output dist/man/man8/beanpoled.8
 
 # By itself, because building takes minutes of both cores.
 test-wheel: wheel $(COMPILED_READY) ## both wheels in fresh environments without a compiler

@@ -57,22 +57,33 @@ MMAP_THRESHOLD_BYTES: Final = 1024 * 1024
 ARENAS_MAX: Final = 2
 # EX_CONFIG of sysexits.h: started again with the same configuration, a node would only end again.
 EXIT_CONFIGURATION: Final = 78
+EXIT_WORDS: Final = (
+    f"Exit status: 0 stopped as told; {EXIT_CONFIGURATION} the configuration is wrong, or the disk "
+    "is another node's: do not start it again; any other: it failed, and its last line says why."
+)
 # Descriptors beside clients' connections: files, peers, gRPC, HTTP.
 DESCRIPTORS_SPARE: Final = 256
 
 
-def main() -> None:
-    """Run `beanpoled`."""
-    parser = _Parser(prog="beanpoled", description="One node of a Beanpole cluster")
-    parser.add_argument("--version", action="version", version=f"beanpoled {program.words()}")
-    parser.add_argument("--dump-wal", metavar="DIR", help="show the records of a log and exit")
-    parser.add_argument(
+def parser() -> "_Parser":
+    """Return the parser of all flags: for `main` and the manual."""
+    made = _Parser(
+        prog="beanpoled", description="One node of a Beanpole cluster", epilog=EXIT_WORDS
+    )
+    made.add_argument("--version", action="version", version=f"beanpoled {program.words()}")
+    made.add_argument("--dump-wal", metavar="DIR", help="show the records of a log and exit")
+    made.add_argument(
         "--check",
         action="store_true",
         help="look at the configuration and this machine, say what is wrong, start nothing",
     )
-    configuration.add_flags(parser)
-    arguments = parser.parse_args()
+    configuration.add_flags(made)
+    return made
+
+
+def main() -> None:
+    """Run `beanpoled`."""
+    arguments = parser().parse_args()
     if not __debug__:
         sys.exit("beanpoled: asserts are part of its safety; do not run it with python -O")
     try:

@@ -17,6 +17,7 @@ from beanpoled.cli import (
     alias,
     backup,
     cluster,
+    completion,
     events,
     import_qless,
     inspect,
@@ -31,19 +32,24 @@ from beanpoled.cli import (
     work,
 )
 
+EXIT_WORDS = (
+    "Exit status: 0 done; 1 the answer is no (not found, nothing there); 2 what was asked for is "
+    "wrong; 3 no node answers, it refuses, or the outcome is unknown; 130 ended by Ctrl-C."
+)
 EXIT_REFUSED = 2
 EXIT_NO_ANSWER = 3
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; return the exit status."""
-    parser = argparse.ArgumentParser(
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of all commands: for `main`, shells and the manual."""
+    made = argparse.ArgumentParser(
         prog="beanpole",
         description="A replicated work queue that speaks beanstalk, Workq, Gearman and qless.",
+        epilog=EXIT_WORDS,
         allow_abbrev=False,
     )
-    parser.add_argument("--version", action="version", version=f"beanpole {program.words()}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    made.add_argument("--version", action="version", version=f"beanpole {program.words()}")
+    commands = made.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_version(commands)
     up.add_command(commands)
     status.add_command(commands)
@@ -60,7 +66,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     jobs.add_commands(commands)
     work.add_command(commands)
     pipeline.add_command(commands)
-    arguments = parser.parse_args(argv)
+    completion.add_command(commands, parser)
+    return made
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; return the exit status."""
+    arguments = parser().parse_args(argv)
     if sys.stdout is None:
         print("beanpole: standard output is closed", file=sys.stderr)
         return EXIT_REFUSED

@@ -51,6 +51,7 @@ def add_command(commands: Any) -> None:
     parser.add_argument(
         "--dir",
         type=Path,
+        metavar="DIR",
         default=Path(DIRECTORY_DEFAULT),
         help="where the jobs are kept (default ./.beanpole)",
     )

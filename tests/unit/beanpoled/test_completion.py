@@ -1,0 +1,63 @@
+"""`beanpole completion`: a real bash completes by it; the others get every command, too."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from beanpoled.cli import main
+from beanpoled.cli.completion import SHELLS
+
+# What bash does for a Tab behind the words.
+TAB = """
+source "$1"; shift
+COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=()
+$(complete -p beanpole | sed 's/.*-F \\([^ ]*\\).*/\\1/') beanpole "${!#}" ""
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+
+
+@pytest.fixture
+def script(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
+    assert main(["completion", "bash"]) == 0
+    path = tmp_path / "beanpole.bash"
+    path.write_text(capsys.readouterr().out)
+    return path
+
+
+def tab(script: Path, *words: str) -> list[str]:
+    done = subprocess.run(
+        ["bash", "-c", TAB, "bash", script, "beanpole", *words],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=script.parent,
+    )
+    assert not done.stderr
+    return done.stdout.split()
+
+
+def test_bash_completes_commands_options_choices_and_folders(script: Path) -> None:
+    (script.parent / "folder").mkdir()
+    (script.parent / "file").touch()
+    assert tab(script, "ali") == ["alias"]
+    assert sorted(tab(script, "alias", "")) == ["list", "remove", "set"]
+    assert tab(script, "top", "--so") == ["--sort"]
+    assert tab(script, "top", "--sort", "a") == ["age"]
+    assert tab(script, "status", "--dir", "f") == ["folder"]
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_each_shell_gets_every_command(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", shell]) == 0
+    text = capsys.readouterr().out
+    for word in ("top", "finalize", "import-qless", "redrive", "--sort"):
+        # fish writes a long option without its dashes.
+        assert word.removeprefix("--" if shell == "fish" else "") in text
+
+
+def test_another_shell_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["completion", "ksh"])
+    assert ended.value.code == 2
+    assert "choose from 'bash', 'fish', 'zsh'" in capsys.readouterr().err
