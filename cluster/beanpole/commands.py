@@ -87,6 +87,8 @@ LIMIT_QUEUE: Final = 48  # how many jobs a queue may have
 SET_ALIAS: Final = 49  # another space has a name for a queue
 QLESS: Final = 50  # a call of qless (`beanpole.qless`) that may change something
 QLESS_READ: Final = 51  # ... that only reads
+CHANGE_JOB: Final = 52  # what an administrator does to a job (`core.operations.administering`)
+PAUSE_QUEUE: Final = 53  # PAUSE_TUBE of a queue of any space
 
 # --- the leader's own commands -------------------------------------------------------------------
 EPOCH: Final = 64  # the first entry of a term

@@ -90,6 +90,7 @@ NOBODY_WAITING: Final = 3  # RETURNED: it was granted to a client that had gone
 TTR: Final = 4  # TIMED_OUT, FAILED
 ABANDONED: Final = 5  # DELETED: the last client that wanted its result has gone
 ADVANCED: Final = 6  # RELEASED: its worker has done its part, and it goes on in another queue
+ADMIN: Final = 7  # MOVED, DELETED: an administrator did it, and no worker or producer
 REASON_NAMES: Final = {
     CONNECTION_LOST: "connection_lost",
     NODE_DOWN: "node_down",
@@ -97,6 +98,7 @@ REASON_NAMES: Final = {
     TTR: "ttr",
     ABANDONED: "abandoned",
     ADVANCED: "advanced",
+    ADMIN: "admin",
 }
 
 # Where a time does not apply: a job that is put has waited for nothing.

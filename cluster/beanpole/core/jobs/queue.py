@@ -168,9 +168,9 @@ class Queue(States):
         self.make_ready(job)
         self.emit(e.KICKED, before, job, session)
 
-    def delete(self, job: Job, session: Holder) -> None:
+    def delete(self, job: Job, session: Holder, reason: int = e.NO_REASON) -> None:
         """Forget a job in whatever state it is."""
-        self._drop(job, self.take(job), session, e.NO_REASON)
+        self._drop(job, self.take(job), session, reason)
 
     def _drop(self, job: Job, before: int, session: Holder | None, reason: int) -> None:
         """Forget a job that is in no order any more."""

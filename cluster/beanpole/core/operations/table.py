@@ -9,9 +9,18 @@ from typing import Any, Final
 
 from beanpole import commands as c
 from beanpole.core.hosts import HOSTS_SINCE
-from beanpole.core.operations import changes, extended, leading, qless, queues, reads
+from beanpole.core.operations import (
+    administering,
+    changes,
+    extended,
+    leading,
+    qless,
+    queues,
+    reads,
+)
 from beanpole.core.operations.checks import ALIASES_SINCE
 from beanpole.core.operations.operation import (
+    ACTION,
     ALIAS,
     ARGS,
     ATTEMPTS_MAX,
@@ -29,6 +38,7 @@ from beanpole.core.operations.operation import (
     FAILURES_MAX,
     FLAVOUR,
     FOREGROUND,
+    FROM,
     GRACE_US,
     HIGH,
     HOST,
@@ -53,12 +63,15 @@ from beanpole.core.operations.operation import (
     SESSION,
     SESSIONS_MAX,
     STATE,
+    STATES,
     TERM,
+    TO,
     TTL_US,
     TTR_S,
     TTR_US,
     TUBE,
     TUBES_MAX,
+    VALUE,
     VERSION,
     ClientOperation,
     LeaderOperation,
@@ -67,6 +80,7 @@ from beanpole.core.operations.operation import (
 )
 from beanpole.weights import (
     ADD_BYTES,
+    CHANGE_BYTES,
     COMMAND_BYTES,
     LEADER_NUMBERS_MAX,
     PUT_BYTES,
@@ -155,6 +169,16 @@ _ENTRIES: Final[tuple[Operation, ...]] = (
         c.LIMIT_QUEUE, (SESSION, QUEUE, HIGH, NORMAL, LOW), queues.limit, since=SUBMIT_SINCE
     ),
     ClientOperation(c.SET_ALIAS, (SESSION, ALIAS, QUEUE), queues.set_alias, since=ALIASES_SINCE),
+    ClientOperation(
+        c.CHANGE_JOB,
+        (SESSION, JOB, ACTION, STATES, FROM, TO, VALUE),
+        administering.change_job,
+        weight=CHANGE_BYTES,
+        since=SUBMIT_SINCE,
+    ),
+    ClientOperation(
+        c.PAUSE_QUEUE, (SESSION, QUEUE, DELAY_S), administering.pause_queue, since=SUBMIT_SINCE
+    ),
     ClientOperation(
         c.QLESS,
         (SESSION, CALL, FLAVOUR, NOW, ARGS),

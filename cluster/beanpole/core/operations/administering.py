@@ -1,0 +1,125 @@
+"""What an administrator does to one job or queue, of any space, whoever made it.
+
+Every function is as those of `core.operations.changes`: total, and without effect when it refuses.
+What it does to the job is in `core.jobs.moving` and `core.jobs.queue`.
+"""
+
+from typing import Final
+
+from beanpole import commands as c
+from beanpole import events as e
+from beanpole.constants import SECOND_US, U32_MAX
+from beanpole.core.jobs import moving
+from beanpole.core.jobs.job import BURIED, DELAYED, DONE, FAILED, READY, RESERVED, Job
+from beanpole.core.operations.checks import make_tube, why_no_tube
+from beanpole.core.sessions import Origin
+from beanpole.core.state import MachineState
+
+# --- what is to be done: `ACTION` of a command ----------------------------------------------------
+DELETE: Final[int] = 1
+KICK: Final[int] = 2  # delayed or buried to ready
+BURY: Final[int] = 3  # ready or delayed to buried
+SET_RANK: Final[int] = 4  # `VALUE` is the rank
+SET_DELAY: Final[int] = 5  # `VALUE` is the delay in microseconds; 0 makes the job ready
+MOVE: Final[int] = 6  # to `TO`; `VALUE` is one of those below
+# The state of a job that was moved.
+AS_IT_WAS: Final[int] = 0
+READY_IF_BURIED: Final[int] = 16
+MOVED_STATES: Final = (AS_IT_WAS, READY, BURIED, READY_IF_BURIED)
+
+# The states from which each action leads. No action but DELETE touches a reservation: the job is
+# its worker's.
+FROM_STATES: Final[dict[int, tuple[int, ...]]] = {
+    DELETE: (READY, RESERVED, DELAYED, BURIED, DONE, FAILED),
+    KICK: (DELAYED, BURIED),
+    BURY: (READY, DELAYED),
+    SET_RANK: (READY, DELAYED, BURIED),
+    SET_DELAY: (READY, DELAYED),
+    MOVE: (READY, DELAYED, BURIED),
+}
+# Times are at most as long as a client can give them in seconds.
+_LONGEST_US: Final[int] = U32_MAX * SECOND_US
+
+
+def change_job(machine: MachineState, origin: Origin, command: c.Command) -> int:
+    """CHANGE_JOB: do one thing to a job, if it is still as its administrator saw it.
+
+    `STATES` has a bit for each state (1 << state) in which the job may be, `FROM` is the queue in
+    which it must be, empty for any. Both are looked at here because the job may have gone on since
+    somebody looked at it.
+
+    Returns:
+        OK; NOT_FOUND if there is no such job, or it is in another queue; BUSY in another state, or
+        one from which the action does not lead; EXISTS if it is to be moved to where it is; FULL if
+        the queue has as many jobs as it may; OUT_OF_MEMORY if there may be no more queues;
+        BAD_COMMAND for an unknown action, and for a queue of another space.
+    """
+    _, number, job_id, action, states, queue_from, queue_to, value = command
+    leads_from = FROM_STATES.get(action)
+    if leads_from is None or not _value_fits(action, value):
+        return c.BAD_COMMAND
+    queue = machine.queue
+    job = queue.jobs.get(job_id)
+    if job is None or (queue_from and job.tube.name != queue_from):
+        return c.NOT_FOUND
+    if job.state not in leads_from or not states >> job.state & 1:
+        return c.BUSY
+    session = origin.sessions[number]
+    if action == DELETE:
+        queue.delete(job, session, e.ADMIN)
+    elif action == KICK:
+        queue.kick(job, session)
+    elif action == BURY:
+        queue.bury(job, job.rank, session)
+    elif action == SET_RANK:
+        moving.set_rank(queue, job, value, session, e.ADMIN)
+    elif action == SET_DELAY:
+        moving.set_delay(queue, job, value, session, e.ADMIN)
+    else:
+        return _move(machine, origin, job, command)
+    return c.OK
+
+
+def _value_fits(action: int, value: int) -> bool:
+    if action == SET_RANK:
+        return 0 <= value <= U32_MAX
+    if action == SET_DELAY:
+        return 0 <= value <= _LONGEST_US
+    return action != MOVE or value in MOVED_STATES
+
+
+def _move(machine: MachineState, origin: Origin, job: Job, command: c.Command) -> int:
+    """A job stays in its space: other protocols could not name it, and have other rules."""
+    _, number, _, _, _, _, name, value = command
+    queue = machine.queue
+    space = job.tube.space
+    if queue.space_of(queue.aliases.queue_of(name)) is not space:
+        return c.BAD_COMMAND
+    tube = queue.find(name)
+    if tube is job.tube:
+        return c.EXISTS
+    state = job.state
+    if value in (READY, BURIED):
+        state = value
+    elif value == READY_IF_BURIED and state == BURIED:
+        state = READY
+    if tube is None:
+        tube = make_tube(machine, space, queue.aliases.queue_of(name))
+        if tube is None:
+            return why_no_tube(machine, space, name)
+    elif state != BURIED and tube.is_full(job.rank):
+        return c.FULL
+    moving.move(queue, job, tube, state, origin.sessions[number], e.ADMIN)
+    return c.OK
+
+
+def pause_queue(machine: MachineState, origin: Origin, command: c.Command) -> int:
+    """PAUSE_QUEUE: nobody gets a job of the queue for so many seconds; 0 ends a pause."""
+    _, _, name, delay_s = command
+    tube = machine.queue.find(name)
+    if tube is None:
+        return c.NOT_FOUND
+    if not 0 <= delay_s <= U32_MAX:
+        return c.BAD_COMMAND
+    machine.queue.pause(tube, delay_s)
+    return c.OK
