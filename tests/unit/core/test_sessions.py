@@ -78,6 +78,8 @@ def test_commands_of_no_session_are_bad_commands(cluster: Cluster) -> None:
         *[(queues, 9, b"q") for queues in (c.CREATE_QUEUE, c.DROP_QUEUE)],
         (c.LIMIT_QUEUE, 9, b"q", 0, 0, 0),
         (c.SET_ALIAS, 9, b"\x02q", b"q"),
+        (c.CHANGE_JOB, 9, 1, 1, -1, b"", b"", 0),
+        (c.PAUSE_QUEUE, 9, DEFAULT, 1),
         *[(call, 9, 1, 1, 0, b"\x90") for call in (c.QLESS, c.QLESS_READ)],
         (c.FIND, 9, b""),
         (c.RESULT, 9, 1),
