@@ -51,9 +51,7 @@ SUBMIT_BYTES: Final = (
 # A call of qless without its arguments: a session, a call, a flavour, a time.
 QLESS_BYTES: Final = HEAD_BYTES + 2 * NUMBER_BYTES + 2 * NUMBER_32_BYTES + BODY_HEAD_BYTES
 # A CHANGE_JOB without its strings: a session, a job, an action, states, two queues, a value.
-CHANGE_BYTES: Final = (
-    HEAD_BYTES + 3 * NUMBER_BYTES + 2 * LONG_NAME_HEAD_BYTES + 2 * NUMBER_32_BYTES
-)
+CHANGE_BYTES: Final = HEAD_BYTES + 3 * NUMBER_BYTES + 2 * LONG_NAME_HEAD_BYTES + 2 * NUMBER_32_BYTES
 # The largest command of all: a SUBMIT.
 COMMAND_MAX_BYTES: Final = (
     SUBMIT_BYTES

@@ -12,10 +12,11 @@ from pyspark.sql import functions as F
 
 from beanpole import events as e
 from beanpole.exports import UNCOUNTED
-from pyspark_beanpole.statistics.chunks import ABANDONED, FINISHING
+from pyspark_beanpole.statistics.chunks import FINISHING, REMOVING
 from pyspark_beanpole.statistics.keys import SECOND_US, STATES
 
 _FINISHED: Final = ("done", "failed")
+_AT_REST: Final = ("ready", "delayed", "buried")
 # What each event may do: (event, states before, states after).
 _MOVES: Final = (
     ("put", ("gone",), ("ready", "delayed")),
@@ -33,6 +34,9 @@ _MOVES: Final = (
     ("done", STATES, ("done", "gone")),
     ("failed", STATES, ("failed", "gone", "ready")),
     ("expired", (*STATES, *_FINISHED), ("gone",)),
+    # At machine version 4 by an administrator, who changes order and delay, too, or by a policy.
+    ("moved", STATES, (*_AT_REST, "moving")),
+    ("moved", ("moving",), _AT_REST),
 )
 # The same of qless, whose jobs have more states and move from queue to queue.
 _BLOCKED: Final = ("depends", "throttled")
@@ -254,7 +258,7 @@ def chained(events: DataFrame, from_start: bool) -> DataFrame:
     )
     # A deletion that does not say that the worker has done the job.
     taken = F.coalesce(F.col("protocol").isin(*FINISHING), F.lit(False))
-    taken |= F.col("reason").eqNullSafe(ABANDONED)
+    taken |= F.coalesce(F.col("reason").isin(*REMOVING), F.lit(False))
     return links.select(
         "offset",
         "job_id",

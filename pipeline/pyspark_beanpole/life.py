@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_beanpole.report.scales import duration
-from pyspark_beanpole.statistics.chunks import ABANDONED, ADVANCED, FINISHING
+from pyspark_beanpole.statistics.chunks import ADVANCED, FINISHING, REMOVING
 from pyspark_beanpole.statistics.keys import SECOND_US
 
 # What is told of each event; what an older version lacks is null.
@@ -93,7 +93,7 @@ def totals(life: Life) -> dict[str, Any]:
 def _completes(row: dict[str, Any]) -> bool:
     """Whether an event says that a worker has done the job; see `statistics.chunks.completes`."""
     if row["event"] == "deleted":
-        return row["protocol"] not in FINISHING and row["reason"] != ABANDONED
+        return row["protocol"] not in FINISHING and row["reason"] not in REMOVING
     if row["event"] == "released":
         return bool(row["reason"] == ADVANCED)
     return bool(row["event"] == "done")

@@ -30,7 +30,8 @@ LOST: Final = ("connection_lost", "node_down")
 # The workers of these protocols say by an event of its own that a job is done. That it is deleted
 # while a worker holds it is the wish of somebody else.
 FINISHING: Final = tuple(e.PROTOCOL_NAMES[one] for one in (e.WORKQ, e.GEARMAN, e.QLESS))
-ABANDONED: Final = e.REASON_NAMES[e.ABANDONED]
+# Why a job is deleted where its worker has nothing to do with it.
+REMOVING: Final = tuple(e.REASON_NAMES[one] for one in (e.ABANDONED, e.ADMIN))
 # A worker of qless has done its part of a job, which goes on in another queue.
 ADVANCED: Final = e.REASON_NAMES[e.ADVANCED]
 
@@ -181,7 +182,7 @@ def worded(texts: Coded, words: Collection[str]) -> Ints:
 
 def completes(event: Ints, protocol: Coded, reason: Coded) -> Ints:
     """Tell which events say that a worker has done its job, if a worker holds it."""
-    removed = worded(protocol, FINISHING) | worded(reason, (ABANDONED,))
+    removed = worded(protocol, FINISHING) | worded(reason, REMOVING)
     advanced = (event == e.RELEASED) & worded(reason, (ADVANCED,))
     return (event == e.DONE) | advanced | ((event == e.DELETED) & ~removed)
 

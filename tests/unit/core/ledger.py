@@ -26,12 +26,17 @@ STATES = {
     e.DONE: ({READY, RESERVED, DELAYED, BURIED}, {DONE, GONE}),
     e.FAILED: ({READY, RESERVED, DELAYED, BURIED}, {FAILED, GONE, READY}),
     e.EXPIRED: ({READY, RESERVED, DELAYED, BURIED, DONE, FAILED}, {GONE}),
+    e.MOVED: (
+        {READY, RESERVED, DELAYED, BURIED, e.MOVING},
+        {READY, DELAYED, BURIED, e.MOVING},
+    ),
 }
 REASONS = {
     e.RETURNED: {e.CONNECTION_LOST, e.NODE_DOWN, e.NOBODY_WAITING},
     e.TIMED_OUT: {e.TTR},
     e.FAILED: {e.TTR, e.NO_REASON, e.CONNECTION_LOST, e.NODE_DOWN, e.NOBODY_WAITING},
-    e.DELETED: {e.ABANDONED, e.NO_REASON},
+    e.DELETED: {e.ABANDONED, e.NO_REASON, e.ADMIN},
+    e.MOVED: {e.ADMIN},
 }
 # The prefixes of the spaces whose reserved jobs belong to nobody.
 NOBODYS = (b"\x01", b"\x12")
@@ -95,6 +100,8 @@ class Ledger:
         assert event.reason in REASONS.get(event.kind, {e.NO_REASON}), event
         unowned = event.kind in BY_TIME
         if event.kind in TO_NOBODYS and self.tubes[event.tube][:1] in NOBODYS:
+            unowned = event.origin == e.NO_ORIGIN
+        if event.kind == e.EXPIRED and event.before == RESERVED:  # it names the holder, if any
             unowned = event.origin == e.NO_ORIGIN
         assert (event.origin == e.NO_ORIGIN) == unowned, event
         assert (event.protocol == e.NO_PROTOCOL) == unowned, event

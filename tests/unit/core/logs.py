@@ -109,6 +109,12 @@ SUBMITS = command(
     *(c.SUBMIT, SESSION, QUEUE, PRIORITY, TIME_US, NAMED),
     *(LIMIT, FLAG, st.sampled_from([b"", b"extra", b"x" * (EXTRA_MAX_BYTES + 1)]), BODY),
 )
+# What an administrator does: the states of a job and its queue may be other ones by now.
+CHANGES = command(
+    *(c.CHANGE_JOB, SESSION, JOB, st.integers(0, 7), st.sampled_from([-1, -1, -1, 0b10])),
+    *(st.sampled_from([b"", b"", DEFAULT]), st.one_of(QUEUE, TUBE, ALIAS)),
+    st.sampled_from([-1, 0, 0, 1, 4, 16, SECOND]),
+)
 LATEST = st.one_of(
     SUBMITS,
     SUBMITS,
@@ -141,9 +147,12 @@ LATEST = st.one_of(
         command(c.ADD, SESSION, ALIAS, *([TIME_US] * 4), NAMED, LIMIT, LIMIT, BODY),
         command(c.STATS_TUBE, SESSION, ALIAS),
     ),
+    CHANGES,
+    CHANGES,
     command(c.DELETE, SESSION, JOB),
     command(c.CLOSE, SESSION, FLAG),
     st.one_of(
+        command(c.PAUSE_QUEUE, SESSION, QUEUE, SECONDS),
         command(c.OPEN_FROM, SESSION, HOST),
         command(c.SET_PROTOCOL, SESSION, st.sampled_from(SINCE_4)),
     ),

@@ -54,7 +54,7 @@ def change_job(machine: MachineState, origin: Origin, command: c.Command) -> int
         the queue has as many jobs as it may; OUT_OF_MEMORY if there may be no more queues;
         BAD_COMMAND for an unknown action, and for a queue of another space.
     """
-    _, number, job_id, action, states, queue_from, queue_to, value = command
+    _, number, job_id, action, states, queue_from, _, value = command
     leads_from = FROM_STATES.get(action)
     if leads_from is None or not _value_fits(action, value):
         return c.BAD_COMMAND
