@@ -38,7 +38,7 @@ class Supervision:
 
     def _stop(self) -> None:
         self._notifier.stopping()
-        self._node.lifecycle.stop()
+        self._node.stopping.stop()
 
     def _reload(self) -> None:
         self._notifier.reloading()

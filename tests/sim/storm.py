@@ -49,6 +49,7 @@ QUICK: Final = {
     "command_timeout_ms": 1200,
     "fence_timeout_ms": 1700,
     "node_timeout_ms": 2500,
+    "drain_timeout_ms": 900,
 }
 
 

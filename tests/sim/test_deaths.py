@@ -81,7 +81,7 @@ def test_within_a_stop_and_the_next_start() -> None:
         job = put(world, VICTIM)
         disk, host = world.disks[VICTIM], world.hosts[VICTIM]
         disk.calls_left, before = calls, disk.calls
-        host.enter(host.node.lifecycle.stop)
+        host.enter(host.node.stopping.stop)
         assert world.clock.run_until(lambda: VICTIM not in world.hosts, SERVE_S)
         if not died(world):
             disk.calls_left = calls - (disk.calls - before)

@@ -147,7 +147,7 @@ class Troubles:
     def _stop(self) -> None:
         host = self._host()
         if host is not None:
-            host.enter(host.node.lifecycle.stop)
+            host.enter(host.node.stopping.stop)
 
     def _partition(self) -> None:
         names = list(self.world.names)

@@ -141,7 +141,7 @@ class Operator(Hazards):
         host = world.hosts.get(name)
         world.versions[name] = version
         if host is not None and not host.paused and self._choices.random() < 0.5:
-            host.enter(host.node.lifecycle.stop)  # it is started again as every node that is down
+            host.enter(host.node.stopping.stop)  # it is started again as every node that is down
         else:
             if host is not None:
                 world.crash(name)

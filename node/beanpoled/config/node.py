@@ -79,6 +79,7 @@ class NodeConfig:
     command_timeout_ms: int
     fence_timeout_ms: int
     node_timeout_ms: int
+    drain_timeout_ms: int
     max_job_size: int
     connections_max: int
     sessions_max: int
@@ -155,6 +156,7 @@ class Setting(NamedTuple):
 
 
 _TIME: Final = Integer(1, MILLISECONDS_MAX)
+_LIMIT: Final = Integer(0, MILLISECONDS_MAX)
 _COUNT: Final = Integer(1, 2**40)
 _SECONDS: Final = Integer(1, SECONDS_MAX)
 
@@ -184,6 +186,7 @@ SETTINGS: Final = (
     Setting("command_timeout_ms", _TIME, 5000, "how long a command waits for a majority"),
     Setting("fence_timeout_ms", _TIME, 6500, "how long a node cut off keeps its clients"),
     Setting("node_timeout_ms", _TIME, 8000, "how long a node is silent until declared down"),
+    Setting("drain_timeout_ms", _LIMIT, 10_000, "how long a stop waits for clients with jobs"),
     Setting(
         "max_job_size",
         Size(1, constants.JOB_SIZE_MAX_BYTES),
@@ -464,33 +467,17 @@ def _same_place(one: str, two: str) -> bool:
 
 def _check_times(config: NodeConfig) -> None:
     """Check that a leader is missed late enough and a node declared down last of all."""
-    ordered: tuple[tuple[str, int, str, str, int], ...] = (
-        ("3 x heartbeat_ms", 3 * config.heartbeat_ms, "<", "raft_min_ms", config.raft_min_ms),
-        ("raft_min_ms", config.raft_min_ms, "<", "raft_max_ms", config.raft_max_ms),
-        (
-            "3 x raft_max_ms",
-            3 * config.raft_max_ms,
-            "<=",
-            "command_timeout_ms",
-            config.command_timeout_ms,
-        ),
-        (
-            # A command that came while the old leader was still believed in is told first.
-            "command_timeout_ms + raft_max_ms",
-            config.command_timeout_ms + config.raft_max_ms,
-            "<=",
-            "fence_timeout_ms",
-            config.fence_timeout_ms,
-        ),
-        (
-            "fence_timeout_ms",
-            config.fence_timeout_ms,
-            "<",
-            "node_timeout_ms",
-            config.node_timeout_ms,
-        ),
+    told_ms = config.command_timeout_ms + config.raft_max_ms
+    ordered = (
+        ("3 x heartbeat_ms", 3 * config.heartbeat_ms, "<", "raft_min_ms"),
+        ("raft_min_ms", config.raft_min_ms, "<", "raft_max_ms"),
+        ("3 x raft_max_ms", 3 * config.raft_max_ms, "<=", "command_timeout_ms"),
+        # A command that came while the old leader was still believed in is told first.
+        ("command_timeout_ms + raft_max_ms", told_ms, "<=", "fence_timeout_ms"),
+        ("fence_timeout_ms", config.fence_timeout_ms, "<", "node_timeout_ms"),
     )
-    for low_name, low, relation, high_name, high in ordered:
+    for low_name, low, relation, high_name in ordered:
+        high = getattr(config, high_name)
         if low > high or (relation == "<" and low == high):
             raise ConfigurationError(
                 f"{high_name} = {high} is not allowed: {low_name} {relation} {high_name} must "

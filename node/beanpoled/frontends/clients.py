@@ -53,6 +53,7 @@ class Clients:
         self.client_output_bytes_max = config.client_output_bytes_max
         self.paused: dict[Connection, None] = {}  # connections that are not read
         self.stalled: dict[Connection, int] = {}  # connections whose clients do not read
+        self.leaving = False  # the node is about to stop
         self.listeners = Listeners(context)
         self.publications = Publications(context)
         # Stops the node in order; set by the node.
@@ -126,6 +127,30 @@ class Clients:
         name = connection.protocol
         self.slow_total[name] = self.slow_total.get(name, 0) + 1
         connection.abort()
+
+    def leave(self) -> None:
+        """The node is about to stop: clients that hold no job get none any more."""
+        self.leaving = True
+
+    def drop_free(self) -> int:
+        """Close the connections that may go elsewhere; return how many still hold something.
+
+        Calls have time limits of their own.
+        """
+        holders = 0
+        for connection in list(self.connections):
+            if self._holds(connection):
+                holders += 1
+            elif connection.is_at_rest:
+                connection.drop()
+        return holders
+
+    def _holds(self, connection: Connection) -> bool:
+        """Whether the end of this connection would end a reservation, or a wait for a result."""
+        session = self.session(connection.number)
+        if session is not None and session.secret:
+            return False  # it goes on at another node
+        return bool(session and session.reserved) or self.listeners.has(connection)
 
     def drop_all(self) -> None:
         """Close every client's connection, between replies; calls fail."""

@@ -81,6 +81,11 @@ class Connection:
     def is_waiting(self) -> bool:
         """Whether the client is blocked, with nothing before that still on its way."""
 
+    @property
+    @abstractmethod
+    def is_at_rest(self) -> bool:
+        """Whether no reply is on its way, but that of a wait for a job."""
+
     @abstractmethod
     def watches(self, tube: bytes) -> bool:
         """Whether the client would take a job of this tube."""

@@ -78,6 +78,10 @@ class Listeners:
         """Whether a client listens to fewer jobs than it may."""
         return len(self._jobs_of.get(connection, ())) < LISTENS_MAX
 
+    def has(self, connection: Connection) -> bool:
+        """Whether a client listens to any job."""
+        return connection in self._jobs_of
+
     def stop_listening(self, connection: Connection, job_id: int) -> None:
         """A client that listens to a job does so no longer."""
         jobs, listening = self._jobs_of[connection], self._jobs[job_id]

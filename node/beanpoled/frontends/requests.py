@@ -101,6 +101,11 @@ class RequestConnection(Connection):
         """See `Connection`."""
         return self.wait is not None and self._replies.pending == 1
 
+    @property
+    def is_at_rest(self) -> bool:
+        """See `Connection`."""
+        return not self._replies.pending or self.is_waiting
+
     # --- requests and replies -------------------------------------------------------------------
 
     def _process(self) -> None:

@@ -12,6 +12,7 @@ from beanpoled.shared.context import Context
 from beanpoled.turn.disk_health import DiskHealth
 from beanpoled.turn.introductions import Introductions
 from beanpoled.turn.lifecycle import Lifecycle
+from beanpoled.turn.stopping import Stopping
 
 STARTING: Final = "starting"
 REJOINING: Final = "rejoining"
@@ -30,6 +31,7 @@ class Condition:
         origin: Origin,
         introductions: Introductions,
         lifecycle: Lifecycle,
+        stopping: Stopping,
         disk_health: DiskHealth,
     ) -> None:
         self._context = context
@@ -37,6 +39,7 @@ class Condition:
         self._origin = origin
         self._introductions = introductions
         self._lifecycle = lifecycle
+        self._stopping = stopping
         self._disk_health = disk_health
 
     @property
@@ -52,13 +55,14 @@ class Condition:
         return SERVING if self._origin.up else STARTING
 
     def waits_for(self) -> str:
-        """What has to happen before this node serves clients, or serves them again.
+        """What has to happen before this node serves clients, serves them again, or is stopped.
 
-        Empty if nothing is missing: it serves, or will in a moment.
+        Empty if nothing is missing: it serves, or will in a moment, or is at its end.
         """
         context = self._context
         if context.stopping or context.stopped:
-            return ""
+            holders = self._stopping.holders
+            return f"waiting for {holders} clients to finish their jobs" if holders else ""
         if not context.disks.own.runs:
             rejoins = context.replica.rejoining
             whom = "a majority of the others" if rejoins else "all members to found the cluster"

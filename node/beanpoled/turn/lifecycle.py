@@ -1,12 +1,12 @@
-"""How a node comes, goes, and comes again: incarnations, fencing, draining, the graceful stop.
+"""How a node comes, goes, and comes again: incarnations, fencing, draining.
 
 A node opens its client ports only when its NODE_UP is applied, closes its clients when it is cut
-off from the majority, and begins a new incarnation when it learns that it was declared down.
+off from the majority, and begins a new incarnation when it learns that it was declared down. The
+graceful stop is in `stopping`.
 """
 
 from typing import Any, Final
 
-from beanpole.constants import SECOND_US
 from beanpole.storage.ballast import is_full
 from beanpoled.config import memory, memory_budget
 from beanpoled.disk.identity import VOTER
@@ -20,19 +20,10 @@ from beanpoled.peers.peers import Peers
 from beanpoled.shared.context import Context
 from beanpoled.turn.disk_health import DiskHealth
 
-# A graceful stop gives up waiting for what is on its way after this, and closes all the same.
-STOP_PATIENCE_US: Final = 5 * SECOND_US
-
 # Incarnations on a lost disk that the cluster may not have seen yet when another disk takes its
 # place: their batches may still be in a log, and must never be taken for the new disk's. Each costs
 # a start with a leader in sight. A node may lose as many disks before its 32 bits are used up.
 UNSEEN_LIVES_MAX: Final = 65_536
-
-# Steps of a graceful stop.
-_RUNNING: Final = 0
-_HANDING_OVER: Final = 1
-_FINISHING: Final = 2
-_CLOSING: Final = 3
 
 
 class Lifecycle:
@@ -59,8 +50,6 @@ class Lifecycle:
         self._saved_clock = leader.saved_clock
         self._disk_health = disk_health
         self.fenced = False
-        self._step = _RUNNING
-        self._step_since_us = 0
         self._known_limit = 0
         self._reborn = True  # whether the incarnation after the one that was given up has begun
         self._awaits_room = False  # for a new incarnation
@@ -116,7 +105,7 @@ class Lifecycle:
         context = self._context
         if incarnation == self._origin.incarnation:
             self._origin.up = True
-            if self._step == _RUNNING and not self.fenced:
+            if not context.stopping and not self.fenced:
                 self._frontends.open()
             context.host.log(f"serving clients as incarnation {incarnation}")
         elif self._origin.incarnation and incarnation > self._origin.incarnation:
@@ -189,8 +178,6 @@ class Lifecycle:
             self._watch_fence()
         self._saved_clock.run_periodic()
         self._look_at_memory()
-        if self._step != _RUNNING:
-            self._go_on_stopping()
 
     def _watch_fence(self) -> None:
         """Close the clients of a node that the others go on without, so that they go elsewhere."""
@@ -210,7 +197,7 @@ class Lifecycle:
         elif self.fenced and not why:
             self.fenced = False
             context.host.log("going on with the majority again")
-            if self._origin.up and self._step == _RUNNING:
+            if self._origin.up and not context.stopping:
                 self._frontends.open()
 
     def _look_at_memory(self) -> None:
@@ -235,48 +222,9 @@ class Lifecycle:
             if peer is not None and not (peer.heartbeat and peer.heartbeat.disk_low):
                 context.replica.transfer(successor)
 
-    # --- drain and stop -------------------------------------------------------------------------
+    # --- drain -------------------------------------------------------------------------
 
     def drain(self, on: bool) -> None:
         """SIGUSR1 and SIGUSR2: refuse puts, or accept them again."""
         self._context.draining = on
         self._context.host.log("draining: puts are refused" if on else "no longer draining")
-
-    def stop(self) -> None:
-        """SIGTERM: hand leadership over, finish what is in flight, close."""
-        if not self._context.started:
-            self._context.stopped = True
-            self._context.host.log("stopped before there was a cluster")
-            self._context.host.exit()
-        elif self._step == _RUNNING:
-            self._context.host.log("stopping")
-            self._frontends.close()
-            self._enter(_HANDING_OVER)
-
-    def _enter(self, step: int) -> None:
-        self._context.stopping = True
-        self._step = step
-        self._step_since_us = self._context.loop_us
-
-    def _go_on_stopping(self) -> None:
-        context = self._context
-        out_of_patience = context.loop_us - self._step_since_us > STOP_PATIENCE_US
-        if self._step == _HANDING_OVER:
-            successor = self._peers.successor()
-            if context.replica.role != "leader" or successor is None or out_of_patience:
-                self._enter(_FINISHING)
-            else:
-                context.replica.transfer(successor)
-        elif self._step == _FINISHING:
-            if self._origin.is_idle() or not self._peers.has_contact() or out_of_patience:
-                self._clients.drop_all()
-                self._enter(_CLOSING)
-        elif self._origin.is_idle() or not self._peers.has_contact() or out_of_patience:
-            context.stopped = True
-            if self._disk_health.hangs:
-                # Its last sync would never come back. Other disks have what this one lacks.
-                context.host.log("stopped without a last sync, because the disk hangs")
-            else:
-                context.replica.close()
-                context.host.log("stopped")
-            context.host.exit()

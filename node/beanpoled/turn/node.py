@@ -30,6 +30,7 @@ from beanpoled.turn.introductions import Introductions
 from beanpoled.turn.lifecycle import Lifecycle
 from beanpoled.turn.roles import Roles
 from beanpoled.turn.routing import Router, ToLeader
+from beanpoled.turn.stopping import Stopping
 
 # Turns come at least this often: the grain of deadlines, and below what the replica needs.
 TURN_PERIOD_US: Final = 10_000
@@ -67,10 +68,11 @@ class Node:
         self.lifecycle = lifecycle = Lifecycle(
             context, self.events, peers, origin, clients, self.frontends, leader, self.disk_health
         )
-        clients.stop = lifecycle.stop
+        self.stopping = Stopping(context, peers, origin, clients, self.frontends, self.disk_health)
+        clients.stop = self.stopping.stop
         self.introductions = Introductions(context, origin)
         self.condition = Condition(
-            context, peers, origin, self.introductions, lifecycle, self.disk_health
+            context, peers, origin, self.introductions, lifecycle, self.stopping, self.disk_health
         )
         self.heartbeats = Heartbeats(
             context, peers, agreement, origin, leader.term, leader.dispatcher, self.introductions
@@ -166,6 +168,7 @@ class Node:
     def _run_periodic(self) -> None:
         loop_us = self.context.loop_us
         self.lifecycle.run_periodic()
+        self.stopping.run_periodic()
         self.events.run_periodic(loop_us)
         self.origin.expire(loop_us - self.context.config.command_timeout_ms * 1000)
         self.frontends.run_periodic()

@@ -165,7 +165,7 @@ def test_a_stop_does_not_wait_for_a_disk_that_hangs(leader: Stage) -> None:
     leader.become("follower", "n1", 2)
     leader.replica.on_disk = HUNG
     pass_alive(leader, 2 * SECOND)
-    leader.node.lifecycle.stop()
+    leader.node.stopping.stop()
     pass_alive(leader, 20 * SECOND)
     assert leader.host.lines[-2:] == [
         "stopped without a last sync, because the disk hangs",

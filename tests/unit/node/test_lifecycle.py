@@ -150,7 +150,7 @@ def test_what_cannot_be_written_about_the_disk_ends_the_node(change: str) -> Non
 def test_a_stop_before_there_is_a_cluster_ends_at_once() -> None:
     stage = Stage()
     stage.node.context.started = False
-    stage.node.lifecycle.stop()
+    stage.node.stopping.stop()
     assert stage.host.lines[-1] == "exit"
 
 

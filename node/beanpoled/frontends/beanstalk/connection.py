@@ -251,6 +251,8 @@ class BeanstalkConnection(TubesConnection):
         self.is_worker = True
         self._session()
         self.blocked = True
+        if self._clients.leaving and not self._clients.reserved_by(self.number):
+            return  # the node stops, and closes this client, which has nothing to finish here
         self._timeout_us = timeout_us
         self._deadline_soon = False
         self._request += 1

@@ -30,7 +30,7 @@ def most(clients: Clients, watched: Collection[bytes], owed: ReplyQueue) -> int:
     No more than jobs are ready here: a TAKE that finds none is a reserve that waits longer, and
     where no job is ready, clients of other nodes may be waiting for the next.
     """
-    if not clients.origin.knows(c.TAKE):
+    if clients.leaving or not clients.origin.knows(c.TAKE):
         return 0
     # Each of them looks at all watched tubes, and together they are one command of many.
     most = min(TAKES_MAX, LIGHT_MAX // len(watched), owed.room(clients.config.max_job_size))

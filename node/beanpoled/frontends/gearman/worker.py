@@ -162,7 +162,7 @@ class WorkerSide(GearmanSession):
         self._lying_down = False
         if (
             self._sleeping
-            and not self.closed
+            and not (self.closed or self._clients.leaving)
             and self._clients.listeners.wait(self, self._functions) is not None
         ):
             self._sleeping = False
@@ -180,7 +180,9 @@ class WorkerSide(GearmanSession):
         if self._sleeping:
             self._sleeping = False
             self._clients.listeners.stop_waiting(self)
-        if self._functions and (self._making or self._is_ready()):
+        # A node that stops hands out no job, and closes this client when it holds none.
+        wanted = self._functions and not self._clients.leaving
+        if wanted and (self._making or self._is_ready()):
             self._ask_alone(request[0], (c.TAKE, self._session()))
         else:
             self._replies.reply(replies.NO_JOB)

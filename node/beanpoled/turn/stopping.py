@@ -1,0 +1,130 @@
+"""The graceful stop of a node: hand leadership over, let its clients finish their jobs, close.
+
+Clients that hold no job are closed first, between replies, so that they go to other nodes; those
+that hold jobs are served until they hold none, within `drain_timeout_ms`. What is left then returns
+to its queues with the end of the connection, as if the node had died. Incarnations and fencing are
+in `lifecycle`.
+"""
+
+from typing import Final
+
+from beanpole.constants import SECOND_US
+from beanpoled.frontends.clients import Clients
+from beanpoled.frontends.frontend import Frontends
+from beanpoled.host.seam import WARNING
+from beanpoled.origin.outbox import Origin
+from beanpoled.peers.peers import Peers
+from beanpoled.shared.context import Context
+from beanpoled.turn.disk_health import DiskHealth
+
+# The steps that wait for the cluster give up after this, and the stop goes on all the same.
+STOP_PATIENCE_US: Final = 5 * SECOND_US
+
+_RUNNING: Final = 0
+_HANDING_OVER: Final = 1
+_DRAINING: Final = 2
+_FINISHING: Final = 3
+_CLOSING: Final = 4
+
+
+class Stopping:
+    """The steps of one node's stop, in their order."""
+
+    def __init__(
+        self,
+        context: Context,
+        peers: Peers,
+        origin: Origin,
+        clients: Clients,
+        frontends: Frontends,
+        disk_health: DiskHealth,
+    ) -> None:
+        self._context = context
+        self._peers = peers
+        self._origin = origin
+        self._clients = clients
+        self._frontends = frontends
+        self._disk_health = disk_health
+        self._step = _RUNNING
+        self._step_since_us = 0
+        self.holders = 0  # clients that are waited for
+
+    def stop(self) -> None:
+        """SIGTERM: begin. The second one waits for no client any more."""
+        context = self._context
+        if not context.started:
+            context.stopped = True
+            context.host.log("stopped before there was a cluster")
+            context.host.exit()
+        elif self._step == _RUNNING:
+            context.host.log("stopping")
+            context.stopping = True
+            self._frontends.close()
+            self._clients.leave()
+            self._enter(_HANDING_OVER)
+        elif self._step == _DRAINING:
+            context.host.log(f"told again to stop: {self._words()}", WARNING)
+            self._enter(_FINISHING)
+
+    def run_periodic(self) -> None:
+        """Called every 100 ms of the loop's time."""
+        if self._step == _RUNNING:
+            return
+        waited_us = self._context.loop_us - self._step_since_us
+        out_of_patience = waited_us > STOP_PATIENCE_US
+        if self._step == _HANDING_OVER:
+            self._hand_over(out_of_patience)
+        elif self._step == _DRAINING:
+            self._drain(waited_us)
+        elif self._step == _FINISHING:
+            if self._is_quiet() or out_of_patience:
+                self._clients.drop_all()
+                self._enter(_CLOSING)
+        elif self._is_quiet() or out_of_patience:
+            self._close()
+
+    def _enter(self, step: int) -> None:
+        self._step = step
+        self._step_since_us = self._context.loop_us
+
+    def _is_quiet(self) -> bool:
+        """Whether nothing is on its way, or nothing can be."""
+        return self._origin.is_idle() or not self._peers.has_contact()
+
+    def _hand_over(self, out_of_patience: bool) -> None:
+        context = self._context
+        successor = self._peers.successor()
+        if context.replica.role != "leader" or successor is None or out_of_patience:
+            self._enter(_DRAINING)
+        else:
+            context.replica.transfer(successor)
+
+    def _drain(self, waited_us: int) -> None:
+        """Close clients as they get free; go on when all are, or when it takes too long."""
+        context = self._context
+        limit_us = context.config.drain_timeout_ms * 1000
+        holders = self._clients.drop_free() if limit_us else 0
+        if holders and self._peers.has_contact():
+            if not self.holders:
+                seconds = limit_us / SECOND_US
+                words = f"waiting up to {seconds:g} s for {holders} clients to finish their jobs"
+                context.host.log(words)
+            self.holders = holders
+            if waited_us < limit_us:
+                return
+            context.host.log(f"the time to drain is over: {self._words()}", WARNING)
+        self._enter(_FINISHING)
+
+    def _words(self) -> str:
+        return f"the jobs of {self.holders} clients go to others"
+
+    def _close(self) -> None:
+        context = self._context
+        context.stopped = True
+        if self._disk_health.hangs:
+            # Its last sync would never come back. Other disks have what this one lacks.
+            context.host.log("stopped without a last sync, because the disk hangs")
+        else:
+            context.replica.close()
+            context.host.log("stopped")
+        context.host.exit()

@@ -1,0 +1,142 @@
+"""A node that is told to stop while its clients work: they finish, and nobody gets a job twice."""
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import greenstalk
+import pytest
+
+from beanpole.addresses import split_address
+from tests.integration.support.nodes import Cluster, http_get, status
+from tests.integration.support.processes import Process
+from tests.integration.support.raw import Raw
+from tests.integration.support.waiting import wait_until
+
+TIMEOUT_S = 20.0
+# In a rolling restart: enough that each node has workers with a job when it is told to stop.
+WORKERS = 6
+JOBS = 24
+
+
+def client(cluster: Cluster, number: int) -> Any:
+    return greenstalk.Client(split_address(cluster.nodes[number].beanstalk))
+
+
+@pytest.mark.parametrize("victim", ["leader", "follower"])
+def test_a_worker_finishes_its_job_and_nobody_else_gets_it(cluster: Cluster, victim: str) -> None:
+    number = cluster.leader() if victim == "leader" else cluster.followers()[0]
+    other = (number + 1) % 3
+    process = cluster.process(number)
+    with ExitStack() as stack:
+        worker, rival = (stack.enter_context(client(cluster, at)) for at in (number, other))
+        waiting = stack.enter_context(Raw(cluster.nodes[number].beanstalk))
+        job = worker.put("x", ttr=60)
+        assert worker.reserve(timeout=5).id == job
+        waiting.send(b"watch other\r\nreserve\r\n")
+        assert waiting.line() == b"WATCHING 2"
+        process.signal(signal.SIGTERM)
+        # The one that holds nothing is closed, between replies.
+        with pytest.raises(ConnectionError):
+            waiting.line()
+        state = "stopping, waiting for 1 clients to finish their jobs"
+        node = cluster.nodes[number].http
+        wait_until(lambda: state in http_get(node, "/readyz")[1], TIMEOUT_S, state)
+        worker.touch(greenstalk.Job(job, "x"))
+        assert worker.stats_job(job)["state"] == "reserved"
+        with pytest.raises(greenstalk.TimedOutError):
+            rival.reserve(timeout=0)
+        # It puts on; what it would take goes to others.
+        more = worker.put("y")
+        worker.delete(greenstalk.Job(job, "x"))
+        with pytest.raises(ConnectionError):
+            worker.reserve(timeout=5)
+        assert process.wait(TIMEOUT_S) == 0, process.story()
+        assert rival.reserve(timeout=5).id == more
+        with pytest.raises(greenstalk.NotFoundError):
+            rival.peek(job)
+    wait_until(lambda: status(cluster.nodes[other])["leader"] is not None, TIMEOUT_S)
+
+
+@pytest.fixture
+def hasty(tmp_path: Path) -> Iterator[Cluster]:
+    """Nodes that wait for their clients for a moment only."""
+    found = Cluster(tmp_path / "hasty", settings={"drain_timeout_ms": 1500})
+    with found.running():
+        yield found
+
+
+def test_a_limit_and_a_second_signal_end_it(hasty: Cluster, cluster: Cluster) -> None:
+    for nodes, again, words in (
+        (hasty, False, "the time to drain is over: the jobs of 1 clients go to others"),
+        (cluster, True, "told again to stop: the jobs of 1 clients go to others"),
+    ):
+        process = nodes.process(0)
+        with client(nodes, 0) as worker, client(nodes, 1) as rival:
+            job = worker.put("x", ttr=60)
+            assert worker.reserve(timeout=5).id == job
+            process.signal(signal.SIGTERM)
+            if again:
+                said = partial(_says, process, "waiting up to 10 s")
+                wait_until(said, TIMEOUT_S, "that it waits")
+                process.signal(signal.SIGTERM)
+            assert rival.reserve(timeout=20).id == job
+            assert process.wait(TIMEOUT_S) == 0, process.story()
+            assert words in process.story()
+
+
+def _says(process: Process, words: str) -> bool:
+    return words in process.story()
+
+
+class Worker(threading.Thread):
+    """One of an ordinary program: takes a job, works, deletes it; goes elsewhere when closed."""
+
+    def __init__(self, cluster: Cluster, number: int, taken: dict[int, int]) -> None:
+        super().__init__(daemon=True)
+        self._cluster = cluster
+        self._at = number
+        self._taken = taken
+        self.over = threading.Event()
+
+    def run(self) -> None:
+        while not self.over.is_set():
+            try:
+                with client(self._cluster, self._at % 3) as worker:
+                    while not self.over.is_set():
+                        self._work(worker)
+            except (ConnectionError, greenstalk.TimedOutError):
+                self._at += 1
+
+    def _work(self, worker: Any) -> None:
+        job = worker.reserve(timeout=1)
+        self._taken[job.id] = self._taken.get(job.id, 0) + 1
+        # As long as some work takes; the node may be told to stop meanwhile.
+        self.over.wait(0.4)
+        worker.delete(job)
+
+
+def test_a_rolling_restart_gives_no_job_to_two_workers(cluster: Cluster) -> None:
+    taken: dict[int, int] = {}
+    workers = [Worker(cluster, number, taken) for number in range(WORKERS)]
+    for worker in workers:
+        worker.start()
+    try:
+        for number in range(3):
+            with client(cluster, (number + 1) % 3) as producer:
+                ids = [producer.put("x", ttr=60) for _ in range(JOBS)]
+            wait_until(partial(taken.get, ids[0]), TIMEOUT_S, "a worker at work")
+            assert cluster.process(number).terminate() == 0
+            cluster.start(number)
+            cluster.wait_until_serving(number)
+            wait_until(partial(taken.keys().__ge__, set(ids)), 60, "all jobs")
+    finally:
+        for worker in workers:
+            worker.over.set()
+        for worker in workers:
+            worker.join(TIMEOUT_S)
+    assert set(taken.values()) == {1}
