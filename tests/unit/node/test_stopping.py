@@ -1,0 +1,112 @@
+"""The graceful stop: who is closed at once, who is waited for, and what ends the waiting."""
+
+import pytest
+
+from beanpole import commands as c
+from tests.unit.node.stage import SECOND, Port, Stage
+
+KEEP = b"keep abcdefghijklmnopqrstuv 60\r\n"
+TAKE = b"put 1 0 60 1\r\nx\r\nreserve\r\n"
+
+
+def settle(stage: Stage) -> None:
+    """Commit until nothing is proposed."""
+    for _ in range(6):
+        stage.commit()
+
+
+@pytest.fixture
+def stage() -> Stage:
+    """A leader that serves clients at the newest version, and has nobody to lead in its place."""
+    stage = Stage()
+    stage.lead()
+    stage.come_up()
+    stage.node.leader.term.commands.append((c.RAISE, c.MACHINE_VERSION))
+    stage.pass_us(20_000)
+    stage.commit()
+    assert stage.node.context.machine.version == c.MACHINE_VERSION
+    return stage
+
+
+def served(stage: Stage, *sent: bytes) -> Port:
+    """A client of beanstalk, and what it was answered."""
+    connection, port = stage.client(b"")
+    for data in sent:
+        connection.received(data)
+        stage.run()
+        settle(stage)
+    return port
+
+
+def pass_quietly(stage: Stage, us: int) -> None:
+    """Let time pass; what is proposed meanwhile is committed."""
+    for _ in range(us // 100_000):
+        stage.pass_us(100_000)
+        settle(stage)
+
+
+def test_those_that_hold_nothing_are_closed_and_the_others_finish(stage: Stage) -> None:
+    idle, waiting = (
+        served(stage, b"use a\r\n"),
+        served(stage, b"watch b\r\n", b"ignore default\r\n"),
+    )
+    connection, worker = stage.client(b"")
+    connection.received(TAKE)
+    stage.run()
+    settle(stage)
+    assert worker.take().endswith(b"RESERVED 1 1\r\nx\r\n")
+    stage.node.stopping.stop()
+    pass_quietly(stage, 300_000)
+    assert not stage.host.clients_open
+    assert idle.closed and waiting.closed and not worker.closed
+    assert stage.node.condition.state == "stopping"
+    assert stage.node.condition.waits_for() == "waiting for 1 clients to finish their jobs"
+    connection.received(b"put 1 0 60 1\r\ny\r\ndelete 1\r\n")
+    stage.run()
+    settle(stage)
+    assert worker.take() == b"INSERTED 2\r\nDELETED\r\n"
+    # It gets no other job, although there is one.
+    connection.received(b"reserve-with-timeout 0\r\n")
+    pass_quietly(stage, 500_000)
+    assert worker.closed and worker.take() == b""
+    assert stage.host.lines[-2:] == ["stopped", "exit"]
+    assert stage.node.context.machine.queue.ready == 1
+
+
+def test_the_limit_ends_it(stage: Stage) -> None:
+    worker = served(stage, TAKE)
+    stage.node.stopping.stop()
+    pass_quietly(stage, 9_500_000)
+    assert not worker.closed
+    pass_quietly(stage, 1_500_000)
+    assert worker.closed
+    assert stage.host.lines[-1] == "exit"
+    assert "the time to drain is over: the jobs of 1 clients go to others" in stage.host.lines
+
+
+def test_the_second_signal_ends_it(stage: Stage) -> None:
+    worker = served(stage, TAKE)
+    stage.node.stopping.stop()
+    pass_quietly(stage, 300_000)
+    assert not worker.closed
+    stage.node.stopping.stop()
+    pass_quietly(stage, 500_000)
+    assert worker.closed and stage.host.lines[-1] == "exit"
+
+
+def test_a_kept_session_goes_on_elsewhere(stage: Stage) -> None:
+    worker = served(stage, KEEP, TAKE)
+    assert worker.take() == b"KEPT\r\nINSERTED 1\r\nRESERVED 1 1\r\nx\r\n"
+    stage.node.stopping.stop()
+    pass_quietly(stage, SECOND)
+    assert worker.closed and stage.host.lines[-1] == "exit"
+    # It is detached, with its job.
+    assert stage.node.context.machine.queue.reserved == 1
+
+
+def test_nobody_is_waited_for_without_a_majority(stage: Stage) -> None:
+    worker = served(stage, TAKE)
+    stage.become("follower", None, 2)
+    stage.node.stopping.stop()
+    stage.pass_us(3 * SECOND)
+    assert worker.closed and stage.host.lines[-1] == "exit"
