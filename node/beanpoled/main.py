@@ -37,7 +37,9 @@ from beanpoled.node_view import LocalNodeView
 from beanpoled.reloading import Reading
 from beanpoled.rpc.admin import RpcServer
 from beanpoled.rpc.backup import BackupServicer
+from beanpoled.rpc.callers import Callers
 from beanpoled.rpc.events import EventsServicer
+from beanpoled.rpc.jobs import JobAdminServicer
 from beanpoled.rpc.live import LiveServicer
 from beanpoled.rpc.queue import QueueServicer
 from beanpoled.supervision import Supervision
@@ -249,9 +251,10 @@ async def run(
     view = LocalNodeView(node, host.trust)
     host.trust.active_version = lambda: node.context.machine.version
     events = EventsServicer(config, host, node.events)
-    queue = QueueServicer(node)
+    callers = Callers(node)
+    queue, jobs = QueueServicer(node, callers), JobAdminServicer(node, callers)
     backup, live = BackupServicer(node, view), LiveServicer(view)
-    services = [events.add_to, queue.add_to, backup.add_to, live.add_to]
+    services = [events.add_to, queue.add_to, jobs.add_to, backup.add_to, live.add_to]
     rpc = RpcServer(view, host.peer_client, host.trust, services)
     http = HttpServer(view)
     async with contextlib.AsyncExitStack() as stack:

@@ -189,7 +189,7 @@ class Bridge:
 
     def _call(self, host: SimHost, attempt: int) -> None:
         call = Call(host.node.clients, host_of(0), lambda: self._ended(call, attempt))
-        call.set_alias(self.alias, self.queue)
+        call.submit(c.SET_ALIAS, self.alias, self.queue)
 
     def _again(self, attempt: int) -> None:
         if attempt == self._attempt:

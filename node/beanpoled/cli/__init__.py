@@ -21,8 +21,10 @@ from beanpoled.cli import (
     events,
     import_qless,
     inspect,
+    job,
     jobs,
     pipeline,
+    queue,
     recover,
     restore,
     snapshot,
@@ -63,6 +65,8 @@ def parser() -> argparse.ArgumentParser:
     recover.add_command(commands)
     import_qless.add_command(commands)
     events.add_command(commands)
+    queue.add_command(commands)
+    job.add_command(commands)
     jobs.add_commands(commands)
     work.add_command(commands)
     pipeline.add_command(commands)

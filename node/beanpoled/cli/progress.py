@@ -2,6 +2,7 @@
 
 import sys
 import time
+from collections.abc import Callable
 from typing import Final, TextIO
 
 # Nobody reads faster, and a terminal across a slow line is not flooded.
@@ -12,18 +13,26 @@ _UNITS: Final = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
 class Progress:
-    """Counts bytes on standard error."""
+    """Counts bytes, or something else, on standard error."""
 
-    def __init__(self, what: str, total_bytes: int = 0, output: TextIO | None = None) -> None:
+    def __init__(
+        self,
+        what: str,
+        total_bytes: int = 0,
+        output: TextIO | None = None,
+        form: Callable[[float], str] | None = None,
+    ) -> None:
         """Begin.
 
         Args:
             what: the first words of the line.
             total_bytes: how many there will be, nearly; 0 if nobody knows.
             output: another place than standard error.
+            form: how a number is written that is not one of bytes.
         """
         self._what = what
-        self._total = total_bytes
+        self._form = form or size
+        self.total = total_bytes
         self._output = output or sys.stderr
         self._shows = self._output is not None and self._output.isatty()
         self._begun_s = time.monotonic()
@@ -36,7 +45,8 @@ class Progress:
         now_s = time.monotonic()
         if now_s - self._shown_s >= PERIOD_S:
             self._shown_s = now_s
-            line = words(self._what, done_bytes, self._total, now_s - self._begun_s)
+            passed_s = now_s - self._begun_s
+            line = words(self._what, done_bytes, self.total, passed_s, self._form)
             self._output.write(_CLEAR_LINE + line)
             self._output.flush()
 
@@ -47,10 +57,17 @@ class Progress:
             self._output.flush()
 
 
-def words(what: str, done_bytes: int, total_bytes: int, passed_s: float) -> str:
+def words(
+    what: str,
+    done_bytes: int,
+    total_bytes: int,
+    passed_s: float,
+    form: Callable[[float], str] | None = None,
+) -> str:
     """Return the line: a bar if the total is known, bytes, rate, and the time that is left."""
     rate = done_bytes / passed_s if passed_s > 0 else 0.0
-    line = f"{what} {size(done_bytes)}, {size(rate)}/s"
+    form = form or size
+    line = f"{what} {form(done_bytes)}, {form(rate)}/s"
     if not total_bytes:
         return f"{line}, {_clock(passed_s)}"
     share = min(1.0, done_bytes / total_bytes)

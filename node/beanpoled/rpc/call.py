@@ -67,20 +67,14 @@ class Call:
         command = (c.PUT_KEYED, *job, key) if key else (c.PUT, *job)
         self._clients.origin.submit_put(self, KIND_COMMAND, command)
 
-    def kick_job(self, job_id: int) -> None:
-        """Make a buried or delayed job ready."""
-        self._expected += 1
-        self._clients.origin.submit(self, KIND_COMMAND, (c.KICK_JOB, self.number, job_id))
-
     def barrier(self) -> None:
         """Look for a job that no cluster has: what was acknowledged before is applied here then."""
-        self._expected += 1
-        self._clients.origin.submit(self, KIND_COMMAND, (c.PEEK, self.number, NO_JOB))
+        self.submit(c.PEEK, NO_JOB)
 
-    def set_alias(self, alias: bytes, queue: bytes) -> None:
-        """Let a queue have an alias; an empty queue removes it. Names have their prefixes."""
+    def submit(self, operation: int, *fields: int | bytes) -> None:
+        """Do what an operation of `beanpole.commands` does; its fields follow the session."""
         self._expected += 1
-        self._clients.origin.submit(self, KIND_COMMAND, (c.SET_ALIAS, self.number, alias, queue))
+        self._clients.origin.submit(self, KIND_COMMAND, (operation, self.number, *fields))
 
     def end(self, failure: int = UNKNOWN) -> None:
         """Close the session; what was submitted may still happen. Ending twice does no harm."""

@@ -4,7 +4,6 @@ Here are the limits of a request, what is refused, and which status a failure ha
 the way of every client's (`call`).
 """
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any, Final, NoReturn
 
@@ -12,7 +11,6 @@ import grpc
 import grpc.aio
 
 from beanpole import commands as c
-from beanpole.addresses import host_of_peer
 from beanpole.constants import (
     BATCH_COMMANDS_MAX,
     BATCH_MAX_BYTES,
@@ -22,7 +20,8 @@ from beanpole.constants import (
 from beanpole.pb import queue_pb2, queue_pb2_grpc
 from beanpole.protocol.beanstalk.requests import is_tube_name
 from beanpoled.rpc import aliases
-from beanpoled.rpc.call import NO_SESSION, Call
+from beanpoled.rpc.call import Call
+from beanpoled.rpc.callers import Callers
 from beanpoled.rpc.server import CallRefused, Context, fail
 from beanpoled.turn.node import Node
 
@@ -30,8 +29,6 @@ SERVICE: Final = queue_pb2.DESCRIPTOR.services_by_name["Queue"].full_name
 # Both bound the time for which one call holds up the loop, and are what one batch takes.
 JOBS_MAX: Final = BATCH_COMMANDS_MAX
 PUT_BYTES_MAX: Final = BATCH_MAX_BYTES
-# So many wait for the cluster at once, each with up to 4 MiB of jobs and a session.
-CALLS_MAX: Final = 64
 # The usual choice of clients of beanstalkd.
 TTR_DEFAULT_S: Final = 60
 
@@ -42,10 +39,10 @@ Put = tuple[bytes, int, int, int, bytes, bytes]
 class QueueServicer(queue_pb2_grpc.QueueServicer):
     """Puts and kicks jobs for callers of this node."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, callers: Callers | None = None) -> None:
         self._node = node
         self._context = node.context
-        self._calls = 0  # that wait for the cluster
+        self._callers = callers or Callers(node)
 
     def add_to(self, server: grpc.aio.Server) -> str:
         """Join a server; returns the service's full name."""
@@ -60,32 +57,34 @@ class QueueServicer(queue_pb2_grpc.QueueServicer):
         if self._context.draining:
             message = f"{self._context.name} is draining and takes no puts; ask another node"
             await fail(context, grpc.StatusCode.UNAVAILABLE, message, "DRAINING")
-        await self._check_serving(context)
+        await self._callers.check_serving(context)
         if not puts:
             return queue_pb2.PutReply()
         if self._context.machine.puts_refused:
             return queue_pb2.PutReply(results=[_result(c.OUT_OF_MEMORY)] * len(puts))
-        done = asyncio.Event()
-        call = Call(self._node.clients, host_of_peer(context.peer()), done.set)
-        for put in puts:
-            call.put(*put)
-        await self._finish(call, done, context)
-        return queue_pb2.PutReply(results=map(_result, call.results))
+
+        def give(call: Call) -> None:
+            for put in puts:
+                call.put(*put)
+
+        results = await self._callers.do(context, give)
+        return queue_pb2.PutReply(results=map(_result, results))
 
     async def Kick(self, request: queue_pb2.KickRequest, context: Context) -> queue_pb2.KickReply:
         try:
             _check_count("job_ids", request.job_ids)
         except CallRefused as error:
             await _refuse(context, error)
-        await self._check_serving(context)
+        await self._callers.check_serving(context)
         if not request.job_ids:
             return queue_pb2.KickReply()
-        done = asyncio.Event()
-        call = Call(self._node.clients, host_of_peer(context.peer()), done.set)
-        for job_id in request.job_ids:
-            call.kick_job(job_id)
-        await self._finish(call, done, context)
-        return queue_pb2.KickReply(kicked=[result > 0 for result in call.results])
+
+        def give(call: Call) -> None:
+            for job_id in request.job_ids:
+                call.submit(c.KICK_JOB, job_id)
+
+        results = await self._callers.do(context, give)
+        return queue_pb2.KickReply(kicked=[result > 0 for result in results])
 
     async def SetAlias(
         self, request: queue_pb2.SetAliasRequest, context: Context
@@ -94,16 +93,15 @@ class QueueServicer(queue_pb2_grpc.QueueServicer):
             alias, queue = aliases.read(request)
         except CallRefused as error:
             await _refuse(context, error)
-        await self._check_serving(context)
+        await self._callers.check_serving(context)
         if not self._node.origin.knows(c.SET_ALIAS):
             message = "the cluster works at a machine version without aliases"
             code = grpc.StatusCode.FAILED_PRECONDITION
             await fail(context, code, message, "MACHINE_VERSION")
-        done = asyncio.Event()
-        call = Call(self._node.clients, host_of_peer(context.peer()), done.set)
-        call.set_alias(alias, queue)
-        await self._finish(call, done, context)
-        refusal = aliases.refusal_of(call.results[0], request)
+        results = await self._callers.do(
+            context, lambda call: call.submit(c.SET_ALIAS, alias, queue)
+        )
+        refusal = aliases.refusal_of(results[0], request)
         if refusal is not None:
             await fail(context, *refusal)
         return queue_pb2.SetAliasReply()
@@ -112,36 +110,6 @@ class QueueServicer(queue_pb2_grpc.QueueServicer):
         self, request: queue_pb2.ListAliasesRequest, context: Context
     ) -> queue_pb2.ListAliasesReply:
         return queue_pb2.ListAliasesReply(aliases=aliases.listed(self._context.machine))
-
-    async def _check_serving(self, context: Context) -> None:
-        """Refuse what could not be done now: nothing of it will be done."""
-        node = self._node
-        if not node.serving:
-            message = f"{self._context.name} is not serving now; ask another node"
-            await fail(context, grpc.StatusCode.UNAVAILABLE, message, "NOT_SERVING")
-        if node.clients.outbox_is_full:
-            message = f"the outbox of {self._context.name} is full; try again in a moment"
-            await fail(context, grpc.StatusCode.RESOURCE_EXHAUSTED, message, "OUTBOX_FULL")
-        if self._calls >= CALLS_MAX:
-            message = f"{CALLS_MAX} calls are under way at {self._context.name}"
-            message += "; ask another node, or later"
-            await fail(context, grpc.StatusCode.RESOURCE_EXHAUSTED, message, "TOO_MANY_CALLS")
-
-    async def _finish(self, call: Call, done: asyncio.Event, context: Context) -> None:
-        """Wait until all commands are applied here."""
-        self._calls += 1
-        try:
-            await done.wait()
-        finally:
-            self._calls -= 1
-            call.end()  # also if the caller has gone
-        if call.failure == NO_SESSION:
-            message = "the cluster has as many sessions as sessions_max allows; nothing was done"
-            await fail(context, grpc.StatusCode.RESOURCE_EXHAUSTED, message, "TOO_MANY_SESSIONS")
-        if call.failure:
-            message = f"no answer of a majority, or {self._context.name} was cut off"
-            message += "; the outcome is unknown"
-            await fail(context, grpc.StatusCode.DEADLINE_EXCEEDED, message)
 
 
 def read_puts(request: queue_pb2.PutRequest, body_max: int) -> list[Put]:

@@ -13,8 +13,7 @@ from beanpole.client.rpc import detail_of
 from beanpole.commands import ORIGINS_MAX
 from beanpole.errors import Damaged
 from beanpole.pb import admin_pb2, admin_pb2_grpc, node_pb2
-from beanpoled.rpc import admin
-from beanpoled.rpc import queue as queue_rpc
+from beanpoled.rpc import admin, callers, jobs
 from beanpoled.rpc.admin import ADMIN_SERVICE, LEADER_HEALTH, RpcServer
 from beanpoled.rpc.events import READERS_MAX
 from beanpoled.rpc.peer import PeerClient
@@ -365,4 +364,4 @@ def test_a_taken_port_is_an_error_and_not_shared() -> None:
 
 
 def test_no_service_can_take_all_calls() -> None:
-    assert READERS_MAX + queue_rpc.CALLS_MAX + ORIGINS_MAX < admin.CALLS_MAX
+    assert READERS_MAX + callers.CALLS_MAX + jobs.SCANS_MAX + ORIGINS_MAX < admin.CALLS_MAX

@@ -13,8 +13,8 @@ from beanpole import commands as c
 from beanpole.client.rpc import detail_of
 from beanpole.pb import errors_pb2, queue_pb2, queue_pb2_grpc
 from beanpoled.links import frames
+from beanpoled.rpc.callers import CALLS_MAX
 from beanpoled.rpc.queue import (
-    CALLS_MAX,
     JOBS_MAX,
     PUT_BYTES_MAX,
     QueueServicer,

@@ -80,7 +80,7 @@ def test_waiting_clients_hear_of_the_jobs_of_a_call(stage: Stage) -> None:
 def test_jobs_are_kicked(stage: Stage) -> None:
     listener = Listener(stage)
     for job in (1, 2):
-        listener.call.kick_job(job)
+        listener.call.submit(c.KICK_JOB, job)
     stage.run()
     delayed = (c.PUT, 1, b"default", 0, 9, 60, b"")
     stage.apply_sections((1, 1, 1, ((c.OPEN, 1), delayed)), (0, 1, 2, sent(stage)))

@@ -83,14 +83,15 @@ class Jobs:
             return max(job.id for job in shard.places if job is not None)
         return 0
 
-    def ids_and_gaps(self) -> Iterator[int]:
+    def ids_and_gaps(self, first_id: int = 0) -> Iterator[int]:
         """The ids that are here now, in their order, and some of their neighbours.
 
         Jobs may be added and removed meanwhile: an id that has gone comes all the same, one that is
-        new does not.
+        new does not. The first may be a few below `first_id`.
         """
         last_id = self.last_id()
-        numbers = list(reversed(self._shards))
+        first = first_id >> SHARD_BITS
+        numbers = [number for number in reversed(self._shards) if number >= first]
         return _ids(numbers, last_id)
 
 

@@ -98,11 +98,7 @@ def _move(machine: MachineState, origin: Origin, job: Job, command: c.Command) -
     tube = queue.find(name)
     if tube is job.tube:
         return c.EXISTS
-    state = job.state
-    if value in (READY, BURIED):
-        state = value
-    elif value == READY_IF_BURIED and state == BURIED:
-        state = READY
+    state = state_after(job.state, value)
     if tube is None:
         tube = make_tube(machine, space, queue.aliases.queue_of(name))
         if tube is None:
@@ -111,6 +107,13 @@ def _move(machine: MachineState, origin: Origin, job: Job, command: c.Command) -
         return c.FULL
     moving.move(queue, job, tube, state, origin.sessions[number], e.ADMIN)
     return c.OK
+
+
+def state_after(state: int, value: int) -> int:
+    """Return the state of a job behind its move, from that before and the command's `VALUE`."""
+    if value in (READY, BURIED):
+        return value
+    return READY if value == READY_IF_BURIED and state == BURIED else state
 
 
 def pause_queue(machine: MachineState, origin: Origin, command: c.Command) -> int:

@@ -1,0 +1,266 @@
+"""What the commands `job` and `queue` share: which jobs are meant, how they are told and changed.
+
+The commands themselves are in `job` and `queue`, the calls in `beanpole.client.admin`.
+"""
+
+import argparse
+import base64
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+import grpc
+
+from beanpole.client import where
+from beanpole.client.admin import Admin, AdminRefused
+from beanpole.client.rpc import Nodes
+from beanpole.errors import ConfigurationError
+from beanpole.pb import jobs_pb2
+from beanpoled.cli.jobs import EXIT_NO
+from beanpoled.cli.progress import Progress
+
+SECOND_US: Final = 1_000_000
+STATES: Final[Mapping[str, jobs_pb2.JobState]] = {
+    "ready": jobs_pb2.JOB_STATE_READY,
+    "reserved": jobs_pb2.JOB_STATE_RESERVED,
+    "delayed": jobs_pb2.JOB_STATE_DELAYED,
+    "buried": jobs_pb2.JOB_STATE_BURIED,
+    "done": jobs_pb2.JOB_STATE_DONE,
+    "failed": jobs_pb2.JOB_STATE_FAILED,
+}
+STATE_WORDS: Final = {state: word for word, state in STATES.items()}
+_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_OUTCOMES: Final = {
+    jobs_pb2.JOB_OUTCOME_NOT_FOUND: "not found",
+    jobs_pb2.JOB_OUTCOME_WRONG_STATE: "is not in a state in which this can be done",
+    jobs_pb2.JOB_OUTCOME_ALREADY_THERE: "is there already",
+    jobs_pb2.JOB_OUTCOME_QUEUE_FULL: "has no room: the queue is as long as it may be",
+    jobs_pb2.JOB_OUTCOME_TOO_MANY_QUEUES: "has no queue: the cluster has as many as it may have",
+    jobs_pb2.JOB_OUTCOME_OTHER_PROTOCOL: "cannot go there: that is a queue of another protocol",
+    jobs_pb2.JOB_OUTCOME_QLESS: "is one of qless: use a client of qless",
+}
+# Jobs that could not be changed and are named, of many.
+NAMED_MAX: Final = 10
+
+
+def duration_s(text: str) -> int:
+    """Read a time such as 90, 90s, 15m, 2h or 7d; in seconds."""
+    digits, unit = (text[:-1], text[-1:]) if text[-1:] in _UNITS else (text, "s")
+    if not digits.isdecimal() or len(digits) > 10:
+        words = f"{text!r} is no time: a whole number of seconds, or with s, m, h or d behind it"
+        raise argparse.ArgumentTypeError(words)
+    return int(digits) * _UNITS[unit]
+
+
+def whole(text: str) -> int:
+    """Read a whole number of up to 18 digits."""
+    if not text.isdecimal() or len(text) > 18:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
+    return int(text)
+
+
+def add_filter(parser: argparse.ArgumentParser, queue: str = "--queue") -> None:
+    """Add the options that say which jobs are meant."""
+    which = parser.add_argument_group("which jobs (all that is given must be true of a job)")
+    which.add_argument(
+        queue, dest="queue", metavar="QUEUE", help="NAME, gearman:NAME or workq:NAME"
+    )
+    which.add_argument(
+        "--state", action="append", choices=list(STATES), help="may be given several times"
+    )
+    which.add_argument(
+        "--older", type=duration_s, default=0, metavar="TIME", help="put at least so long ago: 2h"
+    )
+    which.add_argument(
+        "--younger", type=duration_s, default=0, metavar="TIME", help="put at most so long ago"
+    )
+    which.add_argument("--text", metavar="TEXT", help="this stands somewhere in the body")
+    which.add_argument("--protocol", metavar="NAME", help="beanstalk, workq or gearman")
+
+
+def filter_of(arguments: argparse.Namespace) -> jobs_pb2.JobFilter:
+    """Return what these options say."""
+    text = getattr(arguments, "text", None) or ""
+    return jobs_pb2.JobFilter(
+        queue=arguments.queue or "",
+        states=[STATES[state] for state in arguments.state or ()],
+        age_min_us=arguments.older * SECOND_US,
+        age_max_us=arguments.younger * SECOND_US,
+        body_contains=text.encode(errors="surrogateescape"),
+        protocol=arguments.protocol or "",
+    )
+
+
+@contextmanager
+def connected(arguments: argparse.Namespace) -> Iterator[Admin]:
+    """Give the calls to the cluster that the arguments name."""
+    with Nodes(where.addresses(arguments, where.GRPC)) as nodes:
+        yield Admin(nodes)
+
+
+def run(act: Callable[[Admin, argparse.Namespace], int]) -> Callable[[argparse.Namespace], int]:
+    """Return a command: what does not exist is an answer, what is wrong an error."""
+
+    def command(arguments: argparse.Namespace) -> int:
+        try:
+            with connected(arguments) as admin:
+                return act(admin, arguments)
+        except AdminRefused as error:
+            if error.code == grpc.StatusCode.NOT_FOUND:
+                print(error, file=sys.stderr)
+                return EXIT_NO
+            if error.code == grpc.StatusCode.INVALID_ARGUMENT:
+                raise ConfigurationError(str(error)) from None
+            raise
+
+    return command
+
+
+def change(
+    admin: Admin, arguments: argparse.Namespace, request: jobs_pb2.ChangeRequest, done: str
+) -> int:
+    """Change jobs and say what was done.
+
+    Args:
+        admin: the calls.
+        arguments: with `json` and `dry_run`.
+        request: what is to be done.
+        done: the word for what was done: "deleted".
+    """
+    request.dry_run = arguments.dry_run
+    progress = Progress(done, form=lambda count: f"{count:,.0f} jobs")
+
+    def look(told: jobs_pb2.ChangeProgress) -> None:
+        progress.total = told.to_scan
+        progress.at(told.scanned)
+
+    told = admin.change(request, look)
+    progress.end()
+    if arguments.json:
+        print(json.dumps(_plain(told, arguments.dry_run)))
+    else:
+        _say(told, done, arguments.dry_run, bool(request.job_ids))
+    failed = told.matched > told.changed or told.stopped_by
+    return EXIT_NO if failed else 0
+
+
+def _plain(told: jobs_pb2.ChangeProgress, dry_run: bool) -> dict[str, Any]:
+    return {
+        "dry_run": dry_run,
+        "matched": told.matched,
+        "changed": told.changed,
+        "not_changed": [
+            {"id": one.id, "why": _OUTCOMES.get(one.outcome, "unknown")}
+            for one in told.results
+            if one.outcome != jobs_pb2.JOB_OUTCOME_DONE
+        ],
+        "stopped_by": _OUTCOMES.get(told.stopped_by),
+    }
+
+
+def _say(told: jobs_pb2.ChangeProgress, done: str, dry_run: bool, by_ids: bool) -> None:
+    verb = f"would be {done}" if dry_run else done
+    missed = [one for one in told.results if one.outcome != jobs_pb2.JOB_OUTCOME_DONE]
+    if by_ids and len(told.results) == 1 and not missed:
+        print(f"job {told.results[0].id} {verb}")
+        return
+    for one in missed[: len(missed) if by_ids else NAMED_MAX]:
+        print(f"job {one.id} {_OUTCOMES.get(one.outcome, 'was not changed')}", file=sys.stderr)
+    left = told.matched - told.changed
+    also = f", {left:,} not" if left else ""
+    print(f"{told.changed:,} {'job' if told.changed == 1 else 'jobs'} {verb}{also}")
+    if told.stopped_by:
+        print("stopped there: no job behind it would fare better", file=sys.stderr)
+
+
+def confirm(
+    admin: Admin, arguments: argparse.Namespace, request: jobs_pb2.ChangeRequest, words: str
+) -> bool:
+    """Ask before many jobs are destroyed; True if that is meant.
+
+    Raises:
+        ConfigurationError: nobody can be asked.
+    """
+    if arguments.yes or arguments.dry_run:
+        return True
+    if not sys.stdin.isatty():
+        raise ConfigurationError(f"{words}: --yes says that it is meant, --dry-run counts the jobs")
+    counting = jobs_pb2.ChangeRequest()
+    counting.CopyFrom(request)
+    counting.dry_run = True
+    count = admin.change(counting).changed
+    print(
+        f"{words}: {count:,} jobs. They cannot be brought back. Go on? [y/N] ", end="", flush=True
+    )
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+# --- jobs in words --------------------------------------------------------------------------------
+
+
+def as_plain(job: jobs_pb2.AdminJob, body: bool = True) -> dict[str, Any]:
+    """Return a job for programs. Times are in seconds; null where one does not apply."""
+    state = STATE_WORDS[job.state]
+    found: dict[str, Any] = {
+        "id": job.id,
+        "queue": job.queue,
+        "state": state,
+        "priority": job.priority,
+        "age_s": job.age_us / SECOND_US,
+        "delay_s": job.delay_us / SECOND_US,
+        "ttr_s": job.ttr_us / SECOND_US,
+        "left_s": job.left_us / SECOND_US if job.left_us else None,
+        "since_s": job.since_us / SECOND_US if state in ("ready", "reserved") else None,
+        "body_bytes": job.body_bytes,
+        "reserves": job.reserves,
+        "timeouts": job.timeouts,
+        "releases": job.releases,
+        "buries": job.buries,
+        "kicks": job.kicks,
+    }
+    if body:
+        found |= _as_text("body", job.body)
+    if state == "reserved":
+        found["holder"] = holder_of(job)
+    if job.protocol:
+        found["made_by"] = job.protocol
+        found["external_id"] = job.external_id
+        found["attempts_max"] = job.attempts_max
+        found["failures"] = job.failures
+        found["failures_max"] = job.failures_max
+        found["clients"] = job.clients
+        found["ttl_left_s"] = job.ttl_left_us / SECOND_US if job.ttl_left_us else None
+        found |= _as_text("progress", job.progress)
+        if body:
+            found |= _as_text("result", job.result)
+    return found
+
+
+def holder_of(job: jobs_pb2.AdminJob) -> dict[str, Any] | None:
+    """Return which connection has a reserved job; None if the reservation is nobody's."""
+    its = job.holder
+    if not its.node:
+        return None
+    return {
+        "node": its.node,
+        "protocol": its.protocol,
+        "session": its.session,
+        "host": its.host or None,
+        "detached": its.detached,
+    }
+
+
+def _as_text(key: str, value: bytes) -> dict[str, str]:
+    """Return bytes as text if they are one, else in base64 under another key."""
+    try:
+        return {key: value.decode()}
+    except UnicodeDecodeError:
+        return {f"{key}_base64": base64.b64encode(value).decode()}
+
+
+def name_words(text: str, chars: int) -> str:
+    """Return a text of a client in one line of a table, cut if need be."""
+    text = "".join(char if char.isprintable() else "." for char in text)
+    return text if len(text) <= chars else f"{text[: chars - 3]}..."

@@ -1,0 +1,66 @@
+"""What calls that change the queue have in common: when a node takes one, and how it ends.
+
+The commands of a call are in `call`, what the calls say on the wire in `queue` and `jobs`.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final
+
+import grpc
+
+from beanpole.addresses import host_of_peer
+from beanpoled.rpc.call import NO_SESSION, Call
+from beanpoled.rpc.server import Context, fail
+from beanpoled.turn.node import Node
+
+# So many wait for the cluster at once, each with up to 4 MiB of jobs and a session.
+CALLS_MAX: Final = 64
+
+
+class Callers:
+    """The calls of this node that wait for the cluster."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._waiting = 0
+
+    async def check_serving(self, context: Context) -> None:
+        """Refuse what could not be done now: nothing of it will be done."""
+        node = self._node
+        name = node.context.name
+        if not node.serving:
+            message = f"{name} is not serving now; ask another node"
+            await fail(context, grpc.StatusCode.UNAVAILABLE, message, "NOT_SERVING")
+        if node.clients.outbox_is_full:
+            message = f"the outbox of {name} is full; try again in a moment"
+            await fail(context, grpc.StatusCode.RESOURCE_EXHAUSTED, message, "OUTBOX_FULL")
+        if self._waiting >= CALLS_MAX:
+            message = f"{CALLS_MAX} calls are under way at {name}"
+            message += "; ask another node, or later"
+            await fail(context, grpc.StatusCode.RESOURCE_EXHAUSTED, message, "TOO_MANY_CALLS")
+
+    async def do(self, context: Context, give: Callable[[Call], None]) -> list[Any]:
+        """Wait until all commands that `give` gives to a call are applied here; their results."""
+        done = asyncio.Event()
+        self._waiting += 1
+        call = Call(self._node.clients, host_of_peer(context.peer()), done.set)
+        try:
+            give(call)
+            await done.wait()
+        finally:
+            self._waiting -= 1
+            call.end()  # also if the caller has gone
+        if call.failure == NO_SESSION:
+            message = "the cluster has as many sessions as sessions_max allows; nothing was done"
+            await fail(context, grpc.StatusCode.RESOURCE_EXHAUSTED, message, "TOO_MANY_SESSIONS")
+        if call.failure:
+            message = f"no answer of a majority, or {self._node.context.name} was cut off"
+            message += "; the outcome is unknown"
+            await fail(context, grpc.StatusCode.DEADLINE_EXCEEDED, message)
+        return call.results
+
+    async def barrier(self, context: Context) -> None:
+        """Come back when all that was acknowledged before the call is applied here."""
+        await self.check_serving(context)
+        await self.do(context, Call.barrier)

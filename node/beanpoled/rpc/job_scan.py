@@ -1,0 +1,165 @@
+"""Looking for jobs: what a filter of a request means, and a scan over all jobs in short slices.
+
+Belongs here: nothing that changes a job. The calls are in `jobs`, how a job is told in
+`job_shapes`.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Final
+
+from beanpole.core.jobs import shown
+from beanpole.core.jobs.job import BURIED, DELAYED, DONE, FAILED, READY, RESERVED, Job
+from beanpole.core.jobs.spaces import SPACES
+from beanpole.core.machine import Machine
+from beanpole.events import PROTOCOL_NAMES, QLESS
+from beanpole.pb import jobs_pb2
+from beanpoled.rpc.server import CallRefused
+from beanpoled.shared.context import Context
+
+# A call looks at so many ids at most: a second or two of a node's time, with bodies. Then its
+# caller says whether to go on.
+SCAN_MAX: Final = 200_000
+# The loop is not kept from clients for longer, but for one look at the largest body. After it they
+# have as long: a scan takes half of a core at most.
+SLICE_S: Final = 0.002
+# How often the clock is looked at: ids, most of them some 0.3 us.
+LOOK_IDS: Final = 128
+# A longer text is looked for in no body faster, and stands in no help.
+TEXT_MAX_BYTES: Final = 1024
+
+STATES: Final = {
+    jobs_pb2.JOB_STATE_READY: READY,
+    jobs_pb2.JOB_STATE_RESERVED: RESERVED,
+    jobs_pb2.JOB_STATE_DELAYED: DELAYED,
+    jobs_pb2.JOB_STATE_BURIED: BURIED,
+    jobs_pb2.JOB_STATE_DONE: DONE,
+    jobs_pb2.JOB_STATE_FAILED: FAILED,
+}
+_QLESS_WORDS: Final = "jobs of qless are listed and changed in their own protocol"
+
+
+def queue_name(text: str, field: str) -> bytes:
+    """Return the name of a queue with the prefix of its space.
+
+    Raises:
+        CallRefused: no queue has such a name, or it is one of qless.
+    """
+    if text.startswith(PROTOCOL_NAMES[QLESS] + shown.SEPARATOR):
+        raise CallRefused("QLESS", field, f"{text!r}: {_QLESS_WORDS}")
+    try:
+        return shown.parsed(text)
+    except ValueError as error:
+        raise CallRefused("BAD_NAME", field, str(error)) from None
+
+
+class Filter:
+    """What must be true of a job.
+
+    Attributes:
+        queue: its queue's own name, with its prefix; empty for any.
+        states: a bit for each state that it may have (1 << state).
+    """
+
+    def __init__(self, request: jobs_pb2.JobFilter, machine: Machine) -> None:
+        """Read a filter.
+
+        Raises:
+            CallRefused: it is wrong, with the field.
+        """
+        self.queue = b""
+        if request.queue:
+            name = queue_name(request.queue, "filter.queue")
+            self.queue = machine.queue.aliases.queue_of(name)
+        self.states = 0
+        for state in request.states:
+            if state not in STATES:
+                words = f"{state} is no state of a job: ready, reserved, delayed, buried, done"
+                raise CallRefused("BAD_STATE", "filter.states", f"{words}, failed")
+            self.states |= 1 << STATES[state]
+        self.states = self.states or -1
+        self._text = request.body_contains
+        if len(self._text) > TEXT_MAX_BYTES:
+            words = f"a text of {len(self._text)} bytes to look for; at most {TEXT_MAX_BYTES}"
+            raise CallRefused("TEXT_TOO_LONG", "filter.body_contains", words)
+        if request.age_max_us and request.age_max_us < request.age_min_us:
+            words = "no job is older than age_min_us and younger than age_max_us, which is less"
+            raise CallRefused("BAD_AGE", "filter.age_max_us", words)
+        now_us = machine.queue.now_us
+        # Of the time when the call began, so that no job grows into a filter while it goes on.
+        self._until_us = now_us - request.age_min_us
+        self._from_us = now_us - request.age_max_us if request.age_max_us else None
+        self._space = _space(request.protocol)
+
+    def matches(self, job: Job) -> bool:
+        """Whether all of it is true of a job now."""
+        return (
+            (not self.queue or job.tube.name == self.queue)
+            and bool(self.states >> job.state & 1)
+            and job.created_us <= self._until_us
+            and (self._from_us is None or job.created_us >= self._from_us)
+            and (not self._space or job.tube.space.number == self._space)
+            and (not self._text or self._text in job.body)
+        )
+
+
+def _space(protocol: str) -> int:
+    if not protocol:
+        return 0
+    spaces = {name: number for number, name in PROTOCOL_NAMES.items() if number in SPACES}
+    number = spaces.get(protocol, 0)
+    if number == QLESS:
+        raise CallRefused("QLESS", "filter.protocol", _QLESS_WORDS)
+    if not number:
+        known = ", ".join(name for name, number in spaces.items() if number != QLESS)
+        words = f"{protocol!r} is no protocol with queues of its own: {known}"
+        raise CallRefused("BAD_PROTOCOL", "filter.protocol", words)
+    return number
+
+
+class Scan:
+    """One walk over the jobs that are there now, in the order of their ids.
+
+    Attributes:
+        at_id: all jobs up to this id were looked at.
+        scanned: how many jobs were.
+        complete: whether all were.
+    """
+
+    def __init__(self, context: Context, after_id: int, up_to_id: int, ids_max: int) -> None:
+        self._context = context
+        self._first_id = after_id + 1
+        self._up_to_id = up_to_id
+        self._ids_max = ids_max
+        self.at_id = after_id
+        self.scanned = 0
+        self.complete = False
+
+    async def run(self, wanted: Filter, take: Callable[[Job], bool]) -> None:
+        """Hand over the jobs that a filter describes, as they are then, until `take` has enough."""
+        jobs = self._context.machine.queue.jobs
+        begun_s = time.perf_counter()
+        count = 0
+        for job_id in jobs.ids_and_gaps(self._first_id):
+            if job_id < self._first_id:
+                continue
+            if job_id > self._up_to_id:
+                break
+            if count == self._ids_max:
+                return
+            count += 1
+            if count % LOOK_IDS == 0:
+                spent_s = time.perf_counter() - begun_s
+                if spent_s >= SLICE_S:
+                    await asyncio.sleep(spent_s)
+                    begun_s = time.perf_counter()
+                    jobs = self._context.machine.queue.jobs  # a snapshot may have replaced it
+            self.at_id = job_id
+            job = jobs.get(job_id)
+            if job is not None:
+                self.scanned += 1
+                if wanted.matches(job) and take(job):
+                    return
+        self.complete = True
+        self.at_id = self._up_to_id

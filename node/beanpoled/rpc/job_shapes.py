@@ -1,0 +1,128 @@
+"""A job and a queue as messages of the gRPC service `JobAdmin`.
+
+Belongs here: which of their attributes are told, and in which units. Nothing is looked for here.
+"""
+
+from typing import Final
+
+from beanpole.core.jobs import shown
+from beanpole.core.jobs.job import DELAYED, READY, RESERVED, STATE_NAMES, Job, Tube
+from beanpole.core.qless.tables import QlessQueue
+from beanpole.core.sessions import DETACHED, Session
+from beanpole.events import PROTOCOL_NAMES, QLESS
+from beanpole.pb import jobs_pb2
+from beanpoled.rpc.job_scan import STATES
+from beanpoled.shared.context import Context
+
+_STATES: Final = {state: number for number, state in STATES.items()}
+assert _STATES.keys() == STATE_NAMES.keys(), "every state of a job has its number"
+
+
+def job(context: Context, one: Job, body_bytes: int, now_us: int) -> jobs_pb2.AdminJob:
+    """Return a job with as much of its body, at a time of the cluster."""
+    queue = context.machine.queue
+    left_us = since_us = 0
+    if one.state == RESERVED:
+        due_us = queue.deadline_us(one)
+        left_us = max(0, due_us - now_us) if due_us else 0
+        since_us = max(0, now_us - one.reserved_us)
+    elif one.state == DELAYED:
+        left_us = max(0, one.due_us - now_us)
+    elif one.state == READY:
+        since_us = max(0, now_us - one.ready_us)
+    found = jobs_pb2.AdminJob(
+        id=one.id,
+        queue=shown.queue(one.tube.name),
+        state=_STATES[one.state],
+        body=one.body[:body_bytes],
+        body_bytes=len(one.body),
+        priority=one.rank,
+        age_us=max(0, now_us - one.created_us),
+        delay_us=one.delay_us,
+        ttr_us=one.ttr_us,
+        left_us=left_us,
+        since_us=since_us,
+        reserves=one.reserves,
+        timeouts=one.timeouts,
+        releases=one.releases,
+        buries=one.buries,
+        kicks=one.kicks,
+    )
+    if one.state == RESERVED:
+        found.holder.CopyFrom(_holder(context, one))
+    _add_extension(found, one, body_bytes, now_us)
+    return found
+
+
+def _holder(context: Context, one: Job) -> jobs_pb2.JobHolder:
+    holder = one.holder
+    if holder is None:
+        return jobs_pb2.JobHolder()
+    assert isinstance(holder, Session), "only sessions hold jobs"
+    members = context.members
+    return jobs_pb2.JobHolder(
+        node=members[holder.origin] if holder.origin < len(members) else "",
+        protocol=PROTOCOL_NAMES[holder.protocol],
+        session=holder.number,
+        incarnation=holder.incarnation,
+        host=shown.text(context.machine.hosts.names.get(holder.host, b"")),
+        detached=holder.state == DETACHED,
+    )
+
+
+def _add_extension(found: jobs_pb2.AdminJob, one: Job, result_bytes: int, now_us: int) -> None:
+    ext = one.ext
+    if ext is None:
+        return
+    found.protocol = PROTOCOL_NAMES[ext.home.number]
+    found.external_id = shown.external_id(ext.home.number, ext.external_id)
+    found.attempts_max = ext.attempts_max
+    found.failures = ext.failures
+    found.failures_max = ext.failures_max
+    found.progress = ext.progress
+    found.result = ext.result[:result_bytes]
+    found.result_bytes = len(ext.result)
+    found.ttl_left_us = max(0, ext.expires_us - now_us) if ext.expires_us else 0
+    found.clients = len(ext.clients)
+
+
+def queue(context: Context, tube: Tube, now_us: int) -> jobs_pb2.AdminQueue:
+    """Return a queue of any space but qless's."""
+    its = context.machine.queue
+    key = tube.first_ready()
+    return jobs_pb2.AdminQueue(
+        name=shown.queue(tube.name),
+        protocol=PROTOCOL_NAMES[tube.space.number],
+        ready=tube.ready_count,
+        reserved=tube.reserved_count,
+        delayed=tube.delayed_count,
+        buried=len(tube.buried),
+        kept=tube.finished_count,
+        jobs_total=tube.jobs_total,
+        deletes=tube.deletes,
+        producers=tube.users,
+        workers=tube.watchers,
+        pause_left_us=max(0, tube.paused_until_us - now_us) if tube.paused_until_us else 0,
+        next_ready_us=max(0, now_us - its.ready_job(key).ready_us) if key else 0,
+        aliases=[shown.queue(name) for name in its.aliases.names_of(tube.name)],
+        paused=tube.paused_until_us > now_us,
+    )
+
+
+def has_jobs(tube: Tube) -> bool:
+    """Whether a job is in a queue, in whatever state."""
+    waiting = tube.ready_count or tube.delayed_count or tube.buried
+    return bool(waiting or tube.reserved_count or tube.finished_count)
+
+
+def qless_queue(one: QlessQueue) -> jobs_pb2.AdminQueue:
+    """Return a queue of qless: what waits for a time or for others is delayed."""
+    protocol = PROTOCOL_NAMES[QLESS]
+    return jobs_pb2.AdminQueue(
+        name=f"{protocol}{shown.SEPARATOR}{shown.text(one.name)}",
+        protocol=protocol,
+        ready=len(one.work),
+        reserved=len(one.locks),
+        delayed=len(one.scheduled) + len(one.depends) + len(one.throttled),
+        paused=one.paused,
+    )

@@ -1,0 +1,299 @@
+"""The gRPC service `JobAdmin`: jobs and queues as administrators list, read and change them.
+
+Here are the calls, their limits and their refusals. What a filter means is in `job_scan`, what a
+change is in `job_changes`, how a job is told in `job_shapes`.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from itertools import islice
+from typing import Final, NoReturn
+
+import grpc
+import grpc.aio
+
+from beanpole import commands as c
+from beanpole.constants import JOB_ID_MAX, U32_MAX
+from beanpole.core.jobs.job import Job, Tube
+from beanpole.pb import jobs_pb2, jobs_pb2_grpc
+from beanpoled.rpc import job_shapes
+from beanpoled.rpc.callers import Callers
+from beanpoled.rpc.job_changes import NAMED_MAX, PART_JOBS, STOPPING, Changes, outcome
+from beanpoled.rpc.job_scan import SCAN_MAX, Filter, Scan, queue_name
+from beanpoled.rpc.server import CallRefused, Context, fail, write
+from beanpoled.turn.node import Node
+
+SERVICE: Final = jobs_pb2.DESCRIPTOR.services_by_name["JobAdmin"].full_name
+LIMIT_DEFAULT: Final = 100
+# Jobs, and queues, of one reply: each is made a message in some 15 us.
+LIMIT_MAX: Final = 1000
+# Of the bodies (and results) of one reply: it stays far below gRPC's 4 MiB.
+REPLY_BYTES_MAX: Final = 1024 * 1024
+# Of one body in a list; `GetJob` has all of it.
+BODY_MAX_BYTES: Final = 65_536
+# How many jobs are looked at for the oldest of each queue: some seconds, in slices.
+OLDEST_SCAN_MAX: Final = 1_000_000
+# Each holds a machine's jobs for a scan of seconds, which takes a part of a core.
+SCANS_MAX: Final = 4
+# A message of a stream is taken in that time, or its reader is gone.
+WRITE_TIMEOUT_S: Final = 30.0
+
+
+class JobAdminServicer(jobs_pb2_grpc.JobAdminServicer):
+    """Lists and changes jobs and queues for administrators."""
+
+    def __init__(self, node: Node, callers: Callers | None = None) -> None:
+        self._node = node
+        self._context = node.context
+        self._callers = callers or Callers(node)
+        self._scans = 0
+
+    def add_to(self, server: grpc.aio.Server) -> str:
+        """Join a server; returns the service's full name."""
+        jobs_pb2_grpc.add_JobAdminServicer_to_server(self, server)
+        return SERVICE
+
+    # --- queues ----------------------------------------------------------------------------------
+
+    async def ListQueues(
+        self, request: jobs_pb2.ListQueuesRequest, context: Context
+    ) -> jobs_pb2.ListQueuesReply:
+        try:
+            name = queue_name(request.queue, "queue") if request.queue else b""
+        except CallRefused as error:
+            await _refuse(context, error)
+        if not request.local:
+            await self._callers.barrier(context)
+        queue = self._context.machine.queue
+        limit = min(request.limit or LIMIT_MAX, LIMIT_MAX)
+        if name:
+            tube = queue.find(name)
+            tubes, complete = ([] if tube is None else [tube]), True
+        else:
+            behind = (tube for tube in queue.tubes.values() if tube.serial > request.after)
+            tubes = list(islice(behind, limit + 1))
+            complete = len(tubes) <= limit
+            tubes = tubes[:limit]
+        now_us = self._now_us()
+        found = [job_shapes.queue(self._context, tube, now_us) for tube in tubes]
+        oldest_complete = False
+        if request.oldest:
+            oldest_complete = await self._add_oldest(tubes, found, context)
+        after = tubes[-1].serial if tubes else request.after
+        if complete and not name:
+            found += map(job_shapes.qless_queue, self._context.machine.qless.queues.values())
+        return jobs_pb2.ListQueuesReply(
+            queues=found, next_after=after, complete=complete, oldest_complete=oldest_complete
+        )
+
+    async def _add_oldest(
+        self, tubes: list[Tube], found: list[jobs_pb2.AdminQueue], context: Context
+    ) -> bool:
+        """Say of each queue which of its jobs was put first; False if a scan did not get so far."""
+        missing = {
+            tube.name: one
+            for tube, one in zip(tubes, found, strict=True)
+            if job_shapes.has_jobs(tube)
+        }
+        if not missing:
+            return True
+        machine = self._context.machine
+        scan = Scan(self._context, 0, JOB_ID_MAX, OLDEST_SCAN_MAX)
+        everything = Filter(jobs_pb2.JobFilter(), machine)
+
+        def take(job: Job) -> bool:
+            one = missing.pop(job.tube.name, None)
+            if one is not None:
+                one.oldest_id = job.id
+                one.oldest_age_us = max(0, self._now_us() - job.created_us)
+            return not missing
+
+        await self._scan(scan, everything, take, context)
+        return scan.complete or not missing
+
+    async def PauseQueue(
+        self, request: jobs_pb2.PauseQueueRequest, context: Context
+    ) -> jobs_pb2.PauseQueueReply:
+        try:
+            name = queue_name(request.queue, "queue")
+            if request.seconds > U32_MAX:
+                words = f"a pause of {request.seconds} s; at most {U32_MAX}"
+                raise CallRefused("BAD_PAUSE", "seconds", words)
+        except CallRefused as error:
+            await _refuse(context, error)
+        await self._check_changing(c.PAUSE_QUEUE, context)
+        seconds = request.seconds
+        results = await self._callers.do(
+            context, lambda call: call.submit(c.PAUSE_QUEUE, name, seconds)
+        )
+        if results[0] != c.OK:
+            await fail(
+                context, grpc.StatusCode.NOT_FOUND, f"no queue {request.queue!r}", "NO_QUEUE"
+            )
+        return jobs_pb2.PauseQueueReply()
+
+    # --- reading jobs ----------------------------------------------------------------------------
+
+    async def ListJobs(
+        self, request: jobs_pb2.ListJobsRequest, context: Context
+    ) -> jobs_pb2.ListJobsReply:
+        if not request.local:
+            await self._callers.barrier(context)
+        try:
+            wanted = Filter(request.filter, self._context.machine)
+        except CallRefused as error:
+            await _refuse(context, error)
+        limit = min(request.limit or LIMIT_DEFAULT, LIMIT_MAX)
+        body_bytes = min(request.body_bytes, BODY_MAX_BYTES)
+        scan = Scan(self._context, request.after_id, JOB_ID_MAX, SCAN_MAX)
+        reply = jobs_pb2.ListJobsReply()
+        size = 0
+
+        def take(job: Job) -> bool:
+            nonlocal size
+            one = job_shapes.job(self._context, job, body_bytes, self._now_us())
+            reply.jobs.append(one)
+            size += len(one.body) + len(one.result)
+            return len(reply.jobs) == limit or size >= REPLY_BYTES_MAX
+
+        await self._scan(scan, wanted, take, context)
+        reply.complete = scan.complete
+        reply.next_after_id = self._last_id(scan)
+        reply.scanned = scan.scanned
+        return reply
+
+    def _last_id(self, scan: Scan) -> int:
+        return min(scan.at_id, self._context.machine.queue.next_id - 1)
+
+    async def _scan(
+        self, scan: Scan, wanted: Filter, take: Callable[[Job], bool], context: Context
+    ) -> None:
+        if self._scans >= SCANS_MAX:
+            message = f"{SCANS_MAX} searches are under way here; ask another node, or later"
+            await fail(context, grpc.StatusCode.RESOURCE_EXHAUSTED, message, "TOO_MANY_SCANS")
+        self._scans += 1
+        try:
+            await scan.run(wanted, take)
+        finally:
+            self._scans -= 1
+
+    async def GetJob(self, request: jobs_pb2.GetJobRequest, context: Context) -> jobs_pb2.AdminJob:
+        if not request.local:
+            await self._callers.barrier(context)
+        machine = self._context.machine
+        job = machine.queue.jobs.get(request.id)
+        if job is not None:
+            return job_shapes.job(self._context, job, len(job.body), self._now_us())
+        if request.id in machine.qless.by_id:
+            message = f"job {request.id} is one of qless: read it with a client of qless"
+            await fail(context, grpc.StatusCode.FAILED_PRECONDITION, message, "QLESS")
+        await fail(context, grpc.StatusCode.NOT_FOUND, f"there is no job {request.id}", "NO_JOB")
+
+    # --- changing jobs ---------------------------------------------------------------------------
+
+    async def Change(self, request: jobs_pb2.ChangeRequest, context: Context) -> None:
+        if request.dry_run:
+            await self._callers.barrier(context)
+        else:
+            await self._check_changing(c.CHANGE_JOB, context)
+            await self._callers.barrier(context)
+        try:
+            change = Changes(request, self._context.machine)
+        except CallRefused as error:
+            await _refuse(context, error)
+        if change.job_ids:
+            results = await self._tell(change, change.job_ids, request.dry_run, context)
+            done = sum(one.outcome == jobs_pb2.JOB_OUTCOME_DONE for one in results)
+            message = jobs_pb2.ChangeProgress(
+                matched=len(results), changed=done, complete=True, results=results
+            )
+            await write(context, message, WRITE_TIMEOUT_S)
+            return
+        await self._change_many(change, request, context)
+
+    async def _tell(
+        self, change: Changes, job_ids: tuple[int, ...], dry_run: bool, context: Context
+    ) -> list[jobs_pb2.JobResult]:
+        """Do it to some jobs, or say what would become of them."""
+        machine = self._context.machine
+        if dry_run:
+            outcomes = [change.foretell(machine, job_id) for job_id in job_ids]
+        else:
+            outcomes = []
+            for first in range(0, len(job_ids), PART_JOBS):
+                part = job_ids[first : first + PART_JOBS]
+                results = await self._callers.do(context, partial(change.give, part))
+                outcomes += map(outcome, [self._context.machine] * len(part), part, results)
+        return [
+            jobs_pb2.JobResult(id=job_id, outcome=one)
+            for job_id, one in zip(job_ids, outcomes, strict=True)
+        ]
+
+    async def _change_many(
+        self, change: Changes, request: jobs_pb2.ChangeRequest, context: Context
+    ) -> None:
+        machine = self._context.machine
+        up_to_id = request.up_to_id or machine.queue.next_id - 1
+        told = jobs_pb2.ChangeProgress(
+            after_id=request.after_id, up_to_id=up_to_id, to_scan=len(machine.queue.jobs)
+        )
+        # It tells its reader how to go on before it begins.
+        await write(context, told, WRITE_TIMEOUT_S)
+        scanned = 0
+        while not told.complete and not told.stopped_by:
+            scan = Scan(self._context, told.after_id, up_to_id, SCAN_MAX)
+            left = request.count_max - told.changed if request.count_max else PART_JOBS
+            part = await self._part(scan, change, min(left, PART_JOBS), context)
+            results = await self._tell(change, tuple(part), request.dry_run, context)
+            scanned += scan.scanned
+            _add(told, results)
+            told.scanned = scanned
+            told.after_id = self._last_id(scan)
+            told.complete = scan.complete or (0 < request.count_max <= told.changed)
+            await write(context, told, WRITE_TIMEOUT_S)
+
+    async def _part(
+        self, scan: Scan, change: Changes, jobs_max: int, context: Context
+    ) -> list[int]:
+        """The ids of the next jobs to which it is to be done."""
+        part: list[int] = []
+
+        def take(job: Job) -> bool:
+            part.append(job.id)
+            return len(part) == jobs_max
+
+        await self._scan(scan, change.wanted, take, context)
+        return part
+
+    # --- conditions ------------------------------------------------------------------------------
+
+    def _now_us(self) -> int:
+        """The cluster's time, as far as this node knows it."""
+        context = self._context
+        now_us = context.clock.estimate_us(context.host.now_us())
+        return max(now_us, context.machine.queue.now_us)
+
+    async def _check_changing(self, operation: int, context: Context) -> None:
+        await self._callers.check_serving(context)
+        if not self._node.origin.knows(operation):
+            message = "the cluster works at a machine version without changes by administrators"
+            message += "; `beanpole finalize` ends an upgrade"
+            code = grpc.StatusCode.FAILED_PRECONDITION
+            await fail(context, code, message, "MACHINE_VERSION")
+
+
+def _add(told: jobs_pb2.ChangeProgress, results: list[jobs_pb2.JobResult]) -> None:
+    """Add what was done to some jobs to what a stream tells."""
+    told.matched += len(results)
+    for one in results:
+        if one.outcome == jobs_pb2.JOB_OUTCOME_DONE:
+            told.changed += 1
+        elif len(told.results) < NAMED_MAX:
+            told.results.append(one)
+        if one.outcome in STOPPING:
+            told.stopped_by = one.outcome
+
+
+async def _refuse(context: Context, error: CallRefused) -> NoReturn:
+    code = grpc.StatusCode.INVALID_ARGUMENT
+    await fail(context, code, str(error), error.reason, field=error.field)
