@@ -131,6 +131,7 @@ class Admin:
     def _any(self, act: Callable[[jobs_pb2_grpc.JobAdminStub], T]) -> T:
         """Do it at one node after the other until one can."""
         failures: dict[str, str] = {}
+        unknown: set[str] = set()
         for _ in pauses(self._nodes.patience_s):
             for address in tuple(self._nodes.addresses):
                 try:
@@ -139,7 +140,11 @@ class Admin:
                     if error.code() in _REFUSALS:
                         raise AdminRefused(error) from None
                     failures[address] = words_of(error)
+                    if error.code() == grpc.StatusCode.UNIMPLEMENTED:
+                        unknown.add(address)
                     self._nodes.defer(address)
+            if unknown.issuperset(self._nodes.addresses):
+                raise ClientError(f"the nodes run a release without this call: {told(failures)}")
         raise ClientError(f"no node answers: {told(failures)}")
 
 

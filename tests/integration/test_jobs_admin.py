@@ -1,0 +1,348 @@
+"""Jobs and queues as administrators see and change them, on a real cluster by its commands.
+
+What each request means is in tests/unit/beanpoled/test_jobs_rpc.py, what a change does to a job in
+tests/unit/core/test_administering.py.
+"""
+
+import itertools
+import json
+import subprocess
+import threading
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from typing import Any, Final
+
+import grpc
+import pytest
+
+from beanpole.client.admin import Admin, AdminRefused
+from beanpole.client.rpc import Nodes
+from beanpole.pb import jobs_pb2, queue_pb2, queue_pb2_grpc
+from beanpole.protocol.gearman import packets as p
+from tests.integration.support.backups import Packets
+from tests.integration.support.nodes import BEANPOLE, Cluster
+from tests.integration.support.raw import Raw
+
+COMMAND_TIMEOUT_S: Final = 60.0
+CALL_TIMEOUT_S: Final = 10.0
+JOBS: Final = 100_000
+PART: Final = 4_000
+DELETE: Final = jobs_pb2.JOB_ACTION_DELETE
+MOVE: Final = jobs_pb2.JOB_ACTION_MOVE
+
+
+class Commands:
+    """`beanpole` at some nodes, the first of which is asked first."""
+
+    def __init__(self, *addresses: str) -> None:
+        self.addresses = addresses
+
+    def begin(self, words: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [*BEANPOLE, *words.split(), "--addr", ",".join(self.addresses)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def __call__(self, words: str, status: int = 0) -> str:
+        """Run a command; what it says, on both outputs if it fails."""
+        return ended(self.begin(words), status)
+
+    def json(self, words: str, status: int = 0) -> Any:
+        return json.loads(ended(self.begin(f"{words} --json"), status, both=False))
+
+
+def ended(process: subprocess.Popen[str], status: int = 0, both: bool = True) -> str:
+    said, errors = process.communicate(timeout=COMMAND_TIMEOUT_S)
+    assert process.returncode == status, (process.args, said, errors)
+    return said + (errors if status and both else "")
+
+
+def put(node_grpc: str, tube: str, bodies: Sequence[bytes]) -> list[int]:
+    with grpc.insecure_channel(node_grpc) as channel:
+        stub = queue_pb2_grpc.QueueStub(channel)
+        found: list[int] = []
+        for first in range(0, len(bodies), PART):
+            jobs = [queue_pb2.PutJob(tube=tube, body=body) for body in bodies[first : first + PART]]
+            reply = stub.Put(queue_pb2.PutRequest(jobs=jobs), timeout=CALL_TIMEOUT_S)
+            found += [result.job_id for result in reply.results]
+    assert all(found)
+    return found
+
+
+def bury(client: Raw, tube: bytes, job: int) -> None:
+    client.command(b"watch " + tube)
+    assert client.command(b"reserve-job %d" % job)[0].startswith(b"RESERVED")
+    assert client.command(b"bury %d 0" % job)[0] == b"BURIED"
+
+
+@contextmanager
+def admin_at(*addresses: str) -> Iterator[Admin]:
+    with Nodes(addresses) as nodes:
+        yield Admin(nodes)
+
+
+def listed(admin: Admin, limit: int = 1000, **wanted: Any) -> list[int]:
+    """The ids of all jobs that a filter describes, in the order in which they come."""
+    request = jobs_pb2.ListJobsRequest(filter=jobs_pb2.JobFilter(**wanted), limit=limit)
+    return [job.id for page in admin.pages(request) for job in page.jobs]
+
+
+# --- every command at a follower ------------------------------------------------------------------
+
+
+def test_dead_letters_are_found_and_come_back(shared: Cluster) -> None:
+    """A story, told through a follower: which job is the oldest, why are some buried, redrive."""
+    node = shared.nodes[shared.followers()[0]]
+    run = Commands(node.grpc)
+    jobs = put(node.grpc, "mail", [b'{"to": "ann"}', b'{"to": "bob"}', b'{"to": "eve"}'])
+    with Raw(node.beanstalk) as client:
+        for job in jobs[:2]:
+            bury(client, b"mail", job)
+        client.command(b"use mail.failures")
+        client.put(b"job %d\n\nKeyError: 'ann'" % jobs[0])
+
+        mail = run.json("queue show mail")
+        assert (mail["ready"], mail["buried"], mail["oldest_job"]) == (1, 2, jobs[0])
+        queues = {one["name"]: one for one in run.json("queue list --sort oldest")}
+        assert queues["mail"]["buried"] == 2 and queues["mail.failures"]["ready"] == 1
+        assert "mail.failures" in run("queue list")
+        buried = run.json("job list --queue mail --state buried")
+        assert [one["id"] for one in buried] == jobs[:2]
+        assert [one["buries"] for one in buried] == [1, 1]
+        assert [one["id"] for one in run.json("job search bob --queue mail")] == [jobs[1]]
+        shown = run(f"job show {jobs[0]}")
+        assert '{"to": "ann"}' in shown and "KeyError: 'ann'" in shown
+
+        dead = "--from mail --to mail-dead --state buried --as buried"
+        assert "2 jobs would be moved" in run(f"job move {dead} --dry-run")
+        assert run("job move " + dead) == "2 jobs moved to mail-dead\n"
+        assert run.json("queue show mail-dead")["buried"] == 2
+        assert run("job move --from mail-dead --to mail") == "2 jobs moved to mail\n"
+        assert "no queue" in run("queue show mail-dead", status=1)
+        # By priority, then by id: the first that was put is the first again.
+        client.command(b"watch mail")
+        line, body = client.command(b"reserve-with-timeout 1")
+        assert (line.split()[1], body) == (b"%d" % jobs[0], b'{"to": "ann"}')
+
+
+def test_one_job_is_changed_and_deleted(shared: Cluster) -> None:
+    node = shared.nodes[shared.followers()[0]]
+    run = Commands(node.grpc)
+    first, second = put(node.grpc, "one", [b"1", b"2"])
+    assert run(f"job change {first} --priority 9") == f"job {first} changed\n"
+    assert run(f"job change {second} --delay 2h") == f"job {second} changed\n"
+    one, two = run.json("job list --queue one")
+    assert (one["priority"], two["state"], two["left_s"] > 7100) == (9, "delayed", True)
+    assert run(f"job kick {second}") == f"job {second} kicked\n"
+    assert run(f"job bury {first} {second}") == "2 jobs buried\n"
+    assert run("queue kick one 1") == "1 job kicked\n"
+    assert "not in a state" in run(f"job kick {first}", status=1)
+    assert run.json(f"job delete {first} {second} 999999999", status=1)["changed"] == 2
+    assert "there is no job" in run(f"job show {first}", status=1)
+
+
+def test_a_queue_is_paused_and_cleared(shared: Cluster) -> None:
+    node = shared.nodes[shared.followers()[0]]
+    run = Commands(node.grpc)
+    put(node.grpc, "full", [b"x"] * 700)
+    with Raw(node.beanstalk) as client:
+        client.command(b"watch full")
+        run("queue pause full --for 15m")
+        assert client.command(b"reserve-with-timeout 0")[0] == b"TIMED_OUT"
+        assert run.json("queue show full")["paused"] is True
+        run("queue resume full")
+        line, _ = client.command(b"reserve-with-timeout 1")
+        held = int(line.split()[1])
+        assert "--yes" in run("queue clear full", status=2)
+        assert run.json("queue clear full --dry-run")["changed"] == 699
+        assert run("queue clear full --yes") == "699 jobs deleted\n"
+        assert [one["id"] for one in run.json("job list --queue full")] == [held]
+        holder = run.json(f"job show {held}")["holder"]
+        assert (holder["node"], holder["protocol"]) == (node.id, "beanstalk")
+        assert run("queue clear full --state reserved --yes") == "1 job deleted\n"
+        assert client.command(b"delete %d" % held)[0] == b"NOT_FOUND"
+    assert "NO_QUEUE" not in run("queue pause nothing", status=1)
+
+
+def test_jobs_of_gearman_are_changed_and_not_taken_elsewhere(shared: Cluster) -> None:
+    node = shared.nodes[shared.followers()[0]]
+    run = Commands(node.grpc)
+    with closing(Packets(node.speaks("gearman"))) as gearman:
+        gearman.ask(p.SUBMIT_JOB_BG, b"resize", b"unique", b"picture")
+        [job] = run.json("job list --queue gearman:resize")
+        assert (job["external_id"], job["body"]) == ("unique", "picture")
+        number = job["id"]
+        refused = run(f"job move {number} --to resize", status=1)
+        assert "another protocol" in refused
+        run(f"job move {number} --to gearman:crop")
+        assert run.json("queue show gearman:crop")["ready"] == 1
+        assert run("queue clear gearman:crop --yes") == "1 job deleted\n"
+    assert "qless" in run("job list --queue qless:q", status=2)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("job delete", "which jobs"),
+        ("job delete 1 --queue q", "either ids"),
+        ("job change 1", "--priority or --delay"),
+        ("job move --from q --to q", "there already"),
+        ("job move --from q --to workq:q", "two protocols"),
+        ("job kick --queue q --state ready", "cannot be done"),
+        ("job list --queue nothing:q", "no protocol"),
+        ("job list --older 3x", "no time"),
+        ("queue pause q --for 0", "1 to"),
+    ],
+)
+def test_what_is_wrong_is_said(shared: Cluster, words: str, said: str) -> None:
+    run = Commands(shared.nodes[0].grpc)
+    assert said in run(words, status=2)
+
+
+# --- while the leader is killed -------------------------------------------------------------------
+
+
+def test_every_command_goes_on_while_the_leader_is_killed(cluster: Cluster) -> None:
+    """All at once, each at the leader first, which dies when they have begun."""
+    leader = cluster.leader()
+    nodes = [cluster.nodes[leader], *(cluster.nodes[other] for other in cluster.followers())]
+    run = Commands(*(node.grpc for node in nodes))
+    names = ("clear", "delete", "kick", "bury", "change", "from", "kicked", "paused", "shown")
+    jobs = {name: put(nodes[1].grpc, name, [b"body %d" % n for n in range(300)]) for name in names}
+    for name in ("kick", "kicked"):
+        run(f"job bury --queue {name}")
+    begun = {
+        words: run.begin(words)
+        for words in (
+            *("queue clear clear --yes", "job delete --queue delete --yes"),
+            *("job kick --queue kick", "queue kick kicked", "job bury --queue bury"),
+            *("job change --queue change --priority 5", "job move --from from --to to"),
+            *("queue pause paused", "queue list", "queue show shown", "job list --queue shown"),
+            *("job search body --queue shown", f"job show {jobs['shown'][0]}"),
+        )
+    }
+    cluster.kill(leader)
+    for process in begun.values():
+        ended(process)
+    run = Commands(*(node.grpc for node in nodes[1:]))
+    queues = {one["name"]: one for one in run.json("queue list")}
+    assert "clear" not in queues and "delete" not in queues and "from" not in queues
+    assert queues["kick"]["ready"] == queues["kicked"]["ready"] == queues["to"]["ready"] == 300
+    assert queues["bury"]["buried"] == 300
+    assert queues["paused"]["paused"]
+    changed = run.json("job list --queue change --limit 0")
+    assert {one["priority"] for one in changed} == {5}
+    assert [one["id"] for one in run.json("job list --queue to --limit 0")] == jobs["from"]
+    run("queue resume paused")
+
+
+def test_a_move_of_many_goes_on_at_another_node(cluster: Cluster) -> None:
+    """The leader is asked, and dies in the middle: each job moves once, none is lost."""
+    leader = cluster.leader()
+    followers = cluster.followers()
+    jobs = put(cluster.nodes[leader].grpc, "many", [b"x"] * 20_000)
+    killed = threading.Event()
+
+    def look(told: jobs_pb2.ChangeProgress) -> None:
+        if told.changed > 2_000 and not killed.is_set():
+            killed.set()
+            cluster.kill(leader)
+
+    request = jobs_pb2.ChangeRequest(
+        action=MOVE, filter=jobs_pb2.JobFilter(queue="many"), to_queue="other"
+    )
+    addresses = [cluster.nodes[number].grpc for number in (leader, *followers)]
+    with admin_at(*addresses) as admin:
+        told = admin.change(request, look)
+        assert killed.is_set() and told.complete
+        # What was on its way when the leader died was done or not; it is not counted.
+        assert 20_000 - 256 <= told.changed <= 20_000
+        assert listed(admin, queue="other") == jobs
+        assert listed(admin, queue="many") == []
+
+
+# --- lists ----------------------------------------------------------------------------------------
+
+
+class Churn(threading.Thread):
+    """A client that puts and deletes jobs, and one that moves some, until it is told to stop."""
+
+    def __init__(self, address: str, beanstalk: str, movable: Sequence[int]) -> None:
+        super().__init__(daemon=True)
+        self.ending = threading.Event()
+        self.rounds = 0
+        self.failure: BaseException | None = None
+        self._address = address
+        self._beanstalk = beanstalk
+        self._movable = itertools.cycle(movable)
+
+    def run(self) -> None:
+        try:
+            with ExitStack() as stack:
+                client = stack.enter_context(Raw(self._beanstalk))
+                admin = stack.enter_context(admin_at(self._address))
+                client.command(b"use churn")
+                while not self.ending.is_set():
+                    job = client.put(b"short life")
+                    move = jobs_pb2.ChangeRequest(
+                        action=MOVE,
+                        job_ids=[next(self._movable) for _ in range(20)],
+                        to_queue=("left", "right")[self.rounds % 2],
+                    )
+                    admin.change(move)
+                    assert client.command(b"delete %d" % job)[0] == b"DELETED"
+                    self.rounds += 1
+        except (OSError, AssertionError, AdminRefused) as error:
+            self.failure = error
+
+
+def test_pages_are_stable_while_jobs_come_go_and_move(cluster: Cluster) -> None:
+    """Each of 100,000 jobs that is there all the time comes exactly once, from node to node."""
+    nodes = cluster.nodes
+    jobs = put(nodes[0].grpc, "much", [b"body %d" % number for number in range(JOBS)])
+    stay, go, movable = jobs[::2], set(jobs[1::4]), jobs[3::4]
+    churns = [Churn(node.grpc, node.beanstalk, movable[n::3]) for n, node in enumerate(nodes)]
+    for churn in churns:
+        churn.start()
+    seen: Counter[int] = Counter()
+    pages = 0
+    deleting = iter(sorted(go, key=lambda job: hash((job, 7))))
+    with ExitStack() as stack:
+        admins = [stack.enter_context(admin_at(node.grpc)) for node in nodes]
+        request = jobs_pb2.ListJobsRequest(limit=1000)
+        complete = False
+        while not complete:
+            # Every page by another node, each of which may be behind.
+            reply = admins[pages % 3].ask("ListJobs", request)
+            ids = [job.id for job in reply.jobs]
+            assert ids == sorted(ids) and all(one > request.after_id for one in ids)
+            seen.update(ids)
+            request.after_id, complete = reply.next_after_id, reply.complete
+            pages += 1
+            some = list(itertools.islice(deleting, 100))
+            if some:
+                told = admins[0].change(jobs_pb2.ChangeRequest(action=DELETE, job_ids=some))
+                assert told.changed == len(some)
+        for churn in churns:
+            churn.ending.set()
+            churn.join(30)
+            assert churn.failure is None and churn.rounds > 0, churn.failure
+    assert pages > 90
+    assert max(seen.values()) == 1
+    assert not [job for job in itertools.chain(stay, movable) if seen[job] != 1]
+
+
+def test_a_list_by_a_node_without_a_majority_is_asked_for(cluster: Cluster) -> None:
+    number = cluster.followers()[0]
+    jobs = put(cluster.nodes[number].grpc, "alone", [b"x"] * 3)
+    with admin_at(cluster.nodes[number].grpc) as admin:
+        assert listed(admin, queue="alone") == jobs
+        for other in range(3):
+            if other != number:
+                cluster.kill(other)
+        reply = admin.ask("ListJobs", jobs_pb2.ListJobsRequest(local=True))
+        assert [job.id for job in reply.jobs] == jobs
