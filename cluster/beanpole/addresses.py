@@ -1,4 +1,4 @@
-"""Addresses as people write them: "host:port", "[host]:port" and "unix:PATH". Does no I/O."""
+"""Addresses as people write them: "host:port", "tls:host:port", "unix:PATH". Does no I/O."""
 
 import re
 from typing import Final
@@ -7,6 +7,8 @@ from urllib.parse import unquote
 from beanpole.constants import HOST_NAME_MAX_BYTES
 
 UNIX_PREFIX: Final = "unix:"
+# In front of an address at which clients come by TLS.
+TLS_PREFIX: Final = "tls:"
 # The host of a client at a UNIX socket: it has no other name.
 UNIX: Final = "unix"
 _HOST: Final = re.compile(r"[A-Za-z0-9_.:%-]+")

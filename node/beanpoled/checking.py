@@ -12,7 +12,7 @@ import socket
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from beanpole.addresses import UNIX_PREFIX, split_address
+from beanpole.addresses import TLS_PREFIX, UNIX_PREFIX, split_address
 from beanpole.errors import BeanpoleError, WrongIdentity
 from beanpole.storage.readonly import ReadOnlyFiles
 from beanpoled.config import memory, memory_budget
@@ -143,7 +143,8 @@ def _addresses(config: NodeConfig) -> Iterator[Finding]:
     for protocol, addresses in config.client_addresses.items():
         # A default that is taken is passed over by a start, too.
         weight = WARNING if protocol in config.unconfigured else WRONG
-        wanted += [(f"clients of {protocol}", address, weight) for address in addresses]
+        plain = (address.removeprefix(TLS_PREFIX) for address in addresses)
+        wanted += [(f"clients of {protocol}", address, weight) for address in plain]
     good = 0
     for name, address, weight in wanted:
         found = _unix(address) if address.startswith(UNIX_PREFIX) else refusal(address)

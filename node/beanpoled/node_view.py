@@ -210,6 +210,8 @@ class LocalNodeView:
             events_bytes=node.events.bytes,
             peer_refusals=dict(self._trust.refusals),
             peer_old_proofs_total=self._trust.old_proofs,
+            tls_refusals=dict(self._trust.handshakes.refusals),
+            tls_handshakes=self._trust.handshakes.in_progress,
         )
 
     def lately(self) -> Lately:

@@ -6,6 +6,7 @@ that systemd gets are in `host.notify`.
 
 import asyncio
 import os
+from typing import Final
 
 from beanpoled.host.aio import AioHost
 from beanpoled.host.notify import Notifier
@@ -13,6 +14,9 @@ from beanpoled.host.seam import WARNING
 from beanpoled.reloading import Reading, Reloader
 from beanpoled.reporting import LOOK_PERIOD_S, Reporter
 from beanpoled.turn.node import Node
+
+# How often the files of certificates are looked at. They are replaced days before they expire.
+CERTIFICATES_PERIOD_S: Final = 10.0
 
 
 class Supervision:
@@ -42,6 +46,7 @@ class Supervision:
 
     def _reload(self) -> None:
         self._notifier.reloading()
+        self._host.trust.refresh()
         if self._reloader is None:
             self._host.log("not reloaded: this program reads no configuration again", WARNING)
         else:
@@ -53,10 +58,13 @@ class Supervision:
         loop = asyncio.get_running_loop()
         watchdog_s = self._notifier.watchdog_s
         period_s = min(LOOK_PERIOD_S, watchdog_s or LOOK_PERIOD_S)
-        due_s = loop.time()
+        due_s = certificates_s = loop.time()
         while True:
             now_s = loop.time()
             self._reporter.look(now_s)
+            if now_s >= certificates_s:
+                certificates_s = now_s + CERTIFICATES_PERIOD_S
+                self._host.trust.refresh()
             if watchdog_s and now_s >= due_s:
                 due_s = now_s + watchdog_s
                 self._notifier.alive()

@@ -177,6 +177,8 @@ class Metrics:
     events_bytes: int = 0
     peer_refusals: Mapping[str, int] = field(default_factory=dict)  # by reason
     peer_old_proofs_total: int = 0
+    tls_refusals: Mapping[str, int] = field(default_factory=dict)  # by reason
+    tls_handshakes: int = 0  # in progress
     clients: Mapping[str, ClientFigures] = field(default_factory=dict)  # by protocol
     # By the protocol that a space is called by.
     spaces: Mapping[str, SpaceFigures] = field(default_factory=dict)

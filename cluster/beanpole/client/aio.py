@@ -4,16 +4,16 @@
 
 It knows several nodes, goes to another when its own is gone, and works with plain beanstalkd. The
 commands of one client follow each other: a task that waits in `reserve` has a client of its own.
-Here are its connections; what it says is in `sansio`. docs/clients.md.
+Its connections are in `aio_wire`, what it says is in `sansio`. docs/clients.md.
 """
 
-import asyncio
-import socket
+import ssl
 import time
 from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
-from typing import Final, Generic, Self, TypeVar, overload
+from typing import Generic, Self, TypeVar, overload
 
+from beanpole.client.aio_wire import Wire
 from beanpole.client.sansio import batches
 from beanpole.client.sansio.commands import Commands
 from beanpole.client.sansio.faults import (
@@ -57,19 +57,7 @@ from beanpole.client.sansio.shapes import (
     StatsTube,
     TBody,
 )
-from beanpole.client.sansio.steps import (
-    Close,
-    Connect,
-    Endpoint,
-    IsGone,
-    Pause,
-    Probe,
-    Receive,
-    Resolve,
-    Send,
-    Step,
-    Steps,
-)
+from beanpole.client.sansio.steps import Steps
 from beanpole.protocol.beanstalk.requests import KEEP_MAX_S
 
 __all__ = [
@@ -108,98 +96,7 @@ __all__ = [
     "UnknownResponseError",
 ]
 
-_RECEIVE_BYTES: Final = 65536
 _Result = TypeVar("_Result")
-_Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
-
-
-class Wire:
-    """The connections of one client."""
-
-    def __init__(self) -> None:
-        self._streams: _Streams | None = None
-        self._lock = asyncio.Lock()
-
-    async def run(self, steps: Steps[_Result]) -> _Result:
-        """Do the steps of one command, after those of the commands before it."""
-        async with self._lock:
-            try:
-                step = next(steps)
-                while True:
-                    try:
-                        answer = await self._do(step)
-                    except OSError as error:
-                        step = steps.throw(error)
-                    else:
-                        step = steps.send(answer)
-            except StopIteration as end:
-                result: _Result = end.value
-                return result
-            except BaseException as error:
-                steps.close()
-                if not isinstance(error, Exception):
-                    self.close()  # cancelled: the rest of a reply would answer another command
-                raise
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether a command is in progress."""
-        return self._lock.locked()
-
-    def close(self) -> None:
-        """Close the connection, if there is one."""
-        if self._streams is not None:
-            self._streams[1].close()
-            self._streams = None
-
-    async def _do(self, step: Step) -> object:
-        match step:
-            case Receive():
-                async with asyncio.timeout(step.timeout_s):
-                    return await self._connected[0].read(_RECEIVE_BYTES)
-            case Send():
-                writer = self._connected[1]
-                writer.write(step.data)
-                async with asyncio.timeout(step.timeout_s):
-                    await writer.drain()
-            case IsGone():
-                return self._is_gone()
-            case Resolve():
-                loop = asyncio.get_running_loop()
-                found = await loop.getaddrinfo(step.host, step.port, type=socket.SOCK_STREAM)
-                return [Endpoint(str(place[0]), int(place[1])) for *_, place in found]
-            case Connect():
-                self.close()
-                self._streams = await _connected(step.endpoint, step.timeout_s)
-            case Probe():
-                (await _connected(step.endpoint, step.timeout_s))[1].close()
-            case Close():
-                self.close()
-            case Pause():
-                await asyncio.sleep(step.seconds)
-        return None
-
-    @property
-    def _connected(self) -> _Streams:
-        if self._streams is None:
-            raise ConnectionError("the client was closed")
-        return self._streams
-
-    def _is_gone(self) -> bool:
-        if self._streams is None:
-            return True
-        reader, writer = self._streams
-        return reader.at_eof() or reader.exception() is not None or writer.is_closing()
-
-
-async def _connected(endpoint: Endpoint, timeout_s: float) -> _Streams:
-    async with asyncio.timeout(timeout_s):
-        if not endpoint.port:
-            return await asyncio.open_unix_connection(endpoint.host)
-        reader, writer = await asyncio.open_connection(endpoint.host, endpoint.port)
-    connected: socket.socket = writer.get_extra_info("socket")
-    connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    return reader, writer
 
 
 class Client(Generic[TBody]):
@@ -218,6 +115,7 @@ class Client(Generic[TBody]):
         reply_timeout_s: float = ...,
         connect_timeout_s: float = ...,
         keep: int = ...,
+        tls: ssl.SSLContext | None = ...,
     ) -> None: ...
 
     @overload
@@ -233,6 +131,7 @@ class Client(Generic[TBody]):
         reply_timeout_s: float = ...,
         connect_timeout_s: float = ...,
         keep: int = ...,
+        tls: ssl.SSLContext | None = ...,
     ) -> None: ...
 
     def __init__(
@@ -247,6 +146,7 @@ class Client(Generic[TBody]):
         reply_timeout_s: float = REPLY_TIMEOUT_S,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
         keep: int = 0,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         """Remember where the nodes are; `connect`, or the first command, connects to one.
 
@@ -262,6 +162,7 @@ class Client(Generic[TBody]):
             connect_timeout_s: how long a node may take to accept a connection.
             keep: for how many seconds reservations wait for this client after its connection, or
                 its node, was lost: up to 300; 0: not at all. Of effect where the nodes have it.
+            tls: how to speak TLS, with the CA that is trusted; None: not at all.
 
         Raises:
             ValueError: there is no address, or `keep` is not from 0 to 300.
@@ -269,7 +170,7 @@ class Client(Generic[TBody]):
         if not 0 <= keep <= KEEP_MAX_S:
             raise ValueError(f"keep must be from 0 to {KEEP_MAX_S} seconds")
         self.encoding = encoding
-        self._wire = Wire()
+        self._wire = Wire(tls)
         self._session = Session(
             Nodes(address, spread),
             time.monotonic,

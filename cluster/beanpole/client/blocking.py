@@ -3,15 +3,17 @@
     from beanpole.client import blocking as greenstalk
 
 It knows several nodes, goes to another when its own is gone, and works with plain beanstalkd. One
-client serves one thread. Here are its sockets; what it says is in `sansio`. docs/clients.md.
+client serves one thread. Its sockets are in `blocking_wire`, what it says is in `sansio`;
+docs/clients.md has the rest.
 """
 
-import socket
+import ssl
 import time
 from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
-from typing import Final, Generic, Self, TypeVar, overload
+from typing import Generic, Self, TypeVar, overload
 
+from beanpole.client.blocking_wire import Wire
 from beanpole.client.sansio import batches
 from beanpole.client.sansio.commands import Commands
 from beanpole.client.sansio.faults import (
@@ -55,19 +57,7 @@ from beanpole.client.sansio.shapes import (
     StatsTube,
     TBody,
 )
-from beanpole.client.sansio.steps import (
-    Close,
-    Connect,
-    Endpoint,
-    IsGone,
-    Pause,
-    Probe,
-    Receive,
-    Resolve,
-    Send,
-    Step,
-    Steps,
-)
+from beanpole.client.sansio.steps import Steps
 from beanpole.protocol.beanstalk.requests import KEEP_MAX_S
 
 __all__ = [
@@ -106,99 +96,7 @@ __all__ = [
     "UnknownResponseError",
 ]
 
-_RECEIVE_BYTES: Final = 65536
 _Result = TypeVar("_Result")
-
-
-class Wire:
-    """The sockets of one client."""
-
-    def __init__(self) -> None:
-        self._socket: socket.socket | None = None
-
-    def run(self, steps: Steps[_Result]) -> _Result:
-        """Do the steps of one command and return its result."""
-        try:
-            step = next(steps)
-            while True:
-                try:
-                    answer = self._do(step)
-                except OSError as error:
-                    step = steps.throw(error)
-                else:
-                    step = steps.send(answer)
-        except StopIteration as end:
-            result: _Result = end.value
-            return result
-        except BaseException as error:
-            steps.close()
-            if not isinstance(error, Exception):
-                self.close()  # interrupted: the rest of a reply would answer another command
-            raise
-
-    def close(self) -> None:
-        """Close the connection, if there is one."""
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
-
-    def _do(self, step: Step) -> object:
-        match step:
-            case Receive():
-                connected = self._connected
-                connected.settimeout(step.timeout_s)
-                return connected.recv(_RECEIVE_BYTES)
-            case Send():
-                connected = self._connected
-                connected.settimeout(step.timeout_s)
-                connected.sendall(step.data)
-            case IsGone():
-                return self._is_gone()
-            case Resolve():
-                found = socket.getaddrinfo(step.host, step.port, type=socket.SOCK_STREAM)
-                return [Endpoint(str(place[0]), int(place[1])) for *_, place in found]
-            case Connect():
-                self.close()
-                self._socket = _connected(step.endpoint, step.timeout_s)
-            case Probe():
-                _connected(step.endpoint, step.timeout_s).close()
-            case Close():
-                self.close()
-            case Pause():
-                time.sleep(step.seconds)
-        return None
-
-    @property
-    def _connected(self) -> socket.socket:
-        assert self._socket is not None, "the steps connect first"
-        return self._socket
-
-    def _is_gone(self) -> bool:
-        if self._socket is None:
-            return True
-        try:
-            self._socket.setblocking(False)
-            return not self._socket.recv(1, socket.MSG_PEEK)
-        except BlockingIOError:
-            return False
-        except OSError:
-            return True
-
-
-def _connected(endpoint: Endpoint, timeout_s: float) -> socket.socket:
-    if endpoint.port:
-        connected = socket.create_connection((endpoint.host, endpoint.port), timeout_s)
-        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        return connected
-    connected = socket.socket(socket.AF_UNIX)
-    connected.settimeout(timeout_s)
-    try:
-        connected.connect(endpoint.host)
-    except OSError:
-        connected.close()
-        raise
-    return connected
 
 
 class Client(Generic[TBody]):
@@ -217,6 +115,7 @@ class Client(Generic[TBody]):
         reply_timeout_s: float = ...,
         connect_timeout_s: float = ...,
         keep: int = ...,
+        tls: ssl.SSLContext | None = ...,
     ) -> None: ...
 
     @overload
@@ -232,6 +131,7 @@ class Client(Generic[TBody]):
         reply_timeout_s: float = ...,
         connect_timeout_s: float = ...,
         keep: int = ...,
+        tls: ssl.SSLContext | None = ...,
     ) -> None: ...
 
     def __init__(
@@ -246,6 +146,7 @@ class Client(Generic[TBody]):
         reply_timeout_s: float = REPLY_TIMEOUT_S,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
         keep: int = 0,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         """Connect to one of the nodes.
 
@@ -261,6 +162,7 @@ class Client(Generic[TBody]):
             connect_timeout_s: how long a node may take to accept a connection.
             keep: for how many seconds reservations wait for this client after its connection, or
                 its node, was lost: up to 300; 0: not at all. Of effect where the nodes have it.
+            tls: how to speak TLS, with the CA that is trusted; None: not at all.
 
         Raises:
             NoNodeError: none answers; it is a ConnectionError.
@@ -269,7 +171,7 @@ class Client(Generic[TBody]):
         if not 0 <= keep <= KEEP_MAX_S:
             raise ValueError(f"keep must be from 0 to {KEEP_MAX_S} seconds")
         self.encoding = encoding
-        self._wire = Wire()
+        self._wire = Wire(tls)
         self._session = Session(
             Nodes(address, spread),
             time.monotonic,

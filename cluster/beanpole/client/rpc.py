@@ -7,11 +7,13 @@ import os
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import grpc
 
-from beanpole.errors import ClientError
+from beanpole.client.where import TLS_CA, TLS_CERTIFICATE, TLS_KEY, TLS_VARIABLES
+from beanpole.errors import ClientError, ConfigurationError
 from beanpole.pb import errors_pb2
 
 ERROR_KEY: Final = "beanpole-error-bin"
@@ -85,6 +87,34 @@ def pauses(patience_s: float) -> Iterator[None]:
         pause_s = min(2 * pause_s, PAUSE_MAX_S)
 
 
+def open_channel(address: str, environment: Mapping[str, str] = os.environ) -> grpc.Channel:
+    """Return a channel to a node: by TLS if the environment names the CA of its certificate.
+
+    Raises:
+        ConfigurationError: a file cannot be read, or one of a pair is missing.
+    """
+    found = {name: _bytes_of(name, environment.get(name, "")) for name in TLS_VARIABLES}
+    ca, certificate, key = found.values()
+    if not ca:
+        unused = [name for name, data in found.items() if data]
+        if unused:
+            raise ConfigurationError(f"{unused[0]} is of no use without {TLS_CA}")
+        return grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
+    if bool(certificate) != bool(key):
+        raise ConfigurationError(f"{TLS_CERTIFICATE} and {TLS_KEY}: give both or none")
+    shown = grpc.ssl_channel_credentials(ca, key or None, certificate or None)
+    return grpc.secure_channel(address, shown, options=CHANNEL_OPTIONS)
+
+
+def _bytes_of(name: str, path: str) -> bytes:
+    if not path:
+        return b""
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise ConfigurationError(f"{name} = {path!r} cannot be read: {error.strerror}") from error
+
+
 class Nodes:
     """Channels to the nodes of a cluster, opened when they are first needed."""
 
@@ -117,7 +147,7 @@ class Nodes:
     def channel(self, address: str) -> grpc.Channel:
         """Return the channel to one node."""
         if address not in self._channels:
-            self._channels[address] = grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
+            self._channels[address] = open_channel(address)
         return self._channels[address]
 
     def defer(self, address: str) -> None:

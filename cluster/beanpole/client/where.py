@@ -44,7 +44,12 @@ class Port(NamedTuple):
 BEANSTALK: Final = Port("beanstalk", "beanstalk", "listen", 11300, "BEANPOLE_ADDR")
 GRPC: Final = Port("grpc", "gRPC", "grpc_listen", 11320, "BEANPOLE_GRPC_ADDR")
 QLESS: Final = Port("qless", "qless", "listeners.qless", 11360, "")
-VARIABLES: Final = frozenset({BEANSTALK.variable, GRPC.variable})
+# Files in PEM: the CA of the nodes' certificates, and what is shown to nodes, for gRPC.
+TLS_CA: Final = "BEANPOLE_TLS_CA"
+TLS_CERTIFICATE: Final = "BEANPOLE_TLS_CERTIFICATE"
+TLS_KEY: Final = "BEANPOLE_TLS_KEY"
+TLS_VARIABLES: Final = (TLS_CA, TLS_CERTIFICATE, TLS_KEY)
+VARIABLES: Final = frozenset({BEANSTALK.variable, GRPC.variable, *TLS_VARIABLES})
 
 
 class Parser(Protocol):

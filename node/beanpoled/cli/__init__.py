@@ -16,6 +16,7 @@ from beanpoled import program
 from beanpoled.cli import (
     alias,
     backup,
+    certs,
     cluster,
     completion,
     events,
@@ -61,6 +62,7 @@ def parser() -> argparse.ArgumentParser:
     snapshot.add_command(commands)
     backup.add_command(commands)
     restore.add_command(commands)
+    certs.add_command(commands)
     inspect.add_command(commands)
     recover.add_command(commands)
     import_qless.add_command(commands)

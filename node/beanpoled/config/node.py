@@ -13,13 +13,13 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from beanpole import constants
-from beanpole.addresses import UNIX_PREFIX, is_loopback, split_address
+from beanpole.addresses import TLS_PREFIX, UNIX_PREFIX, is_loopback, split_address
 from beanpole.client import where
 from beanpole.errors import ConfigurationError
-from beanpoled.config import memory
+from beanpoled.config import memory, tls
 from beanpoled.config.protocols import FIRST, PROTOCOLS, Protocol
 from beanpoled.config.settings import (
     GIB,
@@ -30,7 +30,6 @@ from beanpoled.config.settings import (
     Choice,
     Dial,
     Integer,
-    Kind,
     Listen,
     Listeners,
     Members,
@@ -38,8 +37,10 @@ from beanpoled.config.settings import (
     OptionalPath,
     Path,
     Secret,
+    Setting,
     Size,
 )
+from beanpoled.config.tls import TlsConfig
 from beanpoled.trust.secret_file import read_secret
 
 ENVIRONMENT_PREFIX: Final = "BEANPOLE_"
@@ -56,7 +57,7 @@ SECONDS_MAX: Final = 10 * 366 * 86_400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeConfig:
+class NodeConfig(TlsConfig):
     """The configuration of one node. Made by `load`; every value is checked."""
 
     cluster: str
@@ -132,7 +133,7 @@ class NodeConfig:
         for protocol, places in self.client_addresses.items():
             if protocol not in self.unconfigured:
                 name = "listen" if protocol == FIRST else f"listeners.{protocol}"
-                yield from ((name, address) for address in places)
+                yield from ((name, address.removeprefix(TLS_PREFIX)) for address in places)
 
     @property
     def config_hash(self) -> str:
@@ -144,15 +145,6 @@ class NodeConfig:
         """
         agreed = [1, self.cluster, sorted(self.members), self.durability]
         return hashlib.sha256(json.dumps(agreed).encode()).hexdigest()[:16]
-
-
-class Setting(NamedTuple):
-    """One key of the configuration; `default` None: it must be given."""
-
-    name: str
-    kind: Kind
-    default: object
-    words: str
 
 
 _TIME: Final = Integer(1, MILLISECONDS_MAX)
@@ -179,6 +171,7 @@ SETTINGS: Final = (
         "auto",
         "whether nodes of release 0.3.0 may prove the secret in their way during an upgrade",
     ),
+    *tls.SETTINGS,
     Setting("durability", Choice("sync", "memory"), "sync", "when a change counts as stored"),
     Setting("raft_min_ms", _TIME, 500, "shortest silence of a leader before an election"),
     Setting("raft_max_ms", _TIME, 1000, "longest silence of a leader before an election"),
@@ -409,6 +402,8 @@ def _check_relations(config: NodeConfig) -> None:
                 f"dial names {name!r}, which is not one of the members: {', '.join(config.members)}"
             )
     _check_addresses(config)
+    places = [address for listed in config.client_addresses.values() for address in listed]
+    tls.check(config, [address for address in places if address.startswith(TLS_PREFIX)])
     _check_times(config)
     if config.client_output_bytes_max < config.max_job_size + KIB:
         raise ConfigurationError(
@@ -442,11 +437,12 @@ def _check_addresses(config: NodeConfig) -> None:
         listening.append((owner, address))
     for field in ("peer_listen", "grpc_listen"):
         address = getattr(config, field)
-        if not config.peer_secret and not is_loopback(address):
+        if not (config.peer_secret or config.has_peer_tls or is_loopback(address)):
             raise ConfigurationError(
-                f"{field} = {address!r} is not allowed: without peer_secret it must be a loopback "
-                f"address such as 127.0.0.1:{split_address(address)[1]}, because whoever reaches "
-                "it reads and changes the queue"
+                f"{field} = {address!r} is not allowed: without peer_secret or "
+                "peer_tls_certificate_file it must be a loopback address such as "
+                f"127.0.0.1:{split_address(address)[1]}, because whoever reaches it reads and "
+                "changes the queue"
             )
 
 

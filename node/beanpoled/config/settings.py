@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple, Protocol
 
-from beanpole.addresses import UNIX_PREFIX, split_address
+from beanpole.addresses import TLS_PREFIX, UNIX_PREFIX, split_address
 
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
@@ -174,7 +174,7 @@ class Listen:
 
     allowed = (
         "one or more of HOST:PORT with a port from 0 to 65535, or "
-        f"unix:PATH (at most {UNIX_PATH_MAX_BYTES} bytes)"
+        f"unix:PATH (at most {UNIX_PATH_MAX_BYTES} bytes), or tls:HOST:PORT"
     )
 
     def from_text(self, text: str) -> object:
@@ -193,8 +193,11 @@ class Listen:
                     raise ValueError(self.allowed)
                 checked.append(item)
                 continue
+            is_tls = isinstance(item, str) and item.startswith(TLS_PREFIX)
+            prefix = TLS_PREFIX if is_tls else ""
+            place = item.removeprefix(TLS_PREFIX) if isinstance(item, str) else item
             try:
-                checked.append(str(Address(port_min=0).check(item)))
+                checked.append(f"{prefix}{Address(port_min=0).check(place)}")
             except ValueError:
                 raise ValueError(self.allowed) from None
         if len(set(checked)) != len(checked):
@@ -303,3 +306,12 @@ def addresses_table(value: object, allowed: str, complete: bool) -> dict[str, di
                 words = f"{key} = {item!r} of {name} is not {error}"
                 raise ValueError(f"{allowed}; {words}") from None
     return checked
+
+
+class Setting(NamedTuple):
+    """One key of the configuration; `default` None: it must be given."""
+
+    name: str
+    kind: Kind
+    default: object
+    words: str

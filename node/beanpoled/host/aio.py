@@ -25,7 +25,7 @@ from beanpoled.host.aio_peers import PeerLinks
 from beanpoled.host.log import LogLines
 from beanpoled.host.seam import ERROR, INFO, ProcessStats, Timer
 from beanpoled.rpc.peer import PeerClient
-from beanpoled.trust.trust import Trust
+from beanpoled.trust.trust import trust_of
 
 # A node has caught up by then, or is about to.
 WARM_UP_AFTER_S: Final = 5.0
@@ -46,9 +46,8 @@ class AioHost:
         self.files = RealFiles(loop.call_soon_threadsafe)
         self.files.watch(loop.add_reader)
         self.converter = Converter()
-        self.clients = ClientServer(config, loop, self.log, self.fatal)
-        takes_old = config.peer_old_proofs == "auto"
-        self.trust = Trust(config.cluster, config.node_id, config.peer_secret, self.log, takes_old)
+        self.trust = trust_of(config, self.log)
+        self.clients = ClientServer(config, loop, self.log, self.fatal, self.trust)
         self.links = PeerLinks(config, loop, self.log, self.trust)
         addresses = {peer: config.grpc_address(peer) for peer in config.peers}
         self.peer_client = PeerClient(addresses, self.trust)

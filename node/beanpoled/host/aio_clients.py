@@ -4,19 +4,19 @@ import asyncio
 import contextlib
 import os
 import socket
-import stat
 from collections.abc import Callable
 from typing import Final, cast
 
-from beanpole.addresses import UNIX, host_name, split_address
+from beanpole.addresses import TLS_PREFIX, UNIX, host_name
 from beanpole.errors import ConfigurationError
 from beanpoled.config.node import NodeConfig
 from beanpoled.frontends.connection import Connection
 from beanpoled.frontends.frontend import Frontend, Frontends
 from beanpoled.host.seam import WARNING, Log
+from beanpoled.host.sockets import BACKLOG, bind
+from beanpoled.host.tls import SafeAcceptor
+from beanpoled.trust.trust import Trust
 
-# Ten thousand workers that connect at once after a restart.
-BACKLOG: Final = 8192
 # A vanished client is found after 60 s idle and five probes, or when its output is not
 # acknowledged for so long.
 KEEPALIVE_IDLE_S: Final = 60
@@ -31,8 +31,10 @@ class ClientProtocol:
     An `asyncio.Protocol` in all but name: a class that is compiled cannot inherit from one.
     """
 
-    def __init__(self, frontend: Frontend) -> None:
+    def __init__(self, frontend: Frontend, is_safe: bool = False) -> None:
+        """Begin; `is_safe`: the client has come by TLS."""
         self._frontend = frontend
+        self._is_safe = is_safe
         self._transport: asyncio.Transport | None = None
         self._connection: Connection | None = None
         self.client_host = b""
@@ -54,7 +56,8 @@ class ClientProtocol:
     def eof_received(self) -> bool:
         if self._connection is not None:
             self._connection.half_closed()
-        return True  # what was sent before is still answered; the connection closes itself
+        # What was sent before is still answered; the connection closes itself. TLS knows no half.
+        return not self._is_safe
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._connection is not None:
@@ -128,7 +131,9 @@ class ClientServer:
         loop: asyncio.AbstractEventLoop,
         log: Log,
         fatal: Callable[[str], None],
+        trust: Trust,
     ) -> None:
+        self._trust = trust
         self.frontends: Frontends
         self._config = config
         self._loop = loop
@@ -143,7 +148,7 @@ class ClientServer:
         """
         for protocol, addresses in self._config.client_addresses.items():
             for address in () if protocol in self._config.unconfigured else addresses:
-                _bind(address).close()
+                bind(address).close()
                 if address.startswith("unix:"):
                     os.unlink(address.removeprefix("unix:"))
 
@@ -158,7 +163,7 @@ class ClientServer:
         addresses = self._config.client_addresses.get(protocol, ())
         try:
             with contextlib.ExitStack() as stack:  # all of them or none
-                sockets = [stack.enter_context(_bind(item, listen=True)) for item in addresses]
+                sockets = [stack.enter_context(bind(item, listen=True)) for item in addresses]
                 stack.pop_all()
         except (OSError, ConfigurationError) as error:
             if protocol not in self._config.unconfigured:
@@ -170,7 +175,7 @@ class ClientServer:
                 WARNING,
             )
             return
-        acceptor = _Acceptor(self._loop, self.frontends[protocol], addresses, sockets)
+        acceptor = _Acceptor(self._loop, self.frontends[protocol], addresses, sockets, self._trust)
         self._open[protocol] = acceptor
 
     def close(self) -> None:
@@ -189,19 +194,24 @@ class _Acceptor:
         frontend: Frontend,
         addresses: tuple[str, ...],
         sockets: list[socket.socket],
+        trust: Trust,
     ) -> None:
+        self._trust = trust
         self._loop = loop
         self._frontend = frontend
         self._addresses = addresses
         self._sockets = sockets
-        self._servers: list[asyncio.AbstractServer] = []
+        self._servers: list[asyncio.AbstractServer | SafeAcceptor] = []
         self._is_open = True
         self._opening = loop.create_task(self._serve())
 
     async def _serve(self) -> None:
-        for raw in list(self._sockets):
-            if raw.family == socket.AF_UNIX:
-                server: asyncio.AbstractServer = await self._loop.create_unix_server(
+        for address, raw in zip(self._addresses, list(self._sockets), strict=True):
+            server: asyncio.AbstractServer | SafeAcceptor
+            if address.startswith(TLS_PREFIX):
+                server = self._safely(raw)
+            elif raw.family == socket.AF_UNIX:
+                server = await self._loop.create_unix_server(
                     self._protocol, sock=raw, backlog=BACKLOG
                 )
             else:
@@ -213,6 +223,17 @@ class _Acceptor:
 
     def _protocol(self) -> asyncio.Protocol:
         return cast(asyncio.Protocol, ClientProtocol(self._frontend))
+
+    def _safely(self, raw: socket.socket) -> SafeAcceptor:
+        certificates = self._trust.of_clients
+        assert certificates is not None, "the configuration was checked"
+        whom = f"a client of {self._frontend.name}"
+        return SafeAcceptor(
+            self._loop, raw, certificates, self._trust.handshakes, self._safe_protocol, whom
+        )
+
+    def _safe_protocol(self) -> asyncio.Protocol:
+        return cast(asyncio.Protocol, ClientProtocol(self._frontend, is_safe=True))
 
     def close(self) -> None:
         """Accept no more clients."""
@@ -227,53 +248,3 @@ class _Acceptor:
             if address.startswith("unix:"):
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(address.removeprefix("unix:"))
-
-
-def _bind(address: str, listen: bool = False) -> socket.socket:
-    """A bound socket of a listen address.
-
-    Binding alone does not show that another server is about to listen there.
-
-    Raises:
-        OSError: the address is taken or not ours.
-        ConfigurationError: the path of a UNIX socket is something else.
-    """
-    if address.startswith("unix:"):
-        path = address.removeprefix("unix:")
-        _remove_stale(path)
-        raw = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        target: str | tuple[str, int] = path
-    else:
-        host, port = split_address(address)
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        raw = socket.socket(family, socket.SOCK_STREAM)
-        raw.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        target = (host, port)
-    try:
-        raw.bind(target)
-        if listen:
-            raw.listen(BACKLOG)
-    except OSError as error:
-        raw.close()
-        raise OSError(error.errno, f"{address}: {error.strerror or error}") from error
-    raw.setblocking(False)
-    return raw
-
-
-def _remove_stale(path: str) -> None:
-    """Remove the socket of a server that is gone; refuse anything else."""
-    try:
-        mode = os.stat(path).st_mode
-    except FileNotFoundError:
-        return
-    if not stat.S_ISSOCK(mode):
-        raise ConfigurationError(f"listen = 'unix:{path}': there is a file that is no socket")
-    probe = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        probe.connect(path)
-    except OSError:
-        os.unlink(path)
-    else:
-        raise ConfigurationError(f"listen = 'unix:{path}': another server accepts clients there")
-    finally:
-        probe.close()

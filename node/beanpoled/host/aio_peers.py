@@ -7,16 +7,21 @@ which nothing arrives for too long, or no whole frame, is closed and dialed agai
 import asyncio
 import os
 import socket
+import ssl
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from beanpole.addresses import split_address
 from beanpole.errors import ProtocolError
 from beanpoled.config.node import NodeConfig
 from beanpoled.host.seam import DEBUG, WARNING, Log
+from beanpoled.host.sockets import bind
+from beanpoled.host.tls import SafeAcceptor
 from beanpoled.links import link
 from beanpoled.links.admission import REFUSE, WAIT
+from beanpoled.trust.certificates import names_in
+from beanpoled.trust.handshakes import OF_ANOTHER, WORDS, reason_of
 from beanpoled.trust.proofs import NONCE_BYTES
 from beanpoled.trust.trust import Trust
 from beanpoled.turn.introductions import Introductions
@@ -55,6 +60,10 @@ class DialPauses:
 
 def _why(error: OSError) -> str:
     """Say in few words why a member could not be dialed."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"shows a certificate that is refused: {error.verify_message}"
+    if isinstance(error, ssl.SSLError):
+        return f"refuses TLS: {WORDS[reason_of(error)]}"
     if isinstance(error, TimeoutError):
         return "timed out"
     if isinstance(error, ConnectionRefusedError):
@@ -137,6 +146,10 @@ class PeerProtocol:
         hello = self._handshake.done
         if hello is None:
             return
+        shown = self._transport.get_extra_info("peercert")  # None without TLS
+        if shown is not None and hello.node not in names_in(shown):
+            self._links.trust.handshakes.refused(OF_ANOTHER, "a node", self._links.loop.time())
+            raise ProtocolError(f"{WORDS[OF_ANOTHER]}: {hello.node} is not among its names")
         if self._handshake.is_old:
             self._links.trust.took_old(hello.node)
         introductions = self._links.introductions
@@ -217,7 +230,8 @@ class PeerLinks:
         self._config = config
         self._links: dict[str, PeerProtocol] = {}
         self._waiting: dict[PeerProtocol, None] = {}  # introduced, and not talked to yet
-        self._server: asyncio.Server | None = None
+        self._server: asyncio.Server | SafeAcceptor | None = None
+        self._socket: socket.socket | None = None  # at which nodes come by TLS
         self._tasks: list[asyncio.Task[None]] = []
         self._lookups: dict[str, asyncio.Task[list[str] | OSError]] = {}  # of the members' names
         self._complained: dict[str, float] = {}  # line -> when it was logged
@@ -230,13 +244,22 @@ class PeerLinks:
         self.router = router
         self.introductions = introductions
         host, port = split_address(self._config.peer_listen)
-        self._server = await self.loop.create_server(
-            lambda: cast(asyncio.Protocol, PeerProtocol(self, None)), host, port
-        )
+        certificates = self.trust.of_peers
+        if certificates is None:
+            self._server = await self.loop.create_server(self._answering, host, port)
+        else:
+            self._socket = bind(self._config.peer_listen, listen=True)
+            handshakes = self.trust.handshakes
+            self._server = SafeAcceptor(
+                self.loop, self._socket, certificates, handshakes, self._answering, "a node"
+            )
         for peer in self._config.peers:
             if self._config.node_id < peer:
                 self._tasks.append(self.loop.create_task(self._dial(peer)))
         self._tasks.append(self.loop.create_task(self._watch()))
+
+    def _answering(self) -> asyncio.Protocol:
+        return cast(asyncio.Protocol, PeerProtocol(self, None))
 
     async def stop(self) -> None:
         """Close everything."""
@@ -246,6 +269,8 @@ class PeerLinks:
             task.cancel()
         if self._server is not None:
             self._server.close()
+        if self._socket is not None:
+            self._socket.close()
         for protocol in [*self._links.values(), *self._waiting]:
             protocol.close()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -336,7 +361,7 @@ class PeerLinks:
             factory = partial(cast, asyncio.Protocol, protocol)
             try:
                 async with asyncio.timeout(DIAL_TIMEOUT_S):
-                    await self._connect(factory, await self._find(peer, host, port), port)
+                    await self._connect(factory, peer, await self._find(peer, host, port), port)
                 await protocol.closed
                 self._failures[peer] = protocol.failure
             except OSError as error:
@@ -344,13 +369,24 @@ class PeerLinks:
             await asyncio.sleep(pauses.after(self.loop.time() - begun_s))
 
     async def _connect(
-        self, factory: Callable[[], asyncio.Protocol], addresses: Sequence[str], port: int
+        self,
+        factory: Callable[[], asyncio.Protocol],
+        peer: str,
+        addresses: Sequence[str],
+        port: int,
     ) -> None:
-        """Connect to the first address that answers; OSError if none does."""
+        """Connect to the first address that answers; OSError if none does.
+
+        By TLS, the certificate there has to be of this very member, whatever its address.
+        """
         failure = OSError("has no address")
+        certificates = self.trust.of_peers
+        safely: dict[str, Any] = {}
+        if certificates is not None:
+            safely = {"ssl": certificates.client, "server_hostname": peer}
         for address in addresses:
             try:
-                await self.loop.create_connection(factory, address, port)
+                await self.loop.create_connection(factory, address, port, **safely)
                 return
             except OSError as error:
                 failure = error

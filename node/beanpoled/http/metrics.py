@@ -126,6 +126,13 @@ def _node(view: NodeView, now: Metrics) -> list[Family]:
             "Links and calls of nodes without the right proof, by reason.",
             [(label(reason=name), value) for name, value in now.peer_refusals.items()],
         ),
+        _gauge("tls_handshakes", "TLS handshakes in progress.", now.tls_handshakes),
+        (
+            "tls_refused_total",
+            "counter",
+            "TLS handshakes that came to nothing, by reason.",
+            [(label(reason=name), value) for name, value in now.tls_refusals.items()],
+        ),
         (
             "limit",
             "gauge",

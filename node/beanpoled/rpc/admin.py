@@ -16,6 +16,7 @@ from grpc_reflection.v1alpha import reflection
 from beanpole.client.rpc import MESSAGE_BYTES_MAX, detail_of
 from beanpole.commands import VERSION_MAX
 from beanpole.pb import admin_pb2, admin_pb2_grpc, node_pb2, peer_pb2, peer_pb2_grpc
+from beanpoled.rpc import credentials
 from beanpoled.rpc.peer import PeerClient, PeerServicer
 from beanpoled.rpc.server import Context, describe, fail
 from beanpoled.rpc.snapshots import snapshot_up_to
@@ -227,7 +228,11 @@ class RpcServer:
         names += [add_to(server) for add_to in self._services]
         reflection.enable_server_reflection(names, server)
         try:
-            port = server.add_insecure_port(address)
+            safely = credentials.of_server(self._trust)
+            if safely is None:
+                port = server.add_insecure_port(address)
+            else:
+                port = server.add_secure_port(address, safely)
         except RuntimeError as error:
             raise OSError(f"cannot listen on {address} for gRPC: {error}") from error
         if port == 0:

@@ -11,9 +11,9 @@ import grpc
 import grpc.aio
 from crc32c import crc32c
 
-from beanpole.client.rpc import CHANNEL_OPTIONS
 from beanpole.errors import Damaged
 from beanpole.pb import admin_pb2, admin_pb2_grpc, node_pb2, peer_pb2, peer_pb2_grpc
+from beanpoled.rpc import credentials
 from beanpoled.rpc.proofs import ProofChecker, Unproved, answered
 from beanpoled.rpc.server import Context, describe, fail, write
 from beanpoled.rpc.snapshot_stream import Sink, SnapshotStream
@@ -75,6 +75,8 @@ class PeerClient:
         self._addresses = addresses
         self._trust = trust
         self._channels: dict[str, grpc.aio.Channel] = {}
+        self._generation = 0  # of the certificates that they show
+        self._replaced: list[grpc.aio.Channel] = []
 
     def address(self, peer: str) -> str:
         """Where a member's gRPC server is dialled; empty if it is no member."""
@@ -141,7 +143,7 @@ class PeerClient:
 
     async def close(self) -> None:
         """Close all channels; calls in flight fail."""
-        for channel in self._channels.values():
+        for channel in (*self._channels.values(), *self._replaced):
             await channel.close()
         self._channels.clear()
 
@@ -150,7 +152,14 @@ class PeerClient:
 
     def _channel(self, peer: str) -> grpc.aio.Channel:
         channel = self._channels.get(peer)
+        certificates = self._trust.of_peers
+        if certificates is not None and certificates.generation != self._generation:
+            # Calls in flight go on; new ones show the new certificate.
+            self._generation = certificates.generation
+            self._replaced += self._channels.values()
+            self._channels.clear()
+            channel = None
         if channel is None:
-            channel = grpc.aio.insecure_channel(self._addresses[peer], options=CHANNEL_OPTIONS)
+            channel = credentials.channel(self._trust, peer, self._addresses[peer])
             self._channels[peer] = channel
         return channel

@@ -15,6 +15,7 @@ import grpc.aio
 from google.protobuf.message import DecodeError
 
 from beanpole.pb import peer_pb2, peer_pb2_grpc
+from beanpoled.rpc import credentials
 from beanpoled.rpc.server import Context, fail
 from beanpoled.trust import proofs
 from beanpoled.trust.proofs import ANSWERER, DIALER, NONCE_BYTES, Call, Challenges, call_proof
@@ -66,7 +67,9 @@ class ProofChecker:
         return peer_pb2.ChallengeReply(node=view.node_id, challenge=challenge, proof=proof)
 
     async def check(self, context: Context) -> None:
-        """End a call that does not prove that its caller knows the secret."""
+        """End a call that does not prove that its caller is a member, or knows the secret."""
+        if self._trust.of_peers is not None:
+            await credentials.check_member(self._view, self._trust, context)
         if not self._trust.secret:
             return
         reason = self._reason(context)

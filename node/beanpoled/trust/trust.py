@@ -7,7 +7,11 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
+from beanpoled.config.node import NodeConfig
+from beanpoled.config.tls import HANDSHAKES_MAX_DEFAULT
 from beanpoled.host.seam import WARNING, Log
+from beanpoled.trust.certificates import Certificates, of_clients, of_peers
+from beanpoled.trust.handshakes import Handshakes
 from beanpoled.trust.shared_secret import SharedSecret
 
 # From this machine version on, all members run a program that makes fresh proofs.
@@ -22,6 +26,9 @@ class Trust:
         active_version: returns the machine version that the cluster works at.
         refusals: callers and links without the right proof, by reason.
         old_proofs: how many proofs of releases up to 0.3.0 were taken.
+        handshakes: of TLS.
+        of_clients: what clients are served with; None if they do not come by TLS.
+        of_peers: what this node shows to other nodes; None if they do not use TLS.
     """
 
     def __init__(
@@ -31,6 +38,7 @@ class Trust:
         secret: str,
         log: Log,
         takes_old: bool = True,
+        handshakes_max: int = HANDSHAKES_MAX_DEFAULT,
     ) -> None:
         """Begin.
 
@@ -40,6 +48,7 @@ class Trust:
             secret: the shared one; empty for none.
             log: where to say that an old proof was taken.
             takes_old: whether proofs of releases up to 0.3.0 are taken until the upgrade has ended.
+            handshakes_max: of TLS, in progress at a time.
         """
         self.cluster = cluster
         self.node = node
@@ -47,6 +56,9 @@ class Trust:
         self.active_version: Callable[[], int] = lambda: 0
         self.refusals: Counter[str] = Counter()
         self.old_proofs = 0
+        self.handshakes = Handshakes(handshakes_max, log)
+        self.of_clients: Certificates | None = None
+        self.of_peers: Certificates | None = None
         self._log = log
         self._takes_old = takes_old
         self._told: set[str] = set()  # names of members: nine at most
@@ -71,3 +83,23 @@ class Trust:
     def refused(self, reason: str) -> None:
         """A proof was refused."""
         self.refusals[reason] += 1
+
+    def refresh(self) -> None:
+        """Read the files of certificates again if they changed; connections that are up stay."""
+        for certificates in (self.of_clients, self.of_peers):
+            words = None if certificates is None else certificates.refresh()
+            if words is not None:
+                self._log(words, WARNING)
+
+
+def trust_of(config: NodeConfig, log: Log) -> Trust:
+    """Make what the configuration of a node says.
+
+    Raises:
+        ConfigurationError: a certificate cannot be used.
+    """
+    takes_old = config.peer_old_proofs == "auto"
+    names = (config.cluster, config.node_id, config.peer_secret)
+    trust = Trust(*names, log, takes_old, config.handshakes_max)
+    trust.of_clients, trust.of_peers = of_clients(config), of_peers(config)
+    return trust

@@ -11,6 +11,7 @@ import pytest
 from beanpoled.frontends.frontend import Frontends
 from beanpoled.host.aio_clients import ClientServer
 from beanpoled.host.seam import INFO, WARNING
+from tests.unit.beanpoled.fakes import trust_of
 from tests.unit.node.stage import config
 
 
@@ -35,7 +36,7 @@ def opened(address: str, unconfigured: frozenset[str]) -> tuple[list[str], list[
     async def run() -> None:
         listeners = MappingProxyType({"gearman": ("127.0.0.1:0", address)})
         made = config(listen=(), listeners=listeners, unconfigured=unconfigured)
-        server = ClientServer(made, asyncio.get_running_loop(), log, fatal.append)
+        server = ClientServer(made, asyncio.get_running_loop(), log, fatal.append, trust_of())
         server.frontends = cast(Frontends, {"gearman": None})
         if unconfigured:
             server.check()

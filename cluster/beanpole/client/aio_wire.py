@@ -1,0 +1,130 @@
+"""The connections of the asyncio client: it does the steps that `sansio` asks for."""
+
+import asyncio
+import socket
+import ssl
+from typing import Any, Final, TypeVar
+
+from beanpole.client.sansio.steps import (
+    Close,
+    Connect,
+    Endpoint,
+    IsGone,
+    Pause,
+    Probe,
+    Receive,
+    Resolve,
+    Send,
+    Step,
+    Steps,
+)
+
+_RECEIVE_BYTES: Final = 65536
+_Result = TypeVar("_Result")
+_Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+class Wire:
+    """The connections of one client."""
+
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
+        """Begin; with `tls`, nodes are spoken to by TLS."""
+        self._tls = tls
+        self._names: dict[str, str] = {}  # by which addresses were looked up
+        self._streams: _Streams | None = None
+        self._lock = asyncio.Lock()
+
+    async def run(self, steps: Steps[_Result]) -> _Result:
+        """Do the steps of one command, after those of the commands before it."""
+        async with self._lock:
+            try:
+                step = next(steps)
+                while True:
+                    try:
+                        answer = await self._do(step)
+                    except OSError as error:
+                        step = steps.throw(error)
+                    else:
+                        step = steps.send(answer)
+            except StopIteration as end:
+                result: _Result = end.value
+                return result
+            except BaseException as error:
+                steps.close()
+                if not isinstance(error, Exception):
+                    self.close()  # cancelled: the rest of a reply would answer another command
+                raise
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a command is in progress."""
+        return self._lock.locked()
+
+    def close(self) -> None:
+        """Close the connection, if there is one."""
+        if self._streams is not None:
+            writer = self._streams[1]
+            if self._tls is None:
+                writer.close()
+            else:
+                writer.transport.abort()  # an end by TLS would wait for the node's
+            self._streams = None
+
+    async def _do(self, step: Step) -> object:
+        match step:
+            case Receive():
+                async with asyncio.timeout(step.timeout_s):
+                    return await self._connected[0].read(_RECEIVE_BYTES)
+            case Send():
+                writer = self._connected[1]
+                writer.write(step.data)
+                async with asyncio.timeout(step.timeout_s):
+                    await writer.drain()
+            case IsGone():
+                return self._is_gone()
+            case Resolve():
+                loop = asyncio.get_running_loop()
+                found = await loop.getaddrinfo(step.host, step.port, type=socket.SOCK_STREAM)
+                self._names |= {str(place[0]): step.host for *_, place in found}
+                return [Endpoint(str(place[0]), int(place[1])) for *_, place in found]
+            case Connect():
+                self.close()
+                self._streams = await self._open(step.endpoint, step.timeout_s)
+            case Probe():
+                (await self._open(step.endpoint, step.timeout_s))[1].close()
+            case Close():
+                self.close()
+            case Pause():
+                await asyncio.sleep(step.seconds)
+        return None
+
+    @property
+    def _connected(self) -> _Streams:
+        if self._streams is None:
+            raise ConnectionError("the client was closed")
+        return self._streams
+
+    def _is_gone(self) -> bool:
+        if self._streams is None:
+            return True
+        reader, writer = self._streams
+        return reader.at_eof() or reader.exception() is not None or writer.is_closing()
+
+    async def _open(self, endpoint: Endpoint, timeout_s: float) -> _Streams:
+        safely: dict[str, Any] = {}
+        if self._tls is not None:
+            name = self._names.get(endpoint.host, endpoint.host)
+            safely = {"ssl": self._tls, "server_hostname": name}
+        async with asyncio.timeout(timeout_s):
+            if not endpoint.port:
+                return await asyncio.open_unix_connection(endpoint.host, **safely)
+            try:
+                reader, writer = await asyncio.open_connection(
+                    endpoint.host, endpoint.port, **safely
+                )
+            except ssl.SSLError:
+                await asyncio.sleep(0)  # or the loop could end before it closes the socket
+                raise
+        connected: socket.socket = writer.get_extra_info("socket")
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        return reader, writer

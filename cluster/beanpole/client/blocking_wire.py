@@ -1,0 +1,132 @@
+"""The sockets of the synchronous client: it does the steps that `sansio` asks for."""
+
+import socket
+import ssl
+import time
+from typing import Final, TypeVar
+
+from beanpole.client.sansio.steps import (
+    Close,
+    Connect,
+    Endpoint,
+    IsGone,
+    Pause,
+    Probe,
+    Receive,
+    Resolve,
+    Send,
+    Step,
+    Steps,
+)
+
+_RECEIVE_BYTES: Final = 65536
+_Result = TypeVar("_Result")
+
+
+class Wire:
+    """The sockets of one client."""
+
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
+        """Begin; with `tls`, nodes are spoken to by TLS."""
+        self._tls = tls
+        self._names: dict[str, str] = {}  # by which addresses were looked up
+        self._socket: socket.socket | None = None
+
+    def run(self, steps: Steps[_Result]) -> _Result:
+        """Do the steps of one command and return its result."""
+        try:
+            step = next(steps)
+            while True:
+                try:
+                    answer = self._do(step)
+                except OSError as error:
+                    step = steps.throw(error)
+                else:
+                    step = steps.send(answer)
+        except StopIteration as end:
+            result: _Result = end.value
+            return result
+        except BaseException as error:
+            steps.close()
+            if not isinstance(error, Exception):
+                self.close()  # interrupted: the rest of a reply would answer another command
+            raise
+
+    def close(self) -> None:
+        """Close the connection, if there is one."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def _do(self, step: Step) -> object:
+        match step:
+            case Receive():
+                connected = self._connected
+                connected.settimeout(step.timeout_s)
+                return connected.recv(_RECEIVE_BYTES)
+            case Send():
+                connected = self._connected
+                connected.settimeout(step.timeout_s)
+                connected.sendall(step.data)
+            case IsGone():
+                return self._is_gone()
+            case Resolve():
+                found = socket.getaddrinfo(step.host, step.port, type=socket.SOCK_STREAM)
+                self._names |= {str(place[0]): step.host for *_, place in found}
+                return [Endpoint(str(place[0]), int(place[1])) for *_, place in found]
+            case Connect():
+                self.close()
+                self._socket = self._open(step.endpoint, step.timeout_s)
+            case Probe():
+                self._open(step.endpoint, step.timeout_s).close()
+            case Close():
+                self.close()
+            case Pause():
+                time.sleep(step.seconds)
+        return None
+
+    def _open(self, endpoint: Endpoint, timeout_s: float) -> socket.socket:
+        connected = _connected(endpoint, timeout_s)
+        if self._tls is None:
+            return connected
+        name = self._names.get(endpoint.host, endpoint.host)
+        try:
+            return self._tls.wrap_socket(connected, server_hostname=name)
+        except OSError:
+            connected.close()
+            raise
+
+    @property
+    def _connected(self) -> socket.socket:
+        assert self._socket is not None, "the steps connect first"
+        return self._socket
+
+    def _is_gone(self) -> bool:
+        if self._socket is None:
+            return True
+        try:
+            self._socket.setblocking(False)
+            # TLS cannot look without taking; a node that speaks unasked is as good as gone.
+            flags = 0 if self._tls is not None else socket.MSG_PEEK
+            data = self._socket.recv(1, flags)
+            return bool(self._tls) or not data
+        except (BlockingIOError, ssl.SSLWantReadError):
+            return False
+        except OSError:
+            return True
+
+
+def _connected(endpoint: Endpoint, timeout_s: float) -> socket.socket:
+    if endpoint.port:
+        connected = socket.create_connection((endpoint.host, endpoint.port), timeout_s)
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        return connected
+    connected = socket.socket(socket.AF_UNIX)
+    connected.settimeout(timeout_s)
+    try:
+        connected.connect(endpoint.host)
+    except OSError:
+        connected.close()
+        raise
+    return connected

@@ -1,0 +1,139 @@
+"""`beanpole certs dev`: a certificate authority and certificates for development, by openssl.
+
+For production, certificates come from where the others of a company do. What nodes want of them is
+in docs/security.md.
+"""
+
+import argparse
+import ipaddress
+import re
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from beanpole.errors import ConfigurationError
+
+DAYS_DEFAULT: Final = 365
+# Of every certificate: `beanpole up` and clients on this machine dial these.
+_LOCAL: Final = ("localhost", "127.0.0.1")
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,62}")
+_CLIENT: Final = "client"
+
+
+def add_command(commands: Any) -> None:
+    """Add `certs` to the parser."""
+    parser = commands.add_parser("certs", help="make certificates for development")
+    ways = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    way = ways.add_parser(
+        "dev",
+        help="make a CA, a certificate for each node, and one for clients",
+        description="Writes ca.pem, and NAME.pem with NAME.key for each node and for `client`. "
+        "Run again, it uses the CA that is there. Needs the program openssl.",
+    )
+    way.add_argument("--to", type=Path, required=True, metavar="DIR", help="where to write them")
+    way.add_argument(
+        "--nodes", default="n0,n1,n2", metavar="ID,...", help="the members' ids (default n0,n1,n2)"
+    )
+    way.add_argument(
+        "--hosts",
+        default="",
+        metavar="HOST,...",
+        help="names and addresses by which nodes are dialled, beside their ids and localhost",
+    )
+    way.add_argument(
+        "--days", type=int, default=DAYS_DEFAULT, help=f"how long (default {DAYS_DEFAULT})"
+    )
+    way.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Make what is missing of the CA, and all certificates anew."""
+    nodes = _names("--nodes", arguments.nodes)
+    hosts = _names("--hosts", arguments.hosts) if arguments.hosts else []
+    if not 1 <= arguments.days <= 36_500:
+        raise ConfigurationError(f"--days = {arguments.days} is not allowed: it must be 1 to 36500")
+    if _CLIENT in nodes:
+        raise ConfigurationError(f"--nodes: {_CLIENT!r} is the name of the clients' certificate")
+    place: Path = arguments.to
+    place.mkdir(parents=True, exist_ok=True)
+    days = str(arguments.days)
+    make_ca(place, days)
+    for name in (*nodes, _CLIENT):
+        make_certificate(place, name, [name, *hosts, *_LOCAL], days)
+    print(f"{place / 'ca.pem'}: the CA; {', '.join((*nodes, _CLIENT))}: NAME.pem and NAME.key")
+    return 0
+
+
+def make_ca(place: Path, days: str) -> None:
+    """Make ca.pem and ca.key, if they are not there."""
+    if (place / "ca.key").exists() and (place / "ca.pem").exists():
+        return
+    _openssl(
+        *("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"),
+        *("-keyout", str(place / "ca.key"), "-out", str(place / "ca.pem"), "-days", days),
+        *("-subj", "/CN=Beanpole development CA"),
+        *("-addext", "keyUsage=critical,keyCertSign,cRLSign"),
+    )
+
+
+def make_certificate(place: Path, name: str, names: Sequence[str], days: str) -> None:
+    """Make NAME.pem and NAME.key for these DNS names and addresses, signed by the CA there."""
+    request, extensions = place / f".{name}.csr", place / f".{name}.ext"
+    _openssl(
+        *("req", "-new", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"),
+        *("-keyout", str(place / f"{name}.key"), "-out", str(request), "-subj", f"/CN={name}"),
+    )
+    extensions.write_text(f"subjectAltName={','.join(map(_entry, dict.fromkeys(names)))}\n")
+    _openssl(
+        *("x509", "-req", "-in", str(request), "-out", str(place / f"{name}.pem"), "-days", days),
+        *("-CA", str(place / "ca.pem"), "-CAkey", str(place / "ca.key"), "-CAcreateserial"),
+        *("-CAserial", str(place / ".ca.srl"), "-extfile", str(extensions)),
+    )
+    request.unlink()
+    extensions.unlink()
+
+
+def _names(option: str, text: str) -> list[str]:
+    names = [part.strip() for part in text.split(",")]
+    for name in names:
+        if not (_NAME.fullmatch(name) or _is_address(name)):
+            raise ConfigurationError(
+                f"{option}: {name!r} is not allowed: names of letters, digits, '-' and '.', or "
+                "addresses, separated by commas"
+            )
+    return names
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _entry(name: str) -> str:
+    return f"{'IP' if _is_address(name) else 'DNS'}:{name}"
+
+
+def _openssl(*words: str) -> None:
+    """Run openssl; what it writes is for its user alone.
+
+    Raises:
+        ConfigurationError: it is not installed, or failed; with its own words.
+    """
+    try:
+        done = subprocess.run(
+            ["openssl", *words],
+            capture_output=True,
+            text=True,
+            check=False,
+            umask=0o077,
+        )
+    except FileNotFoundError:
+        raise ConfigurationError(
+            "the program openssl is not installed (Debian: apt-get install openssl)"
+        ) from None
+    if done.returncode:
+        raise ConfigurationError(f"openssl {words[0]} failed: {done.stderr.strip()}")

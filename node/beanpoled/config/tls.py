@@ -1,0 +1,92 @@
+"""The settings of TLS, and what they mean together. How certificates are read is in `trust`."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from beanpole.errors import ConfigurationError
+from beanpoled.config.settings import Integer, OptionalPath, Setting
+
+# Each that is in progress takes some 60 KiB and a millisecond of processor time; a thousand workers
+# that come back together are through in seconds.
+HANDSHAKES_MAX_DEFAULT: Final = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsConfig:
+    """What a node's configuration says of TLS. Paths are empty where there is no file."""
+
+    tls_certificate_file: str
+    tls_key_file: str
+    tls_client_ca_file: str
+    tls_crl_file: str
+    handshakes_max: int
+    peer_tls_certificate_file: str
+    peer_tls_key_file: str
+    peer_tls_ca_file: str
+    peer_tls_crl_file: str
+
+    @property
+    def has_client_tls(self) -> bool:
+        """Whether clients may come by TLS."""
+        return bool(self.tls_certificate_file)
+
+    @property
+    def has_peer_tls(self) -> bool:
+        """Whether nodes talk to each other by TLS, also by gRPC."""
+        return bool(self.peer_tls_certificate_file)
+
+
+SETTINGS: Final = (
+    Setting("tls_certificate_file", OptionalPath(), "", "certificate chain for clients, PEM"),
+    Setting("tls_key_file", OptionalPath(), "", "its private key, PEM"),
+    Setting("tls_client_ca_file", OptionalPath(), "", "CA of certificates that clients must show"),
+    Setting("tls_crl_file", OptionalPath(), "", "certificates of clients that are revoked, PEM"),
+    Setting(
+        "handshakes_max",
+        Integer(1, 100_000),
+        HANDSHAKES_MAX_DEFAULT,
+        "TLS handshakes in progress at a time, of clients and of nodes",
+    ),
+    Setting("peer_tls_certificate_file", OptionalPath(), "", "certificate of this node, PEM"),
+    Setting("peer_tls_key_file", OptionalPath(), "", "its private key, PEM"),
+    Setting("peer_tls_ca_file", OptionalPath(), "", "CA of the certificates of all nodes"),
+    Setting("peer_tls_crl_file", OptionalPath(), "", "certificates of nodes that are revoked"),
+)
+
+
+def check(config: TlsConfig, tls_addresses: list[str]) -> None:
+    """Check what the settings mean together.
+
+    Args:
+        config: of a node.
+        tls_addresses: where its clients come by TLS.
+
+    Raises:
+        ConfigurationError: the message names the setting that is missing or wrong.
+    """
+    certificate = "tls_certificate_file"
+    _check_together(config, (certificate, "tls_key_file"))
+    _check_together(config, ("peer_tls_certificate_file", "peer_tls_key_file", "peer_tls_ca_file"))
+    for name, needs in (
+        ("tls_client_ca_file", certificate),
+        ("tls_crl_file", "tls_client_ca_file"),
+        ("peer_tls_crl_file", "peer_tls_ca_file"),
+    ):
+        if getattr(config, name) and not getattr(config, needs):
+            raise ConfigurationError(f"{name} is of no use without {needs}: give both or none")
+    if tls_addresses and not config.has_client_tls:
+        raise ConfigurationError(
+            f"{tls_addresses[0]!r} is not allowed: a tls: address needs {certificate} and "
+            "tls_key_file"
+        )
+    if config.has_client_tls and not tls_addresses:
+        raise ConfigurationError(
+            f"{certificate} is of no use without an address of clients that begins with tls:, "
+            "such as listen = tls:0.0.0.0:11301"
+        )
+
+
+def _check_together(config: TlsConfig, names: tuple[str, ...]) -> None:
+    missing = [name for name in names if not getattr(config, name)]
+    if missing and len(missing) < len(names):
+        raise ConfigurationError(f"{', '.join(missing)} is missing: give all of {', '.join(names)}")

@@ -1,0 +1,62 @@
+"""Sockets at which a node listens: bound, and stale ones of UNIX removed. No loop is known here."""
+
+import os
+import socket
+import stat
+from typing import Final
+
+from beanpole.addresses import TLS_PREFIX, split_address
+from beanpole.errors import ConfigurationError
+
+# Ten thousand workers that connect at once after a restart.
+BACKLOG: Final = 8192
+
+
+def bind(address: str, listen: bool = False) -> socket.socket:
+    """Return a bound socket of an address of the configuration.
+
+    Binding alone does not show that another server is about to listen there.
+
+    Raises:
+        OSError: the address is taken or not ours.
+        ConfigurationError: the path of a UNIX socket is something else.
+    """
+    if address.startswith("unix:"):
+        path = address.removeprefix("unix:")
+        _remove_stale(path)
+        raw = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        target: str | tuple[str, int] = path
+    else:
+        host, port = split_address(address.removeprefix(TLS_PREFIX))
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        raw = socket.socket(family, socket.SOCK_STREAM)
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        target = (host, port)
+    try:
+        raw.bind(target)
+        if listen:
+            raw.listen(BACKLOG)
+    except OSError as error:
+        raw.close()
+        raise OSError(error.errno, f"{address}: {error.strerror or error}") from error
+    raw.setblocking(False)
+    return raw
+
+
+def _remove_stale(path: str) -> None:
+    """Remove the socket of a server that is gone; refuse anything else."""
+    try:
+        mode = os.stat(path).st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(mode):
+        raise ConfigurationError(f"listen = 'unix:{path}': there is a file that is no socket")
+    probe = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        probe.connect(path)
+    except OSError:
+        os.unlink(path)
+    else:
+        raise ConfigurationError(f"listen = 'unix:{path}': another server accepts clients there")
+    finally:
+        probe.close()

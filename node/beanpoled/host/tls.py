@@ -1,0 +1,88 @@
+"""Connections that come by TLS: accepted here, so that each refused handshake has a reason.
+
+A server of asyncio forgets why a handshake failed, and has no limit for those in progress. Reasons
+and limits are in `trust.handshakes`.
+"""
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import Final
+
+from beanpoled.trust.certificates import Certificates
+from beanpoled.trust.handshakes import HANDSHAKE_TIMEOUT_S, TOO_MANY, Handshakes, reason_of
+
+ACCEPT_PAUSE_S: Final = 0.05
+
+
+class SafeAcceptor:
+    """One listening socket."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        listening: socket.socket,
+        certificates: Certificates,
+        handshakes: Handshakes,
+        make: Callable[[], asyncio.Protocol],
+        whom: str,
+    ) -> None:
+        """Begin to accept.
+
+        Args:
+            loop: of the node.
+            listening: not blocking; it stays its owner's.
+            certificates: this node's.
+            handshakes: of this node.
+            make: makes the protocol behind a handshake.
+            whom: who is expected, in words.
+        """
+        self._loop = loop
+        self._listening = listening
+        self._certificates = certificates
+        self._handshakes = handshakes
+        self._make = make
+        self._whom = whom
+        self._shaking: set[asyncio.Task[None]] = set()
+        self._accepting = loop.create_task(self._accept())
+
+    def close(self) -> None:
+        """Accept no more; handshakes in progress end, connections behind one stay."""
+        self._accepting.cancel()
+        for task in self._shaking:
+            task.cancel()
+
+    async def _accept(self) -> None:
+        while True:
+            try:
+                raw, _ = await self._loop.sock_accept(self._listening)
+            except OSError:
+                # The other side has gone again, or descriptors are short for a moment.
+                await asyncio.sleep(ACCEPT_PAUSE_S)
+                continue
+            if not self._handshakes.has_room:
+                self._handshakes.refused(TOO_MANY, self._whom, self._loop.time())
+                raw.close()
+                continue
+            raw.setblocking(False)
+            self._handshakes.in_progress += 1
+            task = self._loop.create_task(self._shake(raw))
+            self._shaking.add(task)
+            task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._handshakes.in_progress -= 1
+        self._shaking.discard(task)
+
+    async def _shake(self, raw: socket.socket) -> None:
+        try:
+            await self._loop.connect_accepted_socket(
+                self._make,
+                raw,
+                ssl=self._certificates.server,
+                ssl_handshake_timeout=HANDSHAKE_TIMEOUT_S,
+            )
+        except OSError as error:
+            # SSLError and TimeoutError are OSErrors, too.
+            self._handshakes.refused(reason_of(error), self._whom, self._loop.time())
+            raw.close()

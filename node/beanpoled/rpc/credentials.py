@@ -1,0 +1,73 @@
+"""TLS of gRPC, between nodes and for operators: both sides show a certificate of the nodes' CA.
+
+Where the certificates come from, and when they are read again, is in `trust.certificates`.
+"""
+
+import asyncio
+from typing import Final
+
+import grpc
+import grpc.aio
+
+from beanpole.client.rpc import CHANNEL_OPTIONS
+from beanpoled.rpc.server import Context, fail
+from beanpoled.trust.certificates import Certificates, Pem
+from beanpoled.trust.handshakes import OF_ANOTHER, WORDS
+from beanpoled.trust.trust import Trust
+from beanpoled.view import NodeView
+
+# What gRPC calls the names in the certificate of a caller.
+_NAMES_KEY: Final = "x509_subject_alternative_name"
+
+
+def of_server(trust: Trust) -> grpc.ServerCredentials | None:
+    """Return what a node's server shows and asks for; None if it does not use TLS."""
+    certificates = trust.of_peers
+    if certificates is None:
+        return None
+    return grpc.dynamic_ssl_server_credentials(
+        _configuration(certificates.pem),
+        _Fetcher(certificates),  # type: ignore[arg-type]  # None means: no other ones
+        require_client_authentication=True,
+    )
+
+
+def channel(trust: Trust, member: str, address: str) -> grpc.aio.Channel:
+    """Return a channel to a member, whose certificate has to have its id as a name."""
+    certificates = trust.of_peers
+    if certificates is None:
+        return grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+    pem = certificates.pem
+    shown = grpc.ssl_channel_credentials(pem.ca, pem.key, pem.certificate)
+    options = (*CHANNEL_OPTIONS, ("grpc.ssl_target_name_override", member))
+    return grpc.aio.secure_channel(address, shown, options=options)
+
+
+async def check_member(view: NodeView, trust: Trust, context: Context) -> None:
+    """End a call between nodes whose caller's certificate is of no member."""
+    shown = context.auth_context().get(_NAMES_KEY, ())
+    names = {name.decode(errors="replace") for name in shown}
+    if names.isdisjoint(view.members):
+        now_s = asyncio.get_running_loop().time()
+        trust.handshakes.refused(OF_ANOTHER, "a caller of gRPC", now_s)
+        words = f"{WORDS[OF_ANOTHER]}: no member is among its names"
+        await fail(context, grpc.StatusCode.UNAUTHENTICATED, words, "CERTIFICATE_OF_ANOTHER")
+
+
+def _configuration(pem: Pem) -> grpc.ServerCertificateConfiguration:
+    return grpc.ssl_server_certificate_configuration([(pem.key, pem.certificate)], pem.ca)
+
+
+class _Fetcher:
+    """Gives gRPC other certificates once; called in its threads, before each handshake."""
+
+    def __init__(self, certificates: Certificates) -> None:
+        self._certificates = certificates
+        self._given = certificates.generation
+
+    def __call__(self) -> grpc.ServerCertificateConfiguration | None:
+        generation = self._certificates.generation
+        if generation == self._given:
+            return None
+        self._given = generation
+        return _configuration(self._certificates.pem)

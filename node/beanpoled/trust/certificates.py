@@ -1,0 +1,179 @@
+"""Certificates of this node, read from files again and again: contexts of TLS for new connections.
+
+Connections that are up keep what they began with. No socket is opened here; which handshakes are
+refused, and what is said of them, is in `handshakes`.
+"""
+
+import os
+import ssl
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from beanpole.errors import ConfigurationError
+from beanpoled.config.tls import TlsConfig
+
+
+class Files(NamedTuple):
+    """Where the parts are, and by which settings; a path is empty where there is no file.
+
+    Attributes:
+        setting: the prefix of the settings: "tls_" or "peer_tls_".
+        certificate: of this node, with the chain that leads to the CA.
+        key: its private key.
+        ca: of the certificates that others must show; empty: they need none.
+        crl: of that CA, with the certificates that are revoked.
+    """
+
+    setting: str
+    certificate: str
+    key: str
+    ca: str
+    crl: str
+
+
+class Pem(NamedTuple):
+    """The bytes of the files, as gRPC wants them."""
+
+    key: bytes
+    certificate: bytes
+    ca: bytes
+
+
+def of_clients(config: TlsConfig) -> "Certificates | None":
+    """Return what clients are served with; None if they do not come by TLS."""
+    if not config.has_client_tls:
+        return None
+    paths = (config.tls_certificate_file, config.tls_key_file)
+    return Certificates(Files("tls_", *paths, config.tls_client_ca_file, config.tls_crl_file))
+
+
+def of_peers(config: TlsConfig) -> "Certificates | None":
+    """Return what this node shows to other nodes; None if they do not use TLS."""
+    if not config.has_peer_tls:
+        return None
+    paths = (config.peer_tls_certificate_file, config.peer_tls_key_file)
+    return Certificates(
+        Files("peer_tls_", *paths, config.peer_tls_ca_file, config.peer_tls_crl_file)
+    )
+
+
+class Certificates:
+    """One set of files as it was read last.
+
+    Attributes:
+        server: for connections that come.
+        client: for connections to other nodes, whose names are checked.
+        generation: how often other files were taken.
+    """
+
+    def __init__(self, files: Files) -> None:
+        """Read the files.
+
+        Raises:
+            ConfigurationError: one cannot be read or does not fit; it names the setting.
+        """
+        self._files = files
+        self.generation = 0
+        self._known = self._stamps()
+        self.server, self.client, self.pem = self._read()
+
+    def refresh(self) -> str | None:
+        """Read the files again if they changed.
+
+        Returns:
+            What to say: that there are others now, or with `ConfigurationError`'s words why the
+            old ones stay. None if nothing changed.
+        """
+        stamps = self._stamps()
+        if stamps == self._known:
+            return None
+        self._known = stamps
+        try:
+            self.server, self.client, self.pem = self._read()
+        except ConfigurationError as error:
+            return f"the certificates that were read before stay in use: {error}"
+        self.generation += 1
+        return f"{self._files.setting}certificate_file and what belongs to it was read again"
+
+    def _stamps(self) -> list[tuple[int, int] | None]:
+        """What tells that a file is another one; files in Kubernetes are links that move."""
+        found: list[tuple[int, int] | None] = []
+        for path in self._paths():
+            try:
+                stat = os.stat(path)
+            except OSError:
+                found.append(None)
+            else:
+                found.append((stat.st_mtime_ns, stat.st_ino))
+        return found
+
+    def _paths(self) -> Sequence[str]:
+        return [path for path in self._files[1:] if path]
+
+    def _read(self) -> tuple[ssl.SSLContext, ssl.SSLContext, Pem]:
+        files = self._files
+        server = self._context(ssl.PROTOCOL_TLS_SERVER)
+        client = self._context(ssl.PROTOCOL_TLS_CLIENT)
+        if files.ca:
+            server.verify_mode = ssl.CERT_REQUIRED
+        parts = (self._bytes(part) for part in ("key", "certificate", "ca"))
+        return server, client, Pem(*parts)
+
+    def _context(self, kind: Any) -> ssl.SSLContext:
+        files = self._files
+        context = ssl.SSLContext(kind)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        self._bytes("certificate")
+        self._bytes("key")
+        try:
+            context.load_cert_chain(files.certificate, files.key)
+        except (ssl.SSLError, OSError) as error:
+            raise ConfigurationError(
+                f"{files.setting}certificate_file = {files.certificate!r} and {files.setting}"
+                f"key_file = {files.key!r} do not make a certificate with its key: {_why(error)}"
+            ) from error
+        for part in ("ca", "crl"):
+            path = getattr(files, part)
+            if path:
+                self._bytes(part)
+                try:
+                    context.load_verify_locations(path)
+                except (ssl.SSLError, OSError) as error:
+                    raise ConfigurationError(
+                        f"{self._name(part)} = {path!r} cannot be used: {_why(error)}"
+                    ) from error
+        if files.crl:
+            context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
+        return context
+
+    def _name(self, part: str) -> str:
+        is_clients = part == "ca" and self._files.setting == "tls_"
+        return f"{self._files.setting}{'client_' if is_clients else ''}{part}_file"
+
+    def _bytes(self, part: str) -> bytes:
+        path = getattr(self._files, part)
+        if not path:
+            return b""
+        try:
+            with open(path, "rb") as file:
+                return file.read()
+        except OSError as error:
+            raise ConfigurationError(
+                f"{self._name(part)} = {path!r} cannot be read: {error.strerror}"
+            ) from error
+
+
+def names_in(certificate: Mapping[str, Any]) -> frozenset[str]:
+    """Return the DNS names in a certificate that was checked, as `ssl` gives it.
+
+    A node's own name is its id.
+    """
+    names = certificate.get("subjectAltName", ())
+    return frozenset(name for kind, name in names if kind == "DNS")
+
+
+def _why(error: Exception) -> str:
+    reason = getattr(error, "reason", None)
+    if isinstance(error, ssl.SSLError) and reason:
+        return str(reason).lower().replace("_", " ")
+    return getattr(error, "strerror", None) or str(error)

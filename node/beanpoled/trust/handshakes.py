@@ -1,0 +1,96 @@
+"""Handshakes of TLS: how many are in progress, and why some were refused. No socket is opened here.
+
+No refusal is logged more often than once in half a minute for each reason: whoever reaches a port
+can make as many as he likes.
+"""
+
+import ssl
+from collections import Counter
+from typing import Final
+
+from beanpoled.host.seam import WARNING, Log
+
+# A handshake takes two round trips. Who needs longer is not about to speak.
+HANDSHAKE_TIMEOUT_S: Final = 10.0
+COMPLAINT_PERIOD_S: Final = 30.0
+
+# Why a handshake is refused, for programs: labels of the metric.
+TOO_MANY: Final = "too_many"
+TIMED_OUT: Final = "timed_out"
+CLOSED: Final = "closed"
+NO_CERTIFICATE: Final = "no_certificate"
+EXPIRED: Final = "certificate_expired"
+REVOKED: Final = "certificate_revoked"
+UNKNOWN: Final = "certificate_unknown"
+OF_ANOTHER: Final = "certificate_of_another"
+REFUSED_OURS: Final = "refused_ours"
+NOT_TLS: Final = "not_tls"
+
+WORDS: Final = {
+    TOO_MANY: "handshakes_max are in progress",
+    TIMED_OUT: f"it did not end within {HANDSHAKE_TIMEOUT_S:.0f} s",
+    CLOSED: "the other side closed the connection",
+    NO_CERTIFICATE: "the other side shows no certificate",
+    EXPIRED: "the certificate of the other side has expired, or is not valid yet",
+    REVOKED: "the certificate of the other side is revoked",
+    UNKNOWN: "the certificate of the other side is of no CA that is known here",
+    OF_ANOTHER: "the certificate of the other side is of another node",
+    REFUSED_OURS: "the other side does not take our certificate",
+    NOT_TLS: "the other side does not speak TLS, or none that is taken here",
+}
+# What OpenSSL says, and what it means.
+_BY_REASON: Final = {
+    "PEER_DID_NOT_RETURN_A_CERTIFICATE": NO_CERTIFICATE,
+    "TLSV13_ALERT_CERTIFICATE_REQUIRED": REFUSED_OURS,
+    "TLSV1_ALERT_UNKNOWN_CA": REFUSED_OURS,
+    "SSLV3_ALERT_BAD_CERTIFICATE": REFUSED_OURS,
+    "SSLV3_ALERT_CERTIFICATE_UNKNOWN": REFUSED_OURS,
+    "SSLV3_ALERT_CERTIFICATE_EXPIRED": REFUSED_OURS,
+    "SSLV3_ALERT_CERTIFICATE_REVOKED": REFUSED_OURS,
+}
+# X509_V_ERR_... of OpenSSL.
+_BY_CODE: Final = {9: EXPIRED, 10: EXPIRED, 23: REVOKED}
+
+
+def reason_of(error: BaseException) -> str:
+    """Return why a handshake failed: one of the constants above."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return _BY_CODE.get(error.verify_code, UNKNOWN)
+    if isinstance(error, TimeoutError):
+        return TIMED_OUT
+    if isinstance(error, ssl.SSLError):
+        return _BY_REASON.get(error.reason or "", NOT_TLS)
+    if isinstance(error, ConnectionAbortedError):
+        return TIMED_OUT  # uvloop's word for it
+    return CLOSED
+
+
+class Handshakes:
+    """Of one node, with clients and with other nodes."""
+
+    def __init__(self, handshakes_max: int, log: Log) -> None:
+        self.refusals: Counter[str] = Counter()
+        self.in_progress = 0
+        self._max = handshakes_max
+        self._log = log
+        self._logged_s: dict[tuple[str, str], float] = {}
+
+    @property
+    def has_room(self) -> bool:
+        """Whether one more may begin."""
+        return self.in_progress < self._max
+
+    def refused(self, reason: str, whom: str, now_s: float) -> None:
+        """A handshake came to nothing.
+
+        Args:
+            reason: one of the constants above.
+            whom: what kind of other side it was, in words; there are few of them.
+            now_s: the time of the loop.
+        """
+        self.refusals[reason] += 1
+        key = (reason, whom)
+        logged_s = self._logged_s.get(key)
+        if reason != CLOSED and (logged_s is None or now_s - logged_s > COMPLAINT_PERIOD_S):
+            self._logged_s[key] = now_s
+            self._log(f"refused a TLS handshake of {whom}: {WORDS[reason]} ({reason})", WARNING)

@@ -1,0 +1,56 @@
+"""A CA of a test, made by openssl: certificates that are good, expired, revoked, or others."""
+
+import ssl
+import subprocess
+from pathlib import Path
+
+from beanpoled.cli.certs import make_ca, make_certificate
+
+_CONFIGURATION = """
+[ca]
+default_ca = here
+[here]
+database = {place}/index
+crlnumber = {place}/crlnumber
+default_md = sha256
+default_crl_days = 30
+"""
+
+
+class Authority:
+    """One CA in a folder."""
+
+    def __init__(self, place: Path) -> None:
+        place.mkdir()
+        self.place = place
+        make_ca(place, "30")
+        self.ca = str(place / "ca.pem")
+
+    def make(self, name: str, days: str = "30") -> tuple[str, str]:
+        """Make a certificate of that name and of this machine; returns its file and its key's."""
+        make_certificate(self.place, name, [name, "localhost", "127.0.0.1"], days)
+        return str(self.place / f"{name}.pem"), str(self.place / f"{name}.key")
+
+    def revoke(self, *names: str) -> str:
+        """Return a new list of all revoked certificates, with these."""
+        settings = self.place / "openssl.cnf"
+        settings.write_text(_CONFIGURATION.format(place=self.place))
+        for file, first in (("index", ""), ("crlnumber", "01\n")):
+            if not (self.place / file).exists():
+                (self.place / file).write_text(first)
+        base = ["openssl", "ca", "-config", str(settings), "-cert", self.ca]
+        base += ["-keyfile", str(self.place / "ca.key")]
+        for name in names:
+            line = [*base, "-revoke", str(self.place / f"{name}.pem")]
+            subprocess.run(line, check=True, capture_output=True)
+        crl = self.place / "crl.pem"
+        line = [*base, "-gencrl", "-out", str(crl)]
+        subprocess.run(line, check=True, capture_output=True)
+        return str(crl)
+
+    def client(self, shown: tuple[str, str] | None) -> ssl.SSLContext:
+        """What a client of a node needs, with its certificate or without one."""
+        context = ssl.create_default_context(cafile=self.ca)
+        if shown is not None:
+            context.load_cert_chain(*shown)
+        return context

@@ -1,0 +1,256 @@
+"""TLS against three real nodes: clients, nodes among themselves, gRPC; and who is refused, and why.
+
+The certificates are made by openssl. No secret may stand in a log.
+"""
+
+import json
+import os
+import shutil
+import socket
+import ssl
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import greenstalk
+import pytest
+
+from beanpole.addresses import split_address
+from beanpole.client import aio, blocking
+from tests.integration.support.authority import Authority
+from tests.integration.support.drop_in import maker
+from tests.integration.support.nodes import BEANPOLE, Cluster, http_get
+from tests.integration.support.ports import free_block
+from tests.integration.support.waiting import wait_until
+
+TIMEOUT_S = 20.0
+HALF_OPEN = 1000
+# Where clients come by TLS, of each node; what else nodes use begins at the block's start.
+TLS_PORT = 5
+
+
+class SafeCluster(Cluster):
+    """Three nodes that use TLS among themselves and with clients."""
+
+    def __init__(self, directory: Path, authority: Authority, crl: str) -> None:
+        base = free_block()
+        self.authority = authority
+        settings = {"tls_client_ca_file": authority.ca, "tls_crl_file": crl}
+        settings |= {"peer_tls_ca_file": authority.ca, "peer_tls_crl_file": crl}
+        super().__init__(directory, settings=settings, base=base)
+        for number, node in enumerate(self.nodes):
+            place = node.directory / "certificates"
+            place.mkdir()
+            files = [Path(file) for file in authority.make(node.id)]
+            certificate, key = (shutil.copy(file, place / file.name) for file in files)
+            flags = []
+            for prefix in ("tls", "peer-tls"):
+                flags += [f"--{prefix}-certificate-file", certificate, f"--{prefix}-key-file", key]
+            flags += ["--listen", f"{node.beanstalk},tls:127.0.0.1:{base + TLS_PORT + number}"]
+            line = node.directory / "cmdline"
+            line.write_text(f"{line.read_text().strip()} {' '.join(map(str, flags))}\n")
+        self.safe = [("127.0.0.1", base + TLS_PORT + number) for number in range(3)]
+
+    def connect(self, number: int, context: ssl.SSLContext) -> ssl.SSLSocket:
+        plain = socket.create_connection(self.safe[number], TIMEOUT_S)
+        return context.wrap_socket(plain, server_hostname="localhost")
+
+    def refusals(self, number: int) -> dict[str, int]:
+        """How many handshakes a node refused, by reason."""
+        page = http_get(self.nodes[number].http, "/metrics")[1]
+        name = 'beanpole_tls_refused_total{reason="'
+        found = [line.removeprefix(name) for line in page.splitlines() if line.startswith(name)]
+        return {reason: int(n) for reason, _, n in (line.partition('"} ') for line in found)}
+
+    def say(self, *words: str, shown: Sequence[str] = ("client.pem", "client.key")) -> Any:
+        """Run a command of `beanpole` with the client's certificate."""
+        variables = ("BEANPOLE_TLS_CERTIFICATE", "BEANPOLE_TLS_KEY")
+        files = [str(self.authority.place / name) for name in shown]
+        environment = {**os.environ, "BEANPOLE_TLS_CA": self.authority.ca}
+        environment |= dict(zip(variables, files, strict=False))
+        return subprocess.run(
+            [*BEANPOLE, *words],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+            env=environment,
+        )
+
+
+@pytest.fixture(scope="module")
+def safe(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SafeCluster]:
+    place = tmp_path_factory.mktemp("tls")
+    authority = Authority(place / "ca")
+    for name, days in (("client", "30"), ("expired", "-1"), ("revoked", "30")):
+        authority.make(name, days)
+    crl = authority.revoke("revoked")
+    cluster = SafeCluster(place / "nodes", authority, crl)
+    with cluster.running():
+        yield cluster
+
+
+def test_a_stock_client_by_tls_through_a_follower_while_the_leader_dies(safe: SafeCluster) -> None:
+    leader, follower = safe.leader(), safe.followers()[0]
+    place = safe.authority.place
+    context = safe.authority.client((str(place / "client.pem"), str(place / "client.key")))
+    with greenstalk.Client(safe.connect(follower, context)) as client:
+        job = client.put("x" * 5000)
+        assert client.reserve(timeout=5).body == "x" * 5000
+        status = safe.say("status", "--json", "--addr", safe.nodes[follower].grpc)
+        assert json.loads(status.stdout)["leader"] == safe.nodes[leader].id, status.stderr
+        safe.kill(leader)
+        client.delete(greenstalk.Job(job, ""))
+        assert client.put("y") > job
+    safe.start(leader)
+    safe.wait_until_serving(leader)
+    moved = safe.say("snapshot", "--addr", safe.nodes[follower].grpc)
+    assert moved.returncode == 0, moved.stderr
+
+
+@pytest.mark.parametrize("module", [blocking, aio], ids=lambda one: one.__name__)
+def test_our_clients_by_tls_go_to_another_node(safe: SafeCluster, module: ModuleType) -> None:
+    place = safe.authority.place
+    tls = safe.authority.client((str(place / "client.pem"), str(place / "client.key")))
+    addresses = [f"localhost:{port}" for _, port in safe.safe]
+    with maker(module)(addresses, tls=tls, spread=False, patience_s=30) as client:
+        before = client.put("x")
+        number = addresses.index(client.node.replace("127.0.0.1", "localhost"))
+        safe.kill(number)
+        assert client.peek(before).body == "x"
+        client.delete(client.reserve(timeout=5))
+    safe.start(number)
+    safe.wait_until_serving(number)
+    strangers = ssl.create_default_context()
+    with pytest.raises(ConnectionError), maker(module)(addresses, tls=strangers, patience_s=0.1):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("", "no_certificate"),
+        ("expired", "certificate_expired"),
+        ("revoked", "certificate_revoked"),
+        ("stranger", "certificate_unknown"),
+    ],
+)
+def test_a_client_without_a_right_certificate(
+    safe: SafeCluster, tmp_path: Path, name: str, reason: str
+) -> None:
+    place = safe.authority.place
+    shown = (str(place / f"{name}.pem"), str(place / f"{name}.key")) if name else None
+    if name == "stranger":
+        shown = Authority(tmp_path / "other").make(name)
+    before = safe.refusals(0).get(reason, 0)
+    with pytest.raises((ssl.SSLError, ConnectionError)), ExitStack() as stack:
+        stream = stack.enter_context(safe.connect(0, safe.authority.client(shown)))
+        stream.sendall(b"stats\r\n")
+        # With TLS 1.3 a client learns it with the first bytes that it reads.
+        if not stream.recv(100):
+            raise ConnectionError("closed")
+    wait_until(lambda: safe.refusals(0).get(reason, 0) > before, TIMEOUT_S, reason)
+    assert f"({reason})" in safe.process(0).story()
+
+
+def test_callers_of_grpc_without_a_certificate(safe: SafeCluster) -> None:
+    address = safe.nodes[0].grpc
+    for shown in ((), ("expired.pem", "expired.key")):
+        refused = safe.say("status", "--addr", address, shown=shown)
+        assert refused.returncode == 3, refused.stdout
+    plain = subprocess.run(
+        [*BEANPOLE, "status", "--addr", address], capture_output=True, check=False, timeout=60
+    )
+    assert plain.returncode == 3
+
+
+def test_a_node_with_the_certificate_of_another_is_refused(safe: SafeCluster) -> None:
+    follower = safe.followers()[0]
+    assert safe.process(follower).terminate() == 0
+    line = safe.nodes[follower].directory / "cmdline"
+    own = line.read_text()
+    files = [str(safe.authority.place / f"client.{kind}") for kind in ("pem", "key")]
+    name = f"{safe.nodes[follower].directory}/certificates/{safe.nodes[follower].id}"
+    line.write_text(own.replace(f"{name}.pem", files[0]).replace(f"{name}.key", files[1]))
+    try:
+        process = safe.start(follower)
+        others = [number for number in range(3) if number != follower]
+        wait_until(
+            lambda: (
+                any("certificate" in safe.process(at).story() for at in others)
+                and not safe.is_ready(follower)
+            ),
+            TIMEOUT_S,
+            "a refusal",
+        )
+        process.kill()
+    finally:
+        line.write_text(own)
+    safe.start(follower)
+    safe.wait_until_serving(follower)
+
+
+def test_garbage_and_half_open_handshakes_do_not_stop_the_service(safe: SafeCluster) -> None:
+    node = safe.nodes[0]
+    ports = [safe.safe[0], *(split_address(at) for at in (node.peer, node.grpc))]
+    with ExitStack() as stack:
+        for port in ports:
+            for garbage in (b"\x00" * 64, b"GET / HTTP/1.1\r\n\r\n", os.urandom(512)):
+                stream = stack.enter_context(socket.create_connection(port, TIMEOUT_S))
+                stream.sendall(garbage)
+        wait_until(lambda: safe.refusals(0).get("not_tls", 0) >= 3, TIMEOUT_S, "not_tls")
+        for _ in range(HALF_OPEN):
+            stack.enter_context(socket.create_connection(safe.safe[0], TIMEOUT_S))
+        wait_until(lambda: safe.refusals(0).get("too_many", 0) >= 1, TIMEOUT_S, "too_many")
+        # Others go on meanwhile, also by the plain port of the same node.
+        with greenstalk.Client(split_address(node.beanstalk)) as client:
+            for _ in range(50):
+                client.put("x", ttr=60)
+            assert client.reserve(timeout=5).body
+    wait_until(lambda: "beanpole_tls_handshakes 0" in metrics(safe), TIMEOUT_S, "none in progress")
+
+
+def metrics(safe: SafeCluster) -> str:
+    return http_get(safe.nodes[0].http, "/metrics")[1]
+
+
+def serial(safe: SafeCluster, number: int) -> int:
+    """Which certificate a node shows to clients."""
+    place = safe.authority.place
+    context = safe.authority.client((str(place / "client.pem"), str(place / "client.key")))
+    with safe.connect(number, context) as stream:
+        certificate: Any = stream.getpeercert()
+        return int(certificate["serialNumber"], 16)
+
+
+def test_other_files_are_taken_without_a_restart(safe: SafeCluster) -> None:
+    node = safe.nodes[1]
+    before = serial(safe, 1)
+    place = node.directory / "certificates"
+    # First one that is none: the old one stays.
+    good = (place / f"{node.id}.pem").read_bytes()
+    (place / f"{node.id}.pem").write_text("nothing")
+    wait_until(lambda: "stay in use" in safe.process(1).story(), TIMEOUT_S, "that it stays")
+    assert serial(safe, 1) == before
+    (place / f"{node.id}.pem").write_bytes(good)
+    for file in safe.authority.make(node.id):
+        fresh = place / f".{Path(file).name}"
+        shutil.copy(file, fresh)
+        fresh.replace(place / Path(file).name)
+    os.kill(safe.pid(1), 1)
+    wait_until(lambda: serial(safe, 1) != before, TIMEOUT_S, "another certificate")
+    begun_s = time.monotonic()
+    status = safe.say("status", "--json", "--addr", node.grpc)
+    assert all(one["reachable"] for one in json.loads(status.stdout)["nodes"]), begun_s
+
+
+def test_no_secret_stands_in_any_log(safe: SafeCluster) -> None:
+    keys = [path.read_text().splitlines()[1] for path in safe.authority.place.glob("*.key")]
+    for number in range(3):
+        story = (safe.nodes[number].directory / "output.log").read_text()
+        assert "Traceback" not in story
+        assert not [key for key in keys if key in story]

@@ -1,0 +1,125 @@
+"""Settings of TLS, files that do not fit, and files that are replaced."""
+
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from beanpole.errors import ConfigurationError
+from beanpoled.cli import main
+from beanpoled.config import tls
+from beanpoled.trust.certificates import Certificates, Files, names_in
+from beanpoled.trust.handshakes import CLOSED, NOT_TLS, TIMED_OUT, Handshakes, reason_of
+from tests.unit.node.stage import config
+
+PAIR = {"tls_certificate_file": "c", "tls_key_file": "k"}
+PEERS = {f"peer_tls_{part}_file": part for part in ("certificate", "key", "ca")}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    found = tmp_path_factory.mktemp("certificates")
+    assert main(["certs", "dev", "--to", str(found), "--nodes", "a,b"]) == 0
+    return found
+
+
+def files(place: Path, name: str = "a", **others: str) -> Files:
+    given = {"certificate": str(place / f"{name}.pem"), "key": str(place / f"{name}.key")}
+    given |= {"ca": str(place / "ca.pem"), "crl": ""}
+    return Files("peer_tls_", **(given | others))
+
+
+@pytest.mark.parametrize(
+    ("settings", "addresses", "words"),
+    [
+        ({"tls_key_file": "k"}, [], "tls_certificate_file is missing: give all of"),
+        (PEERS | {"peer_tls_ca_file": ""}, [], "peer_tls_ca_file is missing: give all of"),
+        ({"tls_client_ca_file": "x"}, [], "is of no use without tls_certificate_file"),
+        (PAIR | {"tls_crl_file": "x"}, ["tls:h:1"], "of no use without tls_client_ca_file"),
+        ({"peer_tls_crl_file": "x"}, [], "is of no use without peer_tls_ca_file"),
+        ({}, ["tls:h:1"], "'tls:h:1' is not allowed: a tls: address needs tls_certificate_file"),
+        (PAIR, [], "of no use without an address of clients that begins with tls:"),
+    ],
+)
+def test_settings_that_do_not_go_together(
+    settings: Mapping[str, str], addresses: list[str], words: str
+) -> None:
+    with pytest.raises(ConfigurationError, match="^" + ".*" + words.replace("(", r"\(")):
+        tls.check(config(**settings), addresses)
+    tls.check(config(**PAIR, **PEERS), ["tls:h:1"])
+
+
+@pytest.mark.parametrize(
+    ("part", "text", "words"),
+    [
+        ("certificate", None, "peer_tls_certificate_file = .* cannot be read: No such file"),
+        ("certificate", "nothing", "do not make a certificate with its key"),
+        ("key", "nothing", "do not make a certificate with its key"),
+        ("ca", "nothing", "peer_tls_ca_file = .* cannot be used"),
+        ("crl", None, "peer_tls_crl_file = .* cannot be read"),
+    ],
+)
+def test_files_that_cannot_be_used(
+    place: Path, tmp_path: Path, part: str, text: str | None, words: str
+) -> None:
+    wrong = tmp_path / "wrong"
+    if text is not None:
+        wrong.write_text(text)
+    with pytest.raises(ConfigurationError, match=words):
+        Certificates(files(place, **{part: str(wrong)}))
+
+
+def test_the_key_of_another_certificate(place: Path) -> None:
+    with pytest.raises(ConfigurationError, match="key values mismatch"):
+        Certificates(files(place, key=str(place / "b.key")))
+
+
+def test_files_that_are_replaced(place: Path, tmp_path: Path) -> None:
+    own = {kind: tmp_path / f"own.{kind}" for kind in ("pem", "key")}
+    for kind, path in own.items():
+        path.write_bytes((place / f"a.{kind}").read_bytes())
+    found = Certificates(files(place, certificate=str(own["pem"]), key=str(own["key"])))
+    assert found.server.verify_mode == ssl.CERT_REQUIRED
+    first = found.server
+    assert found.refresh() is None
+    own["pem"].write_text("nothing")
+    words = found.refresh()
+    assert words is not None and words.startswith("the certificates that were read before stay")
+    assert (found.server, found.generation) == (first, 0)
+    for kind, path in own.items():
+        path.write_bytes((place / f"b.{kind}").read_bytes())
+    assert found.refresh() == "peer_tls_certificate_file and what belongs to it was read again"
+    assert found.generation == 1 and found.server is not first
+    own["pem"].unlink()
+    assert "No such file" in str(found.refresh())
+    assert found.refresh() is None  # it was said
+
+
+def test_names_in_a_certificate() -> None:
+    shown = {"subjectAltName": (("DNS", "a"), ("IP Address", "10.0.0.1"), ("DNS", "a.org"))}
+    assert names_in(shown) == {"a", "a.org"}
+    assert names_in({}) == frozenset()
+
+
+def test_refusals_are_counted_and_logged_once_in_a_while() -> None:
+    lines: list[str] = []
+    found = Handshakes(2, lambda line, level=0: lines.append(line))
+    for now_s in (1.0, 2.0, 40.0):
+        found.refused(NOT_TLS, "a client", now_s)
+        found.refused(CLOSED, "a client", now_s)
+    assert found.refusals == {NOT_TLS: 3, CLOSED: 3}
+    assert len(lines) == 2 and lines[0].endswith("(not_tls)")
+    assert reason_of(ConnectionResetError()) == CLOSED
+    assert reason_of(TimeoutError()) == TIMED_OUT
+
+
+@pytest.mark.parametrize(
+    "line", [["--nodes", "a,../b"], ["--nodes", "client"], ["--days", "0"], ["--hosts", "a b"]]
+)
+def test_wrong_options_of_certs(
+    line: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["certs", "dev", "--to", str(tmp_path), *line]) == 2
+    assert line[0] in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
