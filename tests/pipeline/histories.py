@@ -30,11 +30,13 @@ class Pace(NamedTuple):
 
     With `results` jobs also end as those of other protocols than beanstalk do: done or failed with
     a result that is kept, repeated after a failure, expired, deleted while a worker has them.
+    With `administered` an administrator moves, changes, buries and deletes jobs, too.
     """
 
     longest_us: int = STEPS_US[-1]
     jumps: bool = False
     results: bool = False
+    administered: bool = False
 
 
 DAYS: Final = Pace()
@@ -99,6 +101,9 @@ class History:
             self._put()
             return
         job = random.choice(self.jobs)
+        if self.pace.administered and random.random() < 0.15:
+            self._administer(job)
+            return
         match job.state:
             case "ready" if self.pace.results and random.random() < 0.05:
                 self._expire(job)
@@ -165,6 +170,27 @@ class History:
             self._move(job, "deleted", "gone", self.random.choice(OTHERS))
         self.jobs.remove(job)
         self.ended.append(job)
+
+    def _administer(self, job: Job) -> None:
+        """Do what an administrator may; a reservation is only ended by a deletion."""
+        at_rest = job.state in ("ready", "delayed", "buried")
+        choice = self.random.choice(("move", "move", "order", "bury", "delete"))
+        if choice == "delete":
+            self._move(job, "deleted", "gone", self._client(), "admin")
+            self.jobs.remove(job)
+            self.ended.append(job)
+        elif choice == "bury" and job.state in ("ready", "delayed"):
+            job.counts["buries"] += 1
+            self._move(job, "buried", "buried", self._client())
+        elif choice == "order" and at_rest:
+            job.priority = self.random.choice((1, 2))
+            self._move(job, "moved", job.state, self._client(), "admin")
+        elif choice == "move" and at_rest:
+            after = self.random.choice((job.state, job.state, "ready", "buried"))
+            client = self._client()
+            self._move(job, "moved", "moving", client, "admin")
+            job.tube = self.random.choice([tube for tube in TUBES if tube != job.tube])
+            self._move(job, "moved", after, client, "admin")
 
     def _wake(self, job: Job, choice: str) -> None:
         match choice:

@@ -67,6 +67,17 @@ def test_a_history_with_results_adds_up(spark: SparkSession) -> None:
     assert f"{ends[2]:,} given up, {ends[3]:,} expired" in "\n".join(result.lines())
 
 
+def test_a_history_with_an_administrator_adds_up(spark: SparkSession) -> None:
+    events = History(29, Pace(administered=True)).run(1500).events
+    moved = [event for event in events if event["event"] == "moved"]
+    assert {event["state"] for event in moved} == {"moving", "ready", "delayed", "buried"}
+    taken = [event for event in events if event["reason"] == "admin" and event["state"] == "gone"]
+    assert any(event["state_before"] == "reserved" for event in taken)
+    result = audit(frame(spark, events), first=0, end=len(events), jobs=states_after(events))
+    assert result.findings == ()
+    assert result.removed >= len(taken)
+
+
 def test_ids_that_may_be_new_places_of_jobs_are_not_missed(spark: SparkSession) -> None:
     """A job that goes behind all others of its rank uses up a number of those that are ids."""
     events = History(27, Pace(results=True)).run(600).events
