@@ -15,8 +15,8 @@ from pyspark_beanpole.statistics.parts import merged, reduced
 from tests.pipeline.histories import SECOND_US, Event, History, Pace
 
 LIMITS = Limits(wait_s=5.0, run_s=0.5)
-DAYS = Pace(results=True)
-MINUTES = Pace(longest_us=61 * SECOND_US, results=True)
+DAYS = Pace(results=True, administered=True)
+MINUTES = Pace(longest_us=61 * SECOND_US, results=True, administered=True)
 JUMPS = Pace(longest_us=61 * SECOND_US, jumps=True, results=True)
 HOSTS = {"n0": "10.0.0.1", "n1": "10.0.0.2", "n2": None}
 SCHEMA = arrow_schema(EVENTS)

@@ -42,7 +42,7 @@ def durations(events: Iterable[Event]) -> Iterator[Duration]:
         elif event["state_before"] == "reserved" and event["event"] != "touched":
             kind = "run" if completes(event) else "unfinished"
             yield Duration(key_of(event), kind, (now - reserved[job]) / 1e6)
-        if event["state"] == "ready":
+        if event["state"] == "ready" and event["state_before"] != "ready":
             ready[job] = now
 
 
@@ -121,7 +121,8 @@ def at_most(
 def completes(event: Event) -> bool:
     """Whether an event of a reserved job says that its worker has done it."""
     if event["event"] == "deleted":
-        return event["protocol"] not in ("workq", "gearman") and event["reason"] != "abandoned"
+        by_others = event["protocol"] in ("workq", "gearman")
+        return not by_others and event["reason"] not in ("abandoned", "admin")
     return bool(event["event"] == "done")
 
 
@@ -156,7 +157,7 @@ def first_states(events: Iterable[Event]) -> dict[str, Counter[str]]:
     found: dict[str, Counter[str]] = defaultdict(Counter)
     seen: set[int] = set()
     for event in events:
-        if event["job_id"] not in seen and event["state_before"] != "gone":
+        if event["job_id"] not in seen and event["state_before"] not in ("gone", "moving"):
             found[event["tube"]][depth_of(event["state_before"])] += 1
         seen.add(event["job_id"])
     return found
@@ -197,9 +198,10 @@ def oldest(events: Sequence[Event], tube: str) -> dict[datetime, tuple[int, date
     event = next(coming, None)
     for minute in [*minutes_of(events), minute_of(events[-1]) + MINUTE]:
         while event is not None and event["wall_time"] <= minute:
-            ready.pop(event["job_id"], None)
+            since = ready.pop(event["job_id"], None)
             if event["state"] == "ready":
-                ready[event["job_id"]] = event["wall_time"]
+                stays = event["state_before"] == "ready" and since is not None
+                ready[event["job_id"]] = since if stays and since else event["wall_time"]
             event = next(coming, None)
         if ready:
             found[minute] = min(

@@ -286,9 +286,11 @@ def test_the_oldest_job_of_a_log_whose_beginning_is_gone(seed: int) -> None:
         ready: dict[int, int] = {}
         for event in rest:
             if event["tube"] == tube:
-                ready.pop(event["job_id"], None)
+                since = ready.pop(event["job_id"], None)
                 if event["state"] == "ready" and event["state_before"] != "ready":
                     ready[event["job_id"]] = event["time_us"]
+                elif event["state"] == "ready" and since is not None:
+                    ready[event["job_id"]] = since  # it only got another priority
         eldest = min(((since, job) for job, since in ready.items()), default=(0, 0))[1]
         rows = [row for row in answers.oldest(parts).to_pylist() if row["tube"] == tube]
         last = [row["job_id"] for row in rows if row["until"] >= until]
