@@ -1,0 +1,151 @@
+"""What the commands `job` and `queue` say and ask, without a cluster."""
+
+import argparse
+import io
+import os
+import pty
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from beanpole.client.admin import Admin
+from beanpole.client.rpc import Nodes
+from beanpole.errors import ClientError, ConfigurationError
+from beanpole.pb import jobs_pb2
+from beanpoled import cli
+from beanpoled.cli import choosing, progress
+
+
+class FakeAdmin(Admin):
+    """Answers every change with one progress message, and notes the requests."""
+
+    def __init__(self, **told: Any) -> None:
+        super().__init__(Nodes(["127.0.0.1:1"]))
+        self.told = jobs_pb2.ChangeProgress(complete=True, **told)
+        self.requests: list[jobs_pb2.ChangeRequest] = []
+
+    def change(
+        self,
+        request: jobs_pb2.ChangeRequest,
+        look: Callable[[jobs_pb2.ChangeProgress], None] = lambda told: None,
+    ) -> jobs_pb2.ChangeProgress:
+        self.requests.append(jobs_pb2.ChangeRequest.FromString(request.SerializeToString()))
+        look(self.told)
+        return self.told
+
+
+def result(number: int, outcome: int) -> jobs_pb2.JobResult:
+    return jobs_pb2.JobResult(id=number, outcome=jobs_pb2.JobOutcome.Name(outcome))
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("0", 0), ("90", 90), ("90s", 90), ("15m", 900), ("2h", 7200), ("7d", 604_800)],
+)
+def test_times_have_units(text: str, seconds: int) -> None:
+    assert choosing.duration_s(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "s", "-1", "1.5h", "2w", "1 h", "9" * 11])
+def test_what_is_no_time_is_refused(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match="is no time"):
+        choosing.duration_s(text)
+
+
+def test_names_of_clients_stay_on_their_line() -> None:
+    assert choosing.name_words("a\nb\x1b[2J", 20) == "a.b.[2J"
+    assert choosing.name_words("x" * 30, 10) == "xxxxxxx..."
+
+
+def test_bodies_that_are_no_text_are_base64() -> None:
+    job = jobs_pb2.AdminJob(id=1, state=jobs_pb2.JOB_STATE_READY, body=b"\xff\x00")
+    plain = choosing.as_plain(job)
+    assert plain["body_base64"] == "/wA=" and "body" not in plain
+    assert (
+        choosing.as_plain(jobs_pb2.AdminJob(state="JOB_STATE_READY", body=b"text"))["body"]
+        == "text"
+    )
+
+
+def changed(admin: FakeAdmin, json: bool = False, dry_run: bool = False) -> int:
+    arguments = argparse.Namespace(json=json, dry_run=dry_run)
+    request = jobs_pb2.ChangeRequest(action=jobs_pb2.JOB_ACTION_KICK, job_ids=[1])
+    return choosing.change(admin, arguments, request, "kicked")
+
+
+def test_every_job_that_was_not_changed_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    outcomes = [result(number, number) for number in range(1, 9)]
+    assert changed(FakeAdmin(matched=8, changed=1, results=outcomes)) == 1
+    said = capsys.readouterr()
+    assert said.out == "1 job kicked, 7 not\n"
+    assert len(said.err.splitlines()) == 7 and "job 8 is one of qless" in said.err
+
+
+def test_one_job_is_told_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert changed(FakeAdmin(matched=1, changed=1, results=[result(7, 1)])) == 0
+    assert changed(FakeAdmin(matched=1, changed=1, results=[result(7, 1)]), dry_run=True) == 0
+    assert capsys.readouterr().out == "job 7 kicked\njob 7 would be kicked\n"
+
+
+def test_a_change_that_stopped_is_no_success(capsys: pytest.CaptureFixture[str]) -> None:
+    admin = FakeAdmin(matched=0, stopped_by=jobs_pb2.JOB_OUTCOME_QUEUE_FULL)
+    assert changed(admin, json=True) == 1
+    assert '"stopped_by": "has no room' in capsys.readouterr().out
+
+
+def asked(answer: bytes, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether many jobs are to be destroyed, as somebody at a terminal answers."""
+    ours, theirs = pty.openpty()
+    os.write(ours, answer)
+    arguments = argparse.Namespace(yes=False, dry_run=False)
+    with os.fdopen(theirs, "r", closefd=True) as terminal:
+        monkeypatch.setattr("sys.stdin", terminal)
+        admin = FakeAdmin(matched=9, changed=9)
+        found = choosing.confirm(admin, arguments, jobs_pb2.ChangeRequest(), "queue clear q")
+    os.close(ours)
+    assert [request.dry_run for request in admin.requests] == [True], "it only counts"
+    return found
+
+
+def test_somebody_is_asked_before_many_are_destroyed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert asked(b"y\n", monkeypatch)
+    assert "queue clear q: 9 jobs" in capsys.readouterr().out
+    assert not asked(b"\n", monkeypatch)
+    assert not asked(b"no\n", monkeypatch)
+
+
+def test_nobody_can_be_asked_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
+    arguments = argparse.Namespace(yes=False, dry_run=False)
+    with pytest.raises(ConfigurationError, match="--yes"):
+        choosing.confirm(FakeAdmin(), arguments, jobs_pb2.ChangeRequest(), "queue clear q")
+    for name in ("yes", "dry_run"):
+        arguments = argparse.Namespace(**{"yes": False, "dry_run": False} | {name: True})
+        assert choosing.confirm(FakeAdmin(), arguments, jobs_pb2.ChangeRequest(), "clear")
+
+
+def test_progress_counts_jobs() -> None:
+    line = progress.words("moved", 250, 1000, 2.0, lambda count: f"{count:,.0f} jobs")
+    assert line == "moved [######------------------]  25% 250 jobs, 125 jobs/s, 0:06 left"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *("job list", "job search x", "job show 1", "job delete 1", "job kick 1", "job bury 1"),
+        *("job change 1 --priority 1", "job move 1 --to q", "queue list", "queue show q"),
+        *("queue clear q --yes", "queue kick q", "queue pause q", "queue resume q"),
+    ],
+)
+def test_a_cluster_that_does_not_answer_is_status_3(
+    words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def any_node(*_: Any) -> Any:
+        raise ClientError("no node answers")
+
+    monkeypatch.setattr(Admin, "_any", any_node)
+    assert cli.main([*words.split(), "--addr", "127.0.0.1:1"]) == cli.EXIT_NO_ANSWER
+    assert "no node answers" in capsys.readouterr().err
