@@ -94,6 +94,9 @@ class SimTransport:
         """Whether nothing can be written any more."""
         return self._closing or not self._is_there()
 
+    def get_extra_info(self, name: str) -> None:
+        """There is no TLS between simulated nodes, and no socket."""
+
     def write(self, data: bytes) -> None:
         """Send."""
         if not self.is_closing():
