@@ -175,8 +175,7 @@ def take(nodes: Nodes) -> Look:
             is_old = error.code() == grpc.StatusCode.UNIMPLEMENTED
             words = "its release has no `beanpole top`" if is_old else words_of(error)
             reasons.append(f"{target}: {words}")
-            nodes.addresses.remove(target)
-            nodes.addresses.append(target)
+            nodes.defer(target)
             continue
         return Look(status, live, time.monotonic())
     raise ClientError(f"no node answers: {'; '.join(reasons)}")

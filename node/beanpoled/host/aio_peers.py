@@ -146,8 +146,9 @@ class PeerProtocol:
         hello = self._handshake.done
         if hello is None:
             return
-        shown = self._transport.get_extra_info("peercert")  # None without TLS
-        if shown is not None and hello.node not in names_in(shown):
+        if self._links.trust.of_peers is not None and hello.node not in names_in(
+            self._transport.get_extra_info("peercert") or {}
+        ):
             self._links.trust.handshakes.refused(OF_ANOTHER, "a node", self._links.loop.time())
             raise ProtocolError(f"{WORDS[OF_ANOTHER]}: {hello.node} is not among its names")
         if self._handshake.is_old:
