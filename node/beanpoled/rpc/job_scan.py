@@ -24,8 +24,10 @@ SCAN_MAX: Final = 200_000
 # The loop is not kept from clients for longer, but for one look at the largest body. After it they
 # have as long: a scan takes half of a core at most.
 SLICE_S: Final = 0.002
-# How often the clock is looked at: ids, most of them some 0.3 us.
-LOOK_IDS: Final = 128
+# How often the clock is looked at: after so many bytes of bodies, which are searched at several
+# GB/s, or ids, most of which take no longer than 4 KiB of them, 1 us.
+LOOK_BYTES: Final = 512 * 1024
+ID_BYTES: Final = 4096
 # A longer text is looked for in no body faster, and stands in no help.
 TEXT_MAX_BYTES: Final = 1024
 
@@ -60,6 +62,7 @@ class Filter:
     Attributes:
         queue: its queue's own name, with its prefix; empty for any.
         states: a bit for each state that it may have (1 << state).
+        text: what its body has in it; empty for anything.
     """
 
     def __init__(self, request: jobs_pb2.JobFilter, machine: Machine) -> None:
@@ -79,9 +82,9 @@ class Filter:
                 raise CallRefused("BAD_STATE", "filter.states", f"{words}, failed")
             self.states |= 1 << STATES[state]
         self.states = self.states or -1
-        self._text = request.body_contains
-        if len(self._text) > TEXT_MAX_BYTES:
-            words = f"a text of {len(self._text)} bytes to look for; at most {TEXT_MAX_BYTES}"
+        self.text = request.body_contains
+        if len(self.text) > TEXT_MAX_BYTES:
+            words = f"a text of {len(self.text)} bytes to look for; at most {TEXT_MAX_BYTES}"
             raise CallRefused("TEXT_TOO_LONG", "filter.body_contains", words)
         if request.age_max_us and request.age_max_us < request.age_min_us:
             words = "no job is older than age_min_us and younger than age_max_us, which is less"
@@ -100,7 +103,7 @@ class Filter:
             and job.created_us <= self._until_us
             and (self._from_us is None or job.created_us >= self._from_us)
             and (not self._space or job.tube.space.number == self._space)
-            and (not self._text or self._text in job.body)
+            and (not self.text or self.text in job.body)
         )
 
 
@@ -129,7 +132,6 @@ class Scan:
 
     def __init__(self, context: Context, after_id: int, up_to_id: int, ids_max: int) -> None:
         self._context = context
-        self._first_id = after_id + 1
         self._up_to_id = up_to_id
         self._ids_max = ids_max
         self.at_id = after_id
@@ -139,26 +141,24 @@ class Scan:
     async def run(self, wanted: Filter, take: Callable[[Job], bool]) -> None:
         """Hand over the jobs that a filter describes, as they are then, until `take` has enough."""
         jobs = self._context.machine.queue.jobs
-        begun_s = time.perf_counter()
-        count = 0
-        for job_id in jobs.ids_and_gaps(self._first_id):
-            if job_id < self._first_id:
-                continue
+        begun_s, looked = time.perf_counter(), 0
+        for count, job_id in enumerate(jobs.ids_behind(self.at_id)):
             if job_id > self._up_to_id:
                 break
             if count == self._ids_max:
                 return
-            count += 1
-            if count % LOOK_IDS == 0:
-                spent_s = time.perf_counter() - begun_s
+            if looked >= LOOK_BYTES:
+                spent_s, looked = time.perf_counter() - begun_s, 0
                 if spent_s >= SLICE_S:
                     await asyncio.sleep(spent_s)
                     begun_s = time.perf_counter()
                     jobs = self._context.machine.queue.jobs  # a snapshot may have replaced it
             self.at_id = job_id
+            looked += ID_BYTES
             job = jobs.get(job_id)
             if job is not None:
                 self.scanned += 1
+                looked += len(job.body) if wanted.text else 0
                 if wanted.matches(job) and take(job):
                     return
         self.complete = True

@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from beanpole.core.jobs import store
 from beanpole.core.jobs.job import Job, Tube
 from beanpole.core.jobs.spaces import SPACES, Space
 from beanpole.core.jobs.store import SHARD_JOBS, Jobs
@@ -47,6 +48,28 @@ def test_it_is_as_good_as_a_dict(seed: int) -> None:
     found = list(jobs.ids_and_gaps())
     assert found == sorted(set(found)) and set(model) <= set(found)
     assert all(any(number ^ other < SHARD_JOBS for other in model) for number in found)
+
+
+@pytest.mark.constants
+@pytest.mark.parametrize("sparse_min", [0, store.SPARSE_MIN])
+@pytest.mark.parametrize("seed", range(20))
+def test_ids_are_listed_from_any_of_them(
+    seed: int, sparse_min: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "SPARSE_MIN", sparse_min)
+    dice = random.Random(seed)
+    ids = sorted(dice.sample(range(1, dice.choice((50, 1000, 200_000))), 40))
+    jobs = table(*ids)
+    for after_id in (0, *dice.sample(ids, 5), ids[-1] - 1, ids[-1], ids[-1] + 1, 2**64 - 1):
+        found = list(jobs.ids_behind(after_id))
+        assert found == sorted(set(found)) and all(number > after_id for number in found)
+        assert {number for number in ids if number > after_id} <= set(found)
+        assert len(found) <= 40 * SHARD_JOBS + ids[-1] // SHARD_JOBS + 1
+    going = jobs.ids_behind(0)
+    next(going)
+    jobs.remove(ids[-1])
+    jobs.add(job(ids[-1] + 1))
+    assert ids[-1] + 1 not in set(going), "it was not there when the list began"
 
 
 def test_what_was_removed_leaves_nothing_behind() -> None:

@@ -5,7 +5,7 @@ million jobs that was 50 ms at every 400,000th put, at the same entry of the log
 dict of lists has a 64th of the entries. Transitions are the queue's business.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from beanpole.core.jobs.job import Job
@@ -15,6 +15,9 @@ from beanpole.core.jobs.job import Job
 SHARD_BITS: Final = 6
 SHARD_JOBS: Final = 1 << SHARD_BITS
 PLACE_MASK: Final = SHARD_JOBS - 1
+# From so many shards on, and so many for each that is there, those are listed and not tried.
+SPARSE_MIN: Final = 4096
+SPARSE: Final = 8
 
 
 class Shard:
@@ -83,16 +86,33 @@ class Jobs:
             return max(job.id for job in shard.places if job is not None)
         return 0
 
-    def ids_and_gaps(self, first_id: int = 0) -> Iterator[int]:
+    def ids_and_gaps(self) -> Iterator[int]:
         """The ids that are here now, in their order, and some of their neighbours.
 
         Jobs may be added and removed meanwhile: an id that has gone comes all the same, one that is
-        new does not. The first may be a few below `first_id`.
+        new does not.
         """
         last_id = self.last_id()
-        first = first_id >> SHARD_BITS
-        numbers = [number for number in reversed(self._shards) if number >= first]
+        numbers = list(reversed(self._shards))
         return _ids(numbers, last_id)
+
+    def ids_behind(self, after_id: int) -> Iterator[int]:
+        """The same for the ids above one, and it begins at once, however many jobs there are.
+
+        Where there are few jobs among many ids, all shards are listed first: 20 ms for 50 million
+        jobs. Elsewhere each shard that is not there any more is looked for, and gives one id.
+        """
+        last_id = self.last_id()
+        first, end = (after_id + 1) >> SHARD_BITS, (last_id >> SHARD_BITS) + 1
+        numbers: Iterable[int] = range(first, end)
+        if end - first > SPARSE_MIN and end - first > SPARSE * len(self._shards):
+            numbers = [number for number in self._shards if number >= first]
+        for number in numbers:
+            start = max(after_id + 1, number << SHARD_BITS)
+            if number not in self._shards:
+                yield start
+                continue
+            yield from range(start, min((number + 1) << SHARD_BITS, last_id + 1))
 
 
 def _ids(numbers: list[int], last_id: int) -> Iterator[int]:
