@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from beanpole.pb import node_pb2 as beanpole_dot_pb_dot_node__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17\x62\x65\x61npole/pb/admin.proto\x12\x0b\x62\x65\x61npole.v1\x1a\x16\x62\x65\x61npole/pb/node.proto\"\x1e\n\rStatusRequest\x12\r\n\x05local\x18\x01 \x01(\x08\"^\n\x0bStatusReply\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x0e\n\x06leader\x18\x02 \x01(\t\x12\x0c\n\x04term\x18\x03 \x01(\x04\x12 \n\x05nodes\x18\x04 \x03(\x0b\x32\x11.beanpole.v1.Node\"#\n\x15TransferLeaderRequest\x12\n\n\x02to\x18\x01 \x01(\t\"%\n\x13TransferLeaderReply\x12\x0e\n\x06leader\x18\x01 \x01(\t\"\x15\n\x13TakeSnapshotRequest\"\"\n\x11TakeSnapshotReply\x12\r\n\x05index\x18\x01 \x01(\x04\"0\n\x0f\x46inalizeRequest\x12\n\n\x02to\x18\x01 \x01(\r\x12\x11\n\tat_leader\x18\x02 \x01(\x08\"(\n\rFinalizeReply\x12\x17\n\x0fmachine_version\x18\x01 \x01(\r2\xb7\x02\n\x05\x41\x64min\x12>\n\x06Status\x12\x1a.beanpole.v1.StatusRequest\x1a\x18.beanpole.v1.StatusReply\x12V\n\x0eTransferLeader\x12\".beanpole.v1.TransferLeaderRequest\x1a .beanpole.v1.TransferLeaderReply\x12P\n\x0cTakeSnapshot\x12 .beanpole.v1.TakeSnapshotRequest\x1a\x1e.beanpole.v1.TakeSnapshotReply\x12\x44\n\x08\x46inalize\x12\x1c.beanpole.v1.FinalizeRequest\x1a\x1a.beanpole.v1.FinalizeReplyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17\x62\x65\x61npole/pb/admin.proto\x12\x0b\x62\x65\x61npole.v1\x1a\x16\x62\x65\x61npole/pb/node.proto\"\x1e\n\rStatusRequest\x12\r\n\x05local\x18\x01 \x01(\x08\"^\n\x0bStatusReply\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x0e\n\x06leader\x18\x02 \x01(\t\x12\x0c\n\x04term\x18\x03 \x01(\x04\x12 \n\x05nodes\x18\x04 \x03(\x0b\x32\x11.beanpole.v1.Node\"6\n\x15TransferLeaderRequest\x12\n\n\x02to\x18\x01 \x01(\t\x12\x11\n\tat_leader\x18\x02 \x01(\x08\"%\n\x13TransferLeaderReply\x12\x0e\n\x06leader\x18\x01 \x01(\t\"\x15\n\x13TakeSnapshotRequest\"\"\n\x11TakeSnapshotReply\x12\r\n\x05index\x18\x01 \x01(\x04\"0\n\x0f\x46inalizeRequest\x12\n\n\x02to\x18\x01 \x01(\r\x12\x11\n\tat_leader\x18\x02 \x01(\x08\"(\n\rFinalizeReply\x12\x17\n\x0fmachine_version\x18\x01 \x01(\r2\xb7\x02\n\x05\x41\x64min\x12>\n\x06Status\x12\x1a.beanpole.v1.StatusRequest\x1a\x18.beanpole.v1.StatusReply\x12V\n\x0eTransferLeader\x12\".beanpole.v1.TransferLeaderRequest\x1a .beanpole.v1.TransferLeaderReply\x12P\n\x0cTakeSnapshot\x12 .beanpole.v1.TakeSnapshotRequest\x1a\x1e.beanpole.v1.TakeSnapshotReply\x12\x44\n\x08\x46inalize\x12\x1c.beanpole.v1.FinalizeRequest\x1a\x1a.beanpole.v1.FinalizeReplyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,17 +37,17 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_STATUSREPLY']._serialized_start=96
   _globals['_STATUSREPLY']._serialized_end=190
   _globals['_TRANSFERLEADERREQUEST']._serialized_start=192
-  _globals['_TRANSFERLEADERREQUEST']._serialized_end=227
-  _globals['_TRANSFERLEADERREPLY']._serialized_start=229
-  _globals['_TRANSFERLEADERREPLY']._serialized_end=266
-  _globals['_TAKESNAPSHOTREQUEST']._serialized_start=268
-  _globals['_TAKESNAPSHOTREQUEST']._serialized_end=289
-  _globals['_TAKESNAPSHOTREPLY']._serialized_start=291
-  _globals['_TAKESNAPSHOTREPLY']._serialized_end=325
-  _globals['_FINALIZEREQUEST']._serialized_start=327
-  _globals['_FINALIZEREQUEST']._serialized_end=375
-  _globals['_FINALIZEREPLY']._serialized_start=377
-  _globals['_FINALIZEREPLY']._serialized_end=417
-  _globals['_ADMIN']._serialized_start=420
-  _globals['_ADMIN']._serialized_end=731
+  _globals['_TRANSFERLEADERREQUEST']._serialized_end=246
+  _globals['_TRANSFERLEADERREPLY']._serialized_start=248
+  _globals['_TRANSFERLEADERREPLY']._serialized_end=285
+  _globals['_TAKESNAPSHOTREQUEST']._serialized_start=287
+  _globals['_TAKESNAPSHOTREQUEST']._serialized_end=308
+  _globals['_TAKESNAPSHOTREPLY']._serialized_start=310
+  _globals['_TAKESNAPSHOTREPLY']._serialized_end=344
+  _globals['_FINALIZEREQUEST']._serialized_start=346
+  _globals['_FINALIZEREQUEST']._serialized_end=394
+  _globals['_FINALIZEREPLY']._serialized_start=396
+  _globals['_FINALIZEREPLY']._serialized_end=436
+  _globals['_ADMIN']._serialized_start=439
+  _globals['_ADMIN']._serialized_end=750
 # @@protoc_insertion_point(module_scope)

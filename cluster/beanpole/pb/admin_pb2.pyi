@@ -26,10 +26,12 @@ class StatusReply(_message.Message):
     def __init__(self, cluster: _Optional[str] = ..., leader: _Optional[str] = ..., term: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[_node_pb2.Node, _Mapping]]] = ...) -> None: ...
 
 class TransferLeaderRequest(_message.Message):
-    __slots__ = ("to",)
+    __slots__ = ("to", "at_leader")
     TO_FIELD_NUMBER: _ClassVar[int]
+    AT_LEADER_FIELD_NUMBER: _ClassVar[int]
     to: str
-    def __init__(self, to: _Optional[str] = ...) -> None: ...
+    at_leader: bool
+    def __init__(self, to: _Optional[str] = ..., at_leader: _Optional[bool] = ...) -> None: ...
 
 class TransferLeaderReply(_message.Message):
     __slots__ = ("leader",)

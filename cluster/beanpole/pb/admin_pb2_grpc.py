@@ -67,7 +67,8 @@ class AdminServicer:
         raise NotImplementedError('Method not implemented!')
 
     def TransferLeader(self, request, context):
-        """Hands leadership over and answers when the new leader is known. Only the leader can do it.
+        """Hands leadership over and answers when the new leader is known, which may be another member than
+        the one that was named. Every node takes the call and brings it to the leader.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -1,32 +1,65 @@
-"""`beanpole cluster`: what changes a cluster as a whole. `finalize` ends an upgrade."""
+"""`beanpole cluster`: the members and the leader, and what changes a cluster as a whole.
+
+`status` is that of `cli.status`; `finalize` ends an upgrade; `leader --transfer` hands leadership
+over.
+"""
 
 import argparse
+import json
+import sys
 from typing import Any, Final
 
 import grpc
 
 from beanpole import commands as c
 from beanpole.client import where
-from beanpole.client.rpc import Nodes, told, words_of
+from beanpole.client.rpc import Nodes, detail_of, pauses, told, words_of
 from beanpole.errors import ClientError, ConfigurationError
-from beanpole.pb import admin_pb2, admin_pb2_grpc
-from beanpoled.rpc.admin import FINALIZE_TIMEOUT_S
+from beanpole.pb import admin_pb2, admin_pb2_grpc, node_pb2
+from beanpoled.cli import status
+from beanpoled.cli.columns import Column, table, terminal_chars
+from beanpoled.cli.jobs import EXIT_NO
+from beanpoled.rpc.admin import FINALIZE_TIMEOUT_S, TRANSFER_TIMEOUT_S
 
 # The node that is asked, and the leader that it asks, give up first and say why.
-CALL_TIMEOUT_S: Final = FINALIZE_TIMEOUT_S + 5.0
+FINALIZE_CALL_TIMEOUT_S: Final = FINALIZE_TIMEOUT_S + 5.0
+TRANSFER_CALL_TIMEOUT_S: Final = TRANSFER_TIMEOUT_S + 5.0
+# Covers the election after the death of a leader.
+TRANSFER_PATIENCE_S: Final = 10.0
+_COLUMNS: Final = (
+    Column("node", 10, False),
+    Column("role", 10, False),
+    Column(" version", 9, False, 1),
+    Column("state", 8, False),
+)
 
 
 def add_command(commands: Any) -> None:
     """Add `cluster` to the parser."""
-    parser = commands.add_parser("cluster", help="change the cluster as a whole: finalize")
+    parser = commands.add_parser(
+        "cluster", help="the cluster as a whole: status, members, leader, finalize"
+    )
     ways = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    finalize = ways.add_parser(
+    _add(ways, "status", status.run, "show what `beanpole status` shows")
+    words = "Exit status 1 if one of them is not reachable or does not serve."
+    _add(ways, "members", run_members, "show the members and their states", words)
+    words = "Exit status 1 if there is none, or if another node than NODE leads after --transfer."
+    leader = _add(ways, "leader", run_leader, "show the leader, or hand leadership over", words)
+    leader.add_argument(
+        "--transfer",
+        nargs="?",
+        const="",
+        metavar="NODE",
+        help="hand leadership over to this member, by default to the one with most of the log",
+    )
+    finalize = _add(
+        ways,
         "finalize",
-        help="end an upgrade: raise the machine version, for good",
-        description="Refused while a member is away or runs a release that is too old. "
+        run_finalize,
+        "end an upgrade: raise the machine version, for good",
+        "Refused while a member is away or runs a release that is too old. "
         "Afterwards no node can go back to an older release.",
     )
-    where.add_options(finalize, where.GRPC)
     finalize.add_argument(
         "--to",
         type=int,
@@ -34,7 +67,92 @@ def add_command(commands: Any) -> None:
         metavar="VERSION",
         help="the machine version (default: the newest that any node knows)",
     )
-    finalize.set_defaults(run=run_finalize)
+
+
+def _add(ways: Any, name: str, run: Any, words: str, more: str = "") -> argparse.ArgumentParser:
+    way: argparse.ArgumentParser = ways.add_parser(name, help=words, description=more or None)
+    way.add_argument("--json", action="store_true", help="print JSON")
+    where.add_options(way, where.GRPC)
+    way.set_defaults(run=run)
+    return way
+
+
+def run_members(arguments: argparse.Namespace) -> int:
+    """Print the members as the first node that answers sees them."""
+    reply = status.first_answer(where.addresses(arguments, where.GRPC))
+    if arguments.json:
+        print(json.dumps([_as_json(node) for node in reply.nodes]))
+    else:
+        lines, _ = table(_COLUMNS, [_row(node) for node in reply.nodes], terminal_chars())
+        print("\n".join(lines))
+    return 0 if all(node.reachable and node.serving for node in reply.nodes) else EXIT_NO
+
+
+def _as_json(node: node_pb2.Node) -> dict[str, Any]:
+    known = node.reachable
+    return {
+        "id": node.id,
+        "reachable": known,
+        "role": status.ROLES[node.role],
+        "version": node.version if known else None,
+        "state": status.state_of(node) if known else None,
+        "serving": node.serving,
+    }
+
+
+def _row(node: node_pb2.Node) -> tuple[str, ...]:
+    if not node.reachable:
+        return (node.id, "-", " -", "not reachable")
+    return (node.id, status.ROLES[node.role], f" {node.version}", status.state_words(node))
+
+
+def run_leader(arguments: argparse.Namespace) -> int:
+    """Print the leader, after a transfer the new one."""
+    targets = where.addresses(arguments, where.GRPC)
+    wanted = arguments.transfer
+    if wanted is None:
+        leader = status.first_answer(targets).leader
+    else:
+        leader = _transferred(targets, wanted)
+    if arguments.json:
+        print(json.dumps({"leader": leader or None}))
+    else:
+        print(leader or "there is no leader now")
+    if wanted and leader != wanted:
+        print(f"beanpole: {leader} leads, not {wanted}: ask again", file=sys.stderr)
+        return EXIT_NO
+    return 0 if leader else EXIT_NO
+
+
+def _transferred(targets: list[str], to: str) -> str:
+    """Ask the nodes until the leader says yes or no; return the new leader.
+
+    The call is repeated when the leader dies on it. At worst leadership moves once more.
+    """
+    request = admin_pb2.TransferLeaderRequest(to=to)
+    failures: dict[str, str] = {}
+    with Nodes(targets, TRANSFER_PATIENCE_S) as nodes:
+        for _ in pauses(nodes.patience_s):
+            for target in nodes.addresses:
+                stub = admin_pb2_grpc.AdminStub(nodes.channel(target))
+                try:
+                    leader: str = stub.TransferLeader(
+                        request, timeout=TRANSFER_CALL_TIMEOUT_S
+                    ).leader
+                    return leader
+                except grpc.RpcError as error:
+                    _check_code(target, error)
+                    failures[target] = words_of(error)
+    raise ClientError(f"no leader answers, look at `beanpole status`: {told(failures)}")
+
+
+def _check_code(target: str, error: grpc.RpcError) -> None:
+    """Raise what is final; come back where another node, or a later moment, may do better."""
+    if error.code() == grpc.StatusCode.INVALID_ARGUMENT:
+        raise ConfigurationError(error.details() or "the request is wrong") from None
+    later = error.code() == grpc.StatusCode.UNAVAILABLE or detail_of(error).reason == "NOT_LEADER"
+    if not later:
+        raise ClientError(f"{target}: {words_of(error)}") from None
 
 
 def run_finalize(arguments: argparse.Namespace) -> int:
@@ -49,12 +167,16 @@ def run_finalize(arguments: argparse.Namespace) -> int:
         for target in nodes.addresses:
             stub = admin_pb2_grpc.AdminStub(nodes.channel(target))
             try:
-                reply = stub.Finalize(request, timeout=CALL_TIMEOUT_S)
+                reply = stub.Finalize(request, timeout=FINALIZE_CALL_TIMEOUT_S)
             except grpc.RpcError as error:
                 if error.code() != grpc.StatusCode.UNAVAILABLE:
                     raise ClientError(f"{target}: {words_of(error)}") from None
                 failures[target] = words_of(error)
                 continue
-            print(f"the cluster works at machine version {reply.machine_version}")
+            version = reply.machine_version
+            if arguments.json:
+                print(json.dumps({"machine_version": version}))
+            else:
+                print(f"the cluster works at machine version {version}")
             return 0
     raise ClientError(f"no answer, look at `beanpole status`: {told(failures)}")

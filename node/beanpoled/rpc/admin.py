@@ -89,7 +89,10 @@ class AdminServicer(admin_pb2_grpc.AdminServicer):
                 field="to",
             )
         if view.role != "leader":
-            await self._not_leader(context)
+            if request.at_leader or view.leader in (None, view.node_id):
+                await self._not_leader(context)
+            assert view.leader is not None, "asked above"
+            return await self._transferred_by(view.leader, request.to, context)
         if request.to == view.node_id:
             return admin_pb2.TransferLeaderReply(leader=view.node_id)
         leader = await self._transferred(request.to or None)
@@ -101,6 +104,15 @@ class AdminServicer(admin_pb2_grpc.AdminServicer):
                 "TRANSFER_REFUSED",
             )
         return admin_pb2.TransferLeaderReply(leader=leader)
+
+    async def _transferred_by(
+        self, leader: str, to: str, context: Context
+    ) -> admin_pb2.TransferLeaderReply:
+        """Let the leader do it; what it refuses is refused here in its words."""
+        try:
+            return await self._peers.transfer_leader(leader, to, TRANSFER_TIMEOUT_S + 1.0)
+        except grpc.aio.AioRpcError as error:
+            await _fail_as(leader, error, context)
 
     async def _not_leader(self, context: Context) -> NoReturn:
         view = self._view
@@ -164,16 +176,7 @@ class AdminServicer(admin_pb2_grpc.AdminServicer):
             if error.code() == grpc.StatusCode.UNIMPLEMENTED:
                 words = f"nothing is raised: the program of {leader}, which leads, is too old"
                 await fail(context, grpc.StatusCode.FAILED_PRECONDITION, words, "MEMBERS_NOT_READY")
-            detail = detail_of(error)
-            words = f"{leader}, which leads: {error.details()}"
-            await fail(
-                context,
-                error.code(),
-                words,
-                detail.reason,
-                leader_id=detail.leader_id,
-                leader_address=detail.leader_address,
-            )
+            await _fail_as(leader, error, context)
 
     async def TakeSnapshot(
         self, request: admin_pb2.TakeSnapshotRequest, context: Context
@@ -193,6 +196,19 @@ class AdminServicer(admin_pb2_grpc.AdminServicer):
                 return view.leader
             await asyncio.sleep(TRANSFER_POLL_S)
         return ""
+
+
+async def _fail_as(leader: str, error: grpc.aio.AioRpcError, context: Context) -> NoReturn:
+    """Refuse a call as the leader did that it was brought to."""
+    detail = detail_of(error)
+    await fail(
+        context,
+        error.code(),
+        f"{leader}, which leads: {error.details()}",
+        detail.reason,
+        leader_id=detail.leader_id,
+        leader_address=detail.leader_address,
+    )
 
 
 class RpcServer:

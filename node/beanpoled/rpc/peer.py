@@ -107,6 +107,19 @@ class PeerClient:
         reply: admin_pb2.FinalizeReply = await stub.Finalize(request, timeout=timeout_s)
         return reply
 
+    async def transfer_leader(
+        self, leader: str, to: str, timeout_s: float
+    ) -> admin_pb2.TransferLeaderReply:
+        """Bring an operator's `TransferLeader` to the leader.
+
+        Raises:
+            grpc.aio.AioRpcError: what the leader says, or that it does not answer.
+        """
+        request = admin_pb2.TransferLeaderRequest(to=to, at_leader=True)
+        stub = admin_pb2_grpc.AdminStub(self._channel(leader))
+        reply: admin_pb2.TransferLeaderReply = await stub.TransferLeader(request, timeout=timeout_s)
+        return reply
+
     async def fetch_snapshot(self, peer: str, index: int, sink: Sink) -> str | None:
         """Write a peer's snapshot at exactly `index` into `sink`, as fast as its disk takes it.
 

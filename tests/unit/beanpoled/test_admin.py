@@ -106,13 +106,16 @@ def test_an_answer_from_another_node_at_a_members_address_does_not_count() -> No
     run(test)
 
 
-async def transfer(view: FakeView, to: str = "") -> admin_pb2.TransferLeaderReply:
-    cluster = Cluster([view])
+async def transfer(
+    *views: FakeView, to: str = "", at_leader: bool = False
+) -> admin_pb2.TransferLeaderReply:
+    """Ask the first node."""
+    cluster = Cluster(list(views))
     cluster.addresses["n1"] = "10.0.0.1:2"
+    request = admin_pb2.TransferLeaderRequest(to=to, at_leader=at_leader)
     async with cluster.running() as channel:
-        reply: admin_pb2.TransferLeaderReply = await admin_pb2_grpc.AdminStub(
-            channel
-        ).TransferLeader(admin_pb2.TransferLeaderRequest(to=to), timeout=20)
+        stub = admin_pb2_grpc.AdminStub(channel)
+        reply: admin_pb2.TransferLeaderReply = await stub.TransferLeader(request, timeout=20)
     return reply
 
 
@@ -127,9 +130,9 @@ def test_leadership_is_handed_over_when_the_leader_is_quiet() -> None:
     async def test() -> None:
         view = leading()
         view.transfer_to = "n2"
-        assert (await transfer(view, "n2")).leader == "n2"
+        assert (await transfer(view, to="n2")).leader == "n2"
         assert view.transfers == ["n2", "n2"]
-        assert (await transfer(leading(), "n0")).leader == "n0"
+        assert (await transfer(leading(), to="n0")).leader == "n0"
         view = leading()
         view.transfer_to = "n1"
         assert (await transfer(view)).leader == "n1"
@@ -143,13 +146,19 @@ def test_a_transfer_that_is_not_possible_says_why(monkeypatch: pytest.MonkeyPatc
 
     async def test() -> None:
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await transfer(leading(), "n9")
+            await transfer(leading(), to="n9")
         assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
         assert detail_of(caught.value).field == "to"
         assert "n0, n1, n2" in str(caught.value.details())
 
+        electing = FakeView()
+        electing.leader = None
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await transfer(FakeView())
+            await transfer(electing)
+        assert detail_of(caught.value).reason == "NOT_LEADER"
+
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await transfer(FakeView(), at_leader=True)
         assert caught.value.code() == grpc.StatusCode.FAILED_PRECONDITION
         detail = detail_of(caught.value)
         assert (detail.reason, detail.leader_id) == ("NOT_LEADER", "n1")
@@ -177,6 +186,29 @@ def follower_and_leader() -> list[FakeView]:
     leader = FakeView("n1")
     leader.role = "leader"
     return [FakeView(), leader]
+
+
+def test_any_node_brings_a_transfer_to_the_leader(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admin, "TRANSFER_TIMEOUT_S", 0.1)
+
+    async def test() -> None:
+        views = follower_and_leader()
+        views[1].transfer_to = "n0"
+        assert (await transfer(*views, to="n0")).leader == "n0"
+        assert views[0].transfers == [] and views[1].transfers == ["n0", "n0"]
+
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await transfer(*follower_and_leader())
+        assert caught.value.code() == grpc.StatusCode.ABORTED
+        assert detail_of(caught.value).reason == "TRANSFER_REFUSED"
+        assert str(caught.value.details()).startswith("n1, which leads: leadership stayed at n1")
+
+        mistaken = FakeView("n1")  # n0 believes that it leads
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await transfer(FakeView(), mistaken)
+        assert detail_of(caught.value).reason == "NOT_LEADER"
+
+    run(test)
 
 
 def test_any_node_brings_a_finalize_to_the_leader() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from beanpoled.cli import layout, main
+from beanpoled.cli import cluster, layout, main
 from beanpoled.rpc import admin
 from beanpoled.rpc.admin import RpcServer
 from beanpoled.rpc.peer import PeerClient
@@ -174,6 +174,8 @@ def test_finalize(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monkey
     assert command(view, "cluster", "finalize") == 0
     assert command(view, "cluster", "finalize", "--to", "3") == 0
     assert capsys.readouterr().out == "the cluster works at machine version 3\n" * 2
+    assert command(view, "cluster", "finalize", "--json") == 0
+    assert json.loads(capsys.readouterr().out) == {"machine_version": 3}
     view.finalize_refusal = "n2 is away"
     view.machine_version = 2
     assert command(view, "cluster", "finalize") == 3
@@ -181,6 +183,58 @@ def test_finalize(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monkey
     assert words in capsys.readouterr().err
     assert command(view, "cluster", "finalize", "--to", "256") == 2
     assert "--to = 256 is not allowed: it must be 1 to 255" in capsys.readouterr().err
+
+
+def test_members_are_all_there_or_not(capsys: pytest.CaptureFixture[str]) -> None:
+    view = FakeView(members=("n0",))
+    assert command(view, "cluster", "members") == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert lines == [["node", "role", "version", "state"], ["n0", "follower", "0.1.0", "serving"]]
+    assert command(FakeView(members=("n0", "n1")), "cluster", "members", "--json") == 1
+    first, second = json.loads(capsys.readouterr().out)
+    assert (first["id"], first["reachable"], first["role"]) == ("n0", True, "follower")
+    assert (first["version"], first["state"], first["serving"]) == ("0.1.0", "serving", True)
+    assert (second["id"], second["reachable"], second["state"]) == ("n1", False, None)
+    view.serving, view.state = False, "starting"
+    assert command(view, "cluster", "members") == 1
+
+
+def test_the_leader_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(FakeView(), "cluster", "leader") == 0
+    assert command(FakeView(), "cluster", "leader", "--json") == 0
+    assert capsys.readouterr().out == 'n1\n{"leader": "n1"}\n'
+    electing = FakeView()
+    electing.leader = None
+    assert command(electing, "cluster", "leader") == 1
+    assert command(electing, "cluster", "leader", "--json") == 1
+    assert capsys.readouterr().out == 'there is no leader now\n{"leader": null}\n'
+
+
+def leading(to: str | None) -> FakeView:
+    view = FakeView()
+    view.role, view.leader, view.transfer_to = "leader", "n0", to
+    return view
+
+
+def test_leadership_is_handed_over(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admin, "TRANSFER_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(cluster, "TRANSFER_PATIENCE_S", 0.1)
+    view = leading("n2")
+    assert command(view, "cluster", "leader", "--transfer") == 0
+    assert view.transfers == [None, None]
+    assert command(leading("n2"), "cluster", "leader", "--transfer", "n2", "--json") == 0
+    assert capsys.readouterr().out == 'n2\n{"leader": "n2"}\n'
+
+    assert command(leading("n1"), "cluster", "leader", "--transfer", "n2") == 1
+    assert "n1 leads, not n2: ask again" in capsys.readouterr().err
+    assert command(leading(None), "cluster", "leader", "--transfer", "n2") == 3
+    assert "leadership stayed at n0" in capsys.readouterr().err
+    assert command(leading(None), "cluster", "leader", "--transfer", "n9") == 2
+    assert "to = 'n9' is not one of the members: n0, n1, n2" in capsys.readouterr().err
+    assert command(FakeView(), "cluster", "leader", "--transfer") == 3
+    assert "no leader answers" in capsys.readouterr().err, "the leader is down"
 
 
 def test_finalize_of_nobody(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
