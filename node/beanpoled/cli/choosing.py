@@ -16,6 +16,7 @@ import grpc
 from beanpole.client import where
 from beanpole.client.admin import Admin, AdminRefused
 from beanpole.client.rpc import Nodes
+from beanpole.constants import U32_MAX
 from beanpole.errors import ConfigurationError
 from beanpole.pb import jobs_pb2
 from beanpoled.cli.jobs import EXIT_NO
@@ -51,7 +52,10 @@ def duration_s(text: str) -> int:
     if not digits.isdecimal() or len(digits) > 10:
         words = f"{text!r} is no time: a whole number of seconds, or with s, m, h or d behind it"
         raise argparse.ArgumentTypeError(words)
-    return int(digits) * _UNITS[unit]
+    seconds = int(digits) * _UNITS[unit]
+    if seconds > U32_MAX:
+        raise argparse.ArgumentTypeError(f"{text!r} is too long: at most {U32_MAX} s, 136 years")
+    return seconds
 
 
 def whole(text: str) -> int:
@@ -107,6 +111,8 @@ def run(act: Callable[[Admin, argparse.Namespace], int]) -> Callable[[argparse.N
         try:
             with connected(arguments) as admin:
                 return act(admin, arguments)
+        except UnicodeEncodeError:
+            raise ConfigurationError("a name is not UTF-8; names are given as text") from None
         except AdminRefused as error:
             if error.code == grpc.StatusCode.NOT_FOUND:
                 print(error, file=sys.stderr)

@@ -25,8 +25,12 @@ from beanpoled.turn.node import Node
 
 SERVICE: Final = jobs_pb2.DESCRIPTOR.services_by_name["JobAdmin"].full_name
 LIMIT_DEFAULT: Final = 100
-# Jobs, and queues, of one reply: each is made a message in some 15 us.
+# Jobs of one reply: each is made a message in some 15 us, within the slices of a scan.
 LIMIT_MAX: Final = 1000
+# Queues of one reply, all made in one step, which takes some 3 ms.
+QUEUES_MAX: Final = 250
+# Those of qless, which come in one reply behind all others.
+QLESS_QUEUES_MAX: Final = 1000
 # Of the bodies (and results) of one reply: it stays far below gRPC's 4 MiB.
 REPLY_BYTES_MAX: Final = 1024 * 1024
 # Of one body in a list; `GetJob` has all of it.
@@ -65,7 +69,7 @@ class JobAdminServicer(jobs_pb2_grpc.JobAdminServicer):
         if not request.local:
             await self._callers.barrier(context)
         queue = self._context.machine.queue
-        limit = min(request.limit or LIMIT_MAX, LIMIT_MAX)
+        limit = min(request.limit or QUEUES_MAX, QUEUES_MAX)
         if name:
             tube = queue.find(name)
             tubes, complete = ([] if tube is None else [tube]), True
@@ -81,7 +85,8 @@ class JobAdminServicer(jobs_pb2_grpc.JobAdminServicer):
             oldest_complete = await self._add_oldest(tubes, found, context)
         after = tubes[-1].serial if tubes else request.after
         if complete and not name:
-            found += map(job_shapes.qless_queue, self._context.machine.qless.queues.values())
+            qless = self._context.machine.qless.queues.values()
+            found += map(job_shapes.qless_queue, islice(qless, QLESS_QUEUES_MAX))
         return jobs_pb2.ListQueuesReply(
             queues=found, next_after=after, complete=complete, oldest_complete=oldest_complete
         )
