@@ -181,6 +181,13 @@ def test_jobs_of_gearman_are_changed_and_not_taken_elsewhere(shared: Cluster) ->
         run(f"job move {number} --to gearman:crop")
         assert run.json("queue show gearman:crop")["ready"] == 1
         assert run("queue clear gearman:crop --yes") == "1 job deleted\n"
+        created, (handle,) = gearman.ask(p.SUBMIT_JOB, b"resize", b"waits", b"picture")
+        assert created == p.JOB_CREATED
+        [job] = run.json("job list --queue gearman:resize")
+        assert run(f"job bury {job['id']}") == f"job {job['id']} buried\n"
+        run(f"job delete {job['id']}")
+        # Its client is told, before the answer to what it asks then.
+        assert gearman.ask(p.ECHO_REQ, b"still there") == (p.WORK_FAIL, (handle,))
     assert "qless" in run("job list --queue qless:q", status=2)
 
 
