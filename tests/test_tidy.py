@@ -84,7 +84,7 @@ ORDER = {
         (
             *("beanpoled.host", "beanpoled.http", "beanpoled.rpc"),
             *("beanpoled.largest_queues", "beanpoled.node_view"),
-            *("beanpoled.program", "beanpoled.qless_view"),
+            *("beanpoled.program", "beanpoled.connections_view", "beanpoled.qless_view"),
             *("beanpoled.reloading", "beanpoled.reporting", "beanpoled.supervision"),
         ),
         ("beanpoled.checking",),

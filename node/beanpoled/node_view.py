@@ -8,13 +8,14 @@ from beanpole.core.jobs import shown
 from beanpole.core.jobs.job import Tube
 from beanpole.core.jobs.spaces import Space
 from beanpole.events import PROTOCOL_NAMES, QLESS
-from beanpoled import qless_view
+from beanpoled import connections_view, qless_view
 from beanpoled.largest_queues import LargestQueues, figures
 from beanpoled.trust.trust import Trust
 from beanpoled.turn.node import Node
 from beanpoled.view import (
     QUEUE_NAME_MAX_BYTES,
     QUEUES_MAX,
+    ConnectionFigures,
     JobCounts,
     Lately,
     Metrics,
@@ -242,6 +243,14 @@ class LocalNodeView:
         context = self._context
         now_us = context.clock.estimate_us(context.now_us)
         return max(0, now_us - context.machine.queue.ready_job(key).ready_us) / 1e6
+
+    def connections(self, after: int, limit: int) -> list[ConnectionFigures]:
+        """See `NodeView`."""
+        return connections_view.page(self._node.clients, after, limit)
+
+    def close_connection(self, connection_id: int) -> bool:
+        """See `NodeView`."""
+        return connections_view.close(self._node.clients, connection_id)
 
     def transfer_leader(self, to: str | None) -> bool:
         """See `NodeView`."""

@@ -100,6 +100,25 @@ class ClientFigures(NamedTuple):
     errors_total: Mapping[str, int] = {}
 
 
+class ConnectionFigures(NamedTuple):
+    """A client's connection at a node; `id` counts them since the start of the node.
+
+    Queues and jobs are as applied there, the first few of each beside how many there are. Jobs that
+    a named worker holds, as those of qless, are of no connection.
+    """
+
+    id: int
+    protocol: str
+    host: str  # empty if nobody knows it
+    age_s: float
+    is_waiting: bool  # for a job, or for the result of one
+    queue_used: str = ""
+    queues_watched: Sequence[str] = ()
+    queues_watched_total: int = 0
+    jobs_held: Sequence[int] = ()
+    jobs_held_total: int = 0
+
+
 class QlessCounts(NamedTuple):
     """Jobs of qless in its own words, of one queue or of the cluster. `recurring` are templates."""
 
@@ -304,6 +323,12 @@ class NodeView(Protocol):
 
     def busiest(self) -> Sequence[QueueFigures]:
         """Return the queues with most events lately, QUEUES_MAX at most, of all but qless."""
+
+    def connections(self, after: int, limit: int) -> Sequence[ConnectionFigures]:
+        """Return clients' connections with ids above `after`, the oldest first."""
+
+    def close_connection(self, connection_id: int) -> bool:
+        """Close one, as if its network were lost; False if there is none with this id."""
 
     def transfer_leader(self, to: str | None) -> bool:
         """Begin to hand leadership over; False if that is not possible at this moment."""

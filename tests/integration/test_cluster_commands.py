@@ -1,4 +1,4 @@
-"""`beanpole cluster` on three real nodes: through a follower, and while the leader dies.
+"""`beanpole cluster` and `node` on three real nodes: through a follower, and when the leader dies.
 
 What the commands print and how they end is in tests/unit/beanpoled/test_cli.py.
 """
@@ -8,16 +8,17 @@ import subprocess
 from typing import Any, Final
 
 from tests.integration.support.nodes import BEANPOLE, Cluster, Node
+from tests.integration.support.raw import Raw
 from tests.integration.support.waiting import wait_until
 
 COMMAND_TIMEOUT_S: Final = 60.0
 
 
-def begin(words: str, *nodes: Node) -> subprocess.Popen[str]:
+def begin(words: str, *nodes: Node, as_json: bool = True) -> subprocess.Popen[str]:
     """Start a command that asks these nodes, the first one first."""
     addresses = ",".join(node.grpc for node in nodes)
     return subprocess.Popen(
-        [*BEANPOLE, "cluster", *words.split(), "--json", "--addr", addresses],
+        [*BEANPOLE, *words.split(), *(["--json"] if as_json else []), "--addr", addresses],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -36,20 +37,70 @@ def test_a_follower_takes_leadership_over_and_another_one_survives_the_leader(
 ) -> None:
     nodes = cluster.nodes
     before, (taker, other) = cluster.leader(), cluster.followers()
-    members = ended(begin("members", nodes[taker]))
+    members = ended(begin("cluster members", nodes[taker]))
     assert [node["id"] for node in members] == [node.id for node in nodes]
     assert all(node["reachable"] and node["serving"] for node in members)
 
     # Through the follower that does not take it, so that neither end of the transfer is asked.
-    moved = ended(begin(f"leader --transfer {nodes[taker].id}", nodes[other]))
+    moved = ended(begin(f"cluster leader --transfer {nodes[taker].id}", nodes[other]))
     assert moved == {"leader": nodes[taker].id}
     wait_until(lambda: cluster.is_leader(taker), COMMAND_TIMEOUT_S, "the taker leads")
-    assert ended(begin("leader", nodes[before])) == {"leader": nodes[taker].id}
+    assert ended(begin("cluster leader", nodes[before])) == {"leader": nodes[taker].id}
 
     # The leader dies; the followers still believe in it when they are asked.
     cluster.kill(taker)
-    moved = ended(begin(f"leader --transfer {nodes[other].id}", nodes[taker], nodes[before]))
+    moved = ended(
+        begin(f"cluster leader --transfer {nodes[other].id}", nodes[taker], nodes[before])
+    )
     assert moved == {"leader": nodes[other].id}
     wait_until(lambda: cluster.is_leader(other), COMMAND_TIMEOUT_S, "the survivor leads")
-    left = {node["id"]: node["reachable"] for node in ended(begin("members", nodes[before]), 1)}
+    left = {
+        node["id"]: node["reachable"] for node in ended(begin("cluster members", nodes[before]), 1)
+    }
     assert left == {node.id: node is not nodes[taker] for node in nodes}
+
+
+def disconnect(connection: str, node: Node) -> int:
+    process = begin(f"node disconnect {connection}", node, as_json=False)
+    process.communicate(timeout=COMMAND_TIMEOUT_S)
+    return process.returncode
+
+
+def test_connections_are_listed_and_closed_through_another_node(cluster: Cluster) -> None:
+    leader, (follower, other) = cluster.leader(), cluster.followers()
+    near, far, dead = (cluster.nodes[number] for number in (follower, other, leader))
+    with Raw(far.beanstalk) as client, Raw(near.beanstalk) as waiter, Raw(dead.beanstalk) as idle:
+        for command in (b"use mail", b"watch mail"):
+            client.command(command)
+        job = client.put(b"a letter")
+        assert client.command(b"reserve")[0] == b"RESERVED %d 8" % job
+        idle.command(b"use news")
+        waiter.send(b"watch mail\r\nreserve\r\n")
+
+        def found() -> list[dict[str, Any]]:
+            return list(ended(begin("node connections", near)))
+
+        def waiting() -> list[dict[str, Any]]:
+            return [one for one in found() if one["waiting"]]
+
+        first = wait_until(waiting, COMMAND_TIMEOUT_S, "the waiter waits")[0]
+        assert (first["node"], first["jobs_held"]) == (near.id, [])
+        listed = {one["node"]: one for one in found()}
+        assert set(listed) == {node.id for node in cluster.nodes}
+        held = listed[far.id]
+        assert (held["jobs_held"], held["queue_used"]) == ([job], "mail")
+        assert held["queues_watched"] == ["default", "mail"]
+        assert (held["protocol"], held["client"]) == ("beanstalk", "127.0.0.1")
+        assert ended(begin(f"node connections --node {far.id}", near))[0]["jobs_held"] == [job]
+
+        # Its job goes to the client that waits for one.
+        assert disconnect(held["connection"], near) == 0
+        assert waiter.line() == b"WATCHING 2"
+        assert waiter.line() == b"RESERVED %d 8" % job
+        assert disconnect(held["connection"], near) == 1, "it is gone"
+        assert disconnect(f"n9/{job}", near) == 2
+
+        cluster.kill(leader)
+        left = ended(begin("node connections", near), 1)
+        assert [one["jobs_held"] for one in left if one["node"] == near.id] == [[job]]
+        assert disconnect(listed[dead.id]["connection"], near) == 3, "its node is dead"

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from beanpole.pb import node_pb2 as beanpole_dot_pb_dot_node__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17\x62\x65\x61npole/pb/admin.proto\x12\x0b\x62\x65\x61npole.v1\x1a\x16\x62\x65\x61npole/pb/node.proto\"\x1e\n\rStatusRequest\x12\r\n\x05local\x18\x01 \x01(\x08\"^\n\x0bStatusReply\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x0e\n\x06leader\x18\x02 \x01(\t\x12\x0c\n\x04term\x18\x03 \x01(\x04\x12 \n\x05nodes\x18\x04 \x03(\x0b\x32\x11.beanpole.v1.Node\"6\n\x15TransferLeaderRequest\x12\n\n\x02to\x18\x01 \x01(\t\x12\x11\n\tat_leader\x18\x02 \x01(\x08\"%\n\x13TransferLeaderReply\x12\x0e\n\x06leader\x18\x01 \x01(\t\"\x15\n\x13TakeSnapshotRequest\"\"\n\x11TakeSnapshotReply\x12\r\n\x05index\x18\x01 \x01(\x04\"0\n\x0f\x46inalizeRequest\x12\n\n\x02to\x18\x01 \x01(\r\x12\x11\n\tat_leader\x18\x02 \x01(\x08\"(\n\rFinalizeReply\x12\x17\n\x0fmachine_version\x18\x01 \x01(\r2\xb7\x02\n\x05\x41\x64min\x12>\n\x06Status\x12\x1a.beanpole.v1.StatusRequest\x1a\x18.beanpole.v1.StatusReply\x12V\n\x0eTransferLeader\x12\".beanpole.v1.TransferLeaderRequest\x1a .beanpole.v1.TransferLeaderReply\x12P\n\x0cTakeSnapshot\x12 .beanpole.v1.TakeSnapshotRequest\x1a\x1e.beanpole.v1.TakeSnapshotReply\x12\x44\n\x08\x46inalize\x12\x1c.beanpole.v1.FinalizeRequest\x1a\x1a.beanpole.v1.FinalizeReplyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17\x62\x65\x61npole/pb/admin.proto\x12\x0b\x62\x65\x61npole.v1\x1a\x16\x62\x65\x61npole/pb/node.proto\"\x1e\n\rStatusRequest\x12\r\n\x05local\x18\x01 \x01(\x08\"^\n\x0bStatusReply\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x0e\n\x06leader\x18\x02 \x01(\t\x12\x0c\n\x04term\x18\x03 \x01(\x04\x12 \n\x05nodes\x18\x04 \x03(\x0b\x32\x11.beanpole.v1.Node\"6\n\x15TransferLeaderRequest\x12\n\n\x02to\x18\x01 \x01(\t\x12\x11\n\tat_leader\x18\x02 \x01(\x08\"%\n\x13TransferLeaderReply\x12\x0e\n\x06leader\x18\x01 \x01(\t\"\x15\n\x13TakeSnapshotRequest\"\"\n\x11TakeSnapshotReply\x12\r\n\x05index\x18\x01 \x01(\x04\"0\n\x0f\x46inalizeRequest\x12\n\n\x02to\x18\x01 \x01(\r\x12\x11\n\tat_leader\x18\x02 \x01(\x08\"(\n\rFinalizeReply\x12\x17\n\x0fmachine_version\x18\x01 \x01(\r\"I\n\x16ListConnectionsRequest\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x10\n\x08\x61\x66ter_id\x18\x02 \x01(\x04\x12\x0f\n\x07\x61t_node\x18\x03 \x01(\x08\"d\n\x14ListConnectionsReply\x12\x0c\n\x04node\x18\x01 \x01(\t\x12,\n\x0b\x63onnections\x18\x02 \x03(\x0b\x32\x17.beanpole.v1.Connection\x12\x10\n\x08\x63omplete\x18\x03 \x01(\x08\"\xcf\x01\n\nConnection\x12\n\n\x02id\x18\x01 \x01(\x04\x12\x10\n\x08protocol\x18\x02 \x01(\t\x12\x0c\n\x04host\x18\x03 \x01(\t\x12\x0e\n\x06\x61ge_us\x18\x04 \x01(\x04\x12\x0f\n\x07waiting\x18\x05 \x01(\x08\x12\x12\n\nqueue_used\x18\x06 \x01(\t\x12\x16\n\x0equeues_watched\x18\x07 \x03(\t\x12\x1c\n\x14queues_watched_total\x18\x08 \x01(\x04\x12\x11\n\tjobs_held\x18\t \x03(\x04\x12\x17\n\x0fjobs_held_total\x18\n \x01(\x04\"C\n\x16\x43loseConnectionRequest\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\n\n\x02id\x18\x02 \x01(\x04\x12\x0f\n\x07\x61t_node\x18\x03 \x01(\x08\"\x16\n\x14\x43loseConnectionReply2\xed\x03\n\x05\x41\x64min\x12>\n\x06Status\x12\x1a.beanpole.v1.StatusRequest\x1a\x18.beanpole.v1.StatusReply\x12V\n\x0eTransferLeader\x12\".beanpole.v1.TransferLeaderRequest\x1a .beanpole.v1.TransferLeaderReply\x12P\n\x0cTakeSnapshot\x12 .beanpole.v1.TakeSnapshotRequest\x1a\x1e.beanpole.v1.TakeSnapshotReply\x12\x44\n\x08\x46inalize\x12\x1c.beanpole.v1.FinalizeRequest\x1a\x1a.beanpole.v1.FinalizeReply\x12Y\n\x0fListConnections\x12#.beanpole.v1.ListConnectionsRequest\x1a!.beanpole.v1.ListConnectionsReply\x12Y\n\x0f\x43loseConnection\x12#.beanpole.v1.CloseConnectionRequest\x1a!.beanpole.v1.CloseConnectionReplyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -48,6 +48,16 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_FINALIZEREQUEST']._serialized_end=394
   _globals['_FINALIZEREPLY']._serialized_start=396
   _globals['_FINALIZEREPLY']._serialized_end=436
-  _globals['_ADMIN']._serialized_start=439
-  _globals['_ADMIN']._serialized_end=750
+  _globals['_LISTCONNECTIONSREQUEST']._serialized_start=438
+  _globals['_LISTCONNECTIONSREQUEST']._serialized_end=511
+  _globals['_LISTCONNECTIONSREPLY']._serialized_start=513
+  _globals['_LISTCONNECTIONSREPLY']._serialized_end=613
+  _globals['_CONNECTION']._serialized_start=616
+  _globals['_CONNECTION']._serialized_end=823
+  _globals['_CLOSECONNECTIONREQUEST']._serialized_start=825
+  _globals['_CLOSECONNECTIONREQUEST']._serialized_end=892
+  _globals['_CLOSECONNECTIONREPLY']._serialized_start=894
+  _globals['_CLOSECONNECTIONREPLY']._serialized_end=916
+  _globals['_ADMIN']._serialized_start=919
+  _globals['_ADMIN']._serialized_end=1412
 # @@protoc_insertion_point(module_scope)

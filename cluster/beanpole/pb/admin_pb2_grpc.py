@@ -54,6 +54,16 @@ class AdminStub:
                 request_serializer=beanpole_dot_pb_dot_admin__pb2.FinalizeRequest.SerializeToString,
                 response_deserializer=beanpole_dot_pb_dot_admin__pb2.FinalizeReply.FromString,
                 _registered_method=True)
+        self.ListConnections = channel.unary_unary(
+                '/beanpole.v1.Admin/ListConnections',
+                request_serializer=beanpole_dot_pb_dot_admin__pb2.ListConnectionsRequest.SerializeToString,
+                response_deserializer=beanpole_dot_pb_dot_admin__pb2.ListConnectionsReply.FromString,
+                _registered_method=True)
+        self.CloseConnection = channel.unary_unary(
+                '/beanpole.v1.Admin/CloseConnection',
+                request_serializer=beanpole_dot_pb_dot_admin__pb2.CloseConnectionRequest.SerializeToString,
+                response_deserializer=beanpole_dot_pb_dot_admin__pb2.CloseConnectionReply.FromString,
+                _registered_method=True)
 
 
 class AdminServicer:
@@ -91,6 +101,22 @@ class AdminServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListConnections(self, request, context):
+        """The clients that are connected to a node, the oldest first, in pages. Every node takes the call
+        and brings it to the one that is named.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CloseConnection(self, request, context):
+        """Closes a client's connection between two replies, as if its network were lost: its jobs return
+        to their queues, unless its session is kept. NOT_FOUND if it is gone. Every node takes the call.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -113,6 +139,16 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.Finalize,
                     request_deserializer=beanpole_dot_pb_dot_admin__pb2.FinalizeRequest.FromString,
                     response_serializer=beanpole_dot_pb_dot_admin__pb2.FinalizeReply.SerializeToString,
+            ),
+            'ListConnections': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListConnections,
+                    request_deserializer=beanpole_dot_pb_dot_admin__pb2.ListConnectionsRequest.FromString,
+                    response_serializer=beanpole_dot_pb_dot_admin__pb2.ListConnectionsReply.SerializeToString,
+            ),
+            'CloseConnection': grpc.unary_unary_rpc_method_handler(
+                    servicer.CloseConnection,
+                    request_deserializer=beanpole_dot_pb_dot_admin__pb2.CloseConnectionRequest.FromString,
+                    response_serializer=beanpole_dot_pb_dot_admin__pb2.CloseConnectionReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -223,6 +259,60 @@ class Admin:
             '/beanpole.v1.Admin/Finalize',
             beanpole_dot_pb_dot_admin__pb2.FinalizeRequest.SerializeToString,
             beanpole_dot_pb_dot_admin__pb2.FinalizeReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListConnections(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/beanpole.v1.Admin/ListConnections',
+            beanpole_dot_pb_dot_admin__pb2.ListConnectionsRequest.SerializeToString,
+            beanpole_dot_pb_dot_admin__pb2.ListConnectionsReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CloseConnection(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/beanpole.v1.Admin/CloseConnection',
+            beanpole_dot_pb_dot_admin__pb2.CloseConnectionRequest.SerializeToString,
+            beanpole_dot_pb_dot_admin__pb2.CloseConnectionReply.FromString,
             options,
             channel_credentials,
             insecure,

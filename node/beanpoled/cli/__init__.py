@@ -24,6 +24,7 @@ from beanpoled.cli import (
     inspect,
     job,
     jobs,
+    node,
     pipeline,
     queue,
     recover,
@@ -58,6 +59,7 @@ def parser() -> argparse.ArgumentParser:
     status.add_command(commands)
     top.add_command(commands)
     cluster.add_command(commands)
+    node.add_command(commands)
     alias.add_command(commands)
     snapshot.add_command(commands)
     backup.add_command(commands)

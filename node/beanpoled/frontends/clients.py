@@ -39,6 +39,7 @@ class Clients:
         self.clock = context.clock
         # Dicts and not sets: closing all of them must happen in the same order in every run.
         self.connections: dict[Connection, None] = {}
+        self._newest_id = 0
         # By protocol, since the start of the node.
         self.connections_total: dict[str, int] = {}
         self.connections_refused: dict[str, int] = {}
@@ -110,6 +111,8 @@ class Clients:
         """A client connected. One too many hears of that with its first command."""
         refused = len(self.connections) >= self.config.connections_max
         connection.refused = refused
+        self._newest_id += 1
+        connection.id, connection.since_us = self._newest_id, self.now_us
         self.connections[connection] = None
         for totals, more in ((self.connections_total, 1), (self.connections_refused, refused)):
             totals[connection.protocol] = totals.get(connection.protocol, 0) + more

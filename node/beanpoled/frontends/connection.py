@@ -18,11 +18,13 @@ class Connection:
     __slots__ = (
         "batch",
         "client_host",
+        "id",
         "is_producer",
         "is_worker",
         "number",
         "protocol",
         "refused",
+        "since_us",
         "wait",
     )
 
@@ -30,6 +32,8 @@ class Connection:
         self.protocol = protocol  # the name of its frontend
         self.client_host = client_host
         self.number = 0
+        self.id = 0  # counts the connections of the node since its start; set by `Clients`
+        self.since_us = 0  # when it came, by the node's monotonic clock
         self.batch: Batch | None = None
         self.wait: Wait | None = None
         self.refused = False  # one client too many: its first command is answered so

@@ -5,7 +5,7 @@ It only reads the node through `NodeView` and is never on the way of a command.
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 import grpc
 import grpc.aio
@@ -21,7 +21,7 @@ from beanpoled.rpc.peer import PeerClient, PeerServicer
 from beanpoled.rpc.server import Context, describe, fail
 from beanpoled.rpc.snapshots import snapshot_up_to
 from beanpoled.trust.trust import Trust
-from beanpoled.view import NodeView, liveness, readiness
+from beanpoled.view import ConnectionFigures, NodeView, liveness, readiness
 
 # One dead member must not make a status slow: it is asked no longer than this.
 PEER_STATUS_TIMEOUT_S: Final = 1.0
@@ -32,6 +32,10 @@ HEALTH_PERIOD_S: Final = 0.2
 # One commit, with the syncs of a majority.
 FINALIZE_TIMEOUT_S: Final = 10.0
 FINALIZE_POLL_S: Final = 0.02
+# Connections in one answer: also with 20 names of 1 KB each it is no longer than a message may be.
+CONNECTIONS_MAX: Final = 200
+# A member answers such a call from its memory.
+MEMBER_TIMEOUT_S: Final = 2.0
 # Members say with each heartbeat what their programs know; after an election they have not yet.
 FINALIZE_PATIENCE_S: Final = 1.0
 # Above the sum of what can be open for long: READERS_MAX readers of events (32), CALLS_MAX calls of
@@ -81,13 +85,7 @@ class AdminServicer(admin_pb2_grpc.AdminServicer):
     ) -> admin_pb2.TransferLeaderReply:
         view = self._view
         if request.to and request.to not in view.members:
-            await fail(
-                context,
-                grpc.StatusCode.INVALID_ARGUMENT,
-                f"to = {request.to!r} is not one of the members: {', '.join(view.members)}",
-                "UNKNOWN_MEMBER",
-                field="to",
-            )
+            await _fail_unknown(request.to, "to", view, context)
         if view.role != "leader":
             if request.at_leader or view.leader in (None, view.node_id):
                 await self._not_leader(context)
@@ -178,6 +176,45 @@ class AdminServicer(admin_pb2_grpc.AdminServicer):
                 await fail(context, grpc.StatusCode.FAILED_PRECONDITION, words, "MEMBERS_NOT_READY")
             await _fail_as(leader, error, context)
 
+    async def ListConnections(
+        self, request: admin_pb2.ListConnectionsRequest, context: Context
+    ) -> admin_pb2.ListConnectionsReply:
+        brought = await self._brought("ListConnections", request, context)
+        if brought is not None:
+            found: admin_pb2.ListConnectionsReply = brought
+            return found
+        page = self._view.connections(request.after_id, CONNECTIONS_MAX)
+        return admin_pb2.ListConnectionsReply(
+            node=self._view.node_id,
+            connections=map(_connection, page),
+            complete=len(page) < CONNECTIONS_MAX,
+        )
+
+    async def CloseConnection(
+        self, request: admin_pb2.CloseConnectionRequest, context: Context
+    ) -> admin_pb2.CloseConnectionReply:
+        brought = await self._brought("CloseConnection", request, context)
+        if brought is None and not self._view.close_connection(request.id):
+            words = f"{self._view.node_id} has no connection {request.id}"
+            await fail(context, grpc.StatusCode.NOT_FOUND, words, "NO_CONNECTION")
+        return admin_pb2.CloseConnectionReply()
+
+    async def _brought(self, method: str, request: Any, context: Context) -> Any:
+        """Return what the member says that a call names; None if it is this one."""
+        view, member = self._view, request.node
+        if member in ("", view.node_id):
+            return None
+        if member not in view.members:
+            await _fail_unknown(member, "node", view, context)
+        if request.at_node:
+            words = f"{view.node_id} is asked for {member}: the addresses of members are mixed up"
+            await fail(context, grpc.StatusCode.FAILED_PRECONDITION, words, "NOT_THIS_NODE")
+        request.at_node = True
+        try:
+            return await self._peers.ask_admin(member, method, request, MEMBER_TIMEOUT_S)
+        except grpc.aio.AioRpcError as error:
+            await _fail_as(member, error, context)
+
     async def TakeSnapshot(
         self, request: admin_pb2.TakeSnapshotRequest, context: Context
     ) -> admin_pb2.TakeSnapshotReply:
@@ -198,13 +235,33 @@ class AdminServicer(admin_pb2_grpc.AdminServicer):
         return ""
 
 
-async def _fail_as(leader: str, error: grpc.aio.AioRpcError, context: Context) -> NoReturn:
-    """Refuse a call as the leader did that it was brought to."""
+def _connection(one: ConnectionFigures) -> admin_pb2.Connection:
+    return admin_pb2.Connection(
+        id=one.id,
+        protocol=one.protocol,
+        host=one.host,
+        age_us=int(one.age_s * 1e6),
+        waiting=one.is_waiting,
+        queue_used=one.queue_used,
+        queues_watched=one.queues_watched,
+        queues_watched_total=one.queues_watched_total,
+        jobs_held=one.jobs_held,
+        jobs_held_total=one.jobs_held_total,
+    )
+
+
+async def _fail_unknown(member: str, field: str, view: NodeView, context: Context) -> NoReturn:
+    words = f"{field} = {member!r} is not one of the members: {', '.join(view.members)}"
+    await fail(context, grpc.StatusCode.INVALID_ARGUMENT, words, "UNKNOWN_MEMBER", field=field)
+
+
+async def _fail_as(member: str, error: grpc.aio.AioRpcError, context: Context) -> NoReturn:
+    """Refuse a call as the member did that it was brought to."""
     detail = detail_of(error)
     await fail(
         context,
         error.code(),
-        f"{leader}, which leads: {error.details()}",
+        f"{member}: {error.details()}",
         detail.reason,
         leader_id=detail.leader_id,
         leader_address=detail.leader_address,

@@ -5,7 +5,7 @@ Replicated entries and forwarded commands do not come this way but over the peer
 
 import asyncio
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 import grpc
 import grpc.aio
@@ -119,6 +119,15 @@ class PeerClient:
         stub = admin_pb2_grpc.AdminStub(self._channel(leader))
         reply: admin_pb2.TransferLeaderReply = await stub.TransferLeader(request, timeout=timeout_s)
         return reply
+
+    async def ask_admin(self, peer: str, method: str, request: Any, timeout_s: float) -> Any:
+        """Bring an operator's call of `Admin` to the member that it is about.
+
+        Raises:
+            grpc.aio.AioRpcError: what the member says, or that it does not answer.
+        """
+        stub = admin_pb2_grpc.AdminStub(self._channel(peer))
+        return await getattr(stub, method)(request, timeout=timeout_s)
 
     async def fetch_snapshot(self, peer: str, index: int, sink: Sink) -> str | None:
         """Write a peer's snapshot at exactly `index` into `sink`, as fast as its disk takes it.

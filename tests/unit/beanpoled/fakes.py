@@ -4,7 +4,15 @@ from collections.abc import Iterator
 
 from beanpoled.host.seam import INFO
 from beanpoled.trust.trust import Trust
-from beanpoled.view import JobCounts, Lately, Metrics, QueueFigures, Role, SnapshotStream
+from beanpoled.view import (
+    ConnectionFigures,
+    JobCounts,
+    Lately,
+    Metrics,
+    QueueFigures,
+    Role,
+    SnapshotStream,
+)
 
 
 def trust_of(node: str = "n0", secret: str = "", takes_old: bool = True) -> Trust:
@@ -55,6 +63,7 @@ class FakeView:
         self.transfer_to: str | None = None
         self.snapshot_index = 0
         self.snapshots_begun = 0
+        self.clients: list[ConnectionFigures] = []
 
     def waiting_for(self) -> tuple[str, ...]:
         return self.absent
@@ -79,6 +88,14 @@ class FakeView:
 
     def busiest(self) -> list[QueueFigures]:
         return self.busy
+
+    def connections(self, after: int, limit: int) -> list[ConnectionFigures]:
+        return [one for one in self.clients if one.id > after][:limit]
+
+    def close_connection(self, connection_id: int) -> bool:
+        before = len(self.clients)
+        self.clients = [one for one in self.clients if one.id != connection_id]
+        return len(self.clients) < before
 
     def transfer_leader(self, to: str | None) -> bool:
         """Refuse once, as a busy leader does, then hand over to `transfer_to` if that is set."""

@@ -201,7 +201,7 @@ def test_any_node_brings_a_transfer_to_the_leader(monkeypatch: pytest.MonkeyPatc
             await transfer(*follower_and_leader())
         assert caught.value.code() == grpc.StatusCode.ABORTED
         assert detail_of(caught.value).reason == "TRANSFER_REFUSED"
-        assert str(caught.value.details()).startswith("n1, which leads: leadership stayed at n1")
+        assert str(caught.value.details()).startswith("n1: leadership stayed at n1")
 
         mistaken = FakeView("n1")  # n0 believes that it leads
         with pytest.raises(grpc.aio.AioRpcError) as caught:
@@ -232,7 +232,7 @@ def test_a_finalize_that_is_refused_names_the_members(monkeypatch: pytest.Monkey
             await finalize(views)
         assert caught.value.code() == grpc.StatusCode.FAILED_PRECONDITION
         assert detail_of(caught.value).reason == "MEMBERS_NOT_READY"
-        words = "n1, which leads: nothing is raised to machine version 3: n2 is away"
+        words = "n1: nothing is raised to machine version 3: n2 is away"
         assert caught.value.details() == words
         assert len(views[1].finalizes) > 1, "members may say a moment later what they know"
 

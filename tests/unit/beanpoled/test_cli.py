@@ -15,7 +15,7 @@ from beanpoled.cli import cluster, layout, main
 from beanpoled.rpc import admin
 from beanpoled.rpc.admin import RpcServer
 from beanpoled.rpc.peer import PeerClient
-from beanpoled.view import ClientFigures, SpaceFigures
+from beanpoled.view import ClientFigures, ConnectionFigures, SpaceFigures
 from tests.unit.beanpoled.fakes import FakeView, trust_of
 from tests.unit.client.scripted import Node, Script
 
@@ -235,6 +235,41 @@ def test_leadership_is_handed_over(
     assert "to = 'n9' is not one of the members: n0, n1, n2" in capsys.readouterr().err
     assert command(FakeView(), "cluster", "leader", "--transfer") == 3
     assert "no leader answers" in capsys.readouterr().err, "the leader is down"
+
+
+def test_connections_come_in_pages(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admin, "CONNECTIONS_MAX", 2)
+    view = FakeView(members=("n0",))
+    assert command(view, "node", "connections") == 0
+    assert capsys.readouterr().out == "no connections\n"
+    watched = ["a", "b", "c"]
+    view.clients = [
+        ConnectionFigures(1, "beanstalk", "10.0.0.7", 61.0, True, "a", watched, 9, [5, 6], 2),
+        *(ConnectionFigures(number, "qless", "", 0.5, False) for number in (2, 3, 5)),
+    ]
+    assert command(view, "node", "connections") == 0
+    _, *lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert " ".join(lines[0]) == "n0/1 beanstalk 10.0.0.7 1.02m yes 2 a a, b, c and 6 more"
+    assert lines[3] == ["n0/5", "qless", "-", "500ms", "-", "0", "-", "-"]
+    assert command(view, "node", "disconnect", "n0/3") == 0
+    assert command(view, "node", "disconnect", "n0/3") == 1
+    assert capsys.readouterr().out == "closed n0/3\nn0 has no connection 3\n"
+    assert command(view, "node", "connections", "--json", "--node", "n0") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [one["connection"] for one in found] == ["n0/1", "n0/2", "n0/5"]
+    assert (found[0]["jobs_held"], found[0]["queues_watched_total"]) == ([5, 6], 9)
+
+
+def test_connections_of_a_node_that_is_down_or_unknown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(FakeView(), "node", "connections", "--node", "n2") == 1
+    assert "no answer of n2: " in capsys.readouterr().err
+    assert command(FakeView(), "node", "connections", "--node", "n9") == 2
+    assert "node = 'n9' is not one of the members: n0, n1, n2" in capsys.readouterr().err
+    for wrong in ("3", "n0/", "/3", "n0/x", "n0/-1"):
+        assert command(FakeView(), "node", "disconnect", wrong) == 2
+        assert f"{wrong!r} is no connection: it must be NODE/ID" in capsys.readouterr().err
 
 
 def test_finalize_of_nobody(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

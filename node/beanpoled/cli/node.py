@@ -1,0 +1,168 @@
+"""`beanpole node`: the clients of nodes, listed and closed one by one.
+
+The cluster as a whole is in `cluster`, the state of nodes in `status`.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any, Final, TypeVar
+
+import grpc
+
+from beanpole.client import where
+from beanpole.client.rpc import Nodes, detail_of, told, words_of
+from beanpole.errors import ClientError, ConfigurationError
+from beanpole.pb import admin_pb2, admin_pb2_grpc
+from beanpoled.cli import status
+from beanpoled.cli.choosing import SECOND_US, name_words
+from beanpoled.cli.columns import Column, table, terminal_chars
+from beanpoled.cli.jobs import EXIT_NO
+from beanpoled.cli.top import words as duration_words
+
+# The node that is asked, and the one that it asks, give up first and say why.
+CALL_TIMEOUT_S: Final = 5.0
+_COLUMNS: Final = (
+    Column("connection", 12, False),
+    Column("protocol", 10, False, 2),
+    Column("client", 16, False, 1),
+    Column("age", 7, True, 3),
+    Column("waits", 5, False),
+    Column("jobs", 6),
+    Column(" uses", 16, False, 4),
+    Column("watches", 8, False),
+)
+
+T = TypeVar("T")
+
+
+def add_command(commands: Any) -> None:
+    """Add `node` to the parser."""
+    parser = commands.add_parser("node", help="the clients of a node: connections, disconnect")
+    ways = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    way = ways.add_parser(
+        "connections",
+        help="show the clients that are connected, the oldest first",
+        description="Exit status 1 if a node did not answer; the clients of the others are shown.",
+    )
+    way.add_argument("--node", metavar="NODE", help="of this member (default: of all)")
+    way.add_argument("--json", action="store_true", help="print JSON")
+    where.add_options(way, where.GRPC)
+    way.set_defaults(run=run_connections)
+    way = ways.add_parser(
+        "disconnect",
+        help="close the connection of a client",
+        description="As if its network were lost: jobs that it holds return to their queues, "
+        "unless its session is kept. Exit status 1 if it is gone.",
+    )
+    way.add_argument("connection", metavar="NODE/ID", help="as `beanpole node connections` shows")
+    where.add_options(way, where.GRPC)
+    way.set_defaults(run=run_disconnect)
+
+
+def run_connections(arguments: argparse.Namespace) -> int:
+    """Print the connections of one node or of all; name the nodes that do not answer."""
+    targets = where.addresses(arguments, where.GRPC)
+    wanted = [arguments.node] if arguments.node else _members(targets)
+    found: list[tuple[str, admin_pb2.Connection]] = []
+    silent: dict[str, str] = {}
+    with Nodes(targets) as nodes:
+        for member in wanted:
+            try:
+                found += [(member, one) for one in _connections(nodes, member)]
+            except ClientError as error:
+                silent[member] = str(error)
+    if arguments.json:
+        print(json.dumps([_as_json(member, one) for member, one in found]))
+    elif found:
+        lines, _ = table(_COLUMNS, [_row(member, one) for member, one in found], terminal_chars())
+        print("\n".join(lines))
+    elif not silent:
+        print("no connections")
+    if silent:
+        print(f"beanpole: no answer of {told(silent)}", file=sys.stderr)
+    return EXIT_NO if silent else 0
+
+
+def _members(targets: list[str]) -> list[str]:
+    return [node.id for node in status.first_answer(targets).nodes]
+
+
+def _connections(nodes: Nodes, member: str) -> Iterator[admin_pb2.Connection]:
+    request = admin_pb2.ListConnectionsRequest(node=member)
+    while True:
+        reply = _first_answer(
+            nodes, lambda stub: stub.ListConnections(request, timeout=CALL_TIMEOUT_S)
+        )
+        yield from reply.connections
+        if reply.complete:
+            return
+        request.after_id = reply.connections[-1].id
+
+
+def _first_answer(nodes: Nodes, ask: Callable[[admin_pb2_grpc.AdminStub], T]) -> T:
+    """Ask one node after the other; a refusal is final."""
+    failures: dict[str, str] = {}
+    for target in nodes.addresses:
+        try:
+            return ask(admin_pb2_grpc.AdminStub(nodes.channel(target)))
+        except grpc.RpcError as error:
+            if error.code() == grpc.StatusCode.INVALID_ARGUMENT:
+                raise ConfigurationError(error.details() or "the request is wrong") from None
+            if detail_of(error).reason == "NO_CONNECTION":
+                raise Gone(error.details() or "it is gone") from None
+            failures[target] = words_of(error)
+    raise ClientError(told(failures))
+
+
+class Gone(ClientError):
+    """There is no such connection at its node."""
+
+
+def _as_json(member: str, one: admin_pb2.Connection) -> dict[str, Any]:
+    return {
+        "connection": f"{member}/{one.id}",
+        "node": member,
+        "protocol": one.protocol,
+        "client": one.host or None,
+        "age_s": one.age_us / SECOND_US,
+        "waiting": one.waiting,
+        "queue_used": one.queue_used or None,
+        "queues_watched": list(one.queues_watched),
+        "queues_watched_total": one.queues_watched_total,
+        "jobs_held": list(one.jobs_held),
+        "jobs_held_total": one.jobs_held_total,
+    }
+
+
+def _row(member: str, one: admin_pb2.Connection) -> tuple[object, ...]:
+    watched = ", ".join(name_words(name, 24) for name in one.queues_watched[:3])
+    more = one.queues_watched_total - 3
+    return (
+        f"{member}/{one.id}",
+        one.protocol,
+        one.host or "-",
+        duration_words(one.age_us / SECOND_US),
+        "yes" if one.waiting else "-",
+        one.jobs_held_total,
+        " " + (name_words(one.queue_used, 15) or "-"),
+        (f"{watched} and {more} more" if more > 0 else watched) or "-",
+    )
+
+
+def run_disconnect(arguments: argparse.Namespace) -> int:
+    """Close a connection."""
+    member, slash, number = arguments.connection.rpartition("/")
+    if not (slash and member and number.isascii() and number.isdecimal() and len(number) < 19):
+        words = "it must be NODE/ID, as `beanpole node connections` shows"
+        raise ConfigurationError(f"{arguments.connection!r} is no connection: {words}")
+    request = admin_pb2.CloseConnectionRequest(node=member, id=int(number))
+    with Nodes(where.addresses(arguments, where.GRPC)) as nodes:
+        try:
+            _first_answer(nodes, lambda stub: stub.CloseConnection(request, timeout=CALL_TIMEOUT_S))
+        except Gone as error:
+            print(error)
+            return EXIT_NO
+    print(f"closed {arguments.connection}")
+    return 0
