@@ -89,6 +89,8 @@ QLESS: Final = 50  # a call of qless (`beanpole.qless`) that may change somethin
 QLESS_READ: Final = 51  # ... that only reads
 CHANGE_JOB: Final = 52  # what an administrator does to a job (`core.operations.administering`)
 PAUSE_QUEUE: Final = 53  # PAUSE_TUBE of a queue of any space
+SET_POLICY: Final = 54  # what becomes of the jobs of some queues
+DROP_POLICY: Final = 55
 
 # --- the leader's own commands -------------------------------------------------------------------
 EPOCH: Final = 64  # the first entry of a term

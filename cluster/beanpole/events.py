@@ -91,6 +91,7 @@ TTR: Final = 4  # TIMED_OUT, FAILED
 ABANDONED: Final = 5  # DELETED: the last client that wanted its result has gone
 ADVANCED: Final = 6  # RELEASED: its worker has done its part, and it goes on in another queue
 ADMIN: Final = 7  # MOVED, DELETED: an administrator did it, and no worker or producer
+ATTEMPTS: Final = 8  # MOVED, BURIED: it came back too often, and a policy took it out
 REASON_NAMES: Final = {
     CONNECTION_LOST: "connection_lost",
     NODE_DOWN: "node_down",
@@ -99,6 +100,7 @@ REASON_NAMES: Final = {
     ABANDONED: "abandoned",
     ADVANCED: "advanced",
     ADMIN: "admin",
+    ATTEMPTS: "attempts",
 }
 
 # Where a time does not apply: a job that is put has waited for nothing.

@@ -41,6 +41,7 @@ from beanpoled.rpc.callers import Callers
 from beanpoled.rpc.events import EventsServicer
 from beanpoled.rpc.jobs import JobAdminServicer
 from beanpoled.rpc.live import LiveServicer
+from beanpoled.rpc.policies import PoliciesServicer
 from beanpoled.rpc.queue import QueueServicer
 from beanpoled.supervision import Supervision
 from beanpoled.turn.node import Node
@@ -253,8 +254,16 @@ async def run(
     events = EventsServicer(config, host, node.events)
     callers = Callers(node)
     queue, jobs = QueueServicer(node, callers), JobAdminServicer(node, callers)
+    policies = PoliciesServicer(node, callers)
     backup, live = BackupServicer(node, view), LiveServicer(view)
-    services = [events.add_to, queue.add_to, jobs.add_to, backup.add_to, live.add_to]
+    services = [
+        events.add_to,
+        queue.add_to,
+        jobs.add_to,
+        policies.add_to,
+        backup.add_to,
+        live.add_to,
+    ]
     rpc = RpcServer(view, host.peer_client, host.trust, services)
     http = HttpServer(view)
     async with contextlib.AsyncExitStack() as stack:

@@ -5,8 +5,6 @@ tests/unit/core/test_administering.py.
 """
 
 import itertools
-import json
-import subprocess
 import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -21,44 +19,15 @@ from beanpole.client.rpc import Nodes
 from beanpole.pb import jobs_pb2, queue_pb2, queue_pb2_grpc
 from beanpole.protocol.gearman import packets as p
 from tests.integration.support.backups import Packets
-from tests.integration.support.nodes import BEANPOLE, Cluster
+from tests.integration.support.commands import Commands, ended
+from tests.integration.support.nodes import Cluster
 from tests.integration.support.raw import Raw
 
-COMMAND_TIMEOUT_S: Final = 60.0
 CALL_TIMEOUT_S: Final = 10.0
 JOBS: Final = 100_000
 PART: Final = 4_000
 DELETE: Final = jobs_pb2.JOB_ACTION_DELETE
 MOVE: Final = jobs_pb2.JOB_ACTION_MOVE
-
-
-class Commands:
-    """`beanpole` at some nodes, the first of which is asked first."""
-
-    def __init__(self, *addresses: str) -> None:
-        self.addresses = addresses
-
-    def begin(self, words: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [*BEANPOLE, *words.split(), "--addr", ",".join(self.addresses)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-
-    def __call__(self, words: str, status: int = 0) -> str:
-        """Run a command; what it says, on both outputs if it fails."""
-        return ended(self.begin(words), status)
-
-    def json(self, words: str, status: int = 0) -> Any:
-        return json.loads(ended(self.begin(f"{words} --json"), status, both=False))
-
-
-def ended(process: subprocess.Popen[str], status: int = 0, both: bool = True) -> str:
-    said, errors = process.communicate(timeout=COMMAND_TIMEOUT_S)
-    assert process.returncode == status, (process.args, said, errors)
-    return said + (errors if status and both else "")
 
 
 def put(node_grpc: str, tube: str, bodies: Sequence[bytes]) -> list[int]:

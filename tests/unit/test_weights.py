@@ -77,6 +77,8 @@ ITEMS: dict[int, tuple[st.SearchStrategy[object], ...]] = {
     c.SET_ALIAS: (QUEUE, QUEUE),
     c.CHANGE_JOB: (JOB, NUMBER, NUMBER, QUEUE, QUEUE, TIME_US),
     c.PAUSE_QUEUE: (QUEUE, NUMBER),
+    c.SET_POLICY: (QUEUE, NUMBER, QUEUE),
+    c.DROP_POLICY: (QUEUE,),
     c.QLESS: (NUMBER, NUMBER, st.sampled_from((0, U64_MAX)), BODY),
     c.QLESS_READ: (NUMBER, NUMBER, st.sampled_from((0, U64_MAX)), BODY),
     c.FIND: (EXTERNAL_ID,),

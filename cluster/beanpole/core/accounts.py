@@ -34,6 +34,11 @@ WATCH_IMAGE_BYTES: Final = 5
 KEY_IMAGE_BYTES: Final = 80
 HOST_IMAGE_BYTES: Final = 66
 ALIAS_IMAGE_BYTES: Final = 400
+# A policy with the longest names, and the queues for which it is remembered.
+POLICY_BYTES: Final = 2_048
+# A note on a job: 300.
+NOTE_BYTES: Final = 384
+NOTE_IMAGE_BYTES: Final = 230
 
 
 def jobs_bytes(machine: MachineState) -> int:
@@ -60,6 +65,8 @@ def beside_jobs_bytes(machine: MachineState) -> int:
         + (keys.older.count + keys.younger.count) * KEY_BYTES
         + len(machine.hosts.names) * HOST_BYTES
         + len(machine.queue.aliases.queues) * ALIAS_BYTES
+        + len(machine.queue.policies.rows) * POLICY_BYTES
+        + len(machine.queue.policies.notes) * NOTE_BYTES
         + sizes.beside_jobs(machine.qless)
     )
 
@@ -82,6 +89,8 @@ def image_bytes(machine: MachineState) -> int:
         + (keys.older.count + keys.younger.count) * KEY_IMAGE_BYTES
         + len(machine.hosts.names) * HOST_IMAGE_BYTES
         + len(queue.aliases.queues) * ALIAS_IMAGE_BYTES
+        + len(queue.policies.rows) * POLICY_BYTES
+        + len(queue.policies.notes) * NOTE_IMAGE_BYTES
         + machine.qless.bytes  # an image has less of them: nothing that follows from other things
         + sizes.beside_jobs(machine.qless)
     )

@@ -106,7 +106,7 @@ class JobHolder(_message.Message):
     def __init__(self, node: _Optional[str] = ..., protocol: _Optional[str] = ..., session: _Optional[int] = ..., incarnation: _Optional[int] = ..., host: _Optional[str] = ..., detached: _Optional[bool] = ...) -> None: ...
 
 class AdminJob(_message.Message):
-    __slots__ = ("id", "queue", "state", "body", "body_bytes", "priority", "age_us", "delay_us", "ttr_us", "left_us", "since_us", "reserves", "timeouts", "releases", "buries", "kicks", "holder", "protocol", "external_id", "attempts_max", "failures", "failures_max", "progress", "result", "result_bytes", "ttl_left_us", "clients")
+    __slots__ = ("id", "queue", "state", "body", "body_bytes", "priority", "age_us", "delay_us", "ttr_us", "left_us", "since_us", "reserves", "timeouts", "releases", "buries", "kicks", "holder", "protocol", "external_id", "attempts_max", "failures", "failures_max", "progress", "result", "result_bytes", "ttl_left_us", "clients", "ended_in", "ended_by")
     ID_FIELD_NUMBER: _ClassVar[int]
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -134,6 +134,8 @@ class AdminJob(_message.Message):
     RESULT_BYTES_FIELD_NUMBER: _ClassVar[int]
     TTL_LEFT_US_FIELD_NUMBER: _ClassVar[int]
     CLIENTS_FIELD_NUMBER: _ClassVar[int]
+    ENDED_IN_FIELD_NUMBER: _ClassVar[int]
+    ENDED_BY_FIELD_NUMBER: _ClassVar[int]
     id: int
     queue: str
     state: JobState
@@ -161,7 +163,9 @@ class AdminJob(_message.Message):
     result_bytes: int
     ttl_left_us: int
     clients: int
-    def __init__(self, id: _Optional[int] = ..., queue: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., body: _Optional[bytes] = ..., body_bytes: _Optional[int] = ..., priority: _Optional[int] = ..., age_us: _Optional[int] = ..., delay_us: _Optional[int] = ..., ttr_us: _Optional[int] = ..., left_us: _Optional[int] = ..., since_us: _Optional[int] = ..., reserves: _Optional[int] = ..., timeouts: _Optional[int] = ..., releases: _Optional[int] = ..., buries: _Optional[int] = ..., kicks: _Optional[int] = ..., holder: _Optional[_Union[JobHolder, _Mapping]] = ..., protocol: _Optional[str] = ..., external_id: _Optional[str] = ..., attempts_max: _Optional[int] = ..., failures: _Optional[int] = ..., failures_max: _Optional[int] = ..., progress: _Optional[bytes] = ..., result: _Optional[bytes] = ..., result_bytes: _Optional[int] = ..., ttl_left_us: _Optional[int] = ..., clients: _Optional[int] = ...) -> None: ...
+    ended_in: str
+    ended_by: str
+    def __init__(self, id: _Optional[int] = ..., queue: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., body: _Optional[bytes] = ..., body_bytes: _Optional[int] = ..., priority: _Optional[int] = ..., age_us: _Optional[int] = ..., delay_us: _Optional[int] = ..., ttr_us: _Optional[int] = ..., left_us: _Optional[int] = ..., since_us: _Optional[int] = ..., reserves: _Optional[int] = ..., timeouts: _Optional[int] = ..., releases: _Optional[int] = ..., buries: _Optional[int] = ..., kicks: _Optional[int] = ..., holder: _Optional[_Union[JobHolder, _Mapping]] = ..., protocol: _Optional[str] = ..., external_id: _Optional[str] = ..., attempts_max: _Optional[int] = ..., failures: _Optional[int] = ..., failures_max: _Optional[int] = ..., progress: _Optional[bytes] = ..., result: _Optional[bytes] = ..., result_bytes: _Optional[int] = ..., ttl_left_us: _Optional[int] = ..., clients: _Optional[int] = ..., ended_in: _Optional[str] = ..., ended_by: _Optional[str] = ...) -> None: ...
 
 class ListJobsRequest(_message.Message):
     __slots__ = ("filter", "after_id", "limit", "body_bytes", "local")

@@ -26,6 +26,7 @@ from beanpoled.cli import (
     jobs,
     node,
     pipeline,
+    policy,
     queue,
     recover,
     restore,
@@ -61,6 +62,7 @@ def parser() -> argparse.ArgumentParser:
     cluster.add_command(commands)
     node.add_command(commands)
     alias.add_command(commands)
+    policy.add_command(commands)
     snapshot.add_command(commands)
     backup.add_command(commands)
     restore.add_command(commands)

@@ -230,6 +230,9 @@ def as_plain(job: jobs_pb2.AdminJob, body: bool = True) -> dict[str, Any]:
         found |= _as_text("body", job.body)
     if state == "reserved":
         found["holder"] = holder_of(job)
+    if job.ended_in:
+        found["ended_in"] = job.ended_in
+        found["ended_by"] = job.ended_by
     if job.protocol:
         found["made_by"] = job.protocol
         found["external_id"] = job.external_id

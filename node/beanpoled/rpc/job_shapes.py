@@ -9,11 +9,13 @@ from beanpole.core.jobs import shown
 from beanpole.core.jobs.job import DELAYED, READY, RESERVED, STATE_NAMES, Job, Tube
 from beanpole.core.qless.tables import QlessQueue
 from beanpole.core.sessions import DETACHED, Session
-from beanpole.events import PROTOCOL_NAMES, QLESS
+from beanpole.events import PROTOCOL_NAMES, QLESS, REASON_NAMES
 from beanpole.pb import jobs_pb2
 from beanpoled.rpc.job_scan import STATES
 from beanpoled.shared.context import Context
 
+# How a reservation ended that its worker gave back: events have a kind for it, and no reason.
+RELEASED: Final = "released"
 _STATES: Final = {state: number for number, state in STATES.items()}
 assert _STATES.keys() == STATE_NAMES.keys(), "every state of a job has its number"
 
@@ -51,6 +53,10 @@ def job(context: Context, one: Job, body_bytes: int, now_us: int) -> jobs_pb2.Ad
     if one.state == RESERVED:
         found.holder.CopyFrom(_holder(context, one))
     _add_extension(found, one, body_bytes, now_us)
+    note = context.machine.queue.policies.notes.get(one.id)
+    if note is not None:
+        found.ended_in = shown.queue(note.queue)
+        found.ended_by = REASON_NAMES.get(note.reason, RELEASED)
     return found
 
 

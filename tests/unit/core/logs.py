@@ -115,6 +115,14 @@ CHANGES = command(
     *(st.sampled_from([b"", b"", DEFAULT]), st.one_of(QUEUE, TUBE, ALIAS)),
     st.sampled_from([-1, 0, 0, 1, 4, 16, SECOND]),
 )
+# Policies of queues, some of which cannot be.
+PATTERN = st.sampled_from([DEFAULT, b"*", b"a*", b"a", b"", b"**", b"\x02turn", bytes(300)])
+POLICIES = st.one_of(
+    command(
+        c.SET_POLICY, SESSION, PATTERN, st.sampled_from([-1, 0, 1, 1, 2]), st.one_of(PATTERN, TUBE)
+    ),
+    command(c.DROP_POLICY, SESSION, PATTERN),
+)
 LATEST = st.one_of(
     SUBMITS,
     SUBMITS,
@@ -156,6 +164,7 @@ LATEST = st.one_of(
         command(c.OPEN_FROM, SESSION, HOST),
         command(c.SET_PROTOCOL, SESSION, st.sampled_from(SINCE_4)),
     ),
+    POLICIES,
 )
 INCARNATION = st.sampled_from([1, 1, 1, 2])
 GRANTS = command(

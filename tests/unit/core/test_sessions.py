@@ -80,6 +80,8 @@ def test_commands_of_no_session_are_bad_commands(cluster: Cluster) -> None:
         (c.SET_ALIAS, 9, b"\x02q", b"q"),
         (c.CHANGE_JOB, 9, 1, 1, -1, b"", b"", 0),
         (c.PAUSE_QUEUE, 9, DEFAULT, 1),
+        (c.SET_POLICY, 9, DEFAULT, 3, b""),
+        (c.DROP_POLICY, 9, DEFAULT),
         *[(call, 9, 1, 1, 0, b"\x90") for call in (c.QLESS, c.QLESS_READ)],
         (c.FIND, 9, b""),
         (c.RESULT, 9, 1),

@@ -199,6 +199,9 @@ FOREIGN: Final[tuple[tuple[Any, ...], ...]] = (
     (c.SET_ALIAS, GEARMAN, (b"\x02alias", b"\x01alias"), (BYTES[1], b"")),
     (c.WATCH, (WORKQ, GEARMAN), (b"\x02alias", b"\x01alias")),
     (c.SUBMIT, GEARMAN, b"\x02alias", 5, 0, IDS, 0, (0, 1), b"", b"body"),
+    (c.CHANGE_JOB, (1, 2), 1, (2, 3, 4, 5), -1, b"", b"", (0, 1)),
+    (c.SET_POLICY, 1, (b"*", BYTES[1]), (5, 9), (b"", b"dead")),
+    (c.DROP_POLICY, 1, (b"*", BYTES[1])),
 )
 
 

@@ -12,7 +12,6 @@ from beanpole import events as e
 from beanpole.core.jobs.job import BURIED, DELAYED, READY, RESERVED, Holder, Job, Tube
 from beanpole.core.jobs.queue import Queue
 from beanpole.core.jobs.transitions import TOUCH, TRANSITION_BITS
-from beanpole.core.jobs.transitions import TUBE as TUBE_CHANGED
 
 
 def move(
@@ -37,10 +36,7 @@ def move(
     assert state in (READY, BURIED) or state == before == DELAYED, (before, state)
     old, due_us, buries = job.tube, job.due_us, job.buries
     queue.take(job)
-    job.state = e.MOVING
-    queue.emit(e.MOVED, before, job, session, reason)
-    job.tube = tube
-    queue.transitions.append(tube.number << TRANSITION_BITS | TUBE_CHANGED)
+    queue.come_into(job, before, tube, session, reason)
     if state == DELAYED:
         queue.make_delayed(job, due_us - queue.now_us)
     elif state == BURIED:

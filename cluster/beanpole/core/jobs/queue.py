@@ -8,6 +8,7 @@ one, in `core.machine`.
 from beanpole import events as e
 from beanpole.constants import U32_MAX, URGENT_BELOW
 from beanpole.core.jobs import effects
+from beanpole.core.jobs.attempts import Attempts
 from beanpole.core.jobs.extension import ATTACHMENT_BYTES, Extension
 from beanpole.core.jobs.job import (
     BURIED,
@@ -22,7 +23,6 @@ from beanpole.core.jobs.job import (
     Job,
     Tube,
 )
-from beanpole.core.jobs.states import States
 from beanpole.core.jobs.transitions import (
     DELETE,
     EXPIRE,
@@ -34,7 +34,7 @@ from beanpole.core.jobs.transitions import (
 )
 
 
-class Queue(States):
+class Queue(Attempts):
     """All jobs and tubes. Transitions append to `transitions`, which the machine digests.
 
     The counters of a job have 32 bits, as beanstalkd's have, and as events have room for.
@@ -137,6 +137,8 @@ class Queue(States):
         if job.ext is not None and not self._may_come_back(job, job.ext, session, e.NO_REASON):
             return
         job.releases = (job.releases + 1) & U32_MAX
+        if self.policies.rows and self.ends_attempts(job, session, e.NO_REASON):
+            return
         if delay_us:
             self.make_delayed(job, delay_us)
         else:
@@ -147,6 +149,8 @@ class Queue(States):
         """A reserved job becomes ready because its session has gone; no counter moves."""
         self.take(job)
         if job.ext is not None and not self._may_come_back(job, job.ext, session, reason):
+            return
+        if self.policies.rows and self.ends_attempts(job, session, reason):
             return
         self.make_ready(job)
         self.emit(e.RETURNED, RESERVED, job, session, reason)
@@ -328,6 +332,8 @@ class Queue(States):
             if 0 < ext.attempts_max <= job.reserves:
                 self._fail(job, holder, e.TTR)
                 return
+        if self.policies.rows and self.ends_attempts(job, holder, e.TTR):
+            return
         self.make_ready(job)
         self.emit(e.TIMED_OUT, RESERVED, job, holder, e.TTR)
 

@@ -18,6 +18,7 @@ from beanpole.core.jobs.job import (
     Holder,
     Job,
 )
+from beanpole.core.jobs.policies import Policies
 from beanpole.core.jobs.store import Jobs
 from beanpole.core.jobs.timers import Timers
 from beanpole.core.jobs.transitions import (
@@ -31,12 +32,13 @@ from beanpole.core.jobs.tubes import Tubes
 
 
 class States(Tubes):
-    """All jobs where their states say. `Queue` is the only subclass.
+    """All jobs where their states say. Its subclass is `Attempts`.
 
     Attributes:
         timers: the ends of delays and of TTRs.
         expiries: the ends of TTLs.
         moved: the ids of jobs whose sequence is not their id, by their sequences.
+        policies: of queues, and notes on the jobs that they took out of them.
     """
 
     def __init__(self) -> None:
@@ -54,6 +56,7 @@ class States(Tubes):
         self.epoch_us = 0
         self.expiry_floor_us = 0
         self.effects = effects.Effects()
+        self.policies = Policies()
 
     def put_last(self, job: Job, ext: Extension) -> None:
         """Give a job that is in no order a sequence behind all others."""
@@ -219,6 +222,9 @@ class States(Tubes):
         """A job that is in no order is known no longer."""
         self.jobs.remove(job.id)
         self.body_bytes -= len(job.body)
+        notes = self.policies.notes
+        if notes:
+            notes.pop(job.id, None)
         ext = job.ext
         if ext is None:
             return

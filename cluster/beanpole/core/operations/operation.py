@@ -84,6 +84,7 @@ STATES: Final = _number_32("states")  # a bit for each
 FROM: Final = Field("from", bytes, LONG_NAME_HEAD_BYTES)
 TO: Final = Field("to", bytes, LONG_NAME_HEAD_BYTES)
 VALUE: Final = _number("value")
+PATTERN: Final = Field("pattern", bytes, LONG_NAME_HEAD_BYTES)
 PROTOCOL: Final = _number_32("protocol")
 ORIGIN: Final = _number("origin")
 INCARNATION: Final = _number("incarnation")

@@ -14,6 +14,7 @@ from beanpole.core.operations import (
     changes,
     extended,
     leading,
+    policies,
     qless,
     queues,
     reads,
@@ -52,6 +53,7 @@ from beanpole.core.operations.operation import (
     NORMAL,
     NOW,
     ORIGIN,
+    PATTERN,
     PRIORITY,
     PROGRESS,
     PROTOCOL,
@@ -178,6 +180,15 @@ _ENTRIES: Final[tuple[Operation, ...]] = (
     ),
     ClientOperation(
         c.PAUSE_QUEUE, (SESSION, QUEUE, DELAY_S), administering.pause_queue, since=SUBMIT_SINCE
+    ),
+    ClientOperation(
+        c.SET_POLICY,
+        (SESSION, PATTERN, ATTEMPTS_MAX, TO),
+        policies.set_policy,
+        since=policies.POLICIES_SINCE,
+    ),
+    ClientOperation(
+        c.DROP_POLICY, (SESSION, PATTERN), policies.drop_policy, since=policies.POLICIES_SINCE
     ),
     ClientOperation(
         c.QLESS,

@@ -1,0 +1,38 @@
+"""The program `beanpole` as operators run it. What it says is for the tests."""
+
+import json
+import subprocess
+from typing import Any, Final
+
+from tests.integration.support.nodes import BEANPOLE
+
+COMMAND_TIMEOUT_S: Final = 120.0
+
+
+class Commands:
+    """`beanpole` at some nodes, the first of which is asked first."""
+
+    def __init__(self, *addresses: str) -> None:
+        self.addresses = addresses
+
+    def begin(self, words: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [*BEANPOLE, *words.split(), "--addr", ",".join(self.addresses)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def __call__(self, words: str, status: int = 0) -> str:
+        """Run a command; what it says, on both outputs if it fails."""
+        return ended(self.begin(words), status)
+
+    def json(self, words: str, status: int = 0) -> Any:
+        return json.loads(ended(self.begin(f"{words} --json"), status, both=False))
+
+
+def ended(process: subprocess.Popen[str], status: int = 0, both: bool = True) -> str:
+    said, errors = process.communicate(timeout=COMMAND_TIMEOUT_S)
+    assert process.returncode == status, (process.args, said, errors)
+    return said + (errors if status and both else "")

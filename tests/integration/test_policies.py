@@ -1,0 +1,93 @@
+"""Policies of queues on real nodes: a dead-letter story by the commands, and a leader that dies."""
+
+import time
+from typing import Any
+
+import greenstalk
+
+from beanpole.addresses import split_address
+from tests.integration.support.commands import Commands, ended
+from tests.integration.support.nodes import Cluster
+
+ATTEMPTS = 3
+
+
+def fail(client: Any, times: int) -> int:
+    """Let a worker take a job and give it back, so many times; returns the job's id."""
+    taken = set()
+    for _ in range(times):
+        job = client.reserve(timeout=5)
+        taken.add(job.id)
+        client.release(job)
+    (found,) = taken
+    return int(found)
+
+
+def test_a_dead_letter_is_found_fixed_and_brought_back(cluster: Cluster) -> None:
+    follower, other = cluster.followers()
+    run = Commands(cluster.nodes[follower].grpc)
+    said = run(f"policy set mail --attempts {ATTEMPTS} --dead mail-dead")
+    assert said == "mail: after 3 attempts a job moves to mail-dead\n"
+    with greenstalk.Client(split_address(cluster.nodes[other].beanstalk), use="mail") as client:
+        client.watch("mail")
+        job = client.put('{"to": "ann"}')
+        assert fail(client, ATTEMPTS) == job
+        # Nobody gets it any more; it is listed, with its reason, through any node.
+        assert client.stats_tube("mail")["current-jobs-ready"] == 0
+        shown = run.json(f"job show {job}")
+        assert (shown["queue"], shown["state"]) == ("mail-dead", "ready")
+        assert (shown["ended_in"], shown["ended_by"]) == ("mail", "released")
+        assert [one["id"] for one in run.json("job search ann --queue mail-dead")] == [job]
+        # What was wrong is mended, and it goes back: with all its attempts.
+        assert run("job move --from mail-dead --to mail") == "1 job moved to mail\n"
+        assert fail(client, ATTEMPTS - 1) == job
+        client.delete(client.reserve(timeout=5))
+
+
+def test_it_holds_while_the_leader_dies_and_after_a_restart(cluster: Cluster) -> None:
+    leader, (follower, other) = cluster.leader(), cluster.followers()
+    nodes = cluster.nodes
+    run = Commands(nodes[leader].grpc, nodes[follower].grpc)
+    run("policy set * --attempts 2")
+    run("policy set mail* --attempts 9 --dead dead")
+    assert run("policy drop mail*") == "mail* has no policy any more\n"
+    run("policy drop mail*", status=1)
+    with greenstalk.Client(split_address(nodes[other].beanstalk), use="q") as client:
+        client.watch("q")
+        lost = client.put("x", ttr=60)
+        with greenstalk.Client(split_address(nodes[leader].beanstalk), watch="q") as worker:
+            assert fail(worker, 1) == lost
+            assert worker.reserve(timeout=5).id == lost
+            changing = run.begin("policy set late --attempts 4 --dead dead")
+            cluster.kill(leader)
+        # Its node dies with it, and that was its second attempt.
+        until_s = time.monotonic() + 30
+        while client.stats_job(lost)["state"] != "buried":
+            assert time.monotonic() < until_s
+        shown = run.json(f"job show {lost}")
+        assert (shown["ended_in"], shown["ended_by"]) == ("q", "node_down")
+        assert ended(changing) == "late: after 4 attempts a job moves to dead\n"
+        # A kick gives it new attempts.
+        client.kick_job(lost)
+        assert fail(client, 1) == lost
+        assert client.stats_job(lost)["state"] == "ready"
+    run = Commands(nodes[follower].grpc)
+    run(f"snapshot --addr {nodes[follower].grpc}")
+    cluster.kill(follower)
+    cluster.start(leader)
+    cluster.start(follower)
+    cluster.wait_until_serving(follower)
+    assert [one["pattern"] for one in run.json("policy list")] == ["*", "late"]
+    late = {"pattern": "late", "attempts_max": 4, "dead": "dead"}
+    assert run.json("policy list --queue late") == [late]
+
+
+def test_what_is_wrong_is_said(shared: Cluster) -> None:
+    run = Commands(shared.nodes[0].grpc)
+    for words, said in (
+        ("policy set a*b --attempts 1", "'a*b' is no name of a tube"),
+        ("policy set a --attempts 0", "attempts_max = 0 is not allowed: it must be 1 or more"),
+        ("policy set a --attempts 1 --dead b*", "dead: 'b*' is no name of a tube"),
+        ("policy drop gearman:turn", "'gearman:turn' is no name of a tube"),
+    ):
+        assert said in run(words, status=3)

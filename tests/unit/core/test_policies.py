@@ -1,0 +1,228 @@
+"""Policies of queues: what becomes of a job that comes back too often, and which policy counts."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from beanpole import commands as c
+from beanpole import events as e
+from beanpole.constants import SECOND_US, U32_MAX
+from beanpole.core import accounts
+from beanpole.core.image.image import Image
+from beanpole.core.jobs import policies
+from beanpole.core.jobs.job import BURIED, READY, RESERVED
+from beanpole.core.jobs.policies import POLICIES_MAX, Note, Policies, Policy
+from beanpole.core.operations import administering as a
+from tests.unit.core.cluster import Cluster, chunks_of, copy_of, events_of, image_of
+from tests.unit.core.guests import TURN, Guests
+
+WORK, DEAD = b"work", b"dead"
+
+
+@pytest.fixture
+def cluster() -> Iterator[Guests]:
+    """Whatever a test does, an image of it is the machine again."""
+    guests = Guests()
+    yield guests
+    assert image_of(copy_of(guests.machine)) == image_of(guests.machine)
+
+
+def set_policy(cluster: Cluster, pattern: bytes, attempts: int, dead: bytes = b"") -> Any:
+    return cluster.do(c.SET_POLICY, 1, pattern, attempts, dead)
+
+
+def attempt(cluster: Cluster, job: int, delay_s: int = 0) -> None:
+    """One reservation that ends with a release."""
+    assert cluster.do(c.RESERVE_JOB, 1, job)[0] == job
+    assert cluster.do(c.RELEASE, 1, job, 0, delay_s) == c.OK
+
+
+def where(cluster: Cluster, job: int) -> tuple[bytes, int]:
+    found = cluster.machine.queue.jobs[job]
+    return found.tube.name, found.state
+
+
+# --- which policy counts --------------------------------------------------------------------------
+
+
+def test_its_own_counts_before_the_longest_beginning() -> None:
+    found = Policies()
+    rows = {b"mail": 1, b"mail*": 2, b"ma*": 3, b"*": 4}
+    for pattern, attempts in rows.items():
+        found.put(pattern, Policy(attempts, b""))
+    wanted = {b"mail": 1, b"mail-de": 2, b"map": 3, b"m": 4}
+    for _ in range(2):  # also when it is remembered
+        for name, attempts in wanted.items():
+            policy = found.of(name)
+            assert policy is not None and policy.attempts_max == attempts, name
+    found.drop(b"*")
+    found.drop(b"mail")
+    assert found.of(b"m") is None
+    policy = found.of(b"mail")
+    assert policy is not None and policy.attempts_max == 2
+
+
+def test_what_is_remembered_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(policies, "_KNOWN_MAX", 10)
+    monkeypatch.setattr(policies, "NOTES_MAX", 3)
+    found = Policies()
+    for number in range(100):
+        assert found.of(b"%d" % number) is None
+        assert len(found._known) <= 10
+    for job in (1, 2, 3, 1, 4):
+        found.note(job, Note(0, b"q", 7))
+    assert list(found.notes) == [3, 1, 4]
+    assert (found.spent(4, 9), found.spent(2, 9), found.spent(4, 1)) == (2, 9, 0)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "attempts", "dead"),
+    [
+        *((b"", 1, b""), (b"**", 1, b""), (b"a*b", 1, b""), (bytes(3), 1, b""), (TURN, 1, b"")),
+        *((b"x" * 201, 1, b""), (WORK, 0, b""), (WORK, -1, b""), (WORK, U32_MAX + 1, b"")),
+        *((WORK, 1, b"dead*"), (WORK, 1, TURN), (WORK, 1, b"x" * 201)),
+    ],
+)
+def test_what_cannot_be_is_refused(
+    cluster: Guests, pattern: bytes, attempts: int, dead: bytes
+) -> None:
+    before = image_of(cluster.machine)
+    assert set_policy(cluster, pattern, attempts, dead) == c.BAD_COMMAND
+    assert cluster.do(c.DROP_POLICY, 1, pattern) == c.NOT_FOUND
+    assert not cluster.machine.queue.policies.rows
+    assert len(image_of(cluster.machine)) == len(before)
+
+
+def test_there_are_not_more_than_the_limit(cluster: Guests) -> None:
+    for number in range(POLICIES_MAX):
+        assert set_policy(cluster, b"q%d" % number, 1) == c.OK
+    assert set_policy(cluster, b"one-more", 1) == c.OUT_OF_MEMORY
+    assert set_policy(cluster, b"q7", 2, DEAD) == c.OK  # another one in place of one
+    assert cluster.do(c.DROP_POLICY, 1, b"q8") == c.OK
+    assert set_policy(cluster, b"one-more", 1) == c.OK
+
+
+def test_an_older_machine_has_none() -> None:
+    cluster = Guests(version=3)
+    assert set_policy(cluster, WORK, 1) == c.BAD_COMMAND
+    job = cluster.put(tube=WORK)
+    attempt(cluster, job)
+    assert where(cluster, job) == (WORK, READY)
+
+
+# --- what it does ---------------------------------------------------------------------------------
+
+
+def test_after_its_attempts_a_job_moves_with_its_reason(cluster: Guests) -> None:
+    assert set_policy(cluster, WORK, 3, DEAD) == c.OK
+    job = cluster.put(tube=WORK, priority=7)
+    for _ in range(2):
+        attempt(cluster, job)
+        assert where(cluster, job) == (WORK, READY)
+    events_of(cluster.machine)
+    attempt(cluster, job, delay_s=60)
+    assert where(cluster, job) == (DEAD, READY)
+    reserved, left, came = events_of(cluster.machine)
+    assert (left.kind, left.before, left.state) == (e.MOVED, RESERVED, e.MOVING)
+    assert (came.kind, came.before, came.state) == (e.MOVED, e.MOVING, READY)
+    assert left.reason == came.reason == e.ATTEMPTS
+    assert left.tube == reserved.tube != came.tube
+    assert cluster.machine.queue.policies.notes[job] == Note(e.NO_REASON, WORK, 3)
+    # Its queue has gone with its last job, and the worker has nothing any more.
+    assert WORK not in cluster.machine.queue.tubes
+    assert cluster.do(c.DELETE, 1, job) == c.OK
+    assert not cluster.machine.queue.policies.notes
+
+
+def test_time_outs_and_lost_workers_count(cluster: Guests) -> None:
+    set_policy(cluster, b"*", 1, DEAD)
+    late, lost = cluster.put(tube=WORK, ttr_s=1), cluster.put(tube=WORK, ttr_s=60)
+    cluster.open(9)
+    for job in (late, lost):
+        assert cluster.do(c.RESERVE_JOB, 9, job)[0] == job
+    cluster.time_us += 5 * SECOND_US
+    cluster.do()
+    assert where(cluster, late) == (DEAD, READY)
+    assert cluster.do(c.CLOSE, 9, 1) == c.OK
+    cluster.do()
+    assert where(cluster, lost) == (DEAD, READY)
+    notes = cluster.machine.queue.policies.notes
+    assert [notes[job].reason for job in (late, lost)] == [e.TTR, e.CONNECTION_LOST]
+    assert cluster.machine.queue.jobs[late].timeouts == 1
+
+
+def test_without_a_dead_queue_it_is_buried_and_a_kick_gives_new_attempts(cluster: Guests) -> None:
+    set_policy(cluster, WORK, 2)
+    job = cluster.put(tube=WORK)
+    attempt(cluster, job)
+    attempt(cluster, job)
+    assert where(cluster, job) == (WORK, BURIED)
+    assert cluster.machine.queue.jobs[job].buries == 0
+    assert cluster.do(c.KICK_JOB, 1, job) == c.OK
+    attempt(cluster, job)
+    assert where(cluster, job) == (WORK, READY)
+    attempt(cluster, job)
+    assert where(cluster, job) == (WORK, BURIED)
+
+
+def test_a_job_that_is_brought_back_has_new_attempts(cluster: Guests) -> None:
+    set_policy(cluster, WORK, 1, DEAD)
+    job = cluster.put(tube=WORK)
+    attempt(cluster, job)
+    for _ in range(2):
+        assert where(cluster, job) == (DEAD, READY)
+        command = (c.CHANGE_JOB, 1, job, a.MOVE, -1, DEAD, WORK, a.READY_IF_BURIED)
+        assert cluster.do(*command) == c.OK
+        assert where(cluster, job) == (WORK, READY)
+        attempt(cluster, job)
+    assert cluster.machine.queue.policies.notes[job] == Note(e.NO_REASON, WORK, 3)
+
+
+def test_the_dead_queue_has_no_dead_queue_of_its_own(cluster: Guests) -> None:
+    set_policy(cluster, b"*", 1, DEAD)
+    job = cluster.put(tube=WORK)
+    attempt(cluster, job)
+    assert where(cluster, job) == (DEAD, READY)
+    attempt(cluster, job)
+    assert where(cluster, job) == (DEAD, BURIED)
+
+
+def test_a_worker_that_buries_or_deletes_is_not_asked(cluster: Guests) -> None:
+    set_policy(cluster, WORK, 1, DEAD)
+    job = cluster.put(tube=WORK)
+    assert cluster.do(c.RESERVE_JOB, 1, job)[0] == job
+    assert cluster.do(c.BURY, 1, job, 0) == c.OK
+    assert where(cluster, job) == (WORK, BURIED)
+    assert not cluster.machine.queue.policies.notes
+
+
+def test_jobs_of_other_protocols_have_bounds_of_their_own(cluster: Guests) -> None:
+    set_policy(cluster, b"*", 1, DEAD)
+    job = cluster.submitted(foreground=0)
+    assert cluster.take() == job
+    assert cluster.do(c.RELEASE, 4, job, 0, 0) == c.OK
+    assert where(cluster, job) == (TURN, READY)
+
+
+def test_an_image_in_progress_has_the_policies_of_its_beginning(cluster: Guests) -> None:
+    set_policy(cluster, WORK, 1, DEAD)
+    first, second = cluster.put(tube=WORK), cluster.put(tube=WORK)
+    attempt(cluster, first)
+    before = image_of(cluster.machine)
+    image = Image(cluster.machine)
+    attempt(cluster, second)
+    cluster.do(c.DROP_POLICY, 1, WORK)
+    assert cluster.do(c.DELETE, 1, first) == c.OK
+    assert chunks_of(image) == before
+    assert image_of(cluster.machine) != before
+
+
+def test_they_count_against_the_memory_of_the_cluster(cluster: Guests) -> None:
+    job = cluster.put(tube=WORK)
+    before = accounts.memory_bytes(cluster.machine), accounts.image_bytes(cluster.machine)
+    set_policy(cluster, WORK, 1)
+    attempt(cluster, job)
+    more = accounts.POLICY_BYTES + accounts.NOTE_BYTES
+    assert accounts.memory_bytes(cluster.machine) - before[0] == more
+    assert accounts.image_bytes(cluster.machine) > before[1]
