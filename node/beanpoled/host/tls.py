@@ -82,7 +82,7 @@ class SafeAcceptor:
                 ssl=self._certificates.server,
                 ssl_handshake_timeout=HANDSHAKE_TIMEOUT_S,
             )
-        except OSError as error:
-            # SSLError and TimeoutError are OSErrors, too.
+        except Exception as error:
+            # Whatever the other side has sent: an exception that nobody takes would end the node.
             self._handshakes.refused(reason_of(error), self._whom, self._loop.time())
             raw.close()
