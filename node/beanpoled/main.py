@@ -35,7 +35,7 @@ from beanpoled.host.seam import ERROR, WARNING
 from beanpoled.http.server import HttpServer
 from beanpoled.node_view import LocalNodeView
 from beanpoled.reloading import Reading
-from beanpoled.rpc.admin import RpcServer
+from beanpoled.rpc.admin import RpcServer, Service
 from beanpoled.rpc.backup import BackupServicer
 from beanpoled.rpc.callers import Callers
 from beanpoled.rpc.events import EventsServicer
@@ -251,20 +251,7 @@ async def run(
         host.log(words, WARNING)
     view = LocalNodeView(node, host.trust)
     host.trust.active_version = lambda: node.context.machine.version
-    events = EventsServicer(config, host, node.events)
-    callers = Callers(node)
-    queue, jobs = QueueServicer(node, callers), JobAdminServicer(node, callers)
-    policies = PoliciesServicer(node, callers)
-    backup, live = BackupServicer(node, view), LiveServicer(view)
-    services = [
-        events.add_to,
-        queue.add_to,
-        jobs.add_to,
-        policies.add_to,
-        backup.add_to,
-        live.add_to,
-    ]
-    rpc = RpcServer(view, host.peer_client, host.trust, services)
+    rpc = RpcServer(view, host.peer_client, host.trust, _services(config, host, node, view))
     http = HttpServer(view)
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(lock.release)
@@ -290,6 +277,20 @@ async def run(
             # Closing the files would wait for the disk, perhaps for ever.
             exit_now: Callable[[int], None] = os._exit
             exit_now(0)
+
+
+def _services(config: NodeConfig, host: AioHost, node: Node, view: LocalNodeView) -> list[Service]:
+    """Return what joins the gRPC server, beside those that every server has."""
+    callers = Callers(node)
+    servicers = (
+        EventsServicer(config, host, node.events),
+        QueueServicer(node, callers),
+        JobAdminServicer(node, callers),
+        PoliciesServicer(node, callers),
+        BackupServicer(node, view),
+        LiveServicer(view),
+    )
+    return [servicer.add_to for servicer in servicers]
 
 
 def start_replica(node: Node) -> None:

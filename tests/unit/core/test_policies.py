@@ -63,6 +63,7 @@ def test_its_own_counts_before_the_longest_beginning() -> None:
     assert policy is not None and policy.attempts_max == 2
 
 
+@pytest.mark.constants
 def test_what_is_remembered_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(policies, "_KNOWN_MAX", 10)
     monkeypatch.setattr(policies, "NOTES_MAX", 3)
