@@ -175,8 +175,9 @@ class Worker(Guest):
         self.records.grants.append(grant)
         self.records.handles[grant.handle] = None
         self.world.counts["gearman grants"] += 1
-        if asked_s < self._gave_up.get(grant.function, 0.0):
-            grant.given_up_s = now_s  # it stood before the CANT_DO, which took the job back
+        gave_up_s = self._gave_up.get(grant.function, 0.0)
+        if asked_s < gave_up_s:
+            grant.given_up_s = gave_up_s  # it stood before the CANT_DO, which took the job back
             self._grab()
             return
         self.hands[grant.handle] = grant

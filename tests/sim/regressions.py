@@ -38,5 +38,6 @@ SEEDS: Final = {
     164: "an epoch began at the time of the newest entry, and its floor spared none of its jobs",
     847: "a frame whose length was falsified swallowed all that followed, and the link stayed",
     2902: "the time-out of a worker stayed with its job, and ended the next worker's reservation",
+    131: "a job that was given up on its way arrived after the next worker's: the judge saw two",
     197: "a job that came back in the entry that refused to cancel it was said to be none",
 }
