@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, Final
 
 from beanpole.errors import ProtocolError
+from tests.sim.administrators import Administrator
 from tests.sim.clients import Client
 from tests.sim.cluster import Violation
 from tests.sim.history import NOT_DONE, Op
@@ -151,6 +152,7 @@ class Life:
             Few(world, number, self.history, self.known, dice.choice(COMMANDS))
             for number in range(dice.choice((4, 6, 8)))
         ]
+        self.administrator = Administrator(world, self.known)
 
     def run(self) -> Verdict:
         """Live, heal, read, and judge.
@@ -175,16 +177,16 @@ class Life:
         self.clients.append(reader)
         if not world.clock.run_until(lambda: reader.finished, SETTLED_S):
             raise Stuck(f"the reader is not served: {self.history[-1]!r}")
-        calls, ended = translate(self.history, delays=world.counts["cold starts"] == 0)
-        return check(calls, ended)
+        delays = world.counts["cold starts"] == 0
+        calls, ended = translate(self.history, delays)
+        return check([*calls, *self.administrator.translated(delays)], ended)
 
     def _is_quiet(self) -> bool:
         for name in self.world.names:
             if name not in self.world.hosts:
                 self.world.start(name)
-        return len(self.world.serving()) == len(self.world.names) and not any(
-            client.waiting for client in self.clients
-        )
+        waiting = any(client.waiting for client in self.clients) or self.administrator.waiting
+        return len(self.world.serving()) == len(self.world.names) and not waiting
 
     def _heal(self) -> None:
         world = self.world
@@ -192,6 +194,7 @@ class Life:
         world.network.slow.clear()
         for client in self.clients:
             client.active = False
+        self.administrator.active = False
         for host in world.hosts.values():
             if host.paused:
                 host.resume()
@@ -398,6 +401,7 @@ def main() -> int:
         life = Life(first)
         verdict = life.run()
         lines = [str(call) for call in translate(life.history)[0]]
+        lines += [str(call) for call in life.administrator.changes]
         sys.stdout.write("\n".join([*lines, *life.world.lines, verdict.word, life.digest()]) + "\n")
     for seed, story in tally.failures:
         sys.stdout.write(f"{seed} {story}\n    {replay(seed)}\n")

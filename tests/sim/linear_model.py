@@ -9,10 +9,15 @@ import itertools
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
+from beanpole.core.operations import administering
+
 READY: Final = b"ready"
 RESERVED: Final = b"reserved"
 DELAYED: Final = b"delayed"
 BURIED: Final = b"buried"
+# What a move makes of a job, beside ready and buried.
+SAME: Final = b"same"
+READY_IF_BURIED: Final = b"ready if buried"
 NOBODY: Final = -1
 FOREVER_S: Final = float("inf")
 
@@ -260,6 +265,52 @@ def _pause(state: State, call: Call) -> Iterator[Outcome]:
     yield state._replace(paused=paused), Answer(b"PAUSED")
 
 
+def _changed(state: State, call: Call) -> Iterator[Outcome]:
+    """An administrator's change: of a job that no worker has, but for a deletion.
+
+    A buried job that only gets another priority keeps its place.
+    """
+    job_id, action, value = call.args
+    job = _find(state, job_id)
+    done = Answer(b"OK")
+    if job is None:
+        yield state, NOT_FOUND
+    elif job.state not in _LEADS_FROM[action]:
+        yield state, Answer(b"BUSY")
+    elif action == administering.DELETE:
+        jobs = tuple(other for other in state.jobs if other is not job)
+        buried = tuple(one for one in state.buried if one != job_id)
+        yield state._replace(jobs=jobs, buried=buried), done
+    elif action == administering.KICK:
+        yield _change(state, job, state=READY), done
+    elif action == administering.BURY:
+        yield _change(state, job, state=BURIED), done
+    elif action == administering.SET_RANK:
+        after = job._replace(priority=value)
+        jobs = tuple(after if other is job else other for other in state.jobs)
+        yield state._replace(jobs=jobs), done
+    elif action == administering.SET_DELAY:
+        new = DELAYED if value else READY
+        yield _change(state, job, state=new, due_s=call.ready_s), done
+    elif job.tube == call.tubes[0]:
+        yield state, Answer(b"EXISTS")
+    else:
+        new = call.body if call.body in (READY, BURIED) else job.state
+        if call.body == READY_IF_BURIED and job.state == BURIED:
+            new = READY
+        yield _change(state, job, state=new, tube=call.tubes[0]), done
+
+
+_AT_REST: Final = (READY, DELAYED, BURIED)
+_LEADS_FROM: Final = {
+    administering.DELETE: (*_AT_REST, RESERVED),
+    administering.KICK: (DELAYED, BURIED),
+    administering.BURY: (READY, DELAYED),
+    administering.SET_RANK: _AT_REST,
+    administering.SET_DELAY: (READY, DELAYED),
+    administering.MOVE: _AT_REST,
+}
+
 _KINDS: Final[dict[str, Callable[[State, Call], Iterator[Outcome]]]] = {
     "put": _put,
     "reserve": _reserve,
@@ -277,6 +328,7 @@ _KINDS: Final[dict[str, Callable[[State, Call], Iterator[Outcome]]]] = {
     "stats-job": _stats_job,
     "stats-tube": _stats_tube,
     "pause-tube": _pause,
+    "change": _changed,
 }
 # Commands whose answer is all that they do: unanswered they say nothing.
 READS: Final = frozenset(

@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from beanpole.core.jobs import moving
+from beanpole.core.jobs.job import READY, Job
+from beanpole.core.operations import administering
 from beanpole.protocol.beanstalk import replies
 from beanpole.protocol.beanstalk import requests as r
 from beanpole.replication.pysyncobj.backend import PySyncObjReplica
@@ -335,3 +338,37 @@ def test_a_peek_that_a_node_answers_by_itself_is_noticed(monkeypatch: pytest.Mon
     asked, verdict = a_leader_cut_off("peek", 1)
     assert asked.word == b"NOT_FOUND"
     assert verdict.word == REFUSED
+
+
+# --- administrators -------------------------------------------------------------------------------
+
+
+def test_administrators_change_jobs() -> None:
+    done = 0
+    for seed in range(1, 21):
+        life = Life(seed)
+        assert life.run().word == LINEARIZABLE, replay(seed)
+        done += life.world.counts["changes by an administrator"]
+    assert done > 5
+
+
+def test_a_move_that_makes_no_buried_job_ready_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(administering, "state_after", lambda state, value: state)
+    assert refused(range(5, 6)) > 0
+
+
+def test_a_change_that_takes_a_job_from_its_worker_is_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    every = dict.fromkeys(administering.FROM_STATES, (1, 2, 3, 4))
+    monkeypatch.setattr(administering, "FROM_STATES", every)
+    assert refused(range(1, 9)) > 0
+
+
+def test_a_rank_that_changes_no_order_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def set_rank(queue: Any, job: Job, rank: int, session: Any, reason: int) -> None:
+        if job.state != READY:
+            job.rank = rank
+
+    monkeypatch.setattr(moving, "set_rank", set_rank)
+    assert refused(range(53, 58)) > 0
