@@ -1,0 +1,66 @@
+"""Every call, command and client method at three real nodes: through a follower, and while the
+leader is killed.
+
+A new one needs an exercise (support/exercises_*.py), or the name of the test that has it there.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from beanpole.client import aio, blocking
+from tests.integration.support import exercises_calls as calls
+from tests.integration.support import exercises_commands as commands
+from tests.integration.support import exercises_methods as methods
+from tests.integration.support.exercises import Exercise, Scene, run_while_killed
+from tests.integration.support.nodes import Cluster
+
+TESTS: Final = Path(__file__).resolve().parents[1]
+ALL: Final[Mapping[str, Exercise]] = {
+    **{f"call {name}": one for name, one in calls.EXERCISES.items()},
+    **{f"command {name}": one for name, one in commands.EXERCISES.items()},
+    **{f"method {name}": one for name, one in methods.EXERCISES.items()},
+}
+# Which may end without a known outcome when the leader dies; the pages of the clients say so.
+MAY_BE_OPEN: Final = {
+    *(f"command {name}" for name in ("put", "delete", "release", "bury", "kick")),
+    *(f"method {module}.{name}" for module in ("blocking", "aio") for name in methods.MAY_BE_OPEN),
+}
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with Cluster(tmp_path_factory.mktemp("everything")).running() as found:
+        yield found
+
+
+def test_none_is_without_an_exercise() -> None:
+    assert calls.calls() == {*calls.EXERCISES, *calls.ELSEWHERE}
+    named = {*commands.EXERCISES, *commands.WITH, *commands.ELSEWHERE}
+    assert commands.commands() == named
+    assert set(commands.WITH.values()) <= set(commands.EXERCISES)
+    for module in (blocking, aio):
+        assert methods.public(module) <= set(methods.METHODS)
+    for words, test in commands.ELSEWHERE.items():
+        assert words.split()[-1] in (TESTS / test).read_text(), (words, test)
+    assert all((TESTS / test).exists() for test in calls.ELSEWHERE.values())
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_through_a_follower(name: str, nodes: Cluster, tmp_path: Path) -> None:
+    follower, other = nodes.followers()
+    order = [nodes.nodes[number] for number in (follower, nodes.leader(), other)]
+    queue = "".join(letter if letter.isalnum() else "-" for letter in name)
+    with commands.outputs():
+        ALL[name](Scene(order, queue, tmp_path))
+
+
+def test_while_the_leader_is_killed(nodes: Cluster, tmp_path: Path) -> None:
+    leader = nodes.leader()
+    order = [nodes.nodes[number] for number in (leader, *nodes.followers())]
+    with commands.outputs():
+        opened = run_while_killed(ALL, order, tmp_path, lambda: nodes.kill(leader))
+    assert {name for name, count in opened.items() if count} <= MAY_BE_OPEN
+    assert max(opened.values()) <= 1, opened
