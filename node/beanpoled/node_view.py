@@ -27,7 +27,8 @@ from beanpoled.view import (
 
 # Settings that bound something which grows. Of those of the whole cluster the leader's count.
 LIMITS: Final = (
-    *("connections_max", "sessions_max", "tubes_max", "jobs_max", "queue_bytes_max"),
+    *("connections_max", "connections_per_address_max", "commands_per_second_max"),
+    *("sessions_max", "tubes_max", "jobs_max", "queue_bytes_max"),
     *("outbox_bytes_max", "client_output_bytes_max", "event_retain_bytes", "snapshot_bytes_min"),
 )
 
@@ -213,6 +214,8 @@ class LocalNodeView:
             peer_old_proofs_total=self._trust.old_proofs,
             tls_refusals=dict(self._trust.handshakes.refusals),
             tls_handshakes=self._trust.handshakes.in_progress,
+            throttled_total=node.clients.hosts.throttled_total,
+            connections_of_address_max=node.clients.hosts.connections_most(),
         )
 
     def lately(self) -> Lately:

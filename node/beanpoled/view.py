@@ -98,6 +98,8 @@ class ClientFigures(NamedTuple):
     calls_total: Mapping[str, int] = {}
     # Replies that say that something was not done, by the protocol's word for it.
     errors_total: Mapping[str, int] = {}
+    # Above what one address may have; not in `refused_total`.
+    refused_of_address_total: int = 0
 
 
 class ConnectionFigures(NamedTuple):
@@ -198,6 +200,8 @@ class Metrics:
     peer_old_proofs_total: int = 0
     tls_refusals: Mapping[str, int] = field(default_factory=dict)  # by reason
     tls_handshakes: int = 0  # in progress
+    throttled_total: int = 0  # how often a client was not read because of its address's rate
+    connections_of_address_max: int = 0  # of the address that has most
     clients: Mapping[str, ClientFigures] = field(default_factory=dict)  # by protocol
     # By the protocol that a space is called by.
     spaces: Mapping[str, SpaceFigures] = field(default_factory=dict)

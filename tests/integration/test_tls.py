@@ -205,8 +205,15 @@ def test_garbage_and_half_open_handshakes_do_not_stop_the_service(safe: SafeClus
         wait_until(lambda: safe.refusals(0).get("not_tls", 0) >= 3, TIMEOUT_S, "not_tls")
         for _ in range(HALF_OPEN):
             stack.enter_context(socket.create_connection(safe.safe[0], TIMEOUT_S))
-        wait_until(lambda: safe.refusals(0).get("too_many", 0) >= 1, TIMEOUT_S, "too_many")
-        # Others go on meanwhile, also by the plain port of the same node.
+        reason = "too_many_of_address"
+        wait_until(lambda: safe.refusals(0).get(reason, 0) >= 1, TIMEOUT_S, reason)
+        # Others go on meanwhile: by TLS from another address, and by the plain port of the node.
+        place = safe.authority.place
+        context = safe.authority.client((str(place / "client.pem"), str(place / "client.key")))
+        plain = socket.create_connection(safe.safe[0], TIMEOUT_S, source_address=("127.0.0.2", 0))
+        with context.wrap_socket(plain, server_hostname="localhost") as stream:
+            stream.sendall(b"list-tube-used\r\n")
+            assert stream.recv(100) == b"USING default\r\n"
         with greenstalk.Client(split_address(node.beanstalk)) as client:
             for _ in range(50):
                 client.put("x", ttr=60)

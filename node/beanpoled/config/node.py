@@ -19,7 +19,8 @@ from beanpole import constants
 from beanpole.addresses import TLS_PREFIX, UNIX_PREFIX, is_loopback, split_address
 from beanpole.client import where
 from beanpole.errors import ConfigurationError
-from beanpoled.config import memory, tls
+from beanpoled.config import clients, memory, tls
+from beanpoled.config.clients import ClientConfig
 from beanpoled.config.protocols import FIRST, PROTOCOLS, Protocol
 from beanpoled.config.settings import (
     GIB,
@@ -40,7 +41,6 @@ from beanpoled.config.settings import (
     Setting,
     Size,
 )
-from beanpoled.config.tls import TlsConfig
 from beanpoled.trust.secret_file import read_secret
 
 ENVIRONMENT_PREFIX: Final = "BEANPOLE_"
@@ -57,7 +57,7 @@ SECONDS_MAX: Final = 10 * 366 * 86_400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeConfig(TlsConfig):
+class NodeConfig(ClientConfig):
     """The configuration of one node. Made by `load`; every value is checked."""
 
     cluster: str
@@ -82,7 +82,6 @@ class NodeConfig(TlsConfig):
     node_timeout_ms: int
     drain_timeout_ms: int
     max_job_size: int
-    connections_max: int
     sessions_max: int
     tubes_max: int
     jobs_max: int
@@ -186,8 +185,7 @@ SETTINGS: Final = (
         constants.JOB_SIZE_DEFAULT_BYTES,
         "largest body of a job",
     ),
-    # One node is measured with ten thousand waiting workers; more than this few systems allow.
-    Setting("connections_max", Integer(1, 1_000_000), 16_000, "client connections of this node"),
+    *clients.SETTINGS,
     Setting("sessions_max", _COUNT, constants.SESSIONS_MAX_DEFAULT, "sessions of the cluster"),
     Setting("tubes_max", _COUNT, constants.TUBES_MAX_DEFAULT, "tubes of the cluster"),
     Setting("jobs_max", _COUNT, constants.JOBS_MAX_DEFAULT, "jobs of the cluster"),

@@ -9,6 +9,8 @@ from beanpoled.config.settings import Integer, OptionalPath, Setting
 # Each that is in progress takes some 60 KiB and a millisecond of processor time; a thousand workers
 # that come back together are through in seconds.
 HANDSHAKES_MAX_DEFAULT: Final = 200
+# Half of them: one address alone keeps no others out.
+HANDSHAKES_PER_ADDRESS_MAX_DEFAULT: Final = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +22,7 @@ class TlsConfig:
     tls_client_ca_file: str
     tls_crl_file: str
     handshakes_max: int
+    handshakes_per_address_max: int
     peer_tls_certificate_file: str
     peer_tls_key_file: str
     peer_tls_ca_file: str
@@ -46,6 +49,12 @@ SETTINGS: Final = (
         Integer(1, 100_000),
         HANDSHAKES_MAX_DEFAULT,
         "TLS handshakes in progress at a time, of clients and of nodes",
+    ),
+    Setting(
+        "handshakes_per_address_max",
+        Integer(1, 100_000),
+        HANDSHAKES_PER_ADDRESS_MAX_DEFAULT,
+        "those of one address among them",
     ),
     Setting("peer_tls_certificate_file", OptionalPath(), "", "certificate of this node, PEM"),
     Setting("peer_tls_key_file", OptionalPath(), "", "its private key, PEM"),

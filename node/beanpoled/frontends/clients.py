@@ -11,6 +11,8 @@ from typing import Final
 from beanpole.core.jobs.job import Job
 from beanpole.core.machine import Machine
 from beanpole.core.sessions import Session
+from beanpoled.frontends import client_hosts
+from beanpoled.frontends.client_hosts import ClientHosts
 from beanpoled.frontends.connection import Connection
 from beanpoled.frontends.listeners import Listeners
 from beanpoled.frontends.publications import Publications
@@ -37,6 +39,7 @@ class Clients:
         self.host = context.host
         self.origin = origin
         self.clock = context.clock
+        self.hosts = ClientHosts(config)
         # Dicts and not sets: closing all of them must happen in the same order in every run.
         self.connections: dict[Connection, None] = {}
         self._newest_id = 0
@@ -101,16 +104,24 @@ class Clients:
 
     # --- connections come and go ----------------------------------------------------------------
 
-    @property
-    def is_crowded(self) -> bool:
+    def is_crowded(self, frontend: str, client_host: bytes) -> bool:
         """Whether one more client must be closed at once."""
         room = self.config.connections_max + REFUSED_MAX - len(self.connections)
-        return room <= 0 or self._context.stopped
+        if room <= 0 or self._context.stopped:
+            return True
+        is_crowded = not self.hosts.has_room(client_host, client_hosts.REFUSED_MAX)
+        if is_crowded:
+            self.hosts.count_refused(frontend)
+        return is_crowded
 
     def add(self, connection: Connection) -> None:
         """A client connected. One too many hears of that with its first command."""
         refused = len(self.connections) >= self.config.connections_max
         connection.refused = refused
+        if not (refused or self.hosts.has_room(connection.client_host)):
+            self.hosts.count_refused(connection.protocol)
+            connection.refused = True
+        self.hosts.add(connection)
         self._newest_id += 1
         connection.id, connection.since_us = self._newest_id, self.now_us
         self.connections[connection] = None
@@ -122,6 +133,7 @@ class Clients:
         self.connections.pop(connection, None)
         self.paused.pop(connection, None)
         self.stalled.pop(connection, None)
+        self.hosts.forget(connection, self.now_us)
         self.listeners.forget(connection)
         self.publications.forget(connection)
 
@@ -176,9 +188,11 @@ class Clients:
         for connection, since_us in list(self.stalled.items()):
             if loop_us - since_us > STALL_MAX_US:
                 self.abort_slow(connection)
+        self.hosts.run_periodic(self.now_us)
         if self.paused and not self.outbox_is_full:
             for connection in list(self.paused):
-                connection.room_again()
+                if not connection.throttled:
+                    connection.room_again()
 
     # --- questions ------------------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ class Connection:
         "protocol",
         "refused",
         "since_us",
+        "throttled",
         "wait",
     )
 
@@ -34,6 +35,7 @@ class Connection:
         self.number = 0
         self.id = 0  # counts the connections of the node since its start; set by `Clients`
         self.since_us = 0  # when it came, by the node's monotonic clock
+        self.throttled = False  # not read because its address is above its rate
         self.batch: Batch | None = None
         self.wait: Wait | None = None
         self.refused = False  # one client too many: its first command is answered so

@@ -54,6 +54,7 @@ class FlowControl:
         clients = self._clients
         full = (
             self.stalled
+            or connection.throttled
             or owes_enough
             or clients.outbox_is_full
             or buffered_bytes > clients.input_bytes_max

@@ -63,7 +63,7 @@ class Frontend:
 
     def connected(self, port: ClientPort) -> Connection | None:
         """A client connected; None if it must be closed at once."""
-        if self.clients.is_crowded:
+        if self.clients.is_crowded(self.name, port.client_host):
             return None
         connection = self.connect(port)
         self.clients.add(connection)
@@ -82,6 +82,7 @@ class Frontend:
             clients.slow_total.get(self.name, 0),
             self.calls(),
             self.errors(),
+            clients.hosts.refused.get(self.name, 0),
         )
 
 

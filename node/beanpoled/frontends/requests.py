@@ -110,11 +110,31 @@ class RequestConnection(Connection):
 
     def _process(self) -> None:
         """Act on what is received, until something must be waited for."""
+        if self._clients.hosts.commands_per_second_max and not self.blocked:
+            self._process_metered()
+            return
         while not (self.blocked or self._flow.stalled or self.closed or self._replies.is_full):
             if not self._act():
                 if self.ended and not self._replies.pending:
                     self._close()
                 break
+        self._update_flow()
+
+    def _process_metered(self) -> None:
+        """The same where an address has a limit: it counts what is done at once, not commands."""
+        hosts, now_us = self._clients.hosts, self._clients.now_us
+        left = allowed = 0 if self.throttled else hosts.allowance(self, now_us)
+        while left and not (
+            self.blocked or self._flow.stalled or self.closed or self._replies.is_full
+        ):
+            if not self._act():
+                if self.ended and not self._replies.pending:
+                    self._close()
+                break
+            left -= 1
+        hosts.spend(self, allowed - left, now_us)
+        if not (left or self.blocked or self.closed):
+            hosts.throttle(self)
         self._update_flow()
 
     def _update_flow(self) -> None:

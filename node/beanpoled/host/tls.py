@@ -7,10 +7,12 @@ and limits are in `trust.handshakes`.
 import asyncio
 import socket
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
+from beanpole.addresses import host_name
 from beanpoled.trust.certificates import Certificates
-from beanpoled.trust.handshakes import HANDSHAKE_TIMEOUT_S, TOO_MANY, Handshakes, reason_of
+from beanpoled.trust.handshakes import HANDSHAKE_TIMEOUT_S, Handshakes, reason_of
 
 ACCEPT_PAUSE_S: Final = 0.05
 
@@ -55,23 +57,24 @@ class SafeAcceptor:
     async def _accept(self) -> None:
         while True:
             try:
-                raw, _ = await self._loop.sock_accept(self._listening)
+                raw, address = await self._loop.sock_accept(self._listening)
             except OSError:
                 # The other side has gone again, or descriptors are short for a moment.
                 await asyncio.sleep(ACCEPT_PAUSE_S)
                 continue
-            if not self._handshakes.has_room:
-                self._handshakes.refused(TOO_MANY, self._whom, self._loop.time())
+            host = host_name(address[0])
+            refusal = self._handshakes.begin(host)
+            if refusal:
+                self._handshakes.refused(refusal, self._whom, self._loop.time())
                 raw.close()
                 continue
             raw.setblocking(False)
-            self._handshakes.in_progress += 1
             task = self._loop.create_task(self._shake(raw))
             self._shaking.add(task)
-            task.add_done_callback(self._ended)
+            task.add_done_callback(partial(self._ended, host))
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._handshakes.in_progress -= 1
+    def _ended(self, host: bytes, task: asyncio.Task[None]) -> None:
+        self._handshakes.end(host)
         self._shaking.discard(task)
 
     async def _shake(self, raw: socket.socket) -> None:

@@ -200,6 +200,22 @@ def _clients(now: Metrics) -> list[Family]:
         ("error_replies_total", "counter", "Errors replied to this node's clients.", errors),
         ("commands_total", "counter", "Commands of this node's clients by kind.", commands),
         each("connections_slow_total", "counter", "Closed: they did not read.", "slow_total"),
+        each(
+            "connections_per_address_refused_total",
+            "counter",
+            "Client connections above the limit of one address.",
+            "refused_of_address_total",
+        ),
+        _gauge(
+            "address_connections",
+            "Connections of the client address that has most.",
+            now.connections_of_address_max,
+        ),
+        _counter(
+            "connections_throttled",
+            "How often a client was not read because of its address's rate.",
+            now.throttled_total,
+        ),
     ]
 
 

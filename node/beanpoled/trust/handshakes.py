@@ -16,6 +16,7 @@ COMPLAINT_PERIOD_S: Final = 30.0
 
 # Why a handshake is refused, for programs: labels of the metric.
 TOO_MANY: Final = "too_many"
+TOO_MANY_OF_ADDRESS: Final = "too_many_of_address"
 TIMED_OUT: Final = "timed_out"
 CLOSED: Final = "closed"
 NO_CERTIFICATE: Final = "no_certificate"
@@ -28,6 +29,7 @@ NOT_TLS: Final = "not_tls"
 
 WORDS: Final = {
     TOO_MANY: "handshakes_max are in progress",
+    TOO_MANY_OF_ADDRESS: "handshakes_per_address_max of its address are in progress",
     TIMED_OUT: f"it did not end within {HANDSHAKE_TIMEOUT_S:.0f} s",
     CLOSED: "the other side closed the connection",
     NO_CERTIFICATE: "the other side shows no certificate",
@@ -68,17 +70,32 @@ def reason_of(error: BaseException) -> str:
 class Handshakes:
     """Of one node, with clients and with other nodes."""
 
-    def __init__(self, handshakes_max: int, log: Log) -> None:
+    def __init__(self, handshakes_max: int, per_address_max: int, log: Log) -> None:
         self.refusals: Counter[str] = Counter()
         self.in_progress = 0
-        self._max = handshakes_max
+        self.handshakes_max = handshakes_max
+        self.per_address_max = per_address_max
+        self._by_host: dict[bytes, int] = {}  # those in progress
         self._log = log
         self._logged_s: dict[tuple[str, str], float] = {}
 
-    @property
-    def has_room(self) -> bool:
-        """Whether one more may begin."""
-        return self.in_progress < self._max
+    def begin(self, host: bytes) -> str:
+        """Begin one; return why it may not, one of the constants above, or nothing."""
+        if self.in_progress >= self.handshakes_max:
+            return TOO_MANY
+        of_host = self._by_host.get(host, 0)
+        if of_host >= self.per_address_max:
+            return TOO_MANY_OF_ADDRESS
+        self.in_progress += 1
+        self._by_host[host] = of_host + 1
+        return ""
+
+    def end(self, host: bytes) -> None:
+        """One that began has ended, well or not."""
+        self.in_progress -= 1
+        self._by_host[host] -= 1
+        if not self._by_host[host]:
+            del self._by_host[host]
 
     def refused(self, reason: str, whom: str, now_s: float) -> None:
         """A handshake came to nothing.

@@ -10,7 +10,15 @@ from beanpole.errors import ConfigurationError
 from beanpoled.cli import main
 from beanpoled.config import tls
 from beanpoled.trust.certificates import Certificates, Files, names_in
-from beanpoled.trust.handshakes import CLOSED, NOT_TLS, TIMED_OUT, Handshakes, reason_of
+from beanpoled.trust.handshakes import (
+    CLOSED,
+    NOT_TLS,
+    TIMED_OUT,
+    TOO_MANY,
+    TOO_MANY_OF_ADDRESS,
+    Handshakes,
+    reason_of,
+)
 from tests.unit.node.stage import config
 
 PAIR = {"tls_certificate_file": "c", "tls_key_file": "k"}
@@ -104,7 +112,7 @@ def test_names_in_a_certificate() -> None:
 
 def test_refusals_are_counted_and_logged_once_in_a_while() -> None:
     lines: list[str] = []
-    found = Handshakes(2, lambda line, level=0: lines.append(line))
+    found = Handshakes(2, 2, lambda line, level=0: lines.append(line))
     for now_s in (1.0, 2.0, 40.0):
         found.refused(NOT_TLS, "a client", now_s)
         found.refused(CLOSED, "a client", now_s)
@@ -112,6 +120,18 @@ def test_refusals_are_counted_and_logged_once_in_a_while() -> None:
     assert len(lines) == 2 and lines[0].endswith("(not_tls)")
     assert reason_of(ConnectionResetError()) == CLOSED
     assert reason_of(TimeoutError()) == TIMED_OUT
+
+
+def test_handshakes_are_limited_by_address_too() -> None:
+    found = Handshakes(3, 2, lambda line, level=0: None)
+    assert [found.begin(host) for host in (b"a", b"a", b"a", b"b", b"c")] == [
+        *("", "", TOO_MANY_OF_ADDRESS, "", TOO_MANY)
+    ]
+    found.end(b"a")
+    assert found.begin(b"a") == "" and found.in_progress == 3
+    for host in (b"a", b"a", b"b"):
+        found.end(host)
+    assert found.in_progress == 0 and not found._by_host
 
 
 @pytest.mark.parametrize(
