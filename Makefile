@@ -39,6 +39,9 @@ SEEDS ?= 300
 FIRST ?= 1
 # Where `make proto` writes; the test of its freshness gives another place.
 OUT := cluster
+# Some machines set it, and then each of the thousands of processes of the tests compiles all of its
+# modules: half of the processor time that a node takes to start.
+export PYTHONDONTWRITEBYTECODE :=
 # How many commands `make ledger` sends.
 COMMANDS ?= 300000
 # How long `make soak` and `make upgrade` break things.
@@ -51,7 +54,7 @@ PROTOC := $(BIN)/python -m grpc_tools.protoc -Iproto
 
 .DEFAULT_GOAL := check
 .PHONY: up compiled wheel man test test-nodes test-spark test-sim test-compiled test-spark-cluster \
-	test-power test-page test-systemd test-repeats test-clients test-qless test-wheel test-observe \
+	test-power test-page test-systemd test-repeats test-kills test-clients test-qless test-wheel test-observe \
 	test-namespaces test-rounds test-kubernetes rounds partitions toxics doctor qless-sources sim mutants unit lint check golden fmt proto bench bench-check \
 	bench-pipeline soak upgrade ledger clean help
 
@@ -127,7 +130,7 @@ test: $(READY) $(SPARK) ## everything, in parts that share the cores
 	$(MAKE) --jobs=3 --output-sync=target test-nodes test-spark test-sim test-compiled test-spark-cluster
 
 test-nodes: $(READY) $(COMPILED_READY) # real nodes, which wait for time more than they compute
-	$(BIN)/python -m pytest -q tests/integration tests/compiled
+	$(BIN)/python -m pytest -q --numprocesses=2 --dist=loadfile tests/integration tests/compiled
 
 test-spark: $(SPARK) # types of all that there is, and the pipeline on one machine
 	$(BIN)/mypy
@@ -148,6 +151,10 @@ test-spark-cluster: $(SPARK) # sessions of their own: spark-submit, Spark Connec
 # By itself, because it takes a minute of both cores.
 test-repeats: $(SPARK) ## 100,000 rows while Spark repeats its tasks on purpose: 100,000 jobs
 	$(BIN)/python -m pytest -q $(SPARK_REPEATS)
+
+# By itself, because it takes some minutes; three kills are a part of test-nodes.
+test-kills: $(READY) ## producers repeat every put through twenty kills of leaders: no job twice
+	KILLS=20 $(BIN)/python -m pytest -q -s tests/integration/test_kills.py
 
 # By itself, because nothing else here needs a browser: apt-get install chromium.
 test-page: $(SPARK) ## the report's page in headless Chromium: nothing overlaps at 1,400 and 800 pixels

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.support import load
-from tests.integration.support.nodes import Cluster
+from tests.integration.support.nodes import QUICK, Cluster
 from tests.integration.support.queues import (
     AGAINST_REFERENCE,
     JOB_SIZE_DEFAULT_BYTES,
@@ -38,6 +38,22 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
     """Three fresh nodes of this test alone, which it may break."""
     with Cluster(tmp_path / "cluster").running() as found:
         yield found
+
+
+@pytest.fixture(scope="module")
+def _quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with Cluster(tmp_path_factory.mktemp("quick"), settings=QUICK).running() as found:
+        yield found
+
+
+@pytest.fixture
+def quick(_quick: Cluster) -> Cluster:
+    """Three nodes of this module, which a test may kill: dead ones are started before the next.
+
+    They declare a node down sooner than others do.
+    """
+    _quick.mend()
+    return _quick
 
 
 @pytest.fixture(scope="session")

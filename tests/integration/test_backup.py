@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from beanpole.client.rpc import Nodes
 from beanpole.protocol.gearman import packets as p
 from tests.integration.support.backups import (
     TAKES,
@@ -27,12 +28,15 @@ from tests.integration.support.backups import (
     producing,
 )
 from tests.integration.support.nodes import BEANPOLE, Cluster
+from tests.integration.support.program import ran
 from tests.integration.support.raw import Raw
 from tests.integration.support.waiting import wait_until
 
 COMMAND_TIMEOUT_S = 60.0
 # So many jobs of each protocol before a backup begins, and more that come meanwhile.
 JOBS = 200
+# Of a command that is to find no node, in place of half a minute.
+PATIENCE_S = 2.0
 # Larger than all buffers between a node and a program that reads nothing.
 BIG_BYTES = 60_000
 BIG_JOBS = 500
@@ -40,15 +44,9 @@ BIG_JOBS = 500
 
 def beanpole(*arguments: str | Path, status: int = 0) -> str:
     """Run a command; returns what it says, on both outputs if it fails."""
-    done = subprocess.run(
-        [*BEANPOLE, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=COMMAND_TIMEOUT_S,
-        check=False,
-    )
-    assert done.returncode == status, done.stderr + done.stdout
-    return done.stdout + (done.stderr if status else "")
+    done = ran(*arguments)
+    assert done.status == status, done
+    return done.said + (done.errors if status else "")
 
 
 def backup(addresses: list[str], path: Path) -> dict[str, Any]:
@@ -202,8 +200,11 @@ def test_a_damaged_backup_is_refused_with_its_reason(cluster: Cluster, tmp_path:
 
 
 @pytest.mark.timeout(120)
-def test_without_a_majority_there_is_none(cluster: Cluster, tmp_path: Path) -> None:
+def test_without_a_majority_there_is_none(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A node alone cannot know what the others have acknowledged: `recover` is for that."""
+    monkeypatch.setattr(Nodes.__init__, "__defaults__", (PATIENCE_S,))
     for number in (0, 1):
         cluster.kill(number)
     path = tmp_path / "backup"

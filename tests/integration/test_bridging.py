@@ -1,6 +1,5 @@
 """Two protocols share a queue: jobs of each are worked by clients of the other, whoever dies."""
 
-import subprocess
 from typing import Any
 
 import pytest
@@ -20,8 +19,9 @@ from tests.integration.support.gearmand import (
     WORK_FAIL,
     Packets,
 )
-from tests.integration.support.nodes import BEANPOLE, Cluster
-from tests.integration.support.processes import START_TIMEOUT_S, answers
+from tests.integration.support.nodes import Cluster
+from tests.integration.support.processes import answers
+from tests.integration.support.program import ran
 from tests.integration.support.raw import Raw
 from tests.integration.support.waiting import wait_until
 
@@ -44,12 +44,9 @@ def bridged(cluster: Cluster) -> Cluster:
 
 
 def alias(cluster: Cluster, *words: str, number: int = 0) -> str:
-    command = [*BEANPOLE, "alias", *words, "--addr", cluster.nodes[number].grpc]
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=START_TIMEOUT_S, check=False
-    )
-    assert done.returncode == 0, (done.stdout, done.stderr)
-    return done.stdout
+    done = ran("alias", *words, "--addr", cluster.nodes[number].grpc)
+    assert done.status == 0, done
+    return done.said
 
 
 def grab(worker: Packets) -> list[bytes]:

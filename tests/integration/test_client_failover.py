@@ -30,42 +30,44 @@ def number_of(cluster: Cluster, client: Any) -> int:
 
 
 def test_the_leader_is_killed(
-    module: ModuleType, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+    module: ModuleType, quick: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The client of the leader goes on at another node, and home when it is back."""
     monkeypatch.setattr(session, "RETURN_MIN_S", 0.0)
-    leader = cluster.leader()
-    home = cluster.nodes[leader].beanstalk
-    others = [node.beanstalk for node in cluster.nodes if node.beanstalk != home]
-    make = maker(module)
-    with make([home, *others], use="t", watch=["t"], spread=False, patience_s=PATIENCE_S) as client:
-        assert number_of(cluster, client) == leader
+    leader = quick.leader()
+    home = quick.nodes[leader].beanstalk
+    others = [node.beanstalk for node in quick.nodes if node.beanstalk != home]
+    make, tube = maker(module), f"home-{module.__name__}"
+    with make(
+        [home, *others], use=tube, watch=[tube], spread=False, patience_s=PATIENCE_S
+    ) as client:
+        assert number_of(quick, client) == leader
         before = client.put("before")
-        cluster.kill(leader)
+        quick.kill(leader)
         assert client.peek(before).body == "before"
-        assert number_of(cluster, client) != leader
-        assert (client.using(), client.watching()) == ("t", ["t"])
+        assert number_of(quick, client) != leader
+        assert (client.using(), client.watching()) == (tube, [tube])
         job = client.reserve(timeout=10)
         assert job.id == before
         client.delete(job)
         after = client.put("after")
-        cluster.start(leader)
-        cluster.wait_until_serving(leader)
-        wait_until(lambda: client.using() == "t" and client.node == home, 60, "the way home")
+        quick.start(leader)
+        quick.wait_until_serving(leader)
+        wait_until(lambda: client.using() == tube and client.node == home, 60, "the way home")
         assert client.reserve(timeout=10).id == after
         client.delete(after)
 
 
-def test_a_reservation_that_is_lost_is_told(module: ModuleType, cluster: Cluster) -> None:
-    follower = cluster.followers()[0]
-    addresses = [node.beanstalk for node in cluster.nodes]
+def test_a_reservation_that_is_lost_is_told(module: ModuleType, quick: Cluster) -> None:
+    follower = quick.followers()[0]
+    addresses = [node.beanstalk for node in quick.nodes]
     addresses.insert(0, addresses.pop(follower))
     with maker(module)(addresses, spread=False, patience_s=PATIENCE_S) as client:
         job = client.put("x", ttr=60)
         assert client.reserve(timeout=5).id == job
         told: list[int] = []
         client.on_lost(told.extend)
-        cluster.kill(follower)
+        quick.kill(follower)
         with pytest.raises(module.NotFoundError):
             client.touch(blocking.Job(job, "x"))
         assert told == [job]
@@ -74,17 +76,17 @@ def test_a_reservation_that_is_lost_is_told(module: ModuleType, cluster: Cluster
         client.delete(job)
 
 
-def test_a_put_that_nobody_answers_is_said_to_be_open(module: ModuleType, cluster: Cluster) -> None:
-    addresses = [node.beanstalk for node in cluster.nodes]
-    with maker(module)(addresses, reply_timeout_s=1.0, patience_s=1.0) as client:
+def test_a_put_that_nobody_answers_is_said_to_be_open(module: ModuleType, quick: Cluster) -> None:
+    addresses = [node.beanstalk for node in quick.nodes]
+    with maker(module)(addresses, reply_timeout_s=0.5, patience_s=0.5) as client:
         for number in range(3):
-            cluster.process(number).signal(signal.SIGSTOP)
+            quick.process(number).signal(signal.SIGSTOP)
         with pytest.raises(module.MayBeDoneError):
             client.put("x")
         with pytest.raises(ConnectionError):
             client.peek(1)
         for number in range(3):
-            cluster.process(number).signal(signal.SIGCONT)
+            quick.process(number).signal(signal.SIGCONT)
 
 
 def test_a_cancelled_reserve_leaves_a_client_that_works(shared: Cluster) -> None:

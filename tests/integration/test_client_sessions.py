@@ -4,7 +4,7 @@ The words by themselves are in `tests/unit/protocol/test_extensions.py`, lives o
 keep their sessions in `tests/sim/keepers.py`.
 """
 
-from pathlib import Path
+import time
 from types import ModuleType
 
 import greenstalk
@@ -12,9 +12,8 @@ import pytest
 
 from beanpole.client import aio, blocking
 from tests.integration.support.drop_in import maker
-from tests.integration.support.nodes import Cluster
+from tests.integration.support.nodes import QUICK, Cluster
 from tests.integration.support.raw import Raw
-from tests.integration.support.reference import Beanstalkd
 from tests.integration.support.waiting import wait_until
 
 PATIENCE_S = 30.0
@@ -35,43 +34,40 @@ def from_here(cluster: Cluster, number: int) -> list[str]:
 
 @pytest.mark.parametrize("victim", ["leader", "follower"])
 def test_a_worker_whose_node_is_killed_keeps_its_job(
-    module: ModuleType, cluster: Cluster, victim: str
+    module: ModuleType, quick: Cluster, victim: str
 ) -> None:
-    number = cluster.leader() if victim == "leader" else cluster.followers()[0]
-    mine = from_here(cluster, number)
+    """A worker beside it has greenstalk: its job is given out again at the time-out of its node."""
+    number = quick.leader() if victim == "leader" else quick.followers()[0]
+    mine = from_here(quick, number)
+    host, _, port = mine[0].rpartition(":")
     make = maker(module)
     named = {"use": "work", "watch": "work", "spread": False, "patience_s": PATIENCE_S}
-    with make(mine, keep=TTR_S, **named) as worker, make(mine[1:], **named) as rival:
+    with (
+        make(mine, keep=TTR_S, **named) as worker,
+        greenstalk.Client((host, int(port)), use="work", watch="work") as plain,
+        make(mine[1:], **named) as rival,
+    ):
         assert worker.is_kept
         told: list[int] = []
         worker.on_lost(told.extend)
-        job = worker.put("x", ttr=TTR_S)
+        job, other = worker.put("kept", ttr=TTR_S), worker.put("given back", ttr=TTR_S)
         assert worker.reserve(timeout=5).id == job
-        cluster.kill(number)
-        # Longer than the cluster takes to declare the node down and give its jobs out again.
-        with pytest.raises(module.TimedOutError):
-            rival.reserve(timeout=10)
+        assert plain.reserve(timeout=5).id == other
+        # The leader hears of this command from the node, so it counts from a later moment.
+        alive_s = time.monotonic()
+        plain.touch(greenstalk.Job(other, ""))
+        quick.kill(number)
+        assert rival.reserve(timeout=30).id == other
+        assert time.monotonic() - alive_s >= QUICK["node_timeout_ms"] / 1000
+        # So the node was declared down, and the other job has stayed where it was.
         stats = rival.stats_job(job)
         assert (stats["state"], stats["reserves"]) == ("reserved", 1)
-        worker.touch(blocking.Job(job, "x"))
+        worker.touch(blocking.Job(job, "kept"))
         worker.delete(job)
+        rival.delete(other)
         assert told == []
         with pytest.raises(module.NotFoundError):
             rival.peek(job)
-
-
-def test_with_greenstalk_it_is_given_out_again(cluster: Cluster) -> None:
-    number = cluster.followers()[0]
-    mine, other = (address.rpartition(":") for address in from_here(cluster, number)[:2])
-    with (
-        greenstalk.Client((mine[0], int(mine[2])), use="work", watch="work") as worker,
-        greenstalk.Client((other[0], int(other[2])), watch="work") as rival,
-    ):
-        job = worker.put("x", ttr=TTR_S)
-        assert worker.reserve(timeout=5).id == job
-        cluster.kill(number)
-        assert rival.reserve(timeout=30).id == job
-        rival.delete(job)
 
 
 def test_a_worker_that_says_goodbye_gives_its_jobs_back(
@@ -110,26 +106,18 @@ def test_one_that_does_not_come_back_is_waited_for(shared: Cluster) -> None:
 
 
 def test_the_same_key_at_two_nodes_while_the_leader_dies(
-    module: ModuleType, cluster: Cluster
+    module: ModuleType, quick: Cluster
 ) -> None:
-    leader = cluster.leader()
-    mine = from_here(cluster, leader)
+    leader = quick.leader()
+    mine = from_here(quick, leader)
+    tube = f"once-{module.__name__}"
+    before, after = f"{tube}-1", f"{tube}-2"
     make = maker(module)
-    named = {"use": "once", "watch": "once", "spread": False, "patience_s": PATIENCE_S}
+    named = {"use": tube, "watch": tube, "spread": False, "patience_s": PATIENCE_S}
     with make(mine, **named) as one, make(mine[1:], **named) as other:
-        before = one.put("x", key="order-1")
-        cluster.kill(leader)
-        assert one.put("x", key="order-1") == other.put("x", key="order-1") == before
-        numbers = [client.put("y", key="order-2") for client in (other, one)]
-        assert numbers[0] == numbers[1] > before
-        assert other.stats_tube("once")["total-jobs"] == 2
-
-
-def test_plain_beanstalkd_has_neither(module: ModuleType, tmp_path: Path) -> None:
-    server = Beanstalkd(tmp_path)
-    with maker(module)(server.address, keep=60) as client:
-        assert not client.is_kept
-        with pytest.raises(module.NotAvailableError):
-            client.put("delete 1", key="k")
-        assert client.stats()["current-jobs-ready"] == 0
-    server.close()
+        job = one.put("x", key=before)
+        quick.kill(leader)
+        assert one.put("x", key=before) == other.put("x", key=before) == job
+        numbers = [client.put("y", key=after) for client in (other, one)]
+        assert numbers[0] == numbers[1] > job
+        assert other.stats_tube(tube)["total-jobs"] == 2

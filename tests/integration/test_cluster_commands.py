@@ -3,33 +3,20 @@
 What the commands print and how they end is in tests/unit/beanpoled/test_cli.py.
 """
 
-import json
-import subprocess
 from typing import Any, Final
 
-from tests.integration.support.nodes import BEANPOLE, Cluster, Node
+from tests.integration.support.commands import Commands
+from tests.integration.support.nodes import Cluster, Node
+from tests.integration.support.program import ran
 from tests.integration.support.raw import Raw
 from tests.integration.support.waiting import wait_until
 
 COMMAND_TIMEOUT_S: Final = 60.0
 
 
-def begin(words: str, *nodes: Node, as_json: bool = True) -> subprocess.Popen[str]:
-    """Start a command that asks these nodes, the first one first."""
-    addresses = ",".join(node.grpc for node in nodes)
-    return subprocess.Popen(
-        [*BEANPOLE, *words.split(), *(["--json"] if as_json else []), "--addr", addresses],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def ended(process: subprocess.Popen[str], status: int = 0) -> Any:
-    said, errors = process.communicate(timeout=COMMAND_TIMEOUT_S)
-    assert process.returncode == status, (process.args, said, errors)
-    return json.loads(said)
+def asked(words: str, *nodes: Node, status: int = 0) -> Any:
+    """Return what a command answers that asks these nodes, the first one first."""
+    return Commands(*(node.grpc for node in nodes)).json(words, status)
 
 
 def test_a_follower_takes_leadership_over_and_another_one_survives_the_leader(
@@ -37,33 +24,29 @@ def test_a_follower_takes_leadership_over_and_another_one_survives_the_leader(
 ) -> None:
     nodes = cluster.nodes
     before, (taker, other) = cluster.leader(), cluster.followers()
-    members = ended(begin("cluster members", nodes[taker]))
+    members = asked("cluster members", nodes[taker])
     assert [node["id"] for node in members] == [node.id for node in nodes]
     assert all(node["reachable"] and node["serving"] for node in members)
 
     # Through the follower that does not take it, so that neither end of the transfer is asked.
-    moved = ended(begin(f"cluster leader --transfer {nodes[taker].id}", nodes[other]))
+    moved = asked(f"cluster leader --transfer {nodes[taker].id}", nodes[other])
     assert moved == {"leader": nodes[taker].id}
     wait_until(lambda: cluster.is_leader(taker), COMMAND_TIMEOUT_S, "the taker leads")
-    assert ended(begin("cluster leader", nodes[before])) == {"leader": nodes[taker].id}
+    assert asked("cluster leader", nodes[before]) == {"leader": nodes[taker].id}
 
     # The leader dies; the followers still believe in it when they are asked.
     cluster.kill(taker)
-    moved = ended(
-        begin(f"cluster leader --transfer {nodes[other].id}", nodes[taker], nodes[before])
-    )
+    moved = asked(f"cluster leader --transfer {nodes[other].id}", nodes[taker], nodes[before])
     assert moved == {"leader": nodes[other].id}
     wait_until(lambda: cluster.is_leader(other), COMMAND_TIMEOUT_S, "the survivor leads")
     left = {
-        node["id"]: node["reachable"] for node in ended(begin("cluster members", nodes[before]), 1)
+        node["id"]: node["reachable"] for node in asked("cluster members", nodes[before], status=1)
     }
     assert left == {node.id: node is not nodes[taker] for node in nodes}
 
 
 def disconnect(connection: str, node: Node) -> int:
-    process = begin(f"node disconnect {connection}", node, as_json=False)
-    process.communicate(timeout=COMMAND_TIMEOUT_S)
-    return process.returncode
+    return ran("node", "disconnect", connection, "--addr", node.grpc).status
 
 
 def test_connections_are_listed_and_closed_through_another_node(cluster: Cluster) -> None:
@@ -78,7 +61,7 @@ def test_connections_are_listed_and_closed_through_another_node(cluster: Cluster
         waiter.send(b"watch mail\r\nreserve\r\n")
 
         def found() -> list[dict[str, Any]]:
-            return list(ended(begin("node connections", near)))
+            return list(asked("node connections", near))
 
         def waiting() -> list[dict[str, Any]]:
             return [one for one in found() if one["waiting"]]
@@ -91,7 +74,7 @@ def test_connections_are_listed_and_closed_through_another_node(cluster: Cluster
         assert (held["jobs_held"], held["queue_used"]) == ([job], "mail")
         assert held["queues_watched"] == ["default", "mail"]
         assert (held["protocol"], held["client"]) == ("beanstalk", "127.0.0.1")
-        assert ended(begin(f"node connections --node {far.id}", near))[0]["jobs_held"] == [job]
+        assert asked(f"node connections --node {far.id}", near)[0]["jobs_held"] == [job]
 
         # Its job goes to the client that waits for one.
         assert disconnect(held["connection"], near) == 0
@@ -101,6 +84,6 @@ def test_connections_are_listed_and_closed_through_another_node(cluster: Cluster
         assert disconnect(f"n9/{job}", near) == 2
 
         cluster.kill(leader)
-        left = ended(begin("node connections", near), 1)
+        left = asked("node connections", near, status=1)
         assert [one["jobs_held"] for one in left if one["node"] == near.id] == [[job]]
         assert disconnect(listed[dead.id]["connection"], near) == 3, "its node is dead"

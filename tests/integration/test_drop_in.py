@@ -1,7 +1,7 @@
 """Programs written for greenstalk, with greenstalk and with Beanpole's clients in its place.
 
-They run against a leader, a follower and Debian's beanstalkd. What the clients do on losses is in
-`test_client_failover`.
+They run against a leader, a follower and, where it is installed, Debian's beanstalkd. What the
+clients do on losses is in `test_client_failover`.
 """
 
 from collections.abc import Iterator
@@ -16,10 +16,12 @@ from beanpole.client import aio, blocking
 from tests.integration.support.drop_in import maker
 from tests.integration.support.nodes import Cluster
 from tests.integration.support.queues import settle
-from tests.integration.support.reference import Beanstalkd
+from tests.integration.support.reference import Beanstalkd, beanstalkd_path
+
+PLACES = ["leader", "follower", *(["beanstalkd"] if beanstalkd_path() else [])]
 
 
-@pytest.fixture(params=["leader", "follower", "beanstalkd"])
+@pytest.fixture(params=PLACES)
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, int]]:
     if request.param == "beanstalkd":
         server = Beanstalkd(tmp_path)
@@ -153,3 +155,21 @@ def test_nobody_listens(module: ModuleType) -> None:
     named = {} if module is greenstalk else {"patience_s": 0.0}
     with pytest.raises(ConnectionError), maker(module)(("127.0.0.1", 1), **named):
         raise AssertionError("it connected")
+
+
+@pytest.mark.parametrize("module", [blocking, aio], ids=lambda one: one.__name__)
+def test_extensions_are_known_to_beanpole_only(
+    module: ModuleType, place: tuple[str, int], request: pytest.FixtureRequest
+) -> None:
+    known = request.node.callspec.params["place"] != "beanstalkd"
+    with maker(module)(place, keep=60) as client:
+        assert client.is_kept is known
+        if known:
+            key = f"{module.__name__}-{place[1]}"
+            job = client.put("x", key=key)
+            client.delete(job)
+            assert client.put("x", key=key) == job
+        else:
+            with pytest.raises(module.NotAvailableError):
+                client.put("delete 1", key="k")
+        assert client.stats()["current-jobs-ready"] == 0

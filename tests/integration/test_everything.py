@@ -16,6 +16,7 @@ from tests.integration.support import exercises_commands as commands
 from tests.integration.support import exercises_methods as methods
 from tests.integration.support.exercises import Exercise, Scene, run_while_killed
 from tests.integration.support.nodes import Cluster
+from tests.integration.support.program import outputs
 
 TESTS: Final = Path(__file__).resolve().parents[1]
 ALL: Final[Mapping[str, Exercise]] = {
@@ -53,14 +54,14 @@ def test_through_a_follower(name: str, nodes: Cluster, tmp_path: Path) -> None:
     follower, other = nodes.followers()
     order = [nodes.nodes[number] for number in (follower, nodes.leader(), other)]
     queue = "".join(letter if letter.isalnum() else "-" for letter in name)
-    with commands.outputs():
+    with outputs():
         ALL[name](Scene(order, queue, tmp_path))
 
 
 def test_while_the_leader_is_killed(nodes: Cluster, tmp_path: Path) -> None:
     leader = nodes.leader()
     order = [nodes.nodes[number] for number in (leader, *nodes.followers())]
-    with commands.outputs():
+    with outputs():
         opened = run_while_killed(ALL, order, tmp_path, lambda: nodes.kill(leader))
     assert {name for name, count in opened.items() if count} <= MAY_BE_OPEN
     assert max(opened.values()) <= 1, opened

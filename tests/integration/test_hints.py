@@ -1,23 +1,16 @@
 """A command that is given the wrong address of a real node says what is spoken there."""
 
-import subprocess
 from functools import partial
 
 import pytest
 
 from beanpole.client.spoken import spoken_at
-from tests.integration.support.nodes import BEANPOLE, Cluster
+from tests.integration.support.nodes import Cluster
+from tests.integration.support.program import ran
 from tests.integration.support.waiting import wait_until
 
 TIMEOUT_S = 20.0
 KINDS = {"workq": "Workq", "gearman": "Gearman", "qless": "qless", "beanstalk": "beanstalk"}
-
-
-def run(*line: str) -> tuple[int, str]:
-    done = subprocess.run(
-        [*BEANPOLE, *line], capture_output=True, text=True, timeout=60, check=False
-    )
-    return done.returncode, done.stderr
 
 
 def test_what_each_port_speaks(shared: Cluster) -> None:
@@ -46,14 +39,14 @@ def test_a_wrong_kind_of_address_gets_a_hint(
     shared: Cluster, line: list[str], given: str, spoken: str, needs: str, setting: str
 ) -> None:
     address = getattr(shared.nodes[0], given)
-    status, said = run(*line, "--addr", address)
-    assert status == 3
-    assert said.splitlines()[-1] == (
+    done = ran(*line, "--addr", address)
+    assert done.status == 3
+    assert done.errors.splitlines()[-1] == (
         f"hint: {address} speaks {spoken}, and this command needs the address at which a node "
         f"speaks {needs}: its setting {setting} by default"
     )
 
 
 def test_a_node_that_is_away_gets_none(shared: Cluster) -> None:
-    status, said = run("status", "--addr", "127.0.0.1:1")
-    assert status == 3 and "hint" not in said
+    done = ran("status", "--addr", "127.0.0.1:1")
+    assert done.status == 3 and "hint" not in done.errors

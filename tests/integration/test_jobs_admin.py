@@ -19,7 +19,7 @@ from beanpole.client.rpc import Nodes
 from beanpole.pb import jobs_pb2, queue_pb2, queue_pb2_grpc
 from beanpole.protocol.gearman import packets as p
 from tests.integration.support.backups import Packets
-from tests.integration.support.commands import Commands, ended
+from tests.integration.support.commands import Commands
 from tests.integration.support.nodes import Cluster
 from tests.integration.support.raw import Raw
 
@@ -179,41 +179,7 @@ def test_what_is_wrong_is_said(shared: Cluster, words: str, said: str) -> None:
     assert said in run(words, status=2)
 
 
-# --- while the leader is killed -------------------------------------------------------------------
-
-
-def test_every_command_goes_on_while_the_leader_is_killed(cluster: Cluster) -> None:
-    """All at once, each at the leader first, which dies when they have begun."""
-    leader = cluster.leader()
-    nodes = [cluster.nodes[leader], *(cluster.nodes[other] for other in cluster.followers())]
-    run = Commands(*(node.grpc for node in nodes))
-    names = ("clear", "delete", "kick", "bury", "change", "from", "kicked", "paused", "shown")
-    jobs = {name: put(nodes[1].grpc, name, [b"body %d" % n for n in range(300)]) for name in names}
-    for name in ("kick", "kicked"):
-        run(f"job bury --queue {name}")
-    begun = {
-        words: run.begin(words)
-        for words in (
-            *("queue clear clear --yes", "job delete --queue delete --yes"),
-            *("job kick --queue kick", "queue kick kicked", "job bury --queue bury"),
-            *("job change --queue change --priority 5", "job move --from from --to to"),
-            *("queue pause paused", "queue list", "queue show shown", "job list --queue shown"),
-            *("job search body --queue shown", f"job show {jobs['shown'][0]}"),
-        )
-    }
-    cluster.kill(leader)
-    for process in begun.values():
-        ended(process)
-    run = Commands(*(node.grpc for node in nodes[1:]))
-    queues = {one["name"]: one for one in run.json("queue list")}
-    assert "clear" not in queues and "delete" not in queues and "from" not in queues
-    assert queues["kick"]["ready"] == queues["kicked"]["ready"] == queues["to"]["ready"] == 300
-    assert queues["bury"]["buried"] == 300
-    assert queues["paused"]["paused"]
-    changed = run.json("job list --queue change --limit 0")
-    assert {one["priority"] for one in changed} == {5}
-    assert [one["id"] for one in run.json("job list --queue to --limit 0")] == jobs["from"]
-    run("queue resume paused")
+# --- while the leader is killed (all commands: test_everything) -----------------------------------
 
 
 def test_a_move_of_many_goes_on_at_another_node(cluster: Cluster) -> None:

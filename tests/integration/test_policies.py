@@ -44,9 +44,9 @@ def test_a_dead_letter_is_found_fixed_and_brought_back(cluster: Cluster) -> None
         client.delete(client.reserve(timeout=5))
 
 
-def test_it_holds_while_the_leader_dies_and_after_a_restart(cluster: Cluster) -> None:
-    leader, (follower, other) = cluster.leader(), cluster.followers()
-    nodes = cluster.nodes
+def test_it_holds_while_the_leader_dies_and_after_a_restart(quick: Cluster) -> None:
+    leader, (follower, other) = quick.leader(), quick.followers()
+    nodes = quick.nodes
     run = Commands(nodes[leader].grpc, nodes[follower].grpc)
     run("policy set * --attempts 2")
     run("policy set mail* --attempts 9 --dead dead")
@@ -59,7 +59,7 @@ def test_it_holds_while_the_leader_dies_and_after_a_restart(cluster: Cluster) ->
             assert fail(worker, 1) == lost
             assert worker.reserve(timeout=5).id == lost
             changing = run.begin("policy set late --attempts 4 --dead dead")
-            cluster.kill(leader)
+            quick.kill(leader)
         # Its node dies with it, and that was its second attempt.
         until_s = time.monotonic() + 30
         while client.stats_job(lost)["state"] != "buried":
@@ -73,10 +73,10 @@ def test_it_holds_while_the_leader_dies_and_after_a_restart(cluster: Cluster) ->
         assert client.stats_job(lost)["state"] == "ready"
     run = Commands(nodes[follower].grpc)
     run(f"snapshot --addr {nodes[follower].grpc}")
-    cluster.kill(follower)
-    cluster.start(leader)
-    cluster.start(follower)
-    cluster.wait_until_serving(follower)
+    quick.kill(follower)
+    quick.start(leader)
+    quick.start(follower)
+    quick.wait_until_serving(follower)
     assert [one["pattern"] for one in run.json("policy list")] == ["*", "late"]
     late = {"pattern": "late", "attempts_max": 4, "dead": "dead"}
     assert run.json("policy list --queue late") == [late]

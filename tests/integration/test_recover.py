@@ -5,31 +5,24 @@ What a disk holds and what the commands refuse is in tests/unit/beanpoled/test_o
 
 import json
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.integration.support.nodes import BEANPOLE, Cluster, Nodes, http_get, status
+from tests.integration.support.nodes import Cluster, Nodes, http_get, status
+from tests.integration.support.program import ran
 from tests.integration.support.raw import Raw
 from tests.integration.support.waiting import wait_until
 
-COMMAND_TIMEOUT_S = 60
 SURVIVOR = 2
 REFUSAL_TIMEOUT_S = 20.0
 
 
 def beanpole(*arguments: str) -> str:
-    done = subprocess.run(
-        [*BEANPOLE, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=COMMAND_TIMEOUT_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr + done.stdout
-    return done.stdout
+    done = ran(*arguments)
+    assert done.status == 0, done
+    return done.said
 
 
 def data_of(nodes: Nodes, number: int) -> Path:

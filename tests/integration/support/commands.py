@@ -5,6 +5,7 @@ import subprocess
 from typing import Any, Final
 
 from tests.integration.support.nodes import BEANPOLE
+from tests.integration.support.program import Done, ran
 
 COMMAND_TIMEOUT_S: Final = 120.0
 
@@ -16,6 +17,7 @@ class Commands:
         self.addresses = addresses
 
     def begin(self, words: str) -> subprocess.Popen[str]:
+        """Start a command as a process, which `ended` waits for."""
         return subprocess.Popen(
             [*BEANPOLE, *words.split(), "--addr", ",".join(self.addresses)],
             stdin=subprocess.DEVNULL,
@@ -26,13 +28,19 @@ class Commands:
 
     def __call__(self, words: str, status: int = 0) -> str:
         """Run a command; what it says, on both outputs if it fails."""
-        return ended(self.begin(words), status)
+        done = self._ran(words, status)
+        return done.said + (done.errors if status else "")
 
     def json(self, words: str, status: int = 0) -> Any:
-        return json.loads(ended(self.begin(f"{words} --json"), status, both=False))
+        return json.loads(self._ran(f"{words} --json", status).said)
+
+    def _ran(self, words: str, status: int) -> Done:
+        done = ran(*words.split(), "--addr", ",".join(self.addresses))
+        assert done.status == status, (words, done)
+        return done
 
 
-def ended(process: subprocess.Popen[str], status: int = 0, both: bool = True) -> str:
+def ended(process: subprocess.Popen[str], status: int = 0) -> str:
     said, errors = process.communicate(timeout=COMMAND_TIMEOUT_S)
     assert process.returncode == status, (process.args, said, errors)
-    return said + (errors if status and both else "")
+    return said + (errors if status else "")

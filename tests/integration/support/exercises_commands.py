@@ -1,56 +1,23 @@
-"""Exercises of all commands of `beanpole`, in this process: starting each program takes longer.
+"""Exercises of all commands of `beanpole`, in this process.
 
 What the commands print in all cases is in tests/unit/beanpoled/test_cli.py.
 """
 
 import argparse
-import io
 import json
 import ssl
 import subprocess
-import sys
-import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from typing import Any, Final
-from unittest import mock
 
 from beanpole.client.blocking import NotFoundError
-from beanpoled.cli import main, parser
+from beanpoled.cli import parser
 from tests.integration.support.exercises import DONE_S, PATIENCE_S, Exercise, Open, Scene
 from tests.integration.support.nodes import BEANPOLE
+from tests.integration.support.program import Done, ran
 from tests.integration.support.waiting import wait_until
 
 _OPEN_STATUS: Final = 3
-
-
-class _PerThread:
-    """A standard stream that is another one in each thread that asked for it."""
-
-    def __init__(self, others: Any) -> None:
-        self._others = others
-        self._own = threading.local()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(getattr(self._own, "stream", self._others), name)
-
-    @contextmanager
-    def own(self) -> Iterator[io.BytesIO]:
-        data = io.BytesIO()
-        self._own.stream = io.TextIOWrapper(data, "utf-8", write_through=True)
-        try:
-            yield data
-        finally:
-            # Closes it, and what it is about with it.
-            del self._own.stream
-
-
-@contextmanager
-def outputs() -> Iterator[None]:
-    """While this lasts, commands may run in several threads at once."""
-    output, errors = _PerThread(sys.stdout), _PerThread(sys.stderr)
-    with mock.patch.object(sys, "stdout", output), mock.patch.object(sys, "stderr", errors):
-        yield
 
 
 def leaves(of: argparse.ArgumentParser, words: tuple[str, ...] = ()) -> Iterator[str]:
@@ -68,15 +35,6 @@ def commands() -> set[str]:
     return set(leaves(parser()))
 
 
-def ran(*words: str) -> tuple[int, str, str]:
-    """Run a command; returns its status and what it says on both outputs."""
-    output: Any = sys.stdout
-    errors: Any = sys.stderr
-    with output.own() as said, errors.own() as complained:
-        status = main(words)
-        return status, said.getvalue().decode(), complained.getvalue().decode()
-
-
 def grpc(scene: Scene, words: str, status: tuple[int, ...] = (0,)) -> str:
     """Run a command that speaks gRPC."""
     return _checked(ran(*words.split(), "--addr", ",".join(scene.grpc)), status)
@@ -91,20 +49,20 @@ def plain(scene: Scene, words: str) -> Any:
 
 def beanstalk(scene: Scene, words: str, *, may_be_open: bool = False) -> str:
     """Run a command that speaks beanstalk."""
-    status, said, errors = ran(*words.split(), "--addr", ",".join(scene.beanstalk))
-    if may_be_open and status == _OPEN_STATUS:
-        raise Open(errors)
-    return _checked((status, said, errors), (0,))
+    done = ran(*words.split(), "--addr", ",".join(scene.beanstalk))
+    if may_be_open and done.status == _OPEN_STATUS:
+        raise Open(done.errors)
+    return _checked(done, (0,))
 
 
 def local(*words: object) -> str:
     """Run a command that asks no node."""
-    return _checked(ran(*map(str, words)), (0,))
+    return _checked(ran(*words), (0,))
 
 
-def _checked(found: tuple[int, str, str], status: tuple[int, ...]) -> str:
-    assert found[0] in status, found
-    return found[1]
+def _checked(found: Done, status: tuple[int, ...]) -> str:
+    assert found.status in status, found
+    return found.said
 
 
 def state(scene: Scene, job: int) -> str:

@@ -9,7 +9,6 @@ import os
 import shlex
 import shutil
 import signal
-import subprocess
 import sys
 import urllib.error
 import urllib.request
@@ -18,6 +17,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from beanpole.errors import ClientError
+from beanpoled.cli import status as status_command
 from beanpoled.config.protocols import FIRST, PROTOCOLS
 from tests.integration.support.ports import free_block
 from tests.integration.support.processes import (
@@ -34,6 +35,9 @@ BEANPOLE: Final = (str(Path(sys.executable).with_name("beanpole")),)
 BEANPOLED: Final = (sys.executable, "-m", "beanpoled")
 # The reserve below which puts are refused would otherwise depend on the disk of the machine.
 SETTINGS: Final = {"disk_reserve_bytes": 0}
+# For tests in which a node is declared down: nearly the shortest times that go with the usual ones
+# of elections.
+QUICK: Final = {"command_timeout_ms": 3000, "fence_timeout_ms": 4000, "node_timeout_ms": 4500}
 LEADER_TIMEOUT_S: Final = 20.0
 HTTP_TIMEOUT_S: Final = 2.0
 
@@ -119,18 +123,10 @@ def http_get(address: Address, path: str) -> tuple[int, str]:
 
 def status(node: Node) -> dict[str, Any]:
     """Return what `beanpole status --json` says when it asks this node."""
-    done = subprocess.run(
-        [*BEANPOLE, "status", "--addr", node.grpc, "--json"],
-        capture_output=True,
-        text=True,
-        timeout=START_TIMEOUT_S,
-        check=False,
-    )
-    if done.returncode:
-        raise ConnectionError(f"beanpole status: {done.stderr or done.stdout}")
-    found = json.loads(done.stdout)
-    assert isinstance(found, dict)
-    return found
+    try:
+        return status_command.as_json(status_command.first_answer([node.grpc]))
+    except ClientError as error:
+        raise ConnectionError(str(error)) from error
 
 
 class Nodes:
@@ -268,6 +264,13 @@ class Cluster(Nodes):
             yield self
         finally:
             self.close()
+
+    def mend(self) -> None:
+        """Start every node that is dead, and wait until all take clients."""
+        for number, process in self._processes.items():
+            if process.status() is not None:
+                self.start(number)
+        self.wait_until_all_serve()
 
     def wait_until_all_serve(self) -> None:
         for number in range(len(self.nodes)):

@@ -18,8 +18,8 @@ from typing import IO, Final
 FIRST: Final = 19000
 END: Final = 23000
 BLOCK: Final = 80
-# What one process of tests has for itself: `make test` runs two of them at a time.
-SHARE: Final = 1000
+# What one process of tests has for itself: `make test` runs up to five of them at a time.
+SHARE: Final = 560
 
 # Kept open, and so locked, until this process ends.
 _lock: IO[bytes] | None = None

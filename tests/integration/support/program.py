@@ -1,0 +1,66 @@
+"""The program `beanpole` in the process of the tests, because starting one takes half a second.
+
+Belongs here: its outputs and its exit status, whichever thread runs it. What it says is for the
+tests. Commands that take signals, or are to be killed, are processes: `commands.Commands.begin`.
+"""
+
+import io
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+from unittest import mock
+
+from beanpoled.cli import main
+
+
+class Done(NamedTuple):
+    """How a command ended."""
+
+    status: int
+    said: str
+    errors: str
+
+
+class _PerThread:
+    """A standard stream that is another one in each thread that asked for it."""
+
+    def __init__(self, others: Any) -> None:
+        self._others = others
+        self._own = threading.local()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(getattr(self._own, "stream", self._others), name)
+
+    @contextmanager
+    def own(self) -> Iterator[io.BytesIO]:
+        data = io.BytesIO()
+        # Not closed by the command that ends: what it wrote is read after it.
+        self._own.stream = io.TextIOWrapper(data, "utf-8", write_through=True)
+        try:
+            yield data
+        finally:
+            del self._own.stream
+
+
+@contextmanager
+def outputs() -> Iterator[None]:
+    """While this lasts, commands may run in several threads at once."""
+    output, errors = _PerThread(sys.stdout), _PerThread(sys.stderr)
+    with mock.patch.object(sys, "stdout", output), mock.patch.object(sys, "stderr", errors):
+        yield
+
+
+def ran(*words: object) -> Done:
+    """Run a command to its end. Several at once need `outputs`."""
+    if not isinstance(sys.stdout, _PerThread):
+        with outputs():
+            return ran(*words)
+    errors: Any = sys.stderr
+    with sys.stdout.own() as said, errors.own() as complained:
+        try:
+            status = main([str(word) for word in words])
+        except SystemExit as error:  # of argparse
+            status = error.code if isinstance(error.code, int) else 1
+        return Done(status, said.getvalue().decode(), complained.getvalue().decode())
