@@ -281,7 +281,7 @@ soak-docker: $(READY) $(IMAGE_WHEELS) $(IMAGE_TREE) ## break three containers at
 $(IMAGE_WHEELS): pyproject.toml deploy/build_hook.py $(READY)
 	rm -rf $(@D) && mkdir -p $(@D)
 	$(BIN)/python -m pip download --quiet --disable-pip-version-check --dest $(@D) \
-		hatchling mypy setuptools types-grpcio types-protobuf .
+		hatchling mypy setuptools types-grpcio types-protobuf '.[backup]'
 	rm -f $(@D)/beanpole-*
 	@touch $@
 

@@ -7,7 +7,7 @@ the format is given by the caller. The format is in docs/backup.md.
 
 from collections.abc import Iterator
 from struct import Struct
-from typing import Any, BinaryIO, Final
+from typing import Any, Final, Protocol
 
 import msgpack
 from crc32c import crc32c
@@ -31,6 +31,18 @@ _LENGTH: Final = Struct("<I")
 _CHECK: Final = Struct("<I")
 
 
+class Sink(Protocol):
+    """What a backup is written to: a file, a pipe, an encryption."""
+
+    def write(self, data: bytes, /) -> object: ...
+
+
+class Source(Protocol):
+    """What a backup is read from: gives fewer bytes than asked for only at its end."""
+
+    def read(self, size: int, /) -> bytes: ...
+
+
 class Writer:
     """Writes one backup to a stream.
 
@@ -39,11 +51,11 @@ class Writer:
         written: bytes of the file so far.
     """
 
-    def __init__(self, stream: BinaryIO, about: dict[str, Any]) -> None:
+    def __init__(self, stream: Sink, about: dict[str, Any]) -> None:
         """Write the header.
 
         Args:
-            stream: where to; only `write` is called.
+            stream: where to.
             about: what the header says, in plain types.
 
         Raises:
@@ -83,7 +95,7 @@ class Reader:
         offset: bytes that were read so far.
     """
 
-    def __init__(self, stream: BinaryIO, name: str) -> None:
+    def __init__(self, stream: Source, name: str) -> None:
         """Read the header.
 
         Args:

@@ -1,38 +1,68 @@
 """`beanpole backup`: an image of a running cluster into a file; `verify` and `show` of such a file.
 
 Here are the file's life and the words. What is in a backup is in docs/backup.md, its bytes are in
-`beanpole.storage.backups`. `beanpole restore` is in `restore`.
+`beanpole.storage.backups`, how one is opened in `backup_files`. `beanpole restore` is in `restore`.
 """
 
 import argparse
-import contextlib
 import fcntl
+import hashlib
 import json
 import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, BinaryIO, Final, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple, TypeVar
 
 from beanpole.client import where
 from beanpole.client.backup import Broken, Stream
 from beanpole.client.rpc import Nodes, pauses
 from beanpole.core.image.contents import Contents
 from beanpole.errors import BeanpoleError, ClientError, ConfigurationError, Damaged
-from beanpole.storage.backups import Reader, Writer
+from beanpole.storage.backups import Reader, Sink, Writer
+from beanpoled.cli.backup_files import PIPE, Opened, add_identities, identities, opened
 from beanpoled.cli.inspect import age
 from beanpoled.cli.jobs import EXIT_NO
 from beanpoled.cli.progress import Progress, size
+from beanpoled.disk.age_keys import RECIPIENTS_MAX, check_pair, recipients
+from beanpoled.disk.age_streams import Encrypting
 from beanpoled.disk.backups import load, read_whole, summary
 
-PIPE: Final = "-"
+if TYPE_CHECKING:
+    from beanpoled.disk.age_keys import Identity, Recipient
+
 PARTIAL: Final = ".partial"
 # Bodies of jobs are in it.
 MODE: Final = 0o600
 # The end of the pages of `show`; the others are in --json.
 QUEUES_SHOWN: Final = 20
+READ_BYTES: Final = 1024 * 1024
 
 T = TypeVar("T")
+
+
+class Keys(NamedTuple):
+    """Of an encrypted backup; none of either for a plain one.
+
+    Attributes:
+        recipients: to whom it is encrypted.
+        identities: by which it is decrypted again, to see that it is right.
+    """
+
+    recipients: "list[Recipient]"
+    identities: "list[Identity]"
+
+
+class Written(NamedTuple):
+    """A backup that was written.
+
+    Attributes:
+        end: what it says of itself.
+        sha256: over the bytes of an encrypted file; empty for a plain one.
+    """
+
+    end: dict[str, Any]
+    sha256: bytes
 
 
 def add_command(commands: Any) -> None:
@@ -47,6 +77,22 @@ def add_command(commands: Any) -> None:
     parser.add_argument(
         "--replace", action="store_true", help="FILE may exist; it is kept till then"
     )
+    parser.add_argument(
+        "--encrypt-to",
+        action="append",
+        default=[],
+        metavar="RECIPIENT",
+        help="encrypt, in the format of age, to this public key: age1..., ssh-ed25519 ... or "
+        f"ssh-rsa ...; may be repeated, {RECIPIENTS_MAX} times",
+    )
+    parser.add_argument(
+        "--recipients-file",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="encrypt to each public key in FILE, one on a line",
+    )
+    add_identities(parser)
     parser.add_argument("--json", action="store_true", help="say what was written as JSON")
     where.add_options(parser, where.GRPC)
     parser.set_defaults(run=_backup)
@@ -58,29 +104,13 @@ def add_command(commands: Any) -> None:
         action="store_true",
         help="also make the queue of it in memory, as the start of a node does (not from -)",
     )
+    add_identities(way)
     way.set_defaults(run=_verify)
     way = ways.add_parser("show", help="say of which cluster and when a backup is, and its counts")
     way.add_argument("file", metavar="FILE|-")
     way.add_argument("--json", action="store_true", help="print JSON")
+    add_identities(way)
     way.set_defaults(run=_show)
-
-
-@contextlib.contextmanager
-def opened(name: str) -> Iterator[tuple[BinaryIO, int]]:
-    """Open a backup; gives its size, too, 0 for a pipe.
-
-    Raises:
-        ConfigurationError: there is none.
-    """
-    if name == PIPE:
-        yield sys.stdin.buffer, 0
-        return
-    try:
-        descriptor = os.open(name, os.O_RDONLY)
-    except OSError as error:
-        raise ConfigurationError(f"cannot read {name}: {error.strerror}") from None
-    with open(descriptor, "rb") as stream:
-        yield stream, os.fstat(descriptor).st_size
 
 
 # --- writing -------------------------------------------------------------------------------------
@@ -89,19 +119,33 @@ def opened(name: str) -> Iterator[tuple[BinaryIO, int]]:
 def _backup(arguments: argparse.Namespace) -> int:
     if not arguments.to:
         raise ConfigurationError("backup: --to FILE says where to; - is standard output")
+    keys = _keys(arguments)
     addresses = where.addresses(arguments, where.GRPC)
     with Nodes(addresses) as nodes:
         if arguments.to == PIPE:
             if sys.stdout.isatty():
                 raise ConfigurationError("--to -: standard output is a terminal")
-            end, words = _to_pipe(nodes, sys.stdout.buffer), sys.stderr
+            end, words = _to_pipe(nodes, sys.stdout.buffer, keys), sys.stderr
         else:
-            end, words = _to_file(nodes, arguments.to, arguments.replace), sys.stdout
+            end, words = _to_file(nodes, arguments.to, arguments.replace, keys), sys.stdout
     if arguments.json:
         print(json.dumps(_plain(end)), file=words)
     else:
         print(f"{arguments.to}: {_line(end)}", file=words)
     return 0
+
+
+def _keys(arguments: argparse.Namespace) -> Keys:
+    found = Keys(recipients(arguments.encrypt_to, arguments.recipients_file), identities(arguments))
+    if found.identities and not found.recipients:
+        raise ConfigurationError(
+            "--identity decrypts what was encrypted: --encrypt-to or --recipients-file is missing"
+        )
+    if found.identities and arguments.to == PIPE:
+        raise ConfigurationError("--to - is not read again: --identity is of no use there")
+    if found.identities:
+        check_pair(found.recipients, found.identities)
+    return found
 
 
 def _of_any(nodes: Nodes, act: Callable[[str], T], words: str) -> T:
@@ -117,15 +161,17 @@ def _of_any(nodes: Nodes, act: Callable[[str], T], words: str) -> T:
     raise ClientError(f"{words}: " + "; ".join(failures.values()))
 
 
-def _to_pipe(nodes: Nodes, stream: BinaryIO) -> dict[str, Any]:
+def _to_pipe(nodes: Nodes, stream: BinaryIO, keys: Keys) -> dict[str, Any]:
     """Write to standard output, whose bytes cannot be taken back: one node has to do it all."""
     source = _of_any(
         nodes, lambda address: Stream(address, nodes.channel(address)), "no node gives an image"
     )
-    return _write(source, stream)
+    end = _write(source, stream, keys).end
+    stream.flush()
+    return end
 
 
-def _to_file(nodes: Nodes, path: str, replace: bool) -> dict[str, Any]:
+def _to_file(nodes: Nodes, path: str, replace: bool, keys: Keys) -> dict[str, Any]:
     if os.path.lexists(path) and not replace:
         raise ConfigurationError(f"--to {path}: it exists; --replace replaces it")
     partial = path + PARTIAL
@@ -135,10 +181,12 @@ def _to_file(nodes: Nodes, path: str, replace: bool) -> dict[str, Any]:
         except OSError:
             raise ConfigurationError(f"{partial} is being written by another backup") from None
         try:
-            end = _written(nodes, stream)
+            written = _written(nodes, stream, keys)
             stream.flush()
             os.fsync(stream.fileno())
-            _read_again(stream, path)
+            # So that the disk is read below, and not the memory before it.
+            os.posix_fadvise(stream.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            _read_again(stream, path, written, keys)
         except BaseException:
             os.unlink(partial)
             raise
@@ -148,22 +196,34 @@ def _to_file(nodes: Nodes, path: str, replace: bool) -> dict[str, Any]:
         os.fsync(directory)
     finally:
         os.close(directory)
-    return end
+    return written.end
 
 
-def _written(nodes: Nodes, stream: BinaryIO) -> dict[str, Any]:
+def _written(nodes: Nodes, stream: BinaryIO, keys: Keys) -> Written:
     """Write the file; after a node that goes away in the middle, the next begins anew."""
 
-    def begin_anew(address: str) -> dict[str, Any]:
+    def begin_anew(address: str) -> Written:
         stream.seek(0)
         stream.truncate()
-        return _write(Stream(address, nodes.channel(address)), stream)
+        return _write(Stream(address, nodes.channel(address)), stream, keys)
 
     return _of_any(nodes, begin_anew, "no node gave a whole image")
 
 
-def _write(source: Stream, stream: BinaryIO) -> dict[str, Any]:
-    """Write one image as a backup; returns what it says of itself."""
+def _write(source: Stream, stream: BinaryIO, keys: Keys) -> Written:
+    """Write one image as a backup, encrypted if there are recipients."""
+    try:
+        if not keys.recipients:
+            return Written({**_write_plain(source, stream), "encrypted": False}, b"")
+        with Encrypting(stream, keys.recipients) as sealed:
+            end = _write_plain(source, sealed)
+        return Written({**end, "bytes": sealed.written, "encrypted": True}, sealed.digest)
+    finally:
+        source.close()
+
+
+def _write_plain(source: Stream, sink: Sink) -> dict[str, Any]:
+    """Write one image; returns what it says of itself."""
     about = source.about
     header = {
         "cluster": about.cluster,
@@ -178,7 +238,7 @@ def _write(source: Stream, stream: BinaryIO) -> dict[str, Any]:
     progress = Progress("backup", about.bytes)
     contents = Contents()
     try:
-        writer = Writer(stream, header)
+        writer = Writer(sink, header)
         for chunk in source.chunks():
             contents.take(chunk)
             writer.add(chunk)
@@ -187,20 +247,38 @@ def _write(source: Stream, stream: BinaryIO) -> dict[str, Any]:
             raise Damaged(f"{about.node} sent the image at {contents.index}, not at {about.index}")
         end = summary(contents)
         writer.finish(end)
-        stream.flush()
     finally:
-        source.close()
         progress.end()
     return {**header, **end, "bytes": writer.written}
 
 
-def _read_again(stream: BinaryIO, path: str) -> None:
-    stream.seek(0)
+def _read_again(stream: BinaryIO, path: str, written: Written, keys: Keys) -> None:
+    """See that the file is what was written: by its own checksums, or by that of its bytes.
+
+    An encrypted one has none outside the encryption. It is decrypted, too, if a key is there.
+    """
     progress = Progress("verify", os.fstat(stream.fileno()).st_size)
+    stream.seek(0)
     try:
-        read_whole(stream, path, progress.at)
+        if written.sha256:
+            _compare(stream, path, written, progress)
+            stream.seek(0)
+        if keys.identities or not written.sha256:
+            with Opened(stream, path, keys.identities).reading() as plain:
+                read_whole(plain, path, progress.at)
     finally:
         progress.end()
+
+
+def _compare(stream: BinaryIO, path: str, written: Written, progress: Progress) -> None:
+    found = hashlib.sha256()
+    count = 0
+    while data := stream.read(READ_BYTES):
+        found.update(data)
+        count += len(data)
+        progress.at(count)
+    if (count, found.digest()) != (written.end["bytes"], written.sha256):
+        raise Damaged(f"{path}: the disk does not give the bytes that were written")
 
 
 # --- reading -------------------------------------------------------------------------------------
@@ -210,13 +288,16 @@ def _verify(arguments: argparse.Namespace) -> int:
     name = arguments.file
     if arguments.load and name == PIPE:
         raise ConfigurationError("verify --load reads the backup twice: name a file")
-    with opened(name) as (stream, total):
-        progress = Progress("verify", total)
+    with opened(name, identities(arguments)) as source:
+        progress = Progress("verify", source.total)
         try:
-            found = read_whole(stream, name, progress.at)
+            with source.reading() as stream:
+                found = read_whole(stream, name, progress.at)
             if arguments.load:
-                stream.seek(0)
-                load(stream, name, found)
+                with source.reading() as stream:
+                    load(stream, name, found)
+        except ConfigurationError:
+            raise  # of the command, not of the file
         except BeanpoleError as error:
             progress.end()
             print(f"beanpole: {error}", file=sys.stderr)
@@ -228,13 +309,14 @@ def _verify(arguments: argparse.Namespace) -> int:
 
 def _show(arguments: argparse.Namespace) -> int:
     name = arguments.file
-    with opened(name) as (stream, total):
-        progress = Progress("read", total)
+    with opened(name, identities(arguments)) as source, source.reading() as stream:
+        progress = Progress("read", source.total)
         reader = Reader(stream, name)
         for _ in reader.chunks():
             progress.at(reader.offset)
         progress.end()
-    about = {**reader.about, **(reader.end or {}), "bytes": reader.offset}
+    about = {**reader.about, **(reader.end or {})}
+    about |= {"bytes": source.total or reader.offset, "encrypted": source.encrypted}
     print(json.dumps(_plain(about)) if arguments.json else "\n".join(_page(name, about)))
     return 0
 
@@ -257,6 +339,7 @@ def _page(name: str, about: dict[str, Any]) -> Iterator[str]:
         ("members", ", ".join(about["members"])),
         ("program", f"{about['program']}, machine version {about['machine_version']}"),
         ("size", f"{size(about['bytes'])} in {about['chunks']} chunks"),
+        ("encrypted", "yes" if about["encrypted"] else "no"),
         ("digest", about["digest"].hex()),
         ("jobs", f"{about['jobs']} to be restored"),
     ]

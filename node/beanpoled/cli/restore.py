@@ -9,14 +9,15 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator
-from typing import Any, BinaryIO
+from typing import Any
 
 from beanpole.errors import ConfigurationError
-from beanpoled.cli.backup import PIPE, opened
+from beanpoled.cli.backup_files import PIPE, add_identities, identities, opened
 from beanpoled.cli.progress import Progress
 from beanpoled.config.settings import MEMBERS_MAX, Name
 from beanpoled.disk import backups
-from beanpoled.disk import identity as identities
+from beanpoled.disk.backups import Backup
+from beanpoled.disk.identity import DISK_ID_BYTES, DiskIdentity, found_offline
 
 
 def add_command(commands: Any) -> None:
@@ -42,6 +43,7 @@ def add_command(commands: Any) -> None:
         help="ids of the members of the new cluster (default: those of the old one, sorted)",
     )
     parser.add_argument("--cluster", metavar="NAME", help="(default: the name of the old one)")
+    add_identities(parser)
     parser.set_defaults(run=run)
 
 
@@ -51,29 +53,24 @@ def run(arguments: argparse.Namespace) -> int:
     if name == PIPE:
         raise ConfigurationError("restore reads the backup several times: name a file")
     _check_free(arguments.to)
-    with opened(name) as (stream, total):
-        progress = Progress("verify", total)
+    with opened(name, identities(arguments)) as source:
+        progress = Progress("verify", source.total)
         try:
-            backup = backups.read_whole(stream, name, progress.at)
+            with source.reading() as stream:
+                backup = backups.read_whole(stream, name, progress.at)
         finally:
             progress.end()
         members = _members(arguments.members, backup, len(directories))
         cluster = _name("--cluster", arguments.cluster or str(backup.about["cluster"]))
-        founded = identities.found_offline(
-            cluster, members, lambda: os.urandom(identities.DISK_ID_BYTES)
-        )
+        founded = found_offline(cluster, members, lambda: os.urandom(DISK_ID_BYTES))
         by_name = {record.node: record for record in founded}
         made: list[str] = []
         try:
             for member, directory in zip(members, directories, strict=True):
-                stream.seek(0)
                 made.append(directory)
-                progress = Progress(f"restore {member}", total)
-                image = backups.restored(stream, name, backup)
-                record = by_name[member]
-                header = backups.header_of(backup, record.birth)
-                backups.make_directory(directory, record, header, _counted(image, stream, progress))
-                progress.end()
+                with source.reading() as stream:
+                    image = backups.restored(stream, name, backup)
+                    _make(directory, by_name[member], backup, image, source.total)
         except BaseException:
             for directory in made:
                 _clear(directory)
@@ -82,9 +79,23 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _counted(image: Iterator[bytes], stream: BinaryIO, progress: Progress) -> Iterator[bytes]:
+def _make(
+    directory: str, record: DiskIdentity, backup: Backup, image: Iterator[bytes], total: int
+) -> None:
+    """Write one member's directory."""
+    progress = Progress(f"restore {record.node}", total)
+    header = backups.header_of(backup, record.birth)
+    try:
+        backups.make_directory(directory, record, header, _counted(image, progress))
+    finally:
+        progress.end()
+
+
+def _counted(image: Iterator[bytes], progress: Progress) -> Iterator[bytes]:
+    done = 0
     for chunk in image:
-        progress.at(stream.tell())
+        done += len(chunk)
+        progress.at(done)
         yield chunk
 
 
@@ -105,7 +116,7 @@ def _check_free(directories: list[str]) -> None:
             )
 
 
-def _members(text: str | None, backup: backups.Backup, count: int) -> list[str]:
+def _members(text: str | None, backup: Backup, count: int) -> list[str]:
     old = sorted(map(str, backup.about["members"]))
     names = old if text is None else [name.strip() for name in text.split(",")]
     members = [_name("--members", name) for name in names]
@@ -146,7 +157,7 @@ def _what_next(
     birth: bytes,
     members: list[str],
     directories: list[str],
-    backup: backups.Backup,
+    backup: Backup,
 ) -> str:
     found = backup.contents
     copies = "\n".join(

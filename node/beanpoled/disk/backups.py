@@ -7,7 +7,7 @@ rule by which an image becomes one of a new cluster in `core.image.contents`, wo
 
 import os
 from collections.abc import Callable, Iterator
-from typing import Any, BinaryIO, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from beanpole.core.image import restore
 from beanpole.core.image.contents import Contents, Restoring
@@ -15,7 +15,7 @@ from beanpole.core.machine import Machine
 from beanpole.errors import Damaged
 from beanpole.replication.pysyncobj.offline import begin_replica
 from beanpole.replication.pysyncobj.snapshots import SnapshotHeader
-from beanpole.storage.backups import Reader
+from beanpole.storage.backups import Reader, Source
 from beanpole.storage.files import InlineFiles
 from beanpoled.disk import identity as identities
 
@@ -51,7 +51,7 @@ def summary(contents: Contents) -> dict[str, Any]:
     }
 
 
-def read_whole(stream: BinaryIO, name: str, moved: Callable[[int], None]) -> Backup:
+def read_whole(stream: Source, name: str, moved: Callable[[int], None]) -> Backup:
     """Read a backup from its first to its last byte, and see that its contents have its digest.
 
     Args:
@@ -78,7 +78,7 @@ def read_whole(stream: BinaryIO, name: str, moved: Callable[[int], None]) -> Bac
     return Backup(reader.about, reader.end, contents)
 
 
-def restored(stream: BinaryIO, name: str, backup: Backup) -> Iterator[bytes]:
+def restored(stream: Source, name: str, backup: Backup) -> Iterator[bytes]:
     """Yield the image that a new cluster begins with.
 
     Args:
@@ -98,7 +98,7 @@ def restored(stream: BinaryIO, name: str, backup: Backup) -> Iterator[bytes]:
         raise Damaged(f"{name} was changed while it was read")
 
 
-def load(stream: BinaryIO, name: str, backup: Backup) -> Machine:
+def load(stream: Source, name: str, backup: Backup) -> Machine:
     """Return the machine that a node of the new cluster begins with, as its start would make it.
 
     Raises:

@@ -1,0 +1,186 @@
+"""Keys of encrypted backups: recipients and identities in the texts and files of the `age` program.
+
+Belongs here: reading them, by the library that does the cryptography (pyrage, an optional extra of
+this package), with errors that never show a secret. Streams are in `age_streams`.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from beanpole.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    import pyrage
+
+    Recipient: TypeAlias = pyrage.x25519.Recipient | pyrage.ssh.Recipient
+    Identity: TypeAlias = pyrage.x25519.Identity | pyrage.ssh.Identity
+
+# Each adds 100 to 800 bytes to a file's header, and a public-key operation to each backup.
+RECIPIENTS_MAX: Final = 64
+# A file of recipients or identities has a line of 60 to 800 bytes for each, and comments.
+KEY_FILE_BYTES_MAX: Final = 64 * 1024
+MAGIC: Final = b"age-encryption.org/v1\n"
+ARMOR: Final = b"-----BEGIN AGE ENCRYPTED FILE-----"
+# The header of a file that a passphrase opens, and no key.
+SCRYPT: Final = MAGIC + b"-> scrypt "
+_SSH_PRIVATE: Final = (b"-----BEGIN OPENSSH PRIVATE KEY-----", b"-----BEGIN RSA PRIVATE KEY-----")
+_X25519_PREFIX: Final = "age1"
+_SSH_PREFIXES: Final = ("ssh-ed25519 ", "ssh-rsa ")
+_SECRET_PREFIX: Final = "AGE-SECRET-KEY-"
+
+
+def library() -> Any:
+    """Return the module that encrypts.
+
+    Raises:
+        ConfigurationError: it is not installed; the message says how it is.
+    """
+    try:
+        import pyrage
+    except ImportError as error:
+        raise ConfigurationError(
+            "encrypted backups need the package pyrage, which is not installed here "
+            f"({error}): pip install 'beanpole[backup]'"
+        ) from None
+    return pyrage
+
+
+def recipients(texts: Sequence[str], files: Sequence[str]) -> "list[Recipient]":
+    """Return the keys to which a backup is encrypted; none for no text and no file.
+
+    Args:
+        texts: public keys, `age1...` or `ssh-ed25519 ...` or `ssh-rsa ...`.
+        files: files with one on each line; empty lines and those that begin with # do not count.
+
+    Raises:
+        ConfigurationError: one is not such a key, or there are more than RECIPIENTS_MAX.
+    """
+    if not texts and not files:
+        return []
+    found = [_recipient(text.strip(), "--encrypt-to") for text in texts]
+    for path in files:
+        source = f"--recipients-file {path}"
+        data = _contents(source, path)
+        before = len(found)
+        for where, line in _lines(source, data):
+            found.append(_recipient(line, where))
+        if len(found) == before:
+            raise ConfigurationError(f"{source}: there is no recipient in it")
+    if len(found) > RECIPIENTS_MAX:
+        raise ConfigurationError(
+            f"{len(found)} recipients are not allowed: at most {RECIPIENTS_MAX}"
+        )
+    return found
+
+
+def identities(files: Sequence[str], passphrase: str) -> "list[Identity]":
+    """Return the keys by which backups are decrypted.
+
+    Args:
+        files: identity files as `age-keygen` writes them, those encrypted with a passphrase
+            (`age -p`), or private keys of SSH without one.
+        passphrase: of those that are encrypted; empty if there is none.
+
+    Raises:
+        ConfigurationError: one cannot be read, or is not such a file. No key is shown.
+    """
+    found: list[Identity] = []
+    for path in files:
+        source = f"--identity {path}"
+        data = _contents(source, path)
+        if data.startswith((MAGIC, ARMOR)):
+            data = _opened(source, data, passphrase)
+        found += _identities(source, data)
+    return found
+
+
+def check_pair(to: "list[Recipient]", by: "list[Identity]") -> None:
+    """See that what is encrypted to these recipients is decrypted by these identities.
+
+    Raises:
+        ConfigurationError: it is not.
+    """
+    pyrage = library()
+    try:
+        pyrage.decrypt(pyrage.encrypt(b"", to), by)
+    except pyrage.DecryptError:
+        raise ConfigurationError("no --identity is one of the recipients") from None
+
+
+def _identities(source: str, data: bytes) -> "Iterator[Identity]":
+    pyrage = library()
+    if data.startswith(_SSH_PRIVATE):
+        try:
+            yield pyrage.ssh.Identity.from_buffer(data)
+        except pyrage.IdentityError as error:
+            raise ConfigurationError(f"{source} is not allowed: {error}") from None
+        return
+    count = 0
+    for where, line in _lines(source, data):
+        try:
+            yield pyrage.x25519.Identity.from_str(line)
+        except pyrage.IdentityError:
+            raise ConfigurationError(
+                f"{where} is no identity: it must be {_SECRET_PREFIX}1..., or the file a private "
+                "key of SSH"
+            ) from None
+        count += 1
+    if not count:
+        raise ConfigurationError(f"{source}: there is no identity in it")
+
+
+def _opened(source: str, data: bytes, passphrase: str) -> bytes:
+    pyrage = library()
+    if not passphrase:
+        raise ConfigurationError(
+            f"{source} is encrypted: --passphrase-file FILE names its passphrase"
+        )
+    try:
+        opened: bytes = pyrage.passphrase.decrypt(data, passphrase)
+    except pyrage.DecryptError as error:
+        raise ConfigurationError(f"{source}: the passphrase does not open it: {error}") from None
+    return opened
+
+
+def _recipient(text: str, where: str) -> "Recipient":
+    pyrage = library()
+    if text.upper().startswith(_SECRET_PREFIX):
+        raise ConfigurationError(
+            f"{where} has an identity, which is secret; a recipient is its public key, age1..."
+        )
+    kinds = [
+        (pyrage.x25519, (_X25519_PREFIX,)),
+        (pyrage.ssh, _SSH_PREFIXES),
+    ]
+    for kind, prefixes in kinds:
+        if text.startswith(prefixes):
+            try:
+                found: Recipient = kind.Recipient.from_str(text)
+            except pyrage.RecipientError as error:
+                raise ConfigurationError(f"{where} {text!r} is not allowed: {error}") from None
+            return found
+    raise ConfigurationError(
+        f"{where} {text!r} is no recipient: it must be age1..., ssh-ed25519 ... or ssh-rsa ..."
+    )
+
+
+def _contents(source: str, path: str) -> bytes:
+    try:
+        with open(path, "rb") as stream:
+            data = stream.read(KEY_FILE_BYTES_MAX + 1)
+    except OSError as error:
+        raise ConfigurationError(f"{source} cannot be read: {error.strerror}") from None
+    if len(data) > KEY_FILE_BYTES_MAX:
+        raise ConfigurationError(f"{source} has more than {KEY_FILE_BYTES_MAX} bytes")
+    return data
+
+
+def _lines(source: str, data: bytes) -> Iterator[tuple[str, str]]:
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        raise ConfigurationError(f"{source}: it is no text in UTF-8") from None
+    for number, line in enumerate(text.splitlines(), 1):
+        line = line.strip()
+        if line and not line.startswith("#"):
+            yield f"{source}: line {number}", line
