@@ -10,7 +10,7 @@ import socket
 import ssl
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from types import ModuleType
@@ -23,63 +23,12 @@ from beanpole.addresses import split_address
 from beanpole.client import aio, blocking
 from tests.integration.support.authority import Authority
 from tests.integration.support.drop_in import maker
-from tests.integration.support.nodes import BEANPOLE, Cluster, http_get
-from tests.integration.support.ports import free_block
+from tests.integration.support.nodes import BEANPOLE, http_get
+from tests.integration.support.safe import SafeCluster
 from tests.integration.support.waiting import wait_until
 
 TIMEOUT_S = 20.0
 HALF_OPEN = 1000
-# Where clients come by TLS, of each node; what else nodes use begins at the block's start.
-TLS_PORT = 5
-
-
-class SafeCluster(Cluster):
-    """Three nodes that use TLS among themselves and with clients."""
-
-    def __init__(self, directory: Path, authority: Authority, crl: str) -> None:
-        base = free_block()
-        self.authority = authority
-        settings = {"tls_client_ca_file": authority.ca, "tls_crl_file": crl}
-        settings |= {"peer_tls_ca_file": authority.ca, "peer_tls_crl_file": crl}
-        super().__init__(directory, settings=settings, base=base)
-        for number, node in enumerate(self.nodes):
-            place = node.directory / "certificates"
-            place.mkdir()
-            files = [Path(file) for file in authority.make(node.id)]
-            certificate, key = (shutil.copy(file, place / file.name) for file in files)
-            flags = []
-            for prefix in ("tls", "peer-tls"):
-                flags += [f"--{prefix}-certificate-file", certificate, f"--{prefix}-key-file", key]
-            flags += ["--listen", f"{node.beanstalk},tls:127.0.0.1:{base + TLS_PORT + number}"]
-            line = node.directory / "cmdline"
-            line.write_text(f"{line.read_text().strip()} {' '.join(map(str, flags))}\n")
-        self.safe = [("127.0.0.1", base + TLS_PORT + number) for number in range(3)]
-
-    def connect(self, number: int, context: ssl.SSLContext) -> ssl.SSLSocket:
-        plain = socket.create_connection(self.safe[number], TIMEOUT_S)
-        return context.wrap_socket(plain, server_hostname="localhost")
-
-    def refusals(self, number: int) -> dict[str, int]:
-        """How many handshakes a node refused, by reason."""
-        page = http_get(self.nodes[number].http, "/metrics")[1]
-        name = 'beanpole_tls_refused_total{reason="'
-        found = [line.removeprefix(name) for line in page.splitlines() if line.startswith(name)]
-        return {reason: int(n) for reason, _, n in (line.partition('"} ') for line in found)}
-
-    def say(self, *words: str, shown: Sequence[str] = ("client.pem", "client.key")) -> Any:
-        """Run a command of `beanpole` with the client's certificate."""
-        variables = ("BEANPOLE_TLS_CERTIFICATE", "BEANPOLE_TLS_KEY")
-        files = [str(self.authority.place / name) for name in shown]
-        environment = {**os.environ, "BEANPOLE_TLS_CA": self.authority.ca}
-        environment |= dict(zip(variables, files, strict=False))
-        return subprocess.run(
-            [*BEANPOLE, *words],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-            env=environment,
-        )
 
 
 @pytest.fixture(scope="module")

@@ -65,6 +65,14 @@ def test_a_token_is_taken_once(stage: Stage) -> None:
     assert port.take() == b"INTERNAL_ERROR\r\nUSING default\r\n"
 
 
+def test_no_token_is_in_the_machine(stage: Stage) -> None:
+    """Whoever reads a log, a snapshot or a backup could take its session over."""
+    stage.client(KEEP)
+    settle(stage)
+    (secret,) = stage.node.context.machine.resumable
+    assert TOKEN not in secret and len(secret) == 32
+
+
 def test_an_older_machine_does_not_know_the_words(stage: Stage) -> None:
     stage.node.context.machine.activate(3)
     _, port = stage.client(KEEP + RESUME + b"extensions\r\n")

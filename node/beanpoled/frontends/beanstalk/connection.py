@@ -157,14 +157,16 @@ class BeanstalkConnection(TubesConnection):
             return
         self._kept = True
         _, token, seconds = request
-        self._submit(r.KEEP, (c.KEEP, self._session(), token, seconds * SECOND_US))
+        secret = extensions.secret_of(token)
+        self._submit(r.KEEP, (c.KEEP, self._session(), secret, seconds * SECOND_US))
 
     def _resume(self, request: r.Request) -> None:
         """Take over the session of a token. What stands behind that is about its jobs."""
         if self._clients.machine.version < extensions.SESSIONS_SINCE:
             self._replies.reply(replies.UNKNOWN_COMMAND)
             return
-        self._submit_alone(r.RESUME, (c.RESUME, self._session(), request[1]))
+        secret = extensions.secret_of(request[1])
+        self._submit_alone(r.RESUME, (c.RESUME, self._session(), secret))
 
     def _resumed(self, result: int) -> None:
         session = self._clients.session(self.number)

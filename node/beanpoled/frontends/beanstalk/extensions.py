@@ -3,6 +3,7 @@
 Nothing of it is sent to a client that did not ask for it. What the words do is in `connection`.
 """
 
+from hashlib import sha256
 from typing import Final
 
 from beanpole.protocol.beanstalk import requests as r
@@ -17,3 +18,12 @@ _SESSIONS: Final = (r.WORDS[r.KEEP].encode(), r.WORDS[r.RESUME].encode())
 def names(version: int) -> tuple[bytes, ...]:
     """Return the words that a node knows while its machine has this version."""
     return _ALWAYS + _SESSIONS if version >= SESSIONS_SINCE else _ALWAYS
+
+
+def secret_of(token: bytes) -> bytes:
+    """Return what the cluster keeps of a client's token, from which nobody can tell it.
+
+    Logs, snapshots and backups have this in place of the token: whoever reads one of them cannot
+    take a session over.
+    """
+    return sha256(token).digest()
