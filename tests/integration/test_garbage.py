@@ -57,7 +57,8 @@ def told(address: str, data: bytes) -> bytes:
         found = b""
         with suppress(ConnectionResetError, BrokenPipeError):
             stranger.sendall(data)
-            stranger.shutdown(socket.SHUT_WR)
+            with suppress(OSError):  # it is closed already
+                stranger.shutdown(socket.SHUT_WR)
             while part := stranger.recv(65536):
                 found += part
         return found
