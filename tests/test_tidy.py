@@ -74,8 +74,8 @@ ORDER = {
     ),
     "beanpoled": (
         (
-            *("beanpoled.config", "beanpoled.disk", "beanpoled.eventlog", "beanpoled.links"),
-            *("beanpoled.host.seam", "beanpoled.trust", "beanpoled.view"),
+            *("beanpoled.audit", "beanpoled.config", "beanpoled.disk", "beanpoled.eventlog"),
+            *("beanpoled.links", "beanpoled.host.seam", "beanpoled.trust", "beanpoled.view"),
         ),
         ("beanpoled.shared",),
         ("beanpoled.origin", "beanpoled.peers"),

@@ -23,6 +23,7 @@ from beanpole.replication.pysyncobj.backend import PySyncObjReplica
 from beanpole.storage.ballast import make_room_to_start
 from beanpole.storage.dump import describe
 from beanpoled import checking, program, starting
+from beanpoled.audit.log import AuditLog
 from beanpoled.config import memory, memory_budget
 from beanpoled.config import node as configuration
 from beanpoled.config.node import NodeConfig
@@ -36,11 +37,13 @@ from beanpoled.http.server import HttpServer
 from beanpoled.node_view import LocalNodeView
 from beanpoled.reloading import Reading
 from beanpoled.rpc.admin import RpcServer, Service
+from beanpoled.rpc.auditing import Auditor
 from beanpoled.rpc.backup import BackupServicer
 from beanpoled.rpc.callers import Callers
 from beanpoled.rpc.events import EventsServicer
 from beanpoled.rpc.jobs import JobAdminServicer
 from beanpoled.rpc.live import LiveServicer
+from beanpoled.rpc.node_admin import NodeAdminServicer
 from beanpoled.rpc.policies import PoliciesServicer
 from beanpoled.rpc.queue import QueueServicer
 from beanpoled.supervision import Supervision
@@ -251,11 +254,15 @@ async def run(
         host.log(words, WARNING)
     view = LocalNodeView(node, host.trust)
     host.trust.active_version = lambda: node.context.machine.version
-    rpc = RpcServer(view, host.peer_client, host.trust, _services(config, host, node, view))
+    audit = AuditLog(config.data_dir, config.node_id, partial(host.log, level=WARNING))
+    node.clients.audit = audit.add
+    services = _services(config, host, node, view, audit)
+    rpc = RpcServer(view, host.peer_client, host.trust, services, [Auditor(audit.add)])
     http = HttpServer(view)
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(lock.release)
         stack.callback(host.close_files)
+        stack.callback(audit.close)
         stack.push_async_callback(host.peer_client.close)
         if disks.own.runs:
             with starting.data_directory(config):
@@ -279,7 +286,9 @@ async def run(
             exit_now(0)
 
 
-def _services(config: NodeConfig, host: AioHost, node: Node, view: LocalNodeView) -> list[Service]:
+def _services(
+    config: NodeConfig, host: AioHost, node: Node, view: LocalNodeView, audit: AuditLog
+) -> list[Service]:
     """Return what joins the gRPC server, beside those that every server has."""
     callers = Callers(node)
     servicers = (
@@ -289,6 +298,7 @@ def _services(config: NodeConfig, host: AioHost, node: Node, view: LocalNodeView
         PoliciesServicer(node, callers),
         BackupServicer(node, view),
         LiveServicer(view),
+        NodeAdminServicer(view, host.peer_client, audit),
     )
     return [servicer.add_to for servicer in servicers]
 

@@ -59,6 +59,10 @@ def test_a_stock_client_by_tls_through_a_follower_while_the_leader_dies(safe: Sa
     safe.wait_until_serving(leader)
     moved = safe.say("snapshot", "--addr", safe.nodes[follower].grpc)
     assert moved.returncode == 0, moved.stderr
+    audit = safe.say("node", "audit", "--json", "--addr", safe.nodes[follower].grpc)
+    calls = [json.loads(line) for line in audit.stdout.splitlines()]
+    found = [(one["node"], one["certificate"]) for one in calls if "Snapshot" in one["method"]]
+    assert (safe.nodes[follower].id, "client") in found, audit.stderr
 
 
 @pytest.mark.parametrize("module", [blocking, aio], ids=lambda one: one.__name__)

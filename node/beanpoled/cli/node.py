@@ -1,4 +1,4 @@
-"""`beanpole node`: the clients of nodes, listed and closed one by one.
+"""`beanpole node`: one node, and its clients, listed and closed one by one.
 
 The cluster as a whole is in `cluster`, the state of nodes in `status`.
 """
@@ -6,23 +6,20 @@ The cluster as a whole is in `cluster`, the state of nodes in `status`.
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterator
-from typing import Any, Final, TypeVar
-
-import grpc
+from collections.abc import Iterator
+from typing import Any, Final
 
 from beanpole.client import where
-from beanpole.client.rpc import Nodes, detail_of, told, words_of
+from beanpole.client.rpc import Nodes, told
 from beanpole.errors import ClientError, ConfigurationError
 from beanpole.pb import admin_pb2, admin_pb2_grpc
-from beanpoled.cli import status
+from beanpoled.cli import audit
 from beanpoled.cli.choosing import SECOND_US, name_words
 from beanpoled.cli.columns import Column, table, terminal_chars
 from beanpoled.cli.jobs import EXIT_NO
+from beanpoled.cli.members import CALL_TIMEOUT_S, Gone, first_answer, members
 from beanpoled.cli.top import words as duration_words
 
-# The node that is asked, and the one that it asks, give up first and say why.
-CALL_TIMEOUT_S: Final = 5.0
 _COLUMNS: Final = (
     Column("connection", 12, False),
     Column("protocol", 10, False, 2),
@@ -34,12 +31,10 @@ _COLUMNS: Final = (
     Column("watches", 8, False),
 )
 
-T = TypeVar("T")
-
 
 def add_command(commands: Any) -> None:
     """Add `node` to the parser."""
-    parser = commands.add_parser("node", help="the clients of a node: connections, disconnect")
+    parser = commands.add_parser("node", help="one node: its clients, audit")
     ways = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     way = ways.add_parser(
         "connections",
@@ -59,12 +54,13 @@ def add_command(commands: Any) -> None:
     way.add_argument("connection", metavar="NODE/ID", help="as `beanpole node connections` shows")
     where.add_options(way, where.GRPC)
     way.set_defaults(run=run_disconnect)
+    audit.add_way(ways)
 
 
 def run_connections(arguments: argparse.Namespace) -> int:
     """Print the connections of one node or of all; name the nodes that do not answer."""
     targets = where.addresses(arguments, where.GRPC)
-    wanted = [arguments.node] if arguments.node else _members(targets)
+    wanted = [arguments.node] if arguments.node else members(targets)
     found: list[tuple[str, admin_pb2.Connection]] = []
     silent: dict[str, str] = {}
     with Nodes(targets) as nodes:
@@ -85,39 +81,15 @@ def run_connections(arguments: argparse.Namespace) -> int:
     return EXIT_NO if silent else 0
 
 
-def _members(targets: list[str]) -> list[str]:
-    return [node.id for node in status.first_answer(targets).nodes]
-
-
 def _connections(nodes: Nodes, member: str) -> Iterator[admin_pb2.Connection]:
     request = admin_pb2.ListConnectionsRequest(node=member)
     while True:
-        reply = _first_answer(
-            nodes, lambda stub: stub.ListConnections(request, timeout=CALL_TIMEOUT_S)
-        )
+        stub = admin_pb2_grpc.AdminStub
+        reply = first_answer(nodes, stub, "ListConnections", request, CALL_TIMEOUT_S)
         yield from reply.connections
         if reply.complete:
             return
         request.after_id = reply.connections[-1].id
-
-
-def _first_answer(nodes: Nodes, ask: Callable[[admin_pb2_grpc.AdminStub], T]) -> T:
-    """Ask one node after the other; a refusal is final."""
-    failures: dict[str, str] = {}
-    for target in nodes.addresses:
-        try:
-            return ask(admin_pb2_grpc.AdminStub(nodes.channel(target)))
-        except grpc.RpcError as error:
-            if error.code() == grpc.StatusCode.INVALID_ARGUMENT:
-                raise ConfigurationError(error.details() or "the request is wrong") from None
-            if detail_of(error).reason == "NO_CONNECTION":
-                raise Gone(error.details() or "it is gone") from None
-            failures[target] = words_of(error)
-    raise ClientError(told(failures))
-
-
-class Gone(ClientError):
-    """There is no such connection at its node."""
 
 
 def _as_json(member: str, one: admin_pb2.Connection) -> dict[str, Any]:
@@ -160,7 +132,8 @@ def run_disconnect(arguments: argparse.Namespace) -> int:
     request = admin_pb2.CloseConnectionRequest(node=member, id=int(number))
     with Nodes(where.addresses(arguments, where.GRPC)) as nodes:
         try:
-            _first_answer(nodes, lambda stub: stub.CloseConnection(request, timeout=CALL_TIMEOUT_S))
+            stub = admin_pb2_grpc.AdminStub
+            first_answer(nodes, stub, "CloseConnection", request, CALL_TIMEOUT_S)
         except Gone as error:
             print(error)
             return EXIT_NO

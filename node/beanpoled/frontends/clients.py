@@ -11,6 +11,7 @@ from typing import Final
 from beanpole.core.jobs.job import Job
 from beanpole.core.machine import Machine
 from beanpole.core.sessions import Session
+from beanpoled.audit.entry import Entry
 from beanpoled.frontends import client_hosts
 from beanpoled.frontends.client_hosts import ClientHosts
 from beanpoled.frontends.connection import Connection
@@ -62,6 +63,8 @@ class Clients:
         self.publications = Publications(context)
         # Stops the node in order; set by the node.
         self.stop: Callable[[], None]
+        # Tells of what clients do as administrators; set by the program.
+        self.audit: Callable[[Entry], None] = lambda _: None
 
     # --- what connections need of their node ----------------------------------------------------
 
@@ -101,6 +104,32 @@ class Clients:
     def call_later(self, delay_us: int, callback: Callable[[], None]) -> Timer:
         """See `Host`."""
         return self.host.call_later(delay_us, callback)
+
+    def tell(
+        self, connection: Connection, method: str, said: bytes, outcome: str, begun_us: int
+    ) -> None:
+        """Tell the audit log of a client that does what administrators do.
+
+        Args:
+            connection: of that client.
+            method: the command, without its arguments.
+            said: the command as it came; never one with a secret.
+            outcome: what was answered, in the protocol's words.
+            begun_us: when the command came, by the node's monotonic clock.
+        """
+        duration_us = self.host.now_us() - begun_us
+        self.audit(
+            Entry(
+                self.host.wall_us() - duration_us,
+                connection.client_host.decode(errors="replace"),
+                "",
+                "",
+                f"{connection.protocol}/{method}",
+                {"line": said.decode(errors="replace").strip()},
+                outcome,
+                duration_us,
+            )
+        )
 
     # --- connections come and go ----------------------------------------------------------------
 

@@ -5,7 +5,7 @@ It only reads the node through `NodeView` and is never on the way of a command.
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 
 import grpc
 import grpc.aio
@@ -13,10 +13,11 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_health.v1._async import HealthServicer
 from grpc_reflection.v1alpha import reflection
 
-from beanpole.client.rpc import MESSAGE_BYTES_MAX, detail_of
+from beanpole.client.rpc import MESSAGE_BYTES_MAX
 from beanpole.commands import VERSION_MAX
 from beanpole.pb import admin_pb2, admin_pb2_grpc, node_pb2, peer_pb2, peer_pb2_grpc
 from beanpoled.rpc import credentials
+from beanpoled.rpc.bringing import Bringer, fail_as, fail_unknown
 from beanpoled.rpc.peer import PeerClient, PeerServicer
 from beanpoled.rpc.server import Context, describe, fail
 from beanpoled.rpc.snapshots import snapshot_up_to
@@ -34,8 +35,6 @@ FINALIZE_TIMEOUT_S: Final = 10.0
 FINALIZE_POLL_S: Final = 0.02
 # Connections in one answer: also with 20 names of 1 KB each it is no longer than a message may be.
 CONNECTIONS_MAX: Final = 200
-# A member answers such a call from its memory.
-MEMBER_TIMEOUT_S: Final = 2.0
 # Members say with each heartbeat what their programs know; after an election they have not yet.
 FINALIZE_PATIENCE_S: Final = 1.0
 # Above the sum of what can be open for long: READERS_MAX readers of events (32), CALLS_MAX calls of
@@ -60,6 +59,7 @@ class AdminServicer(admin_pb2_grpc.AdminServicer):
     def __init__(self, view: NodeView, peers: PeerClient) -> None:
         self._view = view
         self._peers = peers
+        self._bringer = Bringer(view, peers, admin_pb2_grpc.AdminStub)
 
     async def Status(
         self, request: admin_pb2.StatusRequest, context: Context
@@ -85,7 +85,7 @@ class AdminServicer(admin_pb2_grpc.AdminServicer):
     ) -> admin_pb2.TransferLeaderReply:
         view = self._view
         if request.to and request.to not in view.members:
-            await _fail_unknown(request.to, "to", view, context)
+            await fail_unknown(request.to, "to", view, context)
         if view.role != "leader":
             if request.at_leader or view.leader in (None, view.node_id):
                 await self._not_leader(context)
@@ -110,7 +110,7 @@ class AdminServicer(admin_pb2_grpc.AdminServicer):
         try:
             return await self._peers.transfer_leader(leader, to, TRANSFER_TIMEOUT_S + 1.0)
         except grpc.aio.AioRpcError as error:
-            await _fail_as(leader, error, context)
+            await fail_as(leader, error, context)
 
     async def _not_leader(self, context: Context) -> NoReturn:
         view = self._view
@@ -174,12 +174,12 @@ class AdminServicer(admin_pb2_grpc.AdminServicer):
             if error.code() == grpc.StatusCode.UNIMPLEMENTED:
                 words = f"nothing is raised: the program of {leader}, which leads, is too old"
                 await fail(context, grpc.StatusCode.FAILED_PRECONDITION, words, "MEMBERS_NOT_READY")
-            await _fail_as(leader, error, context)
+            await fail_as(leader, error, context)
 
     async def ListConnections(
         self, request: admin_pb2.ListConnectionsRequest, context: Context
     ) -> admin_pb2.ListConnectionsReply:
-        brought = await self._brought("ListConnections", request, context)
+        brought = await self._bringer.brought("ListConnections", request, context)
         if brought is not None:
             found: admin_pb2.ListConnectionsReply = brought
             return found
@@ -193,27 +193,11 @@ class AdminServicer(admin_pb2_grpc.AdminServicer):
     async def CloseConnection(
         self, request: admin_pb2.CloseConnectionRequest, context: Context
     ) -> admin_pb2.CloseConnectionReply:
-        brought = await self._brought("CloseConnection", request, context)
+        brought = await self._bringer.brought("CloseConnection", request, context)
         if brought is None and not self._view.close_connection(request.id):
             words = f"{self._view.node_id} has no connection {request.id}"
             await fail(context, grpc.StatusCode.NOT_FOUND, words, "NO_CONNECTION")
         return admin_pb2.CloseConnectionReply()
-
-    async def _brought(self, method: str, request: Any, context: Context) -> Any:
-        """Return what the member says that a call names; None if it is this one."""
-        view, member = self._view, request.node
-        if member in ("", view.node_id):
-            return None
-        if member not in view.members:
-            await _fail_unknown(member, "node", view, context)
-        if request.at_node:
-            words = f"{view.node_id} is asked for {member}: the addresses of members are mixed up"
-            await fail(context, grpc.StatusCode.FAILED_PRECONDITION, words, "NOT_THIS_NODE")
-        request.at_node = True
-        try:
-            return await self._peers.ask_admin(member, method, request, MEMBER_TIMEOUT_S)
-        except grpc.aio.AioRpcError as error:
-            await _fail_as(member, error, context)
 
     async def TakeSnapshot(
         self, request: admin_pb2.TakeSnapshotRequest, context: Context
@@ -250,34 +234,22 @@ def _connection(one: ConnectionFigures) -> admin_pb2.Connection:
     )
 
 
-async def _fail_unknown(member: str, field: str, view: NodeView, context: Context) -> NoReturn:
-    words = f"{field} = {member!r} is not one of the members: {', '.join(view.members)}"
-    await fail(context, grpc.StatusCode.INVALID_ARGUMENT, words, "UNKNOWN_MEMBER", field=field)
-
-
-async def _fail_as(member: str, error: grpc.aio.AioRpcError, context: Context) -> NoReturn:
-    """Refuse a call as the member did that it was brought to."""
-    detail = detail_of(error)
-    await fail(
-        context,
-        error.code(),
-        f"{member}: {error.details()}",
-        detail.reason,
-        leader_id=detail.leader_id,
-        leader_address=detail.leader_address,
-    )
-
-
 class RpcServer:
     """One node's gRPC server with all its services."""
 
     def __init__(
-        self, view: NodeView, peers: PeerClient, trust: Trust, services: Sequence[Service] = ()
+        self,
+        view: NodeView,
+        peers: PeerClient,
+        trust: Trust,
+        services: Sequence[Service] = (),
+        interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
     ) -> None:
         self._view = view
         self._peers = peers
         self._trust = trust
         self._services = services
+        self._interceptors = interceptors
         self._health = HealthServicer()
         self._server: grpc.aio.Server | None = None
         self._refresher: asyncio.Task[None] | None = None
@@ -293,7 +265,11 @@ class RpcServer:
             ("grpc.so_reuseport", 0),
             ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
         )
-        server = grpc.aio.server(options=options, maximum_concurrent_rpcs=CALLS_MAX)
+        server = grpc.aio.server(
+            options=options,
+            maximum_concurrent_rpcs=CALLS_MAX,
+            interceptors=self._interceptors,
+        )
         admin_pb2_grpc.add_AdminServicer_to_server(AdminServicer(self._view, self._peers), server)
         peer_pb2_grpc.add_PeerServicer_to_server(PeerServicer(self._view, self._trust), server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)

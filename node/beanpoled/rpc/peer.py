@@ -120,14 +120,13 @@ class PeerClient:
         reply: admin_pb2.TransferLeaderReply = await stub.TransferLeader(request, timeout=timeout_s)
         return reply
 
-    async def ask_admin(self, peer: str, method: str, request: Any, timeout_s: float) -> Any:
-        """Bring an operator's call of `Admin` to the member that it is about.
+    async def ask(self, stub: Any, peer: str, method: str, request: Any, timeout_s: float) -> Any:
+        """Bring an operator's call to the member that it is about; `stub`: of its service.
 
         Raises:
             grpc.aio.AioRpcError: what the member says, or that it does not answer.
         """
-        stub = admin_pb2_grpc.AdminStub(self._channel(peer))
-        return await getattr(stub, method)(request, timeout=timeout_s)
+        return await getattr(stub(self._channel(peer)), method)(request, timeout=timeout_s)
 
     async def fetch_snapshot(self, peer: str, index: int, sink: Sink) -> str | None:
         """Write a peer's snapshot at exactly `index` into `sink`, as fast as its disk takes it.

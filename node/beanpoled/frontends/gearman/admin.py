@@ -5,7 +5,7 @@ anywhere before it was asked for. The lists themselves are in `listings`.
 """
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from beanpole import commands as c
 from beanpole.protocol.gearman import admin
@@ -18,18 +18,33 @@ from beanpoled.frontends.gearman.shared import PREFIX, Shared, knows
 from beanpoled.frontends.gearman.worker import WorkerSide
 from beanpoled.host.seam import ClientPort
 
+# Commands of which the audit log tells.
+_CHANGES: Final = {
+    admin.CANCEL_JOB: "cancel job",
+    admin.CREATE_FUNCTION: "create function",
+    admin.DROP_FUNCTION: "drop function",
+    admin.MAX_QUEUE: "maxqueue",
+    admin.SHUTDOWN: "shutdown",
+}
+# The connection ended before there was an answer.
+_UNANSWERED: Final = b"UNKNOWN"
+
 
 class AdminSide(ClientSide):
     """A connection that sends lines of text."""
 
-    __slots__ = ("_listing",)
+    __slots__ = ("_change", "_listing")
 
     def __init__(self, clients: Clients, protocol: str, port: ClientPort, shared: Shared) -> None:
         super().__init__(clients, protocol, port, shared)
         self._listing: Iterator[bytes] | None = None  # what is left of a list
+        # What the audit log is told when it is answered: command, line, when it came.
+        self._change: tuple[str, bytes, int] | None = None
 
     def _text(self, request: Request) -> None:
         kind, arguments = admin.read(request[1][0])
+        if kind in _CHANGES:
+            self._change = (_CHANGES[kind], request[1][0], self._clients.host.now_us())
         if kind == admin.WRONG:
             self._replies.reply(arguments[0])
         elif kind == admin.VERSION:
@@ -50,18 +65,31 @@ class AdminSide(ClientSide):
     def _answer_text(self, kind: int, result: Any, asked: Asked) -> None:
         what = asked[0]
         if what == admin.CANCEL_JOB:
-            self._answer_alone(admin.OK if result == c.OK else self._why_not_cancelled(asked[1]))
+            self._changed(admin.OK if result == c.OK else self._why_not_cancelled(asked[1]))
         elif what == admin.DROP_FUNCTION:
             self._dropped(result, asked)
         elif what == admin.MAX_QUEUE:
-            self._answer_alone(admin.OK)  # also if there is no such function
+            self._changed(admin.OK)  # also if there is no such function
         elif what == admin.CREATE_FUNCTION:
             no_room = admin.error(b"QUEUE_ERROR", b"A limit of the cluster is reached")
-            self._answer_alone(admin.OK if result == c.OK else no_room)
+            self._changed(admin.OK if result == c.OK else no_room)
         else:
             self._begin_list(self._list(what))
 
     # --- changes --------------------------------------------------------------------------------
+
+    def _changed(self, reply: bytes) -> None:
+        """Answer a command that waited for the cluster."""
+        self._tell(reply)
+        self._answer_alone(reply)
+
+    def _tell(self, reply: bytes) -> None:
+        """Tell the audit log of a change that has ended; nothing if there was none."""
+        change, self._change = self._change, None
+        if change is not None:
+            command, line, begun_us = change
+            outcome = "OK" if reply == admin.OK else reply.decode(errors="replace").strip()
+            self._clients.tell(self, command, line, outcome, begun_us)
 
     def _change_function(self, kind: int, arguments: tuple[bytes, ...]) -> None:
         session, name = self._session(), PREFIX + arguments[0]
@@ -77,9 +105,9 @@ class AdminSide(ClientSide):
         if result == c.AGAIN:
             self._ask_again(TEXT, (c.DROP_QUEUE, self.number, asked[1]), asked)
         elif result == c.OK:
-            self._answer_alone(admin.OK)
+            self._changed(admin.OK)
         else:
-            self._answer_alone(admin.FUNCTION_BUSY if result == c.BUSY else admin.NO_FUNCTION)
+            self._changed(admin.FUNCTION_BUSY if result == c.BUSY else admin.NO_FUNCTION)
 
     def _cancel_job(self, handle: bytes) -> None:
         job = self._shared.job_of(handle)
@@ -87,6 +115,7 @@ class AdminSide(ClientSide):
             command = (c.DELETE, self._session(), job)
             self._ask_alone(TEXT, command, (admin.CANCEL_JOB, handle, b""))
         else:
+            self._tell(admin.NO_JOB)
             self._replies.reply(admin.NO_JOB)
 
     def _why_not_cancelled(self, handle: bytes) -> bytes:
@@ -98,10 +127,13 @@ class AdminSide(ClientSide):
 
     def _shut_down(self) -> None:
         if self._clients.config.gearman_shutdown == "on":
+            self._tell(admin.OK)
             self._replies.reply(admin.OK)
             self._clients.host.call_soon(self._clients.stop)
         else:
-            self._replies.reply(admin.unknown(b"shutdown"))
+            reply = admin.unknown(b"shutdown")
+            self._tell(reply)
+            self._replies.reply(reply)
 
     # --- lists ----------------------------------------------------------------------------------
 
@@ -149,3 +181,4 @@ class AdminSide(ClientSide):
     def _end(self, lost: bool) -> None:
         super()._end(lost)
         self._listing = None
+        self._tell(_UNANSWERED)

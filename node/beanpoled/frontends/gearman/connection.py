@@ -87,7 +87,7 @@ class GearmanConnection(AdminSide):
             self._answer_alone(replies.NO_JOB)  # nothing was reserved
         elif kind == TEXT:
             text = b"No majority of the nodes answers; it is not done"
-            self._answer_alone(admin.error(b"QUEUE_ERROR", text))
+            self._changed(admin.error(b"QUEUE_ERROR", text))
         elif kind == p.GET_STATUS_UNIQUE:
             self._answer_alone(replies.NO_MAJORITY)
         elif kind == p.CAN_DO:

@@ -238,6 +238,9 @@ class CallSide(QlessSession):
         elif self._clients.config.qless_flush != "on":
             self.say(FLUSH_IS_OFF)
         else:
+            # Before it is done: there is no way back.
+            now_us = self._clients.host.now_us()
+            self._clients.tell(self, "flushall", b" ".join(arguments), "BEGUN", now_us)
             self._ask(q.FLUSH, (), _flushed)
 
     def _ask(

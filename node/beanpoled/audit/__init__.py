@@ -1,0 +1,1 @@
+"""What administrators did at this node: one line a call, in files of its own."""

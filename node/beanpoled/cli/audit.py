@@ -1,0 +1,96 @@
+"""`beanpole node audit`: what administrators did at the nodes, from their audit logs."""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any, Final
+
+from beanpole.client import where
+from beanpole.client.rpc import Nodes, told
+from beanpole.errors import ClientError
+from beanpole.pb import node_admin_pb2, node_admin_pb2_grpc
+from beanpoled.cli.choosing import duration_s
+from beanpoled.cli.jobs import EXIT_NO
+from beanpoled.cli.members import first_answer, members
+
+# Above the time that the node which is asked gives the one that is named.
+CALL_TIMEOUT_S: Final = 15.0
+
+
+def add_way(ways: Any) -> None:
+    """Add `audit` to the ways of `node`."""
+    way = ways.add_parser(
+        "audit",
+        help="show what administrators did: changes, backups, reading of events and jobs",
+        description="The oldest first, each call once at every node that it came by. Exit status "
+        "1 if a node did not answer; the calls at the others are shown.",
+    )
+    way.add_argument("--node", metavar="NODE", help="at this member (default: at all)")
+    way.add_argument(
+        "--since",
+        type=duration_s,
+        default=86_400,
+        metavar="TIME",
+        help="of the last 90s, 15m, 2h or 7d (default: 1d)",
+    )
+    way.add_argument("--json", action="store_true", help="print the lines as they are: JSON")
+    where.add_options(way, where.GRPC)
+    way.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the audit log of one node or of all; name the nodes that do not answer."""
+    targets = where.addresses(arguments, where.GRPC)
+    wanted = [arguments.node] if arguments.node else members(targets)
+    since_us = max(0, time.time_ns() // 1000 - arguments.since * 1_000_000)
+    found: list[tuple[int, str]] = []
+    silent: dict[str, str] = {}
+    with Nodes(targets) as nodes:
+        for member in wanted:
+            try:
+                found += _lines(nodes, member, since_us)
+            except ClientError as error:
+                silent[member] = str(error)
+    for _, line in sorted(found):
+        print(line if arguments.json else _words(json.loads(line)))
+    if silent:
+        print(f"beanpole: no answer of {told(silent)}", file=sys.stderr)
+    return EXIT_NO if silent else 0
+
+
+def _lines(nodes: Nodes, member: str, since_us: int) -> Iterator[tuple[int, str]]:
+    request = node_admin_pb2.ReadAuditRequest(node=member, after_id=since_us)
+    stub = node_admin_pb2_grpc.NodeAdminStub
+    while True:
+        reply = first_answer(nodes, stub, "ReadAudit", request, CALL_TIMEOUT_S)
+        for line in reply.lines:
+            request.after_id = json.loads(line)["id"]
+            yield request.after_id, line
+        if reply.complete:
+            if reply.lost:
+                words = f"beanpole: {member} could not write {reply.lost} lines since its start"
+                print(words, file=sys.stderr)
+            return
+
+
+def _words(call: dict[str, Any]) -> str:
+    given = " ".join(f"{name}={_shown(value)}" for name, value in call["arguments"].items())
+    alike = call.get("alike_before")
+    words = (
+        call["time"],
+        call["node"],
+        call["user"] or call["certificate"] or call["caller"] or "-",
+        call["method"],
+        given,
+        call["outcome"],
+        f"{call['duration_ms']:.0f} ms",
+        f"({alike} alike before)" if alike else "",
+    )
+    # Nothing that came from elsewhere may move a terminal's cursor.
+    return "".join(one if one.isprintable() else "?" for one in " ".join(filter(None, words)))
+
+
+def _shown(value: Any) -> str:
+    return str(value) if isinstance(value, int) else json.dumps(value, separators=(",", ":"))

@@ -1,0 +1,53 @@
+"""Calls about one member, for commands: any node that answers brings them there."""
+
+from typing import Any, Final
+
+import grpc
+
+from beanpole.client.rpc import Nodes, detail_of, told, words_of
+from beanpole.errors import ClientError, ConfigurationError
+from beanpoled.cli import status
+
+# The node that is asked, and the one that it asks, give up first and say why.
+CALL_TIMEOUT_S: Final = 5.0
+
+
+class Gone(ClientError):
+    """The call is about something that is gone."""
+
+
+def members(targets: list[str]) -> list[str]:
+    """Return the ids of all members, as the first node that answers knows them.
+
+    Raises:
+        ClientError: no node answers.
+    """
+    return [node.id for node in status.first_answer(targets).nodes]
+
+
+def first_answer(nodes: Nodes, stub: Any, method: str, request: Any, timeout_s: float) -> Any:
+    """Ask one node after the other; a refusal is final.
+
+    Args:
+        nodes: where to ask.
+        stub: the class of the service.
+        method: of the service.
+        request: what to ask.
+        timeout_s: how long one node may take.
+
+    Raises:
+        ConfigurationError: the request is wrong.
+        Gone: there is no such thing at its node.
+        ClientError: no node answers, or each refuses.
+    """
+    failures: dict[str, str] = {}
+    for target in nodes.addresses:
+        try:
+            return getattr(stub(nodes.channel(target)), method)(request, timeout=timeout_s)
+        except grpc.RpcError as error:
+            if error.code() == grpc.StatusCode.INVALID_ARGUMENT:
+                raise ConfigurationError(error.details() or "the request is wrong") from None
+            if detail_of(error).reason == "NO_CONNECTION":
+                raise Gone(error.details() or "it is gone") from None
+            failures[target] = words_of(error)
+    raise ClientError(told(failures))

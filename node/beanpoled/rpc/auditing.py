@@ -1,0 +1,205 @@
+"""Which calls of gRPC the audit log tells of, and how: one table, one interceptor.
+
+The files are in `beanpoled.audit`. Commands of Gearman's and qless's administrators are told of by
+their connections.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, NamedTuple
+
+import grpc
+import grpc.aio
+from google.protobuf.message import Message
+
+from beanpole.addresses import host_of_peer
+from beanpoled.audit.entry import Entry, Value
+from beanpoled.rpc.server import Context
+
+# Of a list of names or numbers: the first ones, and how many there are.
+ITEMS_MAX: Final = 20
+# Calls that only read are told of once in this time, with how many were alike: a pipeline reads
+# events several times a second, and would push out all else.
+ALIKE_S: Final = 60.0
+ALIKE_MAX: Final = 1000
+_PREFIX: Final = "/beanpole.v1."
+_CERTIFICATE_KEYS: Final = ("x509_subject_alternative_name", "x509_common_name")
+
+
+class Row(NamedTuple):
+    """A method that is told of: the arguments that are shown; whether it only reads."""
+
+    shown: tuple[str, ...] = ()
+    reads: bool = False
+
+
+_FILTER: Final = tuple(
+    f"filter.{name}"
+    for name in ("queue", "states", "body_contains", "age_min_us", "age_max_us", "protocol")
+)
+# Of bytes, the size is shown alone.
+AUDITED: Final = {
+    "Admin/TransferLeader": Row(("to", "at_leader")),
+    "Admin/TakeSnapshot": Row(),
+    "Admin/Finalize": Row(("to", "at_leader")),
+    "Admin/ListConnections": Row(("node",), reads=True),
+    "Admin/CloseConnection": Row(("node", "id", "at_node")),
+    "Backup/Take": Row(),
+    "Events/ReadEvents": Row(("start", "end"), reads=True),
+    "JobAdmin/PauseQueue": Row(("queue", "seconds")),
+    "JobAdmin/ListJobs": Row((*_FILTER, "after_id", "limit", "body_bytes"), reads=True),
+    "JobAdmin/GetJob": Row(("id",), reads=True),
+    "JobAdmin/Change": Row(
+        (
+            *("action", "job_ids", *_FILTER, "to_queue", "moved_state", "priority", "delay_s"),
+            *("dry_run", "count_max", "reserved", "after_id", "up_to_id"),
+        )
+    ),
+    "NodeAdmin/ReadAudit": Row(("node", "after_id"), reads=True),
+    "Peer/FetchSnapshot": Row(("index",)),
+    "Policies/Set": Row(("policy",)),
+    "Policies/Drop": Row(("pattern",)),
+    "Queue/Kick": Row(("job_ids",)),
+    "Queue/SetAlias": Row(("alias", "queue")),
+}
+# Why a method is not told of.
+_NUMBERS: Final = "it shows names and numbers, no jobs"
+NOT_AUDITED: Final = {
+    "Admin/Status": _NUMBERS,
+    "Events/EventRange": _NUMBERS,
+    "JobAdmin/ListQueues": _NUMBERS,
+    "Live/Read": _NUMBERS,
+    "Peer/Challenge": "it is the first half of another call",
+    "Peer/NodeInfo": _NUMBERS,
+    "Policies/List": _NUMBERS,
+    "Queue/ListAliases": _NUMBERS,
+    "Queue/Put": "it is the work of a producer, as puts by the other protocols; events tell of it",
+}
+
+
+class Auditor(grpc.aio.ServerInterceptor):
+    """Tells of calls when they have ended."""
+
+    def __init__(
+        self, add: Callable[[Entry], None], user_of: Callable[[Context], str] = lambda _: ""
+    ) -> None:
+        """Begin.
+
+        Args:
+            add: takes an entry; must not block.
+            user_of: as whom a caller is known.
+        """
+        self._add = add
+        self._user_of = user_of
+        # When a call that only reads was told of last, and how many were alike since then.
+        self._told: dict[tuple[str, ...], list[float]] = {}
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
+        handler_call_details: Any,
+    ) -> Any:
+        """See `ServerInterceptor`."""
+        handler = await continuation(handler_call_details)
+        method = handler_call_details.method.removeprefix(_PREFIX)
+        row = AUDITED.get(method)
+        if handler is None or row is None:
+            return handler
+        make, behavior = (
+            (grpc.unary_stream_rpc_method_handler, handler.unary_stream)
+            if handler.response_streaming
+            else (grpc.unary_unary_rpc_method_handler, handler.unary_unary)
+        )
+
+        async def watched(request: Message, context: Context) -> Any:
+            wall_us, begun_s = time.time_ns() // 1000, time.monotonic()
+            outcome = "UNKNOWN"
+            try:
+                reply = await behavior(request, context)
+                outcome = "OK"
+                return reply
+            except asyncio.CancelledError:
+                outcome = "CANCELLED"
+                raise
+            except BaseException:
+                outcome = _code(context)
+                raise
+            finally:
+                duration_us = int((time.monotonic() - begun_s) * 1e6)
+                certificate, user = _certificate(context), self._user_of(context)
+                caller = host_of_peer(context.peer()).decode(errors="replace")
+                shown = arguments(request, row)
+                entry = Entry(
+                    wall_us, caller, certificate, user, method, shown, outcome, duration_us
+                )
+                self._tell(entry, row)
+
+        return make(watched, handler.request_deserializer, handler.response_serializer)
+
+    def _tell(self, entry: Entry, row: Row) -> None:
+        if not row.reads:
+            self._add(entry)
+            return
+        key = (entry.method, entry.caller, entry.certificate, entry.user, entry.outcome)
+        now_s = time.monotonic()
+        last = self._told.get(key)
+        if last is not None and now_s - last[0] < ALIKE_S:
+            last[1] += 1
+            return
+        if len(self._told) >= ALIKE_MAX:
+            self._told.clear()
+        self._told[key] = [now_s, 0]
+        self._add(entry._replace(alike=int(last[1]) if last else 0))
+
+
+def _code(context: Context) -> str:
+    """The status that a call which raised was ended with."""
+    code: Any = context.code()
+    if isinstance(code, int):
+        code = next((one for one in grpc.StatusCode if one.value[0] == code), None)
+    return code.name if code else "UNKNOWN"
+
+
+def _certificate(context: Context) -> str:
+    """The name of the caller by its certificate."""
+    shown = context.auth_context()
+    for key in _CERTIFICATE_KEYS:
+        for name in shown.get(key, ()):
+            return bytes(name).decode(errors="replace")
+    return ""
+
+
+def arguments(request: Message, row: Row) -> dict[str, Value]:
+    """Return what is shown of a request; what was not given is left out."""
+    found: dict[str, Value] = {}
+    for path in row.shown:
+        message, name = request, path
+        while "." in name:
+            outer, _, name = name.partition(".")
+            message = getattr(message, outer)
+        field = message.DESCRIPTOR.fields_by_name[name]
+        value = getattr(message, name)
+        if field.message_type is None:
+            _show(found, path, field, value)
+        else:
+            for inner, inside in value.ListFields():
+                _show(found, f"{path}.{inner.name}", inner, inside)
+    return found
+
+
+def _show(found: dict[str, Value], path: str, field: Any, value: Any) -> None:
+    if not value or field.message_type is not None:
+        return
+    if not field.is_repeated:
+        found[path] = _plain(field, value)
+        return
+    found[path] = [_plain(field, item) for item in value[:ITEMS_MAX]]
+    if len(value) > ITEMS_MAX:
+        found[f"{path}.count"] = len(value)
+
+
+def _plain(field: Any, value: Any) -> Any:
+    if field.enum_type is not None:
+        return field.enum_type.values_by_number[value].name
+    return f"{len(value)} bytes" if isinstance(value, bytes) else value

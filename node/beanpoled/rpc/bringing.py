@@ -1,0 +1,61 @@
+"""Calls about one member: each node takes them, and brings them to the one that is named."""
+
+from typing import Any, Final, NoReturn
+
+import grpc
+import grpc.aio
+
+from beanpole.client.rpc import detail_of
+from beanpoled.rpc.peer import PeerClient
+from beanpoled.rpc.server import Context, fail
+from beanpoled.view import NodeView
+
+# A member answers such a call from its memory.
+MEMBER_TIMEOUT_S: Final = 2.0
+
+
+class Bringer:
+    """Brings the calls of one service. Their requests have the fields `node` and `at_node`."""
+
+    def __init__(self, view: NodeView, peers: PeerClient, stub: Any) -> None:
+        """Begin; `stub` is the class of the service."""
+        self._view = view
+        self._peers = peers
+        self._stub = stub
+
+    async def brought(
+        self, method: str, request: Any, context: Context, timeout_s: float = MEMBER_TIMEOUT_S
+    ) -> Any:
+        """Return what the member says that a call names; None if it is this one."""
+        view, member = self._view, request.node
+        if member in ("", view.node_id):
+            return None
+        if member not in view.members:
+            await fail_unknown(member, "node", view, context)
+        if request.at_node:
+            words = f"{view.node_id} is asked for {member}: the addresses of members are mixed up"
+            await fail(context, grpc.StatusCode.FAILED_PRECONDITION, words, "NOT_THIS_NODE")
+        request.at_node = True
+        try:
+            return await self._peers.ask(self._stub, member, method, request, timeout_s)
+        except grpc.aio.AioRpcError as error:
+            await fail_as(member, error, context)
+
+
+async def fail_unknown(member: str, field: str, view: NodeView, context: Context) -> NoReturn:
+    """Refuse a call that names a member which is none."""
+    words = f"{field} = {member!r} is not one of the members: {', '.join(view.members)}"
+    await fail(context, grpc.StatusCode.INVALID_ARGUMENT, words, "UNKNOWN_MEMBER", field=field)
+
+
+async def fail_as(member: str, error: grpc.aio.AioRpcError, context: Context) -> NoReturn:
+    """Refuse a call as the member did that it was brought to."""
+    detail = detail_of(error)
+    await fail(
+        context,
+        error.code(),
+        f"{member}: {error.details()}",
+        detail.reason,
+        leader_id=detail.leader_id,
+        leader_address=detail.leader_address,
+    )

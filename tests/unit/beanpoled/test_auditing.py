@@ -1,0 +1,293 @@
+"""Which calls the audit log tells of: those of gRPC, and those of clients as administrators."""
+
+import asyncio
+import importlib
+import json
+import pkgutil
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+
+from beanpole import pb
+from beanpole.pb import (
+    admin_pb2,
+    admin_pb2_grpc,
+    jobs_pb2,
+    node_admin_pb2,
+    node_admin_pb2_grpc,
+    peer_pb2,
+    peer_pb2_grpc,
+    policies_pb2,
+)
+from beanpoled.audit.entry import Entry
+from beanpoled.audit.log import AuditLog
+from beanpoled.cli import main
+from beanpoled.rpc import auditing
+from beanpoled.rpc.admin import RpcServer
+from beanpoled.rpc.auditing import AUDITED, NOT_AUDITED, Auditor, Row, arguments
+from beanpoled.rpc.node_admin import NodeAdminServicer
+from beanpoled.rpc.peer import PeerClient
+from tests.unit.beanpoled.fakes import FakeView, trust_of
+from tests.unit.beanpoled.gearman_scene import Scene, worker
+from tests.unit.beanpoled.qless_scene import Scene as QlessScene
+
+SECRET = "a secret of a cluster"
+
+
+def methods() -> dict[str, Any]:
+    """Every method of every service, with its request."""
+    found = {}
+    for module in pkgutil.iter_modules(pb.__path__):
+        if module.name.endswith("_pb2"):
+            made = importlib.import_module(f"beanpole.pb.{module.name}")
+            for service in made.DESCRIPTOR.services_by_name.values():
+                for method in service.methods:
+                    found[f"{service.name}/{method.name}"] = method.input_type
+    return found
+
+
+def test_every_method_is_told_of_or_named_with_a_reason() -> None:
+    assert not AUDITED.keys() & NOT_AUDITED.keys()
+    assert AUDITED.keys() | NOT_AUDITED.keys() == methods().keys()
+    assert all(NOT_AUDITED.values())
+
+
+def test_every_argument_that_is_shown_exists_and_is_no_secret() -> None:
+    for name, row in AUDITED.items():
+        for path in row.shown:
+            message = methods()[name]
+            *outer, last = path.split(".")
+            for part in outer:
+                message = message.fields_by_name[part].message_type
+            assert last in message.fields_by_name, (name, path)
+            assert not {"body", "token", "secret", "password"} & set(last.split("_")) or (
+                last in ("body_contains", "body_bytes")  # the first is bytes, the second a number
+            ), (name, path)
+
+
+def test_arguments_in_short() -> None:
+    row = AUDITED["JobAdmin/Change"]
+    request = jobs_pb2.ChangeRequest(
+        action=jobs_pb2.JOB_ACTION_DELETE,
+        job_ids=range(1, 31),
+        filter=jobs_pb2.JobFilter(
+            queue="mail", states=[jobs_pb2.JOB_STATE_BURIED], body_contains=b"card 4711"
+        ),
+        dry_run=True,
+    )
+    found = arguments(request, row)
+    assert found == {
+        "action": "JOB_ACTION_DELETE",
+        "job_ids": list(range(1, 21)),
+        "job_ids.count": 30,
+        "filter.queue": "mail",
+        "filter.states": ["JOB_STATE_BURIED"],
+        "filter.body_contains": "9 bytes",
+        "dry_run": True,
+    }
+    policy = policies_pb2.SetPolicyRequest(policy=policies_pb2.Policy(pattern="mail*", dead="d"))
+    assert arguments(policy, Row(("policy",))) == {"policy.pattern": "mail*", "policy.dead": "d"}
+
+
+Ask = Callable[[grpc.aio.Channel], Awaitable[None]]
+
+
+def served(
+    ask: Ask, view: FakeView | None = None, secret: str = "", add: Any = None
+) -> list[Entry]:
+    """Ask a fake node; what its audit log was told."""
+    told: list[Entry] = []
+
+    async def run() -> None:
+        trust = trust_of("n0", secret)
+        peers = PeerClient({"n1": "127.0.0.1:1"}, trust)
+        auditor = Auditor(add or told.append, lambda context: "ann")
+        server = RpcServer(view or FakeView(), peers, trust, interceptors=[auditor])
+        port = await server.start("127.0.0.1:0")
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+            await ask(channel)
+        await peers.close()
+        await server.stop(0)
+
+    asyncio.run(asyncio.wait_for(run(), 30))
+    return told
+
+
+def test_calls_that_change_something_are_told_of_with_their_outcome() -> None:
+    async def ask(channel: grpc.aio.Channel) -> None:
+        stub = admin_pb2_grpc.AdminStub(channel)
+        await stub.Status(admin_pb2.StatusRequest(local=True))
+        await stub.TakeSnapshot(admin_pb2.TakeSnapshotRequest())
+        with pytest.raises(grpc.aio.AioRpcError):
+            await stub.TransferLeader(admin_pb2.TransferLeaderRequest(to="n7"))
+
+    taken, moved = served(ask)
+    assert (taken.method, taken.outcome) == ("Admin/TakeSnapshot", "OK")
+    assert (moved.method, moved.outcome) == ("Admin/TransferLeader", "INVALID_ARGUMENT")
+    assert (moved.caller, moved.user, moved.certificate) == ("127.0.0.1", "ann", "")
+    assert moved.arguments == {"to": "n7"} and moved.duration_us >= 0
+
+
+def test_a_caller_that_goes_and_a_stream_that_is_refused() -> None:
+    async def ask(channel: grpc.aio.Channel) -> None:
+        stub = admin_pb2_grpc.AdminStub(channel)
+        with pytest.raises(grpc.aio.AioRpcError):
+            await stub.TransferLeader(admin_pb2.TransferLeaderRequest(), timeout=0.2)
+        with pytest.raises(grpc.aio.AioRpcError):
+            await (
+                peer_pb2_grpc.PeerStub(channel)
+                .FetchSnapshot(peer_pb2.FetchSnapshotRequest(index=5))
+                .read()
+            )
+
+    view = FakeView()
+    view.role = "leader"
+    gone, refused = served(ask, view, SECRET)
+    assert (gone.method, gone.outcome) == ("Admin/TransferLeader", "CANCELLED")
+    assert (refused.method, refused.outcome) == ("Peer/FetchSnapshot", "UNAUTHENTICATED")
+    assert SECRET not in repr((gone, refused))
+
+
+def test_reading_again_and_again_is_told_of_once_in_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def ask(channel: grpc.aio.Channel) -> None:
+        stub = admin_pb2_grpc.AdminStub(channel)
+        for alike_s in (60.0, 60.0, 60.0, 0.0):
+            monkeypatch.setattr(auditing, "ALIKE_S", alike_s)
+            await stub.ListConnections(admin_pb2.ListConnectionsRequest())
+            await stub.TakeSnapshot(admin_pb2.TakeSnapshotRequest())
+
+    told = served(ask)
+    assert [one.alike for one in told if one.method == "Admin/ListConnections"] == [0, 2]
+    assert len(told) == 6
+
+
+# --- clients ------------------------------------------------------------------------------------
+
+
+def test_an_administrator_of_gearman() -> None:
+    scene = Scene()
+    told: list[Entry] = []
+    scene.node.clients.audit = told.append
+    client = scene.connect()
+    worker(scene, b"busy")
+    for line in (
+        *(b"status\n", b"version\n", b"create function f\n", b"maxqueue f 10\n"),
+        *(b"cancel job H:stage:7\n", b"drop function busy\n", b"DROP function f\n", b"shutdown\n"),
+    ):
+        client.text(line)
+    assert [(one.method, one.arguments["line"], one.outcome) for one in told] == [
+        ("gearman/create function", "create function f", "OK"),
+        ("gearman/maxqueue", "maxqueue f 10", "OK"),
+        ("gearman/cancel job", "cancel job H:stage:7", "ERR UNKNOWN_JOB"),
+        (
+            "gearman/drop function",
+            "drop function busy",
+            "ERR there are still connected workers or executing clients",
+        ),
+        ("gearman/drop function", "DROP function f", "OK"),
+        ("gearman/shutdown", "shutdown", "ERR UNKNOWN_COMMAND Unknown+server+commandshutdown"),
+    ]
+    assert {one.caller for one in told} == {"10.0.0.1"}
+    client.connection.received(b"drop function f\n")
+    client.connection.lost()
+    assert told[-1].outcome == "UNKNOWN"
+
+
+def test_a_client_of_qless_that_removes_all() -> None:
+    scene = QlessScene(qless_flush="on")
+    told: list[Entry] = []
+    scene.node.clients.audit = told.append
+    client = scene.connect()
+    client.ask(b"FLUSHALL\r\n")
+    assert [(one.method, one.outcome) for one in told] == [("qless/flushall", "BEGUN")]
+
+
+# --- reading it ---------------------------------------------------------------------------------
+
+
+class Pair:
+    """Two nodes, each with its audit log; n2 is down."""
+
+    def __init__(self, place: Path) -> None:
+        self.addresses = {"n2": "127.0.0.1:1"}
+        self.peers = PeerClient(self.addresses, trust_of())
+        self.logs = {}
+        self.servers = {}
+        for name in ("n0", "n1"):
+            (place / name).mkdir()
+            log = self.logs[name] = AuditLog(str(place / name), name, print)
+            view = FakeView(name)
+            services = [NodeAdminServicer(view, self.peers, log).add_to]
+            auditor = Auditor(log.add)
+            self.servers[name] = RpcServer(view, self.peers, trust_of(), services, [auditor])
+
+    async def run(self, do: Callable[[str], Any]) -> Any:
+        """Call something in a thread with the address of n0."""
+        for name, server in self.servers.items():
+            self.addresses[name] = f"127.0.0.1:{await server.start('127.0.0.1:0')}"
+        done = await asyncio.to_thread(do, self.addresses["n0"])
+        await self.peers.close()
+        for name, server in self.servers.items():
+            await server.stop(0)
+            self.logs[name].close()
+        return done
+
+
+ENTRY = Entry(0, "10.0.0.9", "", "", "Queue/Kick", {"job_ids": [1, 2]}, "OK", 2500)
+
+
+def test_the_command_shows_all_nodes_and_names_the_one_that_is_down(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pair = Pair(tmp_path)
+    pair.logs["n1"].add(ENTRY._replace(outcome="bad\x1b[2J"))
+    pair.logs["n0"].add(ENTRY._replace(user="ann"))
+
+    def do(address: str) -> tuple[int, int, int]:
+        at = ("--addr", address)
+        return (
+            main(["node", "audit", *at]),
+            main(["node", "audit", "--json", "--node", "n1", *at]),
+            main(["node", "audit", "--node", "n7", *at]),
+        )
+
+    assert asyncio.run(pair.run(do)) == (1, 0, 2)
+    shown = capsys.readouterr()
+    lines = shown.out.splitlines()
+    start = "1970-01-01T00:00:00.000Z"
+    assert f"{start} n0 ann Queue/Kick job_ids=[1,2] OK 2 ms" in lines
+    assert f"{start} n1 10.0.0.9 Queue/Kick job_ids=[1,2] bad?[2J 2 ms" in lines
+    assert "n2" in shown.err and "n7" in shown.err
+    objects = [json.loads(line) for line in lines if line.startswith("{")]
+    assert {one["node"] for one in objects} == {"n1"}
+    assert "NodeAdmin/ReadAudit" in {one["method"] for one in objects}
+
+
+def test_pages_of_many_lines_through_another_node(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pair = Pair(tmp_path)
+    for number in range(8000):
+        pair.logs["n1"].add(ENTRY._replace(method=f"m/{number}"))
+    asyncio.run(pair.run(lambda at: main(["node", "audit", "--node", "n1", "--addr", at])))
+    found = [line.split()[3] for line in capsys.readouterr().out.splitlines()]
+    assert [one for one in found if one.startswith("m/")] == [f"m/{n}" for n in range(8000)]
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    pair = Pair(tmp_path)
+    (tmp_path / "n0" / "audit.jsonl").mkdir()
+
+    def do(address: str) -> grpc.StatusCode:
+        with grpc.insecure_channel(address) as channel, pytest.raises(grpc.RpcError) as caught:
+            node_admin_pb2_grpc.NodeAdminStub(channel).ReadAudit(node_admin_pb2.ReadAuditRequest())
+        code: grpc.StatusCode = caught.value.code()
+        return code
+
+    assert asyncio.run(pair.run(do)) == grpc.StatusCode.UNAVAILABLE
