@@ -65,7 +65,10 @@ ORDER = {
     "beanpole.core": (
         ("beanpole.core.jobs",),
         ("beanpole.core.qless",),
-        ("beanpole.core.hosts", "beanpole.core.keys", "beanpole.core.sessions"),
+        (
+            *("beanpole.core.hosts", "beanpole.core.keys", "beanpole.core.equal_puts"),
+            "beanpole.core.sessions",
+        ),
         ("beanpole.core.applied", "beanpole.core.state"),
         ("beanpole.core.accounts",),
         ("beanpole.core.operations",),

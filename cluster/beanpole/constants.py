@@ -40,6 +40,9 @@ KICK_MAX: Final = 1000
 KICKS_PER_ENTRY_MAX: Final = 2 * KICK_MAX
 # Watched tubes that the GRANTs of one entry look at: 2 ms, and 64 GRANTs of the longest lists.
 LOOKS_PER_ENTRY_MAX: Final = 65_536
+# A put into a full queue that drops its oldest jobs drops one in any case, which doubles its cost;
+# what it does beyond that is bounded by the entry: 8 ms of looks at ranks and of drops.
+DROPS_PER_ENTRY_MAX: Final = 4096
 # The leader stops joining batches at this number of commands: 20 ms of apply on every node.
 ENTRY_COMMANDS_MAX: Final = 8192
 # Watched tubes are looked at one by one at each grant.

@@ -92,6 +92,8 @@ ABANDONED: Final = 5  # DELETED: the last client that wanted its result has gone
 ADVANCED: Final = 6  # RELEASED: its worker has done its part, and it goes on in another queue
 ADMIN: Final = 7  # MOVED, DELETED: an administrator did it, and no worker or producer
 ATTEMPTS: Final = 8  # MOVED, BURIED: it came back too often, and a policy took it out
+QUEUE_FULL: Final = 9  # DELETED: a policy made room for a job that was put
+RETENTION: Final = 10  # DELETED: it was buried or delayed for as long as a policy allows
 REASON_NAMES: Final = {
     CONNECTION_LOST: "connection_lost",
     NODE_DOWN: "node_down",
@@ -101,6 +103,8 @@ REASON_NAMES: Final = {
     ADVANCED: "advanced",
     ADMIN: "admin",
     ATTEMPTS: "attempts",
+    QUEUE_FULL: "queue_full",
+    RETENTION: "retention",
 }
 
 # Where a time does not apply: a job that is put has waited for nothing.

@@ -4,6 +4,7 @@ import time
 from typing import Any
 
 import greenstalk
+import pytest
 
 from beanpole.addresses import split_address
 from tests.integration.support.commands import Commands, ended
@@ -78,16 +79,73 @@ def test_it_holds_while_the_leader_dies_and_after_a_restart(quick: Cluster) -> N
     quick.start(follower)
     quick.wait_until_serving(follower)
     assert [one["pattern"] for one in run.json("policy list")] == ["*", "late"]
-    late = {"pattern": "late", "attempts_max": 4, "dead": "dead"}
+    late = run.json("policy show late")
+    assert {name for name, value in late.items() if value} == {"pattern", "attempts_max", "dead"}
     assert run.json("policy list --queue late") == [late]
+
+
+def test_the_rules_hold_through_a_follower_and_a_change_of_leader(cluster: Cluster) -> None:
+    leader, (follower, other) = cluster.leader(), cluster.followers()
+    nodes = cluster.nodes
+    run = Commands(nodes[follower].grpc, nodes[other].grpc)
+    run("policy set full --jobs-max 2")
+    run("policy set newest --jobs-max 2 --full drop-oldest --default-ttr 5m --unique 10m")
+    run("policy set slow --rate 1/3s")
+    run("policy set kept --retain-buried 4s --retain-delayed 4s")
+    address = split_address(nodes[other].beanstalk)
+    with greenstalk.Client(address, watch="slow") as client:
+        client.use("full")
+        client.put("1"), client.put("2", delay=60)
+        with pytest.raises(greenstalk.OutOfMemoryError):
+            client.put("3")
+        client.use("newest")
+        first = client.put("1", ttr=0)
+        assert client.stats_job(first)["ttr"] == 300
+        second = client.put("2")
+        assert client.put("2") == second
+        client.use("kept")
+        late = client.put("late", delay=60)
+        buried = client.put("buried")
+        client.bury(client.reserve_job(buried))
+        client.use("slow")
+        jobs = [client.put(str(number)) for number in range(2)]
+        assert client.reserve(timeout=5).id == jobs[0]
+        with pytest.raises(greenstalk.TimedOutError):
+            client.reserve(timeout=0)
+        assert client.stats_tube("slow")["current-jobs-ready"] == 1
+        # All of it stands in the log, and the next leader goes on with it.
+        cluster.kill(leader)
+        assert client.reserve(timeout=60).id == jobs[1]
+        client.use("newest")
+        assert client.put("2") == second
+        client.put("3")
+        until_s = time.monotonic() + 60
+        for gone in (first, late, buried):
+            while is_there(client, gone):
+                assert time.monotonic() < until_s
+    said = run("policy show full").splitlines()
+    assert said == ["full has the policy of full:", "  at most 2 jobs, then a put is refused"]
+    assert run("policy show none", status=1) == "none has no policy\n"
+    cluster.start(leader)
+    cluster.wait_until_serving(leader)
+
+
+def is_there(client: Any, job: int) -> bool:
+    try:
+        client.peek(job)
+    except greenstalk.NotFoundError:
+        return False
+    return True
 
 
 def test_what_is_wrong_is_said(shared: Cluster) -> None:
     run = Commands(shared.nodes[0].grpc)
     for words, said in (
         ("policy set a*b --attempts 1", "'a*b' is no name of a tube"),
-        ("policy set a --attempts 0", "attempts_max = 0 is not allowed: it must be 1 or more"),
+        ("policy set a", "give at least one rule, or --none and no rule"),
+        ("policy set a --jobs-max 4294967296", "jobs_max = 4294967296 is not allowed: 0 for none"),
+        ("policy set gearman:a --attempts 1", "attempts_max is for tubes of beanstalk only"),
         ("policy set a --attempts 1 --dead b*", "dead: 'b*' is no name of a tube"),
-        ("policy drop gearman:turn", "'gearman:turn' is no name of a tube"),
+        ("policy drop qless:turn", "'qless:turn' is no name of a tube"),
     ):
         assert said in run(words, status=3)

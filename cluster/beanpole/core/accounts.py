@@ -39,6 +39,9 @@ POLICY_BYTES: Final = 2_048
 # A note on a job: 300.
 NOTE_BYTES: Final = 384
 NOTE_IMAGE_BYTES: Final = 230
+# What a queue with a rate has given out lately, with a name of average length; the longest names
+# make it 550 in an image.
+BUCKET_BYTES: Final = 512
 
 
 def jobs_bytes(machine: MachineState) -> int:
@@ -67,8 +70,16 @@ def beside_jobs_bytes(machine: MachineState) -> int:
         + len(machine.queue.aliases.queues) * ALIAS_BYTES
         + len(machine.queue.policies.rows) * POLICY_BYTES
         + len(machine.queue.policies.notes) * NOTE_BYTES
+        + _equals_count(machine) * KEY_BYTES
+        + len(machine.queue.rates.buckets) * BUCKET_BYTES
         + sizes.beside_jobs(machine.qless)
     )
+
+
+def _equals_count(machine: MachineState) -> int:
+    """How many puts are remembered that are unique in a window."""
+    equals = machine.equal_puts
+    return equals.older.count + equals.younger.count
 
 
 def memory_bytes(machine: MachineState) -> int:
@@ -91,6 +102,8 @@ def image_bytes(machine: MachineState) -> int:
         + len(queue.aliases.queues) * ALIAS_IMAGE_BYTES
         + len(queue.policies.rows) * POLICY_BYTES
         + len(queue.policies.notes) * NOTE_IMAGE_BYTES
+        + _equals_count(machine) * KEY_IMAGE_BYTES
+        + len(queue.rates.buckets) * BUCKET_BYTES
         + machine.qless.bytes  # an image has less of them: nothing that follows from other things
         + sizes.beside_jobs(machine.qless)
     )

@@ -13,6 +13,7 @@ from crc32c import crc32c
 
 from beanpole import commands as c
 from beanpole.constants import (
+    DROPS_PER_ENTRY_MAX,
     KICKS_PER_ENTRY_MAX,
     LOOKS_PER_ENTRY_MAX,
     TRANSITIONS_PER_ENTRY_MAX,
@@ -85,6 +86,7 @@ class Machine(MachineState):
         self._budget = TRANSITIONS_PER_ENTRY_MAX
         self.kicks_left = KICKS_PER_ENTRY_MAX
         self.looks_left = LOOKS_PER_ENTRY_MAX
+        self.drops_left = DROPS_PER_ENTRY_MAX
         applied = Applied()
         if sections and sections[0][0] == c.LEADER:
             self._raise_expiry_floor(sections[0][3], queue.now_us - time_us)
@@ -141,9 +143,9 @@ class Machine(MachineState):
         expires_us = queue.expiries.next_due_us(now_us)
         if expires_us is not None and (due_us is None or expires_us < due_us):
             due_us = expires_us
-        pause_us = queue.next_pause_end_us()
-        if pause_us is not None and (due_us is None or pause_us < due_us):
-            due_us = pause_us
+        opening_us = queue.next_opening_us()
+        if opening_us is not None and (due_us is None or opening_us < due_us):
+            due_us = opening_us
         first = self.returning.first()
         if first is not None and (due_us is None or first[0] < due_us):
             due_us = first[0]
@@ -207,7 +209,7 @@ class Machine(MachineState):
     # --- bounded work ---------------------------------------------------------------------------
 
     def _pass_time(self) -> None:
-        """Act on all that is due by the entry's time: pauses, detached sessions, then jobs."""
+        """Act on all that is due by the entry's time: pauses, rates, lost sessions, jobs."""
         queue = self.queue
         self._budget = queue.end_pauses(self._budget)
         while self._budget:

@@ -12,6 +12,7 @@ from beanpole.constants import (
     SESSIONS_MAX_DEFAULT,
     TUBES_MAX_DEFAULT,
 )
+from beanpole.core.equal_puts import EqualPuts
 from beanpole.core.hosts import UNKNOWN, Hosts
 from beanpole.core.jobs.job import Job, Tube
 from beanpole.core.jobs.order import Order
@@ -31,6 +32,7 @@ class MachineState:
         self.queue = Queue()
         self.qless = Tables(self.queue)
         self.keys = Keys()
+        self.equal_puts = EqualPuts()
         self.hosts = Hosts()
         self.index = 0
         self.wall_us = 0  # the leader's wall time of the last entry; shown, never used to decide
@@ -57,10 +59,11 @@ class MachineState:
         self.queue_bytes_max = QUEUE_BYTES_MAX_DEFAULT
         self.beside_jobs_bytes = 0  # memory of all but jobs when the present entry began
         # What this entry may still do: transitions of time and of lost sessions, kicked jobs, and
-        # watched tubes that GRANTs look at.
+        # watched tubes that GRANTs look at, and steps of making room in full queues.
         self._budget = 0
         self.kicks_left = 0
         self.looks_left = 0
+        self.drops_left = 0
 
     def activate(self, version: int) -> None:
         """Work at a version from here on. Only RAISE and an image may ask for that."""

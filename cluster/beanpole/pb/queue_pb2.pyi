@@ -13,10 +13,12 @@ class PutOutcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     PUT_OUTCOME_INSERTED: _ClassVar[PutOutcome]
     PUT_OUTCOME_DUPLICATE: _ClassVar[PutOutcome]
     PUT_OUTCOME_OUT_OF_MEMORY: _ClassVar[PutOutcome]
+    PUT_OUTCOME_QUEUE_FULL: _ClassVar[PutOutcome]
 PUT_OUTCOME_UNSPECIFIED: PutOutcome
 PUT_OUTCOME_INSERTED: PutOutcome
 PUT_OUTCOME_DUPLICATE: PutOutcome
 PUT_OUTCOME_OUT_OF_MEMORY: PutOutcome
+PUT_OUTCOME_QUEUE_FULL: PutOutcome
 
 class PutJob(_message.Message):
     __slots__ = ("tube", "body", "priority", "delay_s", "ttr_s", "key")

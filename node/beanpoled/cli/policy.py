@@ -1,6 +1,6 @@
-"""`beanpole policy`: what becomes of jobs that come back too often.
+"""`beanpole policy`: the rules of queues.
 
-docs/policies.md has a story.
+Here are the options and their units, and the words of a policy; docs/policies.md has a story.
 """
 
 import argparse
@@ -12,8 +12,10 @@ import grpc
 
 from beanpole.client import where
 from beanpole.client.rpc import Nodes, told, words_of
+from beanpole.constants import SECOND_US, U32_MAX
 from beanpole.errors import ClientError
 from beanpole.pb import policies_pb2, policies_pb2_grpc
+from beanpoled.cli import choosing
 from beanpoled.cli.jobs import EXIT_NO
 
 # Above `command_timeout_ms`, after which a node gives up itself and says so.
@@ -24,45 +26,176 @@ _REFUSALS: Final = (
     grpc.StatusCode.NOT_FOUND,
     grpc.StatusCode.RESOURCE_EXHAUSTED,
 )
-_PATTERN: Final = "a tube, or the beginning of names and *, quoted for the shell"
+_PATTERN: Final = "a queue, or the beginning of names and *, quoted for the shell"
+_WHEN_FULL: Final = {
+    "refuse": policies_pb2.WHEN_FULL_REFUSE,
+    "drop-oldest": policies_pb2.WHEN_FULL_DROP_OLDEST,
+}
+_FULL_WORDS: Final = {value: word for word, value in _WHEN_FULL.items()}
+_FULL_RULES: Final = {
+    policies_pb2.WHEN_FULL_REFUSE: "a put is refused",
+    policies_pb2.WHEN_FULL_DROP_OLDEST: "a put drops the oldest ready job",
+}
+_UNITS: Final = (
+    *(("d", 86_400 * SECOND_US), ("h", 3600 * SECOND_US), ("min", 60 * SECOND_US)),
+    *(("s", SECOND_US), ("ms", 1000)),
+)
 
 T = TypeVar("T")
 
 
 def add_command(commands: Any) -> None:
     """Add `policy` to the parser."""
-    parser = commands.add_parser("policy", help="bury or move jobs that come back too often")
+    parser = commands.add_parser("policy", help="rules of queues: attempts, limits, rates and more")
     ways = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    way = ways.add_parser("set", help="set the policy of a tube, or of all that begin alike")
-    way.add_argument("pattern", metavar="PATTERN", help=_PATTERN)
-    way.add_argument(
-        "--attempts",
-        type=int,
-        required=True,
-        metavar="N",
-        help="a job that was reserved so often, and comes back, is not given out again",
+    way = ways.add_parser(
+        "set",
+        help="set the policy of a queue, or of all that begin alike",
+        description="What is not given is no rule: a policy that there was is replaced as a whole.",
     )
-    way.add_argument("--dead", default="", metavar="TUBE", help="move it there (default: bury it)")
+    way.add_argument("pattern", metavar="PATTERN", help=_PATTERN)
+    _add_rules(way)
     where.add_options(way, where.GRPC)
     way.set_defaults(run=_set)
     way = ways.add_parser("drop", help="remove a policy; its jobs stay where they are")
     way.add_argument("pattern", metavar="PATTERN", help=_PATTERN)
     where.add_options(way, where.GRPC)
     way.set_defaults(run=_drop)
-    way = ways.add_parser("list", help="print all policies, or the one that counts for a tube")
-    way.add_argument("--queue", default="", metavar="TUBE", help="only what counts for it")
+    way = ways.add_parser("list", help="print all policies, or the one that counts for a queue")
+    way.add_argument("--queue", default="", metavar="QUEUE", help="only what counts for it")
     way.add_argument("--json", action="store_true", help="print JSON")
     where.add_options(way, where.GRPC)
     way.set_defaults(run=_list)
+    way = ways.add_parser("show", help="print which policy counts for a queue, and its rules")
+    way.add_argument("queue", metavar="QUEUE", help="NAME, gearman:NAME or workq:NAME")
+    way.add_argument("--json", action="store_true", help="print JSON")
+    where.add_options(way, where.GRPC)
+    way.set_defaults(run=_show)
+
+
+def _add_rules(way: argparse.ArgumentParser) -> None:
+    rules = way.add_argument_group("rules (those with a * are for tubes of beanstalk only)")
+    rules.add_argument(
+        "--attempts",
+        type=choosing.whole,
+        default=0,
+        metavar="N",
+        help="* a job that was reserved so often, and comes back, is not given out again",
+    )
+    rules.add_argument(
+        "--dead", default="", metavar="TUBE", help="* move it there (default: bury it)"
+    )
+    rules.add_argument(
+        "--jobs-max", type=choosing.whole, default=0, metavar="N", help="jobs of all states"
+    )
+    rules.add_argument(
+        "--bytes-max", type=size_bytes, default=0, metavar="SIZE", help="of all bodies: 64MiB"
+    )
+    rules.add_argument(
+        "--full", choices=list(_WHEN_FULL), help="what a put does then (default: refuse)"
+    )
+    rules.add_argument(
+        "--default-ttr",
+        type=choosing.duration_s,
+        default=0,
+        metavar="TIME",
+        help="of jobs that are put without one, such as 5m",
+    )
+    rules.add_argument(
+        "--default-priority",
+        type=choosing.whole,
+        default=0,
+        metavar="N",
+        help="* of jobs that are put without one, by gRPC",
+    )
+    rules.add_argument(
+        "--retain-buried",
+        type=choosing.duration_s,
+        default=0,
+        metavar="TIME",
+        help="delete jobs that have been buried for so long: 7d",
+    )
+    rules.add_argument(
+        "--retain-delayed",
+        type=choosing.duration_s,
+        default=0,
+        metavar="TIME",
+        help="delete jobs that have been delayed for so long",
+    )
+    rules.add_argument(
+        "--unique",
+        type=choosing.duration_s,
+        default=0,
+        metavar="TIME",
+        help="* a put of the same body in this time makes no job: 10m",
+    )
+    rules.add_argument(
+        "--rate", type=rate, default=(0, 0), metavar="N/TIME", help="jobs given out: 100/s, 5/10m"
+    )
+    rules.add_argument(
+        "--none",
+        action="store_true",
+        help="no rule at all, so that no policy of a shorter pattern counts",
+    )
+
+
+def size_bytes(text: str) -> int:
+    """Read a size such as 5000, 10KiB, 64MiB or 1GiB; in bytes."""
+    for unit, its_bytes in (("KiB", 1024), ("MiB", 1024**2), ("GiB", 1024**3), ("", 1)):
+        if text.endswith(unit):
+            digits = text.removesuffix(unit)
+            if not digits.isdecimal() or len(digits) > 15:
+                break
+            return int(digits) * its_bytes
+    words = f"{text!r} is no size: a whole number of bytes, or with KiB, MiB or GiB behind it"
+    raise argparse.ArgumentTypeError(words)
+
+
+def rate(text: str) -> tuple[int, int]:
+    """Read a rate such as 100/s, 5/10m or 1/500ms: how many, and in how many microseconds."""
+    count, slash, period = text.partition("/")
+    if slash and count.isdecimal() and period and len(count) <= 9:
+        if period.endswith("ms") and period[:-2].isdecimal() and len(period) <= 9:
+            return int(count), int(period[:-2]) * 1000
+        if period in ("s", "m", "h", "d"):
+            period = f"1{period}"
+        if period[:1].isdecimal():
+            return int(count), choosing.duration_s(period) * SECOND_US
+    words = f"{text!r} is no rate: a number, a slash, and a time: 100/s, 5/10m, 1/500ms"
+    raise argparse.ArgumentTypeError(words)
 
 
 def _set(arguments: argparse.Namespace) -> int:
-    given = max(0, min(arguments.attempts, 2**32 - 1))  # the node says what is allowed
-    policy = policies_pb2.Policy(pattern=arguments.pattern, attempts_max=given, dead=arguments.dead)
+    count, period_us = arguments.rate
+    try:
+        policy = policies_pb2.Policy(
+            pattern=arguments.pattern,
+            attempts_max=_narrow(arguments.attempts),
+            dead=arguments.dead,
+            jobs_max=arguments.jobs_max,
+            bytes_max=arguments.bytes_max,
+            when_full=_WHEN_FULL.get(arguments.full),
+            ttr_s=arguments.default_ttr,
+            priority=_narrow(arguments.default_priority),
+            retain_buried_us=arguments.retain_buried * SECOND_US,
+            retain_delayed_us=arguments.retain_delayed * SECOND_US,
+            unique_window_us=arguments.unique * SECOND_US,
+            rate=_narrow(count),
+            rate_period_us=period_us,
+        )
+    except ValueError as error:
+        raise ClientError(f"a number is too large: {error}") from None
+    if (policy == policies_pb2.Policy(pattern=arguments.pattern)) != arguments.none:
+        raise ClientError("give at least one rule, or --none and no rule")
     request = policies_pb2.SetPolicyRequest(policy=policy)
     _ask(arguments, lambda stub: stub.Set(request, timeout=CALL_TIMEOUT_S))
-    print(_words(policy))
+    print(f"{policy.pattern}: {'; '.join(rules_of(policy))}")
     return 0
+
+
+def _narrow(number: int) -> int:
+    """As much of a number as a message has room for; the node says what is allowed."""
+    return min(number, U32_MAX)
 
 
 def _drop(arguments: argparse.Namespace) -> int:
@@ -79,23 +212,75 @@ def _drop(arguments: argparse.Namespace) -> int:
 
 
 def _list(arguments: argparse.Namespace) -> int:
-    request = policies_pb2.ListPoliciesRequest(queue=arguments.queue)
-    reply = _ask(arguments, lambda stub: stub.List(request, timeout=CALL_TIMEOUT_S))
+    found = _found(arguments)
     if arguments.json:
-        rows = [
-            {"pattern": one.pattern, "attempts_max": one.attempts_max, "dead": one.dead or None}
-            for one in reply.policies
-        ]
-        print(json.dumps(rows))
+        print(json.dumps([_as_json(one) for one in found]))
         return 0
-    for one in reply.policies:
-        print(_words(one))
+    for one in found:
+        print(f"{one.pattern}: {'; '.join(rules_of(one))}")
     return 0
 
 
-def _words(policy: policies_pb2.Policy) -> str:
-    then = f"a job moves to {policy.dead}" if policy.dead else "a job is buried"
-    return f"{policy.pattern}: after {policy.attempts_max} attempts {then}"
+def _show(arguments: argparse.Namespace) -> int:
+    found = _found(arguments)
+    if arguments.json:
+        print(json.dumps(_as_json(found[0]) if found else None))
+    elif found:
+        print(f"{arguments.queue} has the policy of {found[0].pattern}:")
+        for rule in rules_of(found[0]):
+            print(f"  {rule}")
+    else:
+        print(f"{arguments.queue} has no policy")
+    return 0 if found else EXIT_NO
+
+
+def _found(arguments: argparse.Namespace) -> list[policies_pb2.Policy]:
+    request = policies_pb2.ListPoliciesRequest(queue=arguments.queue)
+    reply = _ask(arguments, lambda stub: stub.List(request, timeout=CALL_TIMEOUT_S))
+    return list(reply.policies)
+
+
+def _as_json(one: policies_pb2.Policy) -> dict[str, Any]:
+    """All fields; null for a rule that there is not."""
+    found: dict[str, Any] = {
+        field.name: getattr(one, field.name) or None for field in one.DESCRIPTOR.fields
+    }
+    has_limit = one.jobs_max or one.bytes_max
+    found["when_full"] = _FULL_WORDS[one.when_full] if has_limit else None
+    return found
+
+
+def rules_of(one: policies_pb2.Policy) -> list[str]:
+    """Return each rule of a policy in words."""
+    rules = []
+    if one.attempts_max:
+        then = f"moves to {one.dead}" if one.dead else "is buried"
+        rules.append(f"after {one.attempts_max} attempts a job {then}")
+    limits = [f"{one.jobs_max} jobs"] if one.jobs_max else []
+    limits += [f"{one.bytes_max} bytes"] if one.bytes_max else []
+    if limits:
+        rules.append(f"at most {' and '.join(limits)}, then {_FULL_RULES[one.when_full]}")
+    if one.ttr_s:
+        rules.append(f"without a TTR, a job has {one.ttr_s} s")
+    if one.priority:
+        rules.append(f"without a priority, a job has {one.priority}")
+    for state, time_us in (("buried", one.retain_buried_us), ("delayed", one.retain_delayed_us)):
+        if time_us:
+            rules.append(f"a job is deleted when it has been {state} for {time_words(time_us)}")
+    if one.unique_window_us:
+        window = time_words(one.unique_window_us)
+        rules.append(f"a put of the same body within {window} makes no job")
+    if one.rate:
+        rules.append(f"{one.rate} jobs in {time_words(one.rate_period_us)} are given out at most")
+    return rules or ["no rule"]
+
+
+def time_words(time_us: int) -> str:
+    """Return a time in the largest unit that makes it a whole number."""
+    for unit, its_us in _UNITS:
+        if time_us % its_us == 0:
+            return f"{time_us // its_us} {unit}"
+    return f"{time_us} us"
 
 
 class _Refused(ClientError):

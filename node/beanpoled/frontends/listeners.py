@@ -171,4 +171,4 @@ class Listeners:
 
     def _is_ready(self, name: bytes) -> bool:
         tube = self._context.machine.queue.find(name)
-        return tube is not None and tube.ready_count > 0 and not tube.paused_until_us
+        return tube is not None and tube.ready_count > 0 and not tube.closed

@@ -172,9 +172,13 @@ class Dispatcher:
 
     def grant_puts(self, hint: frames.Hint, grants: list[c.Command]) -> None:
         """For each ready job that a batch puts, add one GRANT for the oldest waiter of its tube."""
-        aliases = self._context.machine.queue.aliases
+        queue = self._context.machine.queue
+        aliases = queue.aliases
         for name, count in hint.items():
             tube = aliases.queue_of(name)
+            known = queue.tubes.get(tube)
+            if known is not None and known.closed:
+                continue  # its waiters meet its jobs when it opens
             for _ in range(min(count, GRANTS_FOR_PUTS_MAX - len(grants))):
                 waiter = self.line.first(tube)
                 if waiter is None:
@@ -233,6 +237,6 @@ class Dispatcher:
 
     def _is_unclaimed(self, tube: Tube) -> bool:
         # Most tubes have none; asking that first is what makes it cheap.
-        if not tube.ready_count or tube.paused_until_us:
+        if not tube.ready_count or tube.closed:
             return False
         return tube.ready_count > self._claimed.get(tube.name, 0)

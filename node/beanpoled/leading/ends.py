@@ -129,13 +129,11 @@ class Ends:
             tube = tubes.get(name)
             if tube is None:
                 continue
-            if tube.ready_count and not tube.paused_until_us:
+            if tube.ready_count and not tube.closed:
                 # A GRANT is on its way for that job, perhaps another waiter's; if that one takes
                 # another job in the end, "there is none" was wrong.
                 return True
-            if time_is_behind and (
-                tube.delayed_count or tube.reserved_count or tube.paused_until_us
-            ):
+            if time_is_behind and (tube.delayed_count or tube.reserved_count or tube.closed):
                 # Deadlines share entries within TICK_GRAIN_US; this one needs its entry now. A poll
                 # of tubes in which nothing can be due does not ask for any.
                 self.awaited_us = max(self.awaited_us, waiter.until_us)

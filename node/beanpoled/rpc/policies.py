@@ -1,7 +1,7 @@
-"""The gRPC service `Policies`: what becomes of jobs of some queues that come back too often.
+"""The gRPC service `Policies`: the rules of some queues.
 
 Here are the words of a request and what is refused; the commands go the way of every client's
-(`call`). What a policy does is in `beanpole.core.jobs.attempts`.
+(`call`). What a policy does is said by `beanpole.core.jobs.policies`.
 """
 
 from typing import Final, NoReturn
@@ -11,8 +11,13 @@ import grpc.aio
 
 from beanpole import commands as c
 from beanpole.constants import U32_MAX
+from beanpole.core.jobs import shown
 from beanpole.core.jobs.policies import ANY, POLICIES_MAX
 from beanpole.core.jobs.policies import Policy as Row
+from beanpole.core.jobs.rates import RATE_MAX, RATE_PERIOD_MAX_US, RATE_PERIOD_MIN_US
+from beanpole.core.jobs.spaces import PREFIX_END
+from beanpole.core.operations.policies import BYTES_MAX, RETAIN_MAX_US, UNIQUE_WINDOW_MAX_US
+from beanpole.events import PROTOCOL_NAMES, QLESS
 from beanpole.pb import policies_pb2, policies_pb2_grpc
 from beanpole.protocol.beanstalk.requests import is_tube_name
 from beanpoled.rpc.callers import Callers
@@ -21,6 +26,23 @@ from beanpoled.turn.node import Node
 
 SERVICE: Final = policies_pb2.DESCRIPTOR.services_by_name["Policies"].full_name
 _NO_TUBE: Final = "is no name of a tube: 1 to 200 of A-Z a-z 0-9 - + / ; . $ _ ( )"
+# Names of other protocols begin before this byte in the machine.
+_FIRST_BYTE: Final = bytes([PREFIX_END])
+# Its queues are not those of jobs that a policy knows.
+_OTHERS: Final = (PROTOCOL_NAMES[QLESS],)
+# Field, least and most; 0 is allowed for each.
+_NUMBERS: Final = (
+    ("attempts_max", 1, U32_MAX),
+    ("jobs_max", 1, U32_MAX),
+    ("bytes_max", 1, BYTES_MAX),
+    ("ttr_s", 1, U32_MAX),
+    ("priority", 1, U32_MAX),
+    ("retain_buried_us", 1, RETAIN_MAX_US),
+    ("retain_delayed_us", 1, RETAIN_MAX_US),
+    ("unique_window_us", 1, UNIQUE_WINDOW_MAX_US),
+    ("rate", 1, RATE_MAX),
+    ("rate_period_us", RATE_PERIOD_MIN_US, RATE_PERIOD_MAX_US),
+)
 
 
 class PoliciesServicer(policies_pb2_grpc.PoliciesServicer):
@@ -38,15 +60,11 @@ class PoliciesServicer(policies_pb2_grpc.PoliciesServicer):
     async def Set(
         self, request: policies_pb2.SetPolicyRequest, context: Context
     ) -> policies_pb2.SetPolicyReply:
-        policy = request.policy
         try:
-            pattern, dead = read_pattern(policy.pattern), _read_dead(policy.dead)
-            if not 1 <= policy.attempts_max <= U32_MAX:
-                words = f"attempts_max = {policy.attempts_max} is not allowed: it must be 1 or more"
-                raise CallRefused("BAD_ATTEMPTS", "policy.attempts_max", words)
+            pattern, row = read_policy(request.policy)
         except CallRefused as error:
             await _refuse(context, error)
-        result = await self._do(context, c.SET_POLICY, pattern, policy.attempts_max, dead)
+        result = await self._do(context, c.SET_POLICY, pattern, *row)
         if result == c.OUT_OF_MEMORY:
             words = f"there are {POLICIES_MAX} policies already; drop one"
             await fail(context, grpc.StatusCode.RESOURCE_EXHAUSTED, words, "TOO_MANY_POLICIES")
@@ -70,7 +88,7 @@ class PoliciesServicer(policies_pb2_grpc.PoliciesServicer):
         policies = self._node.context.machine.queue.policies
         rows = sorted(policies.rows.items())
         if request.queue:
-            counts = policies.of(request.queue.encode(errors="replace"))
+            counts = policies.of(_read_queue(request.queue))
             rows = [row for row in rows if row[1] is counts]
         return policies_pb2.ListPoliciesReply(policies=[_policy(*row) for row in rows])
 
@@ -79,10 +97,45 @@ class PoliciesServicer(policies_pb2_grpc.PoliciesServicer):
         if not self._node.origin.knows(operation):
             words = "the cluster works at a machine version without policies"
             await fail(context, grpc.StatusCode.FAILED_PRECONDITION, words, "MACHINE_VERSION")
-        results = await self._callers.do(context, lambda call: call.submit(operation, *fields))
-        result: int = results[0]
+        result: int = c.AGAIN
+        while result == c.AGAIN:  # that entry had looked at enough queues
+            results = await self._callers.do(context, lambda call: call.submit(operation, *fields))
+            result = results[0]
         assert result != c.BAD_COMMAND, "what the machine refuses was refused before"
         return result
+
+
+def read_policy(policy: policies_pb2.Policy) -> tuple[bytes, Row]:
+    """Return a pattern and its policy as the machine has them.
+
+    Raises:
+        CallRefused: there cannot be such a policy.
+    """
+    pattern = read_pattern(policy.pattern)
+    if pattern[0] < PREFIX_END:
+        for name in ("attempts_max", "dead", "priority", "unique_window_us"):
+            if getattr(policy, name):
+                words = f"{name} is for tubes of beanstalk only, and {policy.pattern!r} is none"
+                raise CallRefused("OTHER_PROTOCOL", f"policy.{name}", words)
+    for name, least, most in _NUMBERS:
+        number = getattr(policy, name)
+        if number and not least <= number <= most:
+            words = f"{name} = {number} is not allowed: 0 for none, or {least} to {most}"
+            raise CallRefused("OUT_OF_RANGE", f"policy.{name}", words)
+    if policy.dead and not policy.attempts_max:
+        words = "a dead tube is of no use without attempts_max"
+        raise CallRefused("NO_ATTEMPTS", "policy.dead", words)
+    if policy.when_full and not (policy.jobs_max or policy.bytes_max):
+        words = "when_full is of no use without jobs_max or bytes_max"
+        raise CallRefused("NO_LIMIT", "policy.when_full", words)
+    if policy.when_full not in policies_pb2.WhenFull.values():
+        words = f"when_full = {policy.when_full} is unknown"
+        raise CallRefused("OUT_OF_RANGE", "policy.when_full", words)
+    if bool(policy.rate) != bool(policy.rate_period_us):
+        words = "rate and rate_period_us must both be given, or none"
+        raise CallRefused("HALF_A_RATE", "policy.rate", words)
+    fields = {name: getattr(policy, name) for name in Row._fields}
+    return pattern, Row(**{**fields, "dead": _read_dead(policy.dead)})
 
 
 def read_pattern(text: str) -> bytes:
@@ -92,11 +145,26 @@ def read_pattern(text: str) -> bytes:
         CallRefused: it is none.
     """
     any_text = ANY.decode()
-    name = text.removesuffix(any_text).encode(errors="replace")
-    if text != any_text and not is_tube_name(name):
+    stem = text.removesuffix(any_text)
+    try:
+        name = shown.parsed(stem) if stem else b""
+    except ValueError as error:
+        raise CallRefused("BAD_PATTERN", "policy.pattern", str(error)) from None
+    is_name = name[:1] < _FIRST_BYTE or is_tube_name(name)
+    if (not name and text != any_text) or not is_name or shown.space_of(name) in _OTHERS:
         words = f"{text!r} {_NO_TUBE}; perhaps with {any_text} at its end"
         raise CallRefused("BAD_PATTERN", "policy.pattern", words)
-    return text.encode()
+    if ANY in name:
+        words = f"{text!r} has {any_text} in its middle; it may stand at the end only"
+        raise CallRefused("BAD_PATTERN", "policy.pattern", words)
+    return name + ANY if stem != text else name
+
+
+def _read_queue(text: str) -> bytes:
+    try:
+        return shown.parsed(text)
+    except ValueError:
+        return text.encode(errors="replace")
 
 
 def _read_dead(text: str) -> bytes:
@@ -107,9 +175,11 @@ def _read_dead(text: str) -> bytes:
 
 
 def _policy(pattern: bytes, row: Row) -> policies_pb2.Policy:
-    return policies_pb2.Policy(
-        pattern=pattern.decode(), attempts_max=row.attempts_max, dead=row.dead.decode()
-    )
+    any_text = ANY.decode()
+    name = pattern.removesuffix(ANY)
+    text = shown.queue(name) if name else ""
+    fields = {**row._asdict(), "dead": row.dead.decode()}
+    return policies_pb2.Policy(pattern=text + any_text if name != pattern else text, **fields)
 
 
 async def _refuse(context: Context, error: CallRefused) -> NoReturn:

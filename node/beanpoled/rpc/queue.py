@@ -17,6 +17,7 @@ from beanpole.constants import (
     DEDUP_KEY_MAX_BYTES,
     DEFAULT_TUBE,
 )
+from beanpole.core.operations import ruled
 from beanpole.pb import queue_pb2, queue_pb2_grpc
 from beanpole.protocol.beanstalk.requests import is_tube_name
 from beanpoled.rpc import aliases
@@ -51,7 +52,8 @@ class QueueServicer(queue_pb2_grpc.QueueServicer):
 
     async def Put(self, request: queue_pb2.PutRequest, context: Context) -> queue_pb2.PutReply:
         try:
-            puts = read_puts(request, self._context.config.max_job_size)
+            has_policies = self._node.origin.knows(c.SET_POLICY)
+            puts = read_puts(request, self._context.config.max_job_size, has_policies)
         except CallRefused as error:
             await _refuse(context, error)
         if self._context.draining:
@@ -112,8 +114,15 @@ class QueueServicer(queue_pb2_grpc.QueueServicer):
         return queue_pb2.ListAliasesReply(aliases=aliases.listed(self._context.machine))
 
 
-def read_puts(request: queue_pb2.PutRequest, body_max: int) -> list[Put]:
+def read_puts(
+    request: queue_pb2.PutRequest, body_max: int, has_policies: bool = False
+) -> list[Put]:
     """Check a request and give what is to be put.
+
+    Args:
+        request: of a caller.
+        body_max: of bytes.
+        has_policies: whether the machine gives a put the priority and TTR that its tube has.
 
     Raises:
         CallRefused: it breaks a limit or a rule.
@@ -122,10 +131,10 @@ def read_puts(request: queue_pb2.PutRequest, body_max: int) -> list[Put]:
     if request.ByteSize() > PUT_BYTES_MAX:
         message = f"the jobs have {request.ByteSize()} bytes; at most {PUT_BYTES_MAX} in one call"
         raise CallRefused("TOO_LARGE", "jobs", message)
-    return [_read_put(place, job, body_max) for place, job in enumerate(request.jobs)]
+    return [_read_put(*one, body_max, has_policies) for one in enumerate(request.jobs)]
 
 
-def _read_put(place: int, job: queue_pb2.PutJob, body_max: int) -> Put:
+def _read_put(place: int, job: queue_pb2.PutJob, body_max: int, has_policies: bool) -> Put:
     tube = job.tube.encode() or DEFAULT_TUBE
     if not is_tube_name(tube):
         message = f"{job.tube!r} is no name of a tube: 1 to 200 of A-Z a-z 0-9 - + / ; . $ _ ( )"
@@ -137,7 +146,14 @@ def _read_put(place: int, job: queue_pb2.PutJob, body_max: int) -> Put:
     if len(key) > DEDUP_KEY_MAX_BYTES:
         message = f"a key of {len(key)} bytes; at most {DEDUP_KEY_MAX_BYTES}"
         raise CallRefused("KEY_TOO_LONG", f"jobs[{place}].key", message)
-    return tube, job.priority, job.delay_s, job.ttr_s or TTR_DEFAULT_S, job.body, key
+    priority, ttr_s = job.priority, job.ttr_s or TTR_DEFAULT_S
+    if has_policies:
+        # The policy of its tube may have other ones.
+        if not job.HasField("priority"):
+            priority = ruled.NO_PRIORITY
+        if not job.ttr_s:
+            ttr_s = -TTR_DEFAULT_S
+    return tube, priority, job.delay_s, ttr_s, job.body, key
 
 
 def _check_count(field: str, items: Sequence[Any]) -> None:
@@ -159,4 +175,6 @@ def _result(result: Any) -> queue_pb2.PutResult:
         return queue_pb2.PutResult(job_id=job_id, outcome=outcome)
     if result > 0:
         return queue_pb2.PutResult(job_id=result, outcome=queue_pb2.PUT_OUTCOME_INSERTED)
+    if result == c.FULL:
+        return queue_pb2.PutResult(outcome=queue_pb2.PUT_OUTCOME_QUEUE_FULL)
     return queue_pb2.PutResult(outcome=queue_pb2.PUT_OUTCOME_OUT_OF_MEMORY)

@@ -31,7 +31,9 @@ LOST: Final = ("connection_lost", "node_down")
 # while a worker holds it is the wish of somebody else.
 FINISHING: Final = tuple(e.PROTOCOL_NAMES[one] for one in (e.WORKQ, e.GEARMAN, e.QLESS))
 # Why a job is deleted where its worker has nothing to do with it.
-REMOVING: Final = tuple(e.REASON_NAMES[one] for one in (e.ABANDONED, e.ADMIN))
+REMOVING: Final = tuple(
+    e.REASON_NAMES[one] for one in (e.ABANDONED, e.ADMIN, e.QUEUE_FULL, e.RETENTION)
+)
 # A worker of qless has done its part of a job, which goes on in another queue.
 ADVANCED: Final = e.REASON_NAMES[e.ADVANCED]
 

@@ -10,6 +10,7 @@ from beanpole import commands as c
 from beanpole.constants import EXTERNAL_ID_MAX_BYTES, EXTRA_MAX_BYTES, HOST_NAME_MAX_BYTES
 from beanpole.core import hosts, keys
 from beanpole.core import machine as machine_module
+from beanpole.core.jobs import tubes
 from beanpole.core.machine import Machine
 from beanpole.events import GEARMAN, WORKQ
 from tests.unit.core.cluster import DEFAULT, Entry
@@ -119,8 +120,20 @@ CHANGES = command(
 PATTERN = st.sampled_from([DEFAULT, b"*", b"a*", b"a", b"", b"**", b"\x02turn", bytes(300)])
 POLICIES = st.one_of(
     command(
-        c.SET_POLICY, SESSION, PATTERN, st.sampled_from([-1, 0, 1, 1, 2]), st.one_of(PATTERN, TUBE)
+        *(c.SET_POLICY, SESSION, PATTERN, st.sampled_from([-1, 0, 1, 1, 2])),
+        *(st.one_of(PATTERN, TUBE), *[LIMIT] * 3, *[FLAG] * 2, *[TIME_US] * 3, LIMIT, TIME_US),
     ),
+    command(
+        *(c.SET_POLICY, SESSION, st.sampled_from([b"*", b"a*", DEFAULT, b"\x01*", b"\x02*"])),
+        *(st.just(0), st.just(b""), LIMIT, st.sampled_from([0, 4, 9]), FLAG, FLAG, st.just(0)),
+        *(TIME_US, TIME_US, st.just(0), LIMIT, st.sampled_from([SECOND, 3 * SECOND])),
+    ),
+    command(
+        *(c.SET_POLICY, SESSION, st.sampled_from([b"*", b"a*", DEFAULT])),
+        *(st.just(0), st.just(b""), LIMIT, st.just(0), st.just(0), FLAG, FLAG),
+        *(TIME_US, TIME_US, TIME_US, st.just(0), st.just(0)),
+    ),
+    command(c.PUT, SESSION, TUBE, st.sampled_from([-1, 0, 7]), SECONDS, st.just(-1), BODY),
     command(c.DROP_POLICY, SESSION, PATTERN),
 )
 LATEST = st.one_of(
@@ -285,6 +298,8 @@ def tighten(patch: pytest.MonkeyPatch, transitions: int) -> None:
     patch.setattr(machine_module, "TRANSITIONS_PER_ENTRY_MAX", transitions)
     patch.setattr(machine_module, "KICKS_PER_ENTRY_MAX", transitions)
     patch.setattr(machine_module, "LOOKS_PER_ENTRY_MAX", transitions)
+    patch.setattr(machine_module, "DROPS_PER_ENTRY_MAX", transitions)
+    patch.setattr(tubes, "BUCKETS_MAX", 2)
     patch.setattr(hosts, "HOSTS_MAX", 2)
     patch.setattr(keys, "GENERATION_KEYS_MAX", 2)
     patch.setattr(keys, "DEDUP_WINDOW_US", 4 * SECOND)

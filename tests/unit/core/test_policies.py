@@ -29,7 +29,7 @@ def cluster() -> Iterator[Guests]:
 
 
 def set_policy(cluster: Cluster, pattern: bytes, attempts: int, dead: bytes = b"") -> Any:
-    return cluster.do(c.SET_POLICY, 1, pattern, attempts, dead)
+    return cluster.do(c.SET_POLICY, 1, pattern, *Policy(attempts, dead))
 
 
 def attempt(cluster: Cluster, job: int, delay_s: int = 0) -> None:
@@ -81,7 +81,7 @@ def test_what_is_remembered_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None
     ("pattern", "attempts", "dead"),
     [
         *((b"", 1, b""), (b"**", 1, b""), (b"a*b", 1, b""), (bytes(3), 1, b""), (TURN, 1, b"")),
-        *((b"x" * 201, 1, b""), (WORK, 0, b""), (WORK, -1, b""), (WORK, U32_MAX + 1, b"")),
+        *((b"x" * 201, 1, b""), (WORK, 0, DEAD), (WORK, -1, b""), (WORK, U32_MAX + 1, b"")),
         *((WORK, 1, b"dead*"), (WORK, 1, TURN), (WORK, 1, b"x" * 201)),
     ],
 )

@@ -7,6 +7,7 @@ from beanpole.constants import TRANSITIONS_PER_ENTRY_MAX, U32_MAX
 from beanpole.core import machine as machine_module
 from beanpole.core.accounts import TUBE_BYTES, WATCH_BYTES, memory_bytes
 from beanpole.core.applied import GRANTED, NONE_READY, VOID
+from beanpole.core.jobs.policies import Policy
 from beanpole.core.machine import Machine
 from beanpole.core.operations.changes import GRACE_MAX_US, SECRET_MAX_BYTES, SECRET_MIN_BYTES
 from beanpole.core.operations.operation import ClientOperation
@@ -80,7 +81,7 @@ def test_commands_of_no_session_are_bad_commands(cluster: Cluster) -> None:
         (c.SET_ALIAS, 9, b"\x02q", b"q"),
         (c.CHANGE_JOB, 9, 1, 1, -1, b"", b"", 0),
         (c.PAUSE_QUEUE, 9, DEFAULT, 1),
-        (c.SET_POLICY, 9, DEFAULT, 3, b""),
+        (c.SET_POLICY, 9, DEFAULT, *Policy(3)),
         (c.DROP_POLICY, 9, DEFAULT),
         *[(call, 9, 1, 1, 0, b"\x90") for call in (c.QLESS, c.QLESS_READ)],
         (c.FIND, 9, b""),

@@ -42,7 +42,7 @@ def test_a_key_belongs_to_one_put(piece_bytes: int) -> None:
         plain,
         (r.BAD, replies.EXPECTED_CRLF, r.PUT),
         plain,
-        (r.PUT_UNIQUE, 1, 2, 1, b"", b"k"),
+        (r.PUT_UNIQUE, 1, 2, 0, b"", b"k"),
     ]
 
 

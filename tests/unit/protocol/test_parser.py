@@ -217,7 +217,7 @@ def test_junk_behind_a_put_is_malformed_but_counted(junk: bytes) -> None:
 def test_put_limits() -> None:
     line = b"put  %d   %d  %d  0002\r\nhi\r\n" % (U32, U32, U32)
     assert parse(line) == [(r.PUT, U32, U32, U32, b"hi")]
-    assert parse(b"put 0 0 0 0\r\n\r\n") == [(r.PUT, 0, 0, 1, b"")]
+    assert parse(b"put 0 0 0 0\r\n\r\n") == [(r.PUT, 0, 0, 0, b"")]
 
 
 def test_the_job_size_limit_has_a_lower_bound() -> None:

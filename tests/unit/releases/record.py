@@ -52,7 +52,7 @@ OF_JOBS: Final = frozenset(
     {
         *(c.DELETE, c.RELEASE, c.BURY, c.TOUCH, c.KICK_JOB),
         *(c.RESERVE_JOB, c.RETURN, c.PEEK, c.STATS_JOB, c.NOTIFY),
-        *(c.FINISH, c.PROGRESS, c.SET_TTR, c.RESULT),
+        *(c.FINISH, c.PROGRESS, c.SET_TTR, c.RESULT, c.CHANGE_JOB),
     }
 )
 
@@ -200,7 +200,10 @@ FOREIGN: Final[tuple[tuple[Any, ...], ...]] = (
     (c.WATCH, (WORKQ, GEARMAN), (b"\x02alias", b"\x01alias")),
     (c.SUBMIT, GEARMAN, b"\x02alias", 5, 0, IDS, 0, (0, 1), b"", b"body"),
     (c.CHANGE_JOB, (1, 2), 1, (2, 3, 4, 5), -1, b"", b"", (0, 1)),
-    (c.SET_POLICY, 1, (b"*", BYTES[1]), (5, 9), (b"", b"dead")),
+    (
+        *(c.SET_POLICY, 1, (b"*", BYTES[1]), (5, 9), (b"", b"dead"), (0, 50), (0, 10**6), (0, 1)),
+        *((0, 2), (0, 7), (0, 2_000_000), (0, 1_000_000), (0, 500_000), 9, 900_000),
+    ),
     (c.DROP_POLICY, 1, (b"*", BYTES[1])),
 )
 

@@ -33,6 +33,7 @@ from beanpole.core.jobs.job import (
 from beanpole.core.jobs.queue import Queue
 from beanpole.core.jobs.spaces import NO_EXTERNAL_IDS, SPACES_SINCE
 from beanpole.core.machine import Machine
+from beanpole.core.operations.policies import POLICIES_SINCE
 from beanpole.core.sessions import Session
 from beanpole.errors import Damaged
 
@@ -60,11 +61,15 @@ def load_jobs(
             if last_id in machine.qless.by_id:
                 raise Damaged(f"job {last_id} is one of qless, too")
             queue.jobs.add(job)
-            queue.body_bytes += len(job.body)
+            size = len(job.body)
+            queue.body_bytes += size
+            job.tube.body_bytes += size
             if job.ext is not None:
                 _add_extension(queue, job, job.ext)
             if job.state == BURIED:
                 buried.append(job)
+                if job.due_us:
+                    queue.timers.add(job.due_us, job.id)
             else:
                 _place(queue, job)
     else:
@@ -95,6 +100,10 @@ def _check(job: Job, version: int) -> None:
         raise Damaged(f"job {job.id} has a number beyond 32 bits")
     if not (0 <= job.delay_us <= longest_us and 0 <= job.ttr_us <= longest_us):
         raise Damaged(f"job {job.id} has times beyond 32 bits of seconds")
+    if version < POLICIES_SINCE and (job.order < 0 or (job.state == BURIED and job.due_us)):
+        raise Damaged(f"job {job.id} is deleted by a policy before there were any")
+    if job.order < 0 and job.state != DELAYED:
+        raise Damaged(f"job {job.id} has the order {job.order}")
     holder, space = job.holder, job.tube.space
     # Since there are aliases, what a session without leases reserves may be in any queue.
     may_lack = not space.leased or version >= EXTENDED_SINCE

@@ -11,25 +11,20 @@ that version. So an image of an older version keeps its bytes, and is read as be
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
-from beanpole.constants import HOST_NAME_MAX_BYTES, HOSTS_MAX, U32_MAX
+from beanpole.constants import HOST_NAME_MAX_BYTES, HOSTS_MAX
 from beanpole.core.hosts import HOSTS_SINCE
-from beanpole.core.image import qless_loading
+from beanpole.core.image import policies, qless_loading
 from beanpole.core.image.qless import QlessCopy
 from beanpole.core.image.records import EXTENDED_SINCE
 from beanpole.core.jobs.aliases import ALIASES_MAX
-from beanpole.core.jobs.policies import NOTES_MAX, POLICIES_MAX, Note, Policy
 from beanpole.core.jobs.spaces import SPACES_SINCE
+from beanpole.core.operations.policies import POLICIES_SINCE
 from beanpole.core.state import MachineState
 
 # Hosts of one chunk: a slice of a tenth of a millisecond.
 CHUNK_HOSTS: Final = 1024
 # The machine version of qless.
 QLESS_SINCE: Final = 4
-POLICIES_SINCE: Final = 4
-# What a chunk of policies begins with, and how many notes one has.
-POLICY: Final = "policy"
-NOTES: Final = "notes"
-CHUNK_NOTES: Final = 512
 # Aliases of one chunk: 140 KB of the longest names.
 CHUNK_ALIASES: Final = 128
 
@@ -131,58 +126,6 @@ def _add_aliases(machine: MachineState, value: Any) -> None:
         aliases.add(alias, space.number, name)
 
 
-def _policies(machine: MachineState) -> Iterable[Any]:
-    """All policies, in the order of their patterns, then the notes, the oldest first."""
-    policies = machine.queue.policies
-    rows = [[POLICY, [pattern, *policy]] for pattern, policy in sorted(policies.rows.items())]
-    return _noted(rows, list(policies.notes.items()))
-
-
-def _noted(rows: list[Any], notes: list[tuple[int, Note]]) -> Iterator[Any]:
-    yield from rows
-    for first in range(0, len(notes), CHUNK_NOTES):
-        part = notes[first : first + CHUNK_NOTES]
-        yield [NOTES, [[job_id, *note] for job_id, note in part]]
-
-
-def _add_policies(machine: MachineState, value: Any) -> None:
-    kind, rows = value
-    if kind == POLICY:
-        _add_policy(machine, *rows)
-    elif kind == NOTES:
-        for row in rows:
-            _add_note(machine, *row)
-    else:
-        raise ValueError(f"policies have no {kind!r}")
-
-
-def _add_policy(machine: MachineState, pattern: bytes, attempts_max: int, dead: bytes) -> None:
-    policies = machine.queue.policies
-    if (
-        type(pattern) is not bytes
-        or type(dead) is not bytes
-        or not 1 <= attempts_max <= U32_MAX
-        or pattern in policies.rows
-        or len(policies.rows) >= POLICIES_MAX
-    ):
-        raise ValueError(f"the policy {pattern!r}")
-    policies.put(pattern, Policy(attempts_max, dead))
-
-
-def _add_note(machine: MachineState, job_id: int, reason: int, queue: bytes, reserves: int) -> None:
-    notes = machine.queue.policies.notes
-    if (
-        not 0 < job_id < machine.queue.next_id
-        or job_id in notes
-        or type(queue) is not bytes
-        or not 0 <= reason < U32_MAX
-        or not 0 <= reserves <= U32_MAX
-        or len(notes) >= NOTES_MAX
-    ):
-        raise ValueError(f"the note on job {job_id}")
-    notes[job_id] = Note(reason, queue, reserves)
-
-
 def _qless(machine: MachineState) -> QlessCopy:
     """What qless knows; it is copied on the way, and to be closed."""
     return QlessCopy(machine.qless)
@@ -193,7 +136,7 @@ PARTS: Final[dict[str, Part]] = {
     "spaces": Part(SPACES_SINCE, _totals, _set_totals),
     "hosts": Part(HOSTS_SINCE, _hosts, _add_hosts),
     "aliases": Part(EXTENDED_SINCE, _aliases, _add_aliases),
-    "policies": Part(POLICIES_SINCE, _policies, _add_policies),
+    "policies": Part(POLICIES_SINCE, policies.write, policies.read, policies.end),
     "qless": Part(QLESS_SINCE, _qless, qless_loading.read, qless_loading.end),
 }
 

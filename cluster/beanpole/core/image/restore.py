@@ -27,7 +27,7 @@ from beanpole.core.image.records import (
     set_queue,
     tube_fields,
 )
-from beanpole.core.jobs.job import Job, Tube
+from beanpole.core.jobs.job import PAUSED, Job, Tube
 from beanpole.core.jobs.spaces import Space
 from beanpole.core.keys import shard_of
 from beanpole.core.machine import Machine
@@ -142,6 +142,7 @@ class _Loading:
                     raise Damaged(f"tube {record.serial} has the limits {record.limits}")
                 tube.limits = (high, normal, low)
                 if tube.paused_until_us:
+                    tube.closed = PAUSED
                     queue.pauses.add((tube.paused_until_us, tube.name))
         if len(queue.tubes) != len(self.tubes):
             raise Damaged(f"the image has {len(self.tubes)} tubes for {len(queue.tubes)} names")

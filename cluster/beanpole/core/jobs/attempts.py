@@ -29,7 +29,11 @@ class Attempts(States):
         policies = self.policies
         tube = job.tube
         policy = policies.of(tube.name) if tube.space is self.beanstalk else None
-        if policy is None or policies.spent(job.id, job.reserves) < policy.attempts_max:
+        if (
+            policy is None
+            or not policy.attempts_max
+            or policies.spent(job.id, job.reserves) < policy.attempts_max
+        ):
             return False
         policies.note(job.id, Note(reason, tube.name, job.reserves))
         job.delay_us = 0
@@ -52,5 +56,8 @@ class Attempts(States):
         """Let a job that is in no order leave its queue, and be of another one; `before` it was."""
         job.state = e.MOVING
         self.emit(e.MOVED, before, job, holder, reason)
+        size = len(job.body)
+        job.tube.body_bytes -= size
+        tube.body_bytes += size
         job.tube = tube
         self.transitions.append(tube.number << TRANSITION_BITS | TUBE_CHANGED)

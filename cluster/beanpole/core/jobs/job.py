@@ -37,6 +37,10 @@ STATE_NAMES: Final = {
 ID_BITS: Final = 56
 ID_MASK: Final = (1 << ID_BITS) - 1
 
+# Why a tube is no source of jobs: a bit for each.
+PAUSED: Final = 1
+RATE_SPENT: Final = 2
+
 # The limits of a queue: of jobs with a rank before the middle of the scale, in it, and behind it.
 NO_LIMITS: Final = (0, 0, 0)
 
@@ -93,7 +97,9 @@ class Job:
 
     `rank` is its priority in the beanstalk protocol: lower is sooner. `ttr_us` is 0 if a
     reservation has no end. `due_us` is the end of the delay or of the TTR, 0 when the job has
-    neither. `order` is the place among the buried jobs; of a reserved job it is when its TTR began.
+    neither; also when a policy deletes it. `order` is the place among the buried jobs; of a
+    reserved job it is when its TTR began; of a delayed one that a policy deletes at `due_us`, it is
+    the end of its delay, negative.
     `holder` is the session that reserved it; None also if that session has no leases. `ready_us`
     and `reserved_us` are when it last became ready and was last reserved, NO_TIME if never; a touch
     moves neither. `ext` is what few jobs have.
@@ -161,12 +167,16 @@ class Tube:
 
     `serial` counts the tubes that there were: one that vanished and came again has another. What
     events have room for is `number`. No tube is as old as four billion tubes.
+    `closed` is 0 for a tube that may give out jobs, else why not (PAUSED, RATE_SPENT).
+    `body_bytes` is of all its jobs.
     `finished_count` is of the jobs that are done or failed. `limits` are how many jobs it may have
     for one more to be submitted with a rank above, in and below the middle, 0 for no limit.
     """
 
     __slots__ = (
+        "body_bytes",
         "buried",
+        "closed",
         "delayed",
         "delayed_count",
         "deletes",
@@ -193,6 +203,8 @@ class Tube:
         self.space = space
         self.serial = serial
         self.number = serial & U32_MAX
+        self.closed = 0
+        self.body_bytes = 0
         self.ready = Order()
         self.ready_count = 0
         self.urgent_count = 0
@@ -226,6 +238,11 @@ class Tube:
             or self.buried
             or self.finished_count
         )
+
+    def jobs_count(self) -> int:
+        """How many jobs it has, whatever their state."""
+        waiting = self.ready_count + self.delayed_count + len(self.buried)
+        return waiting + self.reserved_count + self.finished_count
 
     def is_full(self, rank: int) -> bool:
         """Whether the tube's limit for jobs of a rank is reached."""

@@ -34,7 +34,8 @@ def move(
     """
     before = job.state
     assert state in (READY, BURIED) or state == before == DELAYED, (before, state)
-    old, due_us, buries = job.tube, job.due_us, job.buries
+    old, buries = job.tube, job.buries
+    due_us = -job.order if before == DELAYED and job.order < 0 else job.due_us
     queue.take(job)
     queue.come_into(job, before, tube, session, reason)
     if state == DELAYED:

@@ -92,6 +92,29 @@ class Order:
         parts = self._parts
         return parts[0][0] if parts else None
 
+    def last(self) -> Any:
+        """The last key; None if there is none."""
+        lasts = self._lasts
+        return lasts[-1] if lasts else None
+
+    def first_from(self, key: Any) -> Any:
+        """The first key that is not below one, which need not be there; None if there is none."""
+        place = bisect_left(self._lasts, key)
+        if place == len(self._parts):
+            return None
+        part = self._parts[place]
+        return part[bisect_left(part, key)]
+
+    def last_below(self, key: Any) -> Any:
+        """The last key below one, which need not be there; None if there is none."""
+        place = bisect_left(self._lasts, key)
+        if place < len(self._parts):
+            part = self._parts[place]
+            at = bisect_left(part, key)
+            if at:
+                return part[at - 1]
+        return self._lasts[place - 1] if place else None
+
     def pop_first(self) -> None:
         """Remove the first key; there must be one."""
         part = self._parts[0]

@@ -57,7 +57,9 @@ class Queue(Attempts):
         self.next_id = job_id + 1
         job = Job(job_id, tube, rank, delay_us, ttr_us, body, self.now_us)
         self.jobs.add(job)
-        self.body_bytes += len(body)
+        size = len(body)
+        self.body_bytes += size
+        tube.body_bytes += size
         tube.space.jobs_total += 1
         if ext is not None:
             ext.sequence = job_id
@@ -175,6 +177,17 @@ class Queue(Attempts):
     def delete(self, job: Job, session: Holder, reason: int = e.NO_REASON) -> None:
         """Forget a job in whatever state it is."""
         self._drop(job, self.take(job), session, reason)
+
+    def discard(self, job: Job, reason: int) -> None:
+        """A policy deletes a job. No client has, so the counter of its tube does not move."""
+        # A job that is held is none of these: it would have to leave its holder with an event.
+        assert job.state in (READY, DELAYED, BURIED), job.state
+        before = self.take(job)
+        self.forget(job)
+        self.transitions.append(job.id << TRANSITION_BITS | DELETE)
+        self.emit(e.DELETED, before, job, None, reason)
+        self.effects.tell(job.id, effects.DELETED, b"")
+        self.drop_if_idle(job.tube)
 
     def _drop(self, job: Job, before: int, session: Holder | None, reason: int) -> None:
         """Forget a job that is in no order any more."""
@@ -308,6 +321,9 @@ class Queue(Attempts):
                 self.transitions.append(job_id << TRANSITION_BITS | TOUCH)
                 continue
             timers.add(due_us, job_id)  # `take` expects the job where its state says
+            if job.state == BURIED or (job.state == DELAYED and job.order < 0):
+                self.discard(job, e.RETENTION)
+                continue
             holder = job.holder
             before = self.take(job)
             if before == RESERVED:

@@ -17,6 +17,7 @@ from beanpole.core.jobs.job import (
     RESERVED,
     Holder,
     Job,
+    Tube,
 )
 from beanpole.core.jobs.policies import Policies
 from beanpole.core.jobs.store import Jobs
@@ -57,6 +58,23 @@ class States(Tubes):
         self.expiry_floor_us = 0
         self.effects = effects.Effects()
         self.policies = Policies()
+
+    def count_delivery(self, tube: Tube) -> None:
+        """A tube has given out a job to a client that asked for any: its rate counts it."""
+        policy = self.policies.of(tube.name)
+        if policy is not None and policy.rate:
+            self.spend(tube, policy.rate, policy.rate_period_us)
+
+    def look_at_rates(self) -> None:
+        """Policies have changed: a queue with another rate than before begins with all of it."""
+        for name, bucket in list(self.rates.buckets.items()):
+            policy = self.policies.of(name)
+            if (
+                policy is None
+                or policy.rate != bucket.rate
+                or policy.rate_period_us != bucket.period_us
+            ):
+                self.forget_rate(name)
 
     def put_last(self, job: Job, ext: Extension) -> None:
         """Give a job that is in no order a sequence behind all others."""
@@ -110,9 +128,13 @@ class States(Tubes):
             tube.delayed_count -= 1
             self.timers.remove(job.due_us, job.id)
             tube.drop_delayed(job)
+            if job.order < 0:
+                job.order = 0
         elif state == BURIED:
             space.buried -= 1
             del tube.buried[job.id]
+            if job.due_us:
+                self.timers.remove(job.due_us, job.id)
         else:
             tube.finished_count -= 1
             if state == DONE:
@@ -144,11 +166,23 @@ class States(Tubes):
         tube = job.tube
         job.state = DELAYED
         job.due_us = due_us = self.now_us + delay_us
+        if self.policies.rows:
+            due_us = self._retain_delayed(job)
         tube.space.delayed += 1
         tube.delayed_count += 1
         tube.push_delayed(job)
         self.timers.add(due_us, job.id)
         self.transitions.append(job.id << TRANSITION_BITS | DELAY)
+
+    def _retain_delayed(self, job: Job) -> int:
+        """See to it that a job is not delayed for longer than a policy says; returns until when."""
+        policy = self.policies.of(job.tube.name)
+        if policy is not None and policy.retain_delayed_us:
+            end_us = self.now_us + policy.retain_delayed_us
+            if end_us < job.due_us:
+                job.order = -job.due_us
+                job.due_us = end_us
+        return job.due_us
 
     def make_buried(self, job: Job) -> None:
         """A job that is in no order goes to the end of the buried ones."""
@@ -160,6 +194,11 @@ class States(Tubes):
         tube = job.tube
         tube.space.buried += 1
         tube.buried[job.id] = job
+        if self.policies.rows:
+            policy = self.policies.of(tube.name)
+            if policy is not None and policy.retain_buried_us:
+                job.due_us = self.now_us + policy.retain_buried_us
+                self.timers.add(job.due_us, job.id)
         self.transitions.append(job.id << TRANSITION_BITS | BURY)
 
     def make_reserved(self, job: Job, session: Holder) -> None:
@@ -221,7 +260,9 @@ class States(Tubes):
     def forget(self, job: Job) -> None:
         """A job that is in no order is known no longer."""
         self.jobs.remove(job.id)
-        self.body_bytes -= len(job.body)
+        size = len(job.body)
+        self.body_bytes -= size
+        job.tube.body_bytes -= size
         notes = self.policies.notes
         if notes:
             notes.pop(job.id, None)

@@ -1,4 +1,4 @@
-"""All tubes: which there are, which are paused and until when, and the totals of their spaces.
+"""All tubes: which there are, which give out no jobs and until when, the totals of their spaces.
 
 A tube keeps its jobs in order (`core.jobs.job`); how they move is in `core.jobs.queue`.
 """
@@ -7,8 +7,9 @@ from beanpole.constants import DEFAULT_TUBE, QUEUE_NAME_MAX_BYTES, SECOND_US
 from beanpole.core.jobs.aliases import Aliases
 from beanpole.core.jobs.copy_on_write import CopyOnWrite
 from beanpole.core.jobs.emitter import Emitter
-from beanpole.core.jobs.job import Tube
+from beanpole.core.jobs.job import PAUSED, RATE_SPENT, Tube
 from beanpole.core.jobs.order import Order
+from beanpole.core.jobs.rates import BUCKETS_MAX, Rates
 from beanpole.core.jobs.spaces import SPACES, Space
 from beanpole.core.jobs.transitions import TRANSITION_BITS
 from beanpole.core.jobs.transitions import TUBE as TUBE_CHANGED
@@ -23,6 +24,7 @@ class Tubes(Emitter):
         spaces: by the protocols of their sessions; several may share one.
         ready_tubes: which may have something for a waiting client since the leader last looked.
         aliases: the names by which spaces know queues of others.
+        rates: what queues with a rate of delivery have given out lately.
         tubes_named: the numbers and names of new tubes, for the node to take out.
     """
 
@@ -39,6 +41,7 @@ class Tubes(Emitter):
                 self.spaces[protocol] = space
         self.beanstalk = self.spaces[BEANSTALK]
         self.pauses = Order()  # (until, tube)
+        self.rates = Rates()
         self.transitions: list[int] = []
         self.ready_tubes: dict[bytes, None] = {}
         self.aliases = Aliases()
@@ -56,6 +59,8 @@ class Tubes(Emitter):
             space.tubes += 1
             self.tubes_total += 1
             tube = self.tubes[name] = Tube(name, self.tubes_total, space)
+            if self.rates.buckets and self.rates.is_spent(name):
+                tube.closed = RATE_SPENT  # it had gone, with its last job
             if self.events_kept:
                 self.tubes_named.append((tube.number, name))
         return tube
@@ -132,15 +137,22 @@ class Tubes(Emitter):
             self.pauses.remove((tube.paused_until_us, tube.name))
         if delay_s == 0:
             tube.paused_until_us = 0
+            tube.closed &= ~PAUSED
             self.ready_tubes[tube.name] = None
             return
+        tube.closed |= PAUSED
         tube.paused_until_us = self.now_us + delay_s * SECOND_US
         self.pauses.add((tube.paused_until_us, tube.name))
 
-    def next_pause_end_us(self) -> int | None:
-        """When the first pause ends; None if no tube is paused."""
-        first = self.pauses.first()
-        return None if first is None else first[0]
+    def next_opening_us(self) -> int | None:
+        """When the first pause ends, or the first bucket of a rate is due; None if there is none.
+
+        A tube that is closed may give out jobs then, if it was closed for that alone.
+        """
+        pause, bucket = self.pauses.first(), self.rates.first()
+        if pause is None:
+            return None if bucket is None else bucket[0]
+        return pause[0] if bucket is None or pause[0] < bucket[0] else bucket[0]
 
     def end_pauses(self, budget: int) -> int:
         """End the pauses that are due; returns what is left of the budget."""
@@ -154,8 +166,45 @@ class Tubes(Emitter):
             for image in self.images:
                 image.keep_tube(tube)
             tube.paused_until_us = 0
+            tube.closed &= ~PAUSED
             tube.pause_s = 0
             self.ready_tubes[tube.name] = None
+            self.transitions.append(TUBE_CHANGED)
+            budget -= 1
+        return self._refill(budget) if self.rates.buckets else budget
+
+    # --- rates of delivery ----------------------------------------------------------------------
+
+    def spend(self, tube: Tube, rate: int, period_us: int) -> None:
+        """A tube that has a rate has given out a job."""
+        rates = self.rates
+        if len(rates.buckets) >= BUCKETS_MAX and tube.name not in rates.buckets:
+            first = rates.first()
+            assert first is not None, "there are many"
+            self.forget_rate(first[1])
+        if rates.spend(tube.name, rate, period_us, self.now_us):
+            tube.closed |= RATE_SPENT
+
+    def forget_rate(self, name: bytes) -> None:
+        """A queue may give out jobs as if it had given out none."""
+        if self.rates.remove(name).is_spent():
+            self._open(name)
+
+    def _open(self, name: bytes) -> None:
+        tube = self.tubes.get(name)
+        if tube is not None:
+            tube.closed &= ~RATE_SPENT
+            self.ready_tubes[name] = None
+
+    def _refill(self, budget: int) -> int:
+        """Act on the buckets that are due; returns what is left of the budget."""
+        rates = self.rates
+        while budget:
+            first = rates.first()
+            if first is None or first[0] > self.now_us:
+                break
+            if rates.end_wait(first[1], self.now_us):
+                self._open(first[1])
             self.transitions.append(TUBE_CHANGED)
             budget -= 1
         return budget

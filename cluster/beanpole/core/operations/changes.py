@@ -24,6 +24,7 @@ from beanpole.core.hosts import UNKNOWN
 from beanpole.core.jobs.effects import NOTIFIED_MAX, NOTIFIED_MIN
 from beanpole.core.jobs.job import BURIED, DELAYED, DONE, FAILED, RESERVED
 from beanpole.core.jobs.spaces import NO_EXTERNAL_IDS, SPACES_SINCE
+from beanpole.core.operations import ruled
 from beanpole.core.operations.checks import (
     find_held,
     find_job,
@@ -73,7 +74,7 @@ def close_session(machine: MachineState, origin: Origin, command: c.Command) -> 
     return c.OK
 
 
-def put(machine: MachineState, origin: Origin, command: c.Command) -> int:
+def put(machine: MachineState, origin: Origin, command: c.Command) -> tuple[int, int] | int:
     _, _, name, priority, delay_s, ttr_s, body = command
     queue = machine.queue
     if not (
@@ -83,10 +84,13 @@ def put(machine: MachineState, origin: Origin, command: c.Command) -> int:
         and len(body) <= JOB_SIZE_MAX_BYTES
         and queue.next_id <= JOB_ID_MAX
     ):
-        return c.BAD_COMMAND
+        filled = ruled.with_defaults(machine, command)
+        return c.BAD_COMMAND if filled is None else put(machine, origin, filled)
+    session = origin.sessions[command[1]]
+    if queue.policies.rows:
+        return ruled.put(machine, session, name, priority, delay_s, ttr_s, body)
     if not has_room(machine, len(body)):
         return c.OUT_OF_MEMORY
-    session = origin.sessions[command[1]]
     space = session.space
     tube = make_tube(machine, space, name)
     if tube is None:
@@ -108,10 +112,11 @@ def put_keyed(machine: MachineState, origin: Origin, command: c.Command) -> tupl
     known = machine.keys.find(key)
     if known:
         return known, 1
-    job_id = put(machine, origin, command[:7])
+    result = put(machine, origin, command[:7])
+    job_id, is_known = (result, 0) if isinstance(result, int) else result
     if job_id > 0:
         machine.keys.remember(key, job_id, machine.queue.now_us)
-        return job_id, 0
+        return job_id, is_known
     return job_id
 
 

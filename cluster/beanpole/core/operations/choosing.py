@@ -16,11 +16,17 @@ def may_look(machine: MachineState, session: Session) -> bool:
 
 
 def reserve_best(machine: MachineState, session: Session) -> Job | None:
-    """Reserve the best ready job of the session's watched, unpaused queues."""
+    """Reserve the best ready job of the session's watched queues that give out jobs."""
     best = 0
     for tube in session.watched.values():
-        if tube.ready_count and not tube.paused_until_us:
+        if tube.ready_count and not tube.closed:
             key = tube.first_ready()
             if key and (not best or key < best):
                 best = key
-    return machine.queue.reserve_first(best, session) if best else None
+    if not best:
+        return None
+    queue = machine.queue
+    job = queue.reserve_first(best, session)
+    if queue.policies.rows:
+        queue.count_delivery(job.tube)
+    return job

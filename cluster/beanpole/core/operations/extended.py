@@ -23,6 +23,7 @@ from beanpole.constants import (
 from beanpole.core.jobs.extension import ATTACHMENT_BYTES, Extension
 from beanpole.core.jobs.job import BURIED, DONE, FAILED, Job
 from beanpole.core.jobs.spaces import ATTACH, NO_EXTERNAL_IDS, REFUSE, REPLACE
+from beanpole.core.operations import ruled
 from beanpole.core.operations.checks import (
     ALIASES_SINCE,
     find_held,
@@ -91,6 +92,12 @@ def add(machine: MachineState, origin: Origin, command: c.Command) -> tuple[int,
     ext = Extension(0, external_id, expires_us, attempts_max, failures_max, space)
     if not has_room(machine, len(body) + ext.memory_bytes()):
         return c.OUT_OF_MEMORY
+    policy = ruled.policy_of(machine, name)
+    if policy is not None:
+        ttr_us = ttr_us or policy.ttr_s * SECOND_US
+        # One that takes the place of another needs no room, and that one must not be dropped.
+        if not known and not ruled.admits(machine, session, name, policy, len(body)):
+            return c.FULL
     tube = make_tube(machine, space, name)
     if tube is None:
         return why_no_tube(machine, space, name)
@@ -136,10 +143,16 @@ def submit(machine: MachineState, origin: Origin, command: c.Command) -> tuple[i
     ext.background = not foreground
     if not has_room(machine, len(body) + ext.memory_bytes() + ATTACHMENT_BYTES):
         return c.OUT_OF_MEMORY
+    policy = ruled.policy_of(machine, name)
+    ttr_us = 0
+    if policy is not None:
+        ttr_us = policy.ttr_s * SECOND_US
+        if not ruled.admits(machine, session, name, policy, len(body)):
+            return c.FULL
     tube = make_tube(machine, space, name)
     if tube is None:
         return why_no_tube(machine, space, name)
-    job = queue.put(tube, rank, delay_us, 0, body, session, ext)
+    job = queue.put(tube, rank, delay_us, ttr_us, body, session, ext)
     if foreground:
         queue.attach(job, ext, session)
         queue.effects.asked_for[job.id] = None

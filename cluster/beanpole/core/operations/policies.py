@@ -1,37 +1,51 @@
-"""The commands on policies of queues. What a policy does is in `core.jobs.attempts`."""
+"""The commands on policies of queues: which there may be. What one does is in `core.jobs`."""
 
 from typing import Final
 
 from crc32c import crc32c
 
 from beanpole import commands as c
-from beanpole.constants import TUBE_NAME_MAX_BYTES, U32_MAX
-from beanpole.core.jobs.policies import ANY, POLICIES_MAX, Policy
+from beanpole.constants import DEDUP_WINDOW_US, SECOND_US, TUBE_NAME_MAX_BYTES, U32_MAX
+from beanpole.core.jobs.policies import ANY, DROP_OLDEST, POLICIES_MAX, REFUSE, Policy
+from beanpole.core.jobs.rates import RATE_MAX, RATE_PERIOD_MAX_US, RATE_PERIOD_MIN_US
+from beanpole.core.jobs.spaces import NO_EXTERNAL_IDS, PREFIX_END, Space
 from beanpole.core.jobs.transitions import TRANSITION_BITS, TUBE
 from beanpole.core.sessions import Origin
 from beanpole.core.state import MachineState
 
 # A cluster works at it when policies are known.
 POLICIES_SINCE: Final[int] = 4
+# More bytes than a cluster has; it fits into a signed number of 64 bits.
+BYTES_MAX: Final[int] = 2**62
+# As the longest delay.
+RETAIN_MAX_US: Final[int] = U32_MAX * SECOND_US
+# Equal puts are remembered as keys of clients are.
+UNIQUE_WINDOW_MAX_US: Final[int] = DEDUP_WINDOW_US
 
 
 def set_policy(machine: MachineState, origin: Origin, command: c.Command) -> int:
     """SET_POLICY: from here on the queues of a pattern have this policy, whatever they had.
 
-    Jobs that were reserved more often already are looked at when they come back the next time.
+    Attempts, limits, defaults and rates count at once, for jobs that are there as well; retention
+    for jobs that are buried or delayed from here on.
 
     Returns:
-        OK; OUT_OF_MEMORY if there are too many; BAD_COMMAND if a name or the number cannot be.
+        OK; OUT_OF_MEMORY if there are too many; AGAIN if this entry may not look at more queues;
+        BAD_COMMAND if a name or a number cannot be.
     """
-    _, _, pattern, attempts_max, dead = command
+    pattern = command[2]
+    policy = Policy(*command[3:])
     policies = machine.queue.policies
-    fits = may_be_pattern(pattern) and (not dead or _may_be_queue(dead))
-    if not (fits and 1 <= attempts_max <= U32_MAX):
+    space = space_of(machine, pattern)
+    if space is None or not fits(policy, space):
         return c.BAD_COMMAND
     if pattern not in policies.rows and len(policies.rows) >= POLICIES_MAX:
         return c.OUT_OF_MEMORY
-    policies.put(pattern, Policy(attempts_max, dead))
-    _note(machine, pattern, dead, attempts_max)
+    if not _may_look(machine):
+        return c.AGAIN
+    policies.put(pattern, policy)
+    machine.queue.look_at_rates()
+    _note(machine, pattern, policy)
     return c.OK
 
 
@@ -45,22 +59,69 @@ def drop_policy(machine: MachineState, origin: Origin, command: c.Command) -> in
     policies = machine.queue.policies
     if pattern not in policies.rows:
         return c.NOT_FOUND
+    if not _may_look(machine):
+        return c.AGAIN
     policies.drop(pattern)
-    _note(machine, pattern, b"", 0)
+    machine.queue.look_at_rates()
+    _note(machine, pattern, Policy())
     return c.OK
 
 
-def may_be_pattern(pattern: bytes) -> bool:
-    """Whether this is the name of a tube, or the beginning of one before `ANY`."""
-    return pattern == ANY or _may_be_queue(pattern.removesuffix(ANY))
+def _may_look(machine: MachineState) -> bool:
+    """Whether this entry may look at all queues that gave out jobs by a rate; it counts them."""
+    buckets = len(machine.queue.rates.buckets)
+    if buckets:
+        machine.looks_left -= buckets
+    return not buckets or machine.looks_left >= 0
 
 
-def _may_be_queue(name: bytes) -> bool:
+def space_of(machine: MachineState, pattern: bytes) -> Space | None:
+    """The space of whose queues this is a name, or the beginning of names before `ANY`."""
+    name = pattern.removesuffix(ANY)
+    if ANY in name or not pattern:
+        return None
+    if pattern == ANY:
+        return machine.queue.beanstalk
+    return machine.queue.space_of(name)
+
+
+def fits(policy: Policy, space: Space) -> bool:
+    """Whether there may be such a policy for queues of a space.
+
+    Jobs of other protocols have their own limit of attempts, ids by which equal ones are known, and
+    priorities that are never left out.
+    """
+    if space.conflict != NO_EXTERNAL_IDS and (
+        policy.attempts_max or policy.dead or policy.unique_window_us or policy.priority
+    ):
+        return False
+    has_rate = (
+        1 <= policy.rate <= RATE_MAX
+        and RATE_PERIOD_MIN_US <= policy.rate_period_us <= RATE_PERIOD_MAX_US
+    )
+    return (
+        (not policy.dead or (policy.attempts_max > 0 and _may_be_dead(policy.dead)))
+        and 0 <= policy.attempts_max <= U32_MAX
+        and 0 <= policy.jobs_max <= U32_MAX
+        and 0 <= policy.bytes_max <= BYTES_MAX
+        and policy.when_full in (REFUSE, DROP_OLDEST)
+        and 0 <= policy.ttr_s <= U32_MAX
+        and 0 <= policy.priority <= U32_MAX
+        and 0 <= policy.retain_buried_us <= RETAIN_MAX_US
+        and 0 <= policy.retain_delayed_us <= RETAIN_MAX_US
+        and 0 <= policy.unique_window_us <= UNIQUE_WINDOW_MAX_US
+        and (has_rate or policy.rate == policy.rate_period_us == 0)
+    )
+
+
+def _may_be_dead(name: bytes) -> bool:
     """A name of beanstalk: those of other spaces begin with a byte of theirs."""
-    return 0 < len(name) <= TUBE_NAME_MAX_BYTES and name[0] >= 0x20 and ANY not in name
+    return 0 < len(name) <= TUBE_NAME_MAX_BYTES and name[0] >= PREFIX_END and ANY not in name
 
 
-def _note(machine: MachineState, pattern: bytes, dead: bytes, attempts_max: int) -> None:
+def _note(machine: MachineState, pattern: bytes, policy: Policy) -> None:
     """Let the running digest see a policy."""
-    check = crc32c(b"\0%d" % attempts_max, crc32c(dead, crc32c(b"\0", crc32c(pattern))))
+    attempts_max, dead, *numbers = policy
+    words = b" ".join([b"%d" % number for number in (attempts_max, *numbers)])
+    check = crc32c(words, crc32c(b"\0", crc32c(dead, crc32c(b"\0", crc32c(pattern)))))
     machine.queue.transitions.append(check << TRANSITION_BITS | TUBE)

@@ -313,7 +313,6 @@ class Parser(ReceiveBuffer):
         if junk:
             # beanstalkd has counted the put by now, unlike other malformed lines.
             return _BAD_PUT
-        ttr_s = ttr_s or r.TTR_MIN_S
         start = self._offset
         end = start + size
         if len(self._data) < end + 2:

@@ -12,7 +12,7 @@ from beanpole.constants import DEDUP_KEY_MAX_BYTES, TUBE_NAME_MAX_BYTES
 Request = tuple[Any, ...]
 
 # --- the requests whose use `stats` counts, numbered in the order of its cmd-* keys --------------
-PUT: Final = 1  # (PUT, priority, delay_s, ttr_s, body): a TTR of 0 is already raised to 1
+PUT: Final = 1  # (PUT, priority, delay_s, ttr_s, body): a TTR of 0 is raised later
 PEEK: Final = 2  # (PEEK, job)
 PEEK_READY: Final = 3  # (PEEK_READY,)
 PEEK_DELAYED: Final = 4  # (PEEK_DELAYED,)
@@ -93,7 +93,8 @@ U64_MAX: Final = 2**64 - 1
 # `reserve-with-timeout`: beanstalkd keeps the seconds in a signed int and, since 1.13, refuses
 # what does not fit (before, it wrapped around and returned at once).
 TIMEOUT_MAX_S: Final = 2**31 - 1
-# beanstalkd raises a TTR of 0: a job that expires when it is reserved could not be finished.
+# beanstalkd raises a TTR of 0: a job that expires when it is reserved could not be finished. Here a
+# policy of the tube may say to what.
 TTR_MIN_S: Final = 1
 # The longest time for which a lost client may be kept: it counts among the sessions of the cluster,
 # and its jobs wait for it.

@@ -100,6 +100,10 @@ class BeanstalkConnection(TubesConnection):
             # At once: its body would stand in the log of a disk that has no room for it.
             self._replies.reply(replies.OUT_OF_MEMORY)
             return
+        if not ttr_s:
+            # The tube's policy may have another one.
+            known = self._clients.origin.knows(c.SET_POLICY)
+            ttr_s = -r.TTR_MIN_S if known else r.TTR_MIN_S
         job = (session, self._used, priority, delay_s, ttr_s, body)
         kind = request[0]
         self._replies.expect(kind)

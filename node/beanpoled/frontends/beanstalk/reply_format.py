@@ -10,13 +10,18 @@ from typing import Any, Final
 from beanpole import commands as c
 from beanpole.protocol.beanstalk import replies, stats
 
+# The cluster or the tube has as much as it may.
+_NO_ROOM: Final = (c.OUT_OF_MEMORY, c.FULL)
+
 Formatter = Callable[[Any], bytes]
 
 
-def inserted(result: int) -> bytes:
+def inserted(result: tuple[int, int] | int) -> bytes:
+    if isinstance(result, tuple):
+        return replies.inserted(result[0])  # of an equal put, which a policy says is the same
     if result > 0:
         return b"INSERTED %d\r\n" % result
-    return replies.OUT_OF_MEMORY if result == c.OUT_OF_MEMORY else replies.INTERNAL_ERROR
+    return replies.OUT_OF_MEMORY if result in _NO_ROOM else replies.INTERNAL_ERROR
 
 
 def inserted_once(result: tuple[int, int] | int) -> bytes:

@@ -40,7 +40,7 @@ def most(clients: Clients, watched: Collection[bytes], owed: ReplyQueue) -> int:
     ready = 0
     for name in watched:
         tube = tubes.get(name)
-        if tube is not None and not tube.paused_until_us:
+        if tube is not None and not tube.closed:
             ready += tube.ready_count
             if ready >= most:
                 return most

@@ -202,7 +202,7 @@ class WorkerSide(GearmanSession):
 
     def _has_ready(self, name: bytes) -> bool:
         tube = self._clients.machine.queue.find(name)
-        return tube is not None and tube.ready_count > 0 and not tube.paused_until_us
+        return tube is not None and tube.ready_count > 0 and not tube.closed
 
     def _grabbed(self, kind: int, result: Any, asked: Asked) -> None:
         if result == c.AGAIN:

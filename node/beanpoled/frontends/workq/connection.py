@@ -427,9 +427,13 @@ class WorkqConnection(RequestConnection):
 # --- results as replies ---------------------------------------------------------------------------
 
 
+# The cluster or the queue has as much as it may.
+_NO_ROOM: Final = (c.OUT_OF_MEMORY, c.FULL)
+
+
 def _refusal(result: int) -> bytes:
     """The reply for what the cluster does not do."""
-    return replies.OUT_OF_MEMORY if result == c.OUT_OF_MEMORY else replies.INTERNAL_ERROR
+    return replies.OUT_OF_MEMORY if result in _NO_ROOM else replies.INTERNAL_ERROR
 
 
 def _added(result: Any) -> bytes:

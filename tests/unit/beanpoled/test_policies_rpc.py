@@ -1,0 +1,159 @@
+"""Policies in requests and on the command line: units, words, and what is refused."""
+
+import argparse
+import asyncio
+from typing import Any
+
+import pytest
+
+from beanpole import commands as c
+from beanpole.constants import SECOND_US
+from beanpole.core.jobs.policies import DROP_OLDEST, Policy
+from beanpole.pb import policies_pb2, queue_pb2
+from beanpoled.cli.policy import rate, rules_of, size_bytes, time_words
+from beanpoled.rpc.policies import _policy, read_pattern, read_policy
+from beanpoled.rpc.server import CallRefused
+from tests.unit.beanpoled.test_queue_rpc import Service, run
+
+HOUR_US = 3600 * SECOND_US
+
+
+def test_all_fields_arrive_and_come_back() -> None:
+    given = policies_pb2.Policy(
+        pattern="mail*",
+        attempts_max=3,
+        dead="mail-dead",
+        jobs_max=5,
+        bytes_max=6,
+        when_full=policies_pb2.WHEN_FULL_DROP_OLDEST,
+        ttr_s=7,
+        priority=8,
+        retain_buried_us=9,
+        retain_delayed_us=10,
+        unique_window_us=11,
+        rate=12,
+        rate_period_us=HOUR_US,
+    )
+    assert all(value for _, value in given.ListFields())
+    assert len(given.ListFields()) == len(given.DESCRIPTOR.fields)
+    pattern, row = read_policy(given)
+    assert (pattern, row.dead, row.when_full) == (b"mail*", b"mail-dead", DROP_OLDEST)
+    assert _policy(pattern, row) == given
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        *(("*", b"*"), ("a", b"a"), ("a*", b"a*"), ("gearman:a", b"\x02a")),
+        *(("gearman:*", b"\x02*"), ("workq:a*", b"\x01a*"), ("gearman:a b", b"\x02a b")),
+    ],
+)
+def test_patterns_of_all_protocols(text: str, name: bytes) -> None:
+    assert read_pattern(text) == name
+    assert _policy(name, Policy()).pattern == text
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason", "field"),
+    [
+        *(({"pattern": text}, "BAD_PATTERN", "pattern") for text in ("", "a*b", "**", "a b")),
+        *(({"pattern": text}, "BAD_PATTERN", "pattern") for text in ("qless:a", "x:a", "\x02a")),
+        ({"pattern": "gearman:a*b"}, "BAD_PATTERN", "pattern"),
+        ({"pattern": "a", "attempts_max": 1, "dead": "b*"}, "BAD_TUBE", "dead"),
+        ({"pattern": "a", "dead": "b"}, "NO_ATTEMPTS", "dead"),
+        ({"pattern": "a", "when_full": 1}, "NO_LIMIT", "when_full"),
+        ({"pattern": "a", "jobs_max": 1, "when_full": 7}, "OUT_OF_RANGE", "when_full"),
+        ({"pattern": "a", "jobs_max": 2**32}, "OUT_OF_RANGE", "jobs_max"),
+        ({"pattern": "a", "unique_window_us": 25 * HOUR_US}, "OUT_OF_RANGE", "unique_window_us"),
+        ({"pattern": "a", "rate": 5}, "HALF_A_RATE", "rate"),
+        ({"pattern": "a", "rate": 1, "rate_period_us": 999}, "OUT_OF_RANGE", "rate_period_us"),
+        ({"pattern": "gearman:a", "attempts_max": 1}, "OTHER_PROTOCOL", "attempts_max"),
+        ({"pattern": "workq:a", "unique_window_us": 1}, "OTHER_PROTOCOL", "unique_window_us"),
+        ({"pattern": "workq:a", "priority": 1}, "OTHER_PROTOCOL", "priority"),
+    ],
+)
+def test_what_cannot_be_is_named(fields: dict[str, Any], reason: str, field: str) -> None:
+    with pytest.raises(CallRefused) as refused:
+        read_policy(policies_pb2.Policy(**fields))
+    assert (refused.value.reason, refused.value.field) == (reason, f"policy.{field}")
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        *(("100/s", (100, SECOND_US)), ("5/10m", (5, 600 * SECOND_US)), ("1/500ms", (1, 500_000))),
+        *(("1/h", (1, HOUR_US)), ("2/3", (2, 3 * SECOND_US)), ("1/2d", (1, 48 * HOUR_US))),
+    ],
+)
+def test_rates_have_units(text: str, found: tuple[int, int]) -> None:
+    assert rate(text) == found
+
+
+def test_sizes_have_units() -> None:
+    found = [size_bytes(text) for text in ("5000", "1KiB", "64MiB", "2GiB")]
+    assert found == [5000, 1024, 64 * 1024**2, 2 * 1024**3]
+
+
+@pytest.mark.parametrize("text", ["", "100", "/s", "x/s", "1/", "1/x", "1/ms", "-1/s", "1/2x"])
+def test_what_is_no_rate(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match=r"is no (rate|time)"):
+        rate(text)
+
+
+@pytest.mark.parametrize("text", ["", "MiB", "1MB", "-1", "1.5GiB", "9" * 16])
+def test_what_is_no_size(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match="is no size"):
+        size_bytes(text)
+
+
+def test_every_rule_has_words() -> None:
+    full = policies_pb2.WHEN_FULL_DROP_OLDEST
+    rules: dict[str, dict[str, Any]] = {
+        "after 3 attempts a job is buried": {"attempts_max": 3},
+        "at most 5 jobs, then a put is refused": {"jobs_max": 5},
+        "at most 5 jobs and 6 bytes, then a put drops the oldest ready job": {
+            "jobs_max": 5,
+            "bytes_max": 6,
+            "when_full": full,
+        },
+        "without a TTR, a job has 7 s": {"ttr_s": 7},
+        "without a priority, a job has 8": {"priority": 8},
+        "a job is deleted when it has been buried for 1 h": {"retain_buried_us": HOUR_US},
+        "a job is deleted when it has been delayed for 1500 ms": {"retain_delayed_us": 1_500_000},
+        "a put of the same body within 90 min makes no job": {"unique_window_us": 3 * HOUR_US // 2},
+        "5 jobs in 1 d are given out at most": {"rate": 5, "rate_period_us": 24 * HOUR_US},
+    }
+    for words, fields in rules.items():
+        assert rules_of(policies_pb2.Policy(pattern="a", **fields)) == [words]
+    assert rules_of(policies_pb2.Policy(pattern="a")) == ["no rule"]
+    assert time_words(1) == "1 us"
+
+
+def test_puts_of_grpc_under_a_policy() -> None:
+    """What a put leaves out its tube says; a full tube is told apart from a full cluster."""
+    rules = Policy(jobs_max=3, ttr_s=300, priority=9, unique_window_us=HOUR_US)
+
+    async def test(service: Service) -> None:
+        stage = service.stage
+        stage.apply_sections((c.LEADER, 0, 0, ((c.RAISE, 3), (c.RAISE, 4))))
+        stage.apply_sections((1, 1, 1, ((c.OPEN, 1), (c.SET_POLICY, 1, b"ruled", *rules))))
+        jobs = [
+            queue_pb2.PutJob(tube="ruled", body=b"1"),
+            queue_pb2.PutJob(tube="ruled", body=b"1"),
+            queue_pb2.PutJob(tube="ruled", body=b"2", priority=0, ttr_s=5),
+            queue_pb2.PutJob(tube="ruled", body=b"3"),
+            queue_pb2.PutJob(tube="ruled", body=b"4"),
+            queue_pb2.PutJob(tube="free", body=b"1"),
+        ]
+        call = asyncio.ensure_future(service.stub.Put(queue_pb2.PutRequest(jobs=jobs)))
+        await service.apply_next()
+        inserted, duplicate = queue_pb2.PUT_OUTCOME_INSERTED, queue_pb2.PUT_OUTCOME_DUPLICATE
+        assert [(one.job_id, one.outcome) for one in (await call).results] == [
+            *((1, inserted), (1, duplicate), (2, inserted), (3, inserted)),
+            *((0, queue_pb2.PUT_OUTCOME_QUEUE_FULL), (4, inserted)),
+        ]
+        found = stage.node.context.machine.queue.jobs
+        shown = [(found[job].rank, found[job].ttr_us // SECOND_US) for job in range(1, 5)]
+        assert shown == [(9, 300), (0, 5), (9, 300), (0, 60)]
+
+    run(test)
