@@ -18,6 +18,7 @@ from beanpole.pb import (
     events_pb2,
     jobs_pb2,
     live_pb2,
+    node_admin_pb2,
     peer_pb2,
     policies_pb2,
     queue_pb2,
@@ -87,6 +88,18 @@ def take_snapshot(scene: Scene) -> None:
     request = admin_pb2.TakeSnapshotRequest()
     reply = ask(scene, "Admin", lambda stub: stub.TakeSnapshot(request, timeout=PATIENCE_S))
     assert reply.index > 0
+
+
+def read_audit(scene: Scene) -> None:
+    """The second call is told of the first, or of one like it a moment ago."""
+    request = node_admin_pb2.ReadAuditRequest()
+
+    def twice(stub: Any) -> Any:
+        stub.ReadAudit(request, timeout=PATIENCE_S)
+        return stub.ReadAudit(request, timeout=PATIENCE_S)
+
+    reply = ask(scene, "NodeAdmin", twice)
+    assert any("NodeAdmin/ReadAudit" in line for line in reply.lines)
 
 
 def finalize(scene: Scene) -> None:
@@ -323,6 +336,7 @@ EXERCISES: Final[Mapping[str, Exercise]] = {
         "JobAdmin/GetJob": get_job,
         "JobAdmin/Change": change,
         "Live/Read": read_live,
+        "NodeAdmin/ReadAudit": read_audit,
         "Peer/Challenge": challenge,
         "Peer/NodeInfo": node_info,
         "Peer/FetchSnapshot": fetch_snapshot,

@@ -145,6 +145,13 @@ def node_disconnect(scene: Scene) -> None:
         wait_until(lambda: state(scene, job) == "ready", PATIENCE_S, "that it is back")
 
 
+def node_audit(scene: Scene) -> None:
+    """It asks all nodes: one that is being killed does not answer."""
+    for _ in range(2):
+        said = _checked(ran("node", "audit", "--json", "--addr", ",".join(scene.grpc)), (0, 1))
+    assert "NodeAdmin/ReadAudit" in said
+
+
 def snapshot(scene: Scene) -> None:
     """It asks every node that is named, and ends with the first that fails: only one is named."""
     said = _checked(ran("snapshot", "--addr", scene.grpc[-1]), (0,))
@@ -378,6 +385,7 @@ EXERCISES: Final[Mapping[str, Exercise]] = {
     "cluster finalize": finalize,
     "node connections": node_connections,
     "node disconnect": node_disconnect,
+    "node audit": node_audit,
     "snapshot": snapshot,
     "alias set": alias,
     "policy set": policy,
