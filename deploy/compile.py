@@ -97,6 +97,7 @@ MODULES: Final = (
     "beanpoled/turn/heartbeats.py",
     "beanpoled/turn/roles.py",
     "beanpoled/turn/routing.py",
+    "beanpoled/origin/opening.py",
     "beanpoled/origin/outbox.py",
     "beanpoled/peers/peers.py",
     "beanpoled/leading/versions.py",

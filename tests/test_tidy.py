@@ -67,7 +67,7 @@ ORDER = {
         ("beanpole.core.qless",),
         (
             *("beanpole.core.hosts", "beanpole.core.keys", "beanpole.core.equal_puts"),
-            "beanpole.core.sessions",
+            *("beanpole.core.sessions", "beanpole.core.users"),
         ),
         ("beanpole.core.applied", "beanpole.core.state"),
         ("beanpole.core.accounts",),

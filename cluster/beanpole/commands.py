@@ -91,6 +91,11 @@ CHANGE_JOB: Final = 52  # what an administrator does to a job (`core.operations.
 PAUSE_QUEUE: Final = 53  # PAUSE_TUBE of a queue of any space
 SET_POLICY: Final = 54  # what becomes of the jobs of some queues
 DROP_POLICY: Final = 55
+AS_USER: Final = 56  # whose the session is from here on: by a token, or by a rule of its node
+SET_USER: Final = 57  # a user, with these rights
+DROP_USER: Final = 58
+SET_TOKEN: Final = 59  # a token of a user, or the end of one
+SET_RULES: Final = 60  # by which clients are sessions of users from their beginning
 
 # --- the leader's own commands -------------------------------------------------------------------
 EPOCH: Final = 64  # the first entry of a term
@@ -108,7 +113,9 @@ AGAIN: Final = -3  # its entry has done as much as it may, and nothing of this: 
 BAD_COMMAND: Final = -2  # wrong layout, unknown operation, or a session that does not exist
 EXISTS: Final = -4  # the external id is taken, or the job has its result already
 FULL: Final = -5  # the queue has as many jobs as it may
-BUSY: Final = -6  # the queue is watched, or a job of it is reserved
+BUSY: Final = -6  # the queue is watched, or a job of it is reserved; a rule names the user
+DENIED: Final = -7  # the session's user has not the right that is needed; or an unknown token
+LOCKED_OUT: Final = -8  # with that, nobody could change users any more
 
 # In place of a command that the active version lacks: BAD_COMMAND in every version.
 NO_COMMAND: Final = (0,)

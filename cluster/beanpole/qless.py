@@ -207,6 +207,7 @@ TOO_MUCH: Final = 8  # (name of the limit, its value): nothing of the call was d
 NO_ROOM: Final = 9  # (): the cluster has no memory or disk left for more
 BAD_CALL: Final = 10  # (): arguments that no origin sends
 DEPENDS_ON_ITSELF: Final = 11  # (jid,): directly, or by way of others
+DENIED: Final = 12  # (): the session's user has not the right that the call needs
 # Their names, for metrics.
 REFUSALS: Final = {
     NO_JOB: "no_job",
@@ -220,6 +221,7 @@ REFUSALS: Final = {
     NO_ROOM: "no_room",
     BAD_CALL: "bad_call",
     DEPENDS_ON_ITSELF: "depends_on_itself",
+    DENIED: "denied",
 }
 
 # --- histories: (when, what, first, second) ------------------------------------------------------

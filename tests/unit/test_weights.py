@@ -26,6 +26,7 @@ from beanpole.constants import (
 from beanpole.core.operations.changes import GRACE_MAX_US, SECRET_MAX_BYTES, SESSION_NUMBER_MAX
 from beanpole.core.operations.operation import ClientOperation, LeaderOperation
 from beanpole.core.operations.table import OPERATIONS, is_command, packed_bytes
+from beanpole.core.users import TOKEN_DIGEST_BYTES, USER_NAME_MAX_BYTES
 
 U64_MAX = 2**64 - 1
 CLIENTS = [entry for entry in OPERATIONS.values() if isinstance(entry, ClientOperation)]
@@ -40,6 +41,8 @@ QUEUE = st.sampled_from((b"\x01", bytes(255), bytes(256), bytes(QUEUE_NAME_MAX_B
 TIME_US = st.sampled_from((0, U32_MAX * SECOND_US, TTL_MAX_US))
 EXTERNAL_ID = st.sampled_from((b"", bytes(255), bytes(256), bytes(EXTERNAL_ID_MAX_BYTES)))
 EXTRA = st.sampled_from((b"", bytes(EXTRA_MAX_BYTES)))
+USER = st.sampled_from((b"u", bytes(USER_NAME_MAX_BYTES)))
+TOKEN = st.sampled_from((b"", bytes(TOKEN_DIGEST_BYTES)))
 # The items of each operation behind the session.
 ITEMS: dict[int, tuple[st.SearchStrategy[object], ...]] = {
     c.OPEN: (),
@@ -82,6 +85,11 @@ ITEMS: dict[int, tuple[st.SearchStrategy[object], ...]] = {
         *(TIME_US, TIME_US, TIME_US, NUMBER, TIME_US),
     ),
     c.DROP_POLICY: (QUEUE,),
+    c.AS_USER: (USER, TOKEN),
+    c.SET_USER: (USER, BODY),
+    c.DROP_USER: (USER,),
+    c.SET_TOKEN: (USER, TOKEN, st.just(1)),
+    c.SET_RULES: (BODY,),
     c.QLESS: (NUMBER, NUMBER, st.sampled_from((0, U64_MAX)), BODY),
     c.QLESS_READ: (NUMBER, NUMBER, st.sampled_from((0, U64_MAX)), BODY),
     c.FIND: (EXTERNAL_ID,),

@@ -72,6 +72,7 @@ def beside_jobs_bytes(machine: MachineState) -> int:
         + len(machine.queue.policies.notes) * NOTE_BYTES
         + _equals_count(machine) * KEY_BYTES
         + len(machine.queue.rates.buckets) * BUCKET_BYTES
+        + machine.users.bytes
         + sizes.beside_jobs(machine.qless)
     )
 
@@ -104,6 +105,7 @@ def image_bytes(machine: MachineState) -> int:
         + len(queue.policies.notes) * NOTE_IMAGE_BYTES
         + _equals_count(machine) * KEY_IMAGE_BYTES
         + len(queue.rates.buckets) * BUCKET_BYTES
+        + machine.users.bytes
         + machine.qless.bytes  # an image has less of them: nothing that follows from other things
         + sizes.beside_jobs(machine.qless)
     )

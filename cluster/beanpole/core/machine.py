@@ -23,6 +23,7 @@ from beanpole.core.applied import Applied
 from beanpole.core.jobs.transitions import BATCH, SESSION, TRANSITION_BITS
 from beanpole.core.operations import table
 from beanpole.core.operations.operation import ClientOperation, LeaderOperation, fits
+from beanpole.core.operations.permission import allows
 from beanpole.core.sessions import Origin
 from beanpole.core.state import MachineState
 from beanpole.events import NODE_DOWN
@@ -184,6 +185,7 @@ class Machine(MachineState):
             results = []
             applied.results.append((incarnation, number, results))
         sessions = origin.sessions
+        users = self.users
         for command in commands:
             result: Any = c.BAD_COMMAND
             if type(command) is tuple and command and type(command[0]) is int:
@@ -194,7 +196,14 @@ class Machine(MachineState):
                     and fits(command, operation.shape)
                     and (operation.opens or command[1] in sessions)
                 ):
-                    result = operation.handler(self, origin, command)
+                    if (
+                        users.rows
+                        and operation.rights
+                        and not allows(self, origin, operation, command)
+                    ):
+                        result = c.DENIED
+                    else:
+                        result = operation.handler(self, origin, command)
             if results is not None:
                 results.append(result)
 

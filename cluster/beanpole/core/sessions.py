@@ -22,7 +22,9 @@ class Session(Holder):
     for as long as it lives, whichever attachment holds it. `reason` is what
     ended its last attachment (`events.CONNECTION_LOST`, `NODE_DOWN`), for the jobs that return;
     they return from the last that was reserved. `space` is that of its protocol; where that has no
-    default queue, a session may use none (`used` is None) and watch none.
+    default queue, a session may use none (`used` is None) and watch none. `user` is whose it is,
+    empty for nobody's; `token` is the digest of the token by which it became that, empty if that
+    was by a rule (`core.users`).
     """
 
     __slots__ = (
@@ -34,7 +36,9 @@ class Session(Holder):
         "secret",
         "space",
         "state",
+        "token",
         "used",
+        "user",
         "watched",
     )
 
@@ -51,6 +55,8 @@ class Session(Holder):
         self.watched: dict[bytes, Tube] = {}
         self.request_granted = 0
         self.secret = b""
+        self.user = b""
+        self.token = b""
         self.grace_us = 0
         self.detached_until_us = 0
 

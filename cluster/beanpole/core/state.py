@@ -22,6 +22,7 @@ from beanpole.core.jobs.transitions import SESSION, TRANSITION_BITS
 from beanpole.core.keys import Keys
 from beanpole.core.qless.tables import Tables
 from beanpole.core.sessions import ATTACHED, DEAD, DETACHED, Origin, Session
+from beanpole.core.users import Users
 from beanpole.events import CONNECTION_LOST, NO_REASON
 
 
@@ -34,6 +35,7 @@ class MachineState:
         self.keys = Keys()
         self.equal_puts = EqualPuts()
         self.hosts = Hosts()
+        self.users = Users()
         self.index = 0
         self.wall_us = 0  # the leader's wall time of the last entry; shown, never used to decide
         self.state_hash = 0
@@ -129,7 +131,8 @@ class MachineState:
         """Give a resumable session the attachment of another one, which has ended.
 
         Requests are numbered by the attachment, so its last granted one comes along with it: a
-        late second GRANT of the session that stood here before stays void. So does the host.
+        late second GRANT of the session that stood here before stays void. So do the host and
+        the token: the old one may be about to be dropped.
         """
         self.queue.keep_holder(session)
         if session.state == DETACHED:
@@ -142,6 +145,7 @@ class MachineState:
         session.reason = NO_REASON
         session.detached_until_us = 0
         session.request_granted = fresh.request_granted
+        session.token = fresh.token
         origin.sessions[session.number] = session
         self.note_session(session)
 

@@ -28,6 +28,11 @@ INPUT_BYTES_MAX: Final = 64 * 1024
 STALL_MAX_US: Final = 30_000_000
 # Clients beyond the limit that may wait for their refusal; more are closed at once.
 REFUSED_MAX: Final = 64
+# Why clients were refused, by what they may do or who they said they are; for metrics.
+UNKNOWN_TOKEN: Final = "unknown_token"
+NO_TOKEN: Final = "no_token"
+NO_RIGHT: Final = "no_right"
+AUTH_REFUSALS: Final = (UNKNOWN_TOKEN, NO_TOKEN, NO_RIGHT)
 
 
 class Clients:
@@ -50,6 +55,7 @@ class Clients:
         self.slow_total: dict[str, int] = {}  # closed because they did not read
         # How often each error was replied, by protocol and by the bytes of the reply.
         self.errors: dict[str, dict[bytes, int]] = {}
+        self.auth_refused = dict.fromkeys(AUTH_REFUSALS, 0)  # since the start of the node
         self.calls: dict[Client, None] = {}
         self.dirty: list[Connection] = []  # connections with replies to write
         # They are read with every request, and looking into `config` has its price.
@@ -130,6 +136,30 @@ class Clients:
                 duration_us,
             )
         )
+
+    # --- what clients may do --------------------------------------------------------------------
+
+    def may(self, client: Client, rights: int, queue: bytes) -> bool:
+        """Whether a client has one of these rights (`core.users`) in a queue, by any of its names.
+
+        As users are known here: the machine has the last word, and says DENIED.
+        """
+        users = self._context.machine.users
+        if not users.rows:
+            return True
+        own_name = self._context.machine.queue.aliases.queue_of(queue)
+        return bool(users.of(client.user, client.token).on(own_name) & rights)
+
+    def may_everywhere(self, client: Client, rights: int) -> bool:
+        """Whether a client has one of these rights in every queue, and in what belongs to none."""
+        users = self._context.machine.users
+        if not users.rows:
+            return True
+        return bool(users.of(client.user, client.token).everywhere & rights)
+
+    def refused_client(self, reason: str) -> None:
+        """Count a refusal: one of AUTH_REFUSALS."""
+        self.auth_refused[reason] += 1
 
     # --- connections come and go ----------------------------------------------------------------
 

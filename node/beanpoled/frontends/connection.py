@@ -18,6 +18,7 @@ class Connection:
     __slots__ = (
         "batch",
         "client_host",
+        "client_names",
         "id",
         "is_producer",
         "is_worker",
@@ -26,12 +27,18 @@ class Connection:
         "refused",
         "since_us",
         "throttled",
+        "token",
+        "user",
         "wait",
     )
 
-    def __init__(self, protocol: str, client_host: bytes) -> None:
+    def __init__(
+        self, protocol: str, client_host: bytes, client_names: tuple[bytes, ...] = ()
+    ) -> None:
         self.protocol = protocol  # the name of its frontend
         self.client_host = client_host
+        self.client_names = client_names
+        self.user = self.token = b""
         self.number = 0
         self.id = 0  # counts the connections of the node since its start; set by `Clients`
         self.since_us = 0  # when it came, by the node's monotonic clock

@@ -5,26 +5,46 @@ a client is read in `flow`, where commands go in `origin`.
 """
 
 from abc import abstractmethod
+from functools import partial
+from hashlib import sha256
+from typing import Final
 
-from beanpoled.frontends.clients import Clients
+from beanpole import commands as c
+from beanpoled.frontends.clients import UNKNOWN_TOKEN, Clients
 from beanpoled.frontends.connection import Connection
 from beanpoled.frontends.flow import FlowControl
 from beanpoled.frontends.replies import EMPTY, WAIT, ReplyQueue
 from beanpoled.host.seam import ClientPort, Timer
 
+# A client that has sent so many wrong tokens is closed, and each costs it so long: a guess of 256
+# bits finds nothing, but the log should not be filled with them.
+WRONG_TOKENS_MAX: Final = 3
+WRONG_TOKEN_DELAY_US: Final = 1_000_000
+
 
 class RequestConnection(Connection):
     """A connection with requests and replies. Subclasses know one protocol."""
 
-    __slots__ = ("_clients", "_flow", "_port", "_replies", "_timer", "blocked", "closed", "ended")
+    __slots__ = (
+        "_clients",
+        "_flow",
+        "_port",
+        "_replies",
+        "_timer",
+        "_wrong_tokens",
+        "blocked",
+        "closed",
+        "ended",
+    )
 
     def __init__(self, clients: Clients, protocol: str, port: ClientPort) -> None:
-        super().__init__(protocol, port.client_host)
+        super().__init__(protocol, port.client_host, port.client_names)
         self._clients = clients
         self._port = port
         self._replies = ReplyQueue(clients, self, port)
         self._flow = FlowControl(clients, port)
         self._timer: Timer | None = None
+        self._wrong_tokens = 0
         self.blocked = False  # what stands behind the present request must wait for it
         self.ended = False  # the client has sent everything it will
         self.closed = False
@@ -173,6 +193,39 @@ class RequestConnection(Connection):
             self._close(lost=False)  # it asked for the end
         else:
             self._process()
+
+    # --- whose the session is -------------------------------------------------------------------
+
+    def _authenticate(self, kind: int, token: bytes) -> None:
+        """Ask the machine whose token it is; its answer is of this kind, for `_authenticated`.
+
+        The session is open. What stands behind the request is not looked at before it is answered.
+        """
+        self.blocked = True
+        self._replies.expect(kind)
+        digest = sha256(token).digest()
+        self._clients.origin.submit(self, kind, (c.AS_USER, self.number, b"", digest))
+
+    def _authenticated(self, result: int, accepted: bytes, refused: bytes) -> None:
+        """Take the machine's answer, and reply. A client that guesses waits, and is closed soon."""
+        clients = self._clients
+        session = clients.session(self.number)
+        if result == c.OK and session is not None:
+            self.user, self.token = session.user, session.token
+            self._wrong_tokens = 0
+            self._answer_alone(accepted)
+            return
+        self._wrong_tokens += 1
+        clients.refused_client(UNKNOWN_TOKEN)
+        if self._wrong_tokens < WRONG_TOKENS_MAX:
+            answer = partial(self._answer_alone, refused)
+        else:
+            answer = partial(self._refuse_for_good, refused)
+        self._timer = clients.call_later(WRONG_TOKEN_DELAY_US, answer)
+
+    def _refuse_for_good(self, refused: bytes) -> None:
+        self._replies.answer(refused)
+        self._close()
 
     # --- the end --------------------------------------------------------------------------------
 

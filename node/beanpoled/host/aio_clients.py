@@ -15,6 +15,7 @@ from beanpoled.frontends.frontend import Frontend, Frontends
 from beanpoled.host.seam import WARNING, Log
 from beanpoled.host.sockets import BACKLOG, bind
 from beanpoled.host.tls import SafeAcceptor
+from beanpoled.trust.certificates import names_in
 from beanpoled.trust.trust import Trust
 
 # A vanished client is found after 60 s idle and five probes, or when its output is not
@@ -38,6 +39,7 @@ class ClientProtocol:
         self._transport: asyncio.Transport | None = None
         self._connection: Connection | None = None
         self.client_host = b""
+        self.client_names: tuple[bytes, ...] = ()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -45,6 +47,8 @@ class ClientProtocol:
         self._transport.set_write_buffer_limits(high=output_bytes_max)
         _keep_alive(self._transport)
         self.client_host = _host_of(self._transport)
+        if self._is_safe:
+            self.client_names = _names_of(self._transport)
         self._connection = self._frontend.connected(self)
         if self._connection is None:
             self._transport.abort()
@@ -108,6 +112,12 @@ def _host_of(transport: asyncio.Transport) -> bytes:
         return host_name(UNIX)
     peer = transport.get_extra_info("peername")  # None if the client has gone already
     return host_name(peer[0]) if peer else b""
+
+
+def _names_of(transport: asyncio.Transport) -> tuple[bytes, ...]:
+    """The names in the certificate that the client had to show; none where it had not."""
+    certificate = transport.get_extra_info("peercert") or {}
+    return tuple(sorted(name.encode(errors="replace") for name in names_in(certificate)))
 
 
 def _keep_alive(transport: asyncio.Transport) -> None:

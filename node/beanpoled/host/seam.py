@@ -39,9 +39,11 @@ class ClientPort(Protocol):
     Attributes:
         client_host: where the client is, as its events name it (`addresses.host_name`); empty if
             nobody knows.
+        client_names: the names in its certificate, if it has shown one that was checked.
     """
 
     client_host: bytes
+    client_names: tuple[bytes, ...]
 
     def write(self, data: bytes) -> None:
         """Send; never blocks. Bytes that the client does not read yet are buffered."""

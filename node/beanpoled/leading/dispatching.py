@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from beanpole import commands as c
 from beanpole.core.applied import LATER, NONE_READY
 from beanpole.core.jobs.job import Tube
+from beanpole.core.sessions import Session
+from beanpole.core.users import WORK, User
 from beanpole.errors import ProtocolError
 from beanpole.weights import GRANTS_FOR_PUTS_MAX
 from beanpoled.leading.early import EarlyWait, EarlyWaits
@@ -42,6 +44,10 @@ class Dispatcher:
         # Tube -> jobs that are ready already and that GRANTs in flight are for.
         self._claimed: dict[bytes, int] = {}
         self._back: deque[Waiter] = deque()  # parked ones whose origin sends again
+        # The users by whose rights the waiters stand in their lines, and those that are to be
+        # looked at again because there are others now.
+        self._users: dict[bytes, User] = {}
+        self._changed: deque[Waiter] = deque()
 
     def clear(self) -> None:
         """Leadership is lost: nothing of an earlier term survives."""
@@ -51,6 +57,7 @@ class Dispatcher:
         self._grants.clear()
         self._claimed.clear()
         self._back.clear()
+        self._changed.clear()
 
     # --- from origins ---------------------------------------------------------------------------
 
@@ -125,6 +132,7 @@ class Dispatcher:
     def register(self) -> None:
         """Give WAITs whose batch is applied their places in line; called before each entry."""
         self._unpark_some()
+        self._look_at_users()
         if not self.early.count:
             return
         origins = self._context.machine.origins
@@ -140,8 +148,44 @@ class Dispatcher:
             session = origin.sessions.get(key[2]) if origin.incarnation == key[1] else None
             if session is not None and session.request_granted < wait.request:
                 looks -= len(session.watched)
-                self._enter(key, wait, session.watched)
+                self._enter(key, wait, self._allowed(session))
         self._context.wake()
+
+    def _allowed(self, session: Session) -> dict[bytes, Tube]:
+        """The tubes that a session watches and may work on."""
+        users = self._context.machine.users
+        if not users.rows:
+            return session.watched
+        user = users.of(session.user, session.token)
+        return {name: tube for name, tube in session.watched.items() if user.on(tube.name) & WORK}
+
+    def _look_at_users(self) -> None:
+        """Take waiters out of lines in which they may not stand any more, and into new ones.
+
+        A GRANT for a tube that its session may not work on would find nothing, again and again.
+        """
+        machine = self._context.machine
+        if self._users is not machine.users.rows:
+            self._users = machine.users.rows
+            self._changed = deque(self.line.waiters.values())
+        looks = LOOKS_PER_TURN_MAX
+        while self._changed and looks > 0:
+            waiter = self._changed.popleft()
+            index, incarnation, number = waiter.key
+            origin = machine.origins.get(index)
+            if origin is None or origin.incarnation != incarnation:
+                continue
+            session = origin.sessions.get(number)
+            if session is None or self.line.waiters.get(waiter.key) is not waiter:
+                continue
+            looks -= len(session.watched)
+            names = tuple([tube.name for tube in self._allowed(session).values()])
+            if names != waiter.tubes:
+                self.line.move(waiter, names)
+                for name in names:
+                    self.match(name)
+        if self._changed:
+            self._context.wake()
 
     def _enter(self, key: Key, wait: EarlyWait, watched: dict[bytes, Tube]) -> None:
         known = self.line.waiters.get(key)

@@ -69,6 +69,12 @@ class WaitingLine:
         self.waiters[waiter.key] = waiter
         self.put_back(waiter)
 
+    def move(self, waiter: Waiter, tubes: Iterable[bytes]) -> None:
+        """Let a waiter stand in the lines of these tubes only, at the end of each."""
+        waiter.place = self.next_place()
+        waiter.tubes = tuple(tubes)
+        self.put_back(waiter)
+
     def put_back(self, waiter: Waiter) -> None:
         """A waiter that was granted nothing, or whose origin sends again, has its place."""
         if self.waiters.get(waiter.key) is waiter and not (waiter.granting or waiter.parked):

@@ -30,6 +30,9 @@ class Client(Protocol):
     """A client's connection as its origin sees it; each protocol has one."""
 
     client_host: bytes  # empty if nobody knows it
+    client_names: tuple[bytes, ...]  # in its certificate, if that was checked
+    user: bytes  # whose the session is, as its node knows; empty for nobody's
+    token: bytes  # the digest of the token by which it became that; empty if that was by a rule
     number: int  # the session's number in this incarnation, 0 before OPEN
     batch: "Batch | None"  # the last batch that holds a command of this client
     wait: "Wait | None"

@@ -31,6 +31,7 @@ from beanpoled.origin.batches import (
 )
 from beanpoled.origin.heavy import HeavyLine
 from beanpoled.origin.leader_link import LeaderLink
+from beanpoled.origin.opening import opening
 from beanpoled.shared.context import Context
 
 # A command above this waits in a line of its own, where one batch is on its way at a time, so that
@@ -119,18 +120,11 @@ class Origin:
     # --- from the front ends --------------------------------------------------------------------
 
     def open_session(self, client: Client, protocol: int = BEANSTALK) -> None:
-        """Give a client its session, with its host if the machines know of hosts already.
-
-        A session begins with the beanstalk protocol; another one (`events`) is told behind it.
-        """
+        """Give a client its session, which speaks a protocol (`events`)."""
         client.number = self._next_session
         self._next_session += 1
-        command: c.Command = (c.OPEN, client.number)
-        if client.client_host and self.knows(c.OPEN_FROM):
-            command = (c.OPEN_FROM, client.number, client.client_host)
-        self.submit(client, KIND_OPEN, command)
-        if protocol != BEANSTALK:
-            self.submit(client, KIND_QUIET, (c.SET_PROTOCOL, client.number, protocol))
+        for kind, command in opening(client, protocol, self._context.machine):
+            self.submit(client, kind, command)
 
     def submit(
         self, client: Client | None, kind: int, command: c.Command, behind: Batch | None = None

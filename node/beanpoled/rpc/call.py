@@ -37,9 +37,12 @@ class Call:
         "_expected",
         "batch",
         "client_host",
+        "client_names",
         "failure",
         "number",
         "results",
+        "token",
+        "user",
         "wait",
     )
 
@@ -47,6 +50,8 @@ class Call:
         """Open a session of the caller's host; `done` is called when the call has ended."""
         self._clients = clients
         self.client_host = client_host
+        self.client_names: tuple[bytes, ...] = ()
+        self.user = self.token = b""
         self._done = done
         self._expected = 0
         self._ended = False

@@ -3,6 +3,7 @@
 Numbers are small, so that commands meet each other's jobs, tubes and sessions.
 """
 
+import msgpack
 import pytest
 from hypothesis import strategies as st
 
@@ -12,6 +13,7 @@ from beanpole.core import hosts, keys
 from beanpole.core import machine as machine_module
 from beanpole.core.jobs import tubes
 from beanpole.core.machine import Machine
+from beanpole.core.users import ANONYMOUS, EVERYWHERE
 from beanpole.events import GEARMAN, WORKQ
 from tests.unit.core.cluster import DEFAULT, Entry
 from tests.unit.core.foreign import QUEUES as FOREIGN_QUEUES
@@ -136,6 +138,24 @@ POLICIES = st.one_of(
     command(c.PUT, SESSION, TUBE, st.sampled_from([-1, 0, 7]), SECONDS, st.just(-1), BODY),
     command(c.DROP_POLICY, SESSION, PATTERN),
 )
+# Users, of whom one may do everything with its token.
+ROOT, LEE = b"root", b"lee"
+TOKENS = (b"r" * 32, b"l" * 32)
+USER = st.sampled_from([ROOT, LEE, LEE, ANONYMOUS, b"", b"no user"])
+TOKEN = st.sampled_from([*TOKENS, TOKENS[1], b"", b"x" * 32, b"short"])
+RIGHTS = [
+    *((), ((EVERYWHERE, 15),), ((DEFAULT, 15), (b"a", 2)), ((b"*", 3), (b"\x02*", 6))),
+    *(((b"a*", 15), (b"\x01q", 1), (b"\x02q", 2)), ((b"**", 1),), ((DEFAULT, 16),), 5),
+]
+RULES = [(), ((0, b"", b"", LEE),), ((1, b"\x08\x0a\0\0\0", b"name", ROOT),), ((9, b"", b"", LEE),)]
+USERS = st.one_of(
+    command(c.AS_USER, SESSION, USER, TOKEN),
+    command(c.AS_USER, SESSION, st.just(b""), st.sampled_from(TOKENS)),
+    command(c.SET_USER, SESSION, USER, st.sampled_from(list(map(msgpack.packb, RIGHTS)))),
+    command(c.SET_TOKEN, SESSION, USER, TOKEN, st.sampled_from([0, 1, 1, 2])),
+    command(c.DROP_USER, SESSION, USER),
+    command(c.SET_RULES, SESSION, st.sampled_from(list(map(msgpack.packb, RULES)))),
+)
 LATEST = st.one_of(
     SUBMITS,
     SUBMITS,
@@ -178,6 +198,7 @@ LATEST = st.one_of(
         command(c.SET_PROTOCOL, SESSION, st.sampled_from(SINCE_4)),
     ),
     POLICIES,
+    USERS,
 )
 INCARNATION = st.sampled_from([1, 1, 1, 2])
 GRANTS = command(
@@ -222,10 +243,13 @@ LATEST_STEPS = st.tuples(
 Step = tuple[int, int, list[tuple[int, str, list[c.Command]]]]
 
 
-def log_of(steps: list[Step], protocol: int = 0, version: int = 3) -> list[Entry]:
+def log_of(
+    steps: list[Step], protocol: int = 0, version: int = 3, users: bool = False
+) -> list[Entry]:
     """Entries with times and batch numbers, after one that opens sessions and puts jobs.
 
     With a protocol, the machine works at a version from the start, and session 3 is of its space.
+    With users, session 1 may do all, and all that say nothing may do little.
     """
     put = (c.PUT, 1, DEFAULT, 0, 0, 1, b"first")
     opened: tuple[c.Command, ...] = ((c.OPEN, 1), (c.OPEN, 2), put, put, (c.WATCH, 2, b"a"))
@@ -246,6 +270,15 @@ def log_of(steps: list[Step], protocol: int = 0, version: int = 3) -> list[Entry
             opened += tuple(
                 (c.SUBMIT, 2, queue, 1, 0, name, 0, 1, b"extra", b"mine") for name in (b"", b"two")
             )
+    if users:
+        opened += (
+            (c.SET_USER, 1, ROOT, msgpack.packb(RIGHTS[1])),
+            (c.SET_TOKEN, 1, ROOT, TOKENS[0], 1),
+            (c.SET_USER, 1, LEE, msgpack.packb(RIGHTS[3])),
+            (c.SET_TOKEN, 1, LEE, TOKENS[1], 1),
+            (c.AS_USER, 1, b"", TOKENS[0]),
+            (c.SET_USER, 1, ANONYMOUS, msgpack.packb(RIGHTS[4])),
+        )
     time_us = SECOND
     first += [(0, 1, 1, opened), (1, 1, 1, opened)]
     entries: list[Entry] = [(1, 0, time_us, 0, first)]
@@ -282,6 +315,7 @@ LOGS = st.one_of(
         st.lists(LATEST_STEPS, min_size=1, max_size=12),
         st.sampled_from([WORKQ, GEARMAN, GEARMAN]),
         st.just(4),
+        st.booleans(),
     ),
 )
 

@@ -197,7 +197,7 @@ def test_an_image_of_version_3_has_neither_hosts_nor_a_field_for_one() -> None:
     new = image_of(machine)
     assert new == image_of(cluster.machine)
     assert kinds_of(new)["hosts"] == [None]
-    assert len(kinds_of(new)["sessions"][0][0]) == 16
+    assert len(kinds_of(new)["sessions"][0][0]) == 18
     put = [cluster.section((c.PUT, 1, b"default", 0, 0, 60, b""), (c.OPEN_FROM, 2, ONE))]
     machine.apply(51, 0, cluster.time_us, 0, put)
     (event,) = events_of(machine)

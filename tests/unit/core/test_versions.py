@@ -9,7 +9,7 @@ from beanpole import commands as c
 from beanpole import events as e
 from beanpole.core.machine import Machine
 from beanpole.core.operations import changes, leading
-from beanpole.core.operations.operation import BODY, SESSION, ClientOperation, LeaderOperation
+from beanpole.core.operations.operation import BODY, FREE, SESSION, ClientOperation, LeaderOperation
 from beanpole.core.operations.table import OPERATIONS
 from beanpole.core.sessions import Origin
 from beanpole.core.state import MachineState
@@ -27,7 +27,7 @@ def double(machine: MachineState, origin: Origin, command: c.Command) -> int:
     return c.OK
 
 
-ENTRY = ClientOperation(INVENTED, (SESSION, BODY), double, since=NEW)
+ENTRY = ClientOperation(INVENTED, (SESSION, BODY), double, FREE, since=NEW)
 
 
 @pytest.fixture

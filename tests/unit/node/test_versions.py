@@ -6,7 +6,7 @@ import pytest
 
 from beanpole import commands as c
 from beanpole.core.machine import Machine
-from beanpole.core.operations.operation import SESSION, ClientOperation
+from beanpole.core.operations.operation import FREE, SESSION, ClientOperation
 from beanpole.core.operations.table import OPERATIONS
 from beanpoled.leading.versions import WISH_US
 from beanpoled.links import frames
@@ -275,7 +275,7 @@ def test_a_command_of_a_later_version_does_not_leave_its_origin(
 ) -> None:
     """It is answered among the others, in order, and the log does not hold it."""
     invented = 31
-    entry = ClientOperation(invented, (SESSION,), lambda *_: c.OK, since=NEW)
+    entry = ClientOperation(invented, (SESSION,), lambda *_: c.OK, FREE, since=NEW)
     monkeypatch.setitem(OPERATIONS, invented, entry)
     stage = leading()
     answers: list[tuple[int, object]] = []
@@ -284,6 +284,8 @@ def test_a_command_of_a_later_version_does_not_leave_its_origin(
         """A client that notes its answers."""
 
         client_host = b"10.0.0.1"
+        client_names: tuple[bytes, ...] = ()
+        user = token = b""
         number = 0
         batch: Batch | None = None
         wait: Wait | None = None

@@ -13,13 +13,14 @@ from typing import Any, Final, NamedTuple
 
 from beanpole.constants import HOST_NAME_MAX_BYTES, HOSTS_MAX
 from beanpole.core.hosts import HOSTS_SINCE
-from beanpole.core.image import policies, qless_loading
+from beanpole.core.image import policies, qless_loading, users
 from beanpole.core.image.qless import QlessCopy
 from beanpole.core.image.records import EXTENDED_SINCE
 from beanpole.core.jobs.aliases import ALIASES_MAX
 from beanpole.core.jobs.spaces import SPACES_SINCE
 from beanpole.core.operations.policies import POLICIES_SINCE
 from beanpole.core.state import MachineState
+from beanpole.core.users import USERS_SINCE
 
 # Hosts of one chunk: a slice of a tenth of a millisecond.
 CHUNK_HOSTS: Final = 1024
@@ -137,6 +138,7 @@ PARTS: Final[dict[str, Part]] = {
     "hosts": Part(HOSTS_SINCE, _hosts, _add_hosts),
     "aliases": Part(EXTENDED_SINCE, _aliases, _add_aliases),
     "policies": Part(POLICIES_SINCE, policies.write, policies.read, policies.end),
+    "users": Part(USERS_SINCE, users.write, users.read, users.end),
     "qless": Part(QLESS_SINCE, _qless, qless_loading.read, qless_loading.end),
 }
 

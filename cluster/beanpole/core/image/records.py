@@ -125,9 +125,13 @@ class SessionRecord(NamedTuple):
     detached_until_us: int
     protocol: int
     reason: int
-    host: int = 0  # its number; since version 4
+    # Since version 4: its number, whose it is, and the digest of a token.
+    host: int = 0
+    user: bytes = b""
+    token: bytes = b""
 
 
+_SESSION_FIELDS_SINCE_4: Final = 3
 # The longest alias takes as much room as this many ids.
 _ALIAS_IDS: Final = 64
 # A plain tuple, because there may be millions: making and reading a named one takes longer.
@@ -204,6 +208,8 @@ def of_session(session: Session) -> SessionRecord:
         session.protocol,
         session.reason,
         session.host,
+        session.user,
+        session.token,
     )
 
 
@@ -223,7 +229,7 @@ def watched_ids(record: SessionRecord) -> int:
 
 def written(record: SessionRecord, version: int) -> tuple[Any, ...]:
     """Return what an image of a version has of a session's record."""
-    return record if version >= HOSTS_SINCE else record[:-1]
+    return record if version >= HOSTS_SINCE else record[:-_SESSION_FIELDS_SINCE_4]
 
 
 def of_job(job: Job, version: int) -> JobRecord:

@@ -32,6 +32,7 @@ from beanpole.core.jobs.spaces import Space
 from beanpole.core.keys import shard_of
 from beanpole.core.machine import Machine
 from beanpole.core.sessions import DEAD, DETACHED, Origin, Session
+from beanpole.core.users import TOKEN_DIGEST_BYTES, may_be_name
 from beanpole.errors import Damaged, UnknownVersion
 
 # An image is written in the machine's active version. These are read: up to the newest that the
@@ -102,6 +103,7 @@ class _Loading:
         self.machine.activate(version)
         self.tubes: dict[int, Tube] = {}  # by serial number, as below
         self.sessions: dict[int, Session] = {}
+        self._tokens: dict[bytes, bytes] = {}  # many sessions have one
         fields = (*MACHINE_NUMBERS, *MACHINE_LIMITS)
         for field, value in zip(fields, head.numbers + head.limits, strict=True):
             setattr(self.machine, field, value)
@@ -215,6 +217,7 @@ class _Loading:
                 f"session {session.number} has the protocol {session.protocol}"
                 f" and the reason {session.reason}; a byte is allowed for each"
             )
+        self._set_user(session, record)
         if session.state == DEAD:
             machine.ending.append(session)
             return
@@ -226,6 +229,16 @@ class _Loading:
             machine.returning.add((session.detached_until_us, serial))
         else:
             self._attach(session)
+
+    def _set_user(self, session: Session, record: SessionRecord) -> None:
+        user, token = record.user, record.token
+        if (
+            not (type(user) is type(token) is bytes)
+            or (user and not may_be_name(user))
+            or (token and (len(token) != TOKEN_DIGEST_BYTES or not user))
+        ):
+            raise Damaged(f"session {session.number} is of a user that cannot be")
+        session.user, session.token = user, self._tokens.setdefault(token, token)
 
     def _watched(self, record: Any, space: Space) -> tuple[bytes, Tube]:
         """A tube that a session of a space watches, and the name by which it does.

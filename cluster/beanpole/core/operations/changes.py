@@ -367,11 +367,14 @@ def make_resumable(machine: MachineState, origin: Origin, command: c.Command) ->
 def resume_session(machine: MachineState, origin: Origin, command: c.Command) -> int:
     """RESUME: the session of this secret moves to this attachment and its host; its epoch grows.
 
-    Commands that still arrive from the old attachment find no session there and are refused.
+    Commands that still arrive from the old attachment find no session there and are refused. The
+    secret alone is not enough: both sessions have to be of one user.
     """
     session = machine.resumable.get(command[2])
     fresh = origin.sessions[command[1]]
     if session is None or fresh is session or fresh.secret or session.space is not fresh.space:
+        return c.NOT_FOUND
+    if session.user != fresh.user:
         return c.NOT_FOUND
     machine.end_session(fresh, lost=False)
     machine.attach(session, origin, fresh)

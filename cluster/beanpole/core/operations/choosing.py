@@ -1,5 +1,7 @@
 """Which job a session gets when it asks for any: the best ready one of the queues that it watches.
 
+Queues in which its user may not work are passed over, whatever it watches.
+
 GRANT and TAKE choose alike, and share what an entry may look at. What each of them says is in
 `leading` and `changes`.
 """
@@ -7,6 +9,7 @@ GRANT and TAKE choose alike, and share what an entry may look at. What each of t
 from beanpole.core.jobs.job import Job
 from beanpole.core.sessions import Session
 from beanpole.core.state import MachineState
+from beanpole.core.users import WORK
 
 
 def may_look(machine: MachineState, session: Session) -> bool:
@@ -18,7 +21,10 @@ def may_look(machine: MachineState, session: Session) -> bool:
 def reserve_best(machine: MachineState, session: Session) -> Job | None:
     """Reserve the best ready job of the session's watched queues that give out jobs."""
     best = 0
+    user = machine.users.of(session.user, session.token) if machine.users.rows else None
     for tube in session.watched.values():
+        if user is not None and not user.on(tube.name) & WORK:
+            continue
         if tube.ready_count and not tube.closed:
             key = tube.first_ready()
             if key and (not best or key < best):

@@ -6,7 +6,7 @@ when it is packed; what is legal is checked by the operation's function.
 """
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from beanpole import commands as c
 from beanpole.core.applied import Applied
@@ -107,6 +107,28 @@ CALL: Final = _number_32("call")
 FLAVOUR: Final = _number_32("flavour")
 NOW: Final = _number("now")  # the 64 bits of a float
 ARGS: Final = Field("args", bytes, BODY_HEAD_BYTES)
+USER: Final = Field("user", bytes, NAME_HEAD_BYTES)
+TOKEN: Final = Field("token", bytes, NAME_HEAD_BYTES)  # its digest
+KEEPS: Final = _number_32("keeps")  # 1 when there is to be the token, 0 when not
+RIGHTS: Final = Field("rights", bytes, BODY_HEAD_BYTES)
+RULES: Final = Field("rules", bytes, BODY_HEAD_BYTES)
+
+
+class Need(NamedTuple):
+    """What a session's user must have before an operation is done; see `permission`.
+
+    Attributes:
+        rights: one of these (`core.users`) is enough; 0 if none is needed, or the operation sees to
+            it itself.
+        on: the fields that name a queue, or a job in one: the right is needed in each. None: in
+            every queue of every protocol.
+    """
+
+    rights: int
+    on: tuple[Field, ...] = ()
+
+
+FREE: Final = Need(0)
 
 
 class Operation:
@@ -138,6 +160,8 @@ class ClientOperation(Operation):
 
     Attributes:
         handler: what it does.
+        rights: one of these is needed; 0 if none is.
+        guarded: the fields in whose queues it is needed, and where they stand.
         opens: whether it begins its session; of all others the session must be there.
         reads: whether it changes nothing, so that it is answered at its origin only.
         weight: what a command takes in its batch at most, if its numbers are legal, beside its
@@ -148,13 +172,24 @@ class ClientOperation(Operation):
         ready_unless: where a number stands that must be 0 for that; 0 if none.
     """
 
-    __slots__ = ("handler", "opens", "reads", "ready_tube", "ready_unless", "strings", "weight")
+    __slots__ = (
+        "guarded",
+        "handler",
+        "opens",
+        "reads",
+        "ready_tube",
+        "ready_unless",
+        "rights",
+        "strings",
+        "weight",
+    )
 
     def __init__(
         self,
         code: int,
         fields: tuple[Field, ...],
         handler: Handler,
+        needs: Need,
         reads: bool = False,
         weight: int = COMMAND_BYTES,
         makes_ready: Field | None = None,
@@ -164,6 +199,10 @@ class ClientOperation(Operation):
     ) -> None:
         super().__init__(code, fields, since)
         self.handler = handler
+        self.rights = needs.rights
+        self.guarded: tuple[tuple[Field, int], ...] = tuple(
+            [(field, self.place(field)) for field in needs.on]
+        )
         self.opens = opens
         self.reads = reads
         self.weight = weight

@@ -13,14 +13,16 @@ from beanpole import commands as c
 from beanpole.core.accounts import jobs_count
 from beanpole.core.jobs.transitions import QLESS, TRANSITION_BITS
 from beanpole.core.operations.checks import has_bytes
+from beanpole.core.operations.qless_permission import allows_call
 from beanpole.core.qless import calls, shapes, sizes
 from beanpole.core.sessions import Origin
 from beanpole.core.state import MachineState
-from beanpole.qless import ARGS_MAX_BYTES, FIRST_READ, Result
+from beanpole.qless import ARGS_MAX_BYTES, DENIED, FIRST_READ, Result
 
 _FLOAT: Final = Struct("<d")
 _BITS: Final = Struct("<Q")
 _U64_MAX: Final = 2**64 - 1
+_DENIED: Final[Result] = (DENIED, ())
 # What the running hash sees beside arguments and what they changed: call, flavour, time, result.
 _HASHED: Final = Struct("<QQQQ")
 
@@ -48,6 +50,8 @@ def change(machine: MachineState, origin: Origin, command: c.Command) -> Result:
     if decoded is None:
         return shapes.BAD
     now, args = decoded
+    if machine.users.rows and not allows_call(machine, origin.sessions[session], call, args):
+        return _DENIED
     t = machine.qless
     t.holder = origin.sessions[session]
     t.room = _room(machine, len(packed))
@@ -59,13 +63,15 @@ def change(machine: MachineState, origin: Origin, command: c.Command) -> Result:
     return result
 
 
-def read(machine: MachineState, _origin: Origin, command: c.Command) -> Result:
+def read(machine: MachineState, origin: Origin, command: c.Command) -> Result:
     """QLESS_READ: make a call that changes nothing."""
-    _, _, call, flavour, bits, packed = command
+    _, session, call, flavour, bits, packed = command
     decoded = _decoded(bits, packed)
     if decoded is None:
         return shapes.BAD
     now, args = decoded
+    if machine.users.rows and not allows_call(machine, origin.sessions[session], call, args):
+        return _DENIED
     return calls.read(machine.qless, call, flavour, now, args)
 
 

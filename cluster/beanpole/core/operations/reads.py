@@ -6,6 +6,7 @@ from beanpole import commands as c
 from beanpole.constants import SECOND_US
 from beanpole.core.jobs.emitter import seconds
 from beanpole.core.jobs.job import DELAYED, ID_MASK, RESERVED, STATE_NAMES, Job
+from beanpole.core.jobs.spaces import Space
 from beanpole.core.operations.checks import find_job, find_tube
 from beanpole.core.sessions import Origin
 from beanpole.core.state import MachineState
@@ -118,8 +119,18 @@ def stats_tube(machine: MachineState, origin: Origin, command: c.Command) -> tup
 
 
 def list_tubes(machine: MachineState, origin: Origin, command: c.Command) -> tuple[bytes, ...]:
+    """The names of all queues in which the session's user has a right."""
+    names = _all_tubes(machine, origin.sessions[command[1]].space)
+    if not machine.users.rows:
+        return names
+    session = origin.sessions[command[1]]
+    user = machine.users.of(session.user, session.token)
+    queue_of = machine.queue.aliases.queue_of
+    return tuple([name for name in names if user.on(queue_of(name))])
+
+
+def _all_tubes(machine: MachineState, space: Space) -> tuple[bytes, ...]:
     tubes = machine.queue.tubes
-    space = origin.sessions[command[1]].space
     if space.tubes == len(tubes):
         return tuple(tubes)
     found = [name for name, tube in tubes.items() if tube.space is space]

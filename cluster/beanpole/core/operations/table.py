@@ -18,6 +18,7 @@ from beanpole.core.operations import (
     qless,
     queues,
     reads,
+    users,
 )
 from beanpole.core.operations.checks import ALIASES_SINCE
 from beanpole.core.operations.operation import (
@@ -39,6 +40,7 @@ from beanpole.core.operations.operation import (
     FAILURES_MAX,
     FLAVOUR,
     FOREGROUND,
+    FREE,
     FROM,
     GRACE_US,
     HIGH,
@@ -46,6 +48,7 @@ from beanpole.core.operations.operation import (
     INCARNATION,
     JOB,
     JOBS_MAX,
+    KEEPS,
     KEY,
     KIND,
     LOST,
@@ -65,6 +68,8 @@ from beanpole.core.operations.operation import (
     RESULT,
     RETAIN_BURIED_US,
     RETAIN_DELAYED_US,
+    RIGHTS,
+    RULES,
     SECRET,
     SESSION,
     SESSIONS_MAX,
@@ -72,20 +77,24 @@ from beanpole.core.operations.operation import (
     STATES,
     TERM,
     TO,
+    TOKEN,
     TTL_US,
     TTR_S,
     TTR_US,
     TUBE,
     TUBES_MAX,
     UNIQUE_WINDOW_US,
+    USER,
     VALUE,
     VERSION,
     WHEN_FULL,
     ClientOperation,
     LeaderOperation,
+    Need,
     Operation,
     fits,
 )
+from beanpole.core.users import ADMIN, ANY_RIGHT, PUT, USERS_SINCE, WORK
 from beanpole.weights import (
     ADD_BYTES,
     CHANGE_BYTES,
@@ -95,6 +104,7 @@ from beanpole.weights import (
     PUT_BYTES,
     QLESS_BYTES,
     SUBMIT_BYTES,
+    USER_BYTES,
 )
 
 # The machine version of Workq, Gearman and qless.
@@ -102,37 +112,58 @@ SUBMIT_SINCE: Final = 4
 
 _JOB_FIELDS: Final = (SESSION, TUBE, PRIORITY, DELAY_S, TTR_S, BODY)
 
+# What a session's user needs, and where. What a session does to itself is free.
+_SEE_TUBE: Final = Need(ANY_RIGHT, (TUBE,))
+_SEE_JOB: Final = Need(ANY_RIGHT, (JOB,))
+_PUT_TUBE: Final = Need(PUT, (TUBE,))
+_PUT_QUEUE: Final = Need(PUT, (QUEUE,))
+_WORK_TUBE: Final = Need(WORK, (TUBE,))
+_WORK_JOB: Final = Need(WORK, (JOB,))
+_END_JOB: Final = Need(WORK | ADMIN, (JOB,))  # whoever gets a job may end it
+_END_NAMED: Final = Need(WORK | ADMIN, (EXTERNAL_ID,))
+_RULE_TUBE: Final = Need(ADMIN, (TUBE,))
+_RULE_QUEUE: Final = Need(ADMIN, (QUEUE,))
+_RULE_JOB: Final = Need(ADMIN, (JOB,))
+_RULE_ALL: Final = Need(ADMIN)  # what belongs to no queue
+
 _ENTRIES: Final[tuple[Operation, ...]] = (
-    ClientOperation(c.OPEN, (SESSION,), changes.open_session, opens=True),
-    ClientOperation(c.CLOSE, (SESSION, LOST), changes.close_session),
+    ClientOperation(c.OPEN, (SESSION,), changes.open_session, FREE, opens=True),
+    ClientOperation(c.CLOSE, (SESSION, LOST), changes.close_session, FREE),
     ClientOperation(
-        c.PUT, _JOB_FIELDS, changes.put, weight=PUT_BYTES, makes_ready=TUBE, unless=DELAY_S
-    ),
-    ClientOperation(c.USE, (SESSION, TUBE), changes.use),
-    ClientOperation(c.WATCH, (SESSION, TUBE), changes.watch),
-    ClientOperation(c.IGNORE, (SESSION, TUBE), changes.ignore),
-    ClientOperation(c.DELETE, (SESSION, JOB), changes.delete),
-    ClientOperation(c.RELEASE, (SESSION, JOB, PRIORITY, DELAY_S), changes.release),
-    ClientOperation(c.BURY, (SESSION, JOB, PRIORITY), changes.bury),
-    ClientOperation(c.TOUCH, (SESSION, JOB), changes.touch),
-    ClientOperation(c.KICK, (SESSION, TUBE, BOUND, STATE), changes.kick),
-    ClientOperation(c.KICK_JOB, (SESSION, JOB), changes.kick_job),
-    ClientOperation(c.RESERVE_JOB, (SESSION, JOB), changes.reserve_job),
-    ClientOperation(c.PAUSE_TUBE, (SESSION, TUBE, DELAY_S), changes.pause_tube),
-    ClientOperation(c.RETURN, (SESSION, JOB), changes.give_back),
-    ClientOperation(c.KEEP, (SESSION, SECRET, GRACE_US), changes.make_resumable),
-    ClientOperation(c.RESUME, (SESSION, SECRET), changes.resume_session),
-    ClientOperation(
-        c.PUT_KEYED,
-        (*_JOB_FIELDS, KEY),
-        changes.put_keyed,
+        c.PUT,
+        _JOB_FIELDS,
+        changes.put,
+        _PUT_TUBE,
         weight=PUT_BYTES,
         makes_ready=TUBE,
         unless=DELAY_S,
     ),
-    ClientOperation(c.SET_PROTOCOL, (SESSION, PROTOCOL), changes.set_protocol),
-    ClientOperation(c.TAKE, (SESSION,), changes.take, since=3),
-    ClientOperation(c.NOTIFY, (SESSION, JOB, KIND, DATA), changes.notify, since=3),
+    ClientOperation(c.USE, (SESSION, TUBE), changes.use, _SEE_TUBE),
+    ClientOperation(c.WATCH, (SESSION, TUBE), changes.watch, _WORK_TUBE),
+    ClientOperation(c.IGNORE, (SESSION, TUBE), changes.ignore, FREE),
+    ClientOperation(c.DELETE, (SESSION, JOB), changes.delete, _END_JOB),
+    ClientOperation(c.RELEASE, (SESSION, JOB, PRIORITY, DELAY_S), changes.release, _WORK_JOB),
+    ClientOperation(c.BURY, (SESSION, JOB, PRIORITY), changes.bury, _WORK_JOB),
+    ClientOperation(c.TOUCH, (SESSION, JOB), changes.touch, _WORK_JOB),
+    ClientOperation(c.KICK, (SESSION, TUBE, BOUND, STATE), changes.kick, _RULE_TUBE),
+    ClientOperation(c.KICK_JOB, (SESSION, JOB), changes.kick_job, _RULE_JOB),
+    ClientOperation(c.RESERVE_JOB, (SESSION, JOB), changes.reserve_job, _WORK_JOB),
+    ClientOperation(c.PAUSE_TUBE, (SESSION, TUBE, DELAY_S), changes.pause_tube, _RULE_TUBE),
+    ClientOperation(c.RETURN, (SESSION, JOB), changes.give_back, FREE),
+    ClientOperation(c.KEEP, (SESSION, SECRET, GRACE_US), changes.make_resumable, FREE),
+    ClientOperation(c.RESUME, (SESSION, SECRET), changes.resume_session, FREE),
+    ClientOperation(
+        c.PUT_KEYED,
+        (*_JOB_FIELDS, KEY),
+        changes.put_keyed,
+        _PUT_TUBE,
+        weight=PUT_BYTES,
+        makes_ready=TUBE,
+        unless=DELAY_S,
+    ),
+    ClientOperation(c.SET_PROTOCOL, (SESSION, PROTOCOL), changes.set_protocol, FREE),
+    ClientOperation(c.TAKE, (SESSION,), changes.take, FREE, since=3),
+    ClientOperation(c.NOTIFY, (SESSION, JOB, KIND, DATA), changes.notify, _WORK_JOB, since=3),
     ClientOperation(
         c.ADD,
         (
@@ -140,15 +171,18 @@ _ENTRIES: Final[tuple[Operation, ...]] = (
             *(EXTERNAL_ID, ATTEMPTS_MAX, FAILURES_MAX, BODY),
         ),
         extended.add,
+        _PUT_QUEUE,
         weight=ADD_BYTES,
         makes_ready=QUEUE,
         unless=DELAY_US,
         since=3,
     ),
-    ClientOperation(c.FINISH, (SESSION, JOB, STATE, RESULT), extended.finish, since=3),
-    ClientOperation(c.PROGRESS, (SESSION, JOB, PROGRESS), extended.set_progress, since=3),
+    ClientOperation(c.FINISH, (SESSION, JOB, STATE, RESULT), extended.finish, _WORK_JOB, since=3),
     ClientOperation(
-        c.OPEN_FROM, (SESSION, HOST), changes.open_session_from, since=HOSTS_SINCE, opens=True
+        c.PROGRESS, (SESSION, JOB, PROGRESS), extended.set_progress, _WORK_JOB, since=3
+    ),
+    ClientOperation(
+        c.OPEN_FROM, (SESSION, HOST), changes.open_session_from, FREE, since=HOSTS_SINCE, opens=True
     ),
     ClientOperation(
         c.SUBMIT,
@@ -157,6 +191,7 @@ _ENTRIES: Final[tuple[Operation, ...]] = (
             *(ATTEMPTS_MAX, FOREGROUND, EXTRA, BODY),
         ),
         extended.submit,
+        _PUT_QUEUE,
         weight=SUBMIT_BYTES,
         makes_ready=QUEUE,
         unless=DELAY_US,
@@ -166,27 +201,47 @@ _ENTRIES: Final[tuple[Operation, ...]] = (
         c.FINISH_NAMED,
         (SESSION, EXTERNAL_ID, STATE, RESULT),
         extended.finish_named,
+        Need(WORK, (EXTERNAL_ID,)),
         since=SUBMIT_SINCE,
     ),
     ClientOperation(
-        c.DELETE_NAMED, (SESSION, EXTERNAL_ID), extended.delete_named, since=SUBMIT_SINCE
+        c.DELETE_NAMED,
+        (SESSION, EXTERNAL_ID),
+        extended.delete_named,
+        _END_NAMED,
+        since=SUBMIT_SINCE,
     ),
-    ClientOperation(c.SET_TTR, (SESSION, JOB, TTR_US), extended.set_ttr, since=SUBMIT_SINCE),
-    ClientOperation(c.CREATE_QUEUE, (SESSION, QUEUE), queues.create, since=SUBMIT_SINCE),
-    ClientOperation(c.DROP_QUEUE, (SESSION, QUEUE), queues.drop, since=SUBMIT_SINCE),
     ClientOperation(
-        c.LIMIT_QUEUE, (SESSION, QUEUE, HIGH, NORMAL, LOW), queues.limit, since=SUBMIT_SINCE
+        c.SET_TTR, (SESSION, JOB, TTR_US), extended.set_ttr, _WORK_JOB, since=SUBMIT_SINCE
     ),
-    ClientOperation(c.SET_ALIAS, (SESSION, ALIAS, QUEUE), queues.set_alias, since=ALIASES_SINCE),
+    ClientOperation(
+        c.CREATE_QUEUE, (SESSION, QUEUE), queues.create, _RULE_QUEUE, since=SUBMIT_SINCE
+    ),
+    ClientOperation(c.DROP_QUEUE, (SESSION, QUEUE), queues.drop, _RULE_QUEUE, since=SUBMIT_SINCE),
+    ClientOperation(
+        c.LIMIT_QUEUE,
+        (SESSION, QUEUE, HIGH, NORMAL, LOW),
+        queues.limit,
+        _RULE_QUEUE,
+        since=SUBMIT_SINCE,
+    ),
+    ClientOperation(
+        c.SET_ALIAS, (SESSION, ALIAS, QUEUE), queues.set_alias, _RULE_ALL, since=ALIASES_SINCE
+    ),
     ClientOperation(
         c.CHANGE_JOB,
         (SESSION, JOB, ACTION, STATES, FROM, TO, VALUE),
         administering.change_job,
+        Need(ADMIN, (JOB, TO)),
         weight=CHANGE_BYTES,
         since=SUBMIT_SINCE,
     ),
     ClientOperation(
-        c.PAUSE_QUEUE, (SESSION, QUEUE, DELAY_S), administering.pause_queue, since=SUBMIT_SINCE
+        c.PAUSE_QUEUE,
+        (SESSION, QUEUE, DELAY_S),
+        administering.pause_queue,
+        _RULE_QUEUE,
+        since=SUBMIT_SINCE,
     ),
     ClientOperation(
         c.SET_POLICY,
@@ -195,16 +250,41 @@ _ENTRIES: Final[tuple[Operation, ...]] = (
             *(RETAIN_BURIED_US, RETAIN_DELAYED_US, UNIQUE_WINDOW_US, RATE, RATE_PERIOD_US),
         ),
         policies.set_policy,
+        _RULE_ALL,
         weight=POLICY_BYTES,
         since=policies.POLICIES_SINCE,
     ),
     ClientOperation(
-        c.DROP_POLICY, (SESSION, PATTERN), policies.drop_policy, since=policies.POLICIES_SINCE
+        c.DROP_POLICY,
+        (SESSION, PATTERN),
+        policies.drop_policy,
+        _RULE_ALL,
+        since=policies.POLICIES_SINCE,
     ),
+    ClientOperation(c.AS_USER, (SESSION, USER, TOKEN), users.as_user, FREE, since=USERS_SINCE),
+    ClientOperation(
+        c.SET_USER,
+        (SESSION, USER, RIGHTS),
+        users.set_user,
+        _RULE_ALL,
+        weight=USER_BYTES,
+        since=USERS_SINCE,
+    ),
+    ClientOperation(c.DROP_USER, (SESSION, USER), users.drop_user, _RULE_ALL, since=USERS_SINCE),
+    ClientOperation(
+        c.SET_TOKEN,
+        (SESSION, USER, TOKEN, KEEPS),
+        users.set_token,
+        _RULE_ALL,
+        since=USERS_SINCE,
+    ),
+    ClientOperation(c.SET_RULES, (SESSION, RULES), users.set_rules, _RULE_ALL, since=USERS_SINCE),
+    # A call says by its number and arguments which right it needs: `qless_permission`.
     ClientOperation(
         c.QLESS,
         (SESSION, CALL, FLAVOUR, NOW, ARGS),
         qless.change,
+        FREE,
         weight=QLESS_BYTES,
         since=SUBMIT_SINCE,
     ),
@@ -212,20 +292,28 @@ _ENTRIES: Final[tuple[Operation, ...]] = (
         c.QLESS_READ,
         (SESSION, CALL, FLAVOUR, NOW, ARGS),
         qless.read,
+        FREE,
         reads=True,
         weight=QLESS_BYTES,
         since=SUBMIT_SINCE,
     ),
-    ClientOperation(c.PEEK, (SESSION, JOB), reads.peek, reads=True),
-    ClientOperation(c.PEEK_READY, (SESSION, TUBE), reads.peek_ready, reads=True),
-    ClientOperation(c.PEEK_DELAYED, (SESSION, TUBE), reads.peek_delayed, reads=True),
-    ClientOperation(c.PEEK_BURIED, (SESSION, TUBE), reads.peek_buried, reads=True),
-    ClientOperation(c.STATS, (SESSION,), reads.stats, reads=True),
-    ClientOperation(c.STATS_JOB, (SESSION, JOB), reads.stats_job, reads=True),
-    ClientOperation(c.STATS_TUBE, (SESSION, TUBE), reads.stats_tube, reads=True),
-    ClientOperation(c.LIST_TUBES, (SESSION,), reads.list_tubes, reads=True),
-    ClientOperation(c.FIND, (SESSION, EXTERNAL_ID), extended.find, reads=True, since=3),
-    ClientOperation(c.RESULT, (SESSION, JOB), extended.result_of, reads=True, since=3),
+    ClientOperation(c.PEEK, (SESSION, JOB), reads.peek, _SEE_JOB, reads=True),
+    ClientOperation(c.PEEK_READY, (SESSION, TUBE), reads.peek_ready, _SEE_TUBE, reads=True),
+    ClientOperation(c.PEEK_DELAYED, (SESSION, TUBE), reads.peek_delayed, _SEE_TUBE, reads=True),
+    ClientOperation(c.PEEK_BURIED, (SESSION, TUBE), reads.peek_buried, _SEE_TUBE, reads=True),
+    ClientOperation(c.STATS, (SESSION,), reads.stats, FREE, reads=True),
+    ClientOperation(c.STATS_JOB, (SESSION, JOB), reads.stats_job, _SEE_JOB, reads=True),
+    ClientOperation(c.STATS_TUBE, (SESSION, TUBE), reads.stats_tube, _SEE_TUBE, reads=True),
+    ClientOperation(c.LIST_TUBES, (SESSION,), reads.list_tubes, FREE, reads=True),
+    ClientOperation(
+        c.FIND,
+        (SESSION, EXTERNAL_ID),
+        extended.find,
+        Need(ANY_RIGHT, (EXTERNAL_ID,)),
+        reads=True,
+        since=3,
+    ),
+    ClientOperation(c.RESULT, (SESSION, JOB), extended.result_of, _SEE_JOB, reads=True, since=3),
     LeaderOperation(
         c.EPOCH,
         (TERM, EXPIRY_FLOOR_US, JOBS_MAX, TUBES_MAX, SESSIONS_MAX, BYTES_MAX),

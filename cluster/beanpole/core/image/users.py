@@ -1,0 +1,79 @@
+"""Users and rules in an image: how they are written, and read from what may be anything.
+
+What they are is in `core.users`.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from beanpole.core.state import MachineState
+from beanpole.core.users import (
+    ANONYMOUS,
+    TOKEN_DIGEST_BYTES,
+    TOKENS_MAX,
+    USERS_MAX,
+    Rule,
+    User,
+    may_be_name,
+    rights_of,
+    rules_of,
+)
+from beanpole.events import PROTOCOL_NAMES
+
+# What a chunk of users begins with, and how many one has: half a megabyte of the longest patterns.
+USERS: Final = "users"
+RULES: Final = "rules"
+CHUNK_USERS: Final = 16
+
+
+def write(machine: MachineState) -> Iterable[Any]:
+    """All users, in the order of their names, then the rules."""
+    users = machine.users
+    return _listed(sorted(users.rows.items()), users.rules)
+
+
+def _listed(found: list[tuple[bytes, User]], rules: tuple[Rule, ...]) -> Iterator[Any]:
+    for first in range(0, len(found), CHUNK_USERS):
+        part = found[first : first + CHUNK_USERS]
+        yield [USERS, [[name, user.tokens, user.rights] for name, user in part]]
+    if rules:
+        yield [RULES, rules]
+
+
+def read(machine: MachineState, value: Any) -> None:
+    """Take one chunk of them."""
+    users = machine.users
+    kind, rows = value
+    if kind == RULES:
+        rules = rules_of(rows, PROTOCOL_NAMES)
+        if not rules or users.rules or not all(_is_known(machine, rule) for rule in rules):
+            raise ValueError(f"the rules {rows!r}")
+        users.set_rules(rules)
+        return
+    if kind != USERS or users.rules:
+        raise ValueError(f"users have no {kind!r} here")
+    found = dict(users.rows)
+    for name, tokens, packed in rows:
+        rights = rights_of(packed)
+        if rights is None or type(name) is not bytes or not may_be_name(name) or name in found:
+            raise ValueError(f"the user {name!r}")
+        if len(tokens) > TOKENS_MAX or (tokens and name == ANONYMOUS):
+            raise ValueError(f"the tokens of {name!r}")
+        found[name] = User(name, tokens, rights)
+    if len(found) > USERS_MAX:
+        raise ValueError(f"more than {USERS_MAX} users")
+    users.change(found)
+
+
+def _is_known(machine: MachineState, rule: Rule) -> bool:
+    return rule.user in machine.users.rows or rule.user == ANONYMOUS
+
+
+def end(machine: MachineState) -> None:
+    """See to it that every token has one owner."""
+    tokens: set[bytes] = set()
+    for user in machine.users.rows.values():
+        for token in user.tokens:
+            if type(token) is not bytes or len(token) != TOKEN_DIGEST_BYTES or token in tokens:
+                raise ValueError(f"a token of {user.name!r}")
+            tokens.add(token)

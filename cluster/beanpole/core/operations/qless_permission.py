@@ -1,0 +1,163 @@
+"""Whether a session may make a call of qless: one row for each call.
+
+Belongs here: which rights a call needs, and in which queue. What a user may do is in `core.users`;
+the same for all other operations is in `core.operations.permission`.
+
+A call about a queue, a job or a template needs a right in that queue, all others need one in every
+queue of qless. A job that is not there needs no right: the call itself says that it is not.
+"""
+
+from typing import Any, Final
+
+from beanpole import qless as q
+from beanpole.core.jobs.spaces import SPACES
+from beanpole.core.qless.tables import Tables
+from beanpole.core.sessions import Session
+from beanpole.core.state import MachineState
+from beanpole.core.users import ADMIN, ANY_RIGHT, PUT, WORK, User
+from beanpole.events import QLESS
+
+# What stands at the place of a row.
+_ALL: Final = 0  # nothing: the call is about every queue
+_QUEUE: Final = 1  # a queue; None or empty for every one
+_QUEUES: Final = 2
+_JOB: Final = 3  # a jid
+_JOBS: Final = 4
+_TEMPLATE: Final = 5  # the jid of a template
+_FREE: Final = 6  # no right is needed: it tells nothing of jobs, and every library asks it first
+
+# By calls: one of these rights is needed, what it is about, and where that is in the arguments.
+CALLS: Final[dict[int, tuple[int, int, int]]] = {
+    q.PUT: (PUT, _QUEUE, 0),
+    q.POP: (WORK, _QUEUE, 0),
+    q.PEEK: (ANY_RIGHT, _QUEUE, 0),
+    q.COMPLETE: (WORK, _JOB, 0),
+    q.FAIL: (WORK, _JOB, 0),
+    q.RETRY: (WORK, _JOB, 0),
+    q.HEARTBEAT: (WORK, _JOB, 0),
+    q.TIMEOUT: (WORK | ADMIN, _JOBS, 0),
+    q.CANCEL: (WORK | ADMIN, _JOBS, 0),
+    q.DEPENDS_ON: (PUT, _JOB, 0),
+    q.DEPENDS_OFF: (PUT, _JOB, 0),
+    q.PRIORITY: (PUT | ADMIN, _JOB, 0),
+    q.TRACK: (ANY_RIGHT, _JOB, 0),
+    q.UNTRACK: (ANY_RIGHT, _JOB, 0),
+    q.TAG_ADD: (PUT | WORK, _JOB, 0),
+    q.TAG_REMOVE: (PUT | WORK, _JOB, 0),
+    q.LOG: (PUT | WORK, _JOB, 0),
+    q.PAUSE: (ADMIN, _QUEUES, 0),
+    q.UNPAUSE: (ADMIN, _QUEUES, 0),
+    q.FORGET_QUEUES: (ADMIN, _QUEUES, 0),
+    q.CONFIG_SET: (ADMIN, _ALL, 0),
+    q.CONFIG_UNSET: (ADMIN, _ALL, 0),
+    q.UNFAIL: (ADMIN, _QUEUE, 0),
+    q.RECUR: (PUT, _QUEUE, 0),
+    q.UNRECUR: (PUT, _TEMPLATE, 0),
+    q.RECUR_UPDATE: (PUT, _TEMPLATE, 0),
+    q.RECUR_TAG: (PUT, _TEMPLATE, 0),
+    q.RECUR_UNTAG: (PUT, _TEMPLATE, 0),
+    q.FORGET_WORKERS: (WORK | ADMIN, _ALL, 0),
+    q.THROTTLE_SET: (ADMIN, _ALL, 0),
+    q.THROTTLE_DELETE: (ADMIN, _ALL, 0),
+    q.THROTTLE_RELEASE: (ADMIN, _ALL, 0),
+    q.FLUSH: (ADMIN, _ALL, 0),
+    q.QUEUE_COUNTS: (ANY_RIGHT, _QUEUE, 0),
+    q.WORKER_COUNTS: (ANY_RIGHT, _ALL, 0),
+    q.WORKER_JOBS: (ANY_RIGHT, _ALL, 0),
+    q.JOBS: (ANY_RIGHT, _QUEUE, 1),
+    q.SET_PATTERNS: (ADMIN, _ALL, 0),
+    q.EDIT_PATTERNS: (ADMIN, _ALL, 0),
+    q.IMPORT_JOB: (ADMIN, _ALL, 0),
+    q.IMPORT_RECURRING: (ADMIN, _ALL, 0),
+    q.IMPORT_QUEUE: (ADMIN, _ALL, 0),
+    q.GET: (ANY_RIGHT, _JOB, 0),
+    q.MULTIGET: (ANY_RIGHT, _JOBS, 0),
+    q.TRACKED: (ANY_RIGHT, _ALL, 0),
+    q.TAGGED: (ANY_RIGHT, _ALL, 0),
+    q.TOP_TAGS: (ANY_RIGHT, _ALL, 0),
+    q.FAILED_GROUPS: (ANY_RIGHT, _ALL, 0),
+    q.FAILED_JOBS: (ANY_RIGHT, _ALL, 0),
+    q.LENGTH: (ANY_RIGHT, _QUEUE, 0),
+    q.STATS: (ANY_RIGHT, _QUEUE, 0),
+    q.CONFIG_GET: (0, _FREE, 0),
+    q.CONFIG_ALL: (0, _FREE, 0),
+    q.RECUR_GET: (ANY_RIGHT, _TEMPLATE, 0),
+    q.RECUR_SCORE: (ANY_RIGHT, _QUEUE, 0),
+    q.THROTTLE_GET: (ANY_RIGHT, _ALL, 0),
+    q.THROTTLE_LOCKS: (ANY_RIGHT, _ALL, 0),
+    q.THROTTLE_PENDING: (ANY_RIGHT, _ALL, 0),
+    q.KEYS: (0, _FREE, 0),
+    q.PATTERNS: (0, _FREE, 0),
+    q.QUEUE_NAMES: (ANY_RIGHT, _ALL, 0),
+}
+_PREFIX: Final = SPACES[QLESS].prefix
+# Where COMPLETE has the queue into which the job goes next, and RECUR_UPDATE what is changed.
+_NEXT_QUEUE: Final = 4
+_FIELDS: Final = 1
+# Where PUT and RECUR have the jid, which may be that of a job in another queue.
+_JID: Final = 1
+
+
+def allows_call(machine: MachineState, session: Session, call: int, args: tuple[Any, ...]) -> bool:
+    """Whether a session may make a call; its arguments may be anything.
+
+    What the call itself refuses may pass: one that is unknown, or has no such arguments.
+    """
+    row = CALLS.get(call)
+    user = machine.users.of(session.user, session.token)
+    if row is None or user.everywhere & row[0]:
+        return True
+    rights, about, place = row
+    value = args[place] if place < len(args) else None
+    if about == _FREE:
+        return True
+    if about == _QUEUE and type(value) is bytes and value:
+        if not user.on(_PREFIX + value) & rights:
+            return False
+    elif about in (_ALL, _QUEUE):
+        return bool(user.on_all_of(_PREFIX) & rights)
+    t = machine.qless
+    return _allows_other(t, user, rights, about, value) and _allows_second(t, user, call, args)
+
+
+def _allows_other(t: Tables, user: User, rights: int, about: int, value: Any) -> bool:
+    """Whether what a value names is in queues in which the user has a right."""
+    if about == _QUEUES:
+        return type(value) is not tuple or all(_may_in(user, rights, name) for name in value)
+    if about == _JOB:
+        return _may_job(t, user, rights, value)
+    if about == _JOBS:
+        return type(value) is not tuple or all(_may_job(t, user, rights, jid) for jid in value)
+    return about != _TEMPLATE or _may_template(t, user, rights, value)
+
+
+def _allows_second(t: Tables, user: User, call: int, args: tuple[Any, ...]) -> bool:
+    """Whether a user may do what some calls do to a second queue."""
+    if call == q.COMPLETE and len(args) > _NEXT_QUEUE:
+        return _may_in(user, PUT, args[_NEXT_QUEUE])
+    if call == q.PUT and len(args) > _JID:
+        return _may_job(t, user, PUT, args[_JID])  # it leaves the queue that it is in
+    if call == q.RECUR and len(args) > _JID:
+        return _may_template(t, user, PUT, args[_JID])
+    if call == q.RECUR_UPDATE and len(args) > _FIELDS and type(args[_FIELDS]) is tuple:
+        queues = [pair[1] for pair in args[_FIELDS] if _names_queue(pair)]
+        return all(_may_in(user, PUT, name) for name in queues)
+    return True
+
+
+def _names_queue(pair: Any) -> bool:
+    return type(pair) is tuple and len(pair) == 2 and pair[0] == b"queue"
+
+
+def _may_in(user: User, rights: int, name: Any) -> bool:
+    return type(name) is not bytes or bool(user.on(_PREFIX + name) & rights)
+
+
+def _may_job(t: Tables, user: User, rights: int, jid: Any) -> bool:
+    job = t.jobs.get(jid) if type(jid) is bytes else None
+    return job is None or _may_in(user, rights, job.queue or job.completed_in)
+
+
+def _may_template(t: Tables, user: User, rights: int, jid: Any) -> bool:
+    template = t.recurring.get(jid) if type(jid) is bytes else None
+    return template is None or _may_in(user, rights, template.queue)

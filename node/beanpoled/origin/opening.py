@@ -1,0 +1,43 @@
+"""The commands with which a session begins: its host, its protocol, whose it is by a rule.
+
+When a session begins is decided in the frontends, and how its commands travel in `outbox`.
+"""
+
+from ipaddress import ip_address
+
+from beanpole import commands as c
+from beanpole.core.machine import Machine
+from beanpole.core.operations.table import since
+from beanpole.events import BEANSTALK
+from beanpoled.origin.batches import KIND_OPEN, KIND_QUIET, Client
+
+
+def opening(client: Client, protocol: int, machine: Machine) -> list[tuple[int, c.Command]]:
+    """Return the commands of a client that has its number, each with its kind.
+
+    A session begins with the beanstalk protocol; another one (`events`) is told behind it. Rules
+    are looked at here, as this node knows them; the client knows its user from here on.
+    """
+    number = client.number
+    first: c.Command = (c.OPEN, number)
+    if client.client_host and since(c.OPEN_FROM) <= machine.version:
+        first = (c.OPEN_FROM, number, client.client_host)
+    commands = [(KIND_OPEN, first)]
+    if protocol != BEANSTALK:
+        commands.append((KIND_QUIET, (c.SET_PROTOCOL, number, protocol)))
+    users = machine.users
+    if users.rules:
+        address = address_of(client.client_host)
+        client.user = users.by_rule(protocol, address, client.client_names)
+        if client.user:
+            commands.append((KIND_QUIET, (c.AS_USER, number, client.user, b"")))
+    return commands
+
+
+def address_of(host: bytes) -> bytes:
+    """Return the bytes of the address by which a host is known; none if that is no address."""
+    text = host.decode(errors="replace").partition("%")[0]  # IPv6 names its interface behind that
+    try:
+        return ip_address(text).packed
+    except ValueError:
+        return b""

@@ -1,0 +1,223 @@
+"""Every operation asks for its right before it does anything, and every call of qless does."""
+
+from typing import Any
+
+import msgpack
+import pytest
+
+from beanpole import commands as c
+from beanpole import qless as q
+from beanpole.core.operations import administering as a
+from beanpole.core.operations import operation as fields
+from beanpole.core.operations import qless as calls
+from beanpole.core.operations import qless_permission
+from beanpole.core.operations.operation import ClientOperation
+from beanpole.core.operations.table import OPERATIONS
+from beanpole.core.qless.calls import CALLS
+from beanpole.core.users import ADMIN, ANY_RIGHT, EVERYWHERE, PUT, RIGHT_NAMES, WORK
+from beanpole.events import QLESS
+from tests.unit.core.cluster import image_of
+from tests.unit.core.guests import TURN, Guests
+from tests.unit.core.having_users import LEE, LEES, add_lee, lock, set_user
+
+CLIENTS = [entry for entry in OPERATIONS.values() if isinstance(entry, ClientOperation)]
+GUARDED = [entry for entry in CLIENTS if entry.rights]
+# What a session does to itself, what tells of no job, and what looks at rights by itself.
+FREE = {
+    *(c.OPEN, c.OPEN_FROM, c.CLOSE, c.SET_PROTOCOL, c.KEEP, c.RESUME, c.AS_USER),
+    *(c.IGNORE, c.RETURN, c.STATS),
+    *(c.TAKE, c.LIST_TUBES, c.QLESS, c.QLESS_READ),
+}
+# What has no queue needs its right everywhere.
+SETTINGS = {c.SET_ALIAS, c.SET_POLICY, c.DROP_POLICY, c.SET_USER, c.DROP_USER, c.SET_TOKEN}
+SETTINGS |= {c.SET_RULES}
+CLOSED = b"closed"
+NAMES = {
+    entry.code: name
+    for name, entry in [
+        (n, OPERATIONS.get(v)) for n, v in vars(c).items() if type(v) is int and n.isupper()
+    ]
+    if entry is not None
+}
+
+
+def test_only_these_operations_need_no_right() -> None:
+    assert {entry.code for entry in CLIENTS if not entry.rights} == FREE
+    assert {entry.code for entry in GUARDED if not entry.guarded} == SETTINGS
+
+
+class Scene(Guests):
+    """Jobs in two queues, and session 9, of beanstalk or of Gearman, that is lee's."""
+
+    def __init__(self, operation: ClientOperation, *rights: tuple[bytes, int]) -> None:
+        super().__init__()
+        self.is_gearman = fields.EXTERNAL_ID in operation.fields or operation.code in (
+            *(c.FINISH, c.PROGRESS, c.NOTIFY, c.CREATE_QUEUE, c.DROP_QUEUE, c.LIMIT_QUEUE),
+            *(c.SET_TTR, c.RESULT),
+        )
+        self.queue = TURN if self.is_gearman else CLOSED
+        if self.is_gearman:
+            self.job = self.submitted(2, b"one")
+        else:
+            self.job = self.put(tube=CLOSED)
+            if operation.code == c.PEEK_BURIED or operation.code == c.KICK_JOB:
+                self.do(c.CHANGE_JOB, 1, self.job, a.BURY, -1, b"", b"", 0)
+        lock(self)
+        add_lee(self, *rights)
+        self.open(9)
+        if self.is_gearman:
+            self.do(c.SET_PROTOCOL, 9, 4)
+        self.do(c.AS_USER, 9, b"", LEES)
+
+    def command(self, operation: ClientOperation) -> c.Command:
+        numbers = {fields.JOB: self.job, fields.SESSION: 9, fields.ACTION: a.SET_RANK}
+        numbers[fields.STATES] = -1
+        strings = {
+            **dict.fromkeys((fields.TUBE, fields.QUEUE), self.queue),
+            fields.EXTERNAL_ID: b"one",
+            fields.USER: LEE,
+            fields.TO: b"",
+            fields.FROM: b"",
+            fields.RIGHTS: msgpack.packb(()),
+            fields.RULES: msgpack.packb(()),
+            fields.TOKEN: b"x" * 32,
+            fields.ALIAS: b"\x02alias",
+            fields.PATTERN: b"pattern",
+            fields.KEY: b"key",
+        }
+        values: list[Any] = [
+            numbers.get(field, 1) if field.type is int else strings.get(field, b"")
+            for field in operation.fields
+        ]
+        return (operation.code, *values)
+
+
+@pytest.mark.parametrize("operation", GUARDED, ids=lambda entry: NAMES[entry.code])
+def test_an_operation_is_denied_without_its_right_and_changes_nothing(
+    operation: ClientOperation,
+) -> None:
+    others = ANY_RIGHT & ~operation.rights
+    rights = [(b"elsewhere*", ANY_RIGHT), (b"*", others), (b"\x02*", others)]
+    if not operation.guarded:
+        rights = [(b"*", ANY_RIGHT), (b"\x02*", ANY_RIGHT), (EVERYWHERE, others)]
+    scene = Scene(operation, *(right for right in rights if right[1]))
+    before = image_of(scene.machine)[1:]
+    assert scene.do(*scene.command(operation)) == c.DENIED
+    assert image_of(scene.machine)[1:] == before
+
+
+@pytest.mark.parametrize("right", RIGHT_NAMES)
+@pytest.mark.parametrize("operation", GUARDED, ids=lambda entry: NAMES[entry.code])
+def test_one_of_its_rights_is_enough(operation: ClientOperation, right: int) -> None:
+    pattern = EVERYWHERE if not operation.guarded else b"\x02*"
+    scene = Scene(operation, (pattern, right), (CLOSED, right))
+    result = scene.do(*scene.command(operation))
+    assert (result == c.DENIED) != bool(right & operation.rights), result
+    assert result != c.BAD_COMMAND or operation.code in (
+        *(c.ADD, c.NOTIFY, c.FINISH, c.FINISH_NAMED, c.SET_TTR, c.SET_ALIAS, c.SET_POLICY),
+    )
+
+
+def test_a_job_is_moved_only_between_queues_of_ones_own() -> None:
+    move = (c.CHANGE_JOB, 9, 0, a.MOVE, -1, b"", b"other", 0)
+    for rights, may in (
+        (((CLOSED, ADMIN),), False),
+        (((b"other", ADMIN),), False),
+        (((CLOSED, ADMIN), (b"other", ADMIN)), True),
+    ):
+        scene = Scene(OPERATIONS[c.CHANGE_JOB], *rights)  # type: ignore[arg-type]
+        result = scene.do(*move[:2], scene.job, *move[3:])
+        assert result == (c.OK if may else c.DENIED)
+
+
+def test_what_is_not_there_needs_no_right() -> None:
+    scene = Scene(OPERATIONS[c.DELETE])  # type: ignore[arg-type]
+    assert scene.do(c.DELETE, 9, 10**9) == c.NOT_FOUND
+    assert scene.do(c.PEEK, 9, 0) == c.NOT_FOUND
+    assert scene.do(c.DELETE, 9, 2**70) == c.NOT_FOUND
+
+
+# --- qless ----------------------------------------------------------------------------------------
+
+
+def test_every_call_has_its_row() -> None:
+    assert set(qless_permission.CALLS) == set(CALLS)
+
+
+class Qless(Guests):
+    """Session 9 speaks qless and is lee's; there are jobs in two queues of qless."""
+
+    def __init__(self, *rights: tuple[bytes, int]) -> None:
+        super().__init__()
+        self.open(9)
+        self.do(c.SET_PROTOCOL, 9, QLESS)
+        for queue, jid in ((b"mine", b"m"), (b"closed", b"c")):
+            assert self.put_in(queue, jid)[0] == q.OK
+            assert self.recur(queue, jid)[0] == q.OK
+        lock(self)
+        add_lee(self, *rights)
+        assert self.do(c.AS_USER, 9, b"", LEES) == c.OK
+
+    def call(self, call: int, *args: Any) -> Any:
+        return self.do(*calls.command(9, call, q.CORE, 1.0, args))
+
+    def put_in(self, queue: bytes, jid: bytes) -> Any:
+        return self.call(
+            q.PUT, queue, jid, b"klass", b"{}", 0.0, None, None, None, None, (), None, False
+        )
+
+    def recur(self, queue: bytes, jid: bytes) -> Any:
+        return self.call(q.RECUR, queue, jid, b"k", b"{}", 60.0, 9.0, 0.0, (), 5, 0.0, None)
+
+    def denied(self, call: int, *args: Any) -> bool:
+        return bool(self.call(call, *args) == (q.DENIED, ()))
+
+
+def test_a_worker_of_one_queue_of_qless_does_its_work() -> None:
+    cluster = Qless((b"\x03mine", WORK))
+    assert cluster.call(q.POP, b"mine", b"w", 1)[0] == q.OK
+    assert cluster.call(q.HEARTBEAT, b"m", b"w", None)[0] == q.OK
+    assert not cluster.denied(q.CONFIG_GET, b"heartbeat")
+    assert cluster.denied(q.COMPLETE, b"m", b"w", b"mine", b"{}", b"closed", 0.0, ())
+    assert cluster.call(q.COMPLETE, b"m", b"w", b"mine", b"{}", None, 0.0, ())[0] == q.OK
+    assert cluster.denied(q.POP, b"closed", b"w", 1)
+    assert cluster.denied(q.GET, b"c") and not cluster.denied(q.GET, b"m")
+    assert cluster.denied(q.MULTIGET, (b"m", b"c")) and not cluster.denied(q.MULTIGET, (b"m",))
+    assert cluster.denied(q.QUEUE_COUNTS, None) and not cluster.denied(q.QUEUE_COUNTS, b"mine")
+    assert cluster.denied(q.JOBS, q.COMPLETE_, b"", 0, 9)
+    assert cluster.denied(q.FLUSH) and cluster.denied(q.CONFIG_SET, b"a", b"b")
+    assert not cluster.denied(q.GET, b"no such job")
+
+
+def test_a_producer_of_one_queue_takes_no_job_from_another() -> None:
+    cluster = Qless((b"\x03mine", PUT))
+    assert cluster.put_in(b"mine", b"new")[0] == q.OK
+    for denied in (cluster.put_in(b"closed", b"n"), cluster.put_in(b"mine", b"c")):
+        assert denied == (q.DENIED, ())
+    assert cluster.recur(b"mine", b"c") == (q.DENIED, ())
+    assert cluster.recur(b"mine", b"m")[0] == q.OK
+    assert cluster.denied(q.UNRECUR, b"c")
+    assert cluster.denied(q.RECUR_UPDATE, b"m", ((b"queue", b"closed"),))
+    assert cluster.call(q.RECUR_UPDATE, b"m", ((b"queue", b"mine"),))[0] == q.OK
+    assert cluster.denied(q.CANCEL, (b"new",)) and cluster.denied(q.POP, b"mine", b"w", 1)
+
+
+def test_a_right_in_every_queue_of_qless_allows_what_names_none() -> None:
+    cluster = Qless((b"\x03*", ANY_RIGHT))
+    assert cluster.call(q.PAUSE, (b"mine", b"closed"))[0] == q.OK
+    assert cluster.call(q.FAILED_GROUPS)[0] == q.OK
+    assert cluster.call(q.FLUSH)[0] == q.OK
+    set_user(cluster, LEE, (b"*", ANY_RIGHT), (b"\x03mine", ANY_RIGHT))
+    assert cluster.denied(q.PAUSE, (b"mine", b"closed")) and cluster.denied(q.FAILED_GROUPS)
+    assert cluster.call(q.PAUSE, (b"mine",))[0] == q.OK
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_arguments_of_any_kind_raise_nothing(call: int) -> None:
+    cluster = Qless()
+    anything: list[tuple[Any, ...]] = [
+        *((), (5,), (None,), (b"mine",), ((5, None),), ((b"c", 5), 7), (b"m", ((b"queue",),))),
+        *((b"m", b"w", b"x", b"y", 5), (b"mine", (5,)), ({}, {b"a": 1})),
+    ]
+    for args in anything:
+        assert type(cluster.call(call, *args)) is tuple

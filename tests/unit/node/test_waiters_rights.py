@@ -1,0 +1,99 @@
+"""Waits of clients that may not work on all that they watch, or not any more."""
+
+from typing import Any
+
+import msgpack
+import pytest
+
+from beanpole import commands as c
+from beanpole.core.users import ANONYMOUS, EVERYWHERE
+from beanpoled.links import frames
+from tests.unit.node.stage import Stage, grants, put
+
+LEE, LEES = b"lee", b"l" * 32
+MAIL = (b"mail", 15)
+
+
+class Rights(Stage):
+    """A leader at version 4. Session 1 of n1 is an administrator's, session 2 is lee's."""
+
+    def __init__(self, *rights: tuple[bytes, int]) -> None:
+        super().__init__()
+        self.lead()
+        self.come_up()
+        self.node.leader.term.commands.append((c.RAISE, 4))
+        self.number = 0
+        self.do((c.OPEN, 1), (c.OPEN, 2), first=True)
+        self.do(self.user(b"root", (EVERYWHERE, 15)), (c.SET_TOKEN, 1, b"root", b"r" * 32, 1))
+        self.do((c.AS_USER, 1, b"", b"r" * 32), self.user(LEE, (b"*", 15)))
+        self.do((c.SET_TOKEN, 1, LEE, LEES, 1), (c.AS_USER, 2, b"", LEES))
+        self.do((c.WATCH, 2, b"mail"), self.user(ANONYMOUS), self.user(LEE, *rights))
+
+    def user(self, name: bytes, *rights: tuple[bytes, int]) -> c.Command:
+        return c.SET_USER, 1, name, msgpack.packb(rights)
+
+    def do(self, *commands: c.Command, **how: Any) -> None:
+        self.number += 1
+        self.batch("n1", self.number, *commands, **how)
+        self.settle()
+
+    def settle(self) -> int:
+        """Commit until nothing is proposed; how many entries that took."""
+        for entries in range(20):
+            self.run()
+            if not self.replica.proposed:
+                return entries
+            self.commit(1)
+        raise AssertionError("the leader proposes again and again")
+
+    def wait(self, session: int = 2, request: int = 1) -> None:
+        self.items("n1", frames.WAITS, (session, request, 0))
+
+    def granted(self) -> list[bytes]:
+        """The bodies of the jobs that session 2 holds."""
+        session = self.node.context.machine.origins[1].sessions[2]
+        return [job.body for job in session.reserved.values()]
+
+
+def test_a_waiter_stands_in_the_lines_of_what_it_may_work_on_only() -> None:
+    stage = Rights(MAIL)
+    stage.wait()
+    stage.do(put(body=b"closed"))
+    assert stage.granted() == []
+    assert grants(stage) == []
+    stage.do(put(tube=b"mail", body=b"open"))
+    assert stage.granted() == [b"open"]
+
+
+@pytest.mark.parametrize("is_ready", [True, False])
+def test_a_waiter_whose_right_ends_does_not_keep_the_leader_busy(is_ready: bool) -> None:
+    """A GRANT that finds nothing because it may not would be proposed for ever."""
+    stage = Rights((b"*", 15))
+    stage.wait()
+    if is_ready:  # the GRANT is in the log behind the end of the right
+        stage.number += 1
+        stage.batch("n1", stage.number, stage.user(LEE), put(body=b"x"))
+        assert stage.settle() < 10
+    else:
+        stage.do(stage.user(LEE))
+        stage.do(put(body=b"x"))
+    assert stage.granted() == []
+    stage.do(stage.user(LEE, (b"default", 15)))
+    assert stage.granted() == [b"x"]  # and it waits on, until it may
+
+
+def test_a_waiter_whose_token_is_dropped_gets_nothing() -> None:
+    stage = Rights((b"*", 15))
+    stage.wait()
+    stage.do((c.SET_TOKEN, 1, LEE, LEES, 0))
+    stage.do(put(body=b"x"))
+    assert stage.granted() == []
+
+
+def test_those_behind_it_get_what_it_may_not_have() -> None:
+    stage = Rights(MAIL)
+    stage.wait()
+    stage.wait(session=1)
+    stage.do(put(body=b"x"))
+    session = stage.node.context.machine.origins[1].sessions[1]
+    assert [job.body for job in session.reserved.values()] == [b"x"]
