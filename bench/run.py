@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from bench import check, generator, million, profile, report, results, stall
+from bench import check, generator, million, profile, report, results, stall, strangers
 from bench.generator import BUILD, Figure, Generator
 from bench.processes import BenchError
 from bench.results import Results
@@ -78,6 +78,12 @@ def parser() -> argparse.ArgumentParser:
     command = _add(commands, "stall", "how long bystanders wait while others do the worst")
     _add_dir(command)
     command.set_defaults(run=run_stall)
+    command = _add(
+        commands, "strangers", "the rate beside strangers that are refused, over without"
+    )
+    _add_load(command, (strangers.CONNECTIONS,))
+    _add_dir(command)
+    command.set_defaults(run=run_strangers)
     command = _add(commands, "check", "a quick run; status 1 if a recorded ratio got worse")
     _add_measuring(command, QUICK)
     command.add_argument("--recorded", type=Path, default=check.RECORDED)
@@ -191,6 +197,18 @@ def run_stall(options: argparse.Namespace) -> int:
     found = stall.measure(options.dir.resolve())
     print(stall.table(found))
     return int(any(one.leader_changed or one.wait_ms > stall.WAIT_MAX_MS for one in found))
+
+
+def run_strangers(options: argparse.Namespace) -> int:
+    """Measure beside strangers and print what they cost."""
+    options.dir.mkdir(parents=True, exist_ok=True)
+    load = Generator(generator.build(), options.seconds, WARM_UP_S, options.body)
+    for connections in options.connections:
+        with tempfile.TemporaryDirectory(prefix="strangers-", dir=options.dir) as made:
+            found = strangers.measure(load, connections, Path(made).resolve())
+        print(f"{connections} connections\n")
+        print(strangers.table(found))
+    return 0
 
 
 def run_check(options: argparse.Namespace) -> int:

@@ -1,0 +1,244 @@
+"""What strangers cost that are refused: the rate of clients beside them, over the rate without.
+
+One cluster of three compiled nodes with a shared secret, whose clients come by plain ports and by
+TLS with certificates. The clients work in full cycles by the plain ports, with and without the
+strangers in turns, so that a change of the machine's mood meets both. The strangers are processes
+of the same machine: what they use of its cores is given beside, since the nodes lack it.
+"""
+
+import multiprocessing
+import random
+import socket
+import ssl
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from beanpoled.cli.certs import make_ca, make_certificate
+from bench.generator import Generator
+from bench.processes import BenchError, child, usage, wait_for_answer
+from bench.servers import (
+    BASE_PORT,
+    MAJORITY,
+    SETTLE_S,
+    START_TIMEOUT_S,
+    Running,
+    System,
+    compiled_environment,
+)
+from bench.workloads import workload
+
+NODES: Final = 3
+HALF_OPEN: Final = 1000
+# Of those that were refused so many begin anew in a second, and so much garbage comes, and so on.
+PER_SECOND: Final = 100
+PACE_S: Final = 1 / PER_SECOND
+CONNECTIONS: Final = 64
+ROUNDS: Final = 5
+BEGIN_S: Final = 1.0
+SECRET: Final = "the secret of a benchmark"
+# Of a cluster by `beanpole up`: the first client port of each protocol, from the base port.
+PROTOCOLS: Final = {"workq": 40, "gearman": 50, "qless": 60}
+TLS_PORT: Final = 5
+
+
+class Ports(NamedTuple):
+    """Where the strangers come to."""
+
+    tls: list[int]
+    plain: list[int]  # of all clients, nodes, gRPC and HTTP
+    peer: list[int]
+    ca: str
+
+
+class Ratio(NamedTuple):
+    """What one kind of strangers cost."""
+
+    name: str
+    quiet_op_s: float
+    ratios: list[float]
+    cores: float  # that the strangers used
+
+
+def connect(port: int) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port), 5)
+
+
+# --- strangers, each a process that ends with the benchmark ---------------------------------------
+
+
+def hold_handshakes(ports: Ports) -> None:
+    """Keep 1,000 connections whose handshake never ends; begin those anew that are closed."""
+    hello = bytes.fromhex("16030100c8010000c40303")
+    held: list[socket.socket] = []
+    while True:
+        if len(held) == HALF_OPEN:
+            oldest = held.pop(0)
+            oldest.close()
+        with suppress(OSError):
+            stranger = connect(ports.tls[len(held) % NODES])
+            stranger.sendall(hello)
+            held.append(stranger)
+        if len(held) == HALF_OPEN:
+            time.sleep(PACE_S)
+
+
+def send_garbage(ports: Ports) -> None:
+    """Send rubbish to each port of each node."""
+    chance = random.Random(20)
+    while True:
+        for port in (*ports.plain, *ports.tls):
+            with suppress(OSError), connect(port) as stranger:
+                stranger.sendall(chance.randbytes(512) + b"\r\n")
+            time.sleep(PACE_S)
+
+
+def show_nothing(ports: Ports) -> None:
+    """Go through a handshake to its end, without a certificate."""
+    context = ssl.create_default_context(cafile=ports.ca)
+    while True:
+        for port in ports.tls:
+            with (
+                suppress(OSError),
+                connect(port) as plain,
+                context.wrap_socket(plain, server_hostname="localhost") as stranger,
+            ):
+                stranger.recv(1)
+            time.sleep(PACE_S)
+
+
+def replay_frames(ports: Ports) -> None:
+    """Say to a node what it has said itself, and proofs that are none."""
+    while True:
+        for port in ports.peer:
+            with suppress(OSError), connect(port) as stranger:
+                stranger.sendall(stranger.recv(65536))
+                while stranger.recv(65536):
+                    pass
+            time.sleep(PACE_S)
+
+
+KINDS: Final[dict[str, tuple[Callable[[Ports], None], ...]]] = {
+    f"{HALF_OPEN:,} half-open handshakes": (hold_handshakes,),
+    f"garbage, {PER_SECOND} times a second, each port in turn": (send_garbage,),
+    f"handshakes without a certificate, {PER_SECOND} a second": (show_nothing,),
+    f"replayed introductions of nodes, {PER_SECOND} a second": (replay_frames,),
+    "all of them": (hold_handshakes, send_garbage, show_nothing, replay_frames),
+}
+
+
+# --- the cluster ----------------------------------------------------------------------------------
+
+
+@contextmanager
+def cluster(folder: Path) -> Iterator[tuple[Running, Ports]]:
+    """Run three nodes that take clients on plain ports and by TLS."""
+    make_ca(folder, "30")
+    secret = folder / "secret"
+    secret.touch(0o600)
+    secret.write_text(SECRET + "\n")
+
+    def port(number: int, offset: int) -> str:
+        return f"127.0.0.1:{BASE_PORT + number + offset}"
+
+    members = ",".join(f"n{n}={port(n, 10)}/{port(n, 20)}" for n in range(NODES))
+    with ExitStack() as stack:
+        processes = []
+        for number in range(NODES):
+            make_certificate(folder, f"n{number}", ["localhost", "127.0.0.1"], "30")
+            settings = {
+                "cluster": "bench",
+                "node-id": f"n{number}",
+                "members": members,
+                "data-dir": str(folder / f"n{number}"),
+                "listen": f"{port(number, 0)},tls:{port(number, TLS_PORT)}",
+                "listeners": ",".join(
+                    f"{name}={port(number, at)}" for name, at in PROTOCOLS.items()
+                ),
+                "peer-listen": port(number, 10),
+                "grpc-listen": port(number, 20),
+                "http-listen": port(number, 30),
+                "peer-secret-file": str(secret),
+                "tls-certificate-file": str(folder / f"n{number}.pem"),
+                "tls-key-file": str(folder / f"n{number}.key"),
+                "tls-client-ca-file": str(folder / "ca.pem"),
+            }
+            command = [sys.executable, "-m", "beanpoled"]
+            for name, value in settings.items():
+                command += [f"--{name}", value]
+            log = folder / f"n{number}.log"
+            processes.append(stack.enter_context(child(command, log, compiled_environment())))
+        for number, process in enumerate(processes):
+            wait_for_answer(process, port(number, 0), folder / f"n{number}.log", START_TIMEOUT_S)
+        time.sleep(SETTLE_S)
+        base = [BASE_PORT + number for number in range(NODES)]
+        plain = [at + offset for at in base for offset in (0, 10, 20, 30, *PROTOCOLS.values())]
+        ports = Ports(
+            [at + TLS_PORT for at in base], plain, [at + 10 for at in base], str(folder / "ca.pem")
+        )
+        addresses = [port(number, 0) for number in range(NODES)]
+        yield Running(addresses, [process.pid for process in processes]), ports
+
+
+def measure(generator: Generator, connections: int, folder: Path) -> list[Ratio]:
+    """Measure with and without each kind of strangers, in turns.
+
+    Raises:
+        BenchError: a node ended, or failed at a stranger.
+    """
+    found = []
+    with cluster(folder) as (running, ports):
+        system = System("beanpole, 3 nodes", MAJORITY, lambda _: nullcontext(running))
+
+        def rate() -> float:
+            return generator.measure(0, system, running, workload("full"), connections).op_s
+
+        rate()
+        for name, kinds in KINDS.items():
+            quiet, ratios, cores = [], [], []
+            for _ in range(ROUNDS):
+                quiet.append(rate())
+                with strangers(kinds, ports) as processes:
+                    time.sleep(BEGIN_S)
+                    before, begun_s = usage(processes).cpu_s, time.monotonic()
+                    ratios.append(rate() / quiet[-1])
+                    used_s = usage(processes).cpu_s - before
+                    cores.append(used_s / (time.monotonic() - begun_s))
+            found.append(Ratio(name, statistics.median(quiet), ratios, statistics.median(cores)))
+        for number in range(NODES):
+            if "Traceback" in (folder / f"n{number}.log").read_text():
+                raise BenchError(f"a node failed: see {folder}")
+    return found
+
+
+@contextmanager
+def strangers(kinds: tuple[Callable[[Ports], None], ...], ports: Ports) -> Iterator[list[int]]:
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=kind, args=(ports,), daemon=True) for kind in kinds]
+    for process in processes:
+        process.start()
+    try:
+        yield [process.pid for process in processes if process.pid]
+    finally:
+        for process in processes:
+            process.kill()
+            process.join()
+
+
+def table(found: list[Ratio]) -> str:
+    """The result as rows of Markdown."""
+    rows = [
+        "| strangers | op/s without | rate with, over without (quartiles) | cores that they use |",
+        "| --- | --- | --- | --- |",
+    ]
+    for one in found:
+        low, middle, high = statistics.quantiles(one.ratios, n=4)
+        rows.append(
+            f"| {one.name} | {one.quiet_op_s:,.0f} | {middle:.3f} ({low:.3f} to {high:.3f}) "
+            f"| {one.cores:.2f} |"
+        )
+    return "\n".join(rows) + "\n"
