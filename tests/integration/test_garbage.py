@@ -145,6 +145,7 @@ def test_no_secret_can_be_read(safe: SafeCluster, tmp_path: Path) -> None:
         ("backup", "--to", str(backup)),
         ("snapshot",),
         ("status", "--json"),
+        ("node", "audit", "--json"),
         ("node", "connections", "--json"),
         ("events", "export", "--to", str(tmp_path / "export")),
     )
@@ -157,10 +158,11 @@ def test_no_secret_can_be_read(safe: SafeCluster, tmp_path: Path) -> None:
     for node in safe.nodes:
         texts[f"metrics of {node.id}"] = http_get(node.http, "/metrics")[1]
         files.append(node.directory / "output.log")
-        files += (node.directory / "data" / "events").rglob("*")
+        data = node.directory / "data"
+        files += [*(data / "events").rglob("*"), *data.glob("audit.jsonl*")]
     found = {name: text.encode() for name, text in texts.items()}
     found |= {str(file): file.read_bytes() for file in files if file.is_file()}
-    assert any("events" in name for name in found) and len(found) > len(commands) + 6
+    assert any("audit.jsonl" in name for name in found) and len(found) > len(commands) + 6
     keys = [path.read_bytes().splitlines()[1] for path in place.glob("*.key")]
     assert len(keys) > 3
     for secret in (SECRET.encode(), TOKEN, *keys):

@@ -7,7 +7,8 @@ over.
 import argparse
 import json
 import sys
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
 
 import grpc
 
@@ -25,7 +26,9 @@ from beanpoled.rpc.admin import FINALIZE_TIMEOUT_S, TRANSFER_TIMEOUT_S
 FINALIZE_CALL_TIMEOUT_S: Final = FINALIZE_TIMEOUT_S + 5.0
 TRANSFER_CALL_TIMEOUT_S: Final = TRANSFER_TIMEOUT_S + 5.0
 # Covers the election after the death of a leader.
-TRANSFER_PATIENCE_S: Final = 10.0
+LEADER_PATIENCE_S: Final = 10.0
+T = TypeVar("T")
+
 _COLUMNS: Final = (
     Column("node", 10, False),
     Column("role", 10, False),
@@ -125,21 +128,22 @@ def run_leader(arguments: argparse.Namespace) -> int:
 
 
 def _transferred(targets: list[str], to: str) -> str:
-    """Ask the nodes until the leader says yes or no; return the new leader.
-
-    The call is repeated when the leader dies on it. At worst leadership moves once more.
-    """
+    """Return the new leader. Repeated, the call moves leadership once more at worst."""
     request = admin_pb2.TransferLeaderRequest(to=to)
+    timeout_s = TRANSFER_CALL_TIMEOUT_S
+    return str(
+        _at_leader(targets, lambda stub: stub.TransferLeader(request, timeout=timeout_s)).leader
+    )
+
+
+def _at_leader(targets: list[str], ask: Callable[[admin_pb2_grpc.AdminStub], T]) -> T:
+    """Ask the nodes until the leader says yes or no; the call is repeated when it dies on it."""
     failures: dict[str, str] = {}
-    with Nodes(targets, TRANSFER_PATIENCE_S) as nodes:
+    with Nodes(targets, LEADER_PATIENCE_S) as nodes:
         for _ in pauses(nodes.patience_s):
             for target in nodes.addresses:
-                stub = admin_pb2_grpc.AdminStub(nodes.channel(target))
                 try:
-                    leader: str = stub.TransferLeader(
-                        request, timeout=TRANSFER_CALL_TIMEOUT_S
-                    ).leader
-                    return leader
+                    return ask(admin_pb2_grpc.AdminStub(nodes.channel(target)))
                 except grpc.RpcError as error:
                     _check_code(target, error)
                     failures[target] = words_of(error)
@@ -156,27 +160,19 @@ def _check_code(target: str, error: grpc.RpcError) -> None:
 
 
 def run_finalize(arguments: argparse.Namespace) -> int:
-    """Ask one node after the other until one answers; its answer counts."""
+    """Raise the machine version, and print which one it is."""
     if not 0 <= arguments.to <= c.VERSION_MAX:
         raise ConfigurationError(
             f"--to = {arguments.to} is not allowed: it must be 1 to {c.VERSION_MAX}"
         )
     request = admin_pb2.FinalizeRequest(to=arguments.to)
-    failures: dict[str, str] = {}
-    with Nodes(where.addresses(arguments, where.GRPC)) as nodes:
-        for target in nodes.addresses:
-            stub = admin_pb2_grpc.AdminStub(nodes.channel(target))
-            try:
-                reply = stub.Finalize(request, timeout=FINALIZE_CALL_TIMEOUT_S)
-            except grpc.RpcError as error:
-                if error.code() != grpc.StatusCode.UNAVAILABLE:
-                    raise ClientError(f"{target}: {words_of(error)}") from None
-                failures[target] = words_of(error)
-                continue
-            version = reply.machine_version
-            if arguments.json:
-                print(json.dumps({"machine_version": version}))
-            else:
-                print(f"the cluster works at machine version {version}")
-            return 0
-    raise ClientError(f"no answer, look at `beanpole status`: {told(failures)}")
+    reply = _at_leader(
+        where.addresses(arguments, where.GRPC),
+        lambda stub: stub.Finalize(request, timeout=FINALIZE_CALL_TIMEOUT_S),
+    )
+    version = reply.machine_version
+    if arguments.json:
+        print(json.dumps({"machine_version": version}))
+    else:
+        print(f"the cluster works at machine version {version}")
+    return 0

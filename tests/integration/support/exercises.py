@@ -132,6 +132,12 @@ def run_while_killed(
 ) -> dict[str, int]:
     """Run all at once, each at the first node, which is killed when all were done once.
 
+    Args:
+        exercises: by their names.
+        nodes: of a cluster.
+        place: for files; its name is the beginning of those of the queues.
+        kill: the first node.
+
     Returns:
         For each exercise how often its outcome was unknown.
     """
@@ -139,7 +145,7 @@ def run_while_killed(
     killed = threading.Event()
 
     def scenes() -> Scene:
-        return Scene(nodes, f"storm-{next(numbers)}", place)
+        return Scene(nodes, f"{place.name}-{next(numbers)}", place)
 
     runners = {name: _Runner(exercise, scenes, killed) for name, exercise in exercises.items()}
     for runner in runners.values():

@@ -90,18 +90,6 @@ def take_snapshot(scene: Scene) -> None:
     assert reply.index > 0
 
 
-def read_audit(scene: Scene) -> None:
-    """The second call is told of the first, or of one like it a moment ago."""
-    request = node_admin_pb2.ReadAuditRequest()
-
-    def twice(stub: Any) -> Any:
-        stub.ReadAudit(request, timeout=PATIENCE_S)
-        return stub.ReadAudit(request, timeout=PATIENCE_S)
-
-    reply = ask(scene, "NodeAdmin", twice)
-    assert any("NodeAdmin/ReadAudit" in line for line in reply.lines)
-
-
 def finalize(scene: Scene) -> None:
     """The cluster works at this version already, so that a member that is away is no obstacle."""
     status = ask(
@@ -131,6 +119,25 @@ def close_connection(scene: Scene) -> None:
         helper.reserve(timeout=5)
         scene.disconnect(job)
         wait_until(lambda: other.stats_job(job)["state"] == "ready", PATIENCE_S, "that it is back")
+
+
+def read_audit(scene: Scene) -> None:
+    """Calls are noted by the node that they come to."""
+
+    def act(channel: Any) -> bool:
+        policy = policies_pb2.Policy(pattern=scene.queue, attempts_max=3)
+        request = policies_pb2.SetPolicyRequest(policy=policy)
+        STUBS["beanpole.v1.Policies"](channel).Set(request, timeout=PATIENCE_S)
+        STUBS["beanpole.v1.Policies"](channel).Drop(
+            policies_pb2.DropPolicyRequest(pattern=scene.queue), timeout=PATIENCE_S
+        )
+        reply = STUBS["beanpole.v1.NodeAdmin"](channel).ReadAudit(
+            node_admin_pb2.ReadAuditRequest(), timeout=PATIENCE_S
+        )
+        return any(scene.queue in line for line in reply.lines)
+
+    with Nodes(scene.grpc, PATIENCE_S) as nodes:
+        assert nodes.first_answer(act)
 
 
 # --- Backup, Events, Live, Peer -------------------------------------------------------------------

@@ -220,7 +220,7 @@ def test_leadership_is_handed_over(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(admin, "TRANSFER_TIMEOUT_S", 0.1)
-    monkeypatch.setattr(cluster, "TRANSFER_PATIENCE_S", 0.1)
+    monkeypatch.setattr(cluster, "LEADER_PATIENCE_S", 0.1)
     view = leading("n2")
     assert command(view, "cluster", "leader", "--transfer") == 0
     assert view.transfers == [None, None]
@@ -272,11 +272,14 @@ def test_connections_of_a_node_that_is_down_or_unknown(capsys: pytest.CaptureFix
         assert f"{wrong!r} is no connection: it must be NODE/ID" in capsys.readouterr().err
 
 
-def test_finalize_of_nobody(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_finalize_of_nobody(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "LEADER_PATIENCE_S", 0.1)
     layout.write_cluster(tmp_path, layout.plan(tmp_path, 2, 1), {"n0": 1, "n1": 1})
     assert main(["cluster", "finalize", "--dir", str(tmp_path)]) == 3
     shown = capsys.readouterr().err
-    assert "no answer, look at `beanpole status`: 127.0.0.1:21: UNAVAILABLE" in shown
+    assert "no leader answers, look at `beanpole status`: 127.0.0.1:21: UNAVAILABLE" in shown
     assert "127.0.0.1:22: UNAVAILABLE" in shown
 
 
