@@ -17,7 +17,7 @@ from beanpoled.eventlog.events import Bytes
 from beanpoled.eventlog.sketch import Sketch
 from beanpoled.view import Lately, Quantiles
 
-# Some 2 ms of processor time each second at most, whatever the load.
+# Some 5 ms of processor time each second at most, whatever the load.
 LOOK_RECORDS_MAX: Final = 2_048
 LOOK_PERIOD_US: Final = 1_000_000
 # Figures are of the last one to two of these: long enough for a quantile of a slow queue, short
@@ -58,6 +58,20 @@ class Figures:
         """How much was going on."""
         return self.puts + self.reserved + self.ended
 
+    def add(self, event: tuple[int, ...], weight: int) -> None:
+        """Count an event, as `_SHORT` unpacks it, that stands for `weight` ones."""
+        kind, before, _, wait_us, run_us = event
+        if kind == e.PUT:
+            self.puts += weight
+        elif kind == e.RESERVED:
+            self.reserved += weight
+            if wait_us >= 0:
+                self.waits.add(wait_us, weight)
+        if before == RESERVED and run_us >= 0:
+            self.runs.add(run_us, weight)
+        if kind in _ENDS:
+            self.ended += weight
+
     def add_all(self, other: "Figures") -> None:
         """Count what others have counted."""
         self.puts += other.puts
@@ -78,9 +92,12 @@ class Latencies:
         self._look_us = 0
         self._begun_us = -1  # of the first event that counts
         self._turned_us = 0
-        # The older generation and the one that is being filled, by the tubes' numbers.
+        # The older generation and the one that is being filled, by the tubes' numbers; and of all
+        # tubes, because adding up a thousand would keep the loop for 60 ms.
         self._older: dict[int, Figures] = {}
         self._newer: dict[int, Figures] = {}
+        self._older_all = Figures()
+        self._newer_all = Figures()
 
     def is_due(self, loop_us: int) -> bool:
         """Whether it is time to look again."""
@@ -113,31 +130,26 @@ class Latencies:
     def _turn(self, loop_us: int) -> None:
         # A node that stood still for long has nothing of the last generation.
         is_stale = loop_us - self._turned_us >= 2 * GENERATION_US
-        self._older = {} if is_stale else self._newer
-        self._newer = {}
+        self._older, self._older_all = self._newer, self._newer_all
+        if is_stale:
+            self._older, self._older_all = {}, Figures()
+        self._newer, self._newer_all = {}, Figures()
         self._begun_us = loop_us if is_stale else self._turned_us
         self._turned_us = loop_us
 
     def _count(self, records: Bytes, start: int, stride: int) -> None:
         unpack = _SHORT.unpack_from
-        queues = self._newer
+        queues, every = self._newer, self._newer_all
         for at in range(start * _STEP, len(records) - _STEP + 1, stride * _STEP):
-            kind, before, number, wait_us, run_us = unpack(records, at)
+            event = unpack(records, at)
+            every.add(event, stride)
+            number = event[2]
             figures = queues.get(number)
             if figures is None:
                 if len(queues) >= QUEUES_TRACKED_MAX:
                     continue
                 figures = queues[number] = Figures()
-            if kind == e.PUT:
-                figures.puts += stride
-            elif kind == e.RESERVED:
-                figures.reserved += stride
-                if wait_us >= 0:
-                    figures.waits.add(wait_us, stride)
-            if before == RESERVED and run_us >= 0:
-                figures.runs.add(run_us, stride)
-            if kind in _ENDS:
-                figures.ended += stride
+            figures.add(event, stride)
 
     def of(self, number: int) -> Lately:
         """Return the figures of a queue by its tube's number."""
@@ -146,8 +158,8 @@ class Latencies:
         )
 
     def of_all(self) -> Lately:
-        """Return the figures of all queues together."""
-        return self._lately((*self._older.values(), *self._newer.values()))
+        """Return the figures of all queues together, also of those that have none themselves."""
+        return self._lately((self._older_all, self._newer_all))
 
     def busiest(self, count: int) -> list[int]:
         """Return the numbers of the queues with most puts, reservations and ends."""

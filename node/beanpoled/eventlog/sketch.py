@@ -4,7 +4,9 @@ A bin is 1/16 as wide as its durations are long, so that a quantile is within 3.
 below 32 us a bin is one microsecond. What is counted, and for how long, is for `latencies`.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterable
+from itertools import accumulate
 from typing import Final
 
 # 16 bins for each power of two.
@@ -56,20 +58,21 @@ class Sketch:
         """Count what another sketch has counted."""
         self.count += other.count
         self.total_us += other.total_us
+        bins = self._bins
+        if not bins:
+            self._bins = other._bins.copy()
+            return
         for number, count in other._bins.items():
-            self._bins[number] = self._bins.get(number, 0) + count
+            bins[number] = bins.get(number, 0) + count
 
     def quantiles_us(self, quantiles: Iterable[float]) -> list[float]:
-        """Return the durations below which these parts (0 to 1, ascending) of all are.
+        """Return the durations below which these parts (0 to 1) of all are.
 
         An empty sketch has 0.0 for each.
         """
-        found: list[float] = []
-        bins = iter(sorted(self._bins.items()))
-        number, below = 0, 0
-        for quantile in quantiles:
-            while below < self.count and below <= quantile * (self.count - 1):
-                number, count = next(bins)
-                below += count
-            found.append(middle_us(number) if self.count else 0.0)
-        return found
+        if not self.count:
+            return [0.0 for _ in quantiles]
+        numbers = sorted(self._bins)
+        below = list(accumulate([self._bins[number] for number in numbers]))
+        last = self.count - 1
+        return [middle_us(numbers[bisect_right(below, part * last)]) for part in quantiles]

@@ -1,5 +1,6 @@
 """The gRPC service `Live`: the queues at this moment. It only reads the node's view."""
 
+import asyncio
 from typing import Final
 
 import grpc.aio
@@ -25,6 +26,8 @@ class LiveServicer(live_pb2_grpc.LiveServicer):
     async def Read(self, request: live_pb2.LiveRequest, context: Context) -> live_pb2.LiveReply:
         view = self._view
         largest = view.metrics().queues
+        # The loop turns in between: each of the two has the quantiles of a hundred queues.
+        await asyncio.sleep(0)
         found = {(queue.protocol, queue.name): queue for queue in (*largest, *view.busiest())}
         return live_pb2.LiveReply(
             node=view.node_id,

@@ -119,6 +119,12 @@ def test_queues_that_are_tracked_have_a_bound() -> None:
         records += record(e.PUT, number)
     latencies.look(records, 0, LOOK_PERIOD_US)
     assert len(latencies.busiest(2 * QUEUES_TRACKED_MAX)) == QUEUES_TRACKED_MAX
+    # All queues together have the events of the others, too, also a generation later.
+    assert latencies.of_all().puts_per_s == QUEUES_TRACKED_MAX + 50
+    latencies.look(records, 0, GENERATION_US)
+    assert latencies.of_all().puts_per_s * latencies.seconds == QUEUES_TRACKED_MAX + 50
+    latencies.look(records, 0, 2 * GENERATION_US)
+    assert latencies.of_all().puts_per_s == 0
 
 
 def test_a_segment_that_is_sealed_was_looked_at() -> None:
