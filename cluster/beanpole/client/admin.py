@@ -104,19 +104,24 @@ class Admin:
         bound = request.count_max
 
         def act(stub: jobs_pb2_grpc.JobAdminStub) -> bool:
-            """Go on at a node; False if it went away in the middle."""
+            """Go on at a node; False if it did a part and went away.
+
+            One that has done nothing is as one that does not answer: the next is asked, and after
+            all of them there is a pause.
+            """
             before = jobs_pb2.ChangeProgress()
             before.CopyFrom(total)
-            goes_on = False
+            begun_at = request.after_id
             try:
                 for told in stub.Change(request, timeout=STREAM_TIMEOUT_S):
-                    goes_on = True
                     _join(total, before, told)
                     if not request.job_ids:
                         request.after_id, request.up_to_id = told.after_id, told.up_to_id
                     look(total)
             except grpc.RpcError as error:
-                if not goes_on or error.code() in _REFUSALS:
+                if total.complete:
+                    return True  # all was done, and only the end of the stream is missing
+                if request.after_id == begun_at or error.code() in _REFUSALS:
                     raise
                 return False
             return True
