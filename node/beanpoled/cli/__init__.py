@@ -92,6 +92,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ConfigurationError as error:
         print(f"beanpole: {error}", file=sys.stderr)
         return EXIT_REFUSED
+    except UnicodeEncodeError as error:
+        # A name on the command line that is not UTF-8, or a terminal that has not all characters.
+        part = ascii(error.object[error.start : error.end])
+        print(f"beanpole: {part} cannot be written as {error.encoding}", file=sys.stderr)
+        return EXIT_REFUSED
     except BeanpoleError as error:
         print(f"beanpole: {error}", file=sys.stderr)
         if words := hint(arguments):

@@ -14,6 +14,7 @@ from beanpole.client import where
 from beanpole.client.rpc import Nodes, told, words_of
 from beanpole.errors import ClientError, ConfigurationError
 from beanpole.pb import queue_pb2, queue_pb2_grpc
+from beanpoled.cli.columns import visible
 from beanpoled.cli.jobs import EXIT_NO
 
 # Above `command_timeout_ms`, after which a node gives up itself and says so.
@@ -79,9 +80,10 @@ def _list(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps({one.alias: one.queue for one in reply.aliases}))
         return 0
-    width = max((len(one.alias) for one in reply.aliases), default=0)
-    for one in reply.aliases:
-        print(f"{one.alias:<{width}}  {one.queue}")
+    rows = [(visible(one.alias), visible(one.queue)) for one in reply.aliases]
+    width = max((len(alias) for alias, _ in rows), default=0)
+    for alias, queue in rows:
+        print(f"{alias:<{width}}  {queue}")
     return 0
 
 

@@ -111,8 +111,6 @@ def run(act: Callable[[Admin, argparse.Namespace], int]) -> Callable[[argparse.N
         try:
             with connected(arguments) as admin:
                 return act(admin, arguments)
-        except UnicodeEncodeError:
-            raise ConfigurationError("a name is not UTF-8; names are given as text") from None
         except AdminRefused as error:
             if error.code == grpc.StatusCode.NOT_FOUND:
                 print(error, file=sys.stderr)

@@ -33,6 +33,21 @@ def terminal_chars() -> int | None:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
+def visible(text: str, kept: str = "") -> str:
+    """Return a text of a client with the characters that steer a terminal as escapes: \\x1b.
+
+    Args:
+        text: the text.
+        kept: characters that stay what they are.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char in kept or char.isprintable() else char.encode("unicode_escape").decode()
+        for char in text
+    )
+
+
 def table(
     columns: Sequence[Column], rows: Sequence[Sequence[object]], chars: int | None
 ) -> tuple[list[str], list[str]]:

@@ -16,13 +16,15 @@ from beanpole.errors import ConfigurationError
 from beanpole.pb import jobs_pb2
 from beanpoled.cli import choosing
 from beanpoled.cli.choosing import SECOND_US
-from beanpoled.cli.columns import Column, table, terminal_chars
+from beanpoled.cli.columns import Column, table, terminal_chars, visible
 from beanpoled.cli.jobs import EXIT_NO
 from beanpoled.cli.top import words as duration_words
 
 LIMIT_DEFAULT: Final = 100
 # A line of a table has the beginning of a body.
 BODY_CHARS: Final = 40
+# Of a body that is printed whole. A program gets all of it as it is, with --json.
+LINES: Final = "\n\t"
 BODY_BYTES_JSON: Final = 65_536
 PAGE_JOBS: Final = 1000
 _COLUMNS: Final = (
@@ -176,18 +178,18 @@ def _show(admin: Admin, arguments: argparse.Namespace) -> int:
         return 0
     for key, value in plain.items():
         if key not in ("body", "result", "note", "holder"):
-            print(f"{key + ':':<14} {'-' if value is None else value}")
+            print(f"{key + ':':<14} {'-' if value is None else visible(str(value))}")
     if "holder" in plain:
         its = choosing.holder_of(job)
         words = "nobody's: any worker may end the reservation"
         if its is not None:
             words = f"session {its['session']} ({its['protocol']}) at node {its['node']}"
-            words += f", from {its['host']}" if its["host"] else ""
+            words += f", from {visible(its['host'])}" if its["host"] else ""
             words += ", whose connection is lost" if its["detached"] else ""
         print(f"{'holder:':<14} {words}")
     for key in ("body", "result", "note"):
         if plain.get(key):
-            print(f"--- {key} ---\n{plain[key]}")
+            print(f"--- {key} ---\n{visible(plain[key], kept=LINES)}")
     return 0
 
 

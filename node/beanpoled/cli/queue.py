@@ -15,7 +15,7 @@ from beanpole.errors import ConfigurationError
 from beanpole.pb import jobs_pb2
 from beanpoled.cli import choosing
 from beanpoled.cli.choosing import SECOND_US, STATES
-from beanpoled.cli.columns import Column, table, terminal_chars
+from beanpoled.cli.columns import Column, table, terminal_chars, visible
 from beanpoled.cli.jobs import EXIT_NO
 from beanpoled.cli.top import words as duration_words
 
@@ -114,7 +114,7 @@ def _show(admin: Admin, arguments: argparse.Namespace) -> int:
         return 0
     for key, value in plain.items():
         shown = ", ".join(value) if isinstance(value, list) else value
-        print(f"{key + ':':<18} {'-' if shown is None or shown == '' else shown}")
+        print(f"{key + ':':<18} {'-' if shown is None or shown == '' else visible(str(shown))}")
     return 0
 
 

@@ -68,6 +68,52 @@ def test_bodies_that_are_no_text_are_base64() -> None:
     )
 
 
+# Clears the screen, moves back, turns the direction of text; an accent and a tab do neither.
+EVIL = "caf\u00e9\x1b[2J\b\u202e\t|\n"
+
+
+def test_no_text_of_a_client_steers_the_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = jobs_pb2.AdminJob(
+        id=1,
+        state=jobs_pb2.JOB_STATE_RESERVED,
+        queue=EVIL,
+        body=EVIL.encode(),
+        protocol="gearman",
+        external_id=EVIL,
+        progress=EVIL.encode(),
+        result=EVIL.encode(),
+        holder=jobs_pb2.JobHolder(node="a", protocol="gearman", host=EVIL),
+    )
+    queue = jobs_pb2.AdminQueue(name=EVIL, aliases=[EVIL])
+    answers = {
+        "GetJob": job,
+        "ListJobs": jobs_pb2.ListJobsReply(jobs=[job], complete=True),
+        "ListQueues": jobs_pb2.ListQueuesReply(queues=[queue], complete=True),
+    }
+    monkeypatch.setattr(Admin, "ask", lambda _, method, request: answers[method])
+    for words in ("job show 1", "job list", "queue show q", "queue list"):
+        assert cli.main([*words.split(), "--addr", "127.0.0.1:1"]) == 0
+        out = capsys.readouterr().out
+        assert "caf\u00e9" in out
+        assert [char for char in out if not char.isprintable() and char not in "\n\t"] == []
+    cli.main(["job", "show", "1", "--addr", "127.0.0.1:1"])
+    assert "--- body ---\ncaf\u00e9\\x1b[2J\\x08\\u202e\t|\n\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *("node connections --node \udcff", "node disconnect \udcff/1", "queue show \udcff"),
+        *("cluster leader --transfer \udcff", "job move 1 --to \udcff"),
+    ],
+)
+def test_a_name_that_is_not_utf_8(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([*words.split(), "--addr", "127.0.0.1:1"]) == cli.EXIT_REFUSED
+    assert capsys.readouterr().err == "beanpole: '\\udcff' cannot be written as utf-8\n"
+
+
 def changed(admin: FakeAdmin, json: bool = False, dry_run: bool = False) -> int:
     arguments = argparse.Namespace(json=json, dry_run=dry_run)
     request = jobs_pb2.ChangeRequest(action=jobs_pb2.JOB_ACTION_KICK, job_ids=[1])
