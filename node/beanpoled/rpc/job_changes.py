@@ -51,7 +51,6 @@ OUTCOMES: Final = {
 STOPPING: Final = (
     jobs_pb2.JOB_OUTCOME_QUEUE_FULL,
     jobs_pb2.JOB_OUTCOME_TOO_MANY_QUEUES,
-    jobs_pb2.JOB_OUTCOME_OTHER_PROTOCOL,
 )
 
 
@@ -113,6 +112,9 @@ class Changes:
         if source == self._to:
             words = f"jobs of {request.to_queue!r} are there already"
             raise CallRefused("SAME_QUEUE", "to_queue", words)
+        space = queue.space_of(self._to)
+        if space is not None and not self.job_ids:
+            self.wanted.keep_to(space, request.to_queue)
 
     def give(self, job_ids: Sequence[int], call: Call) -> None:
         """Give a call the commands for some jobs."""

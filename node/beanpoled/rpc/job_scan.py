@@ -11,7 +11,7 @@ from typing import Final
 
 from beanpole.core.jobs import shown
 from beanpole.core.jobs.job import BURIED, DELAYED, DONE, FAILED, READY, RESERVED, Job
-from beanpole.core.jobs.spaces import SPACES
+from beanpole.core.jobs.spaces import SPACES, Space
 from beanpole.core.machine import Machine
 from beanpole.events import PROTOCOL_NAMES, QLESS
 from beanpole.pb import jobs_pb2
@@ -94,6 +94,17 @@ class Filter:
         self._until_us = now_us - request.age_min_us
         self._from_us = now_us - request.age_max_us if request.age_max_us else None
         self._space = _space(request.protocol)
+
+    def keep_to(self, space: Space, to_queue: str) -> None:
+        """Ask for jobs in queues of a space alone, because others cannot go where they should.
+
+        Raises:
+            CallRefused: those of another one were asked for.
+        """
+        if self._space not in (0, space.number):
+            words = f"{to_queue!r} is no queue of the protocol that is asked for"
+            raise CallRefused("OTHER_PROTOCOL", "to_queue", f"{words}; a job stays in its own")
+        self._space = space.number
 
     def matches(self, job: Job) -> bool:
         """Whether all of it is true of a job now."""

@@ -225,6 +225,22 @@ def test_a_full_queue_stops_a_move(monkeypatch: pytest.MonkeyPatch) -> None:
     run(test)
 
 
+def test_jobs_of_other_protocols_are_not_in_the_way_of_a_move() -> None:
+    async def test(admin: Admin) -> None:
+        admin.apply((c.SUBMIT, 2, b"\x02turn", 1, 0, b"", 0, 0, b"", b"picture"))
+        admin.put(b"1", b"2")
+        fields: dict[str, Any] = {"action": jobs_pb2.JOB_ACTION_MOVE, "to_queue": "more"}
+        fields["filter"] = {"states": [READY]}
+        for dry_run in (True, False):
+            told = (await admin.change(**fields, dry_run=dry_run))[-1]
+            assert (told.matched, told.changed, told.stopped_by) == (2, 2, 0)
+        # By its id it is one that was asked for.
+        told = (await admin.change(**{**fields, "filter": None, "job_ids": [1]}))[-1]
+        assert told.results[0].outcome == jobs_pb2.JOB_OUTCOME_OTHER_PROTOCOL
+
+    run(test)
+
+
 def test_queues_are_listed_with_their_oldest_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(admin: Admin) -> None:
         admin.put(b"x", tube=b"a")
@@ -291,6 +307,10 @@ def test_a_queue_is_paused_and_goes_on() -> None:
         ({"action": 6, "job_ids": [1], "to_queue": "q", "moved_state": 9}, "BAD_STATE moved_state"),
         ({"action": 6, "filter": {"queue": "q"}, "to_queue": "q"}, "SAME_QUEUE to_queue"),
         ({"action": 6, "filter": {"queue": "q"}, "to_queue": "workq:q"}, "OTHER_PROTOCOL to_queue"),
+        (
+            {"action": 6, "filter": {"protocol": "gearman"}, "to_queue": "q"},
+            "OTHER_PROTOCOL to_queue",
+        ),
         ({"action": 5, "job_ids": [1], "delay_s": 2**32}, "BAD_DELAY delay_s"),
     ],
 )
