@@ -89,6 +89,7 @@ ORDER = {
             *("beanpoled.largest_queues", "beanpoled.node_view"),
             *("beanpoled.program", "beanpoled.connections_view", "beanpoled.qless_view"),
             *("beanpoled.reloading", "beanpoled.reporting", "beanpoled.supervision"),
+            "beanpoled.descriptors",
         ),
         ("beanpoled.checking",),
         ("beanpoled.starting",),

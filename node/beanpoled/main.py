@@ -4,11 +4,9 @@ import argparse
 import asyncio
 import contextlib
 import ctypes
-import dataclasses
 import difflib
 import gc
 import os
-import resource
 import signal
 import sys
 from collections.abc import Callable, Iterable
@@ -22,7 +20,7 @@ from beanpole.replication.consensus import ReplicaConfig
 from beanpole.replication.pysyncobj.backend import PySyncObjReplica
 from beanpole.storage.ballast import make_room_to_start
 from beanpole.storage.dump import describe
-from beanpoled import checking, program, starting
+from beanpoled import checking, descriptors, program, starting
 from beanpoled.audit.log import AuditLog
 from beanpoled.config import memory, memory_budget
 from beanpoled.config import node as configuration
@@ -35,7 +33,7 @@ from beanpoled.host.log import LogLines
 from beanpoled.host.seam import ERROR, WARNING
 from beanpoled.http.server import HttpServer
 from beanpoled.node_view import LocalNodeView
-from beanpoled.reloading import Reading
+from beanpoled.reloading import Reading, Reloader
 from beanpoled.rpc.admin import RpcServer, Service
 from beanpoled.rpc.auditing import Auditor
 from beanpoled.rpc.backup import BackupServicer
@@ -67,8 +65,6 @@ EXIT_WORDS: Final = (
     f"Exit status: 0 stopped as told; {EXIT_CONFIGURATION} the configuration is wrong, or the disk "
     "is another node's: do not start it again; any other: it failed, and its last line says why."
 )
-# Descriptors beside clients' connections: files, peers, gRPC, HTTP.
-DESCRIPTORS_SPARE: Final = 256
 
 
 def parser() -> "_Parser":
@@ -118,7 +114,7 @@ def main() -> None:
 def _check(config: NodeConfig) -> int:
     """Print what `checking` finds; return the exit status: the worst of it."""
     weights = set()
-    for weight, words in checking.findings(config, DESCRIPTORS_SPARE):
+    for weight, words in checking.findings(config, descriptors.SPARE):
         weights.add(weight)
         print(f"{weight}: {words}")
     if checking.MISCONFIGURED in weights:
@@ -178,20 +174,7 @@ def prepare_process(config: NodeConfig, lines: LogLines) -> NodeConfig:
     """
     gc.set_threshold(*COLLECT_AFTER)
     bound_heap()
-    wanted = config.connections_max + DESCRIPTORS_SPARE
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if hard != resource.RLIM_INFINITY and hard < wanted:
-        allowed = max(1, hard - DESCRIPTORS_SPARE)
-        lines.write(
-            f"connections_max = {config.connections_max} is lowered to {allowed}: the system "
-            f"gives this process {hard} descriptors (ulimit -Hn)",
-            WARNING,
-        )
-        config = dataclasses.replace(config, connections_max=allowed)
-        wanted = hard
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-    return config
+    return descriptors.fitting(config, lines)
 
 
 def replica_config(config: NodeConfig, disks: Disks) -> ReplicaConfig:
@@ -256,7 +239,11 @@ async def run(
     host.trust.active_version = lambda: node.context.machine.version
     audit = AuditLog(config.data_dir, config.node_id, partial(host.log, level=WARNING))
     node.clients.audit = audit.add
-    services = _services(config, host, node, view, audit)
+    reloader = Reloader(reading or Reading(config, None), config, host.lines, host.trust)
+    reloader.take = node.take_limits
+    supervision = Supervision(node, host, reloader)
+    services = _services(config, host, node, view)
+    services.append(NodeAdminServicer(view, host.peer_client, audit, supervision).add_to)
     rpc = RpcServer(view, host.peer_client, host.trust, services, [Auditor(audit.add)])
     http = HttpServer(view)
     async with contextlib.AsyncExitStack() as stack:
@@ -277,7 +264,7 @@ async def run(
         stack.push_async_callback(host.links.stop)
         if config.events == "on":
             host.warm_up()
-        Supervision(node, host, reading).begin()
+        supervision.begin()
         gc.freeze()
         await host.wait_for_exit()
         if node.disk_health.hangs:
@@ -286,9 +273,7 @@ async def run(
             exit_now(0)
 
 
-def _services(
-    config: NodeConfig, host: AioHost, node: Node, view: LocalNodeView, audit: AuditLog
-) -> list[Service]:
+def _services(config: NodeConfig, host: AioHost, node: Node, view: LocalNodeView) -> list[Service]:
     """Return what joins the gRPC server, beside those that every server has."""
     callers = Callers(node)
     servicers = (
@@ -298,7 +283,6 @@ def _services(
         PoliciesServicer(node, callers),
         BackupServicer(node, view),
         LiveServicer(view),
-        NodeAdminServicer(view, host.peer_client, audit),
     )
     return [servicer.add_to for servicer in servicers]
 

@@ -1,19 +1,32 @@
-"""What a running node takes from a configuration that is read again (SIGHUP).
+"""What a running node takes from a configuration that is read again, and what its settings are.
 
-The level of the log and the shared secret: limits and times are fixed in parts that were built with
-them, and a node that half follows its file is worse than one that is restarted.
+Those limits are taken that one part compares when it needs them. What is built into parts, compared
+with other nodes or with other settings needs a restart, and is named: a node that half follows its
+file is worse than one that is restarted.
 """
 
-from collections.abc import Callable
-from typing import NamedTuple
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
 
 from beanpole.errors import BeanpoleError
+from beanpoled import descriptors
 from beanpoled.config.node import SETTINGS, NodeConfig
+from beanpoled.config.settings import Secret
 from beanpoled.host.log import LEVELS, LogLines
 from beanpoled.host.seam import WARNING
 from beanpoled.trust.trust import Trust
 
-RELOADED = frozenset({"log_level", "peer_secret"})
+LIMITS: Final = (
+    *("handshakes_max", "handshakes_per_address_max"),
+    *("drain_timeout_ms", "connections_max", "connections_per_address_max"),
+    *("commands_per_second_max", "client_output_bytes_max", "outbox_bytes_max"),
+    *("event_retain_bytes", "event_retain_age_s"),
+    *("upgrade_finalize", "gearman_shutdown", "qless_flush"),
+)
+# Files of certificates are looked at again and again; their names need a restart.
+RELOADED: Final = frozenset({"log_level", "peer_secret", "peer_secret_file", *LIMITS})
 
 
 class Reading(NamedTuple):
@@ -21,61 +34,174 @@ class Reading(NamedTuple):
 
     Attributes:
         first: as it was read for the start, before the system's limits changed it.
-        again: reads it from the same places.
+        again: reads it from the same places; None if it was read from none.
     """
 
     first: NodeConfig
-    again: Callable[[], NodeConfig]
+    again: Callable[[], NodeConfig] | None
+
+
+class Outcome(NamedTuple):
+    """What came of reading it again.
+
+    Attributes:
+        changed: what is another one now, in words; never a secret.
+        waiting: the settings whose other values need a restart.
+        wrong: why nothing was taken; empty if it was.
+    """
+
+    changed: tuple[str, ...] = ()
+    waiting: tuple[str, ...] = ()
+    wrong: str = ""
+
+
+class Shown(NamedTuple):
+    """One setting for operators.
+
+    Attributes:
+        name: as in the configuration.
+        value: as JSON; of a secret, whether there is one.
+        source: see `config.node.load`.
+        is_live: whether it changes without a restart.
+        is_secret: whether `value` is only whether there is one.
+        is_waiting: whether its source had another value when it was read last.
+    """
+
+    name: str
+    value: str
+    source: str
+    is_live: bool
+    is_secret: bool
+    is_waiting: bool
 
 
 class Reloader:
-    """Reads a node's configuration again, compares it with what it was started with, says so."""
+    """Reads a node's configuration again, compares it with what it was started with, says so.
 
-    def __init__(self, reading: Reading, lines: LogLines, trust: Trust) -> None:
+    Attributes:
+        config: what the node works with.
+        take: gives parts of the node another configuration.
+    """
+
+    def __init__(self, reading: Reading, config: NodeConfig, lines: LogLines, trust: Trust) -> None:
+        """Begin.
+
+        Args:
+            reading: how it is read.
+            config: `reading.first` as the system's limits have changed it.
+            lines: of the log.
+            trust: of the node.
+        """
+        self.config = config
+        self.take: Callable[[NodeConfig], None] = lambda _: None
         self._trust = trust
-        self._config, self._read = reading
+        self._asked, self._read = reading
         self._lines = lines
-        self._level = reading.first.log_level
+        self._waiting: tuple[str, ...] = ()
 
-    def reload(self) -> None:
+    def settings(self) -> list[Shown]:
+        """Return all settings as they are in force."""
+        return [
+            Shown(
+                setting.name,
+                _value(getattr(self.config, setting.name), isinstance(setting.kind, Secret)),
+                self.config.sources.get(setting.name, ""),
+                setting.name in RELOADED,
+                isinstance(setting.kind, Secret),
+                setting.name in self._waiting,
+            )
+            for setting in SETTINGS
+        ]
+
+    def reload(self) -> Outcome:
         """Take what can be taken; what cannot is named, and what is wrong changes nothing."""
         lines = self._lines
+        if self._read is None:
+            return self._refused("this program reads no configuration again")
         try:
             fresh = self._read()
         except (BeanpoleError, OSError) as error:
-            lines.write(f"not reloaded: {error}", WARNING)
-            return
-        waiting = self._changed(fresh)
+            return self._refused(str(error))
+        waiting = self._differing(fresh, lambda name: name not in RELOADED)
         if waiting:
             names = ", ".join(waiting)
             lines.write(f"not reloaded, they take effect with a restart: {names}", WARNING)
-        self._take_secret(fresh)
-        before, self._level = self._level, fresh.log_level
-        if before == fresh.log_level:
+        secret = self._take_secret(fresh)
+        if secret is None:
+            waiting.append("peer_secret")
+        changed = [*([secret] if secret else ()), *self._take_limits(fresh)]
+        for words in changed:
+            lines.write(f"reloaded: {words}")
+        before = self.config.log_level
+        if before != fresh.log_level:
+            changed.append(f"log_level is {fresh.log_level}, was {before}")
+            # The line is for whoever sees the log before or after it.
+            lines.level = min(lines.level, LEVELS[fresh.log_level])
+            lines.write(f"reloaded: {changed[-1]}")
+            lines.level = LEVELS[fresh.log_level]
+            self._set(fresh, ["log_level"])
+        elif not changed:
             lines.write("reloaded: log_level has not changed")
-            return
-        # The line is for whoever sees the log before or after it.
-        lines.level = min(lines.level, LEVELS[fresh.log_level])
-        lines.write(f"reloaded: log_level is {fresh.log_level}, was {before}")
-        lines.level = LEVELS[fresh.log_level]
+        self._waiting = tuple(waiting)
+        return Outcome(tuple(changed), self._waiting)
 
-    def _take_secret(self, fresh: NodeConfig) -> None:
-        """Prove another secret from now on; links that are up stay as they are."""
+    def _refused(self, words: str) -> Outcome:
+        self._lines.write(f"not reloaded: {words}", WARNING)
+        return Outcome(wrong=words)
+
+    def _take_secret(self, fresh: NodeConfig) -> str | None:
+        """Prove another secret from now on; links that are up stay as they are.
+
+        Returns:
+            What to say; nothing if it is the same, None if it needs a restart.
+        """
         if fresh.peer_secret.encode() == self._trust.secret.value:
-            return
+            return ""
         if not fresh.peer_secret or not self._trust.secret:
             words = "not reloaded: to begin or end using a peer_secret needs a restart"
             self._lines.write(words, WARNING)
-            return
+            return None
         self._trust.secret.replace(fresh.peer_secret)
-        words = "reloaded: peer_secret is another one; links that are up stay, new ones need it"
-        self._lines.write(words)
+        self._set(fresh, ["peer_secret", "peer_secret_file"])
+        return "peer_secret is another one; links that are up stay, new ones need it"
 
-    def _changed(self, fresh: NodeConfig) -> list[str]:
-        """The settings that differ from those at the start and need another one."""
+    def _take_limits(self, fresh: NodeConfig) -> list[str]:
+        names = self._differing(fresh, lambda name: name in LIMITS)
+        if not names:
+            return []
+        before = self.config
+        self._set(fresh, names)
+        if "connections_max" in names:
+            self.config = descriptors.fitting(self.config, self._lines)
+        self.take(self.config)
+        self._trust.handshakes.set_limits(self.config)
+        return [
+            f"{name} is {getattr(self.config, name)}, was {getattr(before, name)}" for name in names
+        ]
+
+    def _set(self, fresh: NodeConfig, names: list[str]) -> None:
+        values: Mapping[str, Any] = {name: getattr(fresh, name) for name in names}
+        told = {name: fresh.sources.get(name, "") for name in names}
+        self._asked = replace(self._asked, **values)
+        self.config = replace(self.config, **values, sources={**self.config.sources, **told})
+
+    def _differing(self, fresh: NodeConfig, among: Callable[[str], bool]) -> list[str]:
+        """The settings that differ from what was asked for before."""
         return [
             setting.name
             for setting in SETTINGS
-            if setting.name not in RELOADED
-            and getattr(fresh, setting.name) != getattr(self._config, setting.name)
+            if among(setting.name)
+            and getattr(fresh, setting.name) != getattr(self._asked, setting.name)
         ]
+
+
+def _value(value: Any, is_secret: bool) -> str:
+    if is_secret:
+        return json.dumps(bool(value))
+    if isinstance(value, Mapping):
+        # Addresses of members are pairs with names.
+        value = {
+            name: inner._asdict() if hasattr(inner, "_asdict") else inner
+            for name, inner in value.items()
+        }
+    return json.dumps(value)

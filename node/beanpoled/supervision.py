@@ -10,8 +10,7 @@ from typing import Final
 
 from beanpoled.host.aio import AioHost
 from beanpoled.host.notify import Notifier
-from beanpoled.host.seam import WARNING
-from beanpoled.reloading import Reading, Reloader
+from beanpoled.reloading import Outcome, Reloader, Shown
 from beanpoled.reporting import LOOK_PERIOD_S, Reporter
 from beanpoled.turn.node import Node
 
@@ -22,10 +21,10 @@ CERTIFICATES_PERIOD_S: Final = 10.0
 class Supervision:
     """Runs beside one node, as long as that runs."""
 
-    def __init__(self, node: Node, host: AioHost, reading: Reading | None) -> None:
+    def __init__(self, node: Node, host: AioHost, reloader: Reloader) -> None:
         self._node = node
         self._host = host
-        self._reloader = None if reading is None else Reloader(reading, host.lines, host.trust)
+        self._reloader = reloader
         self._notifier = Notifier(os.environ)
         self._reporter = Reporter(node.condition, host.log, self._notifier.status)
         node.clients.stop = self._stop
@@ -36,7 +35,7 @@ class Supervision:
         It serves clients when it has a majority, which no start waits for: the other members may be
         started by the same hand, one after the other.
         """
-        self._host.handle_signals(self._stop, self._node.lifecycle.drain, self._reload)
+        self._host.handle_signals(self._stop, self._node.lifecycle.drain, self.reload)
         self._host.spawn(self._watch())
         self._notifier.ready()
 
@@ -44,14 +43,17 @@ class Supervision:
         self._notifier.stopping()
         self._node.stopping.stop()
 
-    def _reload(self) -> None:
+    def reload(self) -> Outcome:
+        """Read the configuration and the certificates again."""
         self._notifier.reloading()
-        self._host.trust.refresh()
-        if self._reloader is None:
-            self._host.log("not reloaded: this program reads no configuration again", WARNING)
-        else:
-            self._reloader.reload()
+        certificates = self._host.trust.refresh()
+        outcome = self._reloader.reload()
         self._notifier.ready()
+        return outcome._replace(changed=(*certificates, *outcome.changed))
+
+    def settings(self) -> list[Shown]:
+        """Return all settings as they are in force."""
+        return self._reloader.settings()
 
     async def _watch(self) -> None:
         """Look at the node again and again. The watchdog hears of a loop that turns, no more."""

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1c\x62\x65\x61npole/pb/node_admin.proto\x12\x0b\x62\x65\x61npole.v1\"C\n\x10ReadAuditRequest\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x10\n\x08\x61\x66ter_id\x18\x02 \x01(\x04\x12\x0f\n\x07\x61t_node\x18\x03 \x01(\x08\"M\n\x0eReadAuditReply\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\r\n\x05lines\x18\x02 \x03(\t\x12\x10\n\x08\x63omplete\x18\x03 \x01(\x08\x12\x0c\n\x04lost\x18\x04 \x01(\x04\x32T\n\tNodeAdmin\x12G\n\tReadAudit\x12\x1d.beanpole.v1.ReadAuditRequest\x1a\x1b.beanpole.v1.ReadAuditReplyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1c\x62\x65\x61npole/pb/node_admin.proto\x12\x0b\x62\x65\x61npole.v1\"C\n\x10ReadAuditRequest\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x10\n\x08\x61\x66ter_id\x18\x02 \x01(\x04\x12\x0f\n\x07\x61t_node\x18\x03 \x01(\x08\"M\n\x0eReadAuditReply\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\r\n\x05lines\x18\x02 \x03(\t\x12\x10\n\x08\x63omplete\x18\x03 \x01(\x08\x12\x0c\n\x04lost\x18\x04 \x01(\x04\"4\n\x13ListSettingsRequest\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0f\n\x07\x61t_node\x18\x02 \x01(\x08\"I\n\x11ListSettingsReply\x12\x0c\n\x04node\x18\x01 \x01(\t\x12&\n\x08settings\x18\x02 \x03(\x0b\x32\x14.beanpole.v1.Setting\"j\n\x07Setting\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\nvalue_json\x18\x02 \x01(\t\x12\x0e\n\x06source\x18\x03 \x01(\t\x12\x0c\n\x04live\x18\x04 \x01(\x08\x12\x0e\n\x06secret\x18\x05 \x01(\x08\x12\x0f\n\x07waiting\x18\x06 \x01(\x08\".\n\rReloadRequest\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0f\n\x07\x61t_node\x18\x02 \x01(\x08\"=\n\x0bReloadReply\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0f\n\x07\x63hanged\x18\x02 \x03(\t\x12\x0f\n\x07waiting\x18\x03 \x03(\t2\xe6\x01\n\tNodeAdmin\x12G\n\tReadAudit\x12\x1d.beanpole.v1.ReadAuditRequest\x1a\x1b.beanpole.v1.ReadAuditReply\x12P\n\x0cListSettings\x12 .beanpole.v1.ListSettingsRequest\x1a\x1e.beanpole.v1.ListSettingsReply\x12>\n\x06Reload\x12\x1a.beanpole.v1.ReloadRequest\x1a\x18.beanpole.v1.ReloadReplyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,6 +35,16 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_READAUDITREQUEST']._serialized_end=112
   _globals['_READAUDITREPLY']._serialized_start=114
   _globals['_READAUDITREPLY']._serialized_end=191
-  _globals['_NODEADMIN']._serialized_start=193
-  _globals['_NODEADMIN']._serialized_end=277
+  _globals['_LISTSETTINGSREQUEST']._serialized_start=193
+  _globals['_LISTSETTINGSREQUEST']._serialized_end=245
+  _globals['_LISTSETTINGSREPLY']._serialized_start=247
+  _globals['_LISTSETTINGSREPLY']._serialized_end=320
+  _globals['_SETTING']._serialized_start=322
+  _globals['_SETTING']._serialized_end=428
+  _globals['_RELOADREQUEST']._serialized_start=430
+  _globals['_RELOADREQUEST']._serialized_end=476
+  _globals['_RELOADREPLY']._serialized_start=478
+  _globals['_RELOADREPLY']._serialized_end=539
+  _globals['_NODEADMIN']._serialized_start=542
+  _globals['_NODEADMIN']._serialized_end=772
 # @@protoc_insertion_point(module_scope)

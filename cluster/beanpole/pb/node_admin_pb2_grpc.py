@@ -40,6 +40,16 @@ class NodeAdminStub:
                 request_serializer=beanpole_dot_pb_dot_node__admin__pb2.ReadAuditRequest.SerializeToString,
                 response_deserializer=beanpole_dot_pb_dot_node__admin__pb2.ReadAuditReply.FromString,
                 _registered_method=True)
+        self.ListSettings = channel.unary_unary(
+                '/beanpole.v1.NodeAdmin/ListSettings',
+                request_serializer=beanpole_dot_pb_dot_node__admin__pb2.ListSettingsRequest.SerializeToString,
+                response_deserializer=beanpole_dot_pb_dot_node__admin__pb2.ListSettingsReply.FromString,
+                _registered_method=True)
+        self.Reload = channel.unary_unary(
+                '/beanpole.v1.NodeAdmin/Reload',
+                request_serializer=beanpole_dot_pb_dot_node__admin__pb2.ReloadRequest.SerializeToString,
+                response_deserializer=beanpole_dot_pb_dot_node__admin__pb2.ReloadReply.FromString,
+                _registered_method=True)
 
 
 class NodeAdminServicer:
@@ -53,6 +63,21 @@ class NodeAdminServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListSettings(self, request, context):
+        """The settings of a node as they are in force, in the order of docs/operating.md.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Reload(self, request, context):
+        """Lets a node read its configuration and its certificates again, as SIGHUP does. Refused with
+        BAD_CONFIGURATION if something in it is wrong; nothing has changed then.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_NodeAdminServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -60,6 +85,16 @@ def add_NodeAdminServicer_to_server(servicer, server):
                     servicer.ReadAudit,
                     request_deserializer=beanpole_dot_pb_dot_node__admin__pb2.ReadAuditRequest.FromString,
                     response_serializer=beanpole_dot_pb_dot_node__admin__pb2.ReadAuditReply.SerializeToString,
+            ),
+            'ListSettings': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListSettings,
+                    request_deserializer=beanpole_dot_pb_dot_node__admin__pb2.ListSettingsRequest.FromString,
+                    response_serializer=beanpole_dot_pb_dot_node__admin__pb2.ListSettingsReply.SerializeToString,
+            ),
+            'Reload': grpc.unary_unary_rpc_method_handler(
+                    servicer.Reload,
+                    request_deserializer=beanpole_dot_pb_dot_node__admin__pb2.ReloadRequest.FromString,
+                    response_serializer=beanpole_dot_pb_dot_node__admin__pb2.ReloadReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -90,6 +125,60 @@ class NodeAdmin:
             '/beanpole.v1.NodeAdmin/ReadAudit',
             beanpole_dot_pb_dot_node__admin__pb2.ReadAuditRequest.SerializeToString,
             beanpole_dot_pb_dot_node__admin__pb2.ReadAuditReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListSettings(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/beanpole.v1.NodeAdmin/ListSettings',
+            beanpole_dot_pb_dot_node__admin__pb2.ListSettingsRequest.SerializeToString,
+            beanpole_dot_pb_dot_node__admin__pb2.ListSettingsReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Reload(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/beanpole.v1.NodeAdmin/Reload',
+            beanpole_dot_pb_dot_node__admin__pb2.ReloadRequest.SerializeToString,
+            beanpole_dot_pb_dot_node__admin__pb2.ReloadReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -49,5 +49,7 @@ def first_answer(nodes: Nodes, stub: Any, method: str, request: Any, timeout_s: 
                 raise ConfigurationError(error.details() or "the request is wrong") from None
             if detail_of(error).reason == "NO_CONNECTION":
                 raise Gone(error.details() or "it is gone") from None
+            if detail_of(error).reason == "BAD_CONFIGURATION":
+                raise ClientError(error.details() or "its configuration is wrong") from None
             failures[target] = words_of(error)
     raise ClientError(told(failures))

@@ -13,7 +13,7 @@ from beanpole.client import where
 from beanpole.client.rpc import Nodes, told
 from beanpole.errors import ClientError, ConfigurationError
 from beanpole.pb import admin_pb2, admin_pb2_grpc
-from beanpoled.cli import audit
+from beanpoled.cli import audit, settings
 from beanpoled.cli.choosing import SECOND_US, name_words
 from beanpoled.cli.columns import Column, table, terminal_chars
 from beanpoled.cli.jobs import EXIT_NO
@@ -34,7 +34,7 @@ _COLUMNS: Final = (
 
 def add_command(commands: Any) -> None:
     """Add `node` to the parser."""
-    parser = commands.add_parser("node", help="one node: its clients, audit")
+    parser = commands.add_parser("node", help="one node: its clients, audit, settings")
     ways = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     way = ways.add_parser(
         "connections",
@@ -55,6 +55,7 @@ def add_command(commands: Any) -> None:
     where.add_options(way, where.GRPC)
     way.set_defaults(run=run_disconnect)
     audit.add_way(ways)
+    settings.add_ways(ways)
 
 
 def run_connections(arguments: argparse.Namespace) -> int:

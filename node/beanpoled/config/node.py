@@ -11,7 +11,7 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -106,6 +106,8 @@ class NodeConfig(ClientConfig):
     rejoin: bool = False
     # The protocols whose addresses nobody gave: another program may have those.
     unconfigured: frozenset[str] = frozenset()
+    # Where the value of each setting came from: see `load`.
+    sources: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     @property
     def peers(self) -> tuple[str, ...]:
@@ -228,7 +230,9 @@ SETTINGS: Final = (
 )
 _BY_NAME: Final = {setting.name: setting for setting in SETTINGS}
 
-assert {item.name for item in fields(NodeConfig)} == {*_BY_NAME, "rejoin", "unconfigured"}
+assert {item.name for item in fields(NodeConfig)} == {
+    *(*_BY_NAME, "rejoin", "unconfigured", "sources")
+}
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -277,17 +281,25 @@ def load(
         rejoin: comes from the command line only, because it is meant for one start.
         protocols: which protocols the program speaks.
 
+    Returns:
+        It, with a source of each setting: "default", "file", "environment", "flag", and of a secret
+        that was read from a file of its own "peer_secret_file".
+
     Raises:
         ConfigurationError: the message names the setting, its source, its value, what is allowed.
     """
     values: dict[str, Any] = {setting.name: setting.default for setting in SETTINGS}
+    sources = dict.fromkeys(values, "default")
     if path is not None:
         for name, value in _read_file(path).items():
             values[name] = _checked(name, value, path)
+            sources[name] = "file"
     for name, text in _from_environment(environment).items():
         values[name] = _checked(name, text, ENVIRONMENT_PREFIX + name.upper(), text=True)
+        sources[name] = "environment"
     for name, text in flags.items():
         values[name] = _checked(name, text, "--" + name.replace("_", "-"), text=True)
+        sources[name] = "flag"
     if not values["queue_bytes_max"]:
         values["queue_bytes_max"] = memory.queue_bytes_default(memory.found())
     for name, value in values.items():
@@ -297,22 +309,23 @@ def load(
                 f"{'file' if path else 'file of --config FILE or BEANPOLE_CONFIG'}, as "
                 f"{ENVIRONMENT_PREFIX}{name.upper()} or as --{name.replace('_', '-')}"
             )
-    _read_secret_file(values)
+    if _read_secret_file(values):
+        sources["peer_secret"] = "peer_secret_file"
     values["members"] = MappingProxyType(values["members"])
     values["dial"] = MappingProxyType(values["dial"])
     given = values["listeners"]
     values["listeners"] = MappingProxyType(_all_listeners(given, protocols))
     unconfigured = frozenset(values["listeners"]) - frozenset(given)
-    config = NodeConfig(**values, rejoin=rejoin, unconfigured=unconfigured)
+    config = NodeConfig(**values, rejoin=rejoin, unconfigured=unconfigured, sources=sources)
     _check_relations(config)
     return config
 
 
-def _read_secret_file(values: dict[str, Any]) -> None:
-    """Take the shared secret from its file; it is read at each loading, so also at SIGHUP."""
+def _read_secret_file(values: dict[str, Any]) -> bool:
+    """Take the shared secret from its file, if it has one; it is read at each loading."""
     path = values["peer_secret_file"]
     if not path:
-        return
+        return False
     if values["peer_secret"]:
         raise ConfigurationError(
             f"peer_secret and peer_secret_file = {path!r} are both given; give one of them"
@@ -321,6 +334,7 @@ def _read_secret_file(values: dict[str, Any]) -> None:
     if not secret:
         raise ConfigurationError(f"peer_secret_file = {path!r} is not allowed: it is empty")
     values["peer_secret"] = _checked("peer_secret", secret, path)
+    return True
 
 
 def _read_file(path: str) -> dict[str, object]:
@@ -433,11 +447,11 @@ def _check_addresses(config: NodeConfig) -> None:
                     f"{owner} = {address!r} is not allowed: {other} = {taken!r} listens there"
                 )
         listening.append((owner, address))
-    for field in ("peer_listen", "grpc_listen"):
-        address = getattr(config, field)
+    for setting in ("peer_listen", "grpc_listen"):
+        address = getattr(config, setting)
         if not (config.peer_secret or config.has_peer_tls or is_loopback(address)):
             raise ConfigurationError(
-                f"{field} = {address!r} is not allowed: without peer_secret or "
+                f"{setting} = {address!r} is not allowed: without peer_secret or "
                 "peer_tls_certificate_file it must be a loopback address such as "
                 f"127.0.0.1:{split_address(address)[1]}, because whoever reaches it reads and "
                 "changes the queue"

@@ -291,6 +291,10 @@ class EventLog:
         if self._queue.events_kept:
             self.latencies.look(self._queue.events, self._first, self._loop_us)
 
+    def take_limits(self, config: NodeConfig) -> None:
+        """Take other limits of what is kept."""
+        self._config = config
+
     def _retain(self) -> None:
         """Remove the oldest segments that are too much, too old, or in the way of the queue."""
         config = self._config

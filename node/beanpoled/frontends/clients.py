@@ -12,6 +12,7 @@ from beanpole.core.jobs.job import Job
 from beanpole.core.machine import Machine
 from beanpole.core.sessions import Session
 from beanpoled.audit.entry import Entry
+from beanpoled.config.node import NodeConfig
 from beanpoled.frontends import client_hosts
 from beanpoled.frontends.client_hosts import ClientHosts
 from beanpoled.frontends.connection import Connection
@@ -51,6 +52,7 @@ class Clients:
         self._newest_id = 0
         # By protocol, since the start of the node.
         self.connections_total: dict[str, int] = {}
+        self.connections_max = config.connections_max
         self.connections_refused: dict[str, int] = {}
         self.slow_total: dict[str, int] = {}  # closed because they did not read
         # How often each error was replied, by protocol and by the bytes of the reply.
@@ -161,11 +163,19 @@ class Clients:
         """Count a refusal: one of AUTH_REFUSALS."""
         self.auth_refused[reason] += 1
 
+    def take_limits(self, config: NodeConfig) -> None:
+        """Take other limits; clients above them stay, and new ones have them."""
+        self.config = config
+        self.connections_max = config.connections_max
+        self.outbox_bytes_max = config.outbox_bytes_max
+        self.client_output_bytes_max = config.client_output_bytes_max
+        self.hosts.set_limits(config)
+
     # --- connections come and go ----------------------------------------------------------------
 
     def is_crowded(self, frontend: str, client_host: bytes) -> bool:
         """Whether one more client must be closed at once."""
-        room = self.config.connections_max + REFUSED_MAX - len(self.connections)
+        room = self.connections_max + REFUSED_MAX - len(self.connections)
         if room <= 0 or self._context.stopped:
             return True
         is_crowded = not self.hosts.has_room(client_host, client_hosts.REFUSED_MAX)
@@ -175,7 +185,7 @@ class Clients:
 
     def add(self, connection: Connection) -> None:
         """A client connected. One too many hears of that with its first command."""
-        refused = len(self.connections) >= self.config.connections_max
+        refused = len(self.connections) >= self.connections_max
         connection.refused = refused
         if not (refused or self.hosts.has_room(connection.client_host)):
             self.hosts.count_refused(connection.protocol)

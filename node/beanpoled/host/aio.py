@@ -187,7 +187,7 @@ class AioHost:
         self,
         stop: Callable[[], None],
         drain: Callable[[bool], None],
-        reload: Callable[[], None],
+        reload: Callable[[], object],
     ) -> None:
         """SIGTERM and SIGINT stop in order, SIGUSR1 drains, SIGUSR2 ends that, SIGHUP reloads."""
         add = self._loop.add_signal_handler

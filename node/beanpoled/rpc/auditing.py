@@ -56,6 +56,8 @@ AUDITED: Final = {
             *("dry_run", "count_max", "reserved", "after_id", "up_to_id"),
         )
     ),
+    "NodeAdmin/ListSettings": Row(("node",), reads=True),
+    "NodeAdmin/Reload": Row(("node", "at_node")),
     "NodeAdmin/ReadAudit": Row(("node", "after_id"), reads=True),
     "Peer/FetchSnapshot": Row(("index",)),
     "Policies/Set": Row(("policy",)),

@@ -4,13 +4,14 @@ What the calls show and change belongs to other modules; here are their words on
 """
 
 import asyncio
-from typing import Final
+from typing import Final, Protocol
 
 import grpc
 import grpc.aio
 
 from beanpole.pb import node_admin_pb2, node_admin_pb2_grpc
 from beanpoled.audit.log import AuditLog
+from beanpoled.reloading import Outcome, Shown
 from beanpoled.rpc.bringing import Bringer
 from beanpoled.rpc.peer import PeerClient
 from beanpoled.rpc.server import Context, fail
@@ -21,13 +22,26 @@ SERVICE: Final = node_admin_pb2.DESCRIPTOR.services_by_name["NodeAdmin"].full_na
 READ_TIMEOUT_S: Final = 10.0
 
 
+class Settings(Protocol):
+    """The settings of a running node: see `supervision`."""
+
+    def settings(self) -> list[Shown]:
+        """Return all of them as they are in force."""
+
+    def reload(self) -> Outcome:
+        """Read them again."""
+
+
 class NodeAdminServicer(node_admin_pb2_grpc.NodeAdminServicer):
     """Answers operators about this node, and brings calls about others to them."""
 
-    def __init__(self, view: NodeView, peers: PeerClient, audit: AuditLog) -> None:
+    def __init__(
+        self, view: NodeView, peers: PeerClient, audit: AuditLog, settings: Settings
+    ) -> None:
         self._view = view
         self._bringer = Bringer(view, peers, node_admin_pb2_grpc.NodeAdminStub)
         self._audit = audit
+        self._settings = settings
 
     def add_to(self, server: grpc.aio.Server) -> str:
         """Join a server; returns the service's full name."""
@@ -51,4 +65,41 @@ class NodeAdminServicer(node_admin_pb2_grpc.NodeAdminServicer):
             lines=[line.decode() for line in page.lines],
             complete=page.complete,
             lost=self._audit.lost,
+        )
+
+    async def ListSettings(
+        self, request: node_admin_pb2.ListSettingsRequest, context: Context
+    ) -> node_admin_pb2.ListSettingsReply:
+        brought = await self._bringer.brought("ListSettings", request, context)
+        if brought is not None:
+            found: node_admin_pb2.ListSettingsReply = brought
+            return found
+        return node_admin_pb2.ListSettingsReply(
+            node=self._view.node_id,
+            settings=[
+                node_admin_pb2.Setting(
+                    name=one.name,
+                    value_json=one.value,
+                    source=one.source,
+                    live=one.is_live,
+                    secret=one.is_secret,
+                    waiting=one.is_waiting,
+                )
+                for one in self._settings.settings()
+            ],
+        )
+
+    async def Reload(
+        self, request: node_admin_pb2.ReloadRequest, context: Context
+    ) -> node_admin_pb2.ReloadReply:
+        brought = await self._bringer.brought("Reload", request, context)
+        if brought is not None:
+            found: node_admin_pb2.ReloadReply = brought
+            return found
+        outcome = self._settings.reload()
+        if outcome.wrong:
+            words = f"{self._view.node_id} keeps its settings: {outcome.wrong}"
+            await fail(context, grpc.StatusCode.FAILED_PRECONDITION, words, "BAD_CONFIGURATION")
+        return node_admin_pb2.ReloadReply(
+            node=self._view.node_id, changed=outcome.changed, waiting=outcome.waiting
         )

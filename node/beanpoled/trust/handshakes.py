@@ -8,6 +8,7 @@ import ssl
 from collections import Counter
 from typing import Final
 
+from beanpoled.config.tls import TlsConfig
 from beanpoled.host.seam import WARNING, Log
 
 # A handshake takes two round trips. Who needs longer is not about to speak.
@@ -78,6 +79,11 @@ class Handshakes:
         self._by_host: dict[bytes, int] = {}  # those in progress
         self._log = log
         self._logged_s: dict[tuple[str, str], float] = {}
+
+    def set_limits(self, config: TlsConfig) -> None:
+        """Take other limits; handshakes in progress go on."""
+        self.handshakes_max = config.handshakes_max
+        self.per_address_max = config.handshakes_per_address_max
 
     def begin(self, host: bytes) -> str:
         """Begin one; return why it may not, one of the constants above, or nothing."""

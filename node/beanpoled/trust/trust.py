@@ -86,12 +86,19 @@ class Trust:
         """A proof was refused."""
         self.refusals[reason] += 1
 
-    def refresh(self) -> None:
-        """Read the files of certificates again if they changed; connections that are up stay."""
+    def refresh(self) -> list[str]:
+        """Read the files of certificates again if they changed; connections that are up stay.
+
+        Returns:
+            What was logged of that.
+        """
+        told: list[str] = []
         for certificates in (self.of_clients, self.of_peers):
             words = None if certificates is None else certificates.refresh()
             if words is not None:
                 self._log(words, WARNING)
+                told.append(words)
+        return told
 
 
 def trust_of(config: NodeConfig, log: Log) -> Trust:

@@ -165,6 +165,12 @@ class Node:
             self.clients.listeners.ready(ready)
             ready.clear()
 
+    def take_limits(self, config: NodeConfig) -> None:
+        """Work with another configuration, which differs in `reloading.LIMITS` alone."""
+        self.context.config = config
+        self.clients.take_limits(config)
+        self.events.take_limits(config)
+
     def _run_periodic(self) -> None:
         loop_us = self.context.loop_us
         self.lifecycle.run_periodic()

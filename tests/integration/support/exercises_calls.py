@@ -90,6 +90,19 @@ def take_snapshot(scene: Scene) -> None:
     assert reply.index > 0
 
 
+def list_settings(scene: Scene) -> None:
+    request = node_admin_pb2.ListSettingsRequest()
+    reply = ask(scene, "NodeAdmin", lambda stub: stub.ListSettings(request, timeout=PATIENCE_S))
+    found = {one.name: (one.value_json, one.source) for one in reply.settings}
+    assert found["node_id"] == (f'"{reply.node}"', "file")
+
+
+def reload(scene: Scene) -> None:
+    request = node_admin_pb2.ReloadRequest()
+    reply = ask(scene, "NodeAdmin", lambda stub: stub.Reload(request, timeout=PATIENCE_S))
+    assert reply.node and not reply.waiting
+
+
 def finalize(scene: Scene) -> None:
     """The cluster works at this version already, so that a member that is away is no obstacle."""
     status = ask(
@@ -344,6 +357,8 @@ EXERCISES: Final[Mapping[str, Exercise]] = {
         "JobAdmin/Change": change,
         "Live/Read": read_live,
         "NodeAdmin/ReadAudit": read_audit,
+        "NodeAdmin/ListSettings": list_settings,
+        "NodeAdmin/Reload": reload,
         "Peer/Challenge": challenge,
         "Peer/NodeInfo": node_info,
         "Peer/FetchSnapshot": fetch_snapshot,

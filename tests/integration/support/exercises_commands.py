@@ -153,6 +153,14 @@ def node_audit(scene: Scene) -> None:
     assert scene.queue in _checked(ran("node", "audit", "--json", *place), (0, 1))
 
 
+def node_settings(scene: Scene) -> None:
+    assert plain(scene, "node settings")["settings"]["node_id"]["source"] == "file"
+
+
+def node_reload(scene: Scene) -> None:
+    assert plain(scene, "node reload --all")["reloaded"]
+
+
 def snapshot(scene: Scene) -> None:
     """It asks every node that is named, and ends with the first that fails: only one is named."""
     said = _checked(ran("snapshot", "--addr", scene.grpc[-1]), (0,))
@@ -389,6 +397,8 @@ EXERCISES: Final[Mapping[str, Exercise]] = {
     "node connections": node_connections,
     "node disconnect": node_disconnect,
     "node audit": node_audit,
+    "node settings": node_settings,
+    "node reload": node_reload,
     "snapshot": snapshot,
     "alias set": alias,
     "policy set": policy,

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from beanpoled.host.seam import INFO
+from beanpoled.reloading import Outcome, Shown
 from beanpoled.trust.trust import Trust
 from beanpoled.view import (
     ConnectionFigures,
@@ -121,6 +122,27 @@ class FakeView:
 
     def snapshot_source(self) -> SnapshotStream | None:
         return self.snapshot
+
+
+class FakeSettings:
+    """The settings of a node that is only numbers."""
+
+    def __init__(self, node: str) -> None:
+        self.node = node
+        self.outcome = Outcome((f"log_level is debug at {node}",), ("jobs_max",))
+        self.reloads = 0
+
+    def settings(self) -> list[Shown]:
+        return [
+            Shown("node_id", f'"{self.node}"', "flag", False, False, False),
+            Shown("peer_secret", "true", "environment", True, True, False),
+            Shown("jobs_max", "7", "file", False, False, True),
+            Shown("members", '{"n0": {"peer": "h:1"}}', "file", False, False, False),
+        ]
+
+    def reload(self) -> Outcome:
+        self.reloads += 1
+        return self.outcome
 
 
 class FakeSink:

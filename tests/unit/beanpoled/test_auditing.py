@@ -31,7 +31,7 @@ from beanpoled.rpc.admin import RpcServer
 from beanpoled.rpc.auditing import AUDITED, NOT_AUDITED, Auditor, Row, arguments
 from beanpoled.rpc.node_admin import NodeAdminServicer
 from beanpoled.rpc.peer import PeerClient
-from tests.unit.beanpoled.fakes import FakeView, trust_of
+from tests.unit.beanpoled.fakes import FakeSettings, FakeView, trust_of
 from tests.unit.beanpoled.gearman_scene import Scene, worker
 from tests.unit.beanpoled.qless_scene import Scene as QlessScene
 
@@ -223,7 +223,7 @@ class Pair:
             (place / name).mkdir()
             log = self.logs[name] = AuditLog(str(place / name), name, print)
             view = FakeView(name)
-            services = [NodeAdminServicer(view, self.peers, log).add_to]
+            services = [NodeAdminServicer(view, self.peers, log, FakeSettings(name)).add_to]
             auditor = Auditor(log.add)
             self.servers[name] = RpcServer(view, self.peers, trust_of(), services, [auditor])
 

@@ -87,7 +87,7 @@ def test_another_secret_in_the_file_is_taken_by_a_reload(
     first = loaded(tmp_path, peer_secret_file=path)
     trust = trust_of("a", first.peer_secret)
     reading = Reading(first, lambda: loaded(tmp_path, peer_secret_file=path))
-    reloader = Reloader(reading, LogLines(first), trust)
+    reloader = Reloader(reading, first, LogLines(first), trust)
     reloader.reload()
     assert trust.secret.value == SECRET.encode()
     written(tmp_path, b"another secret of a cluster\n")

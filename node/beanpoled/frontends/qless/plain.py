@@ -239,7 +239,7 @@ def _clients(client: SubscriberSide) -> _Pairs:
     count = sum(item.protocol == client.protocol for item in clients.connections)
     return [
         (b"connected_clients", b"%d" % count),
-        (b"maxclients", b"%d" % clients.config.connections_max),
+        (b"maxclients", b"%d" % clients.connections_max),
     ]
 
 

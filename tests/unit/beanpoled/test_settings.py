@@ -1,0 +1,229 @@
+"""The settings of a node: where they came from, which change while it runs, who may see what."""
+
+import asyncio
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from beanpoled.cli import main
+from beanpoled.config.node import SETTINGS, NodeConfig, load
+from beanpoled.host.log import LogLines
+from beanpoled.reloading import LIMITS, RELOADED, Outcome, Reading, Reloader
+from beanpoled.rpc.admin import RpcServer
+from beanpoled.rpc.node_admin import NodeAdminServicer
+from beanpoled.rpc.peer import PeerClient
+from tests.unit.beanpoled.fakes import FakeSettings, FakeView, trust_of
+from tests.unit.node.stage import Stage
+
+SECRET = "a secret of a cluster"
+PAGE = (Path(__file__).resolve().parents[3] / "docs/operating.md").read_text()
+MUST = """\
+cluster = "dev"
+node_id = "a"
+data_dir = "/nowhere"
+peer_listen = "127.0.0.1:1"
+grpc_listen = "127.0.0.1:2"
+http_listen = "127.0.0.1:3"
+[members.a]
+peer = "127.0.0.1:1"
+grpc = "127.0.0.1:2"
+"""
+# Of each limit that changes live, another value than the default.
+OTHERS: dict[str, Any] = {
+    "handshakes_max": 7,
+    "handshakes_per_address_max": 3,
+    "drain_timeout_ms": 5,
+    "connections_max": 11,
+    "connections_per_address_max": 2,
+    "commands_per_second_max": 5000,
+    "client_output_bytes_max": 1_000_000,
+    "outbox_bytes_max": 5_000_000,
+    "event_retain_bytes": 9,
+    "event_retain_age_s": 3,
+    "upgrade_finalize": "manual",
+    "gearman_shutdown": "on",
+    "qless_flush": "on",
+}
+
+
+class Scene:
+    """A node whose file is changed while it runs."""
+
+    def __init__(self, place: Path, more: str = "", **environment: str) -> None:
+        self.path = place / "node.toml"
+        self.environment = environment
+        self.write(more)
+        first = self.load()
+        self.trust = trust_of("a", first.peer_secret)
+        self.lines = LogLines(first)
+        self.stage = Stage()
+        self.reloader = Reloader(Reading(first, self.load), first, self.lines, self.trust)
+        self.reloader.take = self.stage.node.take_limits
+
+    def load(self) -> NodeConfig:
+        return load(str(self.path), self.environment, {"listen": "127.0.0.1:9"})
+
+    def write(self, more: str) -> None:
+        self.path.write_text(more + MUST)
+
+    def shown(self, name: str) -> tuple[str, str, bool]:
+        (one,) = [one for one in self.reloader.settings() if one.name == name]
+        return one.value, one.source, one.is_waiting
+
+
+def test_each_setting_has_its_value_and_its_source(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "jobs_max = 7\n", BEANPOLE_TUBES_MAX="8", BEANPOLE_PEER_SECRET=SECRET)
+    assert [one.name for one in scene.reloader.settings()] == [one.name for one in SETTINGS]
+    assert scene.shown("jobs_max") == ("7", "file", False)
+    assert scene.shown("tubes_max") == ("8", "environment", False)
+    assert scene.shown("listen") == ('["127.0.0.1:9"]', "flag", False)
+    assert scene.shown("log_level") == ('"info"', "default", False)
+    members = '{"a": {"peer": "127.0.0.1:1", "grpc": "127.0.0.1:2"}}'
+    assert scene.shown("members") == (members, "file", False)
+    assert scene.shown("peer_secret") == ("true", "environment", False)
+    assert SECRET not in repr(scene.reloader.settings())
+
+
+def test_a_secret_of_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "secret"
+    path.write_text(SECRET)
+    path.chmod(0o600)
+    scene = Scene(tmp_path, f'peer_secret_file = "{path}"\n')
+    assert scene.shown("peer_secret") == ("true", "peer_secret_file", False)
+    path.write_text("another secret of a cluster")
+    (words,) = scene.reloader.reload().changed
+    assert words.startswith("peer_secret is another one") and "secret of a" not in words
+
+
+def test_all_limits_change_while_a_node_runs(tmp_path: Path) -> None:
+    assert OTHERS.keys() == set(LIMITS)
+    scene = Scene(tmp_path)
+    text = "".join(f"{name} = {json.dumps(value)}\n" for name, value in OTHERS.items())
+    scene.write(text)
+    outcome = scene.reloader.reload()
+    assert not outcome.waiting and not outcome.wrong
+    assert {words.partition(" ")[0] for words in outcome.changed} == set(LIMITS)
+    assert "connections_max is 11, was 16000" in outcome.changed
+    node, handshakes = scene.stage.node, scene.trust.handshakes
+    clients = node.clients
+    assert (handshakes.handshakes_max, handshakes.per_address_max) == (7, 3)
+    assert (clients.connections_max, clients.outbox_bytes_max) == (11, 5_000_000)
+    assert clients.client_output_bytes_max == 1_000_000
+    assert (clients.hosts.connections_max, clients.hosts.commands_per_second_max) == (2, 5000)
+    assert (clients.config.gearman_shutdown, clients.config.qless_flush) == ("on", "on")
+    assert node.context.config.drain_timeout_ms == 5
+    assert node.context.config.upgrade_finalize == "manual"
+    assert node.events._config.event_retain_bytes == 9
+    assert node.events._config.event_retain_age_s == 3
+    assert scene.shown("connections_max") == ("11", "file", False)
+    assert scene.reloader.reload() == Outcome()
+    scene.write("")
+    assert len(scene.reloader.reload().changed) == len(LIMITS)
+    assert scene.shown("connections_max") == ("16000", "default", False)
+
+
+def test_what_needs_a_restart_is_named_and_nothing_wrong_is_taken(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scene = Scene(tmp_path)
+    scene.write("jobs_max = 7\nconnections_max = 5\n")
+    outcome = scene.reloader.reload()
+    assert outcome == Outcome(("connections_max is 5, was 16000",), ("jobs_max",))
+    assert scene.shown("jobs_max") == ("50000000", "default", True)
+    scene.write("connections_max = 0\nlog_level = 'debug'\n")
+    assert "connections_max = 0" in scene.reloader.reload().wrong
+    assert scene.stage.node.clients.connections_max == 5
+    scene.write(f'peer_secret = "{SECRET}"\nconnections_max = 5\n')
+    assert scene.reloader.reload().waiting == ("peer_secret",)
+    log = capsys.readouterr().err
+    assert "with a restart: jobs_max\n" in log and "not reloaded: connections_max = 0" in log
+    assert SECRET not in log
+
+
+def test_a_program_that_reads_no_configuration() -> None:
+    stage = Stage()
+    config = stage.node.context.config
+    reloader = Reloader(Reading(config, None), config, LogLines(config), trust_of())
+    assert "reads no configuration" in reloader.reload().wrong
+    assert {one.source for one in reloader.settings()} == {""}
+
+
+def test_the_page_names_the_settings_that_change_live() -> None:
+    (listed,) = re.findall(r"^These change while a node runs: (.*?)\. ", PAGE, re.M)
+    assert set(re.findall(r"`([a-z_]+)`", listed)) == RELOADED
+
+
+# --- over gRPC ------------------------------------------------------------------------------------
+
+
+def with_two(do: Callable[[str], Any]) -> tuple[Any, dict[str, FakeSettings]]:
+    """Call something in a thread with the address of n0; n1 runs, n2 does not."""
+    settings = {name: FakeSettings(name) for name in ("n0", "n1")}
+    settings["n1"].outcome = Outcome(wrong="jobs_max = 0 is not allowed")
+
+    async def run() -> Any:
+        addresses = {"n2": "127.0.0.1:1"}
+        peers = PeerClient(addresses, trust_of())
+        servers = []
+        for name, its in settings.items():
+            view = FakeView(name)
+            audit: Any = None
+            service = NodeAdminServicer(view, peers, audit, its).add_to
+            servers.append(RpcServer(view, peers, trust_of(), [service]))
+            addresses[name] = f"127.0.0.1:{await servers[-1].start('127.0.0.1:0')}"
+        done = await asyncio.to_thread(do, addresses["n0"])
+        await peers.close()
+        for server in servers:
+            await server.stop(0)
+        return done
+
+    return asyncio.run(run()), settings
+
+
+def test_the_command_settings(capsys: pytest.CaptureFixture[str]) -> None:
+    def do(at: str) -> list[int]:
+        ways: tuple[list[str], ...] = (["n1", "--json"], [], ["n7"], ["n2"])
+        return [main(["node", "settings", *way, "--addr", at]) for way in ways]
+
+    assert with_two(do)[0] == [0, 0, 2, 3]
+    first, *text = capsys.readouterr().out.splitlines()
+    found = json.loads(first)
+    assert found["node"] == "n1"
+    its = found["settings"]
+    assert its["node_id"] == {
+        "value": "n1",
+        "source": "flag",
+        "live": False,
+        "secret": False,
+        "waiting": False,
+    }
+    assert its["members"]["value"] == {"n0": {"peer": "h:1"}}
+    assert (its["peer_secret"]["value"], its["jobs_max"]["waiting"]) == (True, True)
+    assert text[0] == "node n0"
+    assert [line.split()[-1] for line in text[1:4]] == ["value", "n0", "(set)"]
+    assert "awaits a restart" in text[4]
+
+
+def test_the_command_reload(capsys: pytest.CaptureFixture[str]) -> None:
+    def do(at: str) -> list[int]:
+        ways = (["n0"], ["--all"], ["n7"], ["--all", "--json"])
+        return [main(["node", "reload", *way, "--addr", at]) for way in ways]
+
+    codes, settings = with_two(do)
+    assert codes == [0, 1, 2, 1]
+    assert settings["n0"].reloads == settings["n1"].reloads + 1 == 3
+    shown = capsys.readouterr()
+    assert shown.out.splitlines()[:2] == [
+        "n0: log_level is debug at n0",
+        "n0: needs a restart: jobs_max",
+    ]
+    assert "n1 keeps its settings: jobs_max = 0 is not allowed" in shown.err and "n2" in shown.err
+    found = json.loads(shown.out.splitlines()[-1])
+    assert [one["node"] for one in found["reloaded"]] == ["n0"]
+    assert found["failed"].keys() == {"n1", "n2"}
+    with pytest.raises(SystemExit):
+        main(["node", "reload"])
