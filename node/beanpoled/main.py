@@ -22,7 +22,7 @@ from beanpole.storage.ballast import make_room_to_start
 from beanpole.storage.dump import describe
 from beanpoled import checking, descriptors, program, starting
 from beanpoled.audit.log import AuditLog
-from beanpoled.config import memory, memory_budget
+from beanpoled.config import memory, memory_budget, reach
 from beanpoled.config import node as configuration
 from beanpoled.config.node import NodeConfig
 from beanpoled.disk.disks import Disks
@@ -224,6 +224,7 @@ async def run(
             host.log("the disk is full: the ballast is given up for the start", WARNING)
         disks = Disks(host.files, config, os.urandom(DISK_ID_BYTES))
     host.log(f"starting {program.words()}")
+    host.log(reach.words(config))
     starting.refuse_taken_addresses(config)
     host.clients.check()
     too_much = memory_budget.warning(config, config.queue_bytes_max, memory.found())

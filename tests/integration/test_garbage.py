@@ -79,6 +79,8 @@ def goes_on(cluster: Cluster, number: int) -> None:
 def test_on_plain_ports(shared: Cluster, kind: str) -> None:
     node = shared.nodes[0]
     clients = {name: node.speaks(name) for name in NAMES}
+    log = (node.directory / "output.log").read_text()
+    assert f"only this machine reaches the node, which listens at {node.beanstalk} (" in log
     wait_until(lambda: all(map(answers, clients.values())), TIMEOUT_S, "the ports of all protocols")
     for name, address in clients.items():
         answer = told(address, GARBAGE[kind])
