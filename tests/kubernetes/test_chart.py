@@ -40,6 +40,12 @@ podAnnotations: {c: d}
 serviceMonitor: {enabled: true, labels: {release: prometheus}}
 prometheusRule: {enabled: true}
 report: {enabled: true, image: "report:1", existingClaim: reports}
+backup:
+  enabled: true
+  className: slow
+  encryptTo: [age1x]
+  tlsSecret: operator-tls
+  extraEnvFrom: [{secretRef: {name: more}}]
 """
 ALONE: Final = """
 replicas: 1
@@ -132,6 +138,8 @@ def test_the_page_names_the_versions_that_are_checked() -> None:
         ("serviceMonitor.interval=often", "does not match pattern"),
         ("image.digest=latest", "does not match pattern"),
         ("report.enabled=true", "minLength"),
+        ("backup.keep=0", "minimum"),
+        ("backup.encryptTo[0]=bob", "does not match pattern"),
         ("peerSecret.existingSecret=", "minLength"),
     ],
 )

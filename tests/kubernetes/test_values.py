@@ -31,6 +31,7 @@ REPORT: Final = (
     "--set",
     "report.existingClaim=reports",
 )
+BACKUP: Final = ("--set", "backup.enabled=true")
 
 
 def container(text: str) -> dict[str, Any]:
@@ -55,8 +56,11 @@ def test_the_schema_knows_the_settings_of_a_node() -> None:
     of_the_chart = {one["name"].removeprefix("BEANPOLE_").lower() for one in manifest["env"]} - {
         "log_format"
     }
-    # A proxy between nodes has no place in the chart, and the secret comes in the environment.
-    elsewhere = {"dial", "peer_secret_file"}
+    # A proxy between nodes has no place in the chart, the secret comes in the environment, and no
+    # certificates are mounted in nodes.
+    elsewhere = {"dial", "peer_secret_file"} | {
+        setting.name for setting in SETTINGS if setting.name.startswith(("tls_", "peer_tls_"))
+    }
     assert allowed == {setting.name for setting in SETTINGS} - of_the_chart - elsewhere
 
 
@@ -78,7 +82,10 @@ def test_pods_are_the_same_with_a_chart_that_only_has_another_version() -> None:
 def test_a_drain_leaves_time_for_a_stop_in_order() -> None:
     words = ("--set", "drainSeconds=60,terminationGracePeriodSeconds=89")
     done = run("helm", "template", "beanpole", str(CHART), *words)
-    assert done.returncode != 0 and "at least drainSeconds + 30" in done.stderr, done.stderr
+    assert done.returncode != 0 and "must be at least 90" in done.stderr, done.stderr
+    longer = ("--set", "settings.drain_timeout_ms=40500,terminationGracePeriodSeconds=65")
+    done = run("helm", "template", "beanpole", str(CHART), *longer)
+    assert done.returncode != 0 and "must be at least 66" in done.stderr, done.stderr
     found = one_of(
         "StatefulSet", render("--set", "drainSeconds=60,terminationGracePeriodSeconds=90")
     )
@@ -96,7 +103,7 @@ def test_two_elections_do_not_empty_the_service() -> None:
 
 @pytest.mark.parametrize("release", [LONG, LONG_TOO])
 def test_no_name_is_too_long(release: str) -> None:
-    done = run("helm", "template", release, str(CHART), *REPORT)
+    done = run("helm", "template", release, str(CHART), *REPORT, *BACKUP)
     assert done.returncode == 0, done.stderr
     for one in manifests(done.stdout):
         name = one["metadata"]["name"]
