@@ -200,6 +200,7 @@ class Metrics:
     peer_old_proofs_total: int = 0
     tls_refusals: Mapping[str, int] = field(default_factory=dict)  # by reason
     tls_handshakes: int = 0  # in progress
+    auth_refusals: Mapping[str, int] = field(default_factory=dict)  # of clients, by reason
     throttled_total: int = 0  # how often a client was not read because of its address's rate
     connections_of_address_max: int = 0  # of the address that has most
     clients: Mapping[str, ClientFigures] = field(default_factory=dict)  # by protocol

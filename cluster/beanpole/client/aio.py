@@ -23,6 +23,7 @@ from beanpole.client.sansio.faults import (
     BeanstalkdError,
     BuriedError,
     DeadlineSoonError,
+    DeniedError,
     DrainingError,
     Error,
     ExpectedCrlfError,
@@ -74,6 +75,7 @@ __all__ = [
     "BuriedError",
     "Client",
     "DeadlineSoonError",
+    "DeniedError",
     "DrainingError",
     "Error",
     "ExpectedCrlfError",
@@ -116,6 +118,7 @@ class Client(Generic[TBody]):
         connect_timeout_s: float = ...,
         keep: int = ...,
         tls: ssl.SSLContext | None = ...,
+        token: str = ...,
     ) -> None: ...
 
     @overload
@@ -132,6 +135,7 @@ class Client(Generic[TBody]):
         connect_timeout_s: float = ...,
         keep: int = ...,
         tls: ssl.SSLContext | None = ...,
+        token: str = ...,
     ) -> None: ...
 
     def __init__(
@@ -147,6 +151,7 @@ class Client(Generic[TBody]):
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
         keep: int = 0,
         tls: ssl.SSLContext | None = None,
+        token: str = "",
     ) -> None:
         """Remember where the nodes are; `connect`, or the first command, connects to one.
 
@@ -163,6 +168,7 @@ class Client(Generic[TBody]):
             keep: for how many seconds reservations wait for this client after its connection, or
                 its node, was lost: up to 300; 0: not at all. Of effect where the nodes have it.
             tls: how to speak TLS, with the CA that is trusted; None: not at all.
+            token: of the user as whom the client acts, said on each connection; empty: of nobody.
 
         Raises:
             ValueError: there is no address, or `keep` is not from 0 to 300.
@@ -178,6 +184,7 @@ class Client(Generic[TBody]):
             reply_timeout_s=reply_timeout_s,
             connect_timeout_s=connect_timeout_s,
             keep_s=keep,
+            token=token.encode(),
         )
         self._commands: Commands[TBody] = Commands(self._session, encoding, time.monotonic)
         watched = [watch] if isinstance(watch, str) else list(watch)

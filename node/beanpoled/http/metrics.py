@@ -134,6 +134,12 @@ def _node(view: NodeView, now: Metrics) -> list[Family]:
             [(label(reason=name), value) for name, value in now.tls_refusals.items()],
         ),
         (
+            "auth_refused_total",
+            "counter",
+            "Clients refused for what they may do or who they said they are, by reason.",
+            [(label(reason=name), value) for name, value in now.auth_refusals.items()],
+        ),
+        (
             "limit",
             "gauge",
             "Settings that bound something.",

@@ -82,7 +82,7 @@ def test_an_older_machine_does_not_know_the_words(stage: Stage) -> None:
     stage.node.context.machine.activate(4)
     _, port = stage.client(b"extensions\r\n")
     settle(stage)
-    assert port.take() == b"OK 33\r\n---\n- put-unique\n- keep\n- resume\n\r\n"
+    assert port.take() == b"OK 40\r\n---\n- put-unique\n- keep\n- resume\n- auth\n\r\n"
 
 
 def test_a_key_makes_one_job(stage: Stage) -> None:

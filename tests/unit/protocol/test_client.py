@@ -37,6 +37,8 @@ REPLIES: list[tuple[bytes, client.Reply]] = [
     (replies.exists(5), (b"EXISTS", (5,), None)),
     (replies.KEPT, (b"KEPT", (), None)),
     (replies.resumed([5, 7]), (b"RESUMED", (), b"5 7")),
+    (replies.ACCEPTED, (b"ACCEPTED", (), None)),
+    (replies.DENIED, (b"DENIED", (), None)),
 ]
 
 
@@ -49,7 +51,7 @@ def take(parser: client.ReplyParser) -> list[client.Reply]:
 
 def test_every_word_has_its_example() -> None:
     assert {reply[0] for _, reply in REPLIES} == client.REPLY_WORDS
-    assert len(client.REPLY_WORDS) == 26
+    assert len(client.REPLY_WORDS) == 28
 
 
 @pytest.mark.parametrize(("data", "reply"), REPLIES, ids=[repr(item[0][:20]) for item in REPLIES])

@@ -38,7 +38,7 @@ def test_every_extension_has_its_row() -> None:
 
 
 def test_every_reply_word_has_its_row() -> None:
-    assert len(REPLY_WORDS) == 26
+    assert len(REPLY_WORDS) == 28
     words = [row.split("`")[1].split()[0] for row in rows("Reply words")]
     assert sorted(words) == sorted(word.decode() for word in REPLY_WORDS)
 

@@ -51,6 +51,10 @@ class DeadlineSoonError(BeanstalkdError):
     """The TTR of a job that this client has ends within a second."""
 
 
+class DeniedError(BeanstalkdError):
+    """The client's user has not the right that this needs, or its token is unknown."""
+
+
 class DrainingError(BeanstalkdError):
     """The node takes no puts now; this one was not done."""
 
@@ -91,6 +95,7 @@ ERROR_RESPONSES: dict[bytes, type[BeanstalkdError]] = {
     b"BAD_FORMAT": BadFormatError,
     b"BURIED": BuriedError,
     b"DEADLINE_SOON": DeadlineSoonError,
+    b"DENIED": DeniedError,
     b"DRAINING": DrainingError,
     b"EXPECTED_CRLF": ExpectedCrlfError,
     b"INTERNAL_ERROR": InternalError,

@@ -10,7 +10,12 @@ from contextlib import suppress
 from secrets import token_urlsafe
 from typing import Final
 
-from beanpole.client.sansio.faults import MayBeDoneError, NoNodeError, NotAvailableError
+from beanpole.client.sansio.faults import (
+    DeniedError,
+    MayBeDoneError,
+    NoNodeError,
+    NotAvailableError,
+)
 from beanpole.client.sansio.nodes import RETURN_MAX_S, RETURN_MIN_S, Nodes
 from beanpole.client.sansio.steps import (
     Close,
@@ -41,6 +46,7 @@ PAUSE_MAX_S: Final = 1.0
 # A token that nobody guesses; it has 32 characters.
 TOKEN_BYTES: Final = 24
 RESUME: Final = b"resume"
+AUTH: Final = b"auth"
 
 Clock = Callable[[], float]
 
@@ -67,6 +73,7 @@ class Session:
         reply_timeout_s: float,
         connect_timeout_s: float,
         keep_s: int = 0,
+        token: bytes = b"",
     ) -> None:
         assert 0 <= keep_s <= KEEP_MAX_S
         self._nodes = nodes
@@ -86,6 +93,7 @@ class Session:
         self.lost: Callable[[Sequence[int]], None] = lambda _: None
         self.at: Endpoint | None = None  # the node that is connected
         self._keep_s = keep_s
+        self._user_token = token
         self._token = b""  # of the session that is kept, if one is
         self._words: frozenset[bytes] | None = None  # what this node knows beyond beanstalk
 
@@ -238,6 +246,9 @@ class Session:
         try:
             yield Connect(endpoint, self._connect_timeout_s)
             yield from self._begin()
+        except (DeniedError, NotAvailableError):
+            yield from self.drop()
+            raise
         except (OSError, ProtocolError) as error:
             self._nodes.why[str(endpoint)] = str(error) or type(error).__name__
             yield from self.drop()
@@ -253,6 +264,8 @@ class Session:
         """Set tube and watch list as they were, and take kept reservations along."""
         self._parser = ReplyParser()
         self._words = None
+        if self._user_token:
+            yield from self._authenticate()
         if self._keep_s:
             yield from self._resume()
         requests = [encode(b"use", self.used)] if self.used != DEFAULT_TUBE else []
@@ -260,8 +273,25 @@ class Session:
         if DEFAULT_TUBE not in self.watched:
             requests.append(encode(b"ignore", DEFAULT_TUBE))
         for reply in (yield from self.exchange_all(requests)) if requests else ():
+            if reply[0] == b"DENIED":
+                raise DeniedError
             if reply[0] not in (b"USING", b"WATCHING"):
                 raise ProtocolError(f"tubes are not restored: {reply[0].decode()}")
+
+    def _authenticate(self) -> Steps[None]:
+        """Say whose token the client has. It is not said to a server that does not know the word.
+
+        Raises:
+            DeniedError: no user has it; another node would say the same.
+            NotAvailableError: the server knows no users.
+        """
+        if AUTH not in (yield from self.extensions()):
+            raise NotAvailableError(f"it does not know {AUTH.decode()!r}")
+        reply = yield from self.exchange(encode(AUTH, self._user_token))
+        if reply[0] == b"DENIED":
+            raise DeniedError
+        if reply[0] != b"ACCEPTED":
+            raise ProtocolError(f"the token is not taken: {reply[0].decode()}")
 
     def _resume(self) -> Steps[None]:
         """Take over the session of the last connection; where there is none, keep this one."""

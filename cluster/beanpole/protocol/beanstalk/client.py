@@ -43,6 +43,8 @@ _ARGUMENTS: Final[dict[bytes, tuple[int, ...]]] = {
     b"EXISTS": (1,),
     b"KEPT": (0,),
     b"RESUMED": (1,),
+    b"ACCEPTED": (0,),
+    b"DENIED": (0,),
 }
 _match_key = re.compile(KEY_PATTERN).fullmatch
 REPLY_WORDS: Final = frozenset(_ARGUMENTS)

@@ -39,6 +39,7 @@ _match_pause = re.compile(rb" *(%b) ++([0-9]++)" % r.TUBE_NAME_PATTERN).fullmatc
 _match_keyed = re.compile(rb" *(%b)( .*)" % r.KEY_PATTERN, re.DOTALL).fullmatch
 _match_keep = re.compile(rb" *(%b) ++([0-9]{1,3})" % r.TOKEN_PATTERN).fullmatch
 _match_token = re.compile(rb" *(%b)" % r.TOKEN_PATTERN).fullmatch
+_match_user_token = re.compile(rb" *(%b)" % r.USER_TOKEN_PATTERN).fullmatch
 # These two ignore what stands behind the number, as beanstalkd does.
 _match_start = re.compile(rb" *([0-9]++)").match
 
@@ -118,6 +119,11 @@ def _read_resume(arguments: bytes) -> Request:
     return _BAD_FORMAT if found is None else (r.RESUME, found[1])
 
 
+def _read_auth(arguments: bytes) -> Request:
+    found = _match_user_token(arguments)
+    return _BAD_FORMAT if found is None else (r.AUTH, found[1])
+
+
 # Requests with nothing but a job's id, and with nothing but a tube's name.
 _JOB_REQUESTS: Final = (r.DELETE, r.RESERVE_JOB, r.TOUCH, r.PEEK, r.KICK_JOB, r.STATS_JOB)
 _TUBE_REQUESTS: Final = (r.USE, r.WATCH, r.IGNORE, r.STATS_TUBE)
@@ -151,6 +157,7 @@ _READERS: Final[dict[bytes, Callable[[bytes], Request]]] = {
         (r.PAUSE_TUBE, _read_pause_tube),
         (r.KEEP, _read_keep),
         (r.RESUME, _read_resume),
+        (r.AUTH, _read_auth),
     )
 }
 # beanstalkd recognises these by their first bytes and then finds the line malformed.

@@ -25,12 +25,15 @@ INTERNAL_ERROR: Final[bytes] = b"INTERNAL_ERROR\r\n"
 BAD_FORMAT: Final[bytes] = b"BAD_FORMAT\r\n"
 UNKNOWN_COMMAND: Final[bytes] = b"UNKNOWN_COMMAND\r\n"
 KEPT: Final[bytes] = b"KEPT\r\n"  # of `keep`, which no other server knows
+ACCEPTED: Final[bytes] = b"ACCEPTED\r\n"  # of `auth`, which no other server knows, either
+# No other server says it: a user has not the right, or there is no such token.
+DENIED: Final[bytes] = b"DENIED\r\n"
 # What says that a request was not done, with the word that names it.
 ERRORS: Final[dict[bytes, str]] = {
     reply: reply.decode().rstrip()
     for reply in (
         *(NOT_FOUND, NOT_IGNORED, TIMED_OUT, DEADLINE_SOON, DRAINING, OUT_OF_MEMORY),
-        *(INTERNAL_ERROR, BAD_FORMAT, UNKNOWN_COMMAND, EXPECTED_CRLF, JOB_TOO_BIG),
+        *(INTERNAL_ERROR, BAD_FORMAT, UNKNOWN_COMMAND, EXPECTED_CRLF, JOB_TOO_BIG, DENIED),
     )
 }
 

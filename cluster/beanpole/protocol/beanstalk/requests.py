@@ -46,6 +46,7 @@ EXTENSIONS: Final = 27  # (EXTENSIONS,)
 PUT_UNIQUE: Final = 28  # (PUT_UNIQUE, priority, delay_s, ttr_s, body, key)
 KEEP: Final = 29  # (KEEP, token, seconds)
 RESUME: Final = 30  # (RESUME, token)
+AUTH: Final = 31  # (AUTH, token): of a user, and no token of a session
 
 # The counted requests are PUT .. PAUSE_TUBE: a list of counters with an unused first item has
 # the values of the cmd-* keys, in order, at [PUT : PAUSE_TUBE + 1].
@@ -82,6 +83,7 @@ WORDS: Final[dict[int, str]] = {
     PUT_UNIQUE: "put-unique",
     KEEP: "keep",
     RESUME: "resume",
+    AUTH: "auth",
 }
 COUNTED_WORDS: Final = tuple([WORDS[kind] for kind in range(PUT, COUNTERS)])
 
@@ -101,6 +103,9 @@ TTR_MIN_S: Final = 1
 KEEP_MAX_S: Final = 300
 # A token, which its client draws: what others could not guess. A machine takes 16 to 64 bytes.
 TOKEN_PATTERN: Final = rb"[0-9A-Za-z_\-]{22,64}"
+
+# A token of a user: what is printed and no space.
+USER_TOKEN_PATTERN: Final = rb"[!-~]{1,128}"
 
 # Letters, digits and -+/;.$_() but no hyphen first; [first byte, other bytes] of an expression.
 TUBE_NAME_PATTERN: Final = rb"[A-Za-z0-9+/;.$_()][A-Za-z0-9+/;.$_()\-]{0,%d}" % (

@@ -17,7 +17,7 @@ from beanpole.protocol.beanstalk import requests as r
 from beanpole.protocol.beanstalk.parser import Parser
 from beanpoled.frontends.beanstalk import extensions, kinds, server_stats, takes
 from beanpoled.frontends.beanstalk.kinds import FORMATTERS
-from beanpoled.frontends.beanstalk.reply_format import format_reserve_job
+from beanpoled.frontends.beanstalk.reply_format import format_reserve_job, not_shown
 from beanpoled.frontends.beanstalk.takes import Takes
 from beanpoled.frontends.beanstalk.tubes import TubesConnection, refusal
 from beanpoled.frontends.clients import Clients
@@ -39,6 +39,7 @@ class BeanstalkConnection(TubesConnection):
         "_again",
         "_counts",
         "_deadline_soon",
+        "_held_back",
         "_kept",
         "_kick_left",
         "_kicked",
@@ -60,6 +61,7 @@ class BeanstalkConnection(TubesConnection):
         self._request = 0  # the number of the last wait
         self._timeout_us = -1  # when the wait times out, by the node's clock; -1: never
         self._deadline_soon = False
+        self._held_back: r.Request | None = None  # a reserve that must not wait, perhaps
         self._kicked = 0
         self._kick_left = 0
         self._kept = False  # the session may be resumed elsewhere
@@ -187,6 +189,14 @@ class BeanstalkConnection(TubesConnection):
         self._replies.owe(len(reply))
         self._answer_alone(reply)
 
+    def _auth(self, request: r.Request) -> None:
+        """Become a user. What stands behind that may be allowed then."""
+        if not self._clients.origin.knows(c.AS_USER):
+            self._replies.reply(replies.UNKNOWN_COMMAND)
+            return
+        self._session()
+        self._authenticate(r.AUTH, request[1])
+
     def _bad(self, request: r.Request) -> None:
         _, reply, counted = request
         if counted:
@@ -201,16 +211,41 @@ class BeanstalkConnection(TubesConnection):
     # --- reserve --------------------------------------------------------------------------------
 
     def _reserve(self, request: r.Request) -> None:
-        if not self._take_together(request):
+        if not self._hold_back(request) and not self._take_together(request):
             self._begin_wait(-1)
 
     def _reserve_timeout(self, request: r.Request) -> None:
-        if self._take_together(request):
+        if self._hold_back(request) or self._take_together(request):
             return
         clients = self._clients
         clients.read_clock()  # a time-out must not be early by the length of a turn
         since_us = request[2] if len(request) == takes.WAITS else clients.now_us
         self._begin_wait(since_us + request[1] * SECOND_US)
+
+    def _hold_back(self, request: r.Request) -> bool:
+        """Refuse a reserve that would wait for what it may not have; it might wait for ever.
+
+        This node may be behind: a command goes first, and then it looks again.
+        """
+        self._session()
+        before, self._held_back = self._held_back, None
+        if not self._is_kept_out:
+            return False
+        if before is None:
+            self._held_back = request
+            self._submit_alone(kinds.LOOK, (c.PEEK, self.number, 0))
+        else:
+            self._replies.reply(replies.DENIED)
+        return True
+
+    def _looked(self) -> None:
+        request = self._held_back
+        assert request is not None
+        self._counts[request[0]] -= 1
+        self._replies.retract(1)
+        self._again.append(request)
+        self.blocked = False
+        self._process()
 
     def _take_together(self, request: r.Request) -> bool:
         """Let this reserve and those right behind it take jobs in one batch; False if it waits."""
@@ -337,6 +372,10 @@ class BeanstalkConnection(TubesConnection):
             self._resumed(result)
         elif kind == r.RESERVE:
             self._taken(result)
+        elif kind == kinds.LOOK:
+            self._looked()
+        elif kind == r.AUTH:
+            self._authenticated(result, replies.ACCEPTED, replies.DENIED)
         elif kind == r.RESERVE_JOB:
             self.is_worker |= type(result) is tuple
             self._answer(format_reserve_job(result))
@@ -368,7 +407,8 @@ class BeanstalkConnection(TubesConnection):
     def _kick_answered(self, result: tuple[int, int, int] | int) -> None:
         """Go on with a kick of many jobs, or answer it."""
         if isinstance(result, int):
-            self._answer_alone(replies.INTERNAL_ERROR)
+            refused = replies.DENIED if result == c.DENIED else replies.INTERNAL_ERROR
+            self._answer_alone(refused)
             return
         kicked, state, is_more = result
         self._kicked += kicked
@@ -384,7 +424,7 @@ class BeanstalkConnection(TubesConnection):
 
     def _stats_tube(self, result: tuple[Any, ...] | int) -> bytes:
         if isinstance(result, int):
-            return replies.NOT_FOUND
+            return not_shown(result)
         waiting = self._clients.waiting_on(result[0])
         return replies.ok(stats.format_stats_tube((*result[:9], waiting, *result[10:])))
 
@@ -401,6 +441,7 @@ class BeanstalkConnection(TubesConnection):
         if kind == KIND_WAIT:
             self.wait = None
             self._stop_timer()
+        self._held_back = None
         if kind in kinds.ALONE:
             self.blocked = False  # it was this one that held up what stands behind it
         if kind in (r.PUT, r.PUT_UNIQUE):
@@ -431,6 +472,7 @@ _HANDLERS: Final[dict[int, Callable[[BeanstalkConnection, r.Request], None]]] = 
     r.PUT_UNIQUE: BeanstalkConnection._put_unique,
     r.KEEP: BeanstalkConnection._keep,
     r.RESUME: BeanstalkConnection._resume,
+    r.AUTH: BeanstalkConnection._auth,
     r.BAD: BeanstalkConnection._bad,
     **dict.fromkeys(kinds.ABOUT_JOBS, BeanstalkConnection._about_job),
     **dict.fromkeys(kinds.ABOUT_USED_TUBE, BeanstalkConnection._about_used_tube),

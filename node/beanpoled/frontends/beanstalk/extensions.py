@@ -6,6 +6,7 @@ Nothing of it is sent to a client that did not ask for it. What the words do is 
 from hashlib import sha256
 from typing import Final
 
+from beanpole.core.users import USERS_SINCE
 from beanpole.protocol.beanstalk import requests as r
 
 # Below this version a node of an older release may be in the cluster, where nobody could resume.
@@ -15,9 +16,17 @@ _ALWAYS: Final = (r.WORDS[r.PUT_UNIQUE].encode(),)
 _SESSIONS: Final = (r.WORDS[r.KEEP].encode(), r.WORDS[r.RESUME].encode())
 
 
+_USERS: Final = (r.WORDS[r.AUTH].encode(),)
+
+
 def names(version: int) -> tuple[bytes, ...]:
     """Return the words that a node knows while its machine has this version."""
-    return _ALWAYS + _SESSIONS if version >= SESSIONS_SINCE else _ALWAYS
+    words: tuple[bytes, ...] = _ALWAYS
+    if version >= SESSIONS_SINCE:
+        words += _SESSIONS
+    if version >= USERS_SINCE:
+        words += _USERS
+    return words
 
 
 def secret_of(token: bytes) -> bytes:

@@ -66,11 +66,14 @@ FORMATTERS: Final[dict[int, Formatter]] = {
     **{row.request: row.reply for row in _ROWS if row.reply is not None},
 }
 
+# Not of a client: a reserve comes behind it, once this node knows what the machine knows of users.
+LOOK: Final = 64
+
 # Requests behind them are looked at when they are answered.
 ALONE: Final = frozenset(
     (
         *(KIND_WAIT, r.KICK, r.STATS, r.STATS_TUBE),
-        *(r.LIST_TUBES, r.USE, r.WATCH, r.RESUME),
+        *(r.LIST_TUBES, r.USE, r.WATCH, r.RESUME, r.AUTH, LOOK),
     )
 )
 

@@ -16,12 +16,23 @@ _NO_ROOM: Final = (c.OUT_OF_MEMORY, c.FULL)
 Formatter = Callable[[Any], bytes]
 
 
+def _refusal(result: object) -> bytes:
+    if result == c.DENIED:
+        return replies.DENIED
+    return replies.NOT_FOUND if result == c.NOT_FOUND else replies.INTERNAL_ERROR
+
+
+def not_shown(result: Any) -> bytes:
+    """The reply where statistics are not shown."""
+    return replies.DENIED if result == c.DENIED else replies.NOT_FOUND
+
+
 def inserted(result: tuple[int, int] | int) -> bytes:
     if isinstance(result, tuple):
         return replies.inserted(result[0])  # of an equal put, which a policy says is the same
     if result > 0:
         return b"INSERTED %d\r\n" % result
-    return replies.OUT_OF_MEMORY if result in _NO_ROOM else replies.INTERNAL_ERROR
+    return replies.OUT_OF_MEMORY if result in _NO_ROOM else _refusal(result)
 
 
 def inserted_once(result: tuple[int, int] | int) -> bytes:
@@ -35,7 +46,7 @@ def done(reply: bytes) -> Formatter:
     def format_done(result: int) -> bytes:
         if result > 0:
             return reply
-        return replies.NOT_FOUND if result == c.NOT_FOUND else replies.INTERNAL_ERROR
+        return _refusal(result)
 
     return format_done
 
@@ -44,14 +55,14 @@ def with_body(reply: Callable[[int, bytes], bytes]) -> Formatter:
     def format_with_body(result: tuple[int, bytes] | int) -> bytes:
         if type(result) is tuple:
             return reply(*result)
-        return replies.NOT_FOUND if result == c.NOT_FOUND else replies.INTERNAL_ERROR
+        return _refusal(result)
 
     return format_with_body
 
 
 def job_stats(result: tuple[Any, ...] | int) -> bytes:
     if type(result) is not tuple:
-        return replies.NOT_FOUND
+        return not_shown(result)
     return replies.ok(stats.format_stats_job(result))
 
 

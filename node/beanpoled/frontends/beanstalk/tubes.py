@@ -3,8 +3,11 @@
 What else a client may ask for is in `connection`, the life of a connection in `requests`.
 """
 
+from typing import Final
+
 from beanpole import commands as c
 from beanpole.constants import DEFAULT_TUBE, WATCHED_TUBES_MAX
+from beanpole.core.users import ANY_RIGHT, WORK
 from beanpole.protocol.beanstalk import replies, stats
 from beanpole.protocol.beanstalk import requests as r
 from beanpoled.frontends.clients import Clients
@@ -12,6 +15,8 @@ from beanpoled.frontends.requests import RequestConnection
 from beanpoled.host.seam import ClientPort
 from beanpoled.origin.batches import KIND_QUIET
 from beanpoled.origin.heavy import LIGHT_MAX
+
+_REFUSALS: Final = {c.OUT_OF_MEMORY: replies.OUT_OF_MEMORY, c.DENIED: replies.DENIED}
 
 
 class TubesConnection(RequestConnection):
@@ -80,10 +85,12 @@ class TubesConnection(RequestConnection):
 
         A tube that exists is bound at once, and the machine will agree, or this session ends. One
         that does not exist is made first: it must be there for all nodes when the client is told.
+        The machine is asked, too, where this node thinks that the client may not: it may know more.
         """
         clients = self._clients
         tube = command[2]
-        if tube in clients.machine.queue.tubes:
+        rights = ANY_RIGHT if kind == r.USE else WORK
+        if tube in clients.machine.queue.tubes and clients.may(self, rights, tube):
             clients.origin.submit(self, KIND_QUIET, command)
             return True
         if clients.refuses_tube(tube):
@@ -92,6 +99,19 @@ class TubesConnection(RequestConnection):
             self._binding = tube
             self._submit_alone(kind, command)
         return False
+
+    @property
+    def _is_kept_out(self) -> bool:
+        """Whether the client watches what it may not work on, as far as this node knows.
+
+        The default tube is watched by clients that never asked for it; it is passed over, as long
+        as there is another one.
+        """
+        clients = self._clients
+        if not clients.machine.users.rows:
+            return False
+        closed = [tube for tube in self._watched if not clients.may(self, WORK, tube)]
+        return bool(closed) and (closed != [DEFAULT_TUBE] or len(self._watched) == 1)
 
     def _ignore(self, request: r.Request) -> None:
         tube = request[1]
@@ -128,4 +148,4 @@ class TubesConnection(RequestConnection):
 
 def refusal(result: int) -> bytes:
     """The reply for a tube that cannot be used or watched."""
-    return replies.OUT_OF_MEMORY if result == c.OUT_OF_MEMORY else replies.INTERNAL_ERROR
+    return _REFUSALS.get(result, replies.INTERNAL_ERROR)

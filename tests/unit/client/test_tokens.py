@@ -1,0 +1,72 @@
+"""Clients with the token of a user: it is said on each connection, and never to a plain server."""
+
+import pytest
+
+from beanpole.client.sansio import faults
+from beanpole.client.sansio.commands import Commands
+from beanpole.client.sansio.nodes import Nodes
+from beanpole.client.sansio.session import Session
+from beanpole.client.sansio.steps import Endpoint
+from beanpole.protocol.beanstalk import replies, stats
+from tests.unit.client.pretended import World, server
+
+A, B = Endpoint("a", 1), Endpoint("b", 1)
+TOKEN = b"the-token"
+WORDS = replies.ok(stats.format_list([b"put-unique", b"keep", b"resume", b"auth"]))
+USERS: dict[bytes, bytes | None] = {
+    b"extensions": WORDS,
+    b"auth": replies.ACCEPTED,
+    b"use": b"USING t\r\n",
+}
+
+
+def client(world: World, use: str = "default") -> Commands[str]:
+    session = Session(
+        Nodes("a:1,b:1", False),
+        lambda: world.now,
+        patience_s=10.0,
+        reply_timeout_s=15.0,
+        connect_timeout_s=2.0,
+        token=TOKEN,
+    )
+    commands = Commands(session, "utf-8", lambda: world.now)
+    commands.set_tubes(use, ["default"])
+    return commands
+
+
+def said(world: World) -> list[bytes]:
+    return [line for _, data in world.said for line in data.split(b"\r\n") if line]
+
+
+def test_it_is_said_first_on_each_connection() -> None:
+    world = World()
+    world.nodes = {A: server(USERS), B: server(USERS)}
+    commands = client(world, "t")
+    world.run(commands.connect())
+    del world.nodes[A]
+    world.run(commands.connect())
+    once = [b"extensions", b"auth " + TOKEN, b"use t"]
+    assert said(world) == once * 2
+
+
+def test_a_token_that_nobody_has_is_told_at_once() -> None:
+    world = World()
+    world.nodes = {A: server({**USERS, b"auth": replies.DENIED}), B: server(USERS)}
+    with pytest.raises(faults.DeniedError):
+        world.run(client(world).connect())
+    assert world.now < 1.0
+
+
+def test_a_tube_that_is_denied_is_told_at_once() -> None:
+    world = World()
+    world.nodes = {A: server({**USERS, b"use": replies.DENIED})}
+    with pytest.raises(faults.DeniedError):
+        world.run(client(world, "t").connect())
+
+
+def test_a_plain_server_never_sees_a_token() -> None:
+    world = World()
+    world.nodes = {A: server({b"extensions": replies.UNKNOWN_COMMAND})}
+    with pytest.raises(faults.NotAvailableError, match="auth"):
+        world.run(client(world).connect())
+    assert said(world) == [b"extensions"]
