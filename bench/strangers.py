@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from beanpoled.cli.certs import make_ca, make_certificate
-from bench.generator import Generator
+from bench.generator import Figure, Generator
 from bench.processes import BenchError, child, usage, wait_for_answer
 from bench.servers import (
     BASE_PORT,
@@ -38,7 +38,7 @@ HALF_OPEN: Final = 1000
 PER_SECOND: Final = 100
 PACE_S: Final = 1 / PER_SECOND
 CONNECTIONS: Final = 64
-ROUNDS: Final = 5
+ROUNDS: Final = 6
 BEGIN_S: Final = 1.0
 SECRET: Final = "the secret of a benchmark"
 # Of a cluster by `beanpole up`: the first client port of each protocol, from the base port.
@@ -60,7 +60,8 @@ class Ratio(NamedTuple):
 
     name: str
     quiet_op_s: float
-    ratios: list[float]
+    rates: list[float]  # with them, over without
+    costs: list[float]  # the same, of the processor time that the nodes need for a command
     cores: float  # that the strangers used
 
 
@@ -194,21 +195,30 @@ def measure(generator: Generator, connections: int, folder: Path) -> list[Ratio]
     with cluster(folder) as (running, ports):
         system = System("beanpole, 3 nodes", MAJORITY, lambda _: nullcontext(running))
 
-        def rate() -> float:
-            return generator.measure(0, system, running, workload("full"), connections).op_s
+        def once() -> Figure:
+            return generator.measure(0, system, running, workload("full"), connections)
 
-        rate()
+        once()
         for name, kinds in KINDS.items():
-            quiet, ratios, cores = [], [], []
+            quiet, beside, cores = [], [], []
             for _ in range(ROUNDS):
-                quiet.append(rate())
+                quiet.append(once())
                 with strangers(kinds, ports) as processes:
                     time.sleep(BEGIN_S)
                     before, begun_s = usage(processes).cpu_s, time.monotonic()
-                    ratios.append(rate() / quiet[-1])
+                    beside.append(once())
                     used_s = usage(processes).cpu_s - before
                     cores.append(used_s / (time.monotonic() - begun_s))
-            found.append(Ratio(name, statistics.median(quiet), ratios, statistics.median(cores)))
+            pairs = list(zip(beside, quiet, strict=True))
+            found.append(
+                Ratio(
+                    name,
+                    statistics.median(figure.op_s for figure in quiet),
+                    [one.op_s / other.op_s for one, other in pairs],
+                    [one.server_us_per_op / other.server_us_per_op for one, other in pairs],
+                    statistics.median(cores),
+                )
+            )
         for number in range(NODES):
             if "Traceback" in (folder / f"n{number}.log").read_text():
                 raise BenchError(f"a node failed: see {folder}")
@@ -231,14 +241,18 @@ def strangers(kinds: tuple[Callable[[Ports], None], ...], ports: Ports) -> Itera
 
 def table(found: list[Ratio]) -> str:
     """The result as rows of Markdown."""
-    rows = [
-        "| strangers | op/s without | rate with, over without (quartiles) | cores that they use |",
-        "| --- | --- | --- | --- |",
-    ]
-    for one in found:
-        low, middle, high = statistics.quantiles(one.ratios, n=4)
-        rows.append(
-            f"| {one.name} | {one.quiet_op_s:,.0f} | {middle:.3f} ({low:.3f} to {high:.3f}) "
-            f"| {one.cores:.2f} |"
-        )
-    return "\n".join(rows) + "\n"
+    head = (
+        "| strangers | op/s without | rate with, over without (quartiles) "
+        "| processor time of the nodes for a command (quartiles) | cores that they use |\n"
+        "| --- | --- | --- | --- | --- |\n"
+    )
+    return head + "".join(
+        f"| {one.name} | {one.quiet_op_s:,.0f} | {_spread(one.rates)} "
+        f"| {_spread(one.costs)} | {one.cores:.2f} |\n"
+        for one in found
+    )
+
+
+def _spread(ratios: list[float]) -> str:
+    low, middle, high = statistics.quantiles(ratios, n=4)
+    return f"{middle:.2f} ({low:.2f} to {high:.2f})"

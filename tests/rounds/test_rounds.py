@@ -3,6 +3,7 @@
 Real nodes and clients, judged as a soak. Longer runs: `make rounds`, `make toxics`.
 """
 
+import random
 import re
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from typing import Final
 import pytest
 
 from chaos import backends, scenarios
+from chaos.upgrade import Upgrade
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 # A round takes two minutes or three, and healing may take a minute each time.
@@ -48,3 +50,14 @@ def test_a_round_of_all_scenarios_loses_nothing(name: str) -> None:
 def test_programs_are_upgraded_and_back_under_load() -> None:
     told = run("releases", "--scenario", "rolling upgrade", "--scenario", "leader killed")
     assert happened(told) == ["leader killed", "rolling upgrade"]
+
+
+@pytest.mark.timeout(TIMEOUT_S)
+def test_an_operator_ends_an_upgrade_under_load(tmp_path: Path) -> None:
+    """One that ends by itself is a part of `make test`, and so are the steps without load."""
+    seed = random.SystemRandom().randrange(2**32)
+    told: list[str] = [f"seed {seed}"]
+    upgrade = Upgrade(tmp_path, seed, 0, told.append, manual=True)
+    good = upgrade.run()
+    story = "\n".join([*told, *upgrade.figures, *upgrade.findings])
+    assert good, f"python -m chaos.upgrade --seed {seed}\n{story}"
