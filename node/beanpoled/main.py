@@ -223,19 +223,12 @@ async def run(
         if make_room_to_start(host.files, config.data_dir):
             host.log("the disk is full: the ballast is given up for the start", WARNING)
         disks = Disks(host.files, config, os.urandom(DISK_ID_BYTES))
-    host.log(f"starting {program.words()}")
-    host.log(reach.words(config))
+    _tell(config, host)
     starting.refuse_taken_addresses(config)
     host.clients.check()
-    too_much = memory_budget.warning(config, config.queue_bytes_max, memory.found())
-    if too_much is not None:
-        host.log(too_much, WARNING)
     node = Node(config, host, disks, frontends=frontends)
     host.clients.frontends = node.frontends
     node.leader.saved_clock.load()
-    if config.durability == "memory":
-        words = "durability is memory: acknowledged jobs are lost when the power is"
-        host.log(words, WARNING)
     view = LocalNodeView(node, host.trust)
     host.trust.active_version = lambda: node.context.machine.version
     audit = AuditLog(config.data_dir, config.node_id, partial(host.log, level=WARNING))
@@ -272,6 +265,18 @@ async def run(
             # Closing the files would wait for the disk, perhaps for ever.
             exit_now: Callable[[int], None] = os._exit
             exit_now(0)
+
+
+def _tell(config: NodeConfig, host: AioHost) -> None:
+    """Say what starts here, and what an operator has to know of its configuration."""
+    host.log(f"starting {program.words()}")
+    host.log(reach.words(config))
+    too_much = memory_budget.warning(config, config.queue_bytes_max, memory.found())
+    if too_much is not None:
+        host.log(too_much, WARNING)
+    if config.durability == "memory":
+        words = "durability is memory: acknowledged jobs are lost when the power is"
+        host.log(words, WARNING)
 
 
 def _services(config: NodeConfig, host: AioHost, node: Node, view: LocalNodeView) -> list[Service]:
