@@ -17,8 +17,10 @@ from beanpole.errors import ConfigurationError
 DAYS_DEFAULT: Final = 365
 # Of every certificate: `beanpole up` and clients on this machine dial these.
 _LOCAL: Final = ("localhost", "127.0.0.1")
-_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,62}")
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _CLIENT: Final = "client"
+# No node is called so: its certificate would take the place of another one, or of the CA itself.
+_TAKEN: Final = {_CLIENT: "the clients' certificate", "ca": "the CA"}
 
 
 def add_command(commands: Any) -> None:
@@ -53,8 +55,8 @@ def run(arguments: argparse.Namespace) -> int:
     hosts = _names("--hosts", arguments.hosts) if arguments.hosts else []
     if not 1 <= arguments.days <= 36_500:
         raise ConfigurationError(f"--days = {arguments.days} is not allowed: it must be 1 to 36500")
-    if _CLIENT in nodes:
-        raise ConfigurationError(f"--nodes: {_CLIENT!r} is the name of the clients' certificate")
+    for name in sorted(_TAKEN.keys() & {node.lower() for node in nodes}):
+        raise ConfigurationError(f"--nodes: {name!r} is the name of the files of {_TAKEN[name]}")
     place: Path = arguments.to
     place.mkdir(parents=True, exist_ok=True)
     days = str(arguments.days)
@@ -99,8 +101,8 @@ def _names(option: str, text: str) -> list[str]:
     for name in names:
         if not (_NAME.fullmatch(name) or _is_address(name)):
             raise ConfigurationError(
-                f"{option}: {name!r} is not allowed: names of letters, digits, '-' and '.', or "
-                "addresses, separated by commas"
+                f"{option}: {name!r} is not allowed: names of letters, digits, '_', '-' and '.', "
+                "or addresses, separated by commas"
             )
     return names
 

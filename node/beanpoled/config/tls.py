@@ -48,7 +48,7 @@ SETTINGS: Final = (
         "handshakes_max",
         Integer(1, 100_000),
         HANDSHAKES_MAX_DEFAULT,
-        "TLS handshakes in progress at a time, of clients and of nodes",
+        "TLS handshakes with clients in progress at a time, and as many with nodes",
     ),
     Setting(
         "handshakes_per_address_max",

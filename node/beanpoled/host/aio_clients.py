@@ -238,8 +238,10 @@ class _Acceptor:
         certificates = self._trust.of_clients
         assert certificates is not None, "the configuration was checked"
         whom = f"a client of {self._frontend.name}"
+        handshakes = self._trust.handshakes
+        room = handshakes.of_clients
         return SafeAcceptor(
-            self._loop, raw, certificates, self._trust.handshakes, self._safe_protocol, whom
+            self._loop, raw, certificates, handshakes, room, self._safe_protocol, whom
         )
 
     def _safe_protocol(self) -> asyncio.Protocol:

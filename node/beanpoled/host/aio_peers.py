@@ -251,8 +251,9 @@ class PeerLinks:
         else:
             self._socket = bind(self._config.peer_listen, listen=True)
             handshakes = self.trust.handshakes
+            room = handshakes.of_nodes
             self._server = SafeAcceptor(
-                self.loop, self._socket, certificates, handshakes, self._answering, "a node"
+                self.loop, self._socket, certificates, handshakes, room, self._answering, "a node"
             )
         for peer in self._config.peers:
             if self._config.node_id < peer:

@@ -12,7 +12,7 @@ from typing import Final
 
 from beanpole.addresses import host_name
 from beanpoled.trust.certificates import Certificates
-from beanpoled.trust.handshakes import HANDSHAKE_TIMEOUT_S, Handshakes, reason_of
+from beanpoled.trust.handshakes import HANDSHAKE_TIMEOUT_S, Handshakes, Room, reason_of
 
 ACCEPT_PAUSE_S: Final = 0.05
 
@@ -26,6 +26,7 @@ class SafeAcceptor:
         listening: socket.socket,
         certificates: Certificates,
         handshakes: Handshakes,
+        room: Room,
         make: Callable[[], asyncio.Protocol],
         whom: str,
     ) -> None:
@@ -36,6 +37,7 @@ class SafeAcceptor:
             listening: not blocking; it stays its owner's.
             certificates: this node's.
             handshakes: of this node.
+            room: of `handshakes`, for those whom this socket is for.
             make: makes the protocol behind a handshake.
             whom: who is expected, in words.
         """
@@ -43,6 +45,7 @@ class SafeAcceptor:
         self._listening = listening
         self._certificates = certificates
         self._handshakes = handshakes
+        self._room = room
         self._make = make
         self._whom = whom
         self._shaking: set[asyncio.Task[None]] = set()
@@ -63,7 +66,7 @@ class SafeAcceptor:
                 await asyncio.sleep(ACCEPT_PAUSE_S)
                 continue
             host = host_name(address[0])
-            refusal = self._handshakes.begin(host)
+            refusal = self._room.begin(host)
             if refusal:
                 self._handshakes.refused(refusal, self._whom, self._loop.time())
                 raw.close()
@@ -74,7 +77,7 @@ class SafeAcceptor:
             task.add_done_callback(partial(self._ended, host))
 
     def _ended(self, host: bytes, task: asyncio.Task[None]) -> None:
-        self._handshakes.end(host)
+        self._room.end(host)
         self._shaking.discard(task)
 
     async def _shake(self, raw: socket.socket) -> None:

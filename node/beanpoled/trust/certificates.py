@@ -126,7 +126,7 @@ class Certificates:
         self._bytes("certificate")
         self._bytes("key")
         try:
-            context.load_cert_chain(files.certificate, files.key)
+            context.load_cert_chain(files.certificate, files.key, password=self._no_password)
         except (ssl.SSLError, OSError) as error:
             raise ConfigurationError(
                 f"{files.setting}certificate_file = {files.certificate!r} and {files.setting}"
@@ -145,6 +145,13 @@ class Certificates:
         if files.crl:
             context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
         return context
+
+    def _no_password(self) -> str:
+        """OpenSSL would ask for it at the terminal, and the node would stand still meanwhile."""
+        raise ConfigurationError(
+            f"{self._name('key')} = {self._files.key!r} is encrypted: a node cannot be asked for "
+            "its password; let the file system protect it"
+        )
 
     def _name(self, part: str) -> str:
         is_clients = part == "ca" and self._files.setting == "tls_"

@@ -24,6 +24,8 @@ NO_CERTIFICATE: Final = "no_certificate"
 EXPIRED: Final = "certificate_expired"
 REVOKED: Final = "certificate_revoked"
 UNKNOWN: Final = "certificate_unknown"
+OF_OTHER_USE: Final = "certificate_of_other_use"
+NO_CRL: Final = "no_revocation_list"
 OF_ANOTHER: Final = "certificate_of_another"
 REFUSED_OURS: Final = "refused_ours"
 NOT_TLS: Final = "not_tls"
@@ -37,6 +39,8 @@ WORDS: Final = {
     EXPIRED: "the certificate of the other side has expired, or is not valid yet",
     REVOKED: "the certificate of the other side is revoked",
     UNKNOWN: "the certificate of the other side is of no CA that is known here",
+    OF_OTHER_USE: "the certificate of the other side is for another use (extendedKeyUsage)",
+    NO_CRL: "the list of revoked certificates has expired, or is not of the CA",
     OF_ANOTHER: "the certificate of the other side is of another node",
     REFUSED_OURS: "the other side does not take our certificate",
     NOT_TLS: "the other side does not speak TLS, or none that is taken here",
@@ -52,7 +56,12 @@ _BY_REASON: Final = {
     "SSLV3_ALERT_CERTIFICATE_REVOKED": REFUSED_OURS,
 }
 # X509_V_ERR_... of OpenSSL.
-_BY_CODE: Final = {9: EXPIRED, 10: EXPIRED, 23: REVOKED}
+_BY_CODE: Final = {
+    **dict.fromkeys((3, 8, 11, 12), NO_CRL),
+    **dict.fromkeys((9, 10), EXPIRED),
+    23: REVOKED,
+    26: OF_OTHER_USE,
+}
 
 
 def reason_of(error: BaseException) -> str:
@@ -68,17 +77,14 @@ def reason_of(error: BaseException) -> str:
     return CLOSED
 
 
-class Handshakes:
-    """Of one node, with clients and with other nodes."""
+class Room:
+    """Handshakes in progress of one kind of other side, and how many there may be."""
 
-    def __init__(self, handshakes_max: int, per_address_max: int, log: Log) -> None:
-        self.refusals: Counter[str] = Counter()
+    def __init__(self, handshakes_max: int, per_address_max: int) -> None:
         self.in_progress = 0
-        self.handshakes_max = handshakes_max
-        self.per_address_max = per_address_max
+        self._max = handshakes_max
+        self._per_address_max = per_address_max
         self._by_host: dict[bytes, int] = {}  # those in progress
-        self._log = log
-        self._logged_s: dict[tuple[str, str], float] = {}
 
     def set_limits(self, config: TlsConfig) -> None:
         """Take other limits; handshakes in progress go on."""
@@ -87,10 +93,10 @@ class Handshakes:
 
     def begin(self, host: bytes) -> str:
         """Begin one; return why it may not, one of the constants above, or nothing."""
-        if self.in_progress >= self.handshakes_max:
+        if self.in_progress >= self._max:
             return TOO_MANY
         of_host = self._by_host.get(host, 0)
-        if of_host >= self.per_address_max:
+        if of_host >= self._per_address_max:
             return TOO_MANY_OF_ADDRESS
         self.in_progress += 1
         self._by_host[host] = of_host + 1
@@ -102,6 +108,29 @@ class Handshakes:
         self._by_host[host] -= 1
         if not self._by_host[host]:
             del self._by_host[host]
+
+
+class Handshakes:
+    """Of one node.
+
+    Attributes:
+        refusals: those that came to nothing, by reason.
+        of_clients: those in progress with clients.
+        of_nodes: with other nodes. Clients cannot take their room, or a node that lost its links
+            could make none while many connections of clients are half-open.
+    """
+
+    def __init__(self, handshakes_max: int, per_address_max: int, log: Log) -> None:
+        self.refusals: Counter[str] = Counter()
+        self.of_clients = Room(handshakes_max, per_address_max)
+        self.of_nodes = Room(handshakes_max, per_address_max)
+        self._log = log
+        self._logged_s: dict[tuple[str, str], float] = {}
+
+    @property
+    def in_progress(self) -> int:
+        """How many are in progress."""
+        return self.of_clients.in_progress + self.of_nodes.in_progress
 
     def refused(self, reason: str, whom: str, now_s: float) -> None:
         """A handshake came to nothing.

@@ -1,6 +1,7 @@
 """Settings of TLS, files that do not fit, and files that are replaced."""
 
 import ssl
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,13 +13,17 @@ from beanpoled.config import tls
 from beanpoled.trust.certificates import Certificates, Files, names_in
 from beanpoled.trust.handshakes import (
     CLOSED,
+    NO_CRL,
     NOT_TLS,
+    OF_OTHER_USE,
     TIMED_OUT,
     TOO_MANY,
     TOO_MANY_OF_ADDRESS,
     Handshakes,
+    Room,
     reason_of,
 )
+from tests.integration.support.authority import Authority
 from tests.unit.node.stage import config
 
 PAIR = {"tls_certificate_file": "c", "tls_key_file": "k"}
@@ -123,7 +128,7 @@ def test_refusals_are_counted_and_logged_once_in_a_while() -> None:
 
 
 def test_handshakes_are_limited_by_address_too() -> None:
-    found = Handshakes(3, 2, lambda line, level=0: None)
+    found = Room(3, 2)
     assert [found.begin(host) for host in (b"a", b"a", b"a", b"b", b"c")] == [
         *("", "", TOO_MANY_OF_ADDRESS, "", TOO_MANY)
     ]
@@ -134,8 +139,71 @@ def test_handshakes_are_limited_by_address_too() -> None:
     assert found.in_progress == 0 and not found._by_host
 
 
+def test_half_open_clients_take_no_room_of_nodes() -> None:
+    found = Handshakes(1, 1, lambda line, level=0: None)
+    assert found.of_clients.begin(b"a") == "" != found.of_clients.begin(b"a")
+    assert found.of_nodes.begin(b"a") == "" and found.in_progress == 2
+
+
+def openssl(*words: str) -> None:
+    subprocess.run(["openssl", *words], check=True, capture_output=True)
+
+
+def test_a_key_with_a_password_is_refused_and_nobody_is_asked(place: Path, tmp_path: Path) -> None:
+    encrypted = tmp_path / "own.key"
+    pair = ("-in", str(place / "a.key"), "-out", str(encrypted))
+    openssl("ec", *pair, "-aes256", "-passout", "pass:word")
+    with pytest.raises(ConfigurationError, match=r"^peer_tls_key_file = .* is encrypted: "):
+        Certificates(files(place, key=str(encrypted)))
+
+
+def handshake(server: ssl.SSLContext, client: ssl.SSLContext) -> str:
+    """Why a server refuses a client, both in memory."""
+    buffers = [ssl.MemoryBIO() for _ in range(4)]
+    sides = [
+        server.wrap_bio(buffers[0], buffers[1], server_side=True),
+        client.wrap_bio(buffers[1], buffers[0], server_hostname="a"),
+    ]
+    for _ in range(4):
+        for side in reversed(sides):
+            try:
+                side.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+            except ssl.SSLError as error:
+                return reason_of(error)
+    return ""
+
+
+def test_why_a_good_certificate_is_refused(place: Path, tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "ca")
+    for name in ("a", "b"):
+        authority.make(name)
+    crl = authority.revoke()
+    good = files(authority.place, crl=crl)
+    client = Certificates(files(authority.place, "b")).client
+    assert handshake(Certificates(good).server, client) == ""
+    # A list of another CA.
+    other = Authority(tmp_path / "other").revoke()
+    assert handshake(Certificates(good._replace(crl=other)).server, client) == NO_CRL
+    # A certificate for servers alone.
+    ca = ("-CA", authority.ca, "-CAkey", str(authority.place / "ca.key"), "-CAcreateserial")
+    request, extensions = str(tmp_path / "csr"), tmp_path / "extensions"
+    extensions.write_text("extendedKeyUsage=serverAuth\nsubjectAltName=DNS:b\n")
+    key = str(authority.place / "b.key")
+    openssl("req", "-new", "-key", key, "-subj", "/CN=b", "-out", request)
+    made = ("-out", str(authority.place / "b.pem"), "-extfile", str(extensions))
+    openssl("x509", "-req", "-in", request, *ca, *made)
+    client = Certificates(files(authority.place, "b")).client
+    assert handshake(Certificates(good).server, client) == OF_OTHER_USE
+
+
 @pytest.mark.parametrize(
-    "line", [["--nodes", "a,../b"], ["--nodes", "client"], ["--days", "0"], ["--hosts", "a b"]]
+    "line",
+    [
+        *(["--nodes", names] for names in ("a,../b", "client", "ca", "a,CA")),
+        *(["--days", "0"], ["--hosts", "a b"]),
+    ],
 )
 def test_wrong_options_of_certs(
     line: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
