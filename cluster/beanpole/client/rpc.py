@@ -56,7 +56,10 @@ def detail_of(error: grpc.RpcError) -> errors_pb2.ErrorDetail:
 
 def words_of(error: grpc.RpcError) -> str:
     """Return a failed call in a few words for people."""
-    return f"{error.code().name}: {error.details()}"
+    words = error.details()
+    if error.code() == grpc.StatusCode.UNIMPLEMENTED:
+        words = "its program is too old: it does not have this call"
+    return f"{error.code().name}: {words}"
 
 
 def is_refused(error: grpc.RpcError) -> bool:

@@ -50,6 +50,9 @@ async def fail_unknown(member: str, field: str, view: NodeView, context: Context
 
 async def fail_as(member: str, error: grpc.aio.AioRpcError, context: Context) -> NoReturn:
     """Refuse a call as the member did that it was brought to."""
+    if error.code() == grpc.StatusCode.UNIMPLEMENTED:
+        words = f"the program of {member} is too old: it does not have this call"
+        await fail(context, grpc.StatusCode.FAILED_PRECONDITION, words, "TOO_OLD")
     detail = detail_of(error)
     await fail(
         context,

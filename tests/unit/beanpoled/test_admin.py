@@ -9,7 +9,7 @@ import grpc.aio
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from beanpole.client.rpc import detail_of
+from beanpole.client.rpc import detail_of, words_of
 from beanpole.commands import ORIGINS_MAX
 from beanpole.errors import Damaged
 from beanpole.pb import admin_pb2, admin_pb2_grpc, node_pb2
@@ -297,6 +297,30 @@ def test_a_leader_of_an_older_release_does_not_know_the_call() -> None:
         assert detail_of(caught.value).reason == "MEMBERS_NOT_READY"
         words = "nothing is raised: the program of n1, which leads, is too old"
         assert caught.value.details() == words
+
+    run(test)
+
+
+def test_a_member_of_an_older_release_does_not_know_a_call_that_is_brought_to_it() -> None:
+    async def test() -> None:
+        server = grpc.aio.server()
+        cluster = Cluster([FakeView()])
+        async with cluster.running() as channel:
+            port = server.add_insecure_port("127.0.0.1:0")
+            await server.start()
+            cluster.addresses["n1"] = f"127.0.0.1:{port}"
+            request = admin_pb2.ListConnectionsRequest(node="n1")
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await admin_pb2_grpc.AdminStub(channel).ListConnections(request)
+            async with grpc.aio.insecure_channel(cluster.addresses["n1"]) as direct:
+                with pytest.raises(grpc.aio.AioRpcError) as own:
+                    await admin_pb2_grpc.AdminStub(direct).ListConnections(request)
+            await server.stop(0)
+        words = "its program is too old: it does not have this call"
+        assert words_of(own.value) == f"UNIMPLEMENTED: {words}"
+        assert detail_of(caught.value).reason == "TOO_OLD"
+        words = "the program of n1 is too old: it does not have this call"
+        assert words_of(caught.value) == f"FAILED_PRECONDITION: {words}"
 
     run(test)
 
