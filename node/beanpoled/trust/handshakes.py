@@ -82,8 +82,8 @@ class Room:
 
     def __init__(self, handshakes_max: int, per_address_max: int) -> None:
         self.in_progress = 0
-        self._max = handshakes_max
-        self._per_address_max = per_address_max
+        self.handshakes_max = handshakes_max
+        self.per_address_max = per_address_max
         self._by_host: dict[bytes, int] = {}  # those in progress
 
     def set_limits(self, config: TlsConfig) -> None:
@@ -93,10 +93,10 @@ class Room:
 
     def begin(self, host: bytes) -> str:
         """Begin one; return why it may not, one of the constants above, or nothing."""
-        if self.in_progress >= self._max:
+        if self.in_progress >= self.handshakes_max:
             return TOO_MANY
         of_host = self._by_host.get(host, 0)
-        if of_host >= self._per_address_max:
+        if of_host >= self.per_address_max:
             return TOO_MANY_OF_ADDRESS
         self.in_progress += 1
         self._by_host[host] = of_host + 1
@@ -126,6 +126,11 @@ class Handshakes:
         self.of_nodes = Room(handshakes_max, per_address_max)
         self._log = log
         self._logged_s: dict[tuple[str, str], float] = {}
+
+    def set_limits(self, config: TlsConfig) -> None:
+        """Take other limits; handshakes in progress go on."""
+        for room in (self.of_clients, self.of_nodes):
+            room.set_limits(config)
 
     @property
     def in_progress(self) -> int:

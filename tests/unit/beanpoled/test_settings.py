@@ -110,7 +110,8 @@ def test_all_limits_change_while_a_node_runs(tmp_path: Path) -> None:
     assert "connections_max is 11, was 16000" in outcome.changed
     node, handshakes = scene.stage.node, scene.trust.handshakes
     clients = node.clients
-    assert (handshakes.handshakes_max, handshakes.per_address_max) == (7, 3)
+    for room in (handshakes.of_clients, handshakes.of_nodes):
+        assert (room.handshakes_max, room.per_address_max) == (7, 3)
     assert (clients.connections_max, clients.outbox_bytes_max) == (11, 5_000_000)
     assert clients.client_output_bytes_max == 1_000_000
     assert (clients.hosts.connections_max, clients.hosts.commands_per_second_max) == (2, 5000)
