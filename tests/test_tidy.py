@@ -89,7 +89,7 @@ ORDER = {
             *("beanpoled.largest_queues", "beanpoled.node_view"),
             *("beanpoled.program", "beanpoled.connections_view", "beanpoled.qless_view"),
             *("beanpoled.reloading", "beanpoled.reporting", "beanpoled.supervision"),
-            "beanpoled.descriptors",
+            *("beanpoled.descriptors", "beanpoled.examining"),
         ),
         ("beanpoled.checking",),
         ("beanpoled.starting",),

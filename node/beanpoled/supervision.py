@@ -6,13 +6,17 @@ that systemd gets are in `host.notify`.
 
 import asyncio
 import os
+import time
 from typing import Final
 
+from beanpoled import examining
+from beanpoled.examining import Finding
 from beanpoled.host.aio import AioHost
 from beanpoled.host.notify import Notifier
 from beanpoled.reloading import Outcome, Reloader, Shown
 from beanpoled.reporting import LOOK_PERIOD_S, Reporter
 from beanpoled.turn.node import Node
+from beanpoled.view import NodeView
 
 # How often the files of certificates are looked at. They are replaced days before they expire.
 CERTIFICATES_PERIOD_S: Final = 10.0
@@ -54,6 +58,11 @@ class Supervision:
     def settings(self) -> list[Shown]:
         """Return all settings as they are in force."""
         return self._reloader.settings()
+
+    def examine(self, view: NodeView) -> list[Finding]:
+        """Look at the node: see `examining`."""
+        users = len(self._node.context.machine.users.rows)
+        return list(examining.examine(view, self._reloader.config, users, time.time()))
 
     async def _watch(self) -> None:
         """Look at the node again and again. The watchdog hears of a loop that turns, no more."""

@@ -77,3 +77,33 @@ class ReloadReply(_message.Message):
     changed: _containers.RepeatedScalarFieldContainer[str]
     waiting: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, node: _Optional[str] = ..., changed: _Optional[_Iterable[str]] = ..., waiting: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ExamineRequest(_message.Message):
+    __slots__ = ("node", "at_node")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    AT_NODE_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    at_node: bool
+    def __init__(self, node: _Optional[str] = ..., at_node: _Optional[bool] = ...) -> None: ...
+
+class ExamineReply(_message.Message):
+    __slots__ = ("node", "findings", "wall_us")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    FINDINGS_FIELD_NUMBER: _ClassVar[int]
+    WALL_US_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    findings: _containers.RepeatedCompositeFieldContainer[Finding]
+    wall_us: int
+    def __init__(self, node: _Optional[str] = ..., findings: _Optional[_Iterable[_Union[Finding, _Mapping]]] = ..., wall_us: _Optional[int] = ...) -> None: ...
+
+class Finding(_message.Message):
+    __slots__ = ("level", "name", "words", "remedy")
+    LEVEL_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    WORDS_FIELD_NUMBER: _ClassVar[int]
+    REMEDY_FIELD_NUMBER: _ClassVar[int]
+    level: str
+    name: str
+    words: str
+    remedy: str
+    def __init__(self, level: _Optional[str] = ..., name: _Optional[str] = ..., words: _Optional[str] = ..., remedy: _Optional[str] = ...) -> None: ...

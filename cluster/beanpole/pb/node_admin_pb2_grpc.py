@@ -50,6 +50,11 @@ class NodeAdminStub:
                 request_serializer=beanpole_dot_pb_dot_node__admin__pb2.ReloadRequest.SerializeToString,
                 response_deserializer=beanpole_dot_pb_dot_node__admin__pb2.ReloadReply.FromString,
                 _registered_method=True)
+        self.Examine = channel.unary_unary(
+                '/beanpole.v1.NodeAdmin/Examine',
+                request_serializer=beanpole_dot_pb_dot_node__admin__pb2.ExamineRequest.SerializeToString,
+                response_deserializer=beanpole_dot_pb_dot_node__admin__pb2.ExamineReply.FromString,
+                _registered_method=True)
 
 
 class NodeAdminServicer:
@@ -78,6 +83,13 @@ class NodeAdminServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Examine(self, request, context):
+        """What a node finds wrong with itself, and what it has looked at without finding anything.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_NodeAdminServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -95,6 +107,11 @@ def add_NodeAdminServicer_to_server(servicer, server):
                     servicer.Reload,
                     request_deserializer=beanpole_dot_pb_dot_node__admin__pb2.ReloadRequest.FromString,
                     response_serializer=beanpole_dot_pb_dot_node__admin__pb2.ReloadReply.SerializeToString,
+            ),
+            'Examine': grpc.unary_unary_rpc_method_handler(
+                    servicer.Examine,
+                    request_deserializer=beanpole_dot_pb_dot_node__admin__pb2.ExamineRequest.FromString,
+                    response_serializer=beanpole_dot_pb_dot_node__admin__pb2.ExamineReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -179,6 +196,33 @@ class NodeAdmin:
             '/beanpole.v1.NodeAdmin/Reload',
             beanpole_dot_pb_dot_node__admin__pb2.ReloadRequest.SerializeToString,
             beanpole_dot_pb_dot_node__admin__pb2.ReloadReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Examine(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/beanpole.v1.NodeAdmin/Examine',
+            beanpole_dot_pb_dot_node__admin__pb2.ExamineRequest.SerializeToString,
+            beanpole_dot_pb_dot_node__admin__pb2.ExamineReply.FromString,
             options,
             channel_credentials,
             insecure,

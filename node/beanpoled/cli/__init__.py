@@ -5,11 +5,13 @@ there), 2 what was asked for is wrong, 3 no node answers, it refuses, or the out
 """
 
 import argparse
+import json
 import os
 import sys
 from collections.abc import Sequence
 from typing import Any
 
+from beanpole import VERSION
 from beanpole.client.spoken import hint
 from beanpole.errors import BeanpoleError, ConfigurationError
 from beanpoled import program
@@ -19,6 +21,7 @@ from beanpoled.cli import (
     certs,
     cluster,
     completion,
+    doctor,
     events,
     import_qless,
     inspect,
@@ -59,6 +62,7 @@ def parser() -> argparse.ArgumentParser:
     up.add_command(commands)
     status.add_command(commands)
     top.add_command(commands)
+    doctor.add_command(commands)
     cluster.add_command(commands)
     node.add_command(commands)
     alias.add_command(commands)
@@ -117,11 +121,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _add_version(commands: Any) -> None:
-    def run(_: argparse.Namespace) -> int:
-        print(f"beanpole {program.words()}")
+    def run(arguments: argparse.Namespace) -> int:
+        if arguments.json:
+            print(json.dumps({"version": VERSION, "compiled": program.is_compiled()}))
+        else:
+            print(f"beanpole {program.words()}")
         return 0
 
     parser = commands.add_parser("version", help="show the version, and whether it is compiled")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)
 
 

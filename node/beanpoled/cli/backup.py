@@ -104,6 +104,7 @@ def add_command(commands: Any) -> None:
         action="store_true",
         help="also make the queue of it in memory, as the start of a node does (not from -)",
     )
+    way.add_argument("--json", action="store_true", help="print JSON")
     add_identities(way)
     way.set_defaults(run=_verify)
     way = ways.add_parser("show", help="say of which cluster and when a backup is, and its counts")
@@ -301,9 +302,15 @@ def _verify(arguments: argparse.Namespace) -> int:
         except BeanpoleError as error:
             progress.end()
             print(f"beanpole: {error}", file=sys.stderr)
+            if arguments.json:
+                print(json.dumps({"right": False, "why": str(error)}))
             return EXIT_NO
         progress.end()
-    print(f"{name}: {_line({**found.about, **found.end})}: right")
+    about = {**found.about, **found.end}
+    if arguments.json:
+        print(json.dumps({"right": True, **_plain(about)}))
+    else:
+        print(f"{name}: {_line(about)}: right")
     return 0
 
 

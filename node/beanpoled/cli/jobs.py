@@ -5,6 +5,7 @@ gives its job back when it ends, unless it deletes it; `release` and `bury` firs
 """
 
 import argparse
+import json
 import sys
 from collections.abc import Callable
 from typing import Any, Final
@@ -59,12 +60,14 @@ def add_commands(commands: Any) -> None:
     peek.add_argument("what", help="a job's id, or ready, delayed or buried")
     peek.add_argument("--tube", type=_tube, default=DEFAULT_TUBE)
 
-    _add(commands, "stats", _stats, "show the statistics of the queue")
+    stats = _add(commands, "stats", _stats, "show the statistics of the queue")
     stats_tube = _add(commands, "stats-tube", _stats_tube, "show the statistics of a tube")
     stats_tube.add_argument("tube", type=_tube)
     stats_job = _add(commands, "stats-job", _stats_job, "show the statistics of a job")
     stats_job.add_argument("job", type=_job)
-    _add(commands, "tubes", _tubes, "list the tubes")
+    tubes = _add(commands, "tubes", _tubes, "list the tubes")
+    for parser in (stats, stats_tube, stats_job, tubes):
+        parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def _add(commands: Any, name: str, run: Run, words: str) -> argparse.ArgumentParser:
@@ -122,11 +125,26 @@ def _show(job: Job | None, word: str, absent: str) -> int:
     return 0
 
 
-def _show_text(text: str | None) -> int:
+def _show_text(text: str | None, as_json: bool) -> int:
     if text is None:
         return _say("NOT_FOUND", False)
-    sys.stdout.write(text.removeprefix("---\n"))
+    shown = text.removeprefix("---\n")
+    if as_json:
+        pairs = (line.partition(": ") for line in shown.splitlines())
+        print(json.dumps({name: _value(value) for name, _, value in pairs}))
+    else:
+        sys.stdout.write(shown)
     return 0
+
+
+def _value(text: str) -> int | float | str:
+    """Read a value of the simple YAML that servers of beanstalk write."""
+    for number in (int, float):
+        try:
+            return number(text)
+        except ValueError:
+            continue
+    return text.strip('"')
 
 
 def _put(client: Client, arguments: argparse.Namespace) -> int:
@@ -211,20 +229,23 @@ def _peek(client: Client, arguments: argparse.Namespace) -> int:
     return _show(job, "FOUND", "NOT_FOUND")
 
 
-def _stats(client: Client, _: argparse.Namespace) -> int:
-    return _show_text(client.text(b"stats"))
+def _stats(client: Client, arguments: argparse.Namespace) -> int:
+    return _show_text(client.text(b"stats"), arguments.json)
 
 
 def _stats_tube(client: Client, arguments: argparse.Namespace) -> int:
-    return _show_text(client.text(b"stats-tube", arguments.tube))
+    return _show_text(client.text(b"stats-tube", arguments.tube), arguments.json)
 
 
 def _stats_job(client: Client, arguments: argparse.Namespace) -> int:
-    return _show_text(client.text(b"stats-job", arguments.job))
+    return _show_text(client.text(b"stats-job", arguments.job), arguments.json)
 
 
-def _tubes(client: Client, _: argparse.Namespace) -> int:
-    for line in (client.text(b"list-tubes") or "").splitlines():
-        if line.startswith("- "):
-            print(line.removeprefix("- "))
+def _tubes(client: Client, arguments: argparse.Namespace) -> int:
+    lines = (client.text(b"list-tubes") or "").splitlines()
+    names = [line.removeprefix("- ") for line in lines if line.startswith("- ")]
+    if arguments.json:
+        print(json.dumps(names))
+    for name in () if arguments.json else names:
+        print(name)
     return 0

@@ -4,6 +4,7 @@ What the calls show and change belongs to other modules; here are their words on
 """
 
 import asyncio
+import time
 from typing import Final, Protocol
 
 import grpc
@@ -11,6 +12,7 @@ import grpc.aio
 
 from beanpole.pb import node_admin_pb2, node_admin_pb2_grpc
 from beanpoled.audit.log import AuditLog
+from beanpoled.examining import Finding
 from beanpoled.reloading import Outcome, Shown
 from beanpoled.rpc.bringing import Bringer
 from beanpoled.rpc.peer import PeerClient
@@ -30,6 +32,9 @@ class Settings(Protocol):
 
     def reload(self) -> Outcome:
         """Read them again."""
+
+    def examine(self, view: NodeView) -> list[Finding]:
+        """Look at the node: see `examining`."""
 
 
 class NodeAdminServicer(node_admin_pb2_grpc.NodeAdminServicer):
@@ -102,4 +107,20 @@ class NodeAdminServicer(node_admin_pb2_grpc.NodeAdminServicer):
             await fail(context, grpc.StatusCode.FAILED_PRECONDITION, words, "BAD_CONFIGURATION")
         return node_admin_pb2.ReloadReply(
             node=self._view.node_id, changed=outcome.changed, waiting=outcome.waiting
+        )
+
+    async def Examine(
+        self, request: node_admin_pb2.ExamineRequest, context: Context
+    ) -> node_admin_pb2.ExamineReply:
+        brought = await self._bringer.brought("Examine", request, context)
+        if brought is not None:
+            found: node_admin_pb2.ExamineReply = brought
+            return found
+        return node_admin_pb2.ExamineReply(
+            node=self._view.node_id,
+            findings=[
+                node_admin_pb2.Finding(**one._asdict())
+                for one in self._settings.examine(self._view)
+            ],
+            wall_us=time.time_ns() // 1000,
         )

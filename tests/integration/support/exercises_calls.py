@@ -97,6 +97,12 @@ def list_settings(scene: Scene) -> None:
     assert found["node_id"] == (f'"{reply.node}"', "file")
 
 
+def examine(scene: Scene) -> None:
+    request = node_admin_pb2.ExamineRequest()
+    reply = ask(scene, "NodeAdmin", lambda stub: stub.Examine(request, timeout=PATIENCE_S))
+    assert {"serving", "disk room", "snapshot"} <= {one.name for one in reply.findings}
+
+
 def reload(scene: Scene) -> None:
     request = node_admin_pb2.ReloadRequest()
     reply = ask(scene, "NodeAdmin", lambda stub: stub.Reload(request, timeout=PATIENCE_S))
@@ -359,6 +365,7 @@ EXERCISES: Final[Mapping[str, Exercise]] = {
         "NodeAdmin/ReadAudit": read_audit,
         "NodeAdmin/ListSettings": list_settings,
         "NodeAdmin/Reload": reload,
+        "NodeAdmin/Examine": examine,
         "Peer/Challenge": challenge,
         "Peer/NodeInfo": node_info,
         "Peer/FetchSnapshot": fetch_snapshot,

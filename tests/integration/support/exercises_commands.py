@@ -153,6 +153,11 @@ def node_audit(scene: Scene) -> None:
     assert scene.queue in _checked(ran("node", "audit", "--json", *place), (0, 1))
 
 
+def doctor(scene: Scene) -> None:
+    found = {one["name"]: one["level"] for one in plain(scene, "doctor")}
+    assert found["configurations"] == found["birth ids"] == "ok"
+
+
 def node_settings(scene: Scene) -> None:
     assert plain(scene, "node settings")["settings"]["node_id"]["source"] == "file"
 
@@ -396,6 +401,7 @@ EXERCISES: Final[Mapping[str, Exercise]] = {
     "cluster finalize": finalize,
     "node connections": node_connections,
     "node disconnect": node_disconnect,
+    "doctor": doctor,
     "node audit": node_audit,
     "node settings": node_settings,
     "node reload": node_reload,

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from beanpoled.examining import Finding
 from beanpoled.host.seam import INFO
 from beanpoled.reloading import Outcome, Shown
 from beanpoled.trust.trust import Trust
@@ -10,6 +11,7 @@ from beanpoled.view import (
     JobCounts,
     Lately,
     Metrics,
+    NodeView,
     QueueFigures,
     Role,
     SnapshotStream,
@@ -131,6 +133,7 @@ class FakeSettings:
         self.node = node
         self.outcome = Outcome((f"log_level is debug at {node}",), ("jobs_max",))
         self.reloads = 0
+        self.findings = [Finding("ok", "disk room", "much")]
 
     def settings(self) -> list[Shown]:
         return [
@@ -143,6 +146,9 @@ class FakeSettings:
     def reload(self) -> Outcome:
         self.reloads += 1
         return self.outcome
+
+    def examine(self, view: NodeView) -> list[Finding]:
+        return self.findings
 
 
 class FakeSink:

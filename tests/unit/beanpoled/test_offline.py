@@ -22,6 +22,7 @@ from beanpole.storage.readonly import ReadOnlyFiles
 from beanpole.storage.snapshots import SnapshotStore
 from beanpole.storage.wal import Identity
 from beanpoled import cli
+from beanpoled.cli import main
 from beanpoled.disk import identity
 from beanpoled.disk.offline import look
 
@@ -304,3 +305,15 @@ def test_a_disk_that_is_mounted_read_only_can_be_recovered_from(
 
     monkeypatch.setattr(InlineFiles, "hold", refuse)
     assert cli.main(["recover", str(disk), "--to", str(tmp_path / "out"), "--yes"]) == 0
+
+
+def test_the_doctor_of_a_directory(disk: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", str(disk)]) == 0
+    names = [line.split(":")[0] for line in capsys.readouterr().out.splitlines()]
+    assert names == [f"ok {disk} {what}" for what in ("identity", "log", "snapshot", "jobs")]
+    snapshot = next(disk.rglob("*.snapshot"), None) or next((disk / "log").iterdir())
+    raw = bytearray(snapshot.read_bytes())
+    raw[600] ^= 255
+    snapshot.write_bytes(raw)
+    assert main(["doctor", str(disk)]) == 1
+    assert f"error {disk} damage: " in capsys.readouterr().out

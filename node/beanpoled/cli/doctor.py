@@ -1,0 +1,194 @@
+"""`beanpole doctor`: looks at a cluster, a data directory or a configuration; says what is wrong.
+
+Here are the checks of all nodes together and the printing. A node looks at itself in `examining`, a
+data directory is read by `disk.offline`, a configuration is judged by `checking`.
+"""
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from beanpole.client import where
+from beanpole.client.rpc import Nodes
+from beanpole.errors import BeanpoleError, ClientError
+from beanpole.pb import admin_pb2, node_admin_pb2, node_admin_pb2_grpc, node_pb2
+from beanpole.storage.readonly import ReadOnlyFiles
+from beanpoled import checking, descriptors
+from beanpoled.cli import inspect, status
+from beanpoled.cli.jobs import EXIT_NO
+from beanpoled.cli.members import CALL_TIMEOUT_S, first_answer
+from beanpoled.config import node as configuration
+from beanpoled.disk import identity as identities
+from beanpoled.disk.offline import look
+from beanpoled.examining import ERROR, OK, WARNING, Finding
+
+# Cluster time follows the leader's clock; people compare the logs of nodes.
+CLOCK_DIFFERENCE_MAX_S: Final = 1.0
+_OF_CHECKING: Final = {
+    checking.GOOD: OK,
+    checking.WARNING: WARNING,
+    checking.WRONG: ERROR,
+    checking.MISCONFIGURED: ERROR,
+}
+_STUB: Final = node_admin_pb2_grpc.NodeAdminStub
+
+
+def add_command(commands: Any) -> None:
+    """Add `doctor` to the parser."""
+    parser = commands.add_parser(
+        "doctor",
+        help="look at a cluster, data directories or configurations, and say what is wrong",
+        description="Lines are `ok|warning|error NAME: what was found; what to do`. Reads only. "
+        "Exit status 1 if there is an error or a warning.",
+    )
+    parser.add_argument(
+        "paths",
+        metavar="DIR|CONFIG",
+        nargs="*",
+        help="data directories of stopped nodes, or configuration files (default: the cluster)",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    where.add_options(parser, where.GRPC)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print what is found; exit status 1 if something is wrong."""
+    if arguments.paths:
+        found = [one for path in arguments.paths for one in _of_path(path)]
+    else:
+        found = list(_of_cluster(where.addresses(arguments, where.GRPC)))
+    if arguments.json:
+        print(json.dumps([one._asdict() for one in found]))
+    else:
+        for one in found:
+            more = f"; {one.remedy}" if one.remedy else ""
+            print(f"{one.level} {one.name}: {one.words}{more}")
+    return EXIT_NO if any(one.level != OK for one in found) else 0
+
+
+# --- a cluster ------------------------------------------------------------------------------------
+
+
+def _of_cluster(targets: list[str]) -> Iterator[Finding]:
+    reply = status.first_answer(targets)
+    yield from _together(reply)
+    clocks: dict[str, float] = {}
+    with Nodes(targets) as nodes:
+        for node in reply.nodes:
+            if not node.reachable:
+                continue
+            request = node_admin_pb2.ExamineRequest(node=node.id)
+            begun_s = time.time()
+            try:
+                own = first_answer(nodes, _STUB, "Examine", request, CALL_TIMEOUT_S)
+            except ClientError as error:
+                remedy = "see its log; a node of an older release cannot tell"
+                yield Finding(WARNING, f"node {node.id}", f"it was not examined: {error}", remedy)
+                continue
+            clocks[node.id] = own.wall_us / 1e6 - (begun_s + time.time()) / 2
+            for one in own.findings:
+                yield Finding(one.level, f"{node.id} {one.name}", one.words, one.remedy)
+    if len(clocks) > 1:
+        apart_s = max(clocks.values()) - min(clocks.values())
+        wrong = apart_s > CLOCK_DIFFERENCE_MAX_S
+        words = f"those of the nodes are at most {apart_s:.3f} s apart"
+        remedy = "let all machines set their clocks by NTP" if wrong else ""
+        yield Finding(WARNING if wrong else OK, "clocks", words, remedy)
+
+
+def _together(reply: admin_pb2.StatusReply) -> Iterator[Finding]:
+    """What the nodes say of each other."""
+    there = [node for node in reply.nodes if node.reachable]
+    away = [node.id for node in reply.nodes if not node.reachable]
+    if away:
+        words = f"{', '.join(away)} of {len(reply.nodes)} cannot be reached"
+        remedy = "start them, or look at the network between the nodes"
+        yield Finding(ERROR, "members", words, remedy)
+    else:
+        yield Finding(OK, "members", f"all {len(there)} answer")
+    leading = [node.id for node in there if node.role == node_pb2.ROLE_LEADER]
+    if len(leading) == 1:
+        yield Finding(OK, "leader", f"{leading[0]} in term {reply.term}")
+    else:
+        words = f"{' and '.join(leading)} lead" if leading else "there is none"
+        remedy = "ask again; a majority of the members must reach each other"
+        yield Finding(ERROR, "leader", words, remedy)
+    remedy = "end the upgrade: start the same release everywhere, `beanpole cluster finalize`"
+    yield _same("versions", sorted({node.version for node in there}), remedy)
+    machines = sorted({str(node.machine_version) for node in there})
+    yield _same("machine versions", machines, "a node is behind: `beanpole status` has its state")
+    if possible := status.possible_version(there):
+        words = f"all nodes know machine version {possible}"
+        yield Finding(WARNING, "upgrade", words, "`beanpole cluster finalize` ends the upgrade")
+    remedy = "give all nodes the same cluster, members and durability"
+    yield _same("configurations", sorted({node.config_hash for node in there}), remedy)
+    births = sorted({node.birth for node in there if node.birth})
+    yield _same("birth ids", births, "a member is one of another cluster: see its log")
+    alone = [
+        f"{node.id} to {other.id}"
+        for node in there
+        for other in there
+        if other.id not in (node.id, *node.links)
+    ]
+    if alone:
+        remedy = "look at peer_listen, firewalls and the log of both"
+        yield Finding(ERROR, "links", f"there is no link from {', '.join(alone)}", remedy)
+    else:
+        yield Finding(OK, "links", "each node has one to all others that answer")
+
+
+def _same(name: str, values: Sequence[str], remedy: str) -> Finding:
+    if len(values) > 1:
+        return Finding(WARNING, name, f"they differ: {', '.join(values)}", remedy)
+    return Finding(OK, name, f"all the same: {', '.join(values) or 'none yet'}")
+
+
+# --- a data directory, or a configuration ---------------------------------------------------------
+
+
+def _of_path(path: str) -> Iterator[Finding]:
+    if os.path.isdir(path):
+        return _of_directory(path)
+    return _of_configuration(path)
+
+
+def _of_directory(path: str) -> Iterator[Finding]:
+    files = ReadOnlyFiles()
+    remedy = "start a new disk with --rejoin if the others have a majority, else docs/operating.md"
+    try:
+        record = identities.read_stopped(files, path)
+        found = look(files, path, record)
+    except (BeanpoleError, OSError) as error:
+        yield Finding(ERROR, path, str(error), "stop its node, or name a data directory")
+        return
+    about = inspect.as_json(record, found)
+    words = f"node {record.node} of cluster {record.cluster}, {record.standing}"
+    yield Finding(OK, f"{path} identity", words)
+    for line in found.damage:
+        yield Finding(ERROR, f"{path} damage", line, remedy)
+    if found.damage:
+        return
+    log, snapshot, jobs = about["log"], about["snapshot"], about["jobs"]
+    if log is None:
+        yield Finding(OK, f"{path} log", "none: it never ran")
+        return
+    yield Finding(OK, f"{path} log", f"index {log['first']} to {log['last']}, without a gap")
+    words = "none" if snapshot is None else f"index {snapshot['index']}, {snapshot['bytes']} bytes"
+    yield Finding(OK, f"{path} snapshot", words)
+    counts = ", ".join(f"{count} {state}" for state, count in (jobs or {}).items())
+    yield Finding(OK, f"{path} jobs", counts or "none")
+
+
+def _of_configuration(path: str) -> Iterator[Finding]:
+    try:
+        config = configuration.load(path, os.environ, {})
+    except BeanpoleError as error:
+        yield Finding(ERROR, path, str(error), "mend it; docs/operating.md lists all settings")
+        return
+    for weight, words in checking.findings(config, descriptors.SPARE):
+        level = _OF_CHECKING[weight]
+        yield Finding(level, path, words, "" if level == OK else "see `beanpoled --check`")

@@ -1,0 +1,206 @@
+"""What a running node finds wrong with itself, for `beanpole doctor`. It changes nothing.
+
+What a start would meet is in `checking`; what only all nodes together can tell is for the command.
+"""
+
+import base64
+import calendar
+import time
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from beanpole.addresses import TLS_PREFIX, UNIX_PREFIX, is_loopback
+from beanpoled.config.node import NodeConfig
+from beanpoled.view import Metrics, NodeView
+
+OK: Final = "ok"
+WARNING: Final = "warning"
+ERROR: Final = "error"
+
+DAY_S: Final = 86_400.0
+CERTIFICATE_DAYS_MIN: Final = 30
+# Every change waits for a sync of a majority.
+SYNC_MEAN_MAX_S: Final = 0.05
+# As the alert BeanpoleOldReadyJob.
+READY_MAX_S: Final = 3600.0
+# As the alert BeanpoleConnectionsNearLimit.
+CONNECTIONS_SHARE_MAX: Final = 0.8
+# As the alert BeanpoleSnapshotStale.
+SNAPSHOT_BEHIND: Final = 2
+
+
+class Finding(NamedTuple):
+    """One thing that was looked at.
+
+    Attributes:
+        level: OK, WARNING or ERROR.
+        name: of the thing, for programs.
+        words: what was found.
+        remedy: what to do; empty where nothing is wrong.
+    """
+
+    level: str
+    name: str
+    words: str
+    remedy: str = ""
+
+
+def examine(view: NodeView, config: NodeConfig, users: int, now_s: float) -> Iterator[Finding]:
+    """Look at a node.
+
+    Args:
+        view: of it.
+        config: that it works with.
+        users: how many the cluster has.
+        now_s: wall clock.
+    """
+    now = view.metrics()
+    if view.serving:
+        yield Finding(OK, "serving", f"{view.state}, machine version {view.machine_version}")
+    else:
+        words = f"it is {view.state}: {view.waits() or 'it waits'}"
+        yield Finding(ERROR, "serving", words, "start the members that are away; see its log")
+    if view.draining:
+        yield Finding(WARNING, "draining", "it refuses puts", "SIGUSR2 ends that")
+    if view.durability != "sync":
+        words = "durability is memory: a loss of power of all nodes loses jobs"
+        yield Finding(WARNING, "durability", words, "set durability = sync on all nodes")
+    yield from _disk(view, now, config)
+    yield from _jobs(view, now)
+    yield from _clients(now, config)
+    yield from _certificates(config, now_s)
+    yield from _doors(config, users)
+
+
+def _disk(view: NodeView, now: Metrics, config: NodeConfig) -> Iterator[Finding]:
+    free, reserve = now.disk_free_bytes, now.disk_reserve_bytes
+    words = f"{free >> 20} MiB are free, puts end below {reserve >> 20} MiB"
+    remedy = "make room on the disk of data_dir, or lower event_retain_bytes"
+    level = ERROR if free < reserve else WARNING if free < 2 * reserve else OK
+    yield Finding(level, "disk room", words, remedy if level != OK else "")
+    if view.disk_hangs:
+        yield Finding(ERROR, "disk", "the disk finishes nothing", "look at the disk; see its log")
+    mean_s = now.fsync_seconds_total / now.fsyncs_total if now.fsyncs_total else 0.0
+    words = f"{mean_s * 1000:.1f} ms on average, the last took {now.fsync_seconds_last:.3f} s"
+    slow = mean_s > SYNC_MEAN_MAX_S
+    remedy = "put data_dir on a disk that nothing else uses"
+    yield Finding(WARNING if slow else OK, "disk sync", words, remedy if slow else "")
+    due = max(now.snapshot_bytes, config.snapshot_bytes_min)
+    stale = now.snapshot_behind_bytes > SNAPSHOT_BEHIND * due
+    words = f"{now.snapshot_behind_bytes >> 20} MiB of log are behind the snapshot"
+    remedy = "see the log of the node: a snapshot fails, or takes very long"
+    yield Finding(WARNING if stale else OK, "snapshot", words, remedy if stale else "")
+    if now.events_lost_total:
+        words = f"{now.events_lost_total} events could not be kept here since the start"
+        yield Finding(WARNING, "events", words, "read them from another node")
+
+
+def _jobs(view: NodeView, now: Metrics) -> Iterator[Finding]:
+    oldest = max(now.queues, key=lambda one: one.ready_s, default=None)
+    if oldest is not None and oldest.ready_s > READY_MAX_S:
+        words = f"the next job of {oldest.name!r} ({oldest.protocol}) waits for "
+        words += f"{oldest.ready_s / 3600:.1f} h"
+        yield Finding(WARNING, "ready jobs", words, "start workers; `beanpole top` shows more")
+    else:
+        yield Finding(OK, "ready jobs", "none of the largest queues waits for an hour")
+    buried = view.jobs().buried
+    if buried:
+        remedy = "`beanpole job list --state buried` shows them, `beanpole queue kick` brings back"
+        yield Finding(WARNING, "buried jobs", f"{buried} jobs are buried or failed", remedy)
+    else:
+        yield Finding(OK, "buried jobs", "none")
+
+
+def _clients(now: Metrics, config: NodeConfig) -> Iterator[Finding]:
+    used = sum(one.connections for one in now.clients.values())
+    words = f"{used} of {config.connections_max}"
+    near = used > CONNECTIONS_SHARE_MAX * config.connections_max
+    remedy = "raise connections_max, which changes live; `beanpole node connections` shows them"
+    yield Finding(WARNING if near else OK, "connections", words, remedy if near else "")
+
+
+def _certificates(config: NodeConfig, now_s: float) -> Iterator[Finding]:
+    for setting in ("tls_certificate_file", "peer_tls_certificate_file"):
+        path = getattr(config, setting)
+        if not path:
+            continue
+        try:
+            left = (ends_s(path) - now_s) / DAY_S
+        except (OSError, ValueError, IndexError) as error:
+            yield Finding(ERROR, setting, f"{path} cannot be read: {error}", "put it back")
+            continue
+        remedy = "put another one in its place: it is read within ten seconds"
+        if left < 0:
+            yield Finding(ERROR, setting, f"{path} ended {-left:.0f} days ago", remedy)
+        elif left < CERTIFICATE_DAYS_MIN:
+            yield Finding(WARNING, setting, f"{path} ends in {left:.0f} days", remedy)
+        else:
+            yield Finding(OK, setting, f"{path} ends in {left:.0f} days")
+
+
+def _doors(config: NodeConfig, users: int) -> Iterator[Finding]:
+    """Ports that others than this machine reach, and what they ask for."""
+    if not is_loopback(config.grpc_listen) and not config.has_peer_tls:
+        words = f"grpc_listen = {config.grpc_listen} takes admin calls without a certificate"
+        yield Finding(WARNING, "gRPC", words, "use peer_tls_*, or keep others out by a firewall")
+    places = [place for listed in config.client_addresses.values() for place in listed]
+    plain = [at for at in places if not at.startswith((UNIX_PREFIX, TLS_PREFIX))]
+    opened = [at for at in plain if not is_loopback(at)]
+    if opened and not users:
+        words = f"{', '.join(opened)} take commands of all that reach them: there are no users"
+        remedy = "make users, use tls: addresses with tls_client_ca_file, or a firewall"
+        yield Finding(WARNING, "client ports", words, remedy)
+    else:
+        yield Finding(OK, "client ports", f"{len(places)} addresses, {users} users")
+
+
+# --- the end of a certificate ---------------------------------------------------------------------
+
+_BEGIN: Final = "-----BEGIN CERTIFICATE-----"
+_END: Final = "-----END CERTIFICATE-----"
+_VERSION_TAG: Final = 0xA0
+_UTC_TIME_TAG: Final = 0x17
+# Of the fields of a certificate (RFC 5280, 4.1), behind its version.
+_VALIDITY: Final = 3
+
+
+def ends_s(path: str) -> float:
+    """Return when the first certificate of a file in PEM ends, in seconds since 1970.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError, IndexError: it is no certificate.
+    """
+    with open(path, encoding="ascii", errors="replace") as file:
+        text = file.read()
+    if _BEGIN not in text or _END not in text:
+        raise ValueError("it is no certificate in PEM")
+    raw = base64.b64decode(text.partition(_BEGIN)[2].partition(_END)[0])
+    (_, whole), *_ = _fields(raw)
+    (_, signed), *_ = _fields(whole)
+    fields = [one for one in _fields(signed) if one[0] != _VERSION_TAG]
+    tag, told = _fields(fields[_VALIDITY][1])[1]
+    return _seconds(tag, told.decode("ascii"))
+
+
+def _fields(raw: bytes) -> Sequence[tuple[int, bytes]]:
+    """Split DER into its values, with their tags."""
+    found: list[tuple[int, bytes]] = []
+    at = 0
+    while at < len(raw):
+        tag, size = raw[at], raw[at + 1]
+        at += 2
+        if size & 0x80:
+            more = size & 0x7F
+            size = int.from_bytes(raw[at : at + more], "big")
+            at += more
+        found.append((tag, raw[at : at + size]))
+        at += size
+    return found
+
+
+def _seconds(tag: int, told: str) -> float:
+    """Read a time such as 261231235959Z, or with four digits of the year."""
+    if tag == _UTC_TIME_TAG:
+        told = ("19" if told[:2] >= "50" else "20") + told
+    return float(calendar.timegm(time.strptime(told, "%Y%m%d%H%M%SZ")))

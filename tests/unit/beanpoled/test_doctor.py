@@ -1,0 +1,198 @@
+"""`beanpole doctor`: what nodes find wrong with themselves, and what all of them show together."""
+
+import asyncio
+import json
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from beanpoled.cli import main
+from beanpoled.examining import ERROR, OK, WARNING, Finding, ends_s, examine
+from beanpoled.rpc.admin import RpcServer
+from beanpoled.rpc.node_admin import NodeAdminServicer
+from beanpoled.rpc.peer import PeerClient
+from beanpoled.view import ClientFigures, Metrics, QueueFigures
+from tests.unit.beanpoled.fakes import FakeSettings, FakeView, trust_of
+from tests.unit.node.stage import config
+
+GIB = 1 << 30
+
+
+def well() -> FakeView:
+    """A node that has nothing to complain of."""
+    view = FakeView()
+    view.numbers = Metrics(
+        fsyncs_total=100,
+        fsync_seconds_total=0.1,
+        disk_free_bytes=100 * GIB,
+        disk_reserve_bytes=GIB,
+        clients={"beanstalk": ClientFigures(5)},
+        queues=[QueueFigures("beanstalk", "mail", 1, ready_s=3.0)],
+    )
+    view.job_counts = view.job_counts._replace(buried=0)
+    return view
+
+
+def found(view: FakeView, users: int = 0, **settings: Any) -> dict[str, Finding]:
+    made = examine(view, config(**settings), users, time.time())
+    return {one.name: one for one in made}
+
+
+def wrong(view: FakeView, users: int = 0, **settings: Any) -> dict[str, str]:
+    """The levels of what is not well; each has a remedy, what is well has none."""
+    made = found(view, users, **settings)
+    assert all(bool(one.remedy) == (one.level != OK) for one in made.values())
+    return {name: one.level for name, one in made.items() if one.level != OK}
+
+
+def test_nothing_is_wrong() -> None:
+    assert wrong(well()) == {}
+    assert found(well())["disk room"].words == "102400 MiB are free, puts end below 1024 MiB"
+
+
+def changed(**attributes: Any) -> FakeView:
+    view = well()
+    for name, value in attributes.items():
+        target = view.numbers if hasattr(view.numbers, name) else view
+        assert hasattr(target, name)
+        setattr(target, name, value)
+    return view
+
+
+@pytest.mark.parametrize(
+    ("attributes", "name", "level"),
+    [
+        ({"serving": False, "state": "starting"}, "serving", ERROR),
+        ({"draining": True}, "draining", WARNING),
+        ({"durability": "memory"}, "durability", WARNING),
+        ({"disk_free_bytes": GIB - 1}, "disk room", ERROR),
+        ({"disk_free_bytes": 2 * GIB - 1}, "disk room", WARNING),
+        ({"disk_hangs": True}, "disk", ERROR),
+        ({"fsync_seconds_total": 5.1}, "disk sync", WARNING),
+        ({"snapshot_behind_bytes": GIB}, "snapshot", WARNING),
+        ({"events_lost_total": 3}, "events", WARNING),
+        ({"queues": [QueueFigures("workq", "slow", 1, ready_s=3601.0)]}, "ready jobs", WARNING),
+        ({"clients": {"gearman": ClientFigures(12_801)}}, "connections", WARNING),
+    ],
+)
+def test_what_a_node_finds(attributes: dict[str, Any], name: str, level: str) -> None:
+    assert wrong(changed(**attributes)) == {name: level}
+
+
+def test_buried_jobs() -> None:
+    view = well()
+    view.job_counts = view.job_counts._replace(buried=4)
+    assert wrong(view) == {"buried jobs": WARNING}
+
+
+def test_ports_that_others_reach() -> None:
+    assert wrong(well(), listen=("0.0.0.0:11300",)) == {"client ports": WARNING}
+    assert wrong(well(), users=1, listen=("0.0.0.0:11300",)) == {}
+    assert wrong(well(), listen=("tls:0.0.0.0:11300", "unix:/run/b")) == {}
+    assert wrong(well(), grpc_listen="0.0.0.0:1") == {"gRPC": WARNING}
+    assert wrong(well(), grpc_listen="0.0.0.0:1", peer_tls_certificate_file="none") == {
+        "peer_tls_certificate_file": ERROR
+    }
+
+
+@pytest.mark.parametrize(("days", "level"), [(90, OK), (29, WARNING), (20_000, OK)])
+def test_the_end_of_a_certificate(tmp_path: Path, days: int, level: str) -> None:
+    """As openssl writes it, also with a time behind 2049, which has another form."""
+    path = tmp_path / "c.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
+    command += ["-nodes", "-subj", "/CN=a", "-days", str(days), "-out", str(path)]
+    command += ["-keyout", str(tmp_path / "c.key")]
+    subprocess.run(command, check=True, capture_output=True, timeout=20)
+    assert abs(ends_s(str(path)) - time.time() - days * 86_400) < 60
+    expected = {} if level == OK else {"tls_certificate_file": level}
+    assert wrong(well(), tls_certificate_file=str(path)) == expected
+    later = examine(well(), config(tls_certificate_file=str(path)), 0, time.time() + 86_400 * days)
+    assert {one.name: one.level for one in later}["tls_certificate_file"] in (ERROR, WARNING)
+    path.write_text("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
+    assert wrong(well(), tls_certificate_file=str(path)) == {"tls_certificate_file": ERROR}
+
+
+# --- all nodes together ---------------------------------------------------------------------------
+
+
+def cluster(change: Callable[[list[FakeView]], None], *words: str, away: bool = False) -> int:
+    """Run the command against two fake nodes; with `away`, the third is down."""
+    names = ("n0", "n1", "n2") if away else ("n0", "n1")
+    views = [FakeView(name, names) for name in names[:2]]
+    views[1].role = "leader"
+    for view, other in zip(views, reversed(views), strict=True):
+        view.live_links = (other.node_id,)
+        view.machine_version = view.machine_version_known
+    change(views)
+
+    async def run() -> int:
+        addresses = {"n2": "127.0.0.1:1"}
+        peers = PeerClient(addresses, trust_of())
+        servers = []
+        for view in views:
+            audit: Any = None
+            service = NodeAdminServicer(view, peers, audit, FakeSettings(view.node_id)).add_to
+            servers.append(RpcServer(view, peers, trust_of(), [service]))
+            addresses[view.node_id] = f"127.0.0.1:{await servers[-1].start('127.0.0.1:0')}"
+        done = await asyncio.to_thread(main, ["doctor", "--addr", addresses["n0"], *words])
+        await peers.close()
+        for server in servers:
+            await server.stop(0)
+        return done
+
+    return asyncio.run(run())
+
+
+def test_a_cluster_that_is_well(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cluster(lambda views: None) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:2] == ["ok members: all 2 answer", "ok leader: n1 in term 3"]
+    assert "ok n0 disk room: much" in lines and "ok n1 disk room: much" in lines
+    assert lines[-1].startswith("ok clocks: ")
+
+
+def test_one_member_is_away(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cluster(lambda views: None, away=True) == 1
+    line = capsys.readouterr().out.splitlines()[0]
+    assert line.startswith("error members: n2 of 3 cannot be reached; start them")
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value", "name", "level"),
+    [
+        ("role", "follower", "leader", ERROR),
+        ("version", "9", "versions", WARNING),
+        ("machine_version", 2, "machine versions", WARNING),
+        ("config_hash", "other", "configurations", WARNING),
+        ("birth", "00", "birth ids", WARNING),
+        ("live_links", (), "links", ERROR),
+    ],
+)
+def test_what_all_show_together(
+    capsys: pytest.CaptureFixture[str], attribute: str, value: Any, name: str, level: str
+) -> None:
+    assert cluster(lambda views: setattr(views[1], attribute, value), "--json") == 1
+    made = [Finding(**one) for one in json.loads(capsys.readouterr().out)]
+    bad = [one for one in made if one.level != OK]
+    assert [(one.name, one.level) for one in bad] == [(name, level)]
+    assert bad[0].remedy
+
+
+# --- without a cluster ----------------------------------------------------------------------------
+
+
+def test_a_configuration_and_a_directory(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "node.toml"
+    path.write_text("jobs_max = 0\n")
+    (tmp_path / "empty").mkdir()
+    assert main(["doctor", str(path), str(tmp_path / "empty"), str(tmp_path / "none")]) == 1
+    first, second, third = capsys.readouterr().out.splitlines()
+    assert first.startswith(f"error {path}: jobs_max = 0") and "mend it" in first
+    assert second.startswith(f"error {tmp_path / 'empty'}: ")
+    assert third.startswith(f"error {tmp_path / 'none'}: ")

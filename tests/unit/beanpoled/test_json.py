@@ -1,0 +1,61 @@
+"""Every command that prints facts prints them as JSON, too; what may be kept back is said why."""
+
+import argparse
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from beanpole import VERSION
+from beanpoled.cli import jobs, main, parser
+
+# Commands that change something: their answer is the exit status, or an id.
+CHANGES = {
+    *("node disconnect", "alias set", "alias remove", "policy set", "policy drop", "snapshot"),
+    *("restore", "certs dev", "recover", "import-qless", "events export", "events compact"),
+    *("put", "delete", "release", "bury", "kick", "pipeline stream", "pipeline redrive"),
+}
+EXEMPT = {
+    "up": "it runs a cluster, whose addresses are in cluster.json",
+    "reserve": "it prints the body of a job as it came",
+    "peek": "it prints the body of a job as it came",
+    "work": "it runs workers",
+    "completion": "it prints a script for a shell",
+    "pipeline report": "it writes a page of HTML",
+}
+
+
+def commands(made: argparse.ArgumentParser, path: str = "") -> Iterator[tuple[str, bool]]:
+    """Every command by its name, with whether it has --json."""
+    inner = [one for one in made._actions if isinstance(one, argparse._SubParsersAction)]
+    if made.get_default("run") is not None:
+        yield path.strip(), "--json" in made._option_string_actions
+    for one in inner:
+        for name, parser_of in one.choices.items():
+            yield from commands(parser_of, f"{path} {name}")
+
+
+def test_every_command_that_reads_has_json() -> None:
+    found = dict(commands(parser()))
+    assert found
+    without = {name for name, has in found.items() if not has}
+    users = {name for name in without if name.startswith("user ")}
+    assert without - users == CHANGES | EXEMPT.keys()
+
+
+def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["version", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["version"] == VERSION
+
+
+def test_statistics_of_beanstalk(capsys: pytest.CaptureFixture[str]) -> None:
+    text = '---\ncmd-put: 7\nrusage-utime: 0.5\nversion: "1.13"\nname: a: b\n'
+    assert jobs._show_text(text, as_json=True) == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "cmd-put": 7,
+        "rusage-utime": 0.5,
+        "version": "1.13",
+        "name": "a: b",
+    }
+    assert jobs._show_text(text, as_json=False) == 0
+    assert capsys.readouterr().out == text.removeprefix("---\n")
