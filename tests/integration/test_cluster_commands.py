@@ -20,10 +20,10 @@ def asked(words: str, *nodes: Node, status: int = 0) -> Any:
 
 
 def test_a_follower_takes_leadership_over_and_another_one_survives_the_leader(
-    cluster: Cluster,
+    quick: Cluster,
 ) -> None:
-    nodes = cluster.nodes
-    before, (taker, other) = cluster.leader(), cluster.followers()
+    nodes = quick.nodes
+    before, (taker, other) = quick.leader(), quick.followers()
     members = asked("cluster members", nodes[taker])
     assert [node["id"] for node in members] == [node.id for node in nodes]
     assert all(node["reachable"] and node["serving"] for node in members)
@@ -31,14 +31,14 @@ def test_a_follower_takes_leadership_over_and_another_one_survives_the_leader(
     # Through the follower that does not take it, so that neither end of the transfer is asked.
     moved = asked(f"cluster leader --transfer {nodes[taker].id}", nodes[other])
     assert moved == {"leader": nodes[taker].id}
-    wait_until(lambda: cluster.is_leader(taker), COMMAND_TIMEOUT_S, "the taker leads")
+    wait_until(lambda: quick.is_leader(taker), COMMAND_TIMEOUT_S, "the taker leads")
     assert asked("cluster leader", nodes[before]) == {"leader": nodes[taker].id}
 
     # The leader dies; the followers still believe in it when they are asked.
-    cluster.kill(taker)
+    quick.kill(taker)
     moved = asked(f"cluster leader --transfer {nodes[other].id}", nodes[taker], nodes[before])
     assert moved == {"leader": nodes[other].id}
-    wait_until(lambda: cluster.is_leader(other), COMMAND_TIMEOUT_S, "the survivor leads")
+    wait_until(lambda: quick.is_leader(other), COMMAND_TIMEOUT_S, "the survivor leads")
     left = {
         node["id"]: node["reachable"] for node in asked("cluster members", nodes[before], status=1)
     }
@@ -49,9 +49,9 @@ def disconnect(connection: str, node: Node) -> int:
     return ran("node", "disconnect", connection, "--addr", node.grpc).status
 
 
-def test_connections_are_listed_and_closed_through_another_node(cluster: Cluster) -> None:
-    leader, (follower, other) = cluster.leader(), cluster.followers()
-    near, far, dead = (cluster.nodes[number] for number in (follower, other, leader))
+def test_connections_are_listed_and_closed_through_another_node(quick: Cluster) -> None:
+    leader, (follower, other) = quick.leader(), quick.followers()
+    near, far, dead = (quick.nodes[number] for number in (follower, other, leader))
     with Raw(far.beanstalk) as client, Raw(near.beanstalk) as waiter, Raw(dead.beanstalk) as idle:
         for command in (b"use mail", b"watch mail"):
             client.command(command)
@@ -69,7 +69,7 @@ def test_connections_are_listed_and_closed_through_another_node(cluster: Cluster
         first = wait_until(waiting, COMMAND_TIMEOUT_S, "the waiter waits")[0]
         assert (first["node"], first["jobs_held"]) == (near.id, [])
         listed = {one["node"]: one for one in found()}
-        assert set(listed) == {node.id for node in cluster.nodes}
+        assert set(listed) == {node.id for node in quick.nodes}
         held = listed[far.id]
         assert (held["jobs_held"], held["queue_used"]) == ([job], "mail")
         assert held["queues_watched"] == ["default", "mail"]
@@ -83,7 +83,7 @@ def test_connections_are_listed_and_closed_through_another_node(cluster: Cluster
         assert disconnect(held["connection"], near) == 1, "it is gone"
         assert disconnect(f"n9/{job}", near) == 2
 
-        cluster.kill(leader)
+        quick.kill(leader)
         left = asked("node connections", near, status=1)
         assert [one["jobs_held"] for one in left if one["node"] == near.id] == [[job]]
         assert disconnect(listed[dead.id]["connection"], near) == 3, "its node is dead"

@@ -56,9 +56,9 @@ class Caller:
 
 
 @pytest.fixture
-def callers(cluster: Cluster) -> Iterator[list[Caller]]:
+def callers(quick: Cluster) -> Iterator[list[Caller]]:
     """One caller for each node, which that one is the first of."""
-    nodes = cluster.nodes
+    nodes = quick.nodes
     found = [Caller([*nodes[number:], *nodes[:number]]) for number in range(len(nodes))]
     yield found
     for caller in found:
@@ -73,24 +73,24 @@ def keyed(start: int, count: int) -> queue_pb2.PutRequest:
     return queue_pb2.PutRequest(jobs=jobs)
 
 
-def put_all(cluster: Cluster, caller: Caller, killed: int) -> list[queue_pb2.PutResult]:
+def put_all(quick: Cluster, caller: Caller, killed: int) -> list[queue_pb2.PutResult]:
     """Put all jobs, while a node is killed in the middle."""
     results: list[queue_pb2.PutResult] = []
     for start in range(0, JOBS, CALL_JOBS):
         if start == JOBS // 2:
-            cluster.kill(killed)
+            quick.kill(killed)
         results += caller.put(keyed(start, CALL_JOBS))
     return results
 
 
-def test_keyed_jobs_are_put_once(cluster: Cluster, callers: list[Caller]) -> None:
+def test_keyed_jobs_are_put_once(quick: Cluster, callers: list[Caller]) -> None:
     """Twice 20,000 puts through two nodes, and each time the node that is asked dies."""
-    leader = cluster.leader()
+    leader = quick.leader()
     follower = (leader + 1) % 3
-    first = put_all(cluster, callers[follower], follower)
-    cluster.start(follower)
-    cluster.wait_until_serving(follower)
-    again = put_all(cluster, callers[leader], leader)
+    first = put_all(quick, callers[follower], follower)
+    quick.start(follower)
+    quick.wait_until_serving(follower)
+    again = put_all(quick, callers[leader], leader)
 
     assert [result.job_id for result in again] == [result.job_id for result in first]
     assert len({result.job_id for result in first}) == JOBS
@@ -101,47 +101,47 @@ def test_keyed_jobs_are_put_once(cluster: Cluster, callers: list[Caller]) -> Non
     assert outcomes[INSERTED] + outcomes[DUPLICATE] == JOBS
     for caller in (callers[follower], callers[leader]):
         assert caller.failures.total() >= 1, "the node that died was never asked"
-    with Raw(cluster.nodes[follower].beanstalk) as client:
+    with Raw(quick.nodes[follower].beanstalk) as client:
         stats = client.dictionary(b"stats-tube rows")
         assert (stats["current-jobs-ready"], stats["total-jobs"]) == (str(JOBS), str(JOBS))
 
 
 def test_a_cluster_without_a_majority_answers_in_time(
-    cluster: Cluster, callers: list[Caller]
+    quick: Cluster, callers: list[Caller]
 ) -> None:
     """The outcome is unknown; repeated with the majority back, the job is there once."""
-    number = cluster.followers()[0]
+    number = quick.followers()[0]
     others = [other for other in range(3) if other != number]
     request = keyed(0, 1)
     for other in others:
-        cluster.kill(other)
+        quick.kill(other)
     with (
-        grpc.insecure_channel(cluster.nodes[number].grpc) as channel,
+        grpc.insecure_channel(quick.nodes[number].grpc) as channel,
         pytest.raises(grpc.RpcError) as failed,
     ):
         queue_pb2_grpc.QueueStub(channel).Put(request, timeout=60)
     assert failed.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
     assert "the outcome is unknown" in str(failed.value.details())
     for other in others:
-        cluster.start(other)
+        quick.start(other)
     results = callers[number].put(request)
     assert len(results) == 1
     assert callers[number].put(request)[0].job_id == results[0].job_id
 
 
 @pytest.fixture
-def stub(cluster: Cluster) -> Iterator[queue_pb2_grpc.QueueStub]:
-    with grpc.insecure_channel(cluster.nodes[0].grpc) as channel:
+def stub(quick: Cluster) -> Iterator[queue_pb2_grpc.QueueStub]:
+    with grpc.insecure_channel(quick.nodes[0].grpc) as channel:
         yield queue_pb2_grpc.QueueStub(channel)
 
 
-def test_jobs_are_as_they_were_put(cluster: Cluster, stub: queue_pb2_grpc.QueueStub) -> None:
+def test_jobs_are_as_they_were_put(quick: Cluster, stub: queue_pb2_grpc.QueueStub) -> None:
     jobs = [
         queue_pb2.PutJob(body=b"\x00\r\n\xff", priority=7, delay_s=100, ttr_s=9),
         queue_pb2.PutJob(tube="other", body=b""),
     ]
     delayed, ready = stub.Put(queue_pb2.PutRequest(jobs=jobs), timeout=CALL_TIMEOUT_S).results
-    with Raw(cluster.nodes[1].beanstalk) as client:
+    with Raw(quick.nodes[1].beanstalk) as client:
         names = ("tube", "pri", "delay", "ttr")
         one = client.dictionary(b"stats-job %d" % delayed.job_id)
         other = client.dictionary(b"stats-job %d" % ready.job_id)
@@ -151,7 +151,7 @@ def test_jobs_are_as_they_were_put(cluster: Cluster, stub: queue_pb2_grpc.QueueS
         assert list(stub.Kick(kicks, timeout=CALL_TIMEOUT_S).kicked) == [True, False, False]
         reply = client.command(b"reserve-job %d" % delayed.job_id)
         assert reply[1] == b"\x00\r\n\xff"
-    with Raw(cluster.nodes[0].beanstalk) as client:
+    with Raw(quick.nodes[0].beanstalk) as client:
         wait_until(
             lambda: client.dictionary(b"stats-tube default")["current-using"] == "1",
             5,
@@ -159,14 +159,14 @@ def test_jobs_are_as_they_were_put(cluster: Cluster, stub: queue_pb2_grpc.QueueS
         )
 
 
-def test_a_draining_node_takes_no_puts(cluster: Cluster, stub: queue_pb2_grpc.QueueStub) -> None:
-    node = Queue(cluster.nodes[0].beanstalk, 0, 65535, cluster.pid(0))
+def test_a_draining_node_takes_no_puts(quick: Cluster, stub: queue_pb2_grpc.QueueStub) -> None:
+    node = Queue(quick.nodes[0].beanstalk, 0, 65535, quick.pid(0))
     node.drain()
     with pytest.raises(grpc.RpcError) as failed:
-        stub.Put(keyed(0, 1), timeout=CALL_TIMEOUT_S)
+        stub.Put(keyed(1_000_000, 1), timeout=CALL_TIMEOUT_S)
     assert failed.value.code() == grpc.StatusCode.UNAVAILABLE
     told = {item.key: item.value for item in failed.value.trailing_metadata() or ()}
     assert errors_pb2.ErrorDetail.FromString(told[ERROR_KEY]).reason == "DRAINING"
-    assert list(stub.Kick(queue_pb2.KickRequest(job_ids=[1]), timeout=5).kicked) == [False]
+    assert list(stub.Kick(queue_pb2.KickRequest(job_ids=[2**62]), timeout=5).kicked) == [False]
     node.drain(wanted=False)
-    assert stub.Put(keyed(0, 1), timeout=CALL_TIMEOUT_S).results[0].outcome == INSERTED
+    assert stub.Put(keyed(1_000_000, 1), timeout=CALL_TIMEOUT_S).results[0].outcome == INSERTED

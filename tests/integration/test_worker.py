@@ -32,8 +32,8 @@ def working(worker: Worker) -> Iterator[None]:
         assert not thread.is_alive()
 
 
-def addresses(cluster: Cluster) -> list[str]:
-    return [node.beanstalk for node in cluster.nodes]
+def addresses(quick: Cluster) -> list[str]:
+    return [node.beanstalk for node in quick.nodes]
 
 
 def count(worker: Worker, what: str) -> Callable[[], int]:
@@ -93,10 +93,10 @@ def test_a_long_job_is_touched(shared: Cluster) -> None:
     assert worker.counts == {"deleted": 1, "released": 0, "buried": 0, "lost": 0}
 
 
-def test_its_node_is_killed_while_it_works(cluster: Cluster) -> None:
+def test_its_node_is_killed_while_it_works(quick: Cluster) -> None:
     """The job stays this worker's, and is deleted; another worker beside it never gets it."""
-    leader = cluster.leader()
-    others = [node.beanstalk for node in cluster.nodes]
+    leader = quick.leader()
+    others = [node.beanstalk for node in quick.nodes]
     home = others.pop(leader)
     worker, rival = Worker([home, *others], spread=False), Worker(others)
     began, go_on = threading.Event(), threading.Event()
@@ -113,7 +113,7 @@ def test_its_node_is_killed_while_it_works(cluster: Cluster) -> None:
 
     with working(worker):
         assert began.wait(DONE_S)
-        cluster.kill(leader)
+        quick.kill(leader)
         with working(rival), Client(others, patience_s=30.0) as client:
             # Another job tells that the rival is served again.
             client.use("mine")
@@ -127,8 +127,8 @@ def test_its_node_is_killed_while_it_works(cluster: Cluster) -> None:
     assert stolen == [other]
 
 
-def test_a_worker_is_told_that_its_job_is_lost(cluster: Cluster) -> None:
-    worker = Worker(addresses(cluster), keep=0)
+def test_a_worker_is_told_that_its_job_is_lost(quick: Cluster) -> None:
+    worker = Worker(addresses(quick), keep=0)
     began = threading.Event()
     told: list[bool] = []
 
@@ -138,16 +138,16 @@ def test_a_worker_is_told_that_its_job_is_lost(cluster: Cluster) -> None:
             began.set()
             told.append(task.lost.wait(DONE_S))
 
-    with Client(addresses(cluster), use="lost", patience_s=30.0) as client:
+    with Client(addresses(quick), use="lost", patience_s=30.0) as client:
         client.put("x", ttr=2)
         with working(worker):
             assert began.wait(DONE_S)
             busy = next(
                 number
                 for number in range(3)
-                if serves_a_worker(cluster.nodes[number].beanstalk, client.node)
+                if serves_a_worker(quick.nodes[number].beanstalk, client.node)
             )
-            cluster.kill(busy)
+            quick.kill(busy)
             wait_until(count(worker, "lost"), DONE_S)
             assert told == [True]
             wait_until(count(worker, "deleted"), DONE_S)

@@ -20,17 +20,17 @@ WAIT_MS = 30_000
 TTR_MS = 2_000
 
 
-def ports(cluster: Cluster, protocol: str) -> list[str]:
+def ports(quick: Cluster, protocol: str) -> list[str]:
     """The addresses of all nodes, once clients of the protocol are taken there."""
-    addresses = [node.speaks(protocol) for node in cluster.nodes]
+    addresses = [node.speaks(protocol) for node in quick.nodes]
     wait_until(lambda: all(map(answers, addresses)), PORT_TIMEOUT_S, f"the ports of {protocol}")
     return addresses
 
 
-def test_leader_killed_under_workq_and_gearman(cluster: Cluster) -> None:
-    leader = cluster.leader()
+def test_leader_killed_under_workq_and_gearman(quick: Cluster) -> None:
+    leader = quick.leader()
     workq, gearman = (
-        [address for number, address in enumerate(ports(cluster, name)) if number != leader]
+        [address for number, address in enumerate(ports(quick, name)) if number != leader]
         for name in ("workq", "gearman")
     )
     pending = Pending(workq, PENDING, PENDING_CLIENTS)
@@ -40,7 +40,7 @@ def test_leader_killed_under_workq_and_gearman(cluster: Cluster) -> None:
     pending.start()
     assert pending.some_done.wait(WAIT_MS / 1000)
     foreground.gates[0].set()
-    cluster.kill(leader)
+    quick.kill(leader)
     foreground.gates[1].set()
     foreground.finish()
     pending.finish()
@@ -54,17 +54,17 @@ def test_leader_killed_under_workq_and_gearman(cluster: Cluster) -> None:
                 assert found is not None and found.success
 
 
-def test_the_client_goes_to_another_node(cluster: Cluster) -> None:
+def test_the_client_goes_to_another_node(quick: Cluster) -> None:
     """With several addresses, the project's client survives the death of its own node."""
-    addresses = ports(cluster, "workq")
-    leader = cluster.leader()
+    addresses = ports(quick, "workq")
+    leader = quick.leader()
     mine = next(number for number in range(3) if number != leader)
     order = [addresses[mine], *(address for i, address in enumerate(addresses) if i != mine)]
     with Client(order) as client, Client(order[1:]) as other:
         jobs = [client.add(b"moving", b"%d" % number, ttr_ms=TTR_MS) for number in range(3)]
         taken = client.lease([b"moving"])
         assert taken is not None and taken.id == jobs[0]
-        cluster.kill(mine)
+        quick.kill(mine)
         # A lease belongs to nobody: whoever comes completes it.
         client.complete(taken.id, b"after")
         assert client.address != addresses[mine]
@@ -76,10 +76,10 @@ def test_the_client_goes_to_another_node(cluster: Cluster) -> None:
         assert client.result(added, 0) == Result(True, b"last")
 
 
-def test_the_node_of_a_worker_dies(cluster: Cluster) -> None:
+def test_the_node_of_a_worker_dies(quick: Cluster) -> None:
     """A lease ends with its TTR, wherever its worker was: another worker gets the job."""
-    addresses = ports(cluster, "workq")
-    leader = cluster.leader()
+    addresses = ports(quick, "workq")
+    leader = quick.leader()
     dying, second = (number for number in range(3) if number != leader)
     job = uuid.uuid4()
     with Client([addresses[dying]]) as worker, Client([addresses[second]]) as other:
@@ -87,7 +87,7 @@ def test_the_node_of_a_worker_dies(cluster: Cluster) -> None:
         leased = worker.lease([b"given"], WAIT_MS)
         assert leased is not None and leased.id == job
         assert other.inspect_job(job).state == State.LEASED
-        cluster.kill(dying)
+        quick.kill(dying)
         again = other.lease([b"given"], WAIT_MS)
         assert again == leased
         info = other.inspect_job(job)
