@@ -40,6 +40,20 @@ class Callers:
             message += "; ask another node, or later"
             await fail(context, grpc.StatusCode.RESOURCE_EXHAUSTED, message, "TOO_MANY_CALLS")
 
+    async def check_known(self, operation: int, what: str, context: Context) -> None:
+        """Refuse also what the cluster does not know before its upgrade has ended.
+
+        Args:
+            operation: of the commands that are to be given.
+            what: it is for, in words: "aliases".
+            context: of the call.
+        """
+        await self.check_serving(context)
+        if not self._node.origin.knows(operation):
+            message = f"the cluster works at a machine version without {what}"
+            message += "; `beanpole cluster finalize` ends an upgrade"
+            await fail(context, grpc.StatusCode.FAILED_PRECONDITION, message, "MACHINE_VERSION")
+
     async def do(self, context: Context, give: Callable[[Call], None]) -> list[Any]:
         """Wait until all commands that `give` gives to a call are applied here; their results."""
         done = asyncio.Event()

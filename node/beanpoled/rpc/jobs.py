@@ -41,13 +41,14 @@ OLDEST_SCAN_MAX: Final = 1_000_000
 SCANS_MAX: Final = 4
 # A message of a stream is taken in that time, or its reader is gone.
 WRITE_TIMEOUT_S: Final = 30.0
+# What the cluster has from machine version 4 on.
+CHANGES: Final = "changes by administrators"
 
 
 class JobAdminServicer(jobs_pb2_grpc.JobAdminServicer):
     """Lists and changes jobs and queues for administrators."""
 
     def __init__(self, node: Node, callers: Callers | None = None) -> None:
-        self._node = node
         self._context = node.context
         self._callers = callers or Callers(node)
         self._scans = 0
@@ -126,7 +127,7 @@ class JobAdminServicer(jobs_pb2_grpc.JobAdminServicer):
                 raise CallRefused("BAD_PAUSE", "seconds", words)
         except CallRefused as error:
             await _refuse(context, error)
-        await self._check_changing(c.PAUSE_QUEUE, context)
+        await self._callers.check_known(c.PAUSE_QUEUE, CHANGES, context)
         seconds = request.seconds
         results = await self._callers.do(
             context, lambda call: call.submit(c.PAUSE_QUEUE, name, seconds)
@@ -200,7 +201,7 @@ class JobAdminServicer(jobs_pb2_grpc.JobAdminServicer):
         if request.dry_run:
             await self._callers.barrier(context)
         else:
-            await self._check_changing(c.CHANGE_JOB, context)
+            await self._callers.check_known(c.CHANGE_JOB, CHANGES, context)
             await self._callers.barrier(context)
         try:
             change = Changes(request, self._context.machine)
@@ -277,14 +278,6 @@ class JobAdminServicer(jobs_pb2_grpc.JobAdminServicer):
         context = self._context
         now_us = context.clock.estimate_us(context.host.now_us())
         return max(now_us, context.machine.queue.now_us)
-
-    async def _check_changing(self, operation: int, context: Context) -> None:
-        await self._callers.check_serving(context)
-        if not self._node.origin.knows(operation):
-            message = "the cluster works at a machine version without changes by administrators"
-            message += "; `beanpole finalize` ends an upgrade"
-            code = grpc.StatusCode.FAILED_PRECONDITION
-            await fail(context, code, message, "MACHINE_VERSION")
 
 
 def _add(told: jobs_pb2.ChangeProgress, results: list[jobs_pb2.JobResult]) -> None:

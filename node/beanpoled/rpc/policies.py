@@ -93,10 +93,7 @@ class PoliciesServicer(policies_pb2_grpc.PoliciesServicer):
         return policies_pb2.ListPoliciesReply(policies=[_policy(*row) for row in rows])
 
     async def _do(self, context: Context, operation: int, *fields: int | bytes) -> int:
-        await self._callers.check_serving(context)
-        if not self._node.origin.knows(operation):
-            words = "the cluster works at a machine version without policies"
-            await fail(context, grpc.StatusCode.FAILED_PRECONDITION, words, "MACHINE_VERSION")
+        await self._callers.check_known(operation, "policies", context)
         result: int = c.AGAIN
         while result == c.AGAIN:  # that entry had looked at enough queues
             results = await self._callers.do(context, lambda call: call.submit(operation, *fields))

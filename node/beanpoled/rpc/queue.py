@@ -95,11 +95,7 @@ class QueueServicer(queue_pb2_grpc.QueueServicer):
             alias, queue = aliases.read(request)
         except CallRefused as error:
             await _refuse(context, error)
-        await self._callers.check_serving(context)
-        if not self._node.origin.knows(c.SET_ALIAS):
-            message = "the cluster works at a machine version without aliases"
-            code = grpc.StatusCode.FAILED_PRECONDITION
-            await fail(context, code, message, "MACHINE_VERSION")
+        await self._callers.check_known(c.SET_ALIAS, "aliases", context)
         results = await self._callers.do(
             context, lambda call: call.submit(c.SET_ALIAS, alias, queue)
         )

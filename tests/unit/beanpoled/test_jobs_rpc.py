@@ -10,8 +10,10 @@ import grpc.aio
 import pytest
 
 from beanpole import commands as c
+from beanpole.client.rpc import detail_of
 from beanpole.events import GEARMAN
 from beanpole.pb import jobs_pb2, jobs_pb2_grpc
+from beanpoled import cli
 from beanpoled.rpc import job_changes, jobs
 from beanpoled.rpc.job_scan import TEXT_MAX_BYTES
 from beanpoled.rpc.jobs import JobAdminServicer
@@ -338,7 +340,18 @@ def test_an_older_cluster_says_so() -> None:
         call = _all(
             admin.stub.Change(jobs_pb2.ChangeRequest(action=jobs_pb2.JOB_ACTION_KICK, job_ids=[1]))
         )
-        assert await admin.reason(call) == "FAILED_PRECONDITION MACHINE_VERSION"
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await admin.ask(call)
+        assert detail_of(caught.value).reason == "MACHINE_VERSION"
+        words = str(caught.value.details())
+        assert words.startswith("the cluster works at a machine version without changes by admin")
+        # What it advises is a command.
+        command = words.split("`")[1].split()
+        assert cli.parser().parse_args(command[1:]).run
+        pause = admin.stub.PauseQueue(jobs_pb2.PauseQueueRequest(queue="work", seconds=60))
+        assert await admin.reason(pause) == "FAILED_PRECONDITION MACHINE_VERSION"
+        admin.put(b"x")
+        assert ids(await admin.jobs()) == [1]  # reading needs nothing new
 
     run(test)
 
