@@ -7,7 +7,7 @@ change is in `job_changes`, how a job is told in `job_shapes`.
 from collections.abc import Callable
 from functools import partial
 from itertools import islice
-from typing import Final, NoReturn
+from typing import Final
 
 import grpc
 import grpc.aio
@@ -20,7 +20,7 @@ from beanpoled.rpc import job_shapes
 from beanpoled.rpc.callers import Callers
 from beanpoled.rpc.job_changes import NAMED_MAX, PART_JOBS, STOPPING, Changes, outcome
 from beanpoled.rpc.job_scan import SCAN_MAX, Filter, Scan, queue_name
-from beanpoled.rpc.server import CallRefused, Context, fail, write
+from beanpoled.rpc.server import CallRefused, Context, fail, refuse, write
 from beanpoled.turn.node import Node
 
 SERVICE: Final = jobs_pb2.DESCRIPTOR.services_by_name["JobAdmin"].full_name
@@ -66,7 +66,7 @@ class JobAdminServicer(jobs_pb2_grpc.JobAdminServicer):
         try:
             name = queue_name(request.queue, "queue") if request.queue else b""
         except CallRefused as error:
-            await _refuse(context, error)
+            await refuse(context, error)
         if not request.local:
             await self._callers.barrier(context)
         queue = self._context.machine.queue
@@ -126,7 +126,7 @@ class JobAdminServicer(jobs_pb2_grpc.JobAdminServicer):
                 words = f"a pause of {request.seconds} s; at most {U32_MAX}"
                 raise CallRefused("BAD_PAUSE", "seconds", words)
         except CallRefused as error:
-            await _refuse(context, error)
+            await refuse(context, error)
         await self._callers.check_known(c.PAUSE_QUEUE, CHANGES, context)
         seconds = request.seconds
         results = await self._callers.do(
@@ -148,7 +148,7 @@ class JobAdminServicer(jobs_pb2_grpc.JobAdminServicer):
         try:
             wanted = Filter(request.filter, self._context.machine)
         except CallRefused as error:
-            await _refuse(context, error)
+            await refuse(context, error)
         limit = min(request.limit or LIMIT_DEFAULT, LIMIT_MAX)
         body_bytes = min(request.body_bytes, BODY_MAX_BYTES)
         scan = Scan(self._context, request.after_id, JOB_ID_MAX, SCAN_MAX)
@@ -206,7 +206,7 @@ class JobAdminServicer(jobs_pb2_grpc.JobAdminServicer):
         try:
             change = Changes(request, self._context.machine)
         except CallRefused as error:
-            await _refuse(context, error)
+            await refuse(context, error)
         if change.job_ids:
             results = await self._tell(change, change.job_ids, request.dry_run, context)
             done = sum(one.outcome == jobs_pb2.JOB_OUTCOME_DONE for one in results)
@@ -290,8 +290,3 @@ def _add(told: jobs_pb2.ChangeProgress, results: list[jobs_pb2.JobResult]) -> No
             told.results.append(one)
         if one.outcome in STOPPING:
             told.stopped_by = one.outcome
-
-
-async def _refuse(context: Context, error: CallRefused) -> NoReturn:
-    code = grpc.StatusCode.INVALID_ARGUMENT
-    await fail(context, code, str(error), error.reason, field=error.field)

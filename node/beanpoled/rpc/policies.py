@@ -4,7 +4,7 @@ Here are the words of a request and what is refused; the commands go the way of 
 (`call`). What a policy does is said by `beanpole.core.jobs.policies`.
 """
 
-from typing import Final, NoReturn
+from typing import Final
 
 import grpc
 import grpc.aio
@@ -21,7 +21,7 @@ from beanpole.events import PROTOCOL_NAMES, QLESS
 from beanpole.pb import policies_pb2, policies_pb2_grpc
 from beanpole.protocol.beanstalk.requests import is_tube_name
 from beanpoled.rpc.callers import Callers
-from beanpoled.rpc.server import CallRefused, Context, fail
+from beanpoled.rpc.server import CallRefused, Context, fail, refuse
 from beanpoled.turn.node import Node
 
 SERVICE: Final = policies_pb2.DESCRIPTOR.services_by_name["Policies"].full_name
@@ -63,7 +63,7 @@ class PoliciesServicer(policies_pb2_grpc.PoliciesServicer):
         try:
             pattern, row = read_policy(request.policy)
         except CallRefused as error:
-            await _refuse(context, error)
+            await refuse(context, error)
         result = await self._do(context, c.SET_POLICY, pattern, *row)
         if result == c.OUT_OF_MEMORY:
             words = f"there are {POLICIES_MAX} policies already; drop one"
@@ -76,7 +76,7 @@ class PoliciesServicer(policies_pb2_grpc.PoliciesServicer):
         try:
             pattern = read_pattern(request.pattern)
         except CallRefused as error:
-            await _refuse(context, error)
+            await refuse(context, error)
         if await self._do(context, c.DROP_POLICY, pattern) == c.NOT_FOUND:
             words = f"there is no policy of {request.pattern!r}"
             await fail(context, grpc.StatusCode.NOT_FOUND, words, "NO_POLICY")
@@ -177,8 +177,3 @@ def _policy(pattern: bytes, row: Row) -> policies_pb2.Policy:
     text = shown.queue(name) if name else ""
     fields = {**row._asdict(), "dead": row.dead.decode()}
     return policies_pb2.Policy(pattern=text + any_text if name != pattern else text, **fields)
-
-
-async def _refuse(context: Context, error: CallRefused) -> NoReturn:
-    code = grpc.StatusCode.INVALID_ARGUMENT
-    await fail(context, code, str(error), error.reason, field=error.field)

@@ -5,7 +5,7 @@ the way of every client's (`call`).
 """
 
 from collections.abc import Sequence
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import grpc
 import grpc.aio
@@ -23,7 +23,7 @@ from beanpole.protocol.beanstalk.requests import is_tube_name
 from beanpoled.rpc import aliases
 from beanpoled.rpc.call import Call
 from beanpoled.rpc.callers import Callers
-from beanpoled.rpc.server import CallRefused, Context, fail
+from beanpoled.rpc.server import CallRefused, Context, fail, refuse
 from beanpoled.turn.node import Node
 
 SERVICE: Final = queue_pb2.DESCRIPTOR.services_by_name["Queue"].full_name
@@ -55,7 +55,7 @@ class QueueServicer(queue_pb2_grpc.QueueServicer):
             has_policies = self._node.origin.knows(c.SET_POLICY)
             puts = read_puts(request, self._context.config.max_job_size, has_policies)
         except CallRefused as error:
-            await _refuse(context, error)
+            await refuse(context, error)
         if self._context.draining:
             message = f"{self._context.name} is draining and takes no puts; ask another node"
             await fail(context, grpc.StatusCode.UNAVAILABLE, message, "DRAINING")
@@ -76,7 +76,7 @@ class QueueServicer(queue_pb2_grpc.QueueServicer):
         try:
             _check_count("job_ids", request.job_ids)
         except CallRefused as error:
-            await _refuse(context, error)
+            await refuse(context, error)
         await self._callers.check_serving(context)
         if not request.job_ids:
             return queue_pb2.KickReply()
@@ -94,7 +94,7 @@ class QueueServicer(queue_pb2_grpc.QueueServicer):
         try:
             alias, queue = aliases.read(request)
         except CallRefused as error:
-            await _refuse(context, error)
+            await refuse(context, error)
         await self._callers.check_known(c.SET_ALIAS, "aliases", context)
         results = await self._callers.do(
             context, lambda call: call.submit(c.SET_ALIAS, alias, queue)
@@ -156,11 +156,6 @@ def _check_count(field: str, items: Sequence[Any]) -> None:
     if len(items) > JOBS_MAX:
         message = f"{len(items)} {field}; at most {JOBS_MAX} in one call"
         raise CallRefused("TOO_MANY_JOBS", field, message)
-
-
-async def _refuse(context: Context, error: CallRefused) -> NoReturn:
-    code = grpc.StatusCode.INVALID_ARGUMENT
-    await fail(context, code, str(error), error.reason, field=error.field)
 
 
 def _result(result: Any) -> queue_pb2.PutResult:

@@ -45,6 +45,12 @@ async def fail(
     raise AssertionError("abort always raises")
 
 
+async def refuse(context: Context, error: CallRefused) -> NoReturn:
+    """End a call whose request is wrong."""
+    code = grpc.StatusCode.INVALID_ARGUMENT
+    await fail(context, code, str(error), error.reason, field=error.field)
+
+
 async def write(context: Context, message: Any, timeout_s: float) -> None:
     """Send a message of a stream; end the call if it is not taken in time."""
     try:
