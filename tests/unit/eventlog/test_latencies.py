@@ -95,6 +95,18 @@ def test_a_look_has_a_bound_and_its_figures_stand_for_all() -> None:
     assert latencies.busiest(5) == [1, 2]
 
 
+@pytest.mark.parametrize("stride", [2, 3, 4, 6])
+def test_events_that_come_in_turn_are_all_seen(stride: int) -> None:
+    latencies = Latencies()
+    latencies.look(b"", 0, 0)
+    kinds = (record(e.PUT), record(e.RESERVED, wait_us=1), record(e.DELETED, before=RESERVED))
+    jobs = stride * LOOK_RECORDS_MAX // len(kinds)
+    latencies.look(b"".join(kinds) * jobs, 0, LOOK_PERIOD_US)
+    whole = latencies.of_all()
+    rates = (whole.puts_per_s, whole.reserved_per_s, whole.ended_per_s)
+    assert rates == pytest.approx((jobs, jobs, jobs), rel=0.05)
+
+
 def test_figures_are_forgotten_after_two_generations() -> None:
     latencies = Latencies()
     latencies.look(b"", 0, 0)
@@ -117,6 +129,8 @@ def test_queues_that_are_tracked_have_a_bound() -> None:
     records = b""
     for number in range(QUEUES_TRACKED_MAX + 50):
         records += record(e.PUT, number)
+        if not number % 100:
+            latencies.look(records, 0, LOOK_PERIOD_US)
     latencies.look(records, 0, LOOK_PERIOD_US)
     assert len(latencies.busiest(2 * QUEUES_TRACKED_MAX)) == QUEUES_TRACKED_MAX
     # All queues together have the events of the others, too, also a generation later.
