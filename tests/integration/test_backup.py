@@ -40,7 +40,7 @@ JOBS = 200
 PATIENCE_S = 2.0
 # Larger than all buffers between a node and a program that reads nothing.
 BIG_BYTES = 60_000
-BIG_JOBS = 500
+BIG_JOBS = 250
 
 
 def beanpole(*arguments: str | Path, status: int = 0) -> str:
