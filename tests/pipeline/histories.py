@@ -174,9 +174,14 @@ class History:
     def _administer(self, job: Job) -> None:
         """Do what an administrator may; a reservation is only ended by a deletion."""
         at_rest = job.state in ("ready", "delayed", "buried")
-        choice = self.random.choice(("move", "move", "order", "bury", "delete"))
+        choice = self.random.choice(("move", "move", "order", "bury", "delete", "policy"))
         if choice == "delete":
             self._move(job, "deleted", "gone", self._client(), "admin")
+            self.jobs.remove(job)
+            self.ended.append(job)
+        elif choice == "policy" and at_rest:
+            reason = "retention" if job.state == "buried" else "queue_full"
+            self._move(job, "deleted", "gone", None, reason)
             self.jobs.remove(job)
             self.ended.append(job)
         elif choice == "bury" and job.state in ("ready", "delayed"):

@@ -122,7 +122,8 @@ def completes(event: Event) -> bool:
     """Whether an event of a reserved job says that its worker has done it."""
     if event["event"] == "deleted":
         by_others = event["protocol"] in ("workq", "gearman")
-        return not by_others and event["reason"] not in ("abandoned", "admin")
+        removing = ("abandoned", "admin", "queue_full", "retention")
+        return not by_others and event["reason"] not in removing
     return bool(event["event"] == "done")
 
 

@@ -28,8 +28,7 @@ SERVICE: Final = policies_pb2.DESCRIPTOR.services_by_name["Policies"].full_name
 _NO_TUBE: Final = "is no name of a tube: 1 to 200 of A-Z a-z 0-9 - + / ; . $ _ ( )"
 # Names of other protocols begin before this byte in the machine.
 _FIRST_BYTE: Final = bytes([PREFIX_END])
-# Its queues are not those of jobs that a policy knows.
-_OTHERS: Final = (PROTOCOL_NAMES[QLESS],)
+_QLESS: Final = PROTOCOL_NAMES[QLESS]
 # Field, least and most; 0 is allowed for each.
 _NUMBERS: Final = (
     ("attempts_max", 1, U32_MAX),
@@ -143,12 +142,15 @@ def read_pattern(text: str) -> bytes:
     """
     any_text = ANY.decode()
     stem = text.removesuffix(any_text)
+    if stem.startswith(f"{_QLESS}{shown.SEPARATOR}"):
+        words = f"{text!r} is a queue of qless, which has no policies but throttles of its own"
+        raise CallRefused("BAD_PATTERN", "policy.pattern", words)
     try:
         name = shown.parsed(stem) if stem else b""
     except ValueError as error:
         raise CallRefused("BAD_PATTERN", "policy.pattern", str(error)) from None
     is_name = name[:1] < _FIRST_BYTE or is_tube_name(name)
-    if (not name and text != any_text) or not is_name or shown.space_of(name) in _OTHERS:
+    if (not name and text != any_text) or not is_name:
         words = f"{text!r} {_NO_TUBE}; perhaps with {any_text} at its end"
         raise CallRefused("BAD_PATTERN", "policy.pattern", words)
     if ANY in name:

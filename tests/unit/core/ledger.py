@@ -35,13 +35,15 @@ REASONS = {
     e.RETURNED: {e.CONNECTION_LOST, e.NODE_DOWN, e.NOBODY_WAITING},
     e.TIMED_OUT: {e.TTR},
     e.FAILED: {e.TTR, e.NO_REASON, e.CONNECTION_LOST, e.NODE_DOWN, e.NOBODY_WAITING},
-    e.DELETED: {e.ABANDONED, e.NO_REASON, e.ADMIN},
-    e.MOVED: {e.ADMIN},
+    e.DELETED: {e.ABANDONED, e.NO_REASON, e.ADMIN, e.QUEUE_FULL, e.RETENTION},
+    e.BURIED: {e.NO_REASON, e.ATTEMPTS},
+    e.MOVED: {e.ADMIN, e.ATTEMPTS},
 }
 # The prefixes of the spaces whose reserved jobs belong to nobody.
 NOBODYS = (b"\x01", b"\x12")
 # What time does, and what may be done to a job that nobody holds.
 BY_TIME = {e.DUE, e.EXPIRED}
+BY_POLICY = {e.QUEUE_FULL, e.RETENTION}
 TO_NOBODYS = {e.TIMED_OUT, e.RETURNED, e.FAILED}
 
 
@@ -98,7 +100,7 @@ class Ledger:
         assert event.before in before, event
         assert event.state in after, event
         assert event.reason in REASONS.get(event.kind, {e.NO_REASON}), event
-        unowned = event.kind in BY_TIME
+        unowned = event.kind in BY_TIME or event.reason in BY_POLICY
         if event.kind in TO_NOBODYS and self.tubes[event.tube][:1] in NOBODYS:
             unowned = event.origin == e.NO_ORIGIN
         if event.kind == e.EXPIRED and event.before == RESERVED:  # it names the holder, if any

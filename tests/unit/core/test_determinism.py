@@ -10,7 +10,7 @@ from beanpole import commands as c
 from beanpole.core.image import image as image_module
 from beanpole.core.image.image import Image
 from beanpole.core.image.restore import load
-from beanpole.core.jobs.job import RESERVED
+from beanpole.core.jobs.job import PAUSED, RATE_SPENT, RESERVED
 from beanpole.core.machine import Machine
 from tests.unit.core.cluster import DEFAULT, Cluster, Entry, copy_of, image_of
 from tests.unit.core.foreign import add_spaces
@@ -136,7 +136,10 @@ def test_counters_are_what_a_recount_gives(entries: list[Entry]) -> None:
         for tube, copy in zip(queue.tubes.values(), fresh.tubes.values(), strict=True):
             for name in ("ready_count", "urgent_count", "reserved_count", "delayed_count"):
                 assert getattr(tube, name) == getattr(copy, name), (tube.name, name)
-            assert (tube.users, tube.watchers) == (copy.users, copy.watchers)
+            for name in ("users", "watchers", "body_bytes", "closed"):
+                assert getattr(tube, name) == getattr(copy, name), (tube.name, name)
+            is_spent = queue.rates.is_spent(tube.name)
+            assert tube.closed == PAUSED * bool(tube.paused_until_us) + RATE_SPENT * is_spent
         jobs = list(queue.jobs.values())
         assert len(queue.timers) == sum(job.due_us > 0 for job in jobs)
         assert len(queue.expiries) == sum(bool(job.ext and job.ext.expires_us) for job in jobs)
