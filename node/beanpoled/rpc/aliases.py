@@ -4,7 +4,6 @@ The calls themselves are in `queue`, what an alias is in `beanpole.core.jobs.ali
 """
 
 from collections.abc import Iterator
-from typing import Final
 
 import grpc
 
@@ -12,13 +11,11 @@ from beanpole import commands as c
 from beanpole.core.jobs import shown
 from beanpole.core.machine import Machine
 from beanpole.pb import queue_pb2
-from beanpole.protocol.beanstalk.requests import is_tube_name
+from beanpoled.rpc.queue_names import new_queue_name
 from beanpoled.rpc.server import CallRefused
 
 # (status, words for people, a word for programs)
 Refusal = tuple[grpc.StatusCode, str, str]
-
-_NO_TUBE: Final = "is no name of a tube: 1 to 200 of A-Z a-z 0-9 - + / ; . $ _ ( )"
 
 
 def read(request: queue_pb2.SetAliasRequest) -> tuple[bytes, bytes]:
@@ -27,22 +24,12 @@ def read(request: queue_pb2.SetAliasRequest) -> tuple[bytes, bytes]:
     Raises:
         CallRefused: they are no two names of two spaces.
     """
-    alias = _name(request.alias, "alias")
-    queue = _name(request.queue, "queue") if request.queue else b""
+    alias = new_queue_name(request.alias, "alias")
+    queue = new_queue_name(request.queue, "queue") if request.queue else b""
     if queue and shown.space_of(queue) == shown.space_of(alias):
         message = f"{request.alias!r} and {request.queue!r} are queues of one protocol"
         raise CallRefused("BAD_NAME", "alias", message)
     return alias, queue
-
-
-def _name(text: str, field: str) -> bytes:
-    try:
-        name = shown.parsed(text)
-    except ValueError as error:
-        raise CallRefused("BAD_NAME", field, str(error)) from None
-    if shown.SEPARATOR not in text and not is_tube_name(name):
-        raise CallRefused("BAD_NAME", field, f"{text!r} {_NO_TUBE}")
-    return name
 
 
 def refusal_of(result: int, request: queue_pb2.SetAliasRequest) -> Refusal | None:

@@ -14,7 +14,8 @@ from beanpole.core.machine import Machine
 from beanpole.core.operations import administering as a
 from beanpole.pb import jobs_pb2
 from beanpoled.rpc.call import Call
-from beanpoled.rpc.job_scan import Filter, queue_name
+from beanpoled.rpc.job_scan import Filter
+from beanpoled.rpc.queue_names import new_queue_name
 from beanpoled.rpc.server import CallRefused
 
 # One command of the log each, and one step of every node: half a millisecond of an entry.
@@ -103,7 +104,7 @@ class Changes:
             words = f"{request.moved_state} is no state of a moved job: ready, buried, same"
             raise CallRefused("BAD_STATE", "moved_state", words)
         queue = machine.queue
-        self._to = queue.aliases.queue_of(queue_name(request.to_queue, "to_queue"))
+        self._to = queue.aliases.queue_of(new_queue_name(request.to_queue, "to_queue"))
         self._value = _MOVED[request.moved_state]
         source = self.wanted.queue
         if source and queue.space_of(source) is not queue.space_of(self._to):

@@ -9,12 +9,12 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from beanpole.core.jobs import shown
 from beanpole.core.jobs.job import BURIED, DELAYED, DONE, FAILED, READY, RESERVED, Job
 from beanpole.core.jobs.spaces import SPACES, Space
 from beanpole.core.machine import Machine
 from beanpole.events import PROTOCOL_NAMES, QLESS
 from beanpole.pb import jobs_pb2
+from beanpoled.rpc.queue_names import NO_QLESS, queue_name
 from beanpoled.rpc.server import CallRefused
 from beanpoled.shared.context import Context
 
@@ -39,21 +39,6 @@ STATES: Final = {
     jobs_pb2.JOB_STATE_DONE: DONE,
     jobs_pb2.JOB_STATE_FAILED: FAILED,
 }
-_QLESS_WORDS: Final = "jobs of qless are listed and changed in their own protocol"
-
-
-def queue_name(text: str, field: str) -> bytes:
-    """Return the name of a queue with the prefix of its space.
-
-    Raises:
-        CallRefused: no queue has such a name, or it is one of qless.
-    """
-    if text.startswith(PROTOCOL_NAMES[QLESS] + shown.SEPARATOR):
-        raise CallRefused("QLESS", field, f"{text!r}: {_QLESS_WORDS}")
-    try:
-        return shown.parsed(text)
-    except ValueError as error:
-        raise CallRefused("BAD_NAME", field, str(error)) from None
 
 
 class Filter:
@@ -124,7 +109,7 @@ def _space(protocol: str) -> int:
     spaces = {name: number for number, name in PROTOCOL_NAMES.items() if number in SPACES}
     number = spaces.get(protocol, 0)
     if number == QLESS:
-        raise CallRefused("QLESS", "filter.protocol", _QLESS_WORDS)
+        raise CallRefused("QLESS", "filter.protocol", NO_QLESS)
     if not number:
         known = ", ".join(name for name, number in spaces.items() if number != QLESS)
         words = f"{protocol!r} is no protocol with queues of its own: {known}"

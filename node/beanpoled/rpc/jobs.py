@@ -19,7 +19,8 @@ from beanpole.pb import jobs_pb2, jobs_pb2_grpc
 from beanpoled.rpc import job_shapes
 from beanpoled.rpc.callers import Callers
 from beanpoled.rpc.job_changes import NAMED_MAX, PART_JOBS, STOPPING, Changes, outcome
-from beanpoled.rpc.job_scan import SCAN_MAX, Filter, Scan, queue_name
+from beanpoled.rpc.job_scan import SCAN_MAX, Filter, Scan
+from beanpoled.rpc.queue_names import queue_name
 from beanpoled.rpc.server import CallRefused, Context, fail, refuse, write
 from beanpoled.turn.node import Node
 

@@ -21,11 +21,11 @@ from beanpole.events import PROTOCOL_NAMES, QLESS
 from beanpole.pb import policies_pb2, policies_pb2_grpc
 from beanpole.protocol.beanstalk.requests import is_tube_name
 from beanpoled.rpc.callers import Callers
+from beanpoled.rpc.queue_names import NO_TUBE
 from beanpoled.rpc.server import CallRefused, Context, fail, refuse
 from beanpoled.turn.node import Node
 
 SERVICE: Final = policies_pb2.DESCRIPTOR.services_by_name["Policies"].full_name
-_NO_TUBE: Final = "is no name of a tube: 1 to 200 of A-Z a-z 0-9 - + / ; . $ _ ( )"
 # Names of other protocols begin before this byte in the machine.
 _FIRST_BYTE: Final = bytes([PREFIX_END])
 _QLESS: Final = PROTOCOL_NAMES[QLESS]
@@ -151,7 +151,7 @@ def read_pattern(text: str) -> bytes:
         raise CallRefused("BAD_PATTERN", "policy.pattern", str(error)) from None
     is_name = name[:1] < _FIRST_BYTE or is_tube_name(name)
     if (not name and text != any_text) or not is_name:
-        words = f"{text!r} {_NO_TUBE}; perhaps with {any_text} at its end"
+        words = f"{text!r} {NO_TUBE}; perhaps with {any_text} at its end"
         raise CallRefused("BAD_PATTERN", "policy.pattern", words)
     if ANY in name:
         words = f"{text!r} has {any_text} in its middle; it may stand at the end only"
@@ -169,7 +169,7 @@ def _read_queue(text: str) -> bytes:
 def _read_dead(text: str) -> bytes:
     name = text.encode(errors="replace")
     if text and not is_tube_name(name):
-        raise CallRefused("BAD_TUBE", "policy.dead", f"dead: {text!r} {_NO_TUBE}")
+        raise CallRefused("BAD_TUBE", "policy.dead", f"dead: {text!r} {NO_TUBE}")
     return name
 
 

@@ -23,6 +23,7 @@ from beanpole.protocol.beanstalk.requests import is_tube_name
 from beanpoled.rpc import aliases
 from beanpoled.rpc.call import Call
 from beanpoled.rpc.callers import Callers
+from beanpoled.rpc.queue_names import NO_TUBE
 from beanpoled.rpc.server import CallRefused, Context, fail, refuse
 from beanpoled.turn.node import Node
 
@@ -133,7 +134,7 @@ def read_puts(
 def _read_put(place: int, job: queue_pb2.PutJob, body_max: int, has_policies: bool) -> Put:
     tube = job.tube.encode() or DEFAULT_TUBE
     if not is_tube_name(tube):
-        message = f"{job.tube!r} is no name of a tube: 1 to 200 of A-Z a-z 0-9 - + / ; . $ _ ( )"
+        message = f"{job.tube!r} {NO_TUBE}"
         raise CallRefused("BAD_TUBE", f"jobs[{place}].tube", f"{message}, not beginning with -")
     if len(job.body) > body_max:
         message = f"a body of {len(job.body)} bytes; max_job_size is {body_max}"

@@ -306,6 +306,12 @@ def test_a_queue_is_paused_and_goes_on() -> None:
             "TEXT_TOO_LONG filter.body_contains",
         ),
         ({"action": 6, "job_ids": [1]}, "BAD_NAME to_queue"),
+        # Their clients could not name them.
+        ({"action": 6, "job_ids": [1], "to_queue": "a b\r\n"}, "BAD_NAME to_queue"),
+        ({"action": 6, "job_ids": [1], "to_queue": "-a"}, "BAD_NAME to_queue"),
+        ({"action": 6, "job_ids": [1], "to_queue": "beanstalk:a b"}, "BAD_NAME to_queue"),
+        ({"action": 6, "job_ids": [1], "to_queue": "workq:a b"}, "BAD_NAME to_queue"),
+        ({"action": 6, "job_ids": [1], "to_queue": "gearman:"}, "BAD_NAME to_queue"),
         ({"action": 6, "job_ids": [1], "to_queue": "q", "moved_state": 9}, "BAD_STATE moved_state"),
         ({"action": 6, "filter": {"queue": "q"}, "to_queue": "q"}, "SAME_QUEUE to_queue"),
         ({"action": 6, "filter": {"queue": "q"}, "to_queue": "workq:q"}, "OTHER_PROTOCOL to_queue"),

@@ -1,0 +1,59 @@
+"""Names of queues in requests: read, and refused where there can be no such queue.
+
+What a name is in text is in `beanpole.core.jobs.shown`; which of them clients can say, in the
+protocols.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from beanpole.core.jobs import shown
+from beanpole.events import BEANSTALK, GEARMAN, PROTOCOL_NAMES, QLESS, WORKQ
+from beanpole.protocol.beanstalk.requests import is_tube_name
+from beanpole.protocol.workq.requests import is_name
+from beanpoled.rpc.server import CallRefused
+
+# Behind the text of a wrong one.
+NO_TUBE: Final = "is no name of a tube: 1 to 200 of A-Z a-z 0-9 - + / ; . $ _ ( )"
+NO_QLESS: Final = "jobs of qless are listed and changed in their own protocol"
+
+
+def queue_name(text: str, field: str) -> bytes:
+    """Return the name of a queue with the prefix of its space.
+
+    Raises:
+        CallRefused: no queue has such a name, or it is one of qless.
+    """
+    if text.startswith(PROTOCOL_NAMES[QLESS] + shown.SEPARATOR):
+        raise CallRefused("QLESS", field, f"{text!r}: {NO_QLESS}")
+    try:
+        return shown.parsed(text)
+    except ValueError as error:
+        raise CallRefused("BAD_NAME", field, str(error)) from None
+
+
+def new_queue_name(text: str, field: str) -> bytes:
+    """Return the name of a queue that is made if it is not there.
+
+    Raises:
+        CallRefused: as `queue_name`, or its clients could not name it, and its jobs were lost.
+    """
+    name = queue_name(text, field)
+    can_be_said, words = _RULES[shown.space_of(name)]
+    if not can_be_said(name):
+        raise CallRefused("BAD_NAME", field, f"{text!r} {words}")
+    return name
+
+
+# By the protocol of their space; of names with its prefix, which has one byte.
+_RULES: Final[Mapping[str, tuple[Callable[[bytes], bool], str]]] = {
+    PROTOCOL_NAMES[BEANSTALK]: (is_tube_name, NO_TUBE),
+    PROTOCOL_NAMES[WORKQ]: (
+        lambda name: is_name(name[1:]),
+        "is no name of a queue of Workq: A-Z a-z 0-9 _ . -",
+    ),
+    PROTOCOL_NAMES[GEARMAN]: (
+        lambda name: len(name) > 1 and b"\0" not in name,
+        "is no name of a function: one byte or more, and none of them 0",
+    ),
+}
