@@ -13,6 +13,7 @@ from beanpole.core.image.image import pack
 from beanpole.core.image.restore import load
 from beanpole.core.jobs.extension import Extension
 from beanpole.core.jobs.job import DONE
+from beanpole.core.jobs.policies import Policy
 from beanpole.core.machine import Machine
 from beanpole.core.operations import qless as calls
 from beanpole.core.qless.job import WORK
@@ -97,6 +98,31 @@ def test_delays_ttrs_and_pauses_keep_what_is_left_of_them() -> None:
     assert copy.queue.tubes[b"other"].paused_until_us == copy.queue.now_us + 20 * SECOND
     (job,) = (job for job in copy.queue.jobs.values() if job.due_us)
     assert job.due_us == copy.queue.now_us + 70 * SECOND
+
+
+def test_policies_and_what_they_remember_are_restored() -> None:
+    cluster = Guests()
+    rules = Policy(unique_window_us=99 * SECOND, retain_buried_us=99 * SECOND)
+    rules = rules._replace(rate=2, rate_period_us=60 * SECOND)
+    assert cluster.do(c.SET_POLICY, 1, DEFAULT, *rules) == c.OK
+    jobs = [cluster.put(b"%d" % number) for number in range(4)]
+    assert cluster.do(c.BURY, 1, cluster.reserve(), 0) == c.OK
+    assert cluster.reserve() == jobs[1]
+    cluster.pass_s(10)
+    copy = restored(cluster.machine)
+    after = Cluster()
+    after.machine, after.time_us = copy, copy.queue.now_us
+    after.log = [(copy.index, 0, 0, 0, [])] * copy.index
+    after.open(1)
+    # An equal put is known, the rate is spent for 20 s more, and the buried job goes in 89 s.
+    assert after.do(c.PUT, 1, DEFAULT, 0, 0, 60, b"3") == (jobs[3], 1)
+    assert not after.reserve()
+    after.pass_s(20)
+    assert after.reserve() == jobs[1]
+    after.pass_s(68.9)
+    assert after.state(jobs[0]) == b"buried"
+    after.pass_s(0.1)
+    assert after.state(jobs[0]) == b"gone"
 
 
 def test_sessions_and_tubes_that_only_they_kept_are_gone() -> None:

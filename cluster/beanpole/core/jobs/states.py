@@ -19,7 +19,7 @@ from beanpole.core.jobs.job import (
     Job,
     Tube,
 )
-from beanpole.core.jobs.policies import Policies
+from beanpole.core.jobs.policies import ANY, Policies
 from beanpole.core.jobs.store import Jobs
 from beanpole.core.jobs.timers import Timers
 from beanpole.core.jobs.transitions import (
@@ -65,9 +65,12 @@ class States(Tubes):
         if policy is not None and policy.rate:
             self.spend(tube, policy.rate, policy.rate_period_us)
 
-    def look_at_rates(self) -> None:
-        """Policies have changed: a queue with another rate than before begins with all of it."""
+    def look_at_rates(self, pattern: bytes) -> None:
+        """A policy has changed: a queue with another rate than before begins with all of it."""
+        stem = pattern.removesuffix(ANY)
         for name, bucket in list(self.rates.buckets.items()):
+            if not name.startswith(stem):
+                continue
             policy = self.policies.of(name)
             if (
                 policy is None

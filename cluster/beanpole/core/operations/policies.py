@@ -44,7 +44,7 @@ def set_policy(machine: MachineState, origin: Origin, command: c.Command) -> int
     if not _may_look(machine):
         return c.AGAIN
     policies.put(pattern, policy)
-    machine.queue.look_at_rates()
+    machine.queue.look_at_rates(pattern)
     _note(machine, pattern, policy)
     return c.OK
 
@@ -62,7 +62,7 @@ def drop_policy(machine: MachineState, origin: Origin, command: c.Command) -> in
     if not _may_look(machine):
         return c.AGAIN
     policies.drop(pattern)
-    machine.queue.look_at_rates()
+    machine.queue.look_at_rates(pattern)
     _note(machine, pattern, Policy())
     return c.OK
 
