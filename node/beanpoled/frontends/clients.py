@@ -130,8 +130,8 @@ class Clients:
             Entry(
                 self.host.wall_us() - duration_us,
                 connection.client_host.decode(errors="replace"),
-                "",
-                "",
+                connection.client_names[0].decode() if connection.client_names else "",
+                connection.user.decode(),
                 f"{connection.protocol}/{method}",
                 {"line": said.decode(errors="replace").strip()},
                 outcome,
@@ -158,6 +158,13 @@ class Clients:
         if not users.rows:
             return True
         return bool(users.of(client.user, client.token).everywhere & rights)
+
+    def may_in_all_of(self, client: Client, rights: int, prefix: bytes) -> bool:
+        """Whether a client has one of these rights in every queue of a protocol, by its prefix."""
+        users = self._context.machine.users
+        if not users.rows:
+            return True
+        return bool(users.of(client.user, client.token).on_all_of(prefix) & rights)
 
     def refused_client(self, reason: str) -> None:
         """Count a refusal: one of AUTH_REFUSALS."""

@@ -196,15 +196,16 @@ class RequestConnection(Connection):
 
     # --- whose the session is -------------------------------------------------------------------
 
-    def _authenticate(self, kind: int, token: bytes) -> None:
+    def _authenticate(self, kind: int, token: bytes, name: bytes = b"") -> None:
         """Ask the machine whose token it is; its answer is of this kind, for `_authenticated`.
 
         The session is open. What stands behind the request is not looked at before it is answered.
+        With a name it must be that user's token.
         """
         self.blocked = True
         self._replies.expect(kind)
         digest = sha256(token).digest()
-        self._clients.origin.submit(self, kind, (c.AS_USER, self.number, b"", digest))
+        self._clients.origin.submit(self, kind, (c.AS_USER, self.number, name, digest))
 
     def _authenticated(self, result: int, accepted: bytes, refused: bytes) -> None:
         """Take the machine's answer, and reply. A client that guesses waits, and is closed soon."""

@@ -25,6 +25,7 @@ SHOW_JOBS: Final = 10
 SHOW_UNIQUE_JOBS: Final = 11
 CANCEL_JOB: Final = 12  # handle
 SHUTDOWN: Final = 13
+AUTH: Final = 14  # (AUTH, (token,)): of a user; gearmand does not know it
 
 Command = tuple[int, tuple[bytes, ...]]
 
@@ -38,6 +39,10 @@ NO_FUNCTION: Final = b"ERR function not found\r\n"
 FUNCTION_BUSY: Final = b"ERR there are still connected workers or executing clients\r\n"
 NO_JOB: Final = b"ERR UNKNOWN_JOB\r\n"
 JOB_RUNS: Final = b"ERR JOB_IS_RUNNING\r\n"
+# Of the client's user; gearmand has no users.
+DENIED: Final = b"ERR ACCESS_DENIED The+user+may+not+do+this\r\n"
+BAD_TOKEN: Final = b"ERR ACCESS_DENIED Unknown+token\r\n"
+TOKEN_MAX_BYTES: Final = 128
 _UNKNOWN_SHOW: Final = b"ERR UNKNOWN_SHOW_ARGUMENTS\r\n"
 _UNKNOWN_ERROR: Final = b"ERR UNKNOWN_ERROR\r\n"
 
@@ -94,6 +99,8 @@ def read(line: bytes) -> Command:
         return (MAX_QUEUE, arguments[:4]) if arguments else _incomplete(word)
     if command == b"show" and arguments:
         return _read_show(tuple([item.lower() for item in arguments]))
+    if command == b"auth" and len(arguments) == 1 and len(arguments[0]) <= TOKEN_MAX_BYTES:
+        return (AUTH, arguments)
     if command == b"cancel" and len(arguments) > 1:
         if len(arguments) == 2 and arguments[0].lower() == b"job":
             return (CANCEL_JOB, arguments[1:])

@@ -78,6 +78,7 @@ QUEUE_FULL: Final = error(b"QUEUE_ERROR", b"Job queue is full")
 NO_ROOM: Final = error(b"QUEUE_ERROR", b"A limit of the cluster is reached")
 DRAINING: Final = error(b"QUEUE_ERROR", b"This node is draining")
 NO_MAJORITY: Final = error(b"QUEUE_ERROR", b"No majority of the nodes answers; it is not done")
+DENIED: Final = error(b"ACCESS_DENIED", b"The user may not do this")
 CROWDED: Final = error(b"QUEUE_ERROR", b"The node has as many connections as it may")
 # What is told to a worker that does not have the job, by what it said.
 NO_JOB_OF_DATA: Final = error(b"JOB_NOT_FOUND", b"Job does not exist on server")
@@ -100,6 +101,6 @@ ERRORS: Final[dict[bytes, str]] = {
     for packet in (
         *(INVALID_MAGIC, INVALID_COMMAND, UNKNOWN_OPTION, UNIQUE_TOO_LARGE, DATA_TOO_LARGE),
         *(PROGRESS_TOO_LARGE, TOO_MANY_FUNCTIONS, BAD_TIME, QUEUE_FULL, NO_ROOM, DRAINING),
-        *(NO_MAJORITY, CROWDED, NO_JOB_OF_DATA, NO_JOB_OF_RESULT, NO_JOB_OF_EXCEPTION),
+        *(NO_MAJORITY, DENIED, CROWDED, NO_JOB_OF_DATA, NO_JOB_OF_RESULT, NO_JOB_OF_EXCEPTION),
     )
 }

@@ -284,11 +284,18 @@ def _page(request: Request, arguments: Words) -> Request:
     return (*request, offset, limit)
 
 
+def _read_auth(arguments: Words, flags: Flags) -> Request:
+    if len(arguments) != 1 or flags or len(arguments[0]) > r.TOKEN_MAX_BYTES:
+        return (r.BAD, replies.INVALID_ARGS, 0)
+    return (r.AUTH, arguments[0])
+
+
 _READERS: Final[dict[bytes, Callable[[Words, Flags], Request]]] = {
     b"result": _read_result,
     b"lease": _read_lease,
     b"delete": _read_delete,
     b"inspect": _read_inspect,
+    b"auth": _read_auth,
 }
 _INSPECTORS: Final[dict[bytes, Callable[[Words], Request]]] = {
     b"server": _inspect_server,

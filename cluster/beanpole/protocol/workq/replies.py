@@ -32,6 +32,8 @@ INVALID_OFFSET: Final[bytes] = b"-CLIENT-ERROR Invalid cursor offset\r\n"
 INVALID_LIMIT: Final[bytes] = b"-CLIENT-ERROR Invalid limit\r\n"
 DUPLICATE_JOB: Final[bytes] = b"-CLIENT-ERROR Duplicate job\r\n"
 DUPLICATE_RESULT: Final[bytes] = b"-CLIENT-ERROR Duplicate result\r\n"
+# Of the client's user; the real server has no users.
+DENIED: Final[bytes] = b"-CLIENT-ERROR Denied\r\n"
 
 # The state of the cluster; the real server has other texts behind the same word.
 NO_MAJORITY: Final[bytes] = b"-SERVER-ERROR No majority of the cluster answers\r\n"
@@ -47,7 +49,7 @@ ERRORS: Final[dict[bytes, str]] = {
         *(NOT_FOUND, TIMEOUT, UNKNOWN_COMMAND, INVALID_ARGS, INVALID_FLAGS, INVALID_PAYLOAD_SIZE),
         *(INVALID_RESULT_SIZE, INVALID_ID, INVALID_NAME, INVALID_TTR, INVALID_TTL, INVALID_TIME),
         *(INVALID_PRIORITY, INVALID_MAX_ATTEMPTS, INVALID_MAX_FAILS, INVALID_WAIT),
-        *(INVALID_OFFSET, INVALID_LIMIT, DUPLICATE_JOB, DUPLICATE_RESULT, NO_MAJORITY),
+        *(INVALID_OFFSET, INVALID_LIMIT, DUPLICATE_JOB, DUPLICATE_RESULT, DENIED, NO_MAJORITY),
         *(OUT_OF_MEMORY, DRAINING, TOO_MANY_CLIENTS, INTERNAL_ERROR),
     )
 }

@@ -31,6 +31,8 @@ INSPECT_SCHEDULED: Final = 14  # (INSPECT_SCHEDULED, name, offset, limit)
 # --- what is answered without asking the queue ---------------------------------------------------
 BAD: Final = 15  # (BAD, reply, counted): `counted` is the request whose counter rises, or 0
 CLOSE: Final = 16  # (CLOSE,): no request can be told from these bytes; none follows
+# --- which the server does not know -------------------------------------------------------------
+AUTH: Final = 17  # (AUTH, token): of a user
 
 # A list of counters has an unused first item.
 COUNTERS: Final = INSPECT_SCHEDULED + 1
@@ -59,6 +61,7 @@ PAYLOAD_MAX_BYTES: Final = 1024 * 1024
 # One command, with its line's end and its payload: the server's limit.
 COMMAND_MAX_BYTES: Final = 10_000 + PAYLOAD_MAX_BYTES
 NAME_MAX_BYTES: Final = 255
+TOKEN_MAX_BYTES: Final = 128
 # A day; of a wait, too.
 TTR_MAX_MS: Final = 86_400_000
 WAIT_MAX_MS: Final = 86_400_000

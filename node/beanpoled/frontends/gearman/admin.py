@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from beanpole import commands as c
-from beanpole.protocol.gearman import admin
+from beanpole.core.users import ADMIN, ANY_RIGHT
+from beanpole.protocol.gearman import admin, replies
 from beanpole.protocol.gearman.parser import TEXT, Request
-from beanpoled.frontends.clients import Clients
+from beanpoled.frontends.clients import NO_RIGHT, Clients
 from beanpoled.frontends.gearman import listings
 from beanpoled.frontends.gearman.client import ClientSide
 from beanpoled.frontends.gearman.session import Asked
@@ -55,6 +56,8 @@ class AdminSide(ClientSide):
             self._replies.reply(b"OK %d\n" % self._clients.host.process().pid)
         elif kind == admin.SHUTDOWN:
             self._shut_down()
+        elif kind == admin.AUTH:
+            self._auth(request, arguments[0])
         elif kind == admin.CANCEL_JOB:
             self._cancel_job(arguments[0])
         elif kind in (admin.CREATE_FUNCTION, admin.DROP_FUNCTION, admin.MAX_QUEUE):
@@ -64,7 +67,11 @@ class AdminSide(ClientSide):
 
     def _answer_text(self, kind: int, result: Any, asked: Asked) -> None:
         what = asked[0]
-        if what == admin.CANCEL_JOB:
+        if what == admin.AUTH:
+            self._authenticated(result, admin.OK, admin.BAD_TOKEN)
+        elif result == c.DENIED:
+            self._changed(admin.DENIED)
+        elif what == admin.CANCEL_JOB:
             self._changed(admin.OK if result == c.OK else self._why_not_cancelled(asked[1]))
         elif what == admin.DROP_FUNCTION:
             self._dropped(result, asked)
@@ -73,8 +80,25 @@ class AdminSide(ClientSide):
         elif what == admin.CREATE_FUNCTION:
             no_room = admin.error(b"QUEUE_ERROR", b"A limit of the cluster is reached")
             self._changed(admin.OK if result == c.OK else no_room)
-        else:
+        elif self._sees_all:
             self._begin_list(self._list(what))
+        else:
+            self._clients.refused_client(NO_RIGHT)
+            self._answer_alone(admin.DENIED)
+
+    @property
+    def _sees_all(self) -> bool:
+        """Whether its user has a right in every function: a list is of all of them."""
+        return self._clients.may_in_all_of(self, ANY_RIGHT, PREFIX)
+
+    def _auth(self, request: Request, token: bytes) -> None:
+        """Become a user. What stands behind that may be allowed then."""
+        if self._clients.origin.knows(c.AS_USER):
+            self._session()
+            self._asked.append((admin.AUTH, b"", b""))
+            self._authenticate(TEXT, token)
+        else:
+            self._replies.reply(admin.unknown(b"auth"))
 
     # --- changes --------------------------------------------------------------------------------
 
@@ -126,7 +150,12 @@ class AdminSide(ClientSide):
         return admin.JOB_RUNS if ran else admin.NO_JOB
 
     def _shut_down(self) -> None:
-        if self._clients.config.gearman_shutdown == "on":
+        clients = self._clients
+        self._session()
+        if clients.config.gearman_shutdown == "on" and not clients.may_everywhere(self, ADMIN):
+            self._tell(admin.DENIED)
+            self._replies.reply(admin.DENIED)
+        elif clients.config.gearman_shutdown == "on":
             self._tell(admin.OK)
             self._replies.reply(admin.OK)
             self._clients.host.call_soon(self._clients.stop)
@@ -153,7 +182,11 @@ class AdminSide(ClientSide):
         )
 
     def _answer_unique(self, kind: int, result: Any, asked: Asked) -> None:
-        self._begin_list(listings.status_of_unique(self._clients.machine, asked[1]))
+        if self._sees_all:
+            self._begin_list(listings.status_of_unique(self._clients.machine, asked[1]))
+        else:
+            self._clients.refused_client(NO_RIGHT)
+            self._answer_alone(replies.DENIED)
 
     def _begin_list(self, listing: Iterator[bytes]) -> None:
         self._listing = listing

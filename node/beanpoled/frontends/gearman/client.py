@@ -36,6 +36,7 @@ _SUBMITS: Final[dict[int, tuple[int, int]]] = {
     p.SUBMIT_REDUCE_JOB: (RANK_NORMAL, 1),
     p.SUBMIT_REDUCE_JOB_BACKGROUND: (RANK_NORMAL, 0),
 }
+_REFUSALS: Final = {c.FULL: replies.QUEUE_FULL, c.DENIED: replies.DENIED}
 _is_seconds = re.compile(rb"[0-9]{1,18}").fullmatch
 _ENDED: Final = (jobs.DONE, jobs.FAILED)
 
@@ -98,7 +99,7 @@ class ClientSide(WorkerSide):
     def _submitted(self, kind: int, result: Any, asked: Asked) -> None:
         self._making -= 1
         if type(result) is int:
-            self._answer(replies.QUEUE_FULL if result == c.FULL else replies.NO_ROOM)
+            self._answer(_REFUSALS.get(result, replies.NO_ROOM))
             return
         job_id = result[0]
         self._answer(replies.reply(p.JOB_CREATED, self._shared.handle(job_id)))

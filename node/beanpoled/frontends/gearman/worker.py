@@ -16,6 +16,7 @@ from beanpole.constants import (
 )
 from beanpole.core.jobs import effects, shown
 from beanpole.core.jobs import job as jobs
+from beanpole.core.users import WORK
 from beanpole.events import GEARMAN
 from beanpole.protocol.gearman import packets as p
 from beanpole.protocol.gearman import replies
@@ -109,7 +110,8 @@ class WorkerSide(GearmanSession):
         if result == c.OK:
             self._answer(b"")
         else:
-            self._not_registered(asked, replies.NO_ROOM)
+            reply = replies.DENIED if result == c.DENIED else replies.NO_ROOM
+            self._not_registered(asked, reply)
 
     def _not_registered(self, asked: Asked, reply: bytes) -> None:
         self._functions.pop(asked[1], None)
@@ -163,10 +165,20 @@ class WorkerSide(GearmanSession):
         if (
             self._sleeping
             and not (self.closed or self._clients.leaving)
-            and self._clients.listeners.wait(self, self._functions) is not None
+            and self._clients.listeners.wait(self, self._allowed()) is not None
         ):
             self._sleeping = False
             self._push(replies.NOOP)
+
+    def _allowed(self) -> dict[bytes, int]:
+        """The functions that its user may work on: a right may be gone since it said CAN_DO.
+
+        It would be woken for others again and again, and never get a job.
+        """
+        clients = self._clients
+        if not clients.machine.users.rows:
+            return self._functions
+        return {name: us for name, us in self._functions.items() if clients.may(self, WORK, name)}
 
     def queue_ready(self, queue: bytes) -> None:
         """See `Connection`. It is woken once, until it sleeps again."""
@@ -195,7 +207,7 @@ class WorkerSide(GearmanSession):
         machine = self._clients.machine
         if self._idle_at == machine.index:
             return False
-        if any(map(self._has_ready, self._functions)):
+        if any(map(self._has_ready, self._allowed())):
             return True
         self._idle_at = machine.index
         return False
@@ -302,7 +314,8 @@ class WorkerSide(GearmanSession):
 
     def _told(self, kind: int, result: Any, asked: Asked) -> None:
         """What a worker said of a job was applied: nothing is answered if it has the job."""
-        self._answer(b"" if result == c.OK else asked[2])
+        denied = replies.DENIED if result == c.DENIED else asked[2]
+        self._answer(b"" if result == c.OK else denied)
 
 
 def assignment(kind: int, handle: bytes, function: bytes, job: jobs.Job) -> bytes:

@@ -14,12 +14,13 @@ from beanpole import qless as q
 from beanpole.core.operations import qless as operations
 from beanpole.core.qless.calls import CALLS
 from beanpole.core.qless.shapes import is_number
+from beanpole.core.users import may_be_name
 from beanpole.protocol.qless import answers
 from beanpole.protocol.qless import calls as dialects
 from beanpole.protocol.qless.recognition import Script
 from beanpole.protocol.resp.globs import PATTERN_MAX_BYTES, matcher
 from beanpole.protocol.resp.values import OK, Double, Error, Value, encode
-from beanpoled.frontends.clients import Clients
+from beanpoled.frontends.clients import NO_RIGHT, NO_TOKEN, Clients
 from beanpoled.frontends.qless import shared as kinds
 from beanpoled.frontends.qless.heaviness import cost_of
 from beanpoled.frontends.qless.session import QlessSession
@@ -29,6 +30,7 @@ from beanpoled.origin.heavy import LIGHT_MAX
 
 # The only kind of command: what was asked is remembered in the order of the log.
 KIND_CALL: Final = 1
+KIND_AUTH: Final = 2
 
 SHA_BYTES: Final = 40
 # Replies of these may have the data of a job.
@@ -60,6 +62,12 @@ _IMPORTS: Final = {
 }
 BAD_IMPORT: Final = Error(b"ERR wrong arguments of an import: nothing was done")
 ITSELF: Final = Error(b"ERR nothing was done: the job would depend on itself")
+
+DEFAULT_USER: Final = b"default"
+WRONG_USER: Final = Error(b"WRONGPASS invalid username-password pair or user is disabled.")
+# In the words of Redis: of a client that has not said whose it is, and of one that has.
+NO_AUTH: Final = Error(b"NOAUTH Authentication required.")
+NO_PERMISSION: Final = Error(b"NOPERM this user has no permissions to do that")
 
 _match_recurring = re.compile(rb"ql:q:(.*)-recur", re.DOTALL).fullmatch
 # What KEYS and DBSIZE count: clients ask them whether there is anything at all.
@@ -109,6 +117,26 @@ class CallSide(QlessSession):
     def __init__(self, clients: Clients, protocol: str, port: ClientPort, shared: Shared) -> None:
         super().__init__(clients, protocol, port, shared)
         self._asked: deque[Asked] = deque()  # in the order of the log, which is that of requests
+
+    # --- users ----------------------------------------------------------------------------------
+
+    @property
+    def has_users(self) -> bool:
+        """Whether the cluster has some; as long as it has none, Redis's `default` may come in."""
+        return bool(self._clients.machine.users.rows)
+
+    def log_in(self, user: bytes, token: bytes, hello: tuple[int, bytes] | None = None) -> None:
+        """Become a user by its token; nothing is owed before this. `hello`: see `QlessSession`.
+
+        Clients that know a password only say `default`, or nothing, for the user.
+        """
+        name = b"" if user == DEFAULT_USER else user
+        if name and not may_be_name(name):
+            self.say(WRONG_USER)
+            return
+        self._hello = hello
+        self._session()
+        self._authenticate(KIND_AUTH, token, name)
 
     # --- scripts --------------------------------------------------------------------------------
 
@@ -275,10 +303,17 @@ class CallSide(QlessSession):
         asked = self._asked.popleft()
         if result[0] != q.OK:
             self._shared.errors[q.REFUSALS[result[0]]] += 1
-        reply = encode(asked.value(result), self.version)
+        is_denied = result[0] == q.DENIED
+        reply = encode(self._denied if is_denied else asked.value(result), self.version)
         if asked.owed_bytes:
             self._replies.owe(len(reply) - asked.owed_bytes)
         self._answer_asked(asked, reply)
+
+    @property
+    def _denied(self) -> Error:
+        """What is said where a right is missing."""
+        self._clients.refused_client(NO_RIGHT if self.user else NO_TOKEN)
+        return NO_PERMISSION if self.user else NO_AUTH
 
     def _not_called(self) -> None:
         """The oldest call is certainly not done, and never will be."""

@@ -11,7 +11,7 @@ from beanpole import commands as c
 from beanpole.core.jobs.job import Job
 from beanpole.protocol.resp.values import OK, Error, encode
 from beanpoled.frontends.qless import plain
-from beanpoled.frontends.qless.calls import NO_ROOM
+from beanpoled.frontends.qless.calls import KIND_AUTH, NO_ROOM, WRONG_USER
 from beanpoled.frontends.qless.patterns import PatternSide
 from beanpoled.origin.batches import KIND_OPEN, KIND_QUIET, NOT_DONE
 
@@ -90,6 +90,18 @@ class QlessConnection(PatternSide):
         """COMMAND LIST."""
         self.say([name for name in COMMANDS if b"|" not in name])
 
+    # --- users ----------------------------------------------------------------------------------
+
+    def _logged_in(self, result: int) -> None:
+        """AUTH, or a HELLO with it, is answered: the second changes nothing before that."""
+        hello, self._hello = self._hello, None
+        accepted = encode(OK, self.version)
+        refused = encode(WRONG_USER, self.version)
+        if hello is not None and result == c.OK:
+            self.version, self.name = hello
+            accepted = encode(plain.facts_of(self, self.version), self.version)
+        self._authenticated(result, accepted, refused)
+
     # --- results --------------------------------------------------------------------------------
 
     def answered(self, kind: int, result: Any) -> None:
@@ -103,6 +115,8 @@ class QlessConnection(PatternSide):
         elif kind == KIND_QUIET:
             if result != c.OK:
                 self.drop()
+        elif kind == KIND_AUTH:
+            self._logged_in(result)
         elif isinstance(result, int):
             self.drop()  # the session is gone
         else:
@@ -112,7 +126,9 @@ class QlessConnection(PatternSide):
         """See `origin.Client`."""
         if self.closed:
             return
-        if why == NOT_DONE:
+        if why == NOT_DONE and kind == KIND_AUTH:
+            self._answer_alone(encode(plain.AUTH_UNKNOWN, self.version))
+        elif why == NOT_DONE:
             self._not_called()
         else:
             self.drop()
@@ -185,7 +201,7 @@ COMMANDS: Final[dict[bytes, Command]] = {
     b"beanpole.import": Command(QlessConnection.import_one, 3, 3),
     # The connection.
     b"hello": Command(plain.hello, 1, _ANY, False, True),
-    b"auth": Command(plain.auth, 2, _ANY),
+    b"auth": Command(plain.auth, 2, _ANY, False, True),
     b"ping": Command(plain.ping, 1, 2, True),
     b"echo": Command(plain.echo, 2, 2),
     b"quit": Command(QlessConnection.quit, 1, _ANY, True),

@@ -17,13 +17,12 @@ from beanpole.protocol.resp.values import (
     Simple,
     Value,
 )
-from beanpoled.frontends.qless.calls import NO_NUMBER, SYNTAX, number
+from beanpoled.frontends.qless.calls import DEFAULT_USER, NO_NUMBER, SYNTAX, WRONG_USER, number
 from beanpoled.frontends.qless.subscriptions import SubscriberSide
 
 # Clients compare it to know what a server can do, so it is a version of Redis: one that has every
 # form of reply that is given here.
 REDIS_VERSION: Final = b"7.0.15"
-DEFAULT_USER: Final = b"default"
 # Of a client's name, and of what it says about its library.
 CLIENT_NAME_MAX_BYTES: Final = 4096
 
@@ -31,7 +30,7 @@ NO_PASSWORD: Final = Error(
     b"ERR AUTH <password> called without any password configured for the default user. "
     b"Are you sure your configuration is correct?"
 )
-WRONG_USER: Final = Error(b"WRONGPASS invalid username-password pair or user is disabled.")
+AUTH_UNKNOWN: Final = Error(b"ERR no majority of the cluster answers: nothing was done")
 NO_SUCH_VERSION: Final = Error(b"NOPROTO unsupported protocol version")
 NO_VERSION: Final = Error(b"ERR Protocol version is not an integer or out of range")
 BAD_NAME: Final = Error(b"ERR Client names cannot contain spaces, newlines or special characters.")
@@ -56,12 +55,14 @@ def hello(client: SubscriberSide, arguments: list[bytes]) -> None:
             return
         version = asked
     rest = arguments[2:]
+    given: list[bytes] = []
     while rest:
         option = rest[0].upper()
         if option == b"AUTH" and len(rest) >= 3:
-            if rest[1] != DEFAULT_USER:
+            if rest[1] != DEFAULT_USER and not client.has_users:
                 client.say(WRONG_USER)
                 return
+            given = rest[1:3]
             rest = rest[3:]
         elif option == b"SETNAME" and len(rest) >= 2:
             name = rest[1]
@@ -72,7 +73,15 @@ def hello(client: SubscriberSide, arguments: list[bytes]) -> None:
         else:
             client.say(Error(b"ERR Syntax error in HELLO option '%b'" % rest[0][:128]))
             return
+    if given and client.has_users:
+        client.log_in(given[0], given[1], (version, name))
+        return
     client.version, client.name = version, name
+    client.say(facts_of(client, version))
+
+
+def facts_of(client: SubscriberSide, version: int) -> Value:
+    """The answer to HELLO."""
     facts: list[tuple[bytes, Value]] = [
         (b"server", b"redis"),
         (b"version", REDIS_VERSION),
@@ -82,7 +91,7 @@ def hello(client: SubscriberSide, arguments: list[bytes]) -> None:
         (b"role", b"master"),
         (b"modules", []),
     ]
-    client.say(Map(facts))
+    return Map(facts)
 
 
 def _may_be_name(name: bytes) -> bool:
@@ -91,10 +100,14 @@ def _may_be_name(name: bytes) -> bool:
 
 def auth(client: SubscriberSide, arguments: list[bytes]) -> None:
     """AUTH [user] password."""
-    if len(arguments) == 2:
+    if len(arguments) == 2 and client.has_users:
+        client.log_in(DEFAULT_USER, arguments[1])
+    elif len(arguments) == 2:
         client.say(NO_PASSWORD)
     elif len(arguments) > 3:
         client.say(SYNTAX)
+    elif client.has_users:
+        client.log_in(arguments[1], arguments[2])
     else:
         client.say(OK if arguments[1] == DEFAULT_USER else WRONG_USER)
 

@@ -23,13 +23,15 @@ class QlessSession(RequestConnection):
         place: the connection's number at this node.
     """
 
-    __slots__ = ("_deferred", "_parser", "_shared", "name", "place", "version")
+    __slots__ = ("_deferred", "_hello", "_parser", "_shared", "name", "place", "version")
 
     def __init__(self, clients: Clients, protocol: str, port: ClientPort, shared: Shared) -> None:
         super().__init__(clients, protocol, port)
         self._parser = Parser()
         self._shared = shared
         self._deferred: list[bytes] = []  # a command that waits until nothing is owed
+        # Version and name of a HELLO that is answered when its AUTH is.
+        self._hello: tuple[int, bytes] | None = None
         self.version = RESP2
         self.name = b""
         shared.connections += 1

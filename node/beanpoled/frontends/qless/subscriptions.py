@@ -34,6 +34,9 @@ class SubscriberSide(CallSide):
     def subscribe(self, arguments: list[bytes]) -> None:
         """SUBSCRIBE channel..."""
         publications = self._clients.publications
+        if not self._may_listen():
+            self.say(self._denied)
+            return
         for channel in arguments[1:]:
             if len(channel) > CHANNEL_MAX_BYTES:
                 self.say(LONG_CHANNEL)
@@ -45,6 +48,9 @@ class SubscriberSide(CallSide):
     def psubscribe(self, arguments: list[bytes]) -> None:
         """PSUBSCRIBE pattern..."""
         publications = self._clients.publications
+        if not self._may_listen():
+            self.say(self._denied)
+            return
         for pattern in arguments[1:]:
             if len(pattern) > PATTERN_MAX_BYTES:
                 self.say(LONG_PATTERN)
@@ -52,6 +58,14 @@ class SubscriberSide(CallSide):
                 self._confirm(b"psubscribe", pattern)
             else:
                 self.say(TOO_MANY_PATTERNS)
+
+    def _may_listen(self) -> bool:
+        """Whether its user has a right somewhere: what is published names jobs and queues."""
+        users = self._clients.machine.users
+        if not users.rows:
+            return True
+        self._session()  # a rule may say who it is
+        return bool(users.of(self.user, self.token).rights)
 
     def unsubscribe(self, arguments: list[bytes]) -> None:
         """UNSUBSCRIBE [channel...]; without any: all."""

@@ -14,24 +14,26 @@ from beanpole import commands as c
 from beanpole.constants import TTL_MAX_US
 from beanpole.core.jobs import effects
 from beanpole.core.jobs.job import DONE, FAILED, Job
+from beanpole.core.users import WORK
 from beanpole.events import WORKQ
 from beanpole.protocol.workq import replies
 from beanpole.protocol.workq import requests as r
 from beanpole.protocol.workq.parser import Parser
-from beanpoled.frontends.clients import Clients
+from beanpoled.frontends.clients import NO_RIGHT, Clients
 from beanpoled.frontends.replies import HELD
 from beanpoled.frontends.requests import RequestConnection
 from beanpoled.frontends.workq import inspection, jobs
 from beanpoled.frontends.workq.awaited import TIMER_MIN_US, Awaited
 from beanpoled.frontends.workq.jobs import MS_US
+from beanpoled.frontends.workq.results import added, finished, refusal
 from beanpoled.frontends.workq.shared import Shared
 from beanpoled.host.seam import ClientPort
 from beanpoled.origin.batches import KIND_OPEN, KIND_QUIET, KIND_WAIT, NOT_DONE
 from beanpoled.origin.heavy import LIGHT_MAX
 
 # Commands of `run` and `result` beside their first one. No reply is owed for them.
-KIND_LOOK: Final = r.CLOSE + 1  # a barrier: what did the job do until its wait ended?
-KIND_DELETE: Final = r.CLOSE + 2
+KIND_LOOK: Final = r.AUTH + 1  # a barrier: what did the job do until its wait ended?
+KIND_DELETE: Final = r.AUTH + 2
 
 # A job of `run` is known for so long beyond its wait and its TTR: a client that lost its node asks
 # another one for the result, and after a change of leader reservations last two seconds longer.
@@ -161,6 +163,14 @@ class WorkqConnection(RequestConnection):
         else:
             clients.origin.submit(self, kind, command)
 
+    def _auth(self, request: r.Request) -> None:
+        """Become a user. What stands behind that may be allowed then."""
+        if self._clients.origin.knows(c.AS_USER):
+            self._session()
+            self._authenticate(r.AUTH, request[1])
+        else:
+            self._replies.reply(replies.UNKNOWN_COMMAND)
+
     def _bad(self, request: r.Request) -> None:
         _, reply, counted = request
         if counted:
@@ -177,6 +187,10 @@ class WorkqConnection(RequestConnection):
         clients = self._clients
         self.is_worker = True
         session = self._session()
+        if not all(clients.may(self, WORK, jobs.PREFIX + name) for name in names):
+            clients.refused_client(NO_RIGHT)
+            self._replies.reply(replies.DENIED)
+            return
         if not self._watch(session, names):
             self._replies.reply(replies.OUT_OF_MEMORY)
             return
@@ -244,7 +258,7 @@ class WorkqConnection(RequestConnection):
         elif result == c.NOT_FOUND:
             self._answer_alone(replies.TIMEOUT)
         elif isinstance(result, int) and result != c.AGAIN:
-            self._answer_alone(replies.INTERNAL_ERROR)
+            self._answer_alone(refusal(result))
         else:
             # The entry did as much as it may, or it deleted the job behind the lease.
             self._clients.origin.submit(self, r.LEASE, (c.TAKE, self.number))
@@ -272,13 +286,13 @@ class WorkqConnection(RequestConnection):
 
     def _added_to_run(self, result: tuple[int, int] | int) -> None:
         if isinstance(result, int):
-            self._stop_awaiting(_added(result))
+            self._stop_awaiting(added(result))
         else:
             self._listen(result[0])
 
     def _found(self, result: int) -> None:
         if result <= 0:
-            self._stop_awaiting(replies.NOT_FOUND if result == c.NOT_FOUND else _refusal(result))
+            self._stop_awaiting(replies.NOT_FOUND if result == c.NOT_FOUND else refusal(result))
         else:
             self._listen(result)
 
@@ -319,6 +333,13 @@ class WorkqConnection(RequestConnection):
         if awaited is not None and awaited.is_due:
             awaited.is_due = False
             self._judge(awaited)
+
+    def _not_deleted(self, result: int) -> None:
+        """A client that may put and not work leaves the job of its run where it is."""
+        awaited = self._awaited
+        if result == c.DENIED and awaited is not None and awaited.is_deleting:
+            self._clients.listeners.stop_listening(self, awaited.job_id)
+            self._stop_awaiting(replies.TIMEOUT)
 
     def _judge(self, awaited: Awaited) -> None:
         """A wait has ended, and this node knows all that happened before that."""
@@ -381,13 +402,18 @@ class WorkqConnection(RequestConnection):
             self._found(result)
         elif kind == KIND_LOOK:
             self._looked()
+        elif kind == KIND_DELETE:
+            self._not_deleted(result)
+        elif kind == r.AUTH:
+            self._authenticated(result, replies.OK, replies.DENIED)
         elif kind in _INSPECTS:
-            self._answer_alone(inspection.answer(self._asked, self._clients, self._shared))
+            answer = inspection.answer(self._asked, self._clients, self._shared, self)
+            self._answer_alone(answer)
         elif kind in (KIND_OPEN, KIND_QUIET) and result != c.OK:
             # The machine refused what everything behind it stands on. It is said where it says
             # nothing about a request that may be done.
             if kind == KIND_OPEN or self._replies.head != HELD:
-                self._replies.push(_refusal(result))
+                self._replies.push(refusal(result))
             self._close()
 
     def failed(self, kind: int, why: int) -> None:
@@ -402,7 +428,7 @@ class WorkqConnection(RequestConnection):
             if kind == KIND_WAIT:
                 self.wait = None
                 self._stop_timer()
-            if kind in (KIND_WAIT, r.LEASE) or kind in _INSPECTS:
+            if kind in (KIND_WAIT, r.LEASE, r.AUTH) or kind in _INSPECTS:
                 self.blocked = False
             # The commands that were not sent are the last ones, and they fail in order.
             self._settled(self._replies.answer_kind(kind, replies.NO_MAJORITY))
@@ -424,38 +450,12 @@ class WorkqConnection(RequestConnection):
         self._stop_awaiting(replies.NO_MAJORITY)
 
 
-# --- results as replies ---------------------------------------------------------------------------
-
-
-# The cluster or the queue has as much as it may.
-_NO_ROOM: Final = (c.OUT_OF_MEMORY, c.FULL)
-
-
-def _refusal(result: int) -> bytes:
-    """The reply for what the cluster does not do."""
-    return replies.OUT_OF_MEMORY if result in _NO_ROOM else replies.INTERNAL_ERROR
-
-
-def _added(result: Any) -> bytes:
-    if not isinstance(result, int):
-        return replies.OK
-    return replies.DUPLICATE_JOB if result == c.EXISTS else _refusal(result)
-
-
-def _finished(result: Any) -> bytes:
-    if result == c.OK:
-        return replies.OK
-    if result == c.NOT_FOUND:
-        return replies.NOT_FOUND
-    return replies.DUPLICATE_RESULT if result == c.EXISTS else _refusal(result)
-
-
 _FORMATTERS: Final[dict[int, Callable[[Any], bytes]]] = {
-    r.ADD: _added,
-    r.SCHEDULE: _added,
-    r.COMPLETE: _finished,
-    r.FAIL: _finished,
-    r.DELETE: _finished,
+    r.ADD: added,
+    r.SCHEDULE: added,
+    r.COMPLETE: finished,
+    r.FAIL: finished,
+    r.DELETE: finished,
 }
 _INSPECTS: Final = (
     r.INSPECT_SERVER,
@@ -474,6 +474,7 @@ _HANDLERS: Final[dict[int, Callable[[WorkqConnection, r.Request], None]]] = {
     r.COMPLETE: WorkqConnection._complete,
     r.FAIL: WorkqConnection._fail,
     r.DELETE: WorkqConnection._delete,
+    r.AUTH: WorkqConnection._auth,
     r.BAD: WorkqConnection._bad,
     r.CLOSE: WorkqConnection._asked_to_quit,
     **dict.fromkeys(_INSPECTS, WorkqConnection._inspect),

@@ -14,13 +14,15 @@ from beanpole.core.jobs.job import ID_MASK, Job, Tube
 from beanpole.core.jobs.order import Order
 from beanpole.core.jobs.queue import Queue
 from beanpole.core.operations.checks import find_named
+from beanpole.core.users import ANY_RIGHT
 from beanpole.events import PROTOCOL_NAMES, WORKQ
 from beanpole.protocol.workq import replies
 from beanpole.protocol.workq import requests as r
 from beanpole.protocol.workq.values import format_id, format_time
-from beanpoled.frontends.clients import Clients
+from beanpoled.frontends.clients import NO_RIGHT, Clients
 from beanpoled.frontends.workq import jobs
 from beanpoled.frontends.workq.shared import Shared
+from beanpoled.origin.batches import Client
 
 # One reply with jobs: it is made in one step of the node. The first job is there in any case; the
 # client asks for those behind the last with the next offset.
@@ -42,9 +44,25 @@ def weight(request: r.Request, clients: Clients) -> int:
     return 1
 
 
-def answer(request: r.Request, clients: Clients, shared: Shared) -> bytes:
+def answer(request: r.Request, clients: Clients, shared: Shared, client: Client) -> bytes:
     """The reply to an inspect."""
+    if not _may(request, clients, client):
+        clients.refused_client(NO_RIGHT)
+        return replies.DENIED
     return _ANSWERS[request[0]](request, clients, shared)
+
+
+def _may(request: r.Request, clients: Clients, client: Client) -> bool:
+    """Whether a client has a right in what it wants to see; what is not there needs none."""
+    kind = request[0]
+    if kind == r.INSPECT_SERVER:
+        return True
+    if kind == r.INSPECT_QUEUES:
+        return clients.may_in_all_of(client, ANY_RIGHT, jobs.PREFIX)
+    if kind == r.INSPECT_JOB:
+        job = find_named(clients.machine, clients.machine.queue.spaces[WORKQ], request[1])
+        return job is None or clients.may(client, ANY_RIGHT, job.tube.name)
+    return clients.may(client, ANY_RIGHT, jobs.PREFIX + request[1])
 
 
 def _server(request: r.Request, clients: Clients, shared: Shared) -> bytes:
