@@ -66,6 +66,7 @@ MODULES: Final = (
     "beanpoled/host/aio.py",
     "beanpoled/host/aio_clients.py",
     "beanpoled/host/aio_peers.py",
+    "beanpoled/host/tls_stream.py",
     "beanpoled/origin/batches.py",
     "beanpoled/frontends/*.py",
     "beanpoled/frontends/beanstalk/*.py",

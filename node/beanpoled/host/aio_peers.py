@@ -10,7 +10,7 @@ import socket
 import ssl
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final, cast
+from typing import Final, cast
 
 from beanpole.addresses import split_address
 from beanpole.errors import ProtocolError
@@ -18,9 +18,10 @@ from beanpoled.config.node import NodeConfig
 from beanpoled.host.seam import DEBUG, WARNING, Log
 from beanpoled.host.sockets import bind
 from beanpoled.host.tls import SafeAcceptor
+from beanpoled.host.tls_stream import SafeStream
 from beanpoled.links import link
 from beanpoled.links.admission import REFUSE, WAIT
-from beanpoled.trust.certificates import names_in
+from beanpoled.trust.certificates import Certificates, names_in
 from beanpoled.trust.handshakes import OF_ANOTHER, WORDS, reason_of
 from beanpoled.trust.proofs import NONCE_BYTES
 from beanpoled.trust.trust import Trust
@@ -173,6 +174,9 @@ class PeerProtocol:
         self.peer = hello.node
         self.received_at_s = self.framed_at_s = self._links.loop.time()
         self._links.established(self)
+
+    def eof_received(self) -> bool:
+        return False  # a link that is closed by half is of no use: its transport closes
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._timer is not None:
@@ -383,16 +387,32 @@ class PeerLinks:
         """
         failure = OSError("has no address")
         certificates = self.trust.of_peers
-        safely: dict[str, Any] = {}
-        if certificates is not None:
-            safely = {"ssl": certificates.client, "server_hostname": peer}
         for address in addresses:
             try:
-                await self.loop.create_connection(factory, address, port, **safely)
+                if certificates is None:
+                    await self.loop.create_connection(factory, address, port)
+                else:
+                    await self._connect_safely(certificates, factory, peer, address, port)
                 return
             except OSError as error:
                 failure = error
         raise failure
+
+    async def _connect_safely(
+        self,
+        certificates: Certificates,
+        factory: Callable[[], asyncio.Protocol],
+        peer: str,
+        address: str,
+        port: int,
+    ) -> None:
+        stream = SafeStream(self.loop, certificates.client, factory, peer)
+        try:
+            below = partial(cast, asyncio.Protocol, stream)
+            await self.loop.create_connection(below, address, port)
+            await stream.shaken
+        finally:
+            stream.give_up()
 
     async def _find(self, peer: str, host: str, port: int) -> Sequence[str]:
         """Return the addresses that the name of a member has now; OSError if it is not found.

@@ -8,9 +8,10 @@ import asyncio
 import socket
 from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import Final, cast
 
 from beanpole.addresses import host_name
+from beanpoled.host.tls_stream import SafeStream
 from beanpoled.trust.certificates import Certificates
 from beanpoled.trust.handshakes import HANDSHAKE_TIMEOUT_S, Handshakes, Room, reason_of
 
@@ -81,14 +82,15 @@ class SafeAcceptor:
         self._shaking.discard(task)
 
     async def _shake(self, raw: socket.socket) -> None:
+        stream = SafeStream(self._loop, self._certificates.server, self._make)
         try:
-            await self._loop.connect_accepted_socket(
-                self._make,
-                raw,
-                ssl=self._certificates.server,
-                ssl_handshake_timeout=HANDSHAKE_TIMEOUT_S,
-            )
+            async with asyncio.timeout(HANDSHAKE_TIMEOUT_S):
+                below = cast(asyncio.Protocol, stream)
+                await self._loop.connect_accepted_socket(lambda: below, raw)
+                await stream.shaken
         except Exception as error:
             # Whatever the other side has sent: an exception that nobody takes would end the node.
             self._handshakes.refused(reason_of(error), self._whom, self._loop.time())
             raw.close()
+        finally:
+            stream.give_up()

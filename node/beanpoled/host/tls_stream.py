@@ -1,0 +1,235 @@
+"""TLS on one connection, between its socket and an ordinary protocol.
+
+In place of the event loop's own: a command of a client is one small record each way, and for that
+the loop's costs more than the cipher does. It asks for more after each record, until OpenSSL says
+no by an exception, and reads into 256 KiB. Who may connect, and how long a handshake may take, is
+in `tls` and `trust`.
+"""
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final, cast
+
+# A record has at most as many bytes.
+RECORD_BYTES_MAX: Final = 16 * 1024
+
+
+class SafeTransport:
+    """What the protocol above writes to: an `asyncio.Transport` in all but name."""
+
+    def __init__(self, stream: "SafeStream", below: asyncio.Transport) -> None:
+        self._stream = stream
+        self._below = below
+
+    def write(self, data: bytes) -> None:
+        """Encrypt and send."""
+        if data and not self._below.is_closing():
+            self._stream.send(data)
+
+    def close(self) -> None:
+        """Say that nothing follows, and close when all is sent."""
+        self._stream.close()
+
+    def abort(self) -> None:
+        """Close now."""
+        self._below.abort()
+
+    def is_closing(self) -> bool:
+        """Whether it closes or is closed."""
+        return self._below.is_closing()
+
+    def is_reading(self) -> bool:
+        """Whether data is handed on."""
+        return not self._stream.paused and not self._below.is_closing()
+
+    def pause_reading(self) -> None:
+        """Hand on nothing more, nor take it from the socket."""
+        self._stream.paused = True
+        self._below.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Hand on again, what has come already first."""
+        self._below.resume_reading()
+        self._stream.resume()
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """Of the encrypted bytes."""
+        self._below.set_write_buffer_limits(high, low)
+
+    def get_write_buffer_size(self) -> int:
+        """Of the encrypted bytes."""
+        return self._below.get_write_buffer_size()
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """Return what is known of the socket, or `peercert`."""
+        if name == "peercert":
+            return self._stream.peer_certificate()
+        return self._below.get_extra_info(name, default)
+
+
+class SafeStream:
+    """The protocol of the socket: an `asyncio.Protocol` in all but name.
+
+    Attributes:
+        shaken: done when the handshake is over, with the error of one that failed.
+        paused: whether the protocol above takes nothing just now.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        context: ssl.SSLContext,
+        make: Callable[[], asyncio.Protocol],
+        name: str | None = None,
+    ) -> None:
+        """Begin.
+
+        Args:
+            loop: of the node.
+            context: of a server, or of a client if there is a name.
+            make: makes the protocol behind the handshake.
+            name: the one that the other side's certificate must have; None: this is the server.
+        """
+        self.shaken: asyncio.Future[None] = loop.create_future()
+        self.paused = False
+        self._loop = loop
+        self._make = make
+        self._incoming = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
+        self._tls = context.wrap_bio(
+            self._incoming, self._outgoing, server_side=name is None, server_hostname=name
+        )
+        self._below: asyncio.Transport | None = None
+        self._above: asyncio.Protocol | None = None
+
+    # --- of the socket ---
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._below = cast(asyncio.Transport, transport)
+        self._shake()  # the client speaks first
+
+    def data_received(self, data: bytes) -> None:
+        self._incoming.write(data)
+        if self._above is None:
+            self._shake()
+        if self._above is not None:
+            self._read(self._above)
+
+    def eof_received(self) -> bool:
+        self._incoming.write_eof()
+        if self._above is not None:
+            self._above.eof_received()
+            self.close()
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._above is not None:
+            self._above.connection_lost(exc)
+            self._above = None  # a cycle
+        elif not self.shaken.done():
+            self._fail(exc or ConnectionResetError("closed in the handshake"))
+
+    def pause_writing(self) -> None:
+        if self._above is not None:
+            self._above.pause_writing()
+
+    def resume_writing(self) -> None:
+        if self._above is not None:
+            self._above.resume_writing()
+
+    # --- of the protocol above ---
+
+    def send(self, data: bytes) -> None:
+        """Encrypt and send."""
+        try:
+            self._tls.write(data)
+        except ssl.SSLError:
+            self._abort()
+            return
+        self._flush()
+
+    def resume(self) -> None:
+        """Hand on what has come while it was paused."""
+        self.paused = False
+        self._loop.call_soon(self._read_more)
+
+    def close(self) -> None:
+        """Say that nothing follows, and close when all is sent."""
+        below = self._below
+        if below is None or below.is_closing():
+            return
+        with suppress(ssl.SSLError):  # that the other side has not said it, too
+            self._tls.unwrap()
+        self._flush()
+        below.close()
+
+    def peer_certificate(self) -> Any:
+        """Return what the other side has shown, as `ssl` does."""
+        return self._tls.getpeercert()
+
+    def give_up(self) -> None:
+        """End a handshake that takes too long; without effect on one that is over."""
+        if self._above is None:
+            self._abort()
+
+    # --- within ---
+
+    def _shake(self) -> None:
+        if self.shaken.done():
+            return
+        try:
+            self._tls.do_handshake()
+        except ssl.SSLWantReadError:
+            self._flush()
+            return
+        except Exception as error:  # whatever the other side has sent must not end the node
+            self._flush()  # the alert
+            self._fail(error)
+            if self._below is not None:
+                self._below.close()
+            return
+        self._flush()
+        assert self._below is not None
+        self.shaken.set_result(None)
+        self._above = self._make()
+        self._above.connection_made(cast(asyncio.Transport, SafeTransport(self, self._below)))
+
+    def _fail(self, error: Exception) -> None:
+        self.shaken.set_exception(error)
+        self.shaken.exception()  # the loop does not mind if it is asked for no more
+
+    def _read_more(self) -> None:
+        if self._above is not None:
+            self._read(self._above)
+
+    def _read(self, above: asyncio.Protocol) -> None:
+        """Hand on every record that is whole; where nothing is left, OpenSSL is not asked."""
+        below = self._below
+        assert below is not None
+        while not self.paused and (self._incoming.pending or self._tls.pending()):
+            try:
+                data = self._tls.read(RECORD_BYTES_MAX)
+            except ssl.SSLWantReadError:  # a part of a record
+                break
+            except ssl.SSLError:
+                self._abort()
+                return
+            if not data:  # the other side has said that nothing follows
+                above.eof_received()
+                self.close()
+                return
+            above.data_received(data)
+            if below.is_closing():
+                return
+        if self._outgoing.pending:  # an answer of TLS itself, as to new keys
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._outgoing.pending and self._below is not None and not self._below.is_closing():
+            self._below.write(self._outgoing.read())
+
+    def _abort(self) -> None:
+        if self._below is not None and not self._below.is_closing():
+            self._below.abort()

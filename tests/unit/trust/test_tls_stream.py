@@ -1,0 +1,250 @@
+"""TLS between a socket and a protocol, without either: what goes in and comes out, and when."""
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from beanpoled.cli.certs import make_ca, make_certificate
+from beanpoled.host.tls_stream import RECORD_BYTES_MAX, SafeStream
+
+BIG = bytes(range(256)) * 4096  # many records
+
+
+class Below:
+    """A socket's transport that keeps what is written."""
+
+    def __init__(self) -> None:
+        self.written = b""
+        self.closing = self.aborted = self.paused = False
+
+    def write(self, data: bytes) -> None:
+        assert not self.closing
+        self.written += data
+
+    def close(self) -> None:
+        self.closing = True
+
+    def abort(self) -> None:
+        self.closing = self.aborted = True
+
+    def is_closing(self) -> bool:
+        return self.closing
+
+    def pause_reading(self) -> None:
+        self.paused = True
+
+    def resume_reading(self) -> None:
+        self.paused = False
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return {"peername": ("127.0.0.1", 1)}.get(name, default)
+
+
+class Above(asyncio.Protocol):
+    """A protocol that keeps what comes, and pauses after each piece if it is told to."""
+
+    def __init__(self) -> None:
+        self.got = b""
+        self.pieces = 0
+        self.pauses = self.ended = self.lost = False
+        self.transport: Any = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        assert len(data) <= RECORD_BYTES_MAX
+        self.got += data
+        self.pieces += 1
+        if self.pauses:
+            self.transport.pause_reading()
+
+    def eof_received(self) -> None:
+        self.ended = True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.lost = True
+
+
+class Pair:
+    """A stream that serves, and the client of its handshake, by memory alone."""
+
+    def __init__(self, folder: Path, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        server.load_cert_chain(folder / "a.pem", folder / "a.key")
+        self.above = Above()
+        self.below = Below()
+        self.stream = SafeStream(loop, server, lambda: self.above)
+        self.stream.connection_made(cast(asyncio.Transport, self.below))
+        self.into, self.out = ssl.MemoryBIO(), ssl.MemoryBIO()
+        client = ssl.create_default_context(cafile=str(folder / "ca.pem"))
+        self.client = client.wrap_bio(self.into, self.out, server_hostname="a")
+
+    def shake(self) -> None:
+        for _ in range(4):
+            with contextlib.suppress(ssl.SSLWantReadError):
+                self.client.do_handshake()
+            self.deliver()
+        assert self.stream.shaken.done()
+
+    def deliver(self, step: int = 0) -> None:
+        """Bring the client's bytes to the stream, `step` at a time, and its bytes to the client."""
+        data = self.out.read()
+        for place in range(0, len(data), step or len(data) or 1):
+            self.stream.data_received(data[place : place + (step or len(data))])
+        self.into.write(self.below.written)
+        self.below.written = b""
+
+    def read(self) -> bytes:
+        found = b""
+        while True:
+            try:
+                piece = self.client.read(1 << 16)
+            except ssl.SSLWantReadError:
+                return found
+            if not piece:
+                return found + b"<end>"
+            found += piece
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("certificates")
+    make_ca(made, "1")
+    make_certificate(made, "a", ["a"], "1")
+    return made
+
+
+@pytest.fixture
+def pair(folder: Path) -> Iterator[Pair]:
+    loop = asyncio.new_event_loop()
+    yield Pair(folder, loop)
+    loop.close()
+
+
+def turn(loop: asyncio.AbstractEventLoop) -> None:
+    loop.call_soon(loop.stop)
+    loop.run_forever()
+
+
+def test_bytes_go_both_ways_whole_and_in_pieces(pair: Pair) -> None:
+    pair.shake()
+    pair.client.write(BIG)
+    pair.deliver()
+    assert pair.above.got == BIG
+    pair.client.write(b"in single bytes")
+    pair.deliver(step=1)
+    assert pair.above.got == BIG + b"in single bytes"
+    pair.above.transport.write(BIG)
+    pair.above.transport.write(b"")
+    pair.deliver()
+    assert pair.read() == BIG
+
+
+def test_what_comes_with_the_end_of_the_handshake_is_not_lost(pair: Pair) -> None:
+    with pytest.raises(ssl.SSLWantReadError):
+        pair.client.do_handshake()
+    pair.deliver()
+    pair.client.do_handshake()
+    pair.client.write(b"at once")
+    pair.deliver()
+    assert pair.above.got == b"at once"
+
+
+def test_nothing_is_handed_on_while_it_is_paused(pair: Pair) -> None:
+    pair.shake()
+    pair.above.pauses = True
+    pair.client.write(b"one")
+    pair.client.write(b"two")
+    pair.deliver()
+    assert pair.above.got == b"one"
+    assert pair.below.paused and not pair.above.transport.is_reading()
+    pair.above.transport.resume_reading()
+    assert pair.above.transport.is_reading()
+    turn(pair.loop)
+    assert pair.above.got == b"onetwo"
+
+
+def test_an_end_is_said_both_ways(pair: Pair) -> None:
+    pair.shake()
+    with pytest.raises(ssl.SSLWantReadError):
+        pair.client.unwrap()
+    pair.deliver()
+    assert pair.above.ended and pair.below.closing and not pair.below.aborted
+
+
+def test_a_close_says_that_nothing_follows(pair: Pair) -> None:
+    pair.shake()
+    pair.above.transport.write(b"last")
+    pair.above.transport.close()
+    pair.deliver()
+    assert pair.read() == b"last<end>"
+    assert pair.below.closing and not pair.below.aborted
+    pair.above.transport.write(b"too late")
+    pair.stream.connection_lost(None)
+    assert pair.above.lost and pair.below.written == b""
+
+
+def test_a_record_that_was_changed_ends_the_connection(pair: Pair) -> None:
+    pair.shake()
+    pair.client.write(b"a command")
+    data = bytearray(pair.out.read())
+    data[-1] ^= 1
+    pair.stream.data_received(bytes(data))
+    assert pair.below.aborted and pair.above.got == b""
+
+
+@pytest.mark.parametrize("garbage", [b"put 0 0 60 1\r\nx\r\n", bytes(100), b"\x16\x03\x01" * 99])
+def test_garbage_is_a_failed_handshake(pair: Pair, garbage: bytes) -> None:
+    pair.stream.data_received(garbage)
+    pair.stream.data_received(garbage)
+    pair.stream.eof_received()
+    pair.stream.connection_lost(None)
+    assert isinstance(pair.stream.shaken.exception(), (ssl.SSLError, ConnectionError))
+    assert pair.above.transport is None
+
+
+def test_a_handshake_that_is_given_up_is_aborted_and_others_go_on(pair: Pair) -> None:
+    pair.stream.give_up()
+    assert pair.below.aborted
+    pair.stream.connection_lost(None)
+    assert isinstance(pair.stream.shaken.exception(), ConnectionResetError)
+
+
+def test_a_finished_handshake_is_not_given_up(pair: Pair) -> None:
+    pair.shake()
+    pair.stream.give_up()
+    assert not pair.below.closing
+
+
+@pytest.mark.parametrize(("name", "accepted"), [("a", True), ("b", False)])
+def test_a_client_wants_the_name_in_the_certificate(
+    folder: Path, pair: Pair, name: str, accepted: bool
+) -> None:
+    context = ssl.create_default_context(cafile=str(folder / "ca.pem"))
+    above, below = Above(), Below()
+    stream = SafeStream(pair.loop, context, lambda: above, name)
+    stream.connection_made(cast(asyncio.Transport, below))
+    for _ in range(3):
+        sent, below.written = below.written, b""
+        if sent:
+            pair.stream.data_received(sent)
+        sent, pair.below.written = pair.below.written, b""
+        if sent and not below.closing:
+            stream.data_received(sent)
+    if accepted:
+        assert stream.shaken.exception() is None
+        above.transport.write(b"hello")
+        pair.stream.data_received(below.written)
+        assert pair.above.got == b"hello"
+        assert above.transport.get_extra_info("peercert")["subjectAltName"] == (("DNS", "a"),)
+        assert above.transport.get_extra_info("peername") == ("127.0.0.1", 1)
+    else:
+        assert isinstance(stream.shaken.exception(), ssl.SSLCertVerificationError)
+        assert above.transport is None and below.closing
