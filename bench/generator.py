@@ -34,6 +34,9 @@ def qless_script() -> str:
     return str(QLESS_SCRIPT)
 
 
+TLS: Final = ("-DWITH_TLS", "-lssl", "-lcrypto")
+
+
 class Figure(NamedTuple):
     """One measurement. Times of clients are in microseconds."""
 
@@ -55,10 +58,10 @@ class Figure(NamedTuple):
     resident_bytes_per_job: float
 
 
-def build() -> Path:
-    """Compile the load generator if it is older than its sources."""
+def build(tls: bool = False) -> Path:
+    """Compile the load generator if it is older than its sources; with OpenSSL only for TLS."""
     sources = sorted((FOLDER / "load").glob("*.c"))
-    program = BUILD / "load"
+    program = BUILD / ("load-tls" if tls else "load")
     newest = max(path.stat().st_mtime for path in (FOLDER / "load").iterdir())
     if program.exists() and program.stat().st_mtime >= newest:
         return program
@@ -67,7 +70,12 @@ def build() -> Path:
         raise BenchError("the load generator needs a C compiler (Debian: apt-get install gcc)")
     BUILD.mkdir(exist_ok=True)
     command = [compiler, "-O2", "-Wall", "-Wextra", "-Werror", "-std=gnu11"]
-    subprocess.run([*command, "-o", str(program), *map(str, sources)], check=True)
+    command += ["-o", str(program), *map(str, sources)]
+    try:
+        subprocess.run([*command, *(TLS if tls else ())], check=True)
+    except subprocess.CalledProcessError:
+        hint = " (for TLS it needs OpenSSL's headers: apt-get install libssl-dev)" if tls else ""
+        raise BenchError(f"the load generator cannot be compiled{hint}") from None
     return program
 
 

@@ -14,7 +14,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from bench import check, generator, million, profile, report, results, stall, strangers
+from bench import (
+    backups,
+    check,
+    generator,
+    million,
+    profile,
+    report,
+    results,
+    scrape,
+    stall,
+    strangers,
+    tls,
+)
 from bench.generator import BUILD, Figure, Generator
 from bench.processes import BenchError
 from bench.results import Results
@@ -84,6 +96,20 @@ def parser() -> argparse.ArgumentParser:
     _add_load(command, (strangers.CONNECTIONS,))
     _add_dir(command)
     command.set_defaults(run=run_strangers)
+    command = _add(commands, "backups", "backup, verify and restore of ever more jobs")
+    _add_load(command, (backups.CONNECTIONS,))
+    command.add_argument("--steps", type=_counts, default=backups.STEPS, metavar="N,N")
+    _add_dir(command)
+    command.set_defaults(run=run_backups)
+    command = _add(commands, "scrape", "pages of metrics with many queues, and puts beside them")
+    command.add_argument("--queues", type=_count, default=scrape.QUEUES)
+    _add_dir(command)
+    command.set_defaults(run=run_scrape)
+    command = _add(commands, "tls", "the rate with TLS for clients and between nodes, over without")
+    _add_load(command, (tls.CONNECTIONS,))
+    command.add_argument("--rounds", type=_count, default=tls.ROUNDS)
+    _add_dir(command)
+    command.set_defaults(run=run_tls)
     command = _add(commands, "check", "a quick run; status 1 if a recorded ratio got worse")
     _add_measuring(command, QUICK)
     command.add_argument("--recorded", type=Path, default=check.RECORDED)
@@ -208,6 +234,34 @@ def run_strangers(options: argparse.Namespace) -> int:
             found = strangers.measure(load, connections, Path(made).resolve())
         print(f"{connections} connections\n")
         print(strangers.table(found))
+    return 0
+
+
+def run_backups(options: argparse.Namespace) -> int:
+    """Back up, verify and restore with ever more jobs; print the table."""
+    options.dir.mkdir(parents=True, exist_ok=True)
+    load = Generator(generator.build(), options.seconds, WARM_UP_S, options.body)
+    found = backups.measure(load, options.steps, options.dir.resolve())
+    print(report.markdown(backups.table(found)))
+    return 0
+
+
+def run_scrape(options: argparse.Namespace) -> int:
+    """Scrape a node of many queues; print the table."""
+    options.dir.mkdir(parents=True, exist_ok=True)
+    found = scrape.measure(options.queues, options.dir.resolve())
+    print(report.markdown(scrape.table(found)))
+    return 0
+
+
+def run_tls(options: argparse.Namespace) -> int:
+    """Measure with and without TLS in turns; print the table."""
+    options.dir.mkdir(parents=True, exist_ok=True)
+    load = Generator(generator.build(tls=True), options.seconds, WARM_UP_S, options.body)
+    for connections in options.connections:
+        found = tls.measure(load, connections, options.rounds, options.dir.resolve())
+        print(f"{connections} connections\n")
+        print(report.markdown(tls.table(found)))
     return 0
 
 

@@ -24,6 +24,8 @@ void *need(size_t bytes) {
 }
 
 int dial(char *address) {
+    bool tls = strncmp(address, "tls:", 4) == 0;
+    if (tls) address += 4;
     char *colon = strrchr(address, ':');
     if (!colon) die("an address is HOST:PORT", address);
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found;
@@ -37,6 +39,7 @@ int dial(char *address) {
     freeaddrinfo(found);
     int on = 1;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    if (tls) link_encrypt(fd);
     return fd;
 }
 
@@ -82,12 +85,12 @@ void append_body(struct connection *one) {
 }
 
 void send_all(int fd, const void *bytes, size_t count) {
-    if (send(fd, bytes, count, MSG_NOSIGNAL) != (ssize_t)count) die("send", strerror(errno));
+    if (link_send(fd, bytes, count) != (ssize_t)count) die("send", strerror(errno));
 }
 
 void receive_all(int fd, void *into, size_t count) {
     while (count) {
-        ssize_t got = recv(fd, into, count, 0);
+        ssize_t got = link_receive(fd, into, count);
         if (got <= 0) die("no answer to the greeting", got ? strerror(errno) : NULL);
         into = (char *)into + got;
         count -= (size_t)got;

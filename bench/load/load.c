@@ -127,8 +127,8 @@ static struct connection *pop_later(void) {
 
 static void flush(struct connection *one) {
     while (one->output_at < one->output_bytes) {
-        ssize_t sent = send(one->fd, one->output + one->output_at,
-                            one->output_bytes - one->output_at, MSG_NOSIGNAL);
+        ssize_t sent = link_send(one->fd, one->output + one->output_at,
+                                 one->output_bytes - one->output_at);
         if (sent < 0) {
             if (errno == EAGAIN) break;
             if (errno == EINTR) continue;
@@ -201,7 +201,7 @@ static void advance(struct connection *one, bool due) {
 }
 
 static void receive(struct connection *one, size_t room) {
-    ssize_t got = recv(one->fd, one->input + one->input_bytes, room - one->input_bytes, 0);
+    ssize_t got = link_receive(one->fd, one->input + one->input_bytes, room - one->input_bytes);
     if (got == 0) die("the server closed a connection", NULL);
     if (got < 0) {
         if (errno == EAGAIN || errno == EINTR) return;

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 /* RUN: a job whose result the client waits for. */
 enum operation { PUT, RESERVE, DELETE, TOUCH, RELEASE, BURY, KICK, RUN, OPERATIONS };
@@ -72,12 +73,18 @@ void append_body(struct connection *one);
 /* A body with these first bytes. */
 void append_body_of(struct connection *one, const char id[ID_BYTES]);
 
-/* Connects to HOST:PORT. */
+/* Connects to HOST:PORT, or to tls:HOST:PORT. */
 int dial(char *address);
 /* For `open`: whole blocking exchanges. */
 void send_all(int fd, const void *bytes, size_t count);
 void receive_all(int fd, void *into, size_t count);
 /* Reads a line without its end, so slowly that it takes nothing of what follows. */
 void receive_line(int fd, char into[LINE_BYTES_MAX]);
+
+/* link.c: send and recv of a socket that may be encrypted; errno as theirs. */
+void link_encrypt(int fd);
+ssize_t link_send(int fd, const void *bytes, size_t count);
+/* Reads until the socket has no more, or `count` is reached: TLS may keep bytes that no poll shows. */
+ssize_t link_receive(int fd, void *into, size_t count);
 
 #endif

@@ -1,0 +1,274 @@
+"""Backup, verify and restore of ever more jobs: time, memory, bytes, and what clients feel.
+
+One cluster of three compiled nodes is filled step by step. A bystander puts and deletes at the node
+that serves the backup, in a process of its own. The commands are those that operators run, so their
+start (0.3 s) is in the figures.
+"""
+
+import json
+import multiprocessing
+import os
+import shlex
+import statistics
+import subprocess
+import tempfile
+import threading
+import time
+import urllib.request
+from contextlib import contextmanager, suppress
+from multiprocessing.connection import Connection as Pipe
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from bench.generator import Generator
+from bench.processes import BenchError, child, wait_for
+from bench.servers import BEANPOLE, SETTLE_S, beanpole, compiled_environment
+from bench.stall import Connection
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+STEPS: Final = (250_000, 500_000, 1_000_000)
+MEMBERS: Final = ("a", "b", "c")
+CONNECTIONS: Final = 64
+START_MAX_S: Final = 120.0
+# Of the bystander between two jobs, and how long it looks before the backup.
+PAUSE_S: Final = 0.005
+QUIET_S: Final = 10.0
+MIB: Final = 1 << 20
+
+
+class Ran(NamedTuple):
+    """A command that ran to its end."""
+
+    seconds: float
+    resident_bytes: int  # at its peak
+
+
+class Step(NamedTuple):
+    """What was found with so many jobs."""
+
+    jobs: int
+    backup: Ran
+    encrypted: Ran
+    file_bytes: int
+    node_bytes: int  # resident, of the node that serves it, before
+    node_more_bytes: int  # at the peak, more than before
+    put_quiet_ms: float  # p99 of a client without a backup
+    put_ms: float  # and beside one
+    verify: Ran
+    restore: Ran  # of three members
+    start_s: float  # of one node alone, until it serves
+
+
+def measure(load: Generator, steps: tuple[int, ...], directory: Path) -> list[Step]:
+    """Fill a fresh cluster step by step, and go through all of it at each."""
+    found: list[Step] = []
+    with tempfile.TemporaryDirectory(prefix="backups-", dir=directory) as name:
+        folder = Path(name)
+        with beanpole(3)(folder) as running:
+            nodes = json.loads((folder / "data/cluster.json").read_text())["nodes"]
+            before = 0
+            for jobs in steps:
+                options = {"body": str(load.body), "connections": str(CONNECTIONS)}
+                options |= {"seconds": "0.5", "warm-up": "0", "fill": str(jobs - before)}
+                load.run(running, options, f"{jobs} jobs")
+                before = jobs
+                time.sleep(SETTLE_S)
+                found.append(_step(jobs, folder, nodes[1]))
+                print(found[-1], flush=True)
+    return found
+
+
+def _step(jobs: int, folder: Path, node: dict[str, str]) -> Step:
+    path, sealed = folder / "backup", folder / "backup.age"
+    key = folder / "key"
+    public = _key(key)
+    address = ("--addr", node["grpc"], "--replace")
+    pid = int(node["pid"])
+    with bystander(node["beanstalk"]) as looked:
+        looked()
+        time.sleep(QUIET_S)
+        quiet_ms = looked()
+        before = _peak_from_now(pid)
+        backup = run("backup", *address, "--to", path)
+        peak = _peak(pid)
+        beside_ms = looked()
+    encrypted = run("backup", *address, "--to", sealed, "--encrypt-to", public)
+    verify = run("backup", "verify", path)
+    restored = [folder / "restored" / member for member in MEMBERS]
+    restore = run("restore", path, "--members", ",".join(MEMBERS), "--to", *restored)
+    alone = folder / "restored" / "alone"
+    run("restore", path, "--members", "alone", "--to", alone)
+    start_s = _start(alone, folder)
+    size = path.stat().st_size
+    subprocess.run(["rm", "-rf", str(folder / "restored"), str(path), str(sealed)], check=True)
+    more = peak - before
+    ran = (verify, restore, start_s)
+    return Step(jobs, backup, encrypted, size, before, more, quiet_ms, beside_ms, *ran)
+
+
+def _key(path: Path) -> str:
+    """Make an identity; returns its recipient."""
+    import pyrage  # of the extra `backup`
+
+    identity = pyrage.x25519.Identity.generate()
+    path.write_text(str(identity))
+    return str(identity.to_public())
+
+
+def run(*words: str | Path) -> Ran:
+    """Run a command of `beanpole`, compiled; BenchError if it fails."""
+    command = [BEANPOLE, *map(str, words)]
+    begun_s = time.monotonic()
+    process = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=compiled_environment()
+    )
+    assert process.stderr is not None
+    said = process.stderr.read().decode()
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise BenchError(f"{shlex.join(command)}: {said}")
+    return Ran(time.monotonic() - begun_s, used.ru_maxrss * 1024)
+
+
+def _peak_from_now(pid: int) -> int:
+    """Let the system forget the peak of a process; returns what is resident now."""
+    Path(f"/proc/{pid}/clear_refs").write_text("5")
+    return _status(pid, "VmRSS")
+
+
+def _peak(pid: int) -> int:
+    return _status(pid, "VmHWM")
+
+
+def _status(pid: int, name: str) -> int:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith(f"{name}:"):
+            return int(line.split()[1]) * 1024
+    raise BenchError(f"/proc/{pid}/status has no {name}")
+
+
+def _start(directory: Path, folder: Path) -> float:
+    """Start a node alone on a restored directory; returns the seconds until it serves."""
+    port = 23900
+    settings = {
+        "cluster": json.loads((folder / "data/cluster.json").read_text())["cluster"],
+        "node-id": "alone",
+        "members": f"alone=127.0.0.1:{port}/127.0.0.1:{port + 1}",
+        "data-dir": str(directory),
+        "listen": f"127.0.0.1:{port + 2}",
+        "peer-listen": f"127.0.0.1:{port}",
+        "grpc-listen": f"127.0.0.1:{port + 1}",
+        "http-listen": f"127.0.0.1:{port + 3}",
+    }
+    program = str(Path(BEANPOLE).with_name("beanpoled"))
+    command = [program, *(f"--{name}={value}" for name, value in settings.items())]
+
+    def serves() -> bool:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port + 3}/readyz", timeout=2) as reply:
+                return bool(reply.status == 200)
+        except OSError:
+            return False
+
+    begun_s = time.monotonic()
+    with child(command, folder / "alone.log", compiled_environment()):
+        wait_for(serves, START_MAX_S, f"the restored node serves (see {folder}/alone.log)")
+        return time.monotonic() - begun_s
+
+
+# --- the bystander -------------------------------------------------------------------------------
+
+
+@contextmanager
+def bystander(address: str) -> "Iterator[_Look]":
+    """Run a client that puts and deletes over and over; yields what tells the p99 of its puts."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_stand_by, args=(address, theirs), daemon=True)
+    process.start()
+    theirs.close()
+    try:
+        yield _Look(ours)
+    finally:
+        ours.close()
+        process.join()
+
+
+class _Look:
+    """Asks the bystander."""
+
+    def __init__(self, pipe: "Pipe[None, list[float]]") -> None:
+        self._pipe = pipe
+
+    def __call__(self) -> float:
+        """The p99 of its puts since the last look, in ms; 0 if there were none."""
+        return p99_ms(self.waits_s())
+
+    def waits_s(self) -> list[float]:
+        """All waits for a put since the last look."""
+        self._pipe.send(None)
+        return self._pipe.recv()
+
+
+def p99_ms(waits_s: list[float]) -> float:
+    """Return the 99th percentile in milliseconds."""
+    return statistics.quantiles(waits_s, n=100)[98] * 1e3 if len(waits_s) > 1 else 0.0
+
+
+def _stand_by(address: str, pipe: "Pipe[list[float], None]") -> None:
+    waits_s: list[float] = []
+    ends = threading.Event()
+
+    def work() -> None:
+        client = Connection(address)
+        while not ends.wait(PAUSE_S):
+            begun_s = time.monotonic()
+            word, number = client.ask(b"put 0 0 60 1\r\nx\r\n").split()
+            waits_s.append(time.monotonic() - begun_s)
+            assert word == b"INSERTED", word
+            client.ask(b"delete %b\r\n" % number)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    with suppress(EOFError):
+        while True:
+            pipe.recv()
+            count = len(waits_s)
+            pipe.send(waits_s[:count])
+            del waits_s[:count]
+    ends.set()
+    thread.join()
+
+
+# --- the table -----------------------------------------------------------------------------------
+
+
+def table(found: list[Step]) -> list[list[str]]:
+    """Return the rows of a table, its head first."""
+    rows = [["of three nodes", *(f"{one.jobs:,} jobs" for one in found), "each 100,000 more"]]
+
+    def row(words: str, values: list[float], unit: str, digits: int) -> None:
+        slope = (values[-1] - values[0]) / (found[-1].jobs - found[0].jobs) * 100_000
+        cells = [f"{value:,.{digits}f} {unit}" for value in values]
+        rows.append([words, *cells, f"{slope:,.{digits + 1}f} {unit}"])
+
+    for words, rans in (
+        ("backup", [one.backup for one in found]),
+        ("backup, encrypted", [one.encrypted for one in found]),
+        ("verify", [one.verify for one in found]),
+        ("restore of three members", [one.restore for one in found]),
+    ):
+        row(words, [ran.seconds for ran in rans], "s", 1)
+        row(
+            f"{words}: peak memory of the command", [r.resident_bytes / MIB for r in rans], "MiB", 0
+        )
+    row("start of a restored node, until it serves", [one.start_s for one in found], "s", 1)
+    row("the file", [one.file_bytes / MIB for one in found], "MiB", 1)
+    row("memory of the node before", [one.node_bytes / MIB for one in found], "MiB", 0)
+    row("more at the peak", [one.node_more_bytes / MIB for one in found], "MiB", 0)
+    row("p99 of a put before", [one.put_quiet_ms for one in found], "ms", 1)
+    row("p99 of a put beside the backup", [one.put_ms for one in found], "ms", 1)
+    return rows

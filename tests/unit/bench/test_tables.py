@@ -1,0 +1,35 @@
+"""Tables of the sets that print one and keep no file: ratios, slopes, percentiles."""
+
+import pytest
+
+from bench import backups, scrape, tls
+from bench.backups import MIB, Ran, Step
+
+
+def test_a_ratio_is_taken_within_its_round() -> None:
+    plain = [tls.Turn(op_s, 1.0, 2.0, 20.0, 0.2) for op_s in (100.0, 200.0, 400.0)]
+    encrypted = [tls.Turn(op_s, 1.5, 3.0, 30.0, 0.4) for op_s in (50.0, 180.0, 320.0)]
+    _, first, second = tls.table({tls.PLAIN: plain, tls.ENCRYPTED: encrypted})
+    assert first[:3] == ["plain", "200", "1.00 (1.00 to 1.00)"]
+    assert second == ["TLS", "180", "0.80 (0.50 to 0.90)", "1.50", "3.00", "30.0", "40%"]
+
+
+def test_a_slope_is_that_of_a_hundred_thousand_jobs() -> None:
+    def step(jobs: int, seconds: float, size: int) -> Step:
+        ran = Ran(seconds, 10 * MIB)
+        return Step(jobs, ran, ran, size, 50 * MIB, MIB, 1.0, 2.0, ran, ran, seconds)
+
+    rows = backups.table([step(250_000, 1.0, 30 * MIB), step(1_000_000, 7.0, 120 * MIB)])
+    by_words = {row[0]: row[1:] for row in rows}
+    assert by_words["backup"] == ["1.0 s", "7.0 s", "0.80 s"]
+    assert by_words["the file"] == ["30.0 MiB", "120.0 MiB", "12.00 MiB"]
+    assert by_words["verify: peak memory of the command"] == ["10 MiB", "10 MiB", "0.0 MiB"]
+
+
+def test_percentiles_are_of_all_puts() -> None:
+    assert backups.p99_ms([]) == 0.0
+    assert backups.p99_ms([n / 1e3 for n in range(1, 1001)]) == pytest.approx(991, abs=1)
+    found = scrape.Scraped(1000, 5, "nothing", [1.0, 3.0], [1.0] * 200, [1.0] * 150 + [9.0] * 50)
+    by_words = {row[0]: row[1] for row in scrape.table(found)}
+    assert by_words["p99 of a put without pages"] == "1.0 ms"
+    assert by_words["p99 of a put with a page each second"] == "9.0 ms"
