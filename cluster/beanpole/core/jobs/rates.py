@@ -14,8 +14,9 @@ from beanpole.core.jobs.order import Order
 
 # Jobs in one period: its product with the longest period fits into 64 bits, as an image needs.
 RATE_MAX: Final[int] = 1_000_000
-# An entry ends what is due at its time: shorter periods than entries are apart would tell nothing.
-RATE_PERIOD_MIN_US: Final[int] = 1_000
+# What is due has its effect some 10 ms later, for many share an entry. A bucket that is full gets
+# no tokens in that time, so one that fills much faster would give out far less than its rate.
+RATE_PERIOD_MIN_US: Final[int] = 100_000
 RATE_PERIOD_MAX_US: Final[int] = 30 * 24 * 3600 * 1_000_000
 # Queues with a bucket that is not full. A change of a policy looks at all in one step, which takes
 # 15 ms if each has another rate then. Of more queues, the one that is due first is taken as full.
