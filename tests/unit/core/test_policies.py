@@ -227,3 +227,17 @@ def test_they_count_against_the_memory_of_the_cluster(cluster: Guests) -> None:
     more = accounts.POLICY_BYTES + accounts.NOTE_BYTES
     assert accounts.memory_bytes(cluster.machine) - before[0] == more
     assert accounts.image_bytes(cluster.machine) > before[1]
+
+
+def test_a_dead_letter_queue_that_became_an_alias_gets_no_jobs(cluster: Guests) -> None:
+    assert set_policy(cluster, WORK, 1, DEAD) == c.OK
+    assert cluster.do(c.SET_ALIAS, 1, DEAD, TURN) == c.OK
+    job = cluster.put(tube=WORK)
+    attempt(cluster, job)
+    # In the way of the alias, a tube of this name would be in images that no node reads.
+    assert DEAD not in cluster.machine.queue.tubes
+    assert where(cluster, job) == (WORK, BURIED)
+    assert cluster.do(c.SET_ALIAS, 1, DEAD, b"") == c.OK
+    other = cluster.put(tube=WORK)
+    attempt(cluster, other)
+    assert where(cluster, other) == (DEAD, READY)

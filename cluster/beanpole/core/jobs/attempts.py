@@ -37,14 +37,16 @@ class Attempts(States):
             return False
         policies.note(job.id, Note(reason, tube.name, job.reserves))
         job.delay_us = 0
-        if not policy.dead or policy.dead == tube.name:
+        dead = policy.dead
+        # A name that became an alias is one of another protocol's queue, where the job cannot go.
+        if not dead or dead == tube.name or dead in self.aliases.queues:
             buries = job.buries
             self.make_buried(job)
             job.buries = buries  # no worker has buried it
             self.emit(e.BURIED, RESERVED, job, holder, e.ATTEMPTS)
             return True
         # There are at most as many of these queues as policies, so `tubes_max` is not asked.
-        self.come_into(job, RESERVED, self.tube(policy.dead), holder, e.ATTEMPTS)
+        self.come_into(job, RESERVED, self.tube(dead), holder, e.ATTEMPTS)
         self.make_ready(job)
         self.emit(e.MOVED, e.MOVING, job, holder, e.ATTEMPTS)
         self.drop_if_idle(tube)
