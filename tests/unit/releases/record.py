@@ -14,12 +14,15 @@ from contextlib import contextmanager
 from typing import Any, Final
 from unittest.mock import patch
 
+import msgpack
+
 from beanpole import VERSION
 from beanpole import commands as c
 from beanpole import events as e
 from beanpole.core.jobs.job import BURIED, DELAYED, DONE, FAILED
 from beanpole.core.machine import Machine
 from beanpole.core.operations.table import OPERATIONS
+from beanpole.core.users import ANY_RIGHT, EVERYWHERE
 from beanpoled.eventlog import columns
 from beanpoled.eventlog.events import EventBatch, Events
 from tests.sim.event_log import EventWitness
@@ -205,6 +208,11 @@ FOREIGN: Final[tuple[tuple[Any, ...], ...]] = (
         *((0, 2), (0, 7), (0, 2_000_000), (0, 1_000_000), (0, 500_000), 9, 900_000),
     ),
     (c.DROP_POLICY, 1, (b"*", BYTES[1])),
+    (c.SET_USER, 1, b"lee", msgpack.packb([(EVERYWHERE, ANY_RIGHT)])),
+    (c.SET_TOKEN, 1, b"lee", (bytes(32), b"t" * 32), (0, 1)),
+    (c.AS_USER, (1, 2), b"lee", b""),
+    (c.DROP_USER, 1, b"lee"),
+    (c.SET_RULES, 1, msgpack.packb([])),
 )
 
 
