@@ -225,7 +225,7 @@ def as_plain(job: jobs_pb2.AdminJob, body: bool = True) -> dict[str, Any]:
         "kicks": job.kicks,
     }
     if body:
-        found |= _as_text("body", job.body)
+        found |= _as_text("body", job.body, job.body_bytes)
     if state == "reserved":
         found["holder"] = holder_of(job)
     if job.ended_in:
@@ -241,7 +241,7 @@ def as_plain(job: jobs_pb2.AdminJob, body: bool = True) -> dict[str, Any]:
         found["ttl_left_s"] = job.ttl_left_us / SECOND_US if job.ttl_left_us else None
         found |= _as_text("progress", job.progress)
         if body:
-            found |= _as_text("result", job.result)
+            found |= _as_text("result", job.result, job.result_bytes)
     return found
 
 
@@ -259,11 +259,16 @@ def holder_of(job: jobs_pb2.AdminJob) -> dict[str, Any] | None:
     }
 
 
-def _as_text(key: str, value: bytes) -> dict[str, str]:
-    """Return bytes as text if they are one, else in base64 under another key."""
+def _as_text(key: str, value: bytes, whole_bytes: int = 0) -> dict[str, str]:
+    """Return bytes as text if they are one, else in base64 under another key.
+
+    If they are the beginning of more, a character that was cut in two is left out.
+    """
     try:
         return {key: value.decode()}
-    except UnicodeDecodeError:
+    except UnicodeDecodeError as error:
+        if len(value) < whole_bytes and error.reason == "unexpected end of data":
+            return {key: value[: error.start].decode()}
         return {f"{key}_base64": base64.b64encode(value).decode()}
 
 

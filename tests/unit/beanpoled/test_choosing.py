@@ -68,6 +68,13 @@ def test_bodies_that_are_no_text_are_base64() -> None:
     )
 
 
+def test_a_text_that_was_cut_in_a_character_is_text() -> None:
+    cut = "caf\u00e9".encode()[:-1]
+    fields: dict[str, Any] = {"id": 1, "state": jobs_pb2.JOB_STATE_READY, "body": cut}
+    assert choosing.as_plain(jobs_pb2.AdminJob(**fields, body_bytes=5))["body"] == "caf"
+    assert "body_base64" in choosing.as_plain(jobs_pb2.AdminJob(**fields, body_bytes=4))
+
+
 # Clears the screen, moves back, turns the direction of text; an accent and a tab do neither.
 EVIL = "caf\u00e9\x1b[2J\b\u202e\t|\n"
 
