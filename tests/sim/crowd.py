@@ -1,11 +1,12 @@
 """All clients of other protocols in one life: who they are, when they are quiet, and who judges.
 
-What each does is in `gearman`, `gearman_admins`, `workq`, `qless` and `keepers`, the judging in
-the files `verdicts_*` (`keepers` judge what they see).
+What each does is in `gearman`, `gearman_admins`, `workq`, `qless`, `keepers` and `retriers`, the
+judging in the files `verdicts_*` (`keepers` judge what they see).
 """
 
 from typing import Final
 
+from tests.sim.admin_log import Deed
 from tests.sim.aliases import WORKERS as ALIAS_WORKERS
 from tests.sim.aliases import Bridge
 from tests.sim.cluster import Violation
@@ -14,11 +15,15 @@ from tests.sim.gearman_admins import LIMITED, OWN, Administrator
 from tests.sim.gearman_workers import Worker
 from tests.sim.guests import Guest
 from tests.sim.keepers import Claims, Keeper
+from tests.sim.overseers import RETRIERS, Overseer
 from tests.sim.qless import Laborer, Notes, Subscriber
+from tests.sim.recount import Recount
 from tests.sim.stories import GEARMAN_PREFIX
 from tests.sim.verdicts_admins import AdminJudge
 from tests.sim.verdicts_aliases import AliasJudge
+from tests.sim.verdicts_changes import ChangeJudge
 from tests.sim.verdicts_gearman import GearmanJudge
+from tests.sim.verdicts_policies import PolicyJudge
 from tests.sim.verdicts_qless import QlessJudge
 from tests.sim.verdicts_workq import WorkqJudge
 from tests.sim.workq import Ledger, Patron
@@ -53,6 +58,7 @@ class Crowd:
         self.laborers: list[Laborer] = []
         self.subscribers: list[Subscriber] = []
         self.keepers: list[Keeper] = []
+        self.overseers: list[Overseer] = []
         # By the numbers of workers: what each slept beside when somebody looked last.
         self._beside: dict[int, tuple[int, ...]] = {}
 
@@ -82,6 +88,8 @@ class Crowd:
             self.subscribers.append(Subscriber(world, next(numbers), self.notes))
         claims = Claims()
         self.keepers += [Keeper(world, next(numbers), claims) for _ in range(KEEPERS)]
+        if Overseer.is_in(world.seed):
+            self.overseers.append(Overseer(world, [next(numbers) for _ in range(RETRIERS)]))
 
     def look(self) -> None:
         """No worker sleeps for long beside a job that its own node knows to be ready.
@@ -123,6 +131,8 @@ class Crowd:
             admin.calm = True
         for bridge in self.bridges:
             bridge.calm()
+        for overseer in self.overseers:
+            overseer.calm()
 
     @property
     def restless(self) -> str:
@@ -134,6 +144,9 @@ class Crowd:
         for guest in (*everybody, *self.keepers):
             if not guest.quiet:
                 return f"{guest.protocol} client {guest.number} waits for something"
+        for overseer in self.overseers:
+            if overseer.restless:
+                return overseer.restless
         if not self.workers:
             return ""
         for name, queue in machine.queue.tubes.items():
@@ -156,5 +169,26 @@ class Crowd:
         for bridge in self.bridges:
             AliasJudge(bridge, witness, world.may_miss_events).all()
         QlessJudge(self.notes, witness, world.loads).all()
+        for overseer in self.overseers:
+            _judge_policies(overseer)
         world.counts["jobs of Gearman"] += len(witness.stories.of(GEARMAN_PREFIX))
         world.counts["jobs of Workq"] += len(witness.stories) - world.counts["jobs of Gearman"]
+
+
+def _judge_policies(overseer: Overseer) -> None:
+    """Go through the life once more: by its events, and what administrators did between them."""
+    recount = Recount(overseer.world.witness)
+    changes = ChangeJudge(recount, overseer.orders)
+    policies = PolicyJudge(recount, overseer.orders, overseer.requests)
+    for step in recount.steps():
+        for judge in (changes, policies):
+            if isinstance(step, Deed):
+                judge.did(step)
+            else:
+                judge.happened(step)
+    recount.check_end()
+    changes.ended()
+    policies.ended()
+    counts = overseer.world.counts
+    counts["changes by an administrator"] += sum(map(len, changes.changes.values()))
+    counts["jobs that a policy took out"] += policies.taken

@@ -58,6 +58,9 @@ FAULTS: Final = (
     "jobs that keepers had after they came back",
     "jobs of replies that were lost",
     "keepers that left their connection open",
+    "lives with policies",
+    "jobs that a policy took out",
+    "changes by an administrator",
 )
 # Replies that say that a change was made.
 CHANGES: Final = frozenset(

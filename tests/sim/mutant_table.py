@@ -15,11 +15,13 @@ from tests.sim.mutant_table_identity import IDENTITY
 from tests.sim.mutations_admins import ADMINS
 from tests.sim.mutations_aliases import ALIASES
 from tests.sim.mutations_answers import ANSWERS
+from tests.sim.mutations_changes import CHANGES
 from tests.sim.mutations_disk import DISKS
 from tests.sim.mutations_edges import EDGES
 from tests.sim.mutations_guests import GUESTS
 from tests.sim.mutations_hosts import HOSTS
 from tests.sim.mutations_keepers import KEEPERS
+from tests.sim.mutations_policies import POLICIES
 from tests.sim.mutations_qless import QLESS
 from tests.sim.mutations_sick import SICK
 from tests.sim.mutations_versions import VERSIONS
@@ -462,6 +464,6 @@ SCHEDULES: Final = (
 )
 MUTANTS: Final[tuple[Mutant, ...]] = (
     *(*REPAIRS, *RULES, *SICK, *BOUNDS, *VERSIONS, *ANSWERS, *DISKS, *EDGES),
-    *(*HOSTS, *IDENTITY, *GUESTS, *QLESS, *ADMINS, *ALIASES, *KEEPERS),
+    *(*HOSTS, *IDENTITY, *GUESTS, *QLESS, *ADMINS, *ALIASES, *KEEPERS, *POLICIES, *CHANGES),
 )
 NAMES: Final = {mutant.name: mutant for mutant in MUTANTS}

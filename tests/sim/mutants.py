@@ -60,9 +60,9 @@ def hunt(mutant: Mutant) -> Outcome:
             found = words or found
             continue
         clean = verdict(mutant.check, seed, ALL_REPAIRS)
-        if clean:
-            return Outcome(False, seed, f"{name}: {mutant.way} fails without it: {clean[:200]}")
         way = mutant._replace(seed=seed).way
+        if clean:
+            return Outcome(False, seed, f"{name}: {way} fails without it: {clean[:200]}")
         after = f", after {seed} seeds" if seed else ""
         return Outcome(True, seed, f"{name}: caught by {way}{after}: {words[:100]}")
     return Outcome(False, 0, f"{name}: SURVIVED: {found[:200]}")

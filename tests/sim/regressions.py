@@ -39,5 +39,7 @@ SEEDS: Final = {
     847: "a frame whose length was falsified swallowed all that followed, and the link stayed",
     2902: "the time-out of a worker stayed with its job, and ended the next worker's reservation",
     131: "a job that was given up on its way arrived after the next worker's: the judge saw two",
+    3: "a resume that was given up overtook the next one, which heard that its session was gone",
+    115: "a Gearman worker slept on beside a ready job, at a node that stopped",
     197: "a job that came back in the entry that refused to cancel it was said to be none",
 }

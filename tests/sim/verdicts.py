@@ -10,13 +10,15 @@ from typing import Final, NamedTuple
 
 from beanpole.core.jobs import transitions as q
 from beanpoled.shared.clock import TURN_MAX_US
-from tests.sim import aliases, keepers
+from tests.sim import aliases, keepers, retriers
 from tests.sim.callers import MARK
 from tests.sim.cluster import Violation
 from tests.sim.history import NOT_DONE, Op, host_of
 from tests.sim.witness import HEARD_S, RATE_MAX, STAMP_S, Event, Witness
 
 PROBE: Final = b"probe"
+# How the bodies of jobs begin that other judges look at.
+OTHERS: Final = (MARK, aliases.MARK, keepers.MARK, retriers.MARK)
 # A pause of a node counts as this much, and requests that it slept through count from before it.
 TURN_MAX_S: Final = TURN_MAX_US / 1e6
 RESERVES: Final = frozenset({"reserve", "reserve-with-timeout"})
@@ -157,7 +159,7 @@ class Judge:
         """Q1, Q2, Q5: an answered put is one job, an unanswered at most one, a refused none."""
         made: dict[bytes, list[int]] = defaultdict(list)
         for job, body in self.witness.bodies.items():
-            if body != PROBE and not body.startswith((MARK, aliases.MARK, keepers.MARK)):
+            if body != PROBE and not body.startswith(OTHERS):
                 made[body].append(job)
         for body, jobs in made.items():
             op = self.puts.get(body)
@@ -210,7 +212,7 @@ class Judge:
             if done:
                 _require(done[0], [e for e in self.events(job) if e.kind == q.DELETE])
         for job, events in self.witness.jobs.items():
-            if self.witness.bodies[job].startswith(keepers.MARK):
+            if self.witness.bodies[job].startswith((keepers.MARK, retriers.MARK)):
                 continue
             for event in events:
                 if event.kind == q.DELETE and not any(

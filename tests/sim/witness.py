@@ -18,6 +18,7 @@ from beanpole.core.jobs.job import RESERVED
 from beanpole.core.jobs.queue import Queue
 from beanpole.core.machine import Machine
 from tests.sim import costs
+from tests.sim.admin_log import AdminLog
 from tests.sim.calls import Calls
 from tests.sim.cluster import Violation
 from tests.sim.costs import CountedJobs
@@ -121,6 +122,8 @@ class Witness:
         self.stories = Stories()
         self.functions = Functions()
         self.calls = Calls(self.machine)
+        self.admin_log = AdminLog(self.machine)
+        self.applied_s: dict[int, float] = {}  # index -> when it was applied first
         self.machine.queue.effects.listened = Everything()
         self.downs: list[tuple[int, int, float]] = []  # (origin, incarnation that ended, when)
         self.pauses: list[tuple[bytes, float, bool]] = []  # tube, when, begins or ends
@@ -189,6 +192,8 @@ class Witness:
         )
         self.functions.applied(machine, now_s, index)
         self.calls.applied(applied.messages, now_s)
+        self.admin_log.applied(now_s)
+        self.applied_s[index] = now_s
         self.events.applied(machine, index, wall_us, sections)
         if machine.queue.now_us < self._time_us:
             raise Violation(f"entry {index} takes cluster time back")

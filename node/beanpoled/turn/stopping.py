@@ -70,12 +70,14 @@ class Stopping:
         """Called every 100 ms of the loop's time."""
         if self._step == _RUNNING:
             return
+        # In all steps: one that got free while something was on its way has nothing to wait for.
+        holders = self._clients.drop_free() if self._step != _CLOSING else 0
         waited_us = self._context.loop_us - self._step_since_us
         out_of_patience = waited_us > STOP_PATIENCE_US
         if self._step == _HANDING_OVER:
             self._hand_over(out_of_patience)
         elif self._step == _DRAINING:
-            self._drain(waited_us)
+            self._drain(holders, waited_us)
         elif self._step == _FINISHING:
             if self._is_quiet() or out_of_patience:
                 self._clients.drop_all()
@@ -99,12 +101,11 @@ class Stopping:
         else:
             context.replica.transfer(successor)
 
-    def _drain(self, waited_us: int) -> None:
-        """Close clients as they get free; go on when all are, or when it takes too long."""
+    def _drain(self, holders: int, waited_us: int) -> None:
+        """Go on when all clients are free, and so closed, or when it takes too long."""
         context = self._context
         limit_us = context.config.drain_timeout_ms * 1000
-        holders = self._clients.drop_free() if limit_us else 0
-        if holders and self._peers.has_contact():
+        if limit_us and holders and self._peers.has_contact():
             if not self.holders:
                 seconds = limit_us / SECOND_US
                 words = f"waiting up to {seconds:g} s for {holders} clients to finish their jobs"

@@ -58,6 +58,22 @@ def test_a_lost_session_waits_and_one_that_quits_does_not(stage: Stage) -> None:
     assert port.take() == b"NOT_FOUND\r\n"
 
 
+def test_of_two_in_one_entry_the_first_is_told_nothing(stage: Stage) -> None:
+    """It may be the client's last attempt, and the other one that it gave up: `NOT_FOUND` lies."""
+    first, _ = stage.client(KEEP + WORK)
+    settle(stage)
+    first.lost()
+    settle(stage)
+    newer, port = stage.client(b"")
+    other, older = stage.client(b"")
+    for connection in (newer, other):
+        connection.received(RESUME)
+    stage.run()
+    settle(stage)
+    assert newer.closed and port.take() == b""
+    assert older.take() == b"RESUMED 1\r\n1\r\n"
+
+
 def test_a_token_is_taken_once(stage: Stage) -> None:
     stage.client(KEEP)
     _, port = stage.client(KEEP + b"list-tube-used\r\n")

@@ -73,6 +73,21 @@ def test_those_that_hold_nothing_are_closed_and_the_others_finish(stage: Stage) 
     assert stage.node.context.machine.queue.ready == 1
 
 
+def test_who_gets_free_late_is_closed_at_once(stage: Stage) -> None:
+    """A Gearman worker would sleep here beside a job until all else has ended."""
+    first, _ = stage.client(b"put 1 0 60 1\r\nx\r\n")
+    second, _ = stage.client(b"put 1 0 60 1\r\nx\r\n")
+    stage.node.stopping.stop()
+    stage.pass_us(300_000)  # nothing is committed: both wait for their replies, and hold nothing
+    settle(stage)
+    second.received(b"put 1 0 60 1\r\nx\r\n")
+    stage.run()
+    stage.pass_us(200_000)
+    assert first.closed and not second.closed
+    pass_quietly(stage, 500_000)
+    assert second.closed and stage.host.lines[-1] == "exit"
+
+
 def test_the_limit_ends_it(stage: Stage) -> None:
     worker = served(stage, TAKE)
     stage.node.stopping.stop()

@@ -175,10 +175,14 @@ class BeanstalkConnection(TubesConnection):
         self._submit_alone(r.RESUME, (c.RESUME, self._session(), secret))
 
     def _resumed(self, result: int) -> None:
-        session = self._clients.session(self.number)
-        if result != c.OK or session is None:
-            # In the second case another connection took it over in the same entry.
+        if result != c.OK:
             self._answer_alone(replies.NOT_FOUND)
+            return
+        session = self._clients.session(self.number)
+        if session is None:
+            # Another connection took it over in the same entry. That may be an earlier one of this
+            # client, given up with its request on the way: so nothing is said to be gone.
+            self.abort()
             return
         self._kept = True
         assert session.used is not None, "a session of beanstalk uses a tube"

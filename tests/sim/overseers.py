@@ -1,0 +1,191 @@
+"""An administrator of a life: it sets policies and changes the jobs of `retriers`, by gRPC calls.
+
+The services are the product's (`services`). Each call goes to any node that serves, is made once
+and given up if no answer comes. What it asked for and was told is noted; the judging is in
+`verdicts_changes` and `verdicts_policies`.
+"""
+
+import random
+from collections.abc import Coroutine
+from typing import Any, Final
+
+from beanpole.pb import jobs_pb2, policies_pb2
+from tests.sim.guests import PATIENCE_S
+from tests.sim.history import host_of
+from tests.sim.host import SimHost
+from tests.sim.retriers import DEAD, MARK, TUBES, Request, Retrier
+from tests.sim.services import CallEnded, Caller, Services
+from tests.sim.stories import FOREVER_S
+from tests.sim.world import World
+
+# The share of the lives that have one, and clients for it.
+SHARE: Final = 0.25
+RETRIERS: Final = 3
+# Calls per second.
+PACE: Final = 2.5
+RETRY_S: Final = 0.3
+# The longest that fits counts, and a name before all of them.
+PATTERNS: Final = ("mail", "mail", "mail*", "m*", "mail-news", "bulk", "mail-dead")
+ATTEMPTS: Final = (1, 1, 2, 2, 3)
+DEADS: Final = ("", DEAD.decode(), DEAD.decode(), "mail")
+NAMES: Final = tuple(tube.decode() for tube in TUBES)
+ACTIONS: Final = (
+    jobs_pb2.JOB_ACTION_DELETE,
+    jobs_pb2.JOB_ACTION_DELETE,
+    jobs_pb2.JOB_ACTION_KICK,
+    jobs_pb2.JOB_ACTION_KICK,
+    jobs_pb2.JOB_ACTION_BURY,
+    jobs_pb2.JOB_ACTION_SET_PRIORITY,
+    jobs_pb2.JOB_ACTION_SET_DELAY,
+    jobs_pb2.JOB_ACTION_MOVE,
+    jobs_pb2.JOB_ACTION_MOVE,
+)
+MOVED: Final = (
+    jobs_pb2.MOVED_STATE_UNSPECIFIED,
+    jobs_pb2.MOVED_STATE_READY,
+    jobs_pb2.MOVED_STATE_BURIED,
+    jobs_pb2.MOVED_STATE_SAME,
+)
+# Of jobs that were put last.
+RECENT: Final = 8
+
+
+class Order:
+    """One call. `reply` is the last message of its answer, if it was answered well."""
+
+    def __init__(self, kind: str, request: Any, at_s: float, caller: Caller) -> None:
+        self.kind = kind  # "set", "drop" or "change"
+        self.request = request
+        self.at_s = at_s
+        self.done_s = FOREVER_S
+        self.caller = caller
+        self.reply: Any = None
+        self.refusal = ""
+
+    def __repr__(self) -> str:
+        words = " ".join(str(self.request).split())
+        told = " ".join(str(self.reply).split()) or self.refusal
+        return f"{self.kind} [{self.at_s:.4f}, {self.done_s:.4f}] {words} -> {told}"
+
+
+class Overseer:
+    """One administrator, and the clients of the queues that it looks after."""
+
+    def __init__(self, world: World, numbers: list[int]) -> None:
+        self.world = world
+        self.dice = random.Random(f"overseer {world.seed}")
+        self.active = True
+        self.orders: list[Order] = []
+        self.requests: list[Request] = []
+        self.known: list[int] = []
+        self.retriers = [Retrier(world, one, self.requests, self.known) for one in numbers]
+        self._services: dict[SimHost, Services] = {}
+        self._attempt = 0
+        self._waits = False
+        world.counts["lives with policies"] += 1
+        world.clock.after(1.0 + self.dice.random(), self._next)
+
+    @staticmethod
+    def is_in(seed: int) -> bool:
+        """Whether a life has one."""
+        return random.Random(f"policies {seed}").random() < SHARE
+
+    def calm(self) -> None:
+        """Nothing more is asked for."""
+        self.active = False
+        for retrier in self.retriers:
+            retrier.active = False
+
+    @property
+    def restless(self) -> str:
+        """What still is to happen; empty if there is nothing."""
+        if self._waits:
+            return f"an administrator waits for an answer: {self.orders[-1]}"
+        waiting = [one.number for one in self.retriers if not one.quiet]
+        return f"retriers {waiting} wait for something" if waiting else ""
+
+    # --- calls ------------------------------------------------------------------------------------
+
+    def _next(self) -> None:
+        if not self.active:
+            return
+        hosts = [host for host in self.world.serving() if host.node.serving]
+        if not hosts:
+            self.world.clock.after(RETRY_S, self._next)
+            return
+        self._attempt += 1
+        attempt, host = self._attempt, self.dice.choice(hosts)
+        self._waits = True
+        host.guard(lambda: self._begin(host, attempt))
+        self.world.clock.after(PATIENCE_S, lambda: self._go_on(attempt))
+
+    def _begin(self, host: SimHost, attempt: int) -> None:
+        services = self._services.get(host)
+        if services is None:
+            services = self._services[host] = Services(host)
+        caller = Caller(host_of(0))
+        kind, request, work = self._choose(services, caller)
+        order = Order(kind, request, self.world.clock.now_s, caller)
+        self.orders.append(order)
+
+        def done(reply: Any, error: CallEnded | None) -> None:
+            if attempt != self._attempt or not self._waits:
+                return
+            order.done_s = self.world.clock.now_s
+            if error is None:
+                order.reply = caller.messages[-1] if kind == "change" else reply
+            else:
+                order.refusal = str(error)
+            word = order.refusal.split(":")[0] or "OK"
+            self.world.counts[f"administrator {kind} {word}"] += 1
+            self.world.trace.update(repr(order).encode())
+            self._go_on(attempt)
+
+        services.begin(work, done)
+
+    def _go_on(self, attempt: int) -> None:
+        if attempt == self._attempt and self._waits:
+            self._waits = False
+            self.world.clock.after(self.dice.expovariate(PACE), self._next)
+
+    def _choose(
+        self, services: Services, caller: Any
+    ) -> tuple[str, Any, Coroutine[Any, Any, object]]:
+        dice = self.dice
+        luck = dice.random()
+        if luck < 0.3:
+            attempts, dead = dice.choice(ATTEMPTS), dice.choice(DEADS)
+            policy = policies_pb2.Policy(
+                pattern=dice.choice(PATTERNS), attempts_max=attempts, dead=dead
+            )
+            setting = policies_pb2.SetPolicyRequest(policy=policy)
+            return "set", setting, services.policies.Set(setting, caller)
+        if luck < 0.4:
+            dropping = policies_pb2.DropPolicyRequest(pattern=dice.choice(PATTERNS))
+            return "drop", dropping, services.policies.Drop(dropping, caller)
+        change = self._change()
+        return "change", change, services.jobs.Change(change, caller)
+
+    def _change(self) -> jobs_pb2.ChangeRequest:
+        dice = self.dice
+        request = jobs_pb2.ChangeRequest(action=dice.choice(ACTIONS))
+        if self.known and dice.random() < 0.4:
+            recent = self.known[-RECENT:]
+            request.job_ids.extend(dice.sample(recent, dice.randint(1, min(4, len(recent)))))
+        else:
+            # No other client has jobs of this kind, in whichever queue.
+            request.filter.body_contains = MARK
+            if dice.random() < 0.7:
+                request.filter.queue = dice.choice(NAMES)
+            request.count_max = dice.choice((0, 0, 0, 1, 3))
+        if request.action == jobs_pb2.JOB_ACTION_DELETE:
+            request.reserved = dice.random() < 0.3
+        elif request.action == jobs_pb2.JOB_ACTION_MOVE:
+            request.to_queue = dice.choice([name for name in NAMES if name != request.filter.queue])
+            request.moved_state = dice.choice(MOVED)
+        elif request.action == jobs_pb2.JOB_ACTION_SET_PRIORITY:
+            request.priority = dice.choice((0, 1, 2))
+        elif request.action == jobs_pb2.JOB_ACTION_SET_DELAY:
+            request.delay_s = dice.choice((0, 1))
+        request.dry_run = dice.random() < 0.1
+        return request

@@ -1,0 +1,175 @@
+"""Beanstalk clients whose jobs come back: released, after their TTR, with a lost connection.
+
+They share some queues with each other, on which `overseers` set policies and change jobs, and with
+no other client. What each saw is noted; the judging is in `verdicts_policies`.
+"""
+
+from typing import Final
+
+from beanpole.constants import DEFAULT_TUBE
+from beanpole.errors import ProtocolError
+from beanpole.protocol.beanstalk.client import Reply, ReplyParser, encode, encode_put
+from tests.sim.cluster import Violation
+from tests.sim.guests import SingleGuest
+from tests.sim.history import WORDS, Connected
+from tests.sim.world import World
+
+DEAD: Final = b"mail-dead"
+TUBES: Final = (b"mail", b"mail-news", b"bulk", DEAD)
+# How their bodies begin.
+MARK: Final = b"mail "
+HELD_MAX: Final = 3
+# Actions per second: few jobs wait long, and many come back in a life.
+PACE: Final = 8.0
+TTRS_S: Final = (1, 1, 2, 60)
+
+
+class Request:
+    """One request, and its answer."""
+
+    __slots__ = ("at_s", "body", "done_s", "job", "kind", "queue", "visit", "word")
+
+    def __init__(self, visit: Connected, kind: str, job: int, at_s: float) -> None:
+        self.visit = visit
+        self.kind = kind
+        self.job = job
+        self.queue = b""  # of a put
+        self.body = b""
+        self.at_s = at_s
+        self.done_s = float("inf")
+        self.word = b""  # empty for good: the connection ended first
+
+    @property
+    def session(self) -> tuple[int, int, int]:
+        """Of its connection."""
+        return self.visit.place, self.visit.incarnation, self.visit.number
+
+    def __repr__(self) -> str:
+        return (
+            f"client {self.visit.client} at {self.visit.node} [{self.at_s:.4f}, {self.done_s:.4f}] "
+            f"{self.kind} {self.job} {self.body!r} -> {self.word!r}"
+        )
+
+
+class Retrier(SingleGuest[Request]):
+    """One client; `known` are the ids of all jobs that any of them has put."""
+
+    protocol = "beanstalk"
+
+    def __init__(
+        self, world: World, number: int, requests: list[Request], known: list[int]
+    ) -> None:
+        super().__init__(world, number)
+        self.pace = PACE
+        self.requests = requests
+        self.known = known
+        self.held: dict[int, None] = {}
+        self.bodies = 0
+        self._queue = TUBES[0]
+        self._parser = ReplyParser()
+        self._unanswered = 0  # of the words with which it began
+
+    def began(self) -> None:
+        """See `Guest`."""
+        dice = self.dice
+        self._parser = ReplyParser()
+        self.held.clear()
+        self._queue = dice.choice(TUBES[:3])
+        watched = [tube for tube in TUBES if dice.random() < 0.6] or [TUBES[0]]
+        self._unanswered = 2 + len(watched)
+        words = b"".join(encode(b"watch", tube) for tube in watched)
+        self.send(encode(b"use", self._queue) + words + encode(b"ignore", DEFAULT_TUBE))
+
+    # --- requests ---------------------------------------------------------------------------------
+
+    def act(self) -> None:
+        """See `Guest`."""
+        if self.waiting is not None or not self.active:
+            return
+        if self._unanswered:
+            self.later()
+            return
+        dice = self.dice
+        luck = dice.random()
+        if luck < 0.03:
+            self.drop()
+            return
+        if self.held and luck < 0.6:
+            self._about(dice.choice(list(self.held)))
+        elif dice.random() < 0.45:
+            self._put()
+        elif len(self.held) < HELD_MAX:
+            seconds = dice.choice((0, 0, 1))
+            self._ask("reserve-with-timeout", 0, encode(b"reserve-with-timeout", seconds))
+        else:
+            self.later(0.5)  # a TTR may end
+            return
+        if dice.random() < 0.02:
+            self.drop()  # in the middle of it
+
+    def _about(self, job: int) -> None:
+        dice, luck = self.dice, self.dice.random()
+        if luck < 0.65:
+            delay_s = dice.choice((0, 0, 0, 1))
+            self._ask("release", job, encode(b"release", job, dice.choice((0, 1, 1)), delay_s))
+        elif luck < 0.8:
+            self._ask("delete", job, encode(b"delete", job))
+        elif luck < 0.9:
+            self._ask("bury", job, encode(b"bury", job, 1))
+        else:
+            self._ask("touch", job, encode(b"touch", job))
+
+    def _put(self) -> None:
+        dice = self.dice
+        self.bodies += 1
+        body = MARK + b"%d-%d" % (self.number, self.bodies)
+        line = encode_put(body, dice.choice((0, 1, 1)), dice.choice((0, 0, 1)), dice.choice(TTRS_S))
+        self._ask("put", 0, line, body)
+
+    def _ask(self, kind: str, job: int, line: bytes, body: bytes = b"") -> None:
+        visit = self.visit
+        assert visit is not None
+        request = Request(visit, kind, job, self.world.clock.now_s)
+        request.queue, request.body = self._queue, body
+        self.requests.append(request)
+        self.wait_for(request)
+        self.send(line)
+
+    # --- replies ----------------------------------------------------------------------------------
+
+    def took(self, data: bytes) -> None:
+        """See `Guest`."""
+        parser = self._parser
+        parser.feed(data)
+        try:
+            while self.wire is not None and (reply := parser.next()) is not None:
+                self._replied(reply)
+        except ProtocolError as error:
+            raise Violation(f"retrier {self.number}: {error}") from error
+
+    def _replied(self, reply: Reply) -> None:
+        word, numbers, body = reply
+        if self._unanswered:
+            self._unanswered -= 1
+            if word not in (b"USING", b"WATCHING"):
+                self.drop()  # it would have other queues than it means
+            return
+        request = self.waiting
+        if request is None:
+            if word == b"OUT_OF_MEMORY":
+                return  # the session could not begin: its connection ends
+            raise Violation(f"retrier {self.number} got {reply!r} for nothing")
+        if word not in WORDS[request.kind]:
+            raise Violation(f"a wrong reply: {reply!r} to {request!r}")
+        self.waiting = None
+        request.word, request.done_s = word, self.world.clock.now_s
+        self.world.counts[f"retrier {request.kind} {word.decode()}"] += 1
+        if word == b"INSERTED":
+            request.job = numbers[0]
+            self.known.append(request.job)
+        elif word == b"RESERVED":
+            request.job, request.body = numbers[0], body or b""
+            self.held[request.job] = None
+        elif request.kind != "touch" or word == b"NOT_FOUND":
+            self.held.pop(request.job, None)
+        self.later()

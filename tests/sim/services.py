@@ -1,0 +1,168 @@
+"""The gRPC services of a simulated node: the product's own, in virtual time and without gRPC.
+
+Belongs here: the part of an event loop that their coroutines need, and the other end of a call.
+Which calls are made is decided in `overseers`.
+"""
+
+import asyncio
+from asyncio import events as asyncio_events
+from collections.abc import Callable, Coroutine
+from contextvars import Context as Variables
+from typing import Any, Final, NoReturn
+
+from beanpole.errors import BeanpoleError
+from beanpoled.rpc import job_scan
+from beanpoled.rpc.call import Call
+from beanpoled.rpc.callers import Callers
+from beanpoled.rpc.jobs import JobAdminServicer
+from beanpoled.rpc.policies import PoliciesServicer
+from tests.sim.host import SimHost
+
+# A scan gives way when it has taken so long by a real clock, and a seed has to be one life.
+vars(job_scan)["SLICE_S"] = float("inf")
+
+
+class CallEnded(BeanpoleError):
+    """A service ended a call with a status."""
+
+
+class Loop:
+    """The loop of a simulated process as coroutines see it, with all that these use."""
+
+    def __init__(self, host: SimHost) -> None:
+        self._host = host
+        self._fault: BaseException | None = None
+        self.itself: Any = self  # for functions that want a whole loop
+
+    def time(self) -> float:
+        """See `asyncio`."""
+        return self._host.world.clock.now_s
+
+    def get_debug(self) -> bool:
+        """See `asyncio`."""
+        return False
+
+    def create_future(self) -> asyncio.Future[Any]:
+        """See `asyncio`."""
+        return asyncio.Future(loop=self.itself)
+
+    def call_soon(
+        self, callback: Callable[..., object], *args: Any, context: Variables | None = None
+    ) -> asyncio.Handle:
+        """See `asyncio`."""
+        handle = asyncio.Handle(callback, args, self.itself, context)
+        self._host.call_soon(lambda: self._run(handle))
+        return handle
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: Variables | None = None,
+    ) -> asyncio.TimerHandle:
+        """See `asyncio`."""
+        handle = asyncio.TimerHandle(when, callback, args, self.itself, context)
+        self._host.world.clock.at(when, lambda: self._host.enter(lambda: self._run(handle)))
+        return handle
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """See `asyncio`; it stays where it is, and does nothing."""
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """See `asyncio`."""
+        self._fault = context.get("exception")
+
+    def failed(self, error: BaseException) -> None:
+        """A coroutine ended with something that is no answer: the process has to know."""
+        self._fault = error
+
+    def _run(self, handle: asyncio.Handle) -> None:
+        if handle.cancelled():
+            return
+        before = asyncio_events._get_running_loop()
+        asyncio_events._set_running_loop(self.itself)
+        try:
+            handle._run()
+        finally:
+            asyncio_events._set_running_loop(before)
+        fault, self._fault = self._fault, None
+        if fault is not None:
+            raise fault
+
+
+class Caller:
+    """The other end of one call, as `grpc.aio.ServicerContext`.
+
+    Attributes:
+        messages: what a stream has told so far.
+        sessions: those of the commands that the service has sent: origin, incarnation, number.
+    """
+
+    def __init__(self, client_host: bytes) -> None:
+        self._peer = f"ipv4:{client_host.decode()}:1"
+        self.messages: list[Any] = []
+        self.sessions: list[tuple[int, int, int]] = []
+
+    def peer(self) -> str:
+        """See gRPC."""
+        return self._peer
+
+    async def write(self, message: Any) -> None:
+        """See gRPC."""
+        told = type(message)()
+        told.CopyFrom(message)  # the service goes on with this one
+        self.messages.append(told)
+
+    async def abort(self, code: Any, message: str = "", trailing: Any = ()) -> NoReturn:
+        """See gRPC."""
+        raise CallEnded(f"{code.name}: {message}")
+
+
+class NotedCallers(Callers):
+    """The calls of a node; each notes its sessions."""
+
+    async def do(self, context: Any, give: Callable[[Call], None]) -> list[Any]:
+        """See `Callers`."""
+        origin = self._node.origin
+        place = self._node.context.index
+
+        def noted(call: Call) -> None:
+            context.sessions.append((place, origin.incarnation, call.number))
+            give(call)
+
+        return await super().do(context, noted)
+
+
+class Services:
+    """The services of one process."""
+
+    def __init__(self, host: SimHost) -> None:
+        self._host = host
+        self._loop = Loop(host)
+        # A coroutine of a process that died is never ended: its end would be an act of the process.
+        self._tasks: Final[list[asyncio.Task[None]]] = []
+        callers = NotedCallers(host.node)
+        self.jobs = JobAdminServicer(host.node, callers)
+        self.policies = PoliciesServicer(host.node, callers)
+
+    def begin(
+        self, work: Coroutine[Any, Any, Any], done: Callable[[Any, CallEnded | None], None]
+    ) -> None:
+        """Answer a call; `done` is given the reply, or how the call ended."""
+
+        async def answer() -> None:
+            try:
+                reply = await work
+            except CallEnded as error:
+                done(None, error)
+            except GeneratorExit:
+                raise
+            except BaseException as error:
+                self._loop.failed(error)
+            else:
+                done(reply, None)
+
+        task = asyncio.Task(answer(), loop=self._loop.itself)
+        task._log_destroy_pending = False  # type: ignore[attr-defined]
+        self._tasks.append(task)

@@ -1,0 +1,234 @@
+"""Judging policies of queues: jobs that came back too often, and what their clients were told.
+
+Which policy counts, and how many attempts a job has had, is computed here from the log's commands
+and events alone (`recount`). What administrators do to single jobs is judged in `verdicts_changes`.
+"""
+
+from collections import defaultdict
+from typing import Any, Final, NamedTuple
+
+from beanpole import commands as c
+from beanpole import events as e
+from beanpole.core.jobs.job import BURIED, DELAYED, GONE, READY, RESERVED
+from tests.sim.admin_log import Deed, Session
+from tests.sim.cluster import Violation
+from tests.sim.history import NOT_DONE
+from tests.sim.overseers import Order
+from tests.sim.recount import Happened, Known, Recount
+from tests.sim.retriers import MARK, TUBES, Request
+
+# How a reservation ends without an end of its job.
+COMES_BACK: Final = frozenset({e.RELEASED, e.RETURNED, e.TIMED_OUT})
+# What an answered request of a worker has done.
+EFFECTS: Final = {
+    b"DELETED": (e.DELETED,),
+    b"BURIED": (e.BURIED,),
+    b"TOUCHED": (e.TOUCHED,),
+    b"RELEASED": (e.RELEASED, e.MOVED, e.BURIED),
+    b"RESERVED": (e.RESERVED,),
+}
+LOST: Final = frozenset({e.CONNECTION_LOST, e.NODE_DOWN, e.NOBODY_WAITING})
+
+
+class Attempts:
+    """What a policy knows of a job."""
+
+    __slots__ = ("given", "noted", "policies", "untouched")
+
+    def __init__(self) -> None:
+        self.given = 0  # how often since it was put, or taken out last
+        self.noted: tuple[bytes, int] | None = None  # queue and reservations, when it was
+        self.policies = 0  # how many changes of policies there had been then
+        self.untouched = True  # it only was given out and came back since
+
+
+class Came(NamedTuple):
+    """An event of one of these jobs, for what clients were told."""
+
+    kind: int
+    session: Session
+    at_s: float
+
+
+class PolicyJudge:
+    """The checks of one life; it reads along with a recount."""
+
+    def __init__(self, recount: Recount, orders: list[Order], requests: list[Request]) -> None:
+        self.recount = recount
+        self.orders = [order for order in orders if order.kind != "change"]
+        self.requests = requests
+        self.policies: dict[bytes, tuple[Any, ...]] = {}
+        self.changes = 0  # of policies
+        self.attempts: dict[int, Attempts] = defaultdict(Attempts)
+        self.notes: dict[int, None] = {}  # jobs that were taken out, the latest last
+        self.causes: dict[int, frozenset[int]] = {}
+        self.came: dict[int, list[Came]] = defaultdict(list)
+        self.deeds: dict[Session, Deed] = {}
+        self.taken = 0  # jobs out of their queues
+        self._arrives: tuple[int, bytes] | None = None  # a job that leaves its queue; and where to
+        self._downs: dict[tuple[int, int], float] = {}
+        for place, incarnation, at_s in recount.witness.downs:
+            self._downs.setdefault((place, incarnation), at_s)
+
+    # --- the log ----------------------------------------------------------------------------------
+
+    def did(self, deed: Deed) -> None:
+        """A command of an administrator comes."""
+        code, _, pattern = deed.command[:3]
+        if code == c.CHANGE_JOB:
+            return
+        wanted = c.OK
+        if code == c.SET_POLICY:
+            self.policies[pattern] = deed.command[3:]
+        elif self.policies.pop(pattern, None) is None:
+            wanted = c.NOT_FOUND
+        if deed.result != wanted:
+            raise Violation(f"it is to say {wanted}: {deed}")
+        self.changes += 1
+        self.deeds[deed.session] = deed
+
+    def policy(self, queue: bytes) -> tuple[Any, ...] | None:
+        """What counts for a queue: its own policy, else that of the longest beginning."""
+        fits = [one for one in self.policies if one[-1:] == b"*" and queue.startswith(one[:-1])]
+        if queue in self.policies:
+            fits = [queue]
+        return self.policies[max(fits, key=len)] if fits else None
+
+    def limit(self, queue: bytes) -> tuple[int, bytes] | None:
+        """How often a job of a queue is given out, and its dead queue; None without a limit."""
+        counts = self.policy(queue)
+        return counts[:2] if counts is not None and counts[0] else None
+
+    def happened(self, event: Happened) -> None:
+        """An event comes, and is not counted yet."""
+        known, mine = self.recount.jobs[event.job], self.attempts[event.job]
+        if self._arrives is not None:
+            self._come_in(known, event)
+        elif event.reason == e.ATTEMPTS:
+            self._take_out(known, mine, event)
+        elif event.kind == e.RESERVED:
+            self._give_out(known, mine, event)
+        elif event.kind in COMES_BACK:
+            counts = self.limit(known.queue)
+            if counts is not None and mine.given >= counts[0]:
+                raise Violation(f"it had its {counts[0]} attempts, and came back: {event}")
+        elif event.kind not in (e.TOUCHED, e.DUE, e.PUT):
+            mine.untouched = False
+        if event.kind != e.BURIED and event.buries != known.buries:
+            raise Violation(f"it was buried {known.buries} times: {event}")
+        if event.state == GONE:
+            self.notes.pop(event.job, None)
+        if self.recount.witness.bodies.get(event.job, b"").startswith(MARK):
+            self.came[event.job].append(Came(event.kind, event.session, event.at_s))
+
+    def _give_out(self, known: Known, mine: Attempts, event: Happened) -> None:
+        mine.given += 1
+        mine.untouched &= event.before == READY
+        counts = self.limit(known.queue)
+        steady = mine.untouched and mine.policies == self.changes
+        if steady and counts is not None and mine.given > counts[0]:
+            raise Violation(f"given out {mine.given} times, its policy is {counts}: {event}")
+        best = self.recount.first_ready(known.queue) if known.queue in TUBES else event.job
+        if best != event.job:
+            raise Violation(f"job {best} is to come first: {event}")
+
+    def _take_out(self, known: Known, mine: Attempts, event: Happened) -> None:
+        """A policy buries a job or moves it: its queue's, after so many attempts, and no other."""
+        counts = self.limit(known.queue)
+        if event.before != RESERVED or counts is None or mine.given < counts[0]:
+            raise Violation(f"given out {mine.given} times, its policy is {counts}: {event}")
+        dead = counts[1]
+        if dead and dead != known.queue:
+            if (event.kind, event.state) != (e.MOVED, e.MOVING):
+                raise Violation(f"it is to come to {dead!r}: {event}")
+            self._arrives = (event.job, dead)
+        elif (event.kind, event.state) != (e.BURIED, BURIED) or event.buries != known.buries:
+            raise Violation(f"it is to be buried by its policy: {event}")
+        self.taken += 1
+        self.causes[event.job] = self._cause(known, event)
+        mine.noted, mine.given = (known.queue, event.reserves), 0
+        mine.policies, mine.untouched = self.changes, True
+        self.notes.pop(event.job, None)
+        self.notes[event.job] = None
+
+    def _cause(self, known: Known, event: Happened) -> frozenset[int]:
+        """How its last attempt ended, as far as that can be told."""
+        if event.timeouts != known.timeouts:
+            return frozenset({e.TTR})
+        if event.releases != known.releases:
+            return frozenset({e.NO_REASON})
+        down_s = self._downs.get(event.session[:2], float("inf"))
+        return LOST if down_s <= event.at_s else LOST - {e.NODE_DOWN}
+
+    def _come_in(self, known: Known, event: Happened) -> None:
+        wanted = (*(self._arrives or ()), e.MOVED, e.ATTEMPTS, READY)
+        if (event.job, event.row.tube, event.kind, event.reason, event.state) != wanted:
+            raise Violation(f"job {wanted[0]} is to be ready in {wanted[1]!r}: {event}")
+        self._arrives = None
+
+    # --- the end ----------------------------------------------------------------------------------
+
+    def ended(self) -> None:
+        """The life is over. Raises Violation."""
+        if self._arrives is not None:
+            raise Violation(f"it never arrived: {self._arrives}")
+        self._notes_are_kept()
+        for order in self.orders:
+            self._answered_policies_count(order)
+        made: dict[bytes, list[int]] = defaultdict(list)
+        for job, body in self.recount.witness.bodies.items():
+            if body.startswith(MARK):
+                made[body].append(job)
+        for request in self.requests:
+            if request.kind == "put":
+                self._a_put_is_one_job(request, made.pop(request.body, []))
+            else:
+                self._what_was_told_is_true(request)
+        if made:
+            raise Violation(f"made, and never put: {made}")
+
+    def _notes_are_kept(self) -> None:
+        """Each job has the note of the last time, and none is left of jobs that are gone."""
+        policies = self.recount.witness.machine.queue.policies
+        found = [(job, (note.queue, note.reserves)) for job, note in policies.notes.items()]
+        wanted = [(job, self.attempts[job].noted) for job in self.notes]
+        if found != wanted:
+            raise Violation(f"the notes are {found}, and are to be {wanted}")
+        for job, note in policies.notes.items():
+            if note.reason not in self.causes[job]:
+                raise Violation(f"job {job} is to have ended by {set(self.causes[job])}: {note}")
+        rows = {pattern: tuple(row) for pattern, row in policies.rows.items()}
+        if rows != self.policies:
+            raise Violation(f"the policies are {rows}, and are to be {self.policies}")
+
+    def _answered_policies_count(self, order: Order) -> None:
+        deeds = [self.deeds[one] for one in order.caller.sessions if one in self.deeds]
+        if order.reply is not None and not any(
+            deed.result == c.OK and order.at_s <= deed.at_s <= order.done_s for deed in deeds
+        ):
+            raise Violation(f"answered, and not done: {order}")
+        if order.refusal.startswith("NOT_FOUND") and deeds[-1].result != c.NOT_FOUND:
+            raise Violation(f"there was one: {order}")
+
+    def _a_put_is_one_job(self, put: Request, jobs: list[int]) -> None:
+        if len(jobs) > 1 or (put.word in NOT_DONE and jobs):
+            raise Violation(f"made were {jobs}: {put}")
+        if put.word == b"INSERTED" and jobs != [put.job]:
+            raise Violation(f"lost: {put}, made was {jobs}")
+
+    def _what_was_told_is_true(self, request: Request) -> None:
+        within = [
+            came
+            for came in self.came.get(request.job, ())
+            if request.at_s <= came.at_s <= request.done_s and came.session == request.session
+        ]
+        kinds = EFFECTS.get(request.word)
+        if kinds is not None and not any(came.kind in kinds for came in within):
+            raise Violation(f"answered, and not done: {request}")
+        if request.word == b"NOT_FOUND":
+            for stay in self.recount.jobs[request.job].stays:
+                lasts = stay.from_s <= request.at_s and request.done_s < stay.to_s
+                held = stay.state == RESERVED and stay.session == request.session
+                free = request.kind == "delete" and stay.state in (READY, DELAYED, BURIED)
+                if lasts and (held or free):
+                    raise Violation(f"it was {stay}: {request}")
