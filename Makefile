@@ -49,7 +49,7 @@ MINUTES := 20
 # Where `make rounds` has its nodes.
 ON := processes
 PROTOS := $(sort $(wildcard proto/beanpole/pb/*.proto))
-SERVICES := $(addprefix proto/beanpole/pb/,admin.proto backup.proto events.proto jobs.proto live.proto node_admin.proto peer.proto policies.proto queue.proto)
+SERVICES := $(addprefix proto/beanpole/pb/,admin.proto backup.proto events.proto jobs.proto live.proto node_admin.proto peer.proto policies.proto queue.proto users.proto)
 PROTOC := $(BIN)/python -m grpc_tools.protoc -Iproto
 
 .DEFAULT_GOAL := check

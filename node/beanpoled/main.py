@@ -37,13 +37,16 @@ from beanpoled.reloading import Reading, Reloader
 from beanpoled.rpc.admin import RpcServer, Service
 from beanpoled.rpc.auditing import Auditor
 from beanpoled.rpc.backup import BackupServicer
+from beanpoled.rpc.caller import CALLER
 from beanpoled.rpc.callers import Callers
 from beanpoled.rpc.events import EventsServicer
+from beanpoled.rpc.guarding import Guard
 from beanpoled.rpc.jobs import JobAdminServicer
 from beanpoled.rpc.live import LiveServicer
 from beanpoled.rpc.node_admin import NodeAdminServicer
 from beanpoled.rpc.policies import PoliciesServicer
 from beanpoled.rpc.queue import QueueServicer
+from beanpoled.rpc.users import UsersServicer
 from beanpoled.supervision import Supervision
 from beanpoled.turn.node import Node
 
@@ -236,9 +239,7 @@ async def run(
     reloader = Reloader(reading or Reading(config, None), config, host.lines, host.trust)
     reloader.take = node.take_limits
     supervision = Supervision(node, host, reloader)
-    services = _services(config, host, node, view)
-    services.append(NodeAdminServicer(view, host.peer_client, audit, supervision).add_to)
-    rpc = RpcServer(view, host.peer_client, host.trust, services, [Auditor(audit.add)])
+    rpc = _rpc_server(host, node, view, audit, supervision)
     http = HttpServer(view)
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(lock.release)
@@ -279,18 +280,25 @@ def _tell(config: NodeConfig, host: AioHost) -> None:
         host.log(words, WARNING)
 
 
-def _services(config: NodeConfig, host: AioHost, node: Node, view: LocalNodeView) -> list[Service]:
-    """Return what joins the gRPC server, beside those that every server has."""
+def _rpc_server(
+    host: AioHost, node: Node, view: LocalNodeView, audit: AuditLog, supervision: Supervision
+) -> RpcServer:
+    """Return the gRPC server with all services, and what looks at each call."""
     callers = Callers(node)
     servicers = (
-        EventsServicer(config, host, node.events),
+        EventsServicer(node.context.config, host, node.events),
         QueueServicer(node, callers),
         JobAdminServicer(node, callers),
         PoliciesServicer(node, callers),
         BackupServicer(node, view),
         LiveServicer(view),
+        UsersServicer(node, callers),
+        NodeAdminServicer(view, host.peer_client, audit, supervision),
     )
-    return [servicer.add_to for servicer in servicers]
+    services: list[Service] = [servicer.add_to for servicer in servicers]
+    # Refused calls are told of, too.
+    interceptors = (Auditor(audit.add, lambda _: CALLER.get().name), Guard(node, callers))
+    return RpcServer(view, host.peer_client, host.trust, services, interceptors)
 
 
 def start_replica(node: Node) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 
 import grpc
 
-from beanpole.client.rpc import Nodes, detail_of, pauses, told, words_of
+from beanpole.client.rpc import Nodes, detail_of, is_refused, pauses, told, words_of
 from beanpole.errors import ClientError
 from beanpole.pb import jobs_pb2, jobs_pb2_grpc
 
@@ -121,7 +121,7 @@ class Admin:
             except grpc.RpcError as error:
                 if total.complete:
                     return True  # all was done, and only the end of the stream is missing
-                if request.after_id == begun_at or error.code() in _REFUSALS:
+                if request.after_id == begun_at or (error.code() in _REFUSALS or is_refused(error)):
                     raise
                 return False
             return True
@@ -142,7 +142,7 @@ class Admin:
                 try:
                     return act(jobs_pb2_grpc.JobAdminStub(self._nodes.channel(address)))
                 except grpc.RpcError as error:
-                    if error.code() in _REFUSALS:
+                    if error.code() in _REFUSALS or is_refused(error):
                         raise AdminRefused(error) from None
                     failures[address] = words_of(error)
                     if error.code() == grpc.StatusCode.UNIMPLEMENTED:

@@ -37,10 +37,12 @@ class Client(StreamClient):
         *,
         patience_s: float = PATIENCE_S,
         reply_timeout_s: float = REPLY_TIMEOUT_S,
+        token: str = "",
     ) -> None:
-        """See `StreamClient`: the first command connects."""
+        """See `StreamClient`: the first command connects. `token`: of a user; empty for none."""
         super().__init__(addresses, patience_s=patience_s, reply_timeout_s=reply_timeout_s)
         self._parser = ReplyParser()
+        self._token = token.encode()
         self._used = DEFAULT_TUBE
         self._watched = [DEFAULT_TUBE]
 
@@ -173,6 +175,11 @@ class Client(StreamClient):
     def _begin(self) -> None:
         """Set tube and watch list as they were."""
         self._parser = ReplyParser()
+        if self._token:
+            reply = self._exchange(encode(b"auth", self._token), self._next_reply, 0)
+            if reply[0] == b"DENIED":
+                raise ClientError("DENIED: no user has this token")
+            self._expect(reply, b"ACCEPTED")
         requests = [encode(b"use", self._used)] if self._used != DEFAULT_TUBE else []
         requests += [encode(b"watch", tube) for tube in self._watched if tube != DEFAULT_TUBE]
         if DEFAULT_TUBE not in self._watched:

@@ -8,15 +8,18 @@ import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import grpc
 
+from beanpole.client import where
 from beanpole.client.where import TLS_CA, TLS_CERTIFICATE, TLS_KEY, TLS_VARIABLES
 from beanpole.errors import ClientError, ConfigurationError
 from beanpole.pb import errors_pb2
 
 ERROR_KEY: Final = "beanpole-error-bin"
+# Metadata of a call: "Bearer " and the token of a user.
+TOKEN_KEY: Final = "authorization"
 
 # A snapshot's chunk is at most 4 MiB; the rest is room for the message around it.
 MESSAGE_BYTES_MAX: Final = 5 * 1024 * 1024
@@ -39,7 +42,11 @@ PAUSE_MIN_S: Final = 0.05
 PAUSE_MAX_S: Final = 1.0
 
 # The request itself is wrong: no other node will like it better.
-_REFUSED: Final = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.UNAUTHENTICATED)
+_REFUSED: Final = (
+    grpc.StatusCode.INVALID_ARGUMENT,
+    grpc.StatusCode.UNAUTHENTICATED,
+    grpc.StatusCode.PERMISSION_DENIED,
+)
 
 T = TypeVar("T")
 
@@ -93,6 +100,8 @@ def pauses(patience_s: float) -> Iterator[None]:
 def open_channel(address: str, environment: Mapping[str, str] = os.environ) -> grpc.Channel:
     """Return a channel to a node: by TLS if the environment names the CA of its certificate.
 
+    All calls on it say the token that the environment gives.
+
     Raises:
         ConfigurationError: a file cannot be read, or one of a pair is missing.
     """
@@ -102,11 +111,52 @@ def open_channel(address: str, environment: Mapping[str, str] = os.environ) -> g
         unused = [name for name, data in found.items() if data]
         if unused:
             raise ConfigurationError(f"{unused[0]} is of no use without {TLS_CA}")
-        return grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
+        return _with_token(grpc.insecure_channel(address, options=CHANNEL_OPTIONS), environment)
     if bool(certificate) != bool(key):
         raise ConfigurationError(f"{TLS_CERTIFICATE} and {TLS_KEY}: give both or none")
     shown = grpc.ssl_channel_credentials(ca, key or None, certificate or None)
-    return grpc.secure_channel(address, shown, options=CHANNEL_OPTIONS)
+    return _with_token(grpc.secure_channel(address, shown, options=CHANNEL_OPTIONS), environment)
+
+
+def _with_token(channel: grpc.Channel, environment: Mapping[str, str]) -> grpc.Channel:
+    token = where.token(environment)
+    return grpc.intercept_channel(channel, _Bearer(token)) if token else channel
+
+
+class _Details(NamedTuple):
+    """A call as gRPC describes it, with other metadata."""
+
+    method: str
+    timeout: float | None
+    metadata: Sequence[tuple[str, str | bytes]]
+    credentials: Any
+    wait_for_ready: bool | None
+    compression: Any
+
+
+class _Bearer(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor):
+    """Says a token with each call. Credentials of calls would need TLS."""
+
+    def __init__(self, token: str) -> None:
+        self._item = (TOKEN_KEY, f"Bearer {token}")
+
+    def intercept_unary_unary(
+        self, continuation: Any, client_call_details: Any, request: Any
+    ) -> Any:
+        """See `UnaryUnaryClientInterceptor`."""
+        return continuation(self._with(client_call_details), request)
+
+    def intercept_unary_stream(
+        self, continuation: Any, client_call_details: Any, request: Any
+    ) -> Any:
+        """See `UnaryStreamClientInterceptor`."""
+        return continuation(self._with(client_call_details), request)
+
+    def _with(self, its: Any) -> _Details:
+        metadata = [*(its.metadata or ()), self._item]
+        return _Details(
+            its.method, its.timeout, metadata, its.credentials, its.wait_for_ready, its.compression
+        )
 
 
 def _bytes_of(name: str, path: str) -> bytes:

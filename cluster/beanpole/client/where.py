@@ -49,7 +49,11 @@ TLS_CA: Final = "BEANPOLE_TLS_CA"
 TLS_CERTIFICATE: Final = "BEANPOLE_TLS_CERTIFICATE"
 TLS_KEY: Final = "BEANPOLE_TLS_KEY"
 TLS_VARIABLES: Final = (TLS_CA, TLS_CERTIFICATE, TLS_KEY)
-VARIABLES: Final = frozenset({BEANSTALK.variable, GRPC.variable, *TLS_VARIABLES})
+# As whom a command acts: the token of a user, or the file that has it. It is no option, which `ps`
+# would show to everybody.
+TOKEN: Final = "BEANPOLE_TOKEN"
+TOKEN_FILE: Final = "BEANPOLE_TOKEN_FILE"
+VARIABLES: Final = frozenset({BEANSTALK.variable, GRPC.variable, *TLS_VARIABLES, TOKEN, TOKEN_FILE})
 
 
 class Parser(Protocol):
@@ -128,6 +132,29 @@ def _named(
         return split(environment[port.variable], port.variable, port)
     nodes = local_nodes(Path(DIRECTORY_DEFAULT))
     return [str(node[port.key]) for node in nodes if port.key in node] or None
+
+
+def token(environment: Mapping[str, str] = os.environ) -> str:
+    """Return the token that the environment gives; empty if it gives none.
+
+    Raises:
+        ConfigurationError: there are two, the file cannot be read, or what it has is no token.
+    """
+    found, path = environment.get(TOKEN, ""), environment.get(TOKEN_FILE, "")
+    if found and path:
+        raise ConfigurationError(f"{TOKEN} and {TOKEN_FILE}: give one of them")
+    source = TOKEN
+    if path:
+        source = f"{TOKEN_FILE} = {path!r}"
+        try:
+            found = Path(path).read_text(encoding="ascii", errors="replace").strip()
+        except OSError as error:
+            raise ConfigurationError(f"{source} cannot be read: {error.strerror}") from error
+        if not found:
+            raise ConfigurationError(f"{source} is empty")
+    if found and not (found.isascii() and found.isprintable() and " " not in found):
+        raise ConfigurationError(f"{source}: what it has is no token: printable, without spaces")
+    return found
 
 
 def split(text: str, source: str, port: Port) -> list[str]:

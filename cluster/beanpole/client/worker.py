@@ -102,6 +102,7 @@ class Worker:
         keep: int = KEEP_DEFAULT_S,
         patience_s: float = 10.0,
         spread: bool = True,
+        token: str = "",
     ) -> None:
         """Remember where the nodes are.
 
@@ -110,8 +111,10 @@ class Worker:
             keep: for how many seconds a job waits for this worker when its node is lost.
             patience_s: how long to look for a node before that is logged, and begun again.
             spread: as of a `Client`.
+            token: as of a `Client`.
         """
         self._addresses = addresses
+        self._token = token
         self._keep = keep
         self._patience_s = patience_s
         self._spread = spread
@@ -180,6 +183,7 @@ class Worker:
                     keep=self._keep,
                     patience_s=self._patience_s,
                     spread=self._spread,
+                    token=self._token,
                 ) as client:
                     while not self._stopping.is_set():
                         self._take(line, client)

@@ -37,6 +37,7 @@ from beanpoled.cli import (
     status,
     top,
     up,
+    user,
     work,
 )
 
@@ -67,6 +68,7 @@ def parser() -> argparse.ArgumentParser:
     node.add_command(commands)
     alias.add_command(commands)
     policy.add_command(commands)
+    user.add_command(commands)
     snapshot.add_command(commands)
     backup.add_command(commands)
     restore.add_command(commands)

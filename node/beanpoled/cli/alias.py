@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 import grpc
 
 from beanpole.client import where
-from beanpole.client.rpc import Nodes, told, words_of
+from beanpole.client.rpc import Nodes, is_refused, told, words_of
 from beanpole.errors import ClientError, ConfigurationError
 from beanpole.pb import queue_pb2, queue_pb2_grpc
 from beanpoled.cli.columns import visible
@@ -99,7 +99,7 @@ def _ask(arguments: argparse.Namespace, call: Callable[[queue_pb2_grpc.QueueStub
             try:
                 return call(queue_pb2_grpc.QueueStub(nodes.channel(target)))
             except grpc.RpcError as error:
-                if error.code() in _REFUSALS:
+                if error.code() in _REFUSALS or is_refused(error):
                     raise _Refused(f"{error.details()}") from None
                 failures[target] = words_of(error)
     raise ClientError(f"no answer, look at `beanpole alias list`: {told(failures)}")

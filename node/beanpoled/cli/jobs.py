@@ -78,7 +78,8 @@ def _add(commands: Any, name: str, run: Run, words: str) -> argparse.ArgumentPar
 
 
 def _connected(run: Run, arguments: argparse.Namespace) -> int:
-    with Client(where.addresses(arguments, where.BEANSTALK)) as client:
+    addresses = where.addresses(arguments, where.BEANSTALK)
+    with Client(addresses, token=where.token()) as client:
         return run(client, arguments)
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 import grpc
 
 from beanpole.client import where
-from beanpole.client.rpc import Nodes, told, words_of
+from beanpole.client.rpc import Nodes, is_refused, told, words_of
 from beanpole.constants import SECOND_US, U32_MAX
 from beanpole.errors import ClientError
 from beanpole.pb import policies_pb2, policies_pb2_grpc
@@ -299,7 +299,7 @@ def _ask(arguments: argparse.Namespace, call: Callable[[policies_pb2_grpc.Polici
             try:
                 return call(policies_pb2_grpc.PoliciesStub(nodes.channel(target)))
             except grpc.RpcError as error:
-                if error.code() in _REFUSALS:
+                if error.code() in _REFUSALS or is_refused(error):
                     raise _Refused(error) from None
                 failures[target] = words_of(error)
     raise ClientError(f"no answer, look at `beanpole policy list`: {told(failures)}")

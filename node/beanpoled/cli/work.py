@@ -72,7 +72,8 @@ def _run(arguments: argparse.Namespace) -> int:
         raise ConfigurationError(f"work: {arguments.queue!r} is not a tube's name")
     logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(message)s", level=logging.INFO)
     addresses = where.addresses(arguments, where.BEANSTALK)
-    worker = Worker(",".join(addresses) if len(addresses) > 1 else addresses, keep=arguments.keep)
+    joined = ",".join(addresses) if len(addresses) > 1 else addresses
+    worker = Worker(joined, keep=arguments.keep, token=where.token())
     backoff = Backoff(arguments.tries, arguments.first_delay)
     handles = worker.handles(arguments.queue, concurrency=arguments.concurrency, backoff=backoff)
     handles(lambda task: _run_command(arguments.command, task))

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import grpc
 import grpc.aio
+from google.protobuf import text_format
 from google.protobuf.message import Message
 
 from beanpole.addresses import host_of_peer
@@ -64,6 +65,11 @@ AUDITED: Final = {
     "Policies/Drop": Row(("pattern",)),
     "Queue/Kick": Row(("job_ids",)),
     "Queue/SetAlias": Row(("alias", "queue")),
+    "Users/Set": Row(("name", "rights")),
+    "Users/Drop": Row(("name",)),
+    "Users/AddToken": Row(("user",)),
+    "Users/DropToken": Row(("user", "token_id")),
+    "Users/SetRules": Row(("rules",)),
 }
 # Why a method is not told of.
 _NUMBERS: Final = "it shows names and numbers, no jobs"
@@ -77,6 +83,9 @@ NOT_AUDITED: Final = {
     "Peer/NodeInfo": _NUMBERS,
     "Policies/List": _NUMBERS,
     "Queue/ListAliases": _NUMBERS,
+    "Users/List": _NUMBERS,
+    "Users/ListRules": _NUMBERS,
+    "Users/WhoAmI": _NUMBERS,
     "Queue/Put": "it is the work of a producer, as puts by the other protocols; events tell of it",
 }
 
@@ -185,10 +194,21 @@ def arguments(request: Message, row: Row) -> dict[str, Value]:
         value = getattr(message, name)
         if field.message_type is None:
             _show(found, path, field, value)
+        elif field.is_repeated:
+            _show_messages(found, path, value)
         else:
             for inner, inside in value.ListFields():
                 _show(found, f"{path}.{inner.name}", inner, inside)
     return found
+
+
+def _show_messages(found: dict[str, Value], path: str, value: Any) -> None:
+    if value:
+        found[path] = [
+            text_format.MessageToString(item, as_one_line=True) for item in value[:ITEMS_MAX]
+        ]
+    if len(value) > ITEMS_MAX:
+        found[f"{path}.count"] = len(value)
 
 
 def _show(found: dict[str, Value], path: str, field: Any, value: Any) -> None:

@@ -18,6 +18,9 @@ from beanpoled.origin.batches import KIND_OPEN, KIND_QUIET, UNKNOWN, Batch, Wait
 KIND_COMMAND: Final = 0
 # Beside `origin.NOT_DONE` and `UNKNOWN`: the cluster has as many sessions as it may have.
 NO_SESSION: Final = 3
+# ... or no user has the token of its caller any more.
+NO_USER: Final = 4
+KIND_USER: Final = 1
 # The ids of jobs begin behind it.
 NO_JOB: Final = 0
 
@@ -27,7 +30,8 @@ class Call:
 
     Attributes:
         results: what the machine said to each command, in order.
-        failure: 0, or why not every command has a result: NO_SESSION, `origin.NOT_DONE`, `UNKNOWN`.
+        failure: 0, or why not every command has a result: NO_SESSION, NO_USER,
+            `origin.NOT_DONE`, `UNKNOWN`.
     """
 
     __slots__ = (
@@ -46,11 +50,26 @@ class Call:
         "wait",
     )
 
-    def __init__(self, clients: Clients, client_host: bytes, done: Callable[[], None]) -> None:
-        """Open a session of the caller's host; `done` is called when the call has ended."""
+    def __init__(
+        self,
+        clients: Clients,
+        client_host: bytes,
+        done: Callable[[], None],
+        client_names: tuple[bytes, ...] = (),
+        token: bytes = b"",
+    ) -> None:
+        """Open a session of the caller's host.
+
+        Args:
+            clients: of the node.
+            client_host: of the caller.
+            done: called when the call has ended.
+            client_names: in its certificate.
+            token: the digest of its token; empty if it has none.
+        """
         self._clients = clients
         self.client_host = client_host
-        self.client_names: tuple[bytes, ...] = ()
+        self.client_names = client_names
         self.user = self.token = b""
         self._done = done
         self._expected = 0
@@ -62,6 +81,8 @@ class Call:
         self.failure = 0
         clients.calls[self] = None
         clients.origin.open_session(self, events.GRPC)
+        if token:
+            clients.origin.submit(self, KIND_USER, (c.AS_USER, self.number, b"", token))
 
     def put(
         self, tube: bytes, priority: int, delay_s: int, ttr_s: int, body: bytes, key: bytes
@@ -101,6 +122,10 @@ class Call:
         if kind == KIND_OPEN:
             if result != c.OK:
                 self.end(NO_SESSION)
+            return
+        if kind == KIND_USER:
+            if result != c.OK:
+                self.end(NO_USER)
             return
         self.results.append(result)
         if len(self.results) == self._expected:

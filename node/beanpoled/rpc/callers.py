@@ -9,8 +9,10 @@ from typing import Any, Final
 
 import grpc
 
+from beanpole import commands as c
 from beanpole.addresses import host_of_peer
-from beanpoled.rpc.call import NO_SESSION, Call
+from beanpoled.rpc.call import NO_SESSION, NO_USER, Call
+from beanpoled.rpc.caller import CALLER
 from beanpoled.rpc.server import Context, fail
 from beanpoled.turn.node import Node
 
@@ -55,10 +57,24 @@ class Callers:
             await fail(context, grpc.StatusCode.FAILED_PRECONDITION, message, "MACHINE_VERSION")
 
     async def do(self, context: Context, give: Callable[[Call], None]) -> list[Any]:
-        """Wait until all commands that `give` gives to a call are applied here; their results."""
+        """Wait until all commands that `give` gives to a call are applied here; their results.
+
+        They are the caller's, with the rights of its user.
+        """
+        caller = CALLER.get()
+        return await self._do(context, give, caller.names, caller.token)
+
+    async def _do(
+        self,
+        context: Context,
+        give: Callable[[Call], None],
+        names: tuple[bytes, ...] = (),
+        token: bytes = b"",
+    ) -> list[Any]:
         done = asyncio.Event()
         self._waiting += 1
-        call = Call(self._node.clients, host_of_peer(context.peer()), done.set)
+        host = host_of_peer(context.peer())
+        call = Call(self._node.clients, host, done.set, names, token)
         try:
             give(call)
             await done.wait()
@@ -68,13 +84,19 @@ class Callers:
         if call.failure == NO_SESSION:
             message = "the cluster has as many sessions as sessions_max allows; nothing was done"
             await fail(context, grpc.StatusCode.RESOURCE_EXHAUSTED, message, "TOO_MANY_SESSIONS")
+        if call.failure == NO_USER:
+            message = "no user has this token any more; the outcome is unknown"
+            await fail(context, grpc.StatusCode.UNAUTHENTICATED, message, "UNKNOWN_TOKEN")
         if call.failure:
             message = f"no answer of a majority, or {self._node.context.name} was cut off"
             message += "; the outcome is unknown"
             await fail(context, grpc.StatusCode.DEADLINE_EXCEEDED, message)
+        if self._node.context.machine.users.rows and c.DENIED in call.results:
+            message = "a right ended a moment ago; what was done before that stays done"
+            await fail(context, grpc.StatusCode.PERMISSION_DENIED, message, "NO_RIGHT")
         return call.results
 
     async def barrier(self, context: Context) -> None:
         """Come back when all that was acknowledged before the call is applied here."""
         await self.check_serving(context)
-        await self.do(context, Call.barrier)
+        await self._do(context, Call.barrier)

@@ -14,6 +14,7 @@ from crc32c import crc32c
 from beanpole.errors import Damaged
 from beanpole.pb import admin_pb2, admin_pb2_grpc, node_pb2, peer_pb2, peer_pb2_grpc
 from beanpoled.rpc import credentials
+from beanpoled.rpc.caller import CALLER
 from beanpoled.rpc.proofs import ProofChecker, Unproved, answered
 from beanpoled.rpc.server import Context, describe, fail, write
 from beanpoled.rpc.snapshot_stream import Sink, SnapshotStream
@@ -104,7 +105,10 @@ class PeerClient:
         """
         request = admin_pb2.FinalizeRequest(to=to, at_leader=True)
         stub = admin_pb2_grpc.AdminStub(self._channel(leader))
-        reply: admin_pb2.FinalizeReply = await stub.Finalize(request, timeout=timeout_s)
+        metadata = CALLER.get().metadata
+        reply: admin_pb2.FinalizeReply = await stub.Finalize(
+            request, timeout=timeout_s, metadata=metadata
+        )
         return reply
 
     async def transfer_leader(
@@ -117,7 +121,10 @@ class PeerClient:
         """
         request = admin_pb2.TransferLeaderRequest(to=to, at_leader=True)
         stub = admin_pb2_grpc.AdminStub(self._channel(leader))
-        reply: admin_pb2.TransferLeaderReply = await stub.TransferLeader(request, timeout=timeout_s)
+        metadata = CALLER.get().metadata
+        reply: admin_pb2.TransferLeaderReply = await stub.TransferLeader(
+            request, timeout=timeout_s, metadata=metadata
+        )
         return reply
 
     async def ask(self, stub: Any, peer: str, method: str, request: Any, timeout_s: float) -> Any:
@@ -126,7 +133,8 @@ class PeerClient:
         Raises:
             grpc.aio.AioRpcError: what the member says, or that it does not answer.
         """
-        return await getattr(stub(self._channel(peer)), method)(request, timeout=timeout_s)
+        ask = getattr(stub(self._channel(peer)), method)
+        return await ask(request, timeout=timeout_s, metadata=CALLER.get().metadata)
 
     async def fetch_snapshot(self, peer: str, index: int, sink: Sink) -> str | None:
         """Write a peer's snapshot at exactly `index` into `sink`, as fast as its disk takes it.

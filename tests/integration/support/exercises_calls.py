@@ -3,6 +3,7 @@
 A call that a node does not answer goes to the next one, as our commands do.
 """
 
+import hashlib
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterator, Mapping
@@ -22,6 +23,7 @@ from beanpole.pb import (
     peer_pb2,
     policies_pb2,
     queue_pb2,
+    users_pb2,
 )
 from tests.integration.support.exercises import PATIENCE_S, Exercise, Scene, connections
 from tests.integration.support.waiting import wait_until
@@ -345,6 +347,35 @@ def aliases(scene: Scene) -> dict[str, str]:
     return {one.alias: one.queue for one in reply.aliases}
 
 
+# --- Users ----------------------------------------------------------------------------------------
+
+
+def users(scene: Scene) -> None:
+    """A user with a token, from its beginning to its end."""
+    name, token = scene.queue, hashlib.sha256(scene.queue.encode()).digest()
+    rights = [users_pb2.Rights(pattern=f"{name}*", rights=[users_pb2.RIGHT_PUT])]
+
+    def found() -> list[users_pb2.User]:
+        request = users_pb2.ListUsersRequest(name=name)
+        reply = ask(scene, "Users", lambda stub: stub.List(request, timeout=PATIENCE_S))
+        return list(reply.users)
+
+    made = users_pb2.SetUserRequest(name=name, rights=rights)
+    ask(scene, "Users", lambda stub: stub.Set(made, timeout=PATIENCE_S))
+    added = users_pb2.AddTokenRequest(user=name, digest=token)
+    ask(scene, "Users", lambda stub: stub.AddToken(added, timeout=PATIENCE_S))
+    wait_until(lambda: found() and found()[0].token_ids, PATIENCE_S, "its token")
+    assert list(found()[0].rights) == rights
+    who = users_pb2.WhoAmIRequest()
+    reply = ask(scene, "Users", lambda stub: stub.WhoAmI(who, timeout=PATIENCE_S))
+    assert (reply.user, reply.has_users) == ("anonymous", True)
+    dropped = users_pb2.DropTokenRequest(user=name, token_id=token.hex()[:16])
+    gone(scene, "Users", lambda stub: stub.DropToken(dropped, timeout=PATIENCE_S))
+    ended = users_pb2.DropUserRequest(name=name)
+    gone(scene, "Users", lambda stub: stub.Drop(ended, timeout=PATIENCE_S))
+    wait_until(lambda: not found(), PATIENCE_S, "no user")
+
+
 EXERCISES: Final[Mapping[str, Exercise]] = {
     f"beanpole.v1.{name}": exercise
     for name, exercise in {
@@ -376,10 +407,17 @@ EXERCISES: Final[Mapping[str, Exercise]] = {
         "Queue/Kick": kick,
         "Queue/SetAlias": set_alias,
         "Queue/ListAliases": set_alias,
+        **{
+            f"Users/{name}": users
+            for name in ("Set", "Drop", "List", "AddToken", "DropToken", "WhoAmI")
+        },
     }.items()
 }
 # Named with the test that has them.
 ELSEWHERE: Final[Mapping[str, str]] = {
     # Would move the leader away from where it is killed.
     "beanpole.v1.Admin/TransferLeader": "integration/test_cluster_commands.py",
+    # There is one list of rules, which others at the same time would replace.
+    "beanpole.v1.Users/SetRules": "integration/test_users.py",
+    "beanpole.v1.Users/ListRules": "integration/test_users.py",
 }

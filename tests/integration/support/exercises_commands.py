@@ -199,6 +199,22 @@ def policy(scene: Scene) -> None:
     wait_until(lambda: found() == [], PATIENCE_S, "no policy")
 
 
+def user(scene: Scene) -> None:
+    def tokens() -> list[str] | None:
+        found = plain(scene, f"user show {scene.queue}")
+        return None if found is None else found["token_ids"]
+
+    grpc(scene, f"user set {scene.queue} --right put,work={scene.queue}*")
+    grpc(scene, f"user token {scene.queue}")
+    wait_until(tokens, PATIENCE_S, "its token")
+    assert scene.queue in [one["name"] for one in plain(scene, "user list")]
+    assert plain(scene, "user whoami")["user"] == "anonymous"
+    for token in tokens() or ():
+        grpc(scene, f"user token {scene.queue} --drop {token}", (0, 3))  # 3: it is dropped already
+    grpc(scene, f"user drop {scene.queue}", (0, 1))
+    wait_until(lambda: tokens() is None, PATIENCE_S, "no user")
+
+
 # --- backups and events ---------------------------------------------------------------------------
 
 
@@ -408,6 +424,7 @@ EXERCISES: Final[Mapping[str, Exercise]] = {
     "snapshot": snapshot,
     "alias set": alias,
     "policy set": policy,
+    "user set": user,
     "backup": backup,
     "events range": events_range,
     "events export": events_export,
@@ -444,6 +461,7 @@ WITH: Final[Mapping[str, str]] = {
     "policy list": "policy set",
     "policy show": "policy set",
     "policy drop": "policy set",
+    **{f"user {name}": "user set" for name in ("list", "show", "token", "drop", "whoami")},
     "backup verify": "backup",
     "backup show": "backup",
     "events compact": "events export",
@@ -451,6 +469,7 @@ WITH: Final[Mapping[str, str]] = {
 }
 # Those that make clusters or need more than nodes, with the tests that have them.
 ELSEWHERE: Final[Mapping[str, str]] = {
+    "user rules": "integration/test_users.py",
     "up": "integration/test_up.py",
     "restore": "integration/test_backup.py",
     "recover": "integration/test_recover.py",

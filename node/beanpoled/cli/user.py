@@ -1,0 +1,316 @@
+"""`beanpole user`: who may do what, by which tokens and rules.
+
+Here are the options and the words of users; docs/security.md has a story. A token is drawn here,
+printed once, and sent nowhere: the cluster knows its digest.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterable
+from hashlib import sha256
+from pathlib import Path
+from secrets import token_urlsafe
+from typing import Any, Final, TypeVar
+
+import grpc
+
+from beanpole.client import where
+from beanpole.client.rpc import Nodes, is_refused, told, words_of
+from beanpole.errors import ClientError, ConfigurationError
+from beanpole.pb import users_pb2, users_pb2_grpc
+from beanpoled.cli.jobs import EXIT_NO
+
+# Above `command_timeout_ms`, after which a node gives up itself and says so.
+CALL_TIMEOUT_S: Final = 15.0
+TOKEN_BYTES: Final = 32
+_REFUSALS: Final = (
+    grpc.StatusCode.FAILED_PRECONDITION,
+    grpc.StatusCode.NOT_FOUND,
+    grpc.StatusCode.RESOURCE_EXHAUSTED,
+)
+_RIGHTS: Final = {
+    "put": users_pb2.RIGHT_PUT,
+    "work": users_pb2.RIGHT_WORK,
+    "admin": users_pb2.RIGHT_ADMIN,
+    "events": users_pb2.RIGHT_EVENTS,
+}
+_RIGHT_WORDS: Final = {right: word for word, right in _RIGHTS.items()}
+_ALL: Final = "all"
+# What stands in a line of rules for any protocol, network or certificate.
+_ANY: Final = "-"
+_RULE_WORDS: Final = "PROTOCOL NETWORK CERTIFICATE USER"
+
+T = TypeVar("T")
+
+
+def add_command(commands: Any) -> None:
+    """Add `user` to the parser."""
+    parser = commands.add_parser("user", help="users: who may do what, tokens, rules")
+    ways = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    _add(ways, "list", _list, "print all users and what they may do", reads=True)
+    way = _add(ways, "show", _show, "print one user", reads=True)
+    way.add_argument("user", metavar="USER")
+    way = _add(ways, "set", _set, "let a user have these rights, whatever it had")
+    way.description = (
+        "A new user has no token yet. `anonymous` is the user of all that say nothing: while there "
+        "is none, they may do everything."
+    )
+    way.add_argument("user", metavar="USER")
+    way.add_argument(
+        "--right",
+        dest="rights",
+        type=right,
+        action="append",
+        default=[],
+        metavar="RIGHTS=PATTERN",
+        help="put, work, admin, events or all, with commas between, in a queue such as mail or "
+        "gearman:resize, in names that begin alike ('mail-*', 'gearman:*'), or in every queue of "
+        "every protocol and all else ('all:*'); quoted for the shell; may be repeated",
+    )
+    way = _add(ways, "drop", _drop, "remove a user; its connections may do nothing from then on")
+    way.add_argument("user", metavar="USER")
+    way = _add(ways, "token", _token, "draw a new token for a user and print it once")
+    way.add_argument("user", metavar="USER")
+    way.add_argument(
+        "--drop",
+        metavar="ID",
+        help="take a token away instead, by what `user show` says of it; its connections may do "
+        "nothing from then on",
+    )
+    way.add_argument("--json", action="store_true", help="print JSON")
+    way = _add(ways, "rules", _rules, "print by which rules clients are users", reads=True)
+    way.add_argument(
+        "--set",
+        dest="file",
+        metavar="FILE",
+        help=f"replace them by the lines of this file, or - for the input: {_RULE_WORDS}, with "
+        f"{_ANY} for any; the first that fits a client counts",
+    )
+    _add(ways, "whoami", _whoami, "print as whom this command acts, and what it may do", reads=True)
+
+
+def _add(
+    ways: Any, name: str, run: Callable[[argparse.Namespace], int], words: str, reads: bool = False
+) -> argparse.ArgumentParser:
+    way: argparse.ArgumentParser = ways.add_parser(name, help=words)
+    if reads:
+        way.add_argument("--json", action="store_true", help="print JSON")
+    where.add_options(way, where.GRPC)
+    way.set_defaults(run=run)
+    return way
+
+
+def right(text: str) -> users_pb2.Rights:
+    """Read RIGHTS=PATTERN."""
+    words, equals, pattern = text.partition("=")
+    found = list(_RIGHTS) if words == _ALL else words.split(",")
+    if not equals or not pattern or not set(found) <= _RIGHTS.keys():
+        known = ", ".join((*_RIGHTS, _ALL))
+        raise argparse.ArgumentTypeError(f"{text!r} is not RIGHTS=PATTERN with rights of {known}")
+    return users_pb2.Rights(pattern=pattern, rights=[_RIGHTS[word] for word in found])
+
+
+# --- users ----------------------------------------------------------------------------------------
+
+
+def _list(arguments: argparse.Namespace) -> int:
+    reply = _ask(
+        arguments, lambda stub: stub.List(users_pb2.ListUsersRequest(), timeout=CALL_TIMEOUT_S)
+    )
+    if arguments.json:
+        print(json.dumps([_as_json(user) for user in reply.users]))
+        return 0
+    for user in reply.users:
+        print(f"{user.name}: {_words(user.rights)}; {_count(len(user.token_ids), 'token')}")
+    if not reply.users:
+        print("there are no users: everybody may do everything")
+    return 0
+
+
+def _show(arguments: argparse.Namespace) -> int:
+    request = users_pb2.ListUsersRequest(name=arguments.user)
+    reply = _ask(arguments, lambda stub: stub.List(request, timeout=CALL_TIMEOUT_S))
+    found = next(iter(reply.users), None) if arguments.user else None
+    if arguments.json:
+        print(json.dumps(None if found is None else _as_json(found)))
+    elif found is None:
+        print(f"there is no user {arguments.user!r}")
+    else:
+        print(f"{found.name}:")
+        for line in _lines(found.rights):
+            print(f"  {line}")
+        for token in found.token_ids:
+            print(f"  token {token}")
+    return EXIT_NO if found is None else 0
+
+
+def _set(arguments: argparse.Namespace) -> int:
+    request = users_pb2.SetUserRequest(name=arguments.user, rights=arguments.rights)
+    _ask(arguments, lambda stub: stub.Set(request, timeout=CALL_TIMEOUT_S))
+    print(f"{arguments.user}: {_words(arguments.rights)}")
+    return 0
+
+
+def _drop(arguments: argparse.Namespace) -> int:
+    request = users_pb2.DropUserRequest(name=arguments.user)
+    try:
+        _ask(arguments, lambda stub: stub.Drop(request, timeout=CALL_TIMEOUT_S))
+    except _Refused as error:
+        if error.code != grpc.StatusCode.NOT_FOUND:
+            raise
+        print(error)
+        return EXIT_NO
+    print(f"there is no user {arguments.user} any more")
+    return 0
+
+
+def _token(arguments: argparse.Namespace) -> int:
+    if arguments.drop is not None:
+        drop = users_pb2.DropTokenRequest(user=arguments.user, token_id=arguments.drop)
+        _ask(arguments, lambda stub: stub.DropToken(drop, timeout=CALL_TIMEOUT_S))
+        print(f"{arguments.user} has the token {arguments.drop} no more")
+        return 0
+    token = token_urlsafe(TOKEN_BYTES)
+    digest = sha256(token.encode()).digest()
+    request = users_pb2.AddTokenRequest(user=arguments.user, digest=digest)
+    _ask(arguments, lambda stub: stub.AddToken(request, timeout=CALL_TIMEOUT_S))
+    if arguments.json:
+        print(json.dumps({"user": arguments.user, "token": token}))
+    else:
+        print(token)
+        print(
+            "hint: this is shown once; commands of beanpole take it from "
+            f"{where.TOKEN_FILE} or {where.TOKEN}",
+            file=sys.stderr,
+        )
+    return 0
+
+
+def _whoami(arguments: argparse.Namespace) -> int:
+    reply = _ask(
+        arguments, lambda stub: stub.WhoAmI(users_pb2.WhoAmIRequest(), timeout=CALL_TIMEOUT_S)
+    )
+    if arguments.json:
+        found = {"user": reply.user, "rights": _rights_json(reply.rights)}
+        print(json.dumps({**found, "has_users": reply.has_users}))
+        return 0
+    print(f"{reply.user}: {_words(reply.rights)}")
+    if not reply.has_users:
+        print("there are no users: everybody may do everything")
+    return 0
+
+
+# --- rules ----------------------------------------------------------------------------------------
+
+
+def _rules(arguments: argparse.Namespace) -> int:
+    if arguments.file is not None:
+        request = users_pb2.SetRulesRequest(rules=read_rules(_text_of(arguments.file)))
+        _ask(arguments, lambda stub: stub.SetRules(request, timeout=CALL_TIMEOUT_S))
+        found = list(request.rules)
+    else:
+        reply = _ask(
+            arguments,
+            lambda stub: stub.ListRules(users_pb2.ListRulesRequest(), timeout=CALL_TIMEOUT_S),
+        )
+        found = list(reply.rules)
+    if arguments.json:
+        print(json.dumps([_rule_json(rule) for rule in found]))
+        return 0
+    for rule in found:
+        print(" ".join(value or _ANY for value in _rule_json(rule).values()))
+    return 0
+
+
+def _text_of(path: str) -> str:
+    if path == "-":
+        return sys.stdin.read()
+    try:
+        return Path(path).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"--set {path}: {error}") from None
+
+
+def read_rules(text: str) -> list[users_pb2.Rule]:
+    """Read lines of rules; empty ones, and those that begin with #, are none.
+
+    Raises:
+        ConfigurationError: a line is no rule.
+    """
+    rules = []
+    for number, line in enumerate(text.splitlines(), 1):
+        words = line.split()
+        if not words or words[0].startswith("#"):
+            continue
+        if len(words) != len(_RULE_WORDS.split()):
+            raise ConfigurationError(f"line {number}: {line.strip()!r} is not {_RULE_WORDS}")
+        protocol, network, certificate = ("" if word == _ANY else word for word in words[:3])
+        rules.append(
+            users_pb2.Rule(
+                protocol=protocol, network=network, certificate=certificate, user=words[3]
+            )
+        )
+    return rules
+
+
+def _rule_json(rule: users_pb2.Rule) -> dict[str, str | None]:
+    return {field.name: getattr(rule, field.name) or None for field in rule.DESCRIPTOR.fields}
+
+
+# --- words ----------------------------------------------------------------------------------------
+
+
+def _lines(rights: Iterable[users_pb2.Rights]) -> list[str]:
+    return [
+        f"{','.join(_RIGHT_WORDS.get(one, str(one)) for one in item.rights)}={item.pattern}"
+        for item in rights
+    ]
+
+
+def _words(rights: Iterable[users_pb2.Rights]) -> str:
+    return " ".join(_lines(rights)) or "no right"
+
+
+def _count(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def _rights_json(rights: Iterable[users_pb2.Rights]) -> list[dict[str, Any]]:
+    return [
+        {
+            "pattern": item.pattern,
+            "rights": [_RIGHT_WORDS.get(one, str(one)) for one in item.rights],
+        }
+        for item in rights
+    ]
+
+
+def _as_json(user: users_pb2.User) -> dict[str, Any]:
+    return {
+        "name": user.name,
+        "rights": _rights_json(user.rights),
+        "token_ids": list(user.token_ids),
+    }
+
+
+class _Refused(ClientError):
+    """A node says no, and every other one would."""
+
+    def __init__(self, error: grpc.RpcError) -> None:
+        super().__init__(error.details() or "")
+        self.code = error.code()
+
+
+def _ask(arguments: argparse.Namespace, call: Callable[[users_pb2_grpc.UsersStub], T]) -> T:
+    """Ask one node after the other until one answers; its answer counts."""
+    failures: dict[str, str] = {}
+    with Nodes(where.addresses(arguments, where.GRPC)) as nodes:
+        for target in nodes.addresses:
+            try:
+                return call(users_pb2_grpc.UsersStub(nodes.channel(target)))
+            except grpc.RpcError as error:
+                if error.code() in _REFUSALS or is_refused(error):
+                    raise _Refused(error) from None
+                failures[target] = words_of(error)
+    raise ClientError(f"no answer, look at `beanpole user list`: {told(failures)}")

@@ -1,0 +1,196 @@
+"""Which right each call of gRPC needs, and in which queues: one table, one interceptor.
+
+What a user may do is in `beanpole.core.users`, who a caller is, in `caller`. Calls that change
+queues or jobs are asked again by the machine, in the order of the log; this is for those that only
+read, and for a refusal before anything is done.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Final, NamedTuple
+
+import grpc
+import grpc.aio
+from google.protobuf.message import Message
+
+from beanpole.addresses import host_of_peer
+from beanpole.constants import DEFAULT_TUBE
+from beanpole.core.jobs import shown
+from beanpole.core.machine import Machine
+from beanpole.core.users import ADMIN, ANONYMOUS, ANY_RIGHT, EVENTS, PUT, RIGHT_NAMES, User
+from beanpoled.frontends.clients import NO_RIGHT, NO_TOKEN, UNKNOWN_TOKEN
+from beanpoled.rpc.caller import CALLER, NAMES_KEY, Caller, read
+from beanpoled.rpc.callers import Callers
+from beanpoled.rpc.server import Context, fail
+from beanpoled.turn.node import Node
+
+_PREFIX: Final = "/beanpole.v1."
+
+
+class Row(NamedTuple):
+    """What a method needs.
+
+    Attributes:
+        rights: one of these is enough.
+        queues: the queues of a request, by name; empty ones are every queue.
+        jobs: the jobs of a request, whose queues count, too.
+    """
+
+    rights: int
+    queues: Callable[[Any], Iterable[str]] | None = None
+    jobs: Callable[[Any], Iterable[int]] | None = None
+
+
+def _of_filter(request: Any) -> list[str]:
+    """The queue of a filter, and the one that jobs are moved to; named jobs have their own."""
+    named = getattr(request, "job_ids", ())
+    found = [] if named else [request.filter.queue]
+    to = getattr(request, "to_queue", "")
+    return [*found, *([to] if to else [])]
+
+
+_DEFAULT: Final = DEFAULT_TUBE.decode()
+_EVERYWHERE: Final = Row(ADMIN)
+GUARDED: Final[dict[str, Row]] = {
+    "Admin/TransferLeader": _EVERYWHERE,
+    "Admin/TakeSnapshot": _EVERYWHERE,
+    "Admin/Finalize": _EVERYWHERE,
+    "Admin/ListConnections": _EVERYWHERE,
+    "Admin/CloseConnection": _EVERYWHERE,
+    "Backup/Take": _EVERYWHERE,
+    "Events/EventRange": Row(EVENTS),
+    "Events/ReadEvents": Row(EVENTS),
+    "JobAdmin/ListQueues": Row(ADMIN, lambda request: [request.queue]),
+    "JobAdmin/PauseQueue": Row(ADMIN, lambda request: [request.queue]),
+    "JobAdmin/ListJobs": Row(ADMIN, _of_filter),
+    "JobAdmin/GetJob": Row(ADMIN, lambda request: (), lambda request: [request.id]),
+    "JobAdmin/Change": Row(ADMIN, _of_filter, lambda request: request.job_ids),
+    "Live/Read": Row(ANY_RIGHT),
+    "NodeAdmin/ReadAudit": _EVERYWHERE,
+    "NodeAdmin/ListSettings": _EVERYWHERE,
+    "NodeAdmin/Examine": _EVERYWHERE,
+    "NodeAdmin/Reload": _EVERYWHERE,
+    "Policies/Set": _EVERYWHERE,
+    "Policies/Drop": _EVERYWHERE,
+    "Policies/List": Row(ANY_RIGHT, lambda request: [request.queue]),
+    "Queue/Put": Row(PUT, lambda request: {job.tube or _DEFAULT for job in request.jobs}),
+    "Queue/Kick": Row(ADMIN, lambda request: (), lambda request: request.job_ids),
+    "Queue/SetAlias": _EVERYWHERE,
+    "Queue/ListAliases": Row(ANY_RIGHT),
+    "Users/Set": _EVERYWHERE,
+    "Users/Drop": _EVERYWHERE,
+    "Users/List": _EVERYWHERE,
+    "Users/AddToken": _EVERYWHERE,
+    "Users/DropToken": _EVERYWHERE,
+    "Users/SetRules": _EVERYWHERE,
+    "Users/ListRules": _EVERYWHERE,
+}
+# Why a method needs no right.
+_OF_MEMBERS: Final = "its callers prove that they are members"
+FREE: Final = {
+    "Admin/Status": "it tells of nodes, and of how many jobs there are; tools look for a leader",
+    "Peer/Challenge": "it is the first half of such a proof",
+    "Peer/NodeInfo": _OF_MEMBERS,
+    "Peer/FetchSnapshot": _OF_MEMBERS,
+    "Users/WhoAmI": "it tells a caller of itself",
+}
+
+
+class Guard(grpc.aio.ServerInterceptor):
+    """Refuses calls whose callers have not the right. Without users, it only looks who calls."""
+
+    def __init__(self, node: Node, callers: Callers) -> None:
+        """Begin; `callers` makes the barrier behind which an unknown token is looked up again."""
+        self._node = node
+        self._callers = callers
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
+        handler_call_details: Any,
+    ) -> Any:
+        """See `ServerInterceptor`."""
+        handler = await continuation(handler_call_details)
+        full_name: str = handler_call_details.method
+        if handler is None or not full_name.startswith(_PREFIX):
+            return handler  # health and reflection
+        method = full_name.removeprefix(_PREFIX)
+        row = GUARDED.get(method)
+        metadata = handler_call_details.invocation_metadata or ()
+        make, behavior = (
+            (grpc.unary_stream_rpc_method_handler, handler.unary_stream)
+            if handler.response_streaming
+            else (grpc.unary_unary_rpc_method_handler, handler.unary_unary)
+        )
+
+        async def guarded(request: Message, context: Context) -> Any:
+            names = context.auth_context().get(NAMES_KEY, ())
+            caller = read(host_of_peer(context.peer()), names, metadata)
+            CALLER.set(caller)
+            if row is not None:
+                await self._check(row, caller, request, context)
+            elif method not in FREE:
+                await fail(context, grpc.StatusCode.PERMISSION_DENIED, "nobody may call this")
+            return await behavior(request, context)
+
+        return make(guarded, handler.request_deserializer, handler.response_serializer)
+
+    @property
+    def _machine(self) -> Machine:
+        return self._node.context.machine
+
+    async def _check(self, row: Row, caller: Caller, request: Any, context: Context) -> None:
+        user = await self._user_of(caller, context)
+        name = user.name.decode()
+        CALLER.set(caller._replace(name=name))
+        where = _closed(row, user, request, self._machine)
+        if where is not None and self._node.serving:
+            # What another node did a moment ago, a right or a job, may not be here yet.
+            await self._callers.barrier(context)
+            user = await self._user_of(caller, context)
+            where = _closed(row, user, request, self._machine)
+        if where is None:
+            return
+        words = " or ".join(word for right, word in RIGHT_NAMES.items() if right & row.rights)
+        if user.name not in (b"", ANONYMOUS):
+            self._node.clients.refused_client(NO_RIGHT)
+            message = f"{name} has not the right {words} in {where}"
+            await fail(context, grpc.StatusCode.PERMISSION_DENIED, message, "NO_RIGHT")
+        self._node.clients.refused_client(NO_TOKEN)
+        message = f"a token is needed: callers without one have not the right {words} in {where}"
+        await fail(context, grpc.StatusCode.UNAUTHENTICATED, message, "NO_TOKEN")
+
+    async def _user_of(self, caller: Caller, context: Context) -> User:
+        users = self._machine.users
+        user = caller.user(users)
+        if user is None and self._node.serving:
+            await self._callers.barrier(context)  # it may have been added at another node
+            user = caller.user(self._machine.users)
+        if user is None:
+            self._node.clients.refused_client(UNKNOWN_TOKEN)
+            message = "no user has this token"
+            await fail(context, grpc.StatusCode.UNAUTHENTICATED, message, "UNKNOWN_TOKEN")
+        return user
+
+
+def _closed(row: Row, user: User, request: Any, machine: Machine) -> str | None:
+    """Return in words where the user has not one of the rights; None if it has it everywhere."""
+    if user.everywhere & row.rights:
+        return None
+    if row.queues is None:
+        return "all:*"
+    queue_of = machine.queue.aliases.queue_of
+    for text in row.queues(request):
+        if not text:
+            return "all:*"
+        try:
+            name = shown.parsed(text)
+        except ValueError:
+            return text
+        if not user.on(queue_of(name)) & row.rights:
+            return text
+    for job_id in () if row.jobs is None else row.jobs(request):
+        job = machine.queue.jobs.get(job_id)
+        # Not even whether there is a job is told where the answer could be another one by then.
+        if job is None or not user.on(job.tube.name) & row.rights:
+            return f"the queue of job {job_id}"
+    return None

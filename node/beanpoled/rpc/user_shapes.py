@@ -1,0 +1,191 @@
+"""Users and rules as messages, and back: the texts of patterns, networks and rights.
+
+The calls are in `users`, what a user is in `beanpole.core.users`.
+"""
+
+from collections.abc import Iterable
+from ipaddress import ip_address, ip_network
+from typing import Any, Final
+
+import msgpack
+
+from beanpole.constants import QUEUE_NAME_MAX_BYTES
+from beanpole.core.jobs import shown
+from beanpole.core.jobs.spaces import SPACES
+from beanpole.core.users import (
+    ADMIN,
+    ANY,
+    CERTIFICATE_NAME_MAX_BYTES,
+    EVENTS,
+    EVERYWHERE,
+    PUT,
+    RIGHTS_MAX,
+    RULES_MAX,
+    USER_NAME_MAX_BYTES,
+    WORK,
+    Rights,
+    Rule,
+    User,
+    may_be_name,
+    may_be_pattern,
+)
+from beanpole.events import PROTOCOL_NAMES
+from beanpole.pb import users_pb2
+from beanpole.protocol.beanstalk.requests import is_tube_name
+from beanpoled.rpc.server import CallRefused
+
+EVERYWHERE_TEXT: Final = "all:*"
+# Digits of a digest that name a token: 64 bits tell four of one user apart.
+TOKEN_ID_DIGITS: Final = 16
+_BITS: Final = {
+    users_pb2.RIGHT_PUT: PUT,
+    users_pb2.RIGHT_WORK: WORK,
+    users_pb2.RIGHT_ADMIN: ADMIN,
+    users_pb2.RIGHT_EVENTS: EVENTS,
+}
+_PROTOCOLS: Final = {name: number for number, name in PROTOCOL_NAMES.items()}
+
+
+def read_name(text: str, field: str) -> bytes:
+    """Return the name of a user.
+
+    Raises:
+        CallRefused: it is none.
+    """
+    name = text.encode(errors="replace")
+    if not may_be_name(name):
+        words = f"{text!r} is no name of a user: 1 to {USER_NAME_MAX_BYTES} of A-Z a-z 0-9 - _ . @"
+        raise CallRefused("BAD_USER", field, words)
+    return name
+
+
+def read_rights(messages: Iterable[users_pb2.Rights]) -> bytes:
+    """Return rights as a command has them; those of one pattern are joined.
+
+    Raises:
+        CallRefused: a pattern or a right is none, or there are too many.
+    """
+    found: dict[bytes, int] = {}
+    for place, message in enumerate(messages):
+        pattern = read_pattern(message.pattern, f"rights[{place}].pattern")
+        bits = 0
+        for right in message.rights:
+            if right not in _BITS:
+                words = f"{right} is no right: put, work, admin, events"
+                raise CallRefused("BAD_RIGHT", f"rights[{place}].rights", words)
+            bits |= _BITS[right]
+        if not bits:
+            words = f"no right in {message.pattern!r}: leave it out, or give one"
+            raise CallRefused("BAD_RIGHT", f"rights[{place}].rights", words)
+        found[pattern] = found.get(pattern, 0) | bits
+    if len(found) > RIGHTS_MAX:
+        words = f"{len(found)} patterns; a user has at most {RIGHTS_MAX}"
+        raise CallRefused("TOO_MANY_RIGHTS", "rights", words)
+    packed: bytes = msgpack.packb(tuple(sorted(found.items())))
+    return packed
+
+
+def read_pattern(text: str, field: str) -> bytes:
+    """Return a pattern as the machine has it.
+
+    Raises:
+        CallRefused: it is none.
+    """
+    if text == EVERYWHERE_TEXT:
+        return EVERYWHERE
+    before, separator, behind = text.partition(shown.SEPARATOR)
+    any_text = ANY.decode()
+    if separator:
+        prefixes = {PROTOCOL_NAMES[rules.protocols[0]]: rules.prefix for rules in SPACES.values()}
+        pattern = prefixes.get(before, b"\x1f") + behind.encode(errors="replace")
+        is_right = prefixes.get(before, b"") != b"" and may_be_pattern(pattern)
+    else:
+        pattern = text.encode(errors="replace")
+        is_right = text == any_text or is_tube_name(pattern.removesuffix(ANY))
+    if not is_right:
+        words = (
+            f"{text!r} is no pattern: a queue such as mail, gearman:resize, workq:resize or "
+            f"qless:resize, of at most {QUEUE_NAME_MAX_BYTES - 1} bytes, perhaps the beginning of "
+            f"names with {any_text} at its end, or {EVERYWHERE_TEXT}"
+        )
+        raise CallRefused("BAD_PATTERN", field, words)
+    return pattern
+
+
+def pattern_text(pattern: bytes) -> str:
+    """Return the text of a pattern."""
+    return EVERYWHERE_TEXT if pattern == EVERYWHERE else shown.queue(pattern)
+
+
+def rights(found: Rights) -> list[users_pb2.Rights]:
+    """Return rights as messages."""
+    return [
+        users_pb2.Rights(
+            pattern=pattern_text(pattern),
+            rights=[right for right, bit in _BITS.items() if bits & bit],
+        )
+        for pattern, bits in found
+    ]
+
+
+def user(found: User) -> users_pb2.User:
+    """Return a user as a message."""
+    return users_pb2.User(
+        name=found.name.decode(),
+        rights=rights(found.rights),
+        token_ids=[token.hex()[:TOKEN_ID_DIGITS] for token in found.tokens],
+    )
+
+
+# --- rules ----------------------------------------------------------------------------------------
+
+
+def read_rules(messages: Iterable[users_pb2.Rule]) -> bytes:
+    """Return rules as a command has them.
+
+    Raises:
+        CallRefused: one is none, or there are too many.
+    """
+    found = [_read_rule(place, message) for place, message in enumerate(messages)]
+    if len(found) > RULES_MAX:
+        words = f"{len(found)} rules; there are at most {RULES_MAX}"
+        raise CallRefused("TOO_MANY_RULES", "rules", words)
+    packed: bytes = msgpack.packb(found)
+    return packed
+
+
+def _read_rule(place: int, message: users_pb2.Rule) -> tuple[int, bytes, bytes, bytes]:
+    field = f"rules[{place}]"
+    protocol = _PROTOCOLS.get(message.protocol, 0)
+    if message.protocol and not protocol:
+        words = f"{message.protocol!r} is no protocol: {', '.join(_PROTOCOLS)}, or none for any"
+        raise CallRefused("BAD_PROTOCOL", f"{field}.protocol", words)
+    certificate = message.certificate.encode(errors="replace")
+    if len(certificate) > CERTIFICATE_NAME_MAX_BYTES:
+        words = f"a name of {len(certificate)} bytes; at most {CERTIFICATE_NAME_MAX_BYTES}"
+        raise CallRefused("BAD_CERTIFICATE", f"{field}.certificate", words)
+    network = _read_network(message.network, f"{field}.network")
+    return protocol, network, certificate, read_name(message.user, f"{field}.user")
+
+
+def _read_network(text: str, field: str) -> bytes:
+    if not text:
+        return b""
+    try:
+        network = ip_network(text)
+    except ValueError as error:
+        words = f"{text!r} is no network such as 10.0.0.0/8 or 2001:db8::/32: {error}"
+        raise CallRefused("BAD_NETWORK", field, words) from None
+    return bytes([network.prefixlen]) + network.network_address.packed
+
+
+def rule(found: Rule) -> users_pb2.Rule:
+    """Return a rule as a message."""
+    network = found.network
+    address: Any = ip_address(network[1:]) if network else ""
+    return users_pb2.Rule(
+        protocol=PROTOCOL_NAMES.get(found.protocol, ""),
+        network=f"{address}/{network[0]}" if network else "",
+        certificate=found.certificate.decode(errors="replace"),
+        user=found.user.decode(),
+    )
