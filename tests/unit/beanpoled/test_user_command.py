@@ -1,0 +1,61 @@
+"""`beanpole user` and the token of commands: what is read, and from where."""
+
+import argparse
+from pathlib import Path
+
+import pytest
+
+from beanpole.client import where
+from beanpole.errors import ConfigurationError
+from beanpole.pb import users_pb2
+from beanpoled.cli.user import read_rules, right
+
+PUT, WORK = users_pb2.RIGHT_PUT, users_pb2.RIGHT_WORK
+
+
+def test_rights_of_a_pattern() -> None:
+    assert right("put,work=mail-*") == users_pb2.Rights(pattern="mail-*", rights=[PUT, WORK])
+    assert right("put=gearman:a=b").pattern == "gearman:a=b"
+    assert len(right("all=all:*").rights) == 4
+
+
+@pytest.mark.parametrize(
+    "text", ["", "put", "put=", "=mail", "reserve=mail", "put,=mail", "all,put=x"]
+)
+def test_what_is_no_right(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match="put, work, admin, events, all"):
+        right(text)
+
+
+def test_rules_are_lines() -> None:
+    rules = read_rules("# all\n\ngearman 10.0.0.0/8 - resizer\n - - ci.example builder \n")
+    assert rules == [
+        users_pb2.Rule(protocol="gearman", network="10.0.0.0/8", user="resizer"),
+        users_pb2.Rule(certificate="ci.example", user="builder"),
+    ]
+    with pytest.raises(ConfigurationError, match="line 2: 'gearman lee' is not PROTOCOL"):
+        read_rules("- - - lee\ngearman lee\n")
+
+
+def test_a_token_is_found_in_the_environment(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("from-file\n")
+    assert where.token({}) == ""
+    assert where.token({where.TOKEN: "plain"}) == "plain"
+    assert where.token({where.TOKEN_FILE: str(file)}) == "from-file"
+
+
+@pytest.mark.parametrize("text", ["", "two words", "tökén", "a\nb"])
+def test_what_is_no_token_names_its_source_and_not_itself(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "token"
+    file.write_text(text)
+    with pytest.raises(ConfigurationError, match=where.TOKEN_FILE) as refused:
+        where.token({where.TOKEN_FILE: str(file)})
+    assert not text or text not in str(refused.value)
+
+
+def test_two_sources_and_no_file_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="give one of them"):
+        where.token({where.TOKEN: "a", where.TOKEN_FILE: "b"})
+    with pytest.raises(ConfigurationError, match="cannot be read"):
+        where.token({where.TOKEN_FILE: str(tmp_path / "none")})
