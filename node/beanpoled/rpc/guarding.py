@@ -84,6 +84,11 @@ GUARDED: Final[dict[str, Row]] = {
     "Users/SetRules": _EVERYWHERE,
     "Users/ListRules": _EVERYWHERE,
 }
+# Methods by which a node tells of its program and machine, and of no job or client: they are also
+# for the time in which it cannot know its users.
+ALWAYS: Final = frozenset(
+    {"Live/Read", "NodeAdmin/Examine", "NodeAdmin/ListSettings", "NodeAdmin/Reload"}
+)
 # Why a method needs no right.
 _OF_MEMBERS: Final = "its callers prove that they are members"
 FREE: Final = {
@@ -127,6 +132,8 @@ class Guard(grpc.aio.ServerInterceptor):
             caller = read(host_of_peer(context.peer()), names, metadata)
             CALLER.set(caller)
             if row is not None:
+                if method not in ALWAYS:
+                    await self._check_knows(context)
                 await self._check(row, caller, request, context)
             elif method not in FREE:
                 await fail(context, grpc.StatusCode.PERMISSION_DENIED, "nobody may call this")
@@ -137,6 +144,15 @@ class Guard(grpc.aio.ServerInterceptor):
     @property
     def _machine(self) -> Machine:
         return self._node.context.machine
+
+    async def _check_knows(self, context: Context) -> None:
+        """Refuse a call before any state is here: an empty machine has no users, and asks nothing.
+
+        The disk has the events and the audit log of the time before the start.
+        """
+        if not self._machine.index:
+            message = f"{self._node.context.name} has no state yet, and cannot know its users"
+            await fail(context, grpc.StatusCode.UNAVAILABLE, message, "NOT_SERVING")
 
     async def _check(self, row: Row, caller: Caller, request: Any, context: Context) -> None:
         user = await self._user_of(caller, context)
