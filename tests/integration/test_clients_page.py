@@ -9,11 +9,19 @@ import pytest
 
 from beanpole.client.blocking import Client
 from tests.integration.support.nodes import BEANPOLE, Cluster
+from tests.integration.support.program import ran
 from tests.integration.support.waiting import wait_until
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "clients.md"
 EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
 TIMEOUT_S = 60
+
+
+@pytest.fixture(autouse=True)
+def no_jobs_of_others(shared: Cluster) -> None:
+    """The examples take whatever is there, and other tests may have left jobs."""
+    for queue in ("default", "mail"):
+        ran("queue", "clear", queue, "--yes", "--addr", shared.nodes[0].grpc)
 
 
 def here(example: str, cluster: Cluster) -> str:

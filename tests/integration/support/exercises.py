@@ -70,12 +70,13 @@ class Scene:
             for node in self.nodes:
                 try:
                     found = connections(stub, node.id)
+                    number = next((one.id for one in found if job in one.jobs_held), 0)
+                    if number:
+                        request = admin_pb2.CloseConnectionRequest(node=node.id, id=number)
+                        stub.CloseConnection(request)
+                        return True
                 except grpc.RpcError:
                     killed = True
-                    continue
-                if number := next((one.id for one in found if job in one.jobs_held), 0):
-                    stub.CloseConnection(admin_pb2.CloseConnectionRequest(node=node.id, id=number))
-                    return True
         return killed
 
 

@@ -129,6 +129,10 @@ def status(node: Node) -> dict[str, Any]:
         raise ConnectionError(str(error)) from error
 
 
+def _reaches_all(node: Node) -> bool:
+    return all(member["reachable"] for member in status(node)["nodes"])
+
+
 class Nodes:
     """What tests do with the nodes of a cluster, however it was started."""
 
@@ -266,11 +270,13 @@ class Cluster(Nodes):
             self.close()
 
     def mend(self) -> None:
-        """Start every node that is dead, and wait until all take clients."""
+        """Start every node that is dead; wait until all take clients and ask each other."""
         for number, process in self._processes.items():
             if process.status() is not None:
                 self.start(number)
         self.wait_until_all_serve()
+        # gRPC dials a node that was dead again after a pause.
+        wait_until(lambda: all(map(_reaches_all, self.nodes)), LEADER_TIMEOUT_S, "all reach all")
 
     def wait_until_all_serve(self) -> None:
         for number in range(len(self.nodes)):
