@@ -24,6 +24,7 @@ from tests.sim.mutations_keepers import KEEPERS
 from tests.sim.mutations_policies import POLICIES
 from tests.sim.mutations_qless import QLESS
 from tests.sim.mutations_sick import SICK
+from tests.sim.mutations_stops import STOPS
 from tests.sim.mutations_versions import VERSIONS
 from tests.sim.schedules_answers import a_delay_ends_with_a_wait
 
@@ -464,6 +465,6 @@ SCHEDULES: Final = (
 )
 MUTANTS: Final[tuple[Mutant, ...]] = (
     *(*REPAIRS, *RULES, *SICK, *BOUNDS, *VERSIONS, *ANSWERS, *DISKS, *EDGES),
-    *(*HOSTS, *IDENTITY, *GUESTS, *QLESS, *ADMINS, *ALIASES, *KEEPERS, *POLICIES, *CHANGES),
+    *(*HOSTS, *IDENTITY, *GUESTS, *QLESS, *ADMINS, *ALIASES, *KEEPERS, *POLICIES, *CHANGES, *STOPS),
 )
 NAMES: Final = {mutant.name: mutant for mutant in MUTANTS}

@@ -19,7 +19,7 @@ SEEDS: Final = {
     1013: "a clock that was never heard was saved: cluster time stood after the next start",
     3589: "the waiter of a dead incarnation stood in the place of the new one's: never served",
     8: "a member that was away while another one rejoined refused its new disk for good",
-    114: "the same, with five nodes",
+    114: "the same, with five nodes; a stop that saw no majority for a moment gave jobs back",
     10241: "a node that was down counted an hour in which the others stood: TTRs ended early",
     10517: "a leader that was behind the log gave less than the grace, and none to the newest",
     11632: "a log whose oldest segment begins with a cut could not be read",
@@ -41,5 +41,6 @@ SEEDS: Final = {
     131: "a job that was given up on its way arrived after the next worker's: the judge saw two",
     3: "a resume that was given up overtook the next one, which heard that its session was gone",
     115: "a Gearman worker slept on beside a ready job, at a node that stopped",
+    138: "a stop did not wait for a worker whose jobs were on their way when it began",
     197: "a job that came back in the entry that refused to cancel it was said to be none",
 }

@@ -135,12 +135,15 @@ class Storm:
             world.clock.run(STEP_S)
             if self.steps % LOOK_STEPS == 0:
                 self.crowd.look()
+                world.stops.look()
         self.settle()
         config = world.config(world.names[0])
         timeout_s = config.command_timeout_ms / 1000
         # Time without a leader counts for delays, as far as wall clocks tell it.
         estimated = world.walls_move or world.counts["cold starts"] > 0
-        Judge(self.history, world.witness, timeout_s, estimated, world.drains, world.fences).all()
+        judge = Judge(self.history, world.witness, timeout_s, estimated, world.drains, world.fences)
+        judge.all()
+        world.stops.judge(judge)
         callers.judge(self.callers, world.witness)
         self.crowd.judge(estimated)
         world.counts["events with a host"] += sum(

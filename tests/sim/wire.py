@@ -95,6 +95,7 @@ class Wire:
     def _cut(self) -> None:
         """The node's side is closed: tell the client, and the node a little later."""
         if self.cut_s is None:
+            self.world.stops.closes(self)
             self.cut_s = self.world.clock.now_s
             self.host.wires.pop(self, None)
             self._slow = False
@@ -179,6 +180,11 @@ class Wire:
     def _read(self) -> None:
         while self._held and (self._reading or self.cut_s is not None):
             self._held.popleft()()
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether the client does not read its replies."""
+        return self._slow or bool(self._unread)
 
     @property
     def unread(self) -> bool:

@@ -41,6 +41,7 @@ from tests.sim.links import SimLinks, is_introduction
 from tests.sim.network import Network
 from tests.sim.next_release import note_program
 from tests.sim.oracle import Oracle
+from tests.sim.stops import Stops
 from tests.sim.witness import Emitted, Witness
 
 CLUSTER = "sim"
@@ -173,6 +174,7 @@ class World:
         self.asleep_until_s = 0.0  # clients do not try to connect before
         self.witness = Witness(lambda: self.clock.now_s)
         self.oracle = Oracle(self)
+        self.stops = Stops(self)
         self.leaders: dict[int, str] = {}
         self.counts: Counter[str] = Counter()
         self.lines: list[str] = []
@@ -409,6 +411,7 @@ class World:
             self.loads[name].append(self.clock.now_s)
         if words.startswith("events "):
             self._about_events(name, words)
+        self.stops.said(name, words)
         self.lines.append(f"{self.clock.now_s:.4f} {line}")
         self.trace.update(self.lines[-1].encode())
         if len(self.lines) > 2 * LOG_LINES_MAX:

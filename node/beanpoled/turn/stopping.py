@@ -19,6 +19,9 @@ from beanpoled.turn.disk_health import DiskHealth
 
 # The steps that wait for the cluster give up after this, and the stop goes on all the same.
 STOP_PATIENCE_US: Final = 5 * SECOND_US
+# Without a majority for so long, no client can finish its jobs here. An election takes less, and
+# one may follow the hand-over of this very stop.
+CONTACT_PATIENCE_US: Final = 2 * SECOND_US
 
 _RUNNING: Final = 0
 _HANDING_OVER: Final = 1
@@ -47,6 +50,7 @@ class Stopping:
         self._disk_health = disk_health
         self._step = _RUNNING
         self._step_since_us = 0
+        self._contact_us = 0  # when there was a majority last, by the loop's time
         self.holders = 0  # clients that are waited for
 
     def stop(self) -> None:
@@ -105,15 +109,20 @@ class Stopping:
         """Go on when all clients are free, and so closed, or when it takes too long."""
         context = self._context
         limit_us = context.config.drain_timeout_ms * 1000
-        if limit_us and holders and self._peers.has_contact():
-            if not self.holders:
+        if self._peers.has_contact() or not self._contact_us:
+            self._contact_us = context.loop_us
+        is_cut_off = context.loop_us - self._contact_us > CONTACT_PATIENCE_US
+        # One that has a request on its way may get a job by it.
+        if limit_us and self._clients.connections and not is_cut_off:
+            if holders and not self.holders:
                 seconds = limit_us / SECOND_US
                 words = f"waiting up to {seconds:g} s for {holders} clients to finish their jobs"
                 context.host.log(words)
             self.holders = holders
             if waited_us < limit_us:
                 return
-            context.host.log(f"the time to drain is over: {self._words()}", WARNING)
+            if holders:
+                context.host.log(f"the time to drain is over: {self._words()}", WARNING)
         self._enter(_FINISHING)
 
     def _words(self) -> str:

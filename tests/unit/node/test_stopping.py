@@ -119,6 +119,33 @@ def test_a_kept_session_goes_on_elsewhere(stage: Stage) -> None:
     assert stage.node.context.machine.queue.reserved == 1
 
 
+def test_a_job_on_its_way_is_waited_for(stage: Stage) -> None:
+    """Its worker did not hold it when the stop began, and finishes it all the same."""
+    connection, worker = stage.client(b"put 1 0 60 1\r\nx\r\n")
+    settle(stage)
+    connection.received(b"reserve-job 1\r\n")
+    stage.run()
+    stage.node.stopping.stop()
+    stage.pass_us(500_000)  # nothing is committed
+    pass_quietly(stage, 500_000)
+    assert worker.take().endswith(b"RESERVED 1 1\r\nx\r\n") and not worker.closed
+    connection.received(b"delete 1\r\n")
+    stage.run()
+    pass_quietly(stage, 500_000)
+    assert worker.take() == b"DELETED\r\n" and worker.closed
+
+
+def test_an_election_ends_no_drain(stage: Stage) -> None:
+    worker = served(stage, TAKE)
+    stage.node.stopping.stop()
+    pass_quietly(stage, 300_000)
+    stage.become("follower", None, 2)
+    stage.pass_us(1_000_000)
+    stage.become("leader", stage.node.context.name, 3)
+    pass_quietly(stage, 500_000)
+    assert not worker.closed
+
+
 def test_nobody_is_waited_for_without_a_majority(stage: Stage) -> None:
     worker = served(stage, TAKE)
     stage.become("follower", None, 2)

@@ -1,0 +1,52 @@
+"""Planted defects of the stop of a node whose workers have jobs.
+
+The patches and their table; see `mutations` and `mutant_table`. All are caught by whole lives.
+"""
+
+from typing import Final
+
+from beanpoled.frontends.clients import Clients
+from beanpoled.turn.stopping import Stopping
+from tests.sim.mutant import in_lives
+from tests.sim.mutations import Patch, nothing
+
+
+def holders_are_closed() -> list[Patch]:
+    """A stop closes clients that have jobs, too."""
+    return [(Clients, "_holds", lambda self, connection: False)]
+
+
+def stops_give_out_jobs() -> list[Patch]:
+    """A node that stops goes on to give out jobs."""
+    return [(Clients, "leave", nothing), (Clients, "drop_free", lambda self: 1)]
+
+
+def stops_never_end() -> list[Patch]:
+    """A stop waits for its clients without a limit."""
+
+    def wrong(self: Stopping, holders: int, waited_us: int) -> None:
+        return
+
+    return [(Stopping, "_drain", wrong)]
+
+
+STOPS: Final = (
+    in_lives(
+        "holders_are_closed",
+        "stops: a client with a job is closed at once",
+        r"stops, and closes a client with the jobs",
+        holders_are_closed,
+    ),
+    in_lives(
+        "stops_give_out_jobs",
+        "stops: a client gets a job at a node that stops",
+        r"was told to stop at [\d.]+: client",
+        stops_give_out_jobs,
+    ),
+    in_lives(
+        "stops_never_end",
+        "stops: the time of a stop has no limit",
+        r"and still runs|not all nodes serve",
+        stops_never_end,
+    ),
+)

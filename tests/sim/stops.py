@@ -1,0 +1,107 @@
+"""The graceful stops of a life: no worker loses its jobs by one within its time, and each ends.
+
+Belongs here: when a node was told to stop, and what is promised from then on. How a stop begins is
+in `troubles`; that clients of a node that died find their jobs elsewhere, in `verdicts`.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from beanpoled.shared.clock import TURN_MAX_US
+from beanpoled.turn.stopping import STOP_PATIENCE_US
+from tests.sim.cluster import Violation
+
+if TYPE_CHECKING:
+    from tests.sim.host import SimHost
+    from tests.sim.verdicts import Judge
+    from tests.sim.wire import Wire
+    from tests.sim.world import World
+
+# Handing over, finishing and closing wait for the cluster for so long at most.
+PATIENCE_S: Final = 3 * STOP_PATIENCE_US / 1e6
+# Steps are looked at every 100 ms of a clock that has its own rate, by a loop that may be busy.
+SLACK_S: Final = 3.0
+# The most that a pause of the process counts.
+TURN_MAX_S: Final = TURN_MAX_US / 1e6
+
+
+class Stop:
+    """One stop. `ran_s` is how long its process had run until then, pauses left out."""
+
+    def __init__(self, host: "SimHost", at_s: float) -> None:
+        self.name = host.name
+        self.place = host.node.context.index
+        self.incarnation = host.node.origin.incarnation
+        self.at_s = at_s
+        self.ran_s = host.ran_s
+        self.pauses = host.pauses
+        self.limit_s = host.node.context.config.drain_timeout_ms / 1000
+        self.hurried = False  # it was told a second time: it waits for no client any more
+
+
+class Stops:
+    """All stops of a life."""
+
+    def __init__(self, world: "World") -> None:
+        self._world = world
+        self._open: dict[SimHost, Stop] = {}
+        self.all: list[Stop] = []
+
+    def said(self, name: str, words: str) -> None:
+        """A node says something: perhaps that it stops."""
+        if words == "stopping":
+            host = self._world.hosts[name]
+            self._open[host] = stop = Stop(host, self._world.clock.now_s)
+            self.all.append(stop)
+        elif words.startswith("told again to stop"):
+            self._open[self._world.hosts[name]].hurried = True
+
+    def look(self) -> None:
+        """Raise Violation if a node that was told to stop runs for too long."""
+        for host, stop in list(self._open.items()):
+            if not host.alive:
+                del self._open[host]
+            elif host.ran_s - stop.ran_s > stop.limit_s + PATIENCE_S + SLACK_S:
+                raise Violation(f"{stop.name} was told to stop at {stop.at_s:.3f}, and still runs")
+
+    def closes(self, wire: "Wire") -> None:
+        """A node closes a connection: within the time of its stop, none of a client with jobs.
+
+        That a node which was cut off closes them all is another promise, and so is that of clients
+        which asked for the end, or do not read.
+        """
+        host, connection = wire.host, wire.connection
+        stop = self._open.get(host)
+        if stop is None or connection is None or stop.hurried or not connection.number:
+            return
+        node = host.node
+        # Its own clock counts each pause as a long turn.
+        passed_s = (host.ran_s - stop.ran_s) * host.rate + (host.pauses - stop.pauses) * TURN_MAX_S
+        if passed_s >= stop.limit_s or getattr(connection, "ended", False):
+            return
+        if node.lifecycle.fenced or not node.origin.up or not node.peers.has_contact():
+            return
+        session = node.clients.session(connection.number)
+        if session is not None and session.reserved and not (session.secret or wire.is_slow):
+            raise Violation(
+                f"{stop.name} stops, and closes a client with the jobs {list(session.reserved)} "
+                f"{passed_s:.3f} of {stop.limit_s} s later"
+            )
+        self._world.counts["clients closed by stops"] += 1
+
+    def judge(self, judge: "Judge") -> None:
+        """A client without a job gets none at a node that stops, if it asks then only."""
+        ends = {(stop.place, stop.incarnation): stop.at_s for stop in self.all}
+        for op in judge.history:
+            who = op.connected
+            at_s = ends.get((who.place, who.incarnation), float("inf"))
+            if op.word != b"RESERVED" or op.kind == "reserve-job" or op.at_s < at_s:
+                continue
+            session = (who.place, who.incarnation, who.number)
+            has_more = any(
+                stay.session == session and stay.from_s <= (op.done_s or 0) and op.at_s < stay.end_s
+                for job, stays in judge.stays.items()
+                for stay in stays
+                if job != op.job and stay.state == "reserved"
+            )
+            if not has_more:
+                raise Violation(f"its node was told to stop at {at_s:.4f}: {op!r}")
