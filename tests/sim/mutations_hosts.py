@@ -5,11 +5,12 @@ A patch is (owner, name, replacement), as in `mutations`.
 
 from typing import Any, Final
 
+from beanpole.commands import BASE_VERSION
 from beanpole.core.image import restore
 from beanpole.core.image.records import SessionRecord
 from beanpole.core.sessions import Origin
 from beanpole.core.state import MachineState
-from beanpoled.origin.outbox import Origin as Outbox
+from beanpoled.origin import opening
 from tests.sim import schedules_hosts as h
 from tests.sim.mutant import Mutant, storm
 from tests.sim.mutations import Patch
@@ -38,7 +39,7 @@ def host_lost_in_image() -> list[Patch]:
 
 def host_before_the_raise() -> list[Patch]:
     """An upgraded node opens sessions with hosts before all machines know of them."""
-    return [(Outbox, "knows", lambda self, operation: True)]
+    return [(opening, "since", lambda operation: BASE_VERSION)]
 
 
 HOSTS: Final = (
