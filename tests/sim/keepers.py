@@ -12,6 +12,7 @@ from beanpole.protocol.beanstalk.client import Reply, ReplyParser, encode, encod
 from beanpole.protocol.beanstalk.requests import KEEP_MAX_S
 from tests.sim.cluster import Violation
 from tests.sim.guests import SingleGuest
+from tests.sim.witness import RATE_MAX
 from tests.sim.world import World
 
 TUBE: Final = b"kept"
@@ -53,6 +54,7 @@ class Keeper(SingleGuest[tuple[bytes, int]]):
         self.ending: dict[int, None] = {}  # their delete or release may be done
         self.is_kept = False
         self._token = b""
+        self._left_s = 0.0  # when its session lost a connection last
         self._is_certain = False  # the node said that it keeps the session
         self._parser = ReplyParser()
         self._bound = self._answered_first = False
@@ -63,6 +65,12 @@ class Keeper(SingleGuest[tuple[bytes, int]]):
         """See `Guest`."""
         self._parser = ReplyParser()
         self._bound = self.is_kept = self._answered_first = False
+
+    def left(self) -> None:
+        """See `Guest`."""
+        super().left()
+        if self.is_kept:
+            self._left_s = self.world.clock.now_s
 
     def _abandon(self) -> None:
         """Forget a connection that its node takes for a living one."""
@@ -79,8 +87,10 @@ class Keeper(SingleGuest[tuple[bytes, int]]):
 
     @property
     def _may_be_late(self) -> bool:
-        """Whether cluster time went on by an estimate: the time to come back may be over."""
-        return self.world.walls_move or self.world.counts["cold starts"] > 0
+        """Whether the time to come back may be over: by an estimate, or since it went."""
+        away_s = self.world.clock.now_s - self._left_s
+        estimated = self.world.walls_move or self.world.counts["cold starts"] > 0
+        return estimated or away_s > KEEP_MAX_S * (1 - RATE_MAX)
 
     # --- requests ---------------------------------------------------------------------------------
 
@@ -212,6 +222,8 @@ class Keeper(SingleGuest[tuple[bytes, int]]):
             if self._is_certain and not self._may_be_late:
                 raise Violation(f"the session of keeper {self.number} is gone")
             self._lose_all()
+        elif reply[0] == b"UNKNOWN_COMMAND" and word == b"resume":
+            self.drop()  # this node does not know of the raise yet
         elif reply[0] == b"UNKNOWN_COMMAND":
             self._token = b""  # an older machine
         elif word == b"keep":

@@ -42,6 +42,7 @@ STOPS: Final = (
         "stops: a client gets a job at a node that stops",
         r"was told to stop at [\d.]+: client",
         stops_give_out_jobs,
+        seed=10,
     ),
     in_lives(
         "stops_never_end",

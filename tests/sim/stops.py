@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 PATIENCE_S: Final = 3 * STOP_PATIENCE_US / 1e6
 # Steps are looked at every 100 ms of a clock that has its own rate, by a loop that may be busy.
 SLACK_S: Final = 3.0
+# A follower may be as far behind: for it, a client has a job that it has given back.
+BEHIND_S: Final = 1.0
 # The most that a pause of the process counts.
 TURN_MAX_S: Final = TURN_MAX_US / 1e6
 
@@ -45,6 +47,21 @@ class Stops:
         self._world = world
         self._open: dict[SimHost, Stop] = {}
         self.all: list[Stop] = []
+        self._in_a_step = False
+
+    def watch(self, host: "SimHost") -> None:
+        """See which connections the stop of a process closes, and nothing else that it does."""
+        stopping = host.node.stopping
+        run_periodic = stopping.run_periodic
+
+        def watched() -> None:
+            self._in_a_step = True
+            try:
+                run_periodic()
+            finally:
+                self._in_a_step = False
+
+        vars(stopping)["run_periodic"] = watched
 
     def said(self, name: str, words: str) -> None:
         """A node says something: perhaps that it stops."""
@@ -71,7 +88,7 @@ class Stops:
         """
         host, connection = wire.host, wire.connection
         stop = self._open.get(host)
-        if stop is None or connection is None or stop.hurried or not connection.number:
+        if not self._in_a_step or stop is None or connection is None or stop.hurried:
             return
         node = host.node
         # Its own clock counts each pause as a long turn.
@@ -96,12 +113,13 @@ class Stops:
             at_s = ends.get((who.place, who.incarnation), float("inf"))
             if op.word != b"RESERVED" or op.kind == "reserve-job" or op.at_s < at_s:
                 continue
-            session = (who.place, who.incarnation, who.number)
+            had = {one.job for one in judge.history if one.connected is who and one.word == op.word}
             has_more = any(
-                stay.session == session and stay.from_s <= (op.done_s or 0) and op.at_s < stay.end_s
-                for job, stays in judge.stays.items()
-                for stay in stays
-                if job != op.job and stay.state == "reserved"
+                stay.state == "reserved"
+                and stay.from_s <= (op.done_s or 0)
+                and op.at_s - BEHIND_S < stay.end_s
+                for job in had - {op.job}
+                for stay in judge.stays[job]
             )
             if not has_more:
                 raise Violation(f"its node was told to stop at {at_s:.4f}: {op!r}")

@@ -222,6 +222,7 @@ class World:
             host.node = node = Node(config, host, disks, self.versions[name], self.frontends)
             note_program(node.context.machine, node.context.knows)
             node.callbacks = WatchedCallbacks(node, self)
+            self.stops.watch(host)
             host.peer_links = SimLinks(host)
             node.introductions.begin = lambda: self._begin(host)
             node.leader.saved_clock.load()
