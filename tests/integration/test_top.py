@@ -61,7 +61,9 @@ def test_through_a_follower_and_without_the_leader(cluster: Cluster) -> None:
 def test_it_is_drawn_again_in_a_terminal_until_ctrl_c(shared: Cluster) -> None:
     """A real terminal: the second picture has the rates of nodes, and Ctrl-C leaves no trace."""
     ours, its = pty.openpty()
-    line = [*BEANPOLE, "top", "--interval", "0.5", "--addr", shared.nodes[0].grpc]
+    # A suite that runs in the background of a shell ignores Ctrl-C, and so would its children.
+    line = ["env", "--default-signal=INT", *BEANPOLE, "top", "--interval", "0.5"]
+    line += ["--addr", shared.nodes[0].grpc]
     environment = {**os.environ, "COLUMNS": "100", "LINES": "40"}
     process = subprocess.Popen(
         line, stdin=its, stdout=its, stderr=its, env=environment, start_new_session=True
