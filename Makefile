@@ -122,7 +122,7 @@ lint: $(READY) ## ruff, format and strict types of all that does not import PySp
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy $(TYPED)
 
-check: lint ## lint and all unit tests, in under a minute
+check: lint ## lint and all unit tests, in minutes
 	$(BIN)/python -m pytest -q --numprocesses=auto tests/test_tidy.py tests/unit
 
 test: $(READY) $(SPARK) ## everything, in parts that share the cores
