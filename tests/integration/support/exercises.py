@@ -20,7 +20,7 @@ from tests.integration.support.waiting import wait_until
 
 # Longer than an election takes where all exercises want the cores at once.
 PATIENCE_S: Final = 30.0
-DONE_S: Final = 60.0
+DONE_S: Final = 100.0
 
 
 class Open(Exception):

@@ -16,6 +16,8 @@ from tests.integration.support.exercises import PATIENCE_S, Exercise, Scene
 from tests.integration.support.waiting import wait_until
 
 KEEP_S: Final = 60
+# Of one that closes: where its `quit` is lost with a node, its session ends after this time.
+KEEP_CLOSED_S: Final = 10
 TTR_S: Final = 120
 # A reserve waits longer than an election takes.
 RESERVE_S: Final = 30
@@ -195,7 +197,8 @@ def close(client: Any, helper: Helper, scene: Scene) -> None:
     job = reserved(client, helper)
     client.close()
     assert client.node == ""
-    wait_until(lambda: state(helper, job.id) == "ready", RESERVE_S, "that it is back")
+    limit_s = RESERVE_S + KEEP_CLOSED_S
+    wait_until(lambda: state(helper, job.id) == "ready", limit_s, "that it is back")
 
 
 def node(client: Any, helper: Helper, scene: Scene) -> None:
@@ -238,6 +241,7 @@ METHODS: Final[Mapping[str, Method]] = {
         *(close, connect, node, is_kept, held, on_lost),
     )
 }
+KEEPS_S: Final[Mapping[Method, int]] = {on_lost: 0, close: KEEP_CLOSED_S}
 # The others are repeated at another node without harm: they end as if nothing had happened.
 MAY_BE_OPEN: Final = frozenset(
     ("put", "kick", "delete", "release", "bury", "kick_job", "put_many", "delete_many")
@@ -251,7 +255,7 @@ def public(module: ModuleType) -> set[str]:
 
 def _exercise(module: ModuleType, method: Method) -> Exercise:
     def exercise(scene: Scene) -> None:
-        keep = 0 if method is on_lost else KEEP_S
+        keep = KEEPS_S.get(method, KEEP_S)
         named = {"use": scene.queue, "watch": scene.queue, "keep": keep, "spread": False}
         with (
             scene.helper() as helper,
