@@ -18,6 +18,7 @@ from beanpoled.frontends.client_hosts import ClientHosts
 from beanpoled.frontends.connection import Connection
 from beanpoled.frontends.listeners import Listeners
 from beanpoled.frontends.publications import Publications
+from beanpoled.frontends.rights import EndedRights
 from beanpoled.host.seam import Timer
 from beanpoled.origin.batches import Client
 from beanpoled.origin.outbox import Origin
@@ -69,6 +70,7 @@ class Clients:
         self.leaving = False  # the node is about to stop
         self.listeners = Listeners(context)
         self.publications = Publications(context)
+        self.ended_rights = EndedRights(context)
         # Stops the node in order; set by the node.
         self.stop: Callable[[], None]
         # Tells of what clients do as administrators; set by the program.

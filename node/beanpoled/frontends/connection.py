@@ -103,6 +103,15 @@ class Connection:
     def watches(self, tube: bytes) -> bool:
         """Whether the client would take a job of this tube."""
 
+    # --- from `EndedRights` ---------------------------------------------------------------------
+
+    def rights_changed(self) -> int:
+        """There are other users: tell a client that waits for what it may not have any more.
+
+        It may have ended. Returns how many queues were looked at.
+        """
+        return 0
+
     # --- from `Listeners` -----------------------------------------------------------------------
 
     def job_told(self, job_id: int, kind: int, data: bytes) -> None:

@@ -185,15 +185,27 @@ def test_gearman_a_token_and_packets_behind_it_in_one_piece() -> None:
     assert client.port.take().startswith(b"OK\r\n" + replies.reply(p.JOB_CREATED)[:8])
 
 
-def test_gearman_a_sleeping_worker_whose_right_is_gone_is_not_woken() -> None:
-    scene, client = gearman((b"f", PUT | WORK))
+@pytest.mark.parametrize("sleeps", [True, False])
+def test_gearman_a_worker_whose_right_ends_is_told_once_when_it_sleeps(sleeps: bool) -> None:
+    scene, client = gearman((b"f", PUT | WORK), (b"g", WORK))
     client.text(b"auth %b\n" % TOKEN)
     client.ask(p.CAN_DO, b"f")
-    change_rights(scene, GEARMAN, (b"f", PUT))
+    client.ask(p.CAN_DO, b"g")
+    if sleeps:
+        client.send(p.PRE_SLEEP)
+    change_rights(scene, GEARMAN, (b"f", PUT), (b"g", WORK))
     gearman_scene.submit(client, p.SUBMIT_JOB_BG)
+    assert client.replies() == [], "it sleeps for the other function"
+    change_rights(scene, GEARMAN, (b"f", PUT))
+    assert client.replies() == PACKET_DENIED * sleeps
+    client.send(p.PRE_SLEEP)
+    assert client.replies() == PACKET_DENIED * (not sleeps)
     for _ in range(3):
         client.send(p.PRE_SLEEP)
         assert client.replies() == []
+    change_rights(scene, GEARMAN, (b"f", PUT | WORK))
+    assert client.replies() == gearman_scene.NOOP, "it waited for that"
+    change_rights(scene, GEARMAN, (b"f", PUT))
     assert client.ask(p.GRAB_JOB) == gearman_scene.NO_JOB
     change_rights(scene, GEARMAN, (b"f", PUT | WORK))
     assert gearman_scene.grab(client)

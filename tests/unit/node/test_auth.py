@@ -6,9 +6,11 @@ import msgpack
 import pytest
 
 from beanpole import commands as c
-from beanpole.core.users import ANONYMOUS, EVERYWHERE, USERS_SINCE
+from beanpole.core.users import ANONYMOUS, EVERYWHERE, USERS_SINCE, User
+from beanpoled.frontends import rights
 from beanpoled.frontends.beanstalk.connection import BeanstalkConnection
 from beanpoled.frontends.requests import WRONG_TOKEN_DELAY_US, WRONG_TOKENS_MAX
+from tests.unit.core.cluster import copy_of
 from tests.unit.node.stage import Port, Stage, put
 
 TOKEN = b"the-token-of-lee"
@@ -98,6 +100,78 @@ def test_a_reserve_is_refused_when_a_watched_tube_is_closed(stage: Scene) -> Non
     connection.received(b"reserve\r\nreserve\r\nignore other\r\nreserve-with-timeout 0\r\n")
     stage.settle()
     assert port.take() == b"DENIED\r\nDENIED\r\nWATCHING 2\r\nTIMED_OUT\r\n"
+
+
+@pytest.mark.parametrize("command", [b"reserve", b"reserve-with-timeout 60"])
+@pytest.mark.parametrize("ends", ["right", "token", "user"])
+def test_a_worker_that_waits_is_told_when_its_right_ends(
+    stage: Scene, ends: str, command: bytes
+) -> None:
+    connection, port = stage.say(b"auth %b\r\nwatch mail\r\n%b\r\n" % (TOKEN, command))
+    assert port.take() == b"ACCEPTED\r\nWATCHING 2\r\n"
+    stage.do(stage.user(b"other", MAIL))  # another user's right is nothing to it
+    assert port.take() == b""
+    stage.do(
+        {
+            "right": stage.user(LEE),
+            "token": (c.SET_TOKEN, 1, LEE, hashlib.sha256(TOKEN).digest(), 0),
+            "user": (c.DROP_USER, 1, LEE),
+        }[ends]
+    )
+    assert port.take() == b"DENIED\r\n"
+    stage.do(put(tube=b"mail"))
+    stage.pass_us(61_000_000)
+    assert port.take() == b"", "it is told once"
+    connection.received(b"list-tube-used\r\nreserve-with-timeout 0\r\n")
+    stage.settle()
+    assert port.take() == b"USING default\r\nDENIED\r\n"
+
+
+def test_a_worker_that_waits_for_the_default_tube_as_well_waits_on(stage: Scene) -> None:
+    stage.do(stage.user(LEE, MAIL, (b"default", 2)))
+    _, port = stage.say(b"auth %b\r\nwatch mail\r\nreserve\r\n" % TOKEN)
+    port.take()
+    stage.do(stage.user(LEE, MAIL))
+    assert port.take() == b""
+    stage.do(put(tube=b"mail", body=b"y"))
+    assert port.take() == b"RESERVED 2 1\r\ny\r\n"
+
+
+def test_a_job_that_is_given_before_the_wait_has_ended_is_not_lost(stage: Scene) -> None:
+    """The worker keeps a right in one of two tubes, in which a job comes with the end of it."""
+    stage.do(stage.user(LEE, MAIL, (b"other", 2)), (c.DELETE, 1, 1))
+    _, port = stage.say(b"auth %b\r\nwatch mail\r\nwatch other\r\nreserve\r\n" % TOKEN)
+    port.take()
+    stage.do(stage.user(LEE, MAIL), put(tube=b"other", body=b"n"), put(tube=b"mail", body=b"y"))
+    assert port.take() == b"RESERVED 3 1\r\ny\r\n"
+    job = stage.node.context.machine.queue.jobs.get(2)
+    assert job is not None and job.reserves == 0
+
+
+@pytest.mark.constants
+def test_many_workers_are_told_in_several_turns(
+    stage: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rights, "LOOKS_PER_TURN_MAX", 4)
+    command = b"auth %b\r\nwatch mail\r\nreserve\r\n" % TOKEN
+    ports = [stage.client(command)[1] for _ in range(10)]
+    stage.settle()
+    for port in ports:
+        port.take()
+    stage.do(stage.user(LEE))
+    stage.settle()
+    assert {port.take() for port in ports} == {b"DENIED\r\n"}
+
+
+def test_a_snapshot_in_which_the_right_is_gone_tells_a_worker(stage: Scene) -> None:
+    _, port = stage.say(b"auth %b\r\nwatch mail\r\nreserve\r\n" % TOKEN)
+    port.take()
+    machine = copy_of(stage.node.context.machine)
+    machine.users.change({**machine.users.rows, LEE: User(LEE, (), ())})
+    stage.load(machine)
+    stage.pass_us(20_000)
+    stage.settle()
+    assert port.take() == b"DENIED\r\n"
 
 
 def test_a_right_that_is_there_and_not_yet_known_here_counts(stage: Scene) -> None:

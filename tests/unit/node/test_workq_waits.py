@@ -1,9 +1,12 @@
 """Workq clients that wait for the end of a job, by run and by result, entry by entry."""
 
+import msgpack
 import pytest
 
 from beanpole import commands as c
 from beanpole.core.jobs.job import DONE, FAILED
+from beanpole.core.jobs.spaces import SPACES
+from beanpole.core.users import ANONYMOUS, EVERYWHERE
 from beanpole.events import WORKQ
 from beanpole.protocol.workq import replies
 from tests.unit.core.cluster import copy_of
@@ -256,3 +259,25 @@ def test_a_run_whose_job_somebody_deletes(scene: Scene, client: Client) -> None:
     assert client.ask(RUN) == b""
     assert Client(scene).ask(b"delete %b\r\n" % JOB) == OK
     assert client.port.take() == NOT_FOUND
+
+
+# --- lease ----------------------------------------------------------------------------------------
+
+
+def test_a_lease_that_waits_is_told_when_its_right_ends(scene: Scene, client: Client) -> None:
+    queues = [SPACES[WORKQ].prefix + name for name in (b"q", b"r")]
+
+    def rights(*names: bytes) -> c.Command:
+        return c.SET_USER, OTHERS, ANONYMOUS, msgpack.packb([(name, 15) for name in names])
+
+    root = msgpack.packb([(EVERYWHERE, 15)])
+    scene.others((c.SET_USER, OTHERS, b"root", root), (c.SET_TOKEN, OTHERS, b"root", b"r" * 32, 1))
+    scene.others((c.AS_USER, OTHERS, b"root", b"r" * 32), rights(*queues))
+    assert client.ask(b"lease q r 60000\r\n") == b""
+    scene.others(rights(queues[0]))
+    assert client.port.take() == replies.DENIED
+    scene.after(61 * SECOND)
+    assert client.port.take() == b""
+    assert client.ask(b"lease q r 60000\r\n") == replies.DENIED
+    assert client.ask(b"lease q 1\r\n") == TIMEOUT
+    assert scene.node.clients.auth_refused["no_right"] == 2

@@ -38,7 +38,7 @@ class BeanstalkConnection(TubesConnection):
     __slots__ = (
         "_again",
         "_counts",
-        "_deadline_soon",
+        "_ends_with",
         "_held_back",
         "_kept",
         "_kick_left",
@@ -60,7 +60,7 @@ class BeanstalkConnection(TubesConnection):
         self._takes: Takes | None = None  # reserves that take jobs together, while they do
         self._request = 0  # the number of the last wait
         self._timeout_us = -1  # when the wait times out, by the node's clock; -1: never
-        self._deadline_soon = False
+        self._ends_with = b""  # the reply to a wait that ends without a job; none: by the clock
         self._held_back: r.Request | None = None  # a reserve that must not wait, perhaps
         self._kicked = 0
         self._kick_left = 0
@@ -299,7 +299,7 @@ class BeanstalkConnection(TubesConnection):
         if self._clients.leaving and not self._clients.reserved_by(self.number):
             return  # the node stops, and closes this client, which has nothing to finish here
         self._timeout_us = timeout_us
-        self._deadline_soon = False
+        self._ends_with = b""
         self._request += 1
         is_first = not self._replies.pending
         self._replies.expect(KIND_WAIT)
@@ -325,7 +325,7 @@ class BeanstalkConnection(TubesConnection):
         if due_us >= 0:
             soon_us = max(0, due_us - SOON_US - clients.clock.estimate_us(now_us))
             if soon_us < TIMER_MIN_US:
-                self._deadline_soon = True
+                self._ends_with = replies.DEADLINE_SOON
                 clients.origin.end_wait(wait)
                 return
             left_us = soon_us if left_us < 0 else min(left_us, soon_us)
@@ -339,6 +339,17 @@ class BeanstalkConnection(TubesConnection):
         self._clients.read_clock()
         self._arm()
 
+    def rights_changed(self) -> int:
+        """See `Connection`. A job that the machine gives before the wait has ended is not lost."""
+        wait = self.wait
+        if wait is None or wait.ending or self.closed:
+            return 0
+        if self._is_kept_out:
+            self._stop_timer()
+            self._ends_with = replies.DENIED
+            self._clients.origin.end_wait(wait)
+        return len(self._watched)
+
     def wait_ended(self, job: Job | None, until_us: int = 0) -> None:
         """See `origin.Client`."""
         self.wait = None
@@ -348,10 +359,12 @@ class BeanstalkConnection(TubesConnection):
             return
         if job is not None:
             reply = replies.reserved(job.id, job.body)
+        elif self._ends_with:
+            reply = self._ends_with
         else:
             # The leader's clock decides which of the two came first, and not the guess of ours.
             due_us = self._clients.first_deadline_us(self.number)
-            soon = self._deadline_soon or 0 <= due_us <= until_us + SOON_US
+            soon = 0 <= due_us <= until_us + SOON_US
             reply = replies.DEADLINE_SOON if soon else replies.TIMED_OUT
         # A reserve is a barrier, so nothing stands behind it; something may stand before it.
         self._settled(self._replies.answer_newest(reply))

@@ -50,6 +50,7 @@ class WorkerSide(GearmanSession):
         "_idle_at",
         "_lying_down",
         "_making",
+        "_must_hear",
         "_sleeping",
     )
 
@@ -58,6 +59,7 @@ class WorkerSide(GearmanSession):
         # By the names of queues, the newest last: how long a job may take, in us; 0 for ever.
         self._functions: dict[bytes, int] = {}
         self._sleeping = False
+        self._must_hear = False  # that it has lost the right to all its functions
         self._lying_down = False  # it is about to wait, in the next turn of the loop
         self._idle_at = -1  # the entry at which none of its functions had a job
         self._given_back: set[int] = set()  # jobs whose RELEASE may not be applied here
@@ -162,13 +164,24 @@ class WorkerSide(GearmanSession):
 
     def _lie_down(self) -> None:
         self._lying_down = False
-        if (
-            self._sleeping
-            and not (self.closed or self._clients.leaving)
-            and self._clients.listeners.wait(self, self._allowed()) is not None
-        ):
+        if not self._sleeping or self.closed or self._clients.leaving:
+            return
+        allowed = self._allowed()
+        if self._must_hear and not allowed:
+            # Once: a worker that takes no notice of it sleeps on, until there is a right again.
+            self._must_hear = self._sleeping = False
+            self._clients.listeners.stop_waiting(self)
+            self._push(replies.DENIED)
+        elif self._clients.listeners.wait(self, allowed) is not None:
             self._sleeping = False
             self._push(replies.NOOP)
+
+    def rights_changed(self) -> int:
+        """See `Connection`. A worker that is awake hears of it when it sleeps."""
+        if self._functions and not self.closed:
+            self._must_hear = not self._allowed()
+            self._sleep_on()
+        return len(self._functions)
 
     def _allowed(self) -> dict[bytes, int]:
         """The functions that its user may work on: a right may be gone since it said CAN_DO.

@@ -7,7 +7,7 @@ Requests take effect one after the other, in the order of the log. One that wait
 holds up what stands behind it; the others travel together and are answered in their order.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, final
 
 from beanpole import commands as c
@@ -47,6 +47,7 @@ class WorkqConnection(RequestConnection):
     __slots__ = (
         "_asked",
         "_awaited",
+        "_ends_with",
         "_names",
         "_parser",
         "_request",
@@ -65,6 +66,7 @@ class WorkqConnection(RequestConnection):
         self._watched: dict[bytes, None] = {}  # their queues
         self._request = 0  # the number of the last wait
         self._timeout_us = 0  # when a lease times out, by the node's clock
+        self._ends_with = replies.TIMEOUT  # the reply to a lease that waits and gets no job
 
     def watches(self, tube: bytes) -> bool:
         """See `Connection`."""
@@ -187,7 +189,7 @@ class WorkqConnection(RequestConnection):
         clients = self._clients
         self.is_worker = True
         session = self._session()
-        if not all(clients.may(self, WORK, jobs.PREFIX + name) for name in names):
+        if not self._may_lease(names):
             clients.refused_client(NO_RIGHT)
             self._replies.reply(replies.DENIED)
             return
@@ -200,12 +202,16 @@ class WorkqConnection(RequestConnection):
             return
         clients.read_clock()  # a time-out must not be early by the length of a turn
         self._timeout_us = clients.now_us + wait_ms * MS_US
+        self._ends_with = replies.TIMEOUT
         self._request += 1
         is_first = not self._replies.pending
         self._replies.expect(KIND_WAIT)
         self.wait = clients.origin.wait(self, self._request)
         if is_first:
             self._arm()
+
+    def _may_lease(self, names: Iterable[bytes]) -> bool:
+        return all(self._clients.may(self, WORK, jobs.PREFIX + name) for name in names)
 
     def _watch(self, session: int, names: tuple[bytes, ...]) -> bool:
         """Watch these queues and no others, as most leases of a client do anyway."""
@@ -238,6 +244,18 @@ class WorkqConnection(RequestConnection):
         else:
             self._timer = self._clients.call_later(left_us, self._time_is_up)
 
+    def rights_changed(self) -> int:
+        """See `Connection`. A job that the machine gives before the wait has ended is not lost."""
+        wait = self.wait
+        if wait is None or wait.ending or self.closed:
+            return 0
+        if not self._may_lease(self._names):
+            self._stop_timer()
+            self._clients.refused_client(NO_RIGHT)
+            self._ends_with = replies.DENIED
+            self._clients.origin.end_wait(wait)
+        return len(self._names)
+
     def wait_ended(self, job: Job | None, until_us: int = 0) -> None:
         """See `Connection`."""
         self.wait = None
@@ -245,7 +263,7 @@ class WorkqConnection(RequestConnection):
         self._stop_timer()
         if not self.closed:
             queue = self._clients.machine.queue
-            reply = replies.TIMEOUT if job is None else jobs.leased(queue, job)
+            reply = self._ends_with if job is None else jobs.leased(queue, job)
             self._settled(self._replies.answer_newest(reply))
 
     def _taken(self, result: tuple[int, bytes] | int) -> None:
