@@ -55,8 +55,10 @@ CHANGE_BYTES: Final = HEAD_BYTES + 3 * NUMBER_BYTES + 2 * LONG_NAME_HEAD_BYTES +
 # A SET_POLICY without its strings: a session, two queues, the limit of attempts, two limits of a
 # queue and which way it keeps them, a TTR, a priority, three times, a rate and its time.
 POLICY_BYTES: Final = HEAD_BYTES + 7 * NUMBER_BYTES + 2 * LONG_NAME_HEAD_BYTES + 5 * NUMBER_32_BYTES
-# A SET_USER without its strings: a session, a name, rights.
-USER_BYTES: Final = HEAD_BYTES + NUMBER_BYTES + NAME_HEAD_BYTES + BODY_HEAD_BYTES
+# A SET_USER without its strings: a session, a name, rights, two limits of its jobs, a rate.
+USER_BYTES: Final = (
+    HEAD_BYTES + 3 * NUMBER_BYTES + NAME_HEAD_BYTES + BODY_HEAD_BYTES + NUMBER_32_BYTES
+)
 # The largest command of all: a SUBMIT.
 COMMAND_MAX_BYTES: Final = (
     SUBMIT_BYTES

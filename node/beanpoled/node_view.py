@@ -215,7 +215,7 @@ class LocalNodeView:
             tls_refusals=dict(self._trust.handshakes.refusals),
             tls_handshakes=self._trust.handshakes.in_progress,
             auth_refusals=dict(node.clients.auth_refused),
-            throttled_total=node.clients.hosts.throttled_total,
+            throttled_total=node.clients.rates.throttled_total,
             connections_of_address_max=node.clients.hosts.connections_most(),
         )
 

@@ -201,7 +201,7 @@ class Metrics:
     tls_refusals: Mapping[str, int] = field(default_factory=dict)  # by reason
     tls_handshakes: int = 0  # in progress
     auth_refusals: Mapping[str, int] = field(default_factory=dict)  # of clients, by reason
-    throttled_total: int = 0  # how often a client was not read because of its address's rate
+    throttled_total: int = 0  # how often a client was not read because of a rate
     connections_of_address_max: int = 0  # of the address that has most
     clients: Mapping[str, ClientFigures] = field(default_factory=dict)  # by protocol
     # By the protocol that a space is called by.

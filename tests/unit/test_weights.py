@@ -86,7 +86,7 @@ ITEMS: dict[int, tuple[st.SearchStrategy[object], ...]] = {
     ),
     c.DROP_POLICY: (QUEUE,),
     c.AS_USER: (USER, TOKEN),
-    c.SET_USER: (USER, BODY),
+    c.SET_USER: (USER, BODY, NUMBER, TIME_US, NUMBER),
     c.DROP_USER: (USER,),
     c.SET_TOKEN: (USER, TOKEN, st.just(1)),
     c.SET_RULES: (BODY,),

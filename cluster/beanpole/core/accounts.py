@@ -42,6 +42,11 @@ NOTE_IMAGE_BYTES: Final = 230
 # What a queue with a rate has given out lately, with a name of average length; the longest names
 # make it 550 in an image.
 BUCKET_BYTES: Final = 512
+# A job that counts for a user: 37 among neighbours that do, 254 alone.
+COUNTED_BYTES: Final = 96
+COUNTED_IMAGE_BYTES: Final = 66
+# What a user has, with a name of average length.
+USAGE_BYTES: Final = 256
 
 
 def jobs_bytes(machine: MachineState) -> int:
@@ -73,6 +78,8 @@ def beside_jobs_bytes(machine: MachineState) -> int:
         + _equals_count(machine) * KEY_BYTES
         + len(machine.queue.rates.buckets) * BUCKET_BYTES
         + machine.users.bytes
+        + machine.queue.quotas.counted * COUNTED_BYTES
+        + len(machine.queue.quotas.usages) * USAGE_BYTES
         + sizes.beside_jobs(machine.qless)
     )
 
@@ -106,6 +113,7 @@ def image_bytes(machine: MachineState) -> int:
         + _equals_count(machine) * KEY_IMAGE_BYTES
         + len(queue.rates.buckets) * BUCKET_BYTES
         + machine.users.bytes
+        + queue.quotas.counted * COUNTED_IMAGE_BYTES
         + machine.qless.bytes  # an image has less of them: nothing that follows from other things
         + sizes.beside_jobs(machine.qless)
     )

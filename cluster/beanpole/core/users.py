@@ -10,7 +10,7 @@ digest to its token, and no slow hash is needed.
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
-from beanpole.constants import QUEUE_NAME_MAX_BYTES
+from beanpole.constants import QUEUE_NAME_MAX_BYTES, U32_MAX
 from beanpole.core.jobs.spaces import PREFIX_END, SPACES
 
 # The machine version from which there are users.
@@ -33,6 +33,8 @@ TOKEN_DIGEST_BYTES: Final = 32
 USER_NAME_MAX_BYTES: Final = 64
 # The longest name of a host that a certificate may have.
 CERTIFICATE_NAME_MAX_BYTES: Final = 253
+# More bytes than a cluster has; it fits into a signed number of 64 bits.
+USER_BYTES_MAX: Final = 2**62
 # A user with its tables and four tokens: 0.8 KB; one right with a pattern of 15 bytes: 190. Half as
 # much again is for the dicts that lead to it, and for those of the change that is being made.
 USER_BYTES: Final = 1536
@@ -57,6 +59,23 @@ _ADDRESS_BYTES: Final = (4, 16)
 Rights = tuple[tuple[bytes, int], ...]
 
 
+class Limits(NamedTuple):
+    """What a user may have and do at most. Each field is 0 for no limit.
+
+    Attributes:
+        jobs_max: how many jobs that it has put may exist for one more to be put.
+        bytes_max: how many bytes of bodies they may have with that one.
+        commands_per_second_max: at each node. The machine does not look at it.
+    """
+
+    jobs_max: int = 0
+    bytes_max: int = 0
+    commands_per_second_max: int = 0
+
+
+NO_LIMITS: Final = Limits()
+
+
 class User:
     """One user. It never changes: a change puts another one in its place.
 
@@ -64,6 +83,7 @@ class User:
         name: of 1 to USER_NAME_MAX_BYTES bytes.
         tokens: digests, the oldest first.
         rights: patterns with bits.
+        limits: of the jobs that it puts, and of its rate.
         everywhere: what it may do with every queue, and with what belongs to no queue.
         bytes: about what it takes in memory.
     """
@@ -75,13 +95,21 @@ class User:
         "_names",
         "bytes",
         "everywhere",
+        "limits",
         "name",
         "rights",
         "tokens",
     )
 
-    def __init__(self, name: bytes, tokens: tuple[bytes, ...], rights: Rights) -> None:
+    def __init__(
+        self,
+        name: bytes,
+        tokens: tuple[bytes, ...],
+        rights: Rights,
+        limits: Limits = NO_LIMITS,
+    ) -> None:
         self.name = name
+        self.limits = limits
         self.tokens = tokens
         self.rights = rights
         self.everywhere = 0
@@ -271,6 +299,26 @@ def rights_of(value: Any) -> Rights | None:
             return None
         found[pattern] = bits
     return tuple(sorted(found.items()))
+
+
+def limits_of(value: Any) -> Limits | None:
+    """Return the limits that a tuple of numbers says, those that it leaves out being 0.
+
+    None if it is anything else.
+    """
+    if type(value) is not tuple or len(value) > len(NO_LIMITS):
+        return None
+    for number in value:
+        if type(number) is not int or number < 0:
+            return None
+    limits = Limits(*value)
+    if (
+        limits.jobs_max > U32_MAX
+        or limits.bytes_max > USER_BYTES_MAX
+        or limits.commands_per_second_max > U32_MAX
+    ):
+        return None
+    return limits
 
 
 def rules_of(value: Any, protocols: Iterable[int]) -> tuple[Rule, ...] | None:

@@ -29,22 +29,40 @@ class Rights(_message.Message):
     def __init__(self, pattern: _Optional[str] = ..., rights: _Optional[_Iterable[_Union[Right, str]]] = ...) -> None: ...
 
 class User(_message.Message):
-    __slots__ = ("name", "rights", "token_ids")
+    __slots__ = ("name", "rights", "token_ids", "limits", "jobs", "bytes")
     NAME_FIELD_NUMBER: _ClassVar[int]
     RIGHTS_FIELD_NUMBER: _ClassVar[int]
     TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
+    LIMITS_FIELD_NUMBER: _ClassVar[int]
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
     name: str
     rights: _containers.RepeatedCompositeFieldContainer[Rights]
     token_ids: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, name: _Optional[str] = ..., rights: _Optional[_Iterable[_Union[Rights, _Mapping]]] = ..., token_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+    limits: Limits
+    jobs: int
+    bytes: int
+    def __init__(self, name: _Optional[str] = ..., rights: _Optional[_Iterable[_Union[Rights, _Mapping]]] = ..., token_ids: _Optional[_Iterable[str]] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., jobs: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
+
+class Limits(_message.Message):
+    __slots__ = ("jobs_max", "bytes_max", "commands_per_second_max")
+    JOBS_MAX_FIELD_NUMBER: _ClassVar[int]
+    BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
+    COMMANDS_PER_SECOND_MAX_FIELD_NUMBER: _ClassVar[int]
+    jobs_max: int
+    bytes_max: int
+    commands_per_second_max: int
+    def __init__(self, jobs_max: _Optional[int] = ..., bytes_max: _Optional[int] = ..., commands_per_second_max: _Optional[int] = ...) -> None: ...
 
 class SetUserRequest(_message.Message):
-    __slots__ = ("name", "rights")
+    __slots__ = ("name", "rights", "limits")
     NAME_FIELD_NUMBER: _ClassVar[int]
     RIGHTS_FIELD_NUMBER: _ClassVar[int]
+    LIMITS_FIELD_NUMBER: _ClassVar[int]
     name: str
     rights: _containers.RepeatedCompositeFieldContainer[Rights]
-    def __init__(self, name: _Optional[str] = ..., rights: _Optional[_Iterable[_Union[Rights, _Mapping]]] = ...) -> None: ...
+    limits: Limits
+    def __init__(self, name: _Optional[str] = ..., rights: _Optional[_Iterable[_Union[Rights, _Mapping]]] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ...) -> None: ...
 
 class SetUserReply(_message.Message):
     __slots__ = ()

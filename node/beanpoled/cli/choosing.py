@@ -65,6 +65,18 @@ def whole(text: str) -> int:
     return int(text)
 
 
+def size_bytes(text: str) -> int:
+    """Read a size such as 5000, 10KiB, 64MiB or 1GiB; in bytes."""
+    for unit, its_bytes in (("KiB", 1024), ("MiB", 1024**2), ("GiB", 1024**3), ("", 1)):
+        if text.endswith(unit):
+            digits = text.removesuffix(unit)
+            if not digits.isdecimal() or len(digits) > 15:
+                break
+            return int(digits) * its_bytes
+    words = f"{text!r} is no size: a whole number of bytes, or with KiB, MiB or GiB behind it"
+    raise argparse.ArgumentTypeError(words)
+
+
 def add_filter(parser: argparse.ArgumentParser, queue: str = "--queue") -> None:
     """Add the options that say which jobs are meant."""
     which = parser.add_argument_group("which jobs (all that is given must be true of a job)")

@@ -89,7 +89,11 @@ def _add_rules(way: argparse.ArgumentParser) -> None:
         "--jobs-max", type=choosing.whole, default=0, metavar="N", help="jobs of all states"
     )
     rules.add_argument(
-        "--bytes-max", type=size_bytes, default=0, metavar="SIZE", help="of all bodies: 64MiB"
+        "--bytes-max",
+        type=choosing.size_bytes,
+        default=0,
+        metavar="SIZE",
+        help="of all bodies: 64MiB",
     )
     rules.add_argument(
         "--full", choices=list(_WHEN_FULL), help="what a put does then (default: refuse)"
@@ -137,18 +141,6 @@ def _add_rules(way: argparse.ArgumentParser) -> None:
         action="store_true",
         help="no rule at all, so that no policy of a shorter pattern counts",
     )
-
-
-def size_bytes(text: str) -> int:
-    """Read a size such as 5000, 10KiB, 64MiB or 1GiB; in bytes."""
-    for unit, its_bytes in (("KiB", 1024), ("MiB", 1024**2), ("GiB", 1024**3), ("", 1)):
-        if text.endswith(unit):
-            digits = text.removesuffix(unit)
-            if not digits.isdecimal() or len(digits) > 15:
-                break
-            return int(digits) * its_bytes
-    words = f"{text!r} is no size: a whole number of bytes, or with KiB, MiB or GiB behind it"
-    raise argparse.ArgumentTypeError(words)
 
 
 def rate(text: str) -> tuple[int, int]:

@@ -19,6 +19,7 @@ from beanpole.client import where
 from beanpole.client.rpc import Nodes, is_refused, told, words_of
 from beanpole.errors import ClientError, ConfigurationError
 from beanpole.pb import users_pb2, users_pb2_grpc
+from beanpoled.cli import choosing
 from beanpoled.cli.jobs import EXIT_NO
 
 # Above `command_timeout_ms`, after which a node gives up itself and says so.
@@ -41,6 +42,8 @@ _ALL: Final = "all"
 _ANY: Final = "-"
 _RULE_WORDS: Final = "PROTOCOL NETWORK CERTIFICATE USER"
 
+_LIMIT_FIELDS: Final = users_pb2.Limits.DESCRIPTOR.fields
+
 T = TypeVar("T")
 
 
@@ -51,7 +54,7 @@ def add_command(commands: Any) -> None:
     _add(ways, "list", _list, "print all users and what they may do", reads=True)
     way = _add(ways, "show", _show, "print one user", reads=True)
     way.add_argument("user", metavar="USER")
-    way = _add(ways, "set", _set, "let a user have these rights, whatever it had")
+    way = _add(ways, "set", _set, "let a user have these rights and limits, whatever it had")
     way.description = (
         "A new user has no token yet. `anonymous` is the user of all that say nothing: while there "
         "is none, they may do everything."
@@ -67,6 +70,28 @@ def add_command(commands: Any) -> None:
         help="put, work, admin, events or all, with commas between, in a queue such as mail or "
         "gearman:resize, in names that begin alike ('mail-*', 'gearman:*'), or in every queue of "
         "every protocol and all else ('all:*'); quoted for the shell; may be repeated",
+    )
+    way.add_argument(
+        "--jobs-max",
+        type=choosing.whole,
+        default=0,
+        metavar="N",
+        help="refuse a put while so many jobs that it has put exist; those from before this quota "
+        "do not count",
+    )
+    way.add_argument(
+        "--bytes-max",
+        type=choosing.size_bytes,
+        default=0,
+        metavar="SIZE",
+        help="of all their bodies: 64MiB",
+    )
+    way.add_argument(
+        "--commands-per-second-max",
+        type=choosing.whole,
+        default=0,
+        metavar="N",
+        help="its connections are read no faster than that, at each node",
     )
     way = _add(ways, "drop", _drop, "remove a user; its connections may do nothing from then on")
     way.add_argument("user", metavar="USER")
@@ -122,7 +147,8 @@ def _list(arguments: argparse.Namespace) -> int:
         print(json.dumps([_as_json(user) for user in reply.users]))
         return 0
     for user in reply.users:
-        print(f"{user.name}: {_words(user.rights)}; {_count(len(user.token_ids), 'token')}")
+        words = [_words(user.rights), _count(len(user.token_ids), "token"), *limit_words(user)]
+        print(f"{user.name}: {'; '.join(words)}")
     if not reply.users:
         print("there are no users: everybody may do everything")
     return 0
@@ -140,15 +166,23 @@ def _show(arguments: argparse.Namespace) -> int:
         print(f"{found.name}:")
         for line in _lines(found.rights):
             print(f"  {line}")
+        for words in limit_words(found):
+            print(f"  {words}")
         for token in found.token_ids:
             print(f"  token {token}")
     return EXIT_NO if found is None else 0
 
 
 def _set(arguments: argparse.Namespace) -> int:
-    request = users_pb2.SetUserRequest(name=arguments.user, rights=arguments.rights)
+    limits = users_pb2.Limits(
+        jobs_max=arguments.jobs_max,
+        bytes_max=arguments.bytes_max,
+        commands_per_second_max=arguments.commands_per_second_max,
+    )
+    request = users_pb2.SetUserRequest(name=arguments.user, rights=arguments.rights, limits=limits)
     _ask(arguments, lambda stub: stub.Set(request, timeout=CALL_TIMEOUT_S))
-    print(f"{arguments.user}: {_words(arguments.rights)}")
+    words = [_words(arguments.rights), *limit_words(users_pb2.User(limits=limits), with_use=False)]
+    print(f"{arguments.user}: {'; '.join(words)}")
     return 0
 
 
@@ -272,6 +306,21 @@ def _words(rights: Iterable[users_pb2.Rights]) -> str:
     return " ".join(_lines(rights)) or "no right"
 
 
+def limit_words(user: users_pb2.User, with_use: bool = True) -> list[str]:
+    """What a user may have, with what it has if that is known, and how fast it may be."""
+    limits = user.limits
+    parts = []
+    for used, most, unit in (
+        (user.jobs, limits.jobs_max, "jobs"),
+        (user.bytes, limits.bytes_max, "bytes"),
+    ):
+        if most:
+            parts.append(f"{used} of {most} {unit}" if with_use else f"at most {most} {unit}")
+    if limits.commands_per_second_max:
+        parts.append(f"at most {limits.commands_per_second_max} commands a second at each node")
+    return parts
+
+
 def _count(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
 
@@ -291,6 +340,9 @@ def _as_json(user: users_pb2.User) -> dict[str, Any]:
         "name": user.name,
         "rights": _rights_json(user.rights),
         "token_ids": list(user.token_ids),
+        "limits": {field.name: getattr(user.limits, field.name) for field in _LIMIT_FIELDS},
+        "jobs": user.jobs,
+        "bytes": user.bytes,
     }
 
 

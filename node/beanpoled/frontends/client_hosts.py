@@ -1,45 +1,36 @@
-"""The clients of a node by their addresses: how many connections each has, how fast each may ask.
+"""The clients of a node by their addresses: how many connections each has.
 
-A client above its rate gets no error: it is not read until it may go on, as with a full outbox.
-Connections themselves are in `clients` and `requests`. Clients at sockets of the machine (unix:)
-have no address and are not counted.
+How fast an address may ask is in `client_rates`; connections themselves are in `clients` and
+`requests`. Clients at sockets of the machine (unix:) have no address and are not counted.
 """
 
 from typing import Final
 
 from beanpole.addresses import UNIX, host_name
 from beanpoled.config.clients import ClientConfig
+from beanpoled.frontends.client_rates import BURST_US, Meter
 from beanpoled.frontends.connection import Connection
 
-# An address may save up this much of its rate while it is silent, so that bursts go through.
-BURST_US: Final = 1_000_000
 # Clients of one address beyond its limit that may wait for their refusal; more are closed at once.
 REFUSED_MAX: Final = 8
-# No chunk of a client has as many commands.
-_UNLIMITED: Final = 1 << 30
 # At a UNIX socket, or gone before its address was asked for.
 _UNCOUNTED: Final = frozenset({b"", host_name(UNIX)})
 
 
-class ClientHost:
+class ClientHost(Meter):
     """One address.
 
     Attributes:
         name: the address without a port, as events name it.
         connections: how many it has.
-        throttled: those that are not read because the address is above its rate; they take turns.
-        paid_us: until when its commands are paid for; behind the present by what it has saved.
-        turn: how many commands one of `throttled` may give now; 0 outside its turn.
     """
 
-    __slots__ = ("connections", "name", "paid_us", "throttled", "turn")
+    __slots__ = ("connections", "name")
 
-    def __init__(self, name: bytes) -> None:
+    def __init__(self, name: bytes, rate: int) -> None:
+        super().__init__(rate)
         self.name = name
         self.connections = 0
-        self.throttled: dict[Connection, None] = {}
-        self.paid_us = 0.0
-        self.turn = 0
 
 
 class ClientHosts:
@@ -47,22 +38,18 @@ class ClientHosts:
 
     Attributes:
         connections_max: of one address; 0: without limit.
-        commands_per_second_max: of one address; 0: without limit.
         refused: connections above the limit, by protocol.
-        throttled_total: how often a connection was not read because of the rate.
     """
 
     def __init__(self, config: ClientConfig) -> None:
         self.connections_max = config.connections_per_address_max
-        self.commands_per_second_max = config.commands_per_second_max
+        self._rate = config.commands_per_second_max
         self.refused: dict[str, int] = {}
-        self.throttled_total = 0
         self._hosts: dict[bytes, ClientHost] = {}
         # When those lost their last connection that have none. They are kept until they have saved
         # all that they can: with a new connection for each burst a client would get around its
         # rate. The longest first.
         self._left_us: dict[ClientHost, int] = {}
-        self._throttled: dict[ClientHost, None] = {}
 
     # --- connections ----------------------------------------------------------------------------
 
@@ -84,7 +71,7 @@ class ClientHosts:
             return
         host = self._hosts.get(name)
         if host is None:
-            host = self._hosts[name] = ClientHost(name)
+            host = self._hosts[name] = ClientHost(name, self._rate)
         self._left_us.pop(host, None)
         host.connections += 1
 
@@ -93,7 +80,6 @@ class ClientHosts:
         host = self._hosts.get(connection.client_host)
         if host is None:
             return
-        self._wake(host, connection)
         host.connections -= 1
         if not host.connections:
             self._left_us[host] = now_us
@@ -102,35 +88,12 @@ class ClientHosts:
         """How many connections the address with most of them has."""
         return max((host.connections for host in self._hosts.values()), default=0)
 
-    # --- the rate -------------------------------------------------------------------------------
-
-    def allowance(self, connection: Connection, now_us: int) -> int:
-        """How many commands a connection may give now; asked once for all that it has sent."""
-        host = self._hosts.get(connection.client_host)
-        if host is None:
-            return _UNLIMITED
-        return host.turn if host.throttled else self._saved(host, now_us)
-
-    def spend(self, connection: Connection, commands: int, now_us: int) -> None:
-        """A connection gave commands that `allowance` granted."""
-        host = self._hosts.get(connection.client_host)
-        if host is not None:
-            cost_us = commands * 1e6 / self.commands_per_second_max
-            host.paid_us = max(host.paid_us, now_us - BURST_US) + cost_us
-
-    def throttle(self, connection: Connection) -> None:
-        """A connection has given all that it may: it is not read until it is its turn."""
-        host = self._hosts.get(connection.client_host)
-        if host is not None and not connection.throttled:
-            connection.throttled = True
-            host.throttled[connection] = None
-            self._throttled[host] = None
-            self.throttled_total += 1
+    def find(self, name: bytes) -> ClientHost | None:
+        """Return an address that has clients, or had some lately; none that is not counted."""
+        return self._hosts.get(name)
 
     def run_periodic(self, now_us: int) -> None:
-        """Let throttled connections go on as far as their addresses have saved; forget the gone."""
-        for host in list(self._throttled):
-            self._take_turns(host, now_us)
+        """Forget the addresses without clients that have saved all that they can."""
         while self._left_us:
             host = next(iter(self._left_us))
             if now_us - self._left_us[host] < BURST_US:
@@ -140,29 +103,6 @@ class ClientHosts:
     def set_limits(self, config: ClientConfig) -> None:
         """Take other limits; connections above the new ones stay."""
         self.connections_max = config.connections_per_address_max
-        self.commands_per_second_max = config.commands_per_second_max
-        if not self.commands_per_second_max:
-            for host in list(self._throttled):
-                for connection in list(host.throttled):
-                    self._wake(host, connection)
-                    connection.room_again()
-
-    def _take_turns(self, host: ClientHost, now_us: int) -> None:
-        turn = max(1, self._saved(host, now_us) // len(host.throttled))
-        while host.throttled and self._saved(host, now_us):
-            connection = next(iter(host.throttled))
-            self._wake(host, connection)
-            host.turn = turn
-            connection.room_again()  # if it has more to say, it is the last in the row now
-            host.turn = 0
-
-    def _saved(self, host: ClientHost, now_us: int) -> int:
-        """How many commands an address may give now."""
-        saved_us = min(now_us - host.paid_us, BURST_US)
-        return max(0, int(saved_us * self.commands_per_second_max / 1e6))
-
-    def _wake(self, host: ClientHost, connection: Connection) -> None:
-        connection.throttled = False
-        host.throttled.pop(connection, None)
-        if not host.throttled:
-            self._throttled.pop(host, None)
+        self._rate = config.commands_per_second_max
+        for host in self._hosts.values():
+            host.rate = self._rate

@@ -15,10 +15,11 @@ from beanpoled.audit.entry import Entry
 from beanpoled.config.node import NodeConfig
 from beanpoled.frontends import client_hosts
 from beanpoled.frontends.client_hosts import ClientHosts
+from beanpoled.frontends.client_rates import ClientRates
 from beanpoled.frontends.connection import Connection
 from beanpoled.frontends.listeners import Listeners
 from beanpoled.frontends.publications import Publications
-from beanpoled.frontends.rights import EndedRights
+from beanpoled.frontends.user_changes import UserChanges
 from beanpoled.host.seam import Timer
 from beanpoled.origin.batches import Client
 from beanpoled.origin.outbox import Origin
@@ -48,6 +49,8 @@ class Clients:
         self.origin = origin
         self.clock = context.clock
         self.hosts = ClientHosts(config)
+        self.rates = ClientRates(self.hosts.find)
+        self.rates.set_host_rate(config.commands_per_second_max)
         # Dicts and not sets: closing all of them must happen in the same order in every run.
         self.connections: dict[Connection, None] = {}
         self._newest_id = 0
@@ -70,7 +73,7 @@ class Clients:
         self.leaving = False  # the node is about to stop
         self.listeners = Listeners(context)
         self.publications = Publications(context)
-        self.ended_rights = EndedRights(context)
+        self.user_changes = UserChanges(context, self.rates)
         # Stops the node in order; set by the node.
         self.stop: Callable[[], None]
         # Tells of what clients do as administrators; set by the program.
@@ -179,6 +182,7 @@ class Clients:
         self.outbox_bytes_max = config.outbox_bytes_max
         self.client_output_bytes_max = config.client_output_bytes_max
         self.hosts.set_limits(config)
+        self.rates.set_host_rate(config.commands_per_second_max)
 
     # --- connections come and go ----------------------------------------------------------------
 
@@ -211,6 +215,7 @@ class Clients:
         self.connections.pop(connection, None)
         self.paused.pop(connection, None)
         self.stalled.pop(connection, None)
+        self.rates.forget(connection)
         self.hosts.forget(connection, self.now_us)
         self.listeners.forget(connection)
         self.publications.forget(connection)
@@ -266,6 +271,7 @@ class Clients:
         for connection, since_us in list(self.stalled.items()):
             if loop_us - since_us > STALL_MAX_US:
                 self.abort_slow(connection)
+        self.rates.run_periodic(self.now_us)
         self.hosts.run_periodic(self.now_us)
         if self.paused and not self.outbox_is_full:
             for connection in list(self.paused):

@@ -42,7 +42,7 @@ class Connection:
         self.number = 0
         self.id = 0  # counts the connections of the node since its start; set by `Clients`
         self.since_us = 0  # when it came, by the node's monotonic clock
-        self.throttled = False  # not read because its address is above its rate
+        self.throttled = False  # not read because its address or its user is above its rate
         self.batch: Batch | None = None
         self.wait: Wait | None = None
         self.refused = False  # one client too many: its first command is answered so
@@ -103,7 +103,7 @@ class Connection:
     def watches(self, tube: bytes) -> bool:
         """Whether the client would take a job of this tube."""
 
-    # --- from `EndedRights` ---------------------------------------------------------------------
+    # --- from `UserChanges` ---------------------------------------------------------------------
 
     def rights_changed(self) -> int:
         """There are other users: tell a client that waits for what it may not have any more.

@@ -130,7 +130,7 @@ class RequestConnection(Connection):
 
     def _process(self) -> None:
         """Act on what is received, until something must be waited for."""
-        if self._clients.hosts.commands_per_second_max and not self.blocked:
+        if self._clients.rates.are_limited and not self.blocked:
             self._process_metered()
             return
         while not (self.blocked or self._flow.stalled or self.closed or self._replies.is_full):
@@ -141,9 +141,9 @@ class RequestConnection(Connection):
         self._update_flow()
 
     def _process_metered(self) -> None:
-        """The same where an address has a limit: it counts what is done at once, not commands."""
-        hosts, now_us = self._clients.hosts, self._clients.now_us
-        left = allowed = 0 if self.throttled else hosts.allowance(self, now_us)
+        """The same where an address or a user has a limit: it counts what is done at once."""
+        rates, now_us = self._clients.rates, self._clients.now_us
+        left = allowed = 0 if self.throttled else rates.allowance(self, now_us)
         while left and not (
             self.blocked or self._flow.stalled or self.closed or self._replies.is_full
         ):
@@ -152,9 +152,9 @@ class RequestConnection(Connection):
                     self._close()
                 break
             left -= 1
-        hosts.spend(self, allowed - left, now_us)
+        rates.spend(self, allowed - left, now_us)
         if not (left or self.blocked or self.closed):
-            hosts.throttle(self)
+            rates.throttle(self, now_us)
         self._update_flow()
 
     def _update_flow(self) -> None:

@@ -65,7 +65,7 @@ AUDITED: Final = {
     "Policies/Drop": Row(("pattern",)),
     "Queue/Kick": Row(("job_ids",)),
     "Queue/SetAlias": Row(("alias", "queue")),
-    "Users/Set": Row(("name", "rights")),
+    "Users/Set": Row(("name", "rights", "limits")),
     "Users/Drop": Row(("name",)),
     "Users/AddToken": Row(("user",)),
     "Users/DropToken": Row(("user", "token_id")),

@@ -9,8 +9,9 @@ from typing import Any, Final
 
 import msgpack
 
-from beanpole.constants import QUEUE_NAME_MAX_BYTES
+from beanpole.constants import QUEUE_NAME_MAX_BYTES, U32_MAX
 from beanpole.core.jobs import shown
+from beanpole.core.jobs.quotas import Usage
 from beanpole.core.jobs.spaces import SPACES
 from beanpole.core.users import (
     ADMIN,
@@ -21,8 +22,10 @@ from beanpole.core.users import (
     PUT,
     RIGHTS_MAX,
     RULES_MAX,
+    USER_BYTES_MAX,
     USER_NAME_MAX_BYTES,
     WORK,
+    Limits,
     Rights,
     Rule,
     User,
@@ -43,6 +46,7 @@ _BITS: Final = {
     users_pb2.RIGHT_ADMIN: ADMIN,
     users_pb2.RIGHT_EVENTS: EVENTS,
 }
+_LIMITS_MAX: Final = dict(zip(Limits._fields, (U32_MAX, USER_BYTES_MAX, U32_MAX), strict=True))
 _PROTOCOLS: Final = {name: number for number, name in PROTOCOL_NAMES.items()}
 
 
@@ -128,12 +132,29 @@ def rights(found: Rights) -> list[users_pb2.Rights]:
     ]
 
 
-def user(found: User) -> users_pb2.User:
-    """Return a user as a message."""
+def read_limits(message: users_pb2.Limits) -> Limits:
+    """Return the limits of a user.
+
+    Raises:
+        CallRefused: one is too large.
+    """
+    for field, most in _LIMITS_MAX.items():
+        number = getattr(message, field)
+        if number > most:
+            words = f"{field} is {number}; at most {most}, and 0 is no limit"
+            raise CallRefused("BAD_LIMIT", f"limits.{field}", words)
+    return Limits(*[getattr(message, field) for field in _LIMITS_MAX])
+
+
+def user(found: User, usage: Usage | None) -> users_pb2.User:
+    """Return a user as a message, with what it has of its quota."""
     return users_pb2.User(
         name=found.name.decode(),
         rights=rights(found.rights),
         token_ids=[token.hex()[:TOKEN_ID_DIGITS] for token in found.tokens],
+        limits=users_pb2.Limits(**found.limits._asdict()),
+        jobs=0 if usage is None else usage.jobs,
+        bytes=0 if usage is None else usage.bytes,
     )
 
 

@@ -74,9 +74,10 @@ class UsersServicer(users_pb2_grpc.UsersServicer):
         try:
             name = shapes.read_name(request.name, "name")
             rights = shapes.read_rights(request.rights)
+            limits = shapes.read_limits(request.limits)
         except CallRefused as error:
             await refuse(context, error)
-        await self._do(context, request.name, c.SET_USER, name, rights)
+        await self._do(context, request.name, c.SET_USER, name, rights, *limits)
         return users_pb2.SetUserReply()
 
     async def Drop(
@@ -92,9 +93,15 @@ class UsersServicer(users_pb2_grpc.UsersServicer):
     async def List(
         self, request: users_pb2.ListUsersRequest, context: Context
     ) -> users_pb2.ListUsersReply:
-        rows = sorted(self._node.context.machine.users.rows.items())
+        machine = self._node.context.machine
+        rows = sorted(machine.users.rows.items())
         name = request.name.encode(errors="replace")
-        found = [shapes.user(user) for _, user in rows if not name or user.name == name]
+        usages = machine.queue.quotas.usages
+        found = [
+            shapes.user(user, usages.get(user.name))
+            for _, user in rows
+            if not name or user.name == name
+        ]
         return users_pb2.ListUsersReply(users=found)
 
     async def AddToken(

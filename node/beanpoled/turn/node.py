@@ -131,7 +131,7 @@ class Node:
         self.leader.proposer.propose()
         self.leader.ends.turn()
         context.replica.turn()
-        self.clients.ended_rights.look(self.clients.connections)
+        self.clients.user_changes.look(self.clients.connections)
         self._match()
         if context.loop_us >= self._next_period_us:
             self._next_period_us = context.loop_us + PERIOD_US

@@ -31,17 +31,17 @@ def give_users(scene: FollowerScene, protocol: int, *rights: tuple[bytes, int]) 
     named = tuple((name if name == EVERYWHERE else prefix + name, bits) for name, bits in rights)
     digest = hashlib.sha256(TOKEN).digest()
     scene.others(
-        *((c.OPEN, 1), (c.SET_USER, 1, b"root", msgpack.packb(((EVERYWHERE, 15),)))),
+        *((c.OPEN, 1), (c.SET_USER, 1, b"root", msgpack.packb(((EVERYWHERE, 15),)), 0, 0, 0)),
         *((c.SET_TOKEN, 1, b"root", b"r" * 32, 1), (c.AS_USER, 1, b"", b"r" * 32)),
-        *((c.SET_USER, 1, LEE, msgpack.packb(named)), (c.SET_TOKEN, 1, LEE, digest, 1)),
-        (c.SET_USER, 1, ANONYMOUS, msgpack.packb(())),
+        *((c.SET_USER, 1, LEE, msgpack.packb(named), 0, 0, 0), (c.SET_TOKEN, 1, LEE, digest, 1)),
+        (c.SET_USER, 1, ANONYMOUS, msgpack.packb(()), 0, 0, 0),
     )
     assert LEE in scene.machine.users.rows
 
 
 def change_rights(scene: FollowerScene, protocol: int, *rights: tuple[bytes, int]) -> None:
     named = tuple((SPACES[protocol].prefix + name, bits) for name, bits in rights)
-    scene.others((c.SET_USER, 1, LEE, msgpack.packb(named)))
+    scene.others((c.SET_USER, 1, LEE, msgpack.packb(named), 0, 0, 0))
 
 
 class Client:

@@ -114,7 +114,7 @@ def test_all_limits_change_while_a_node_runs(tmp_path: Path) -> None:
         assert (room.handshakes_max, room.per_address_max) == (7, 3)
     assert (clients.connections_max, clients.outbox_bytes_max) == (11, 5_000_000)
     assert clients.client_output_bytes_max == 1_000_000
-    assert (clients.hosts.connections_max, clients.hosts.commands_per_second_max) == (2, 5000)
+    assert (clients.hosts.connections_max, clients.rates._host_rate) == (2, 5000)
     assert (clients.config.gearman_shutdown, clients.config.qless_flush) == ("on", "on")
     assert node.context.config.drain_timeout_ms == 5
     assert node.context.config.upgrade_finalize == "manual"

@@ -8,7 +8,7 @@ import pytest
 from beanpole.client import where
 from beanpole.errors import ConfigurationError
 from beanpole.pb import users_pb2
-from beanpoled.cli.user import read_rules, right
+from beanpoled.cli.user import limit_words, read_rules, right
 
 PUT, WORK = users_pb2.RIGHT_PUT, users_pb2.RIGHT_WORK
 
@@ -59,3 +59,12 @@ def test_two_sources_and_no_file_are_refused(tmp_path: Path) -> None:
         where.token({where.TOKEN: "a", where.TOKEN_FILE: "b"})
     with pytest.raises(ConfigurationError, match="cannot be read"):
         where.token({where.TOKEN_FILE: str(tmp_path / "none")})
+
+
+def test_what_a_user_may_have_and_has() -> None:
+    limits = users_pb2.Limits(jobs_max=9, bytes_max=50, commands_per_second_max=3)
+    user = users_pb2.User(limits=limits, jobs=2, bytes=7)
+    rate = "at most 3 commands a second at each node"
+    assert limit_words(user) == ["2 of 9 jobs", "7 of 50 bytes", rate]
+    assert limit_words(user, with_use=False) == ["at most 9 jobs", "at most 50 bytes", rate]
+    assert limit_words(users_pb2.User(jobs=2)) == []

@@ -57,9 +57,12 @@ class Guarded(Admin):
     def lock(self, lee: int = 1) -> None:
         root, rights = msgpack.packb([(EVERYWHERE, 15)]), msgpack.packb([(b"mail", lee)])
         self.apply(
-            *((c.SET_USER, 1, b"root", root), (c.SET_TOKEN, 1, b"root", digest(ROOT), 1)),
-            *((c.SET_USER, 1, b"lee", rights), (c.SET_TOKEN, 1, b"lee", digest(LEE), 1)),
-            *((c.SET_USER, 1, ANONYMOUS, msgpack.packb(())), (c.AS_USER, 1, b"", digest(ROOT))),
+            *((c.SET_USER, 1, b"root", root, 0, 0, 0), (c.SET_TOKEN, 1, b"root", digest(ROOT), 1)),
+            *((c.SET_USER, 1, b"lee", rights, 0, 0, 0), (c.SET_TOKEN, 1, b"lee", digest(LEE), 1)),
+            *(
+                (c.SET_USER, 1, ANONYMOUS, msgpack.packb(()), 0, 0, 0),
+                (c.AS_USER, 1, b"", digest(ROOT)),
+            ),
         )
 
     @asynccontextmanager
@@ -239,6 +242,42 @@ def test_the_audit_log_names_the_user_and_no_token() -> None:
         ]
         assert it.told[0].arguments["rights"] == ['pattern: "mail*" rights: RIGHT_PUT']
         assert ROOT not in repr(it.told) and digest("a").hex() not in repr(it.told)
+
+    run(test)
+
+
+def test_limits_are_set_listed_with_what_is_used_and_met() -> None:
+    async def test(it: Guarded) -> None:
+        it.lock()
+        limits = users_pb2.Limits(jobs_max=2, bytes_max=100, commands_per_second_max=7)
+        made = users_pb2.SetUserRequest(name="lee", rights=[may("mail", PUT)], limits=limits)
+        await it.ask(it.users.Set(made, metadata=bearer(ROOT)))
+        outcomes = [(await it.ask(it.put_in("mail", LEE))).results[0].outcome for _ in range(3)]
+        assert outcomes == [1, 1, queue_pb2.PUT_OUTCOME_QUEUE_FULL]
+        reply = await it.ask(it.users.List(users_pb2.ListUsersRequest(), metadata=bearer(ROOT)))
+        found = {user.name: user for user in reply.users}
+        assert (found["lee"].limits, found["lee"].jobs, found["lee"].bytes) == (limits, 2, 2)
+        assert (found["root"].limits, found["root"].jobs) == (users_pb2.Limits(), 0)
+        await it.ask(it.set_user("lee", ROOT, may("mail", PUT)))
+        assert (await it.ask(it.put_in("mail", LEE))).results[0].job_id == 3, "it has no limit now"
+        assert it.told[0].arguments["limits.jobs_max"] == 2
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("field", "number"),
+    [("jobs_max", 2**32), ("bytes_max", 2**62 + 1), ("commands_per_second_max", 2**32)],
+)
+def test_a_limit_that_cannot_be_is_named(field: str, number: int) -> None:
+    async def test(it: Guarded) -> None:
+        it.lock()
+        limits = users_pb2.Limits(**{field: number})
+        made = users_pb2.SetUserRequest(name="lee", limits=limits)
+        with pytest.raises(CallRefused, match=f"{field} is {number}; at most {number - 1}"):
+            shapes.read_limits(limits)
+        call = it.users.Set(made, metadata=bearer(ROOT))
+        assert await it.reason(call) == f"INVALID_ARGUMENT BAD_LIMIT limits.{field}"
 
     run(test)
 

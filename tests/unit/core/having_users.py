@@ -17,8 +17,16 @@ ROOTS, LEES = b"r" * 32, b"l" * 32
 TEN = b"\x08\x0a\0\0\0"
 
 
-def set_user(cluster: Cluster, name: bytes, *rights: tuple[bytes, int]) -> Any:
-    return cluster.do(c.SET_USER, 1, name, msgpack.packb(rights))
+def set_user(
+    cluster: Cluster,
+    name: bytes,
+    *rights: tuple[bytes, int],
+    jobs_max: int = 0,
+    bytes_max: int = 0,
+    rate: int = 0,
+) -> Any:
+    limits = (jobs_max, bytes_max, rate)
+    return cluster.do(c.SET_USER, 1, name, msgpack.packb(rights), *limits)
 
 
 def set_rules(cluster: Cluster, *rules: tuple[int, bytes, bytes, bytes]) -> Any:

@@ -151,7 +151,10 @@ RULES = [(), ((0, b"", b"", LEE),), ((1, b"\x08\x0a\0\0\0", b"name", ROOT),), ((
 USERS = st.one_of(
     command(c.AS_USER, SESSION, USER, TOKEN),
     command(c.AS_USER, SESSION, st.just(b""), st.sampled_from(TOKENS)),
-    command(c.SET_USER, SESSION, USER, st.sampled_from(list(map(msgpack.packb, RIGHTS)))),
+    command(
+        *(c.SET_USER, SESSION, USER, st.sampled_from(list(map(msgpack.packb, RIGHTS)))),
+        *(st.sampled_from([0, 0, 1, 3, -1]), st.sampled_from([0, 0, 9, 2**62 + 1]), LIMIT),
+    ),
     command(c.SET_TOKEN, SESSION, USER, TOKEN, st.sampled_from([0, 1, 1, 2])),
     command(c.DROP_USER, SESSION, USER),
     command(c.SET_RULES, SESSION, st.sampled_from(list(map(msgpack.packb, RULES)))),
@@ -272,12 +275,12 @@ def log_of(
             )
     if users:
         opened += (
-            (c.SET_USER, 1, ROOT, msgpack.packb(RIGHTS[1])),
+            (c.SET_USER, 1, ROOT, msgpack.packb(RIGHTS[1]), 0, 0, 0),
             (c.SET_TOKEN, 1, ROOT, TOKENS[0], 1),
-            (c.SET_USER, 1, LEE, msgpack.packb(RIGHTS[3])),
+            (c.SET_USER, 1, LEE, msgpack.packb(RIGHTS[3]), 4, 0, 0),
             (c.SET_TOKEN, 1, LEE, TOKENS[1], 1),
             (c.AS_USER, 1, b"", TOKENS[0]),
-            (c.SET_USER, 1, ANONYMOUS, msgpack.packb(RIGHTS[4])),
+            (c.SET_USER, 1, ANONYMOUS, msgpack.packb(RIGHTS[4]), 2, 20, 0),
         )
     time_us = SECOND
     first += [(0, 1, 1, opened), (1, 1, 1, opened)]

@@ -83,7 +83,7 @@ def test_commands_of_no_session_are_bad_commands(cluster: Cluster) -> None:
         (c.PAUSE_QUEUE, 9, DEFAULT, 1),
         (c.SET_POLICY, 9, DEFAULT, *Policy(3)),
         (c.DROP_POLICY, 9, DEFAULT),
-        *((c.AS_USER, 9, b"u", b""), (c.SET_USER, 9, b"u", b"\x90"), (c.DROP_USER, 9, b"u")),
+        *((c.AS_USER, 9, b"u", b""), (c.DROP_USER, 9, b"u"), (c.SET_USER, 9, b"u", b"", 0, 0, 0)),
         *((c.SET_TOKEN, 9, b"u", bytes(32), 1), (c.SET_RULES, 9, b"\x90")),
         *[(call, 9, 1, 1, 0, b"\x90") for call in (c.QLESS, c.QLESS_READ)],
         (c.FIND, 9, b""),

@@ -124,8 +124,8 @@ def test_what_may_be_a_pattern(pattern: bytes, is_right: bool) -> None:
 )
 def test_what_are_no_rights(value: Any, cluster: Guests) -> None:
     assert rights_of(value) is None
-    assert cluster.do(c.SET_USER, 1, LEE, msgpack.packb(value)) == c.BAD_COMMAND
-    assert cluster.do(c.SET_USER, 1, LEE, b"\xc1") == c.BAD_COMMAND
+    assert cluster.do(c.SET_USER, 1, LEE, msgpack.packb(value), 0, 0, 0) == c.BAD_COMMAND
+    assert cluster.do(c.SET_USER, 1, LEE, b"\xc1", 0, 0, 0) == c.BAD_COMMAND
     assert not cluster.machine.users.rows
 
 
@@ -168,7 +168,9 @@ def test_rights_count_from_the_entry_that_changes_them(cluster: Guests) -> None:
     cluster.do(c.AS_USER, 9, b"", LEES)
     put = (c.PUT, 9, b"mail", 0, 0, 60, b"")
     less, more = msgpack.packb(()), msgpack.packb(((b"mail", PUT),))
-    results = cluster.batch(put, (c.SET_USER, 1, LEE, less), put, (c.SET_USER, 1, LEE, more), put)
+    results = cluster.batch(
+        put, (c.SET_USER, 1, LEE, less, 0, 0, 0), put, (c.SET_USER, 1, LEE, more, 0, 0, 0), put
+    )
     assert [result > 0 for result in results] == [True, True, False, True, True]
 
 
@@ -220,7 +222,7 @@ def test_a_change_that_locks_out_is_refused(cluster: Guests) -> None:
     assert set_user(cluster, ANONYMOUS) == c.LOCKED_OUT  # root has no token
     lock(cluster)
     for command in (
-        (c.SET_USER, 1, ROOT, msgpack.packb(((EVERYWHERE, PUT),))),
+        (c.SET_USER, 1, ROOT, msgpack.packb(((EVERYWHERE, PUT),)), 0, 0, 0),
         (c.SET_TOKEN, 1, ROOT, ROOTS, 0),
         (c.DROP_USER, 1, ROOT),
     ):

@@ -126,9 +126,9 @@ def test_two_machines_that_differ_in_a_user_have_different_hashes() -> None:
         return cluster.machine.state_hash
 
     rights = [msgpack.packb(((b"a", bits),)) for bits in (1, 2)]
-    hashes = [after((c.SET_USER, 1, LEE, packed)) for packed in rights]
-    hashes += [after((c.SET_USER, 1, ROOT, rights[0])), after((c.SET_RULES, 1, b"\x90"))]
-    added = (c.SET_USER, 1, LEE, rights[0])
+    hashes = [after((c.SET_USER, 1, LEE, packed, 0, 0, 0)) for packed in rights]
+    hashes += [after((c.SET_USER, 1, ROOT, rights[0], 0, 0, 0)), after((c.SET_RULES, 1, b"\x90"))]
+    added = (c.SET_USER, 1, LEE, rights[0], 0, 0, 0)
     hashes += [after(added, (c.SET_TOKEN, 1, LEE, token, 1)) for token in (LEES, ROOTS)]
     hashes += [after(added, (c.DROP_USER, 1, LEE)), after(added, (c.AS_USER, 1, LEE, b""))]
     assert len(set(hashes)) == len(hashes)

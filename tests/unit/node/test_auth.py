@@ -7,7 +7,7 @@ import pytest
 
 from beanpole import commands as c
 from beanpole.core.users import ANONYMOUS, EVERYWHERE, USERS_SINCE, User
-from beanpoled.frontends import rights
+from beanpoled.frontends import user_changes
 from beanpoled.frontends.beanstalk.connection import BeanstalkConnection
 from beanpoled.frontends.requests import WRONG_TOKEN_DELAY_US, WRONG_TOKENS_MAX
 from tests.unit.core.cluster import copy_of
@@ -35,7 +35,7 @@ class Scene(Stage):
         self.do((c.SET_TOKEN, 1, LEE, digest, 1), self.user(ANONYMOUS))
 
     def user(self, name: bytes, *rights: tuple[bytes, int]) -> c.Command:
-        return c.SET_USER, 1, name, msgpack.packb(rights)
+        return c.SET_USER, 1, name, msgpack.packb(rights), 0, 0, 0
 
     def do(self, *commands: c.Command, first: bool = False) -> None:
         self.number += 1
@@ -152,7 +152,7 @@ def test_a_job_that_is_given_before_the_wait_has_ended_is_not_lost(stage: Scene)
 def test_many_workers_are_told_in_several_turns(
     stage: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rights, "LOOKS_PER_TURN_MAX", 4)
+    monkeypatch.setattr(user_changes, "LOOKS_PER_TURN_MAX", 4)
     command = b"auth %b\r\nwatch mail\r\nreserve\r\n" % TOKEN
     ports = [stage.client(command)[1] for _ in range(10)]
     stage.settle()

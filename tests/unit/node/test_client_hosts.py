@@ -122,7 +122,7 @@ def test_a_client_above_its_rate_is_not_read_and_gets_every_answer_later() -> No
     scene.pass_us(2 * TENTH_US)
     answers(port)
     assert port.reading and not connection.throttled
-    assert scene.node.clients.hosts.throttled_total >= 1
+    assert scene.node.clients.rates.throttled_total >= 1
 
 
 def test_clients_of_one_address_share_its_rate_in_turns() -> None:
@@ -178,7 +178,7 @@ def test_limits_that_change_while_clients_are_there() -> None:
     scene = Scene(commands_per_second_max=10)
     _, port = scene.client(ASK * 500)
     answers(port)
-    scene.node.clients.hosts.set_limits(config(connections_per_address_max=2))
+    scene.node.clients.take_limits(config(connections_per_address_max=2))
     scene.run()
     scene.pass_us(1000)
     assert answers(port) == 490 and port.reading

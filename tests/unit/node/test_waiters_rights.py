@@ -30,7 +30,7 @@ class Rights(Stage):
         self.do((c.WATCH, 2, b"mail"), self.user(ANONYMOUS), self.user(LEE, *rights))
 
     def user(self, name: bytes, *rights: tuple[bytes, int]) -> c.Command:
-        return c.SET_USER, 1, name, msgpack.packb(rights)
+        return c.SET_USER, 1, name, msgpack.packb(rights), 0, 0, 0
 
     def do(self, *commands: c.Command, **how: Any) -> None:
         self.number += 1

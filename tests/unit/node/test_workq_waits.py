@@ -268,10 +268,13 @@ def test_a_lease_that_waits_is_told_when_its_right_ends(scene: Scene, client: Cl
     queues = [SPACES[WORKQ].prefix + name for name in (b"q", b"r")]
 
     def rights(*names: bytes) -> c.Command:
-        return c.SET_USER, OTHERS, ANONYMOUS, msgpack.packb([(name, 15) for name in names])
+        packed = msgpack.packb([(name, 15) for name in names])
+        return c.SET_USER, OTHERS, ANONYMOUS, packed, 0, 0, 0
 
     root = msgpack.packb([(EVERYWHERE, 15)])
-    scene.others((c.SET_USER, OTHERS, b"root", root), (c.SET_TOKEN, OTHERS, b"root", b"r" * 32, 1))
+    scene.others(
+        (c.SET_USER, OTHERS, b"root", root, 0, 0, 0), (c.SET_TOKEN, OTHERS, b"root", b"r" * 32, 1)
+    )
     scene.others((c.AS_USER, OTHERS, b"root", b"r" * 32), rights(*queues))
     assert client.ask(b"lease q r 60000\r\n") == b""
     scene.others(rights(queues[0]))

@@ -208,7 +208,7 @@ FOREIGN: Final[tuple[tuple[Any, ...], ...]] = (
         *((0, 2), (0, 7), (0, 2_000_000), (0, 1_000_000), (0, 500_000), 9, 900_000),
     ),
     (c.DROP_POLICY, 1, (b"*", BYTES[1])),
-    (c.SET_USER, 1, b"lee", msgpack.packb([(EVERYWHERE, ANY_RIGHT)])),
+    (c.SET_USER, 1, b"lee", msgpack.packb([(EVERYWHERE, ANY_RIGHT)]), (0, 2), (0, 9), (0, 100)),
     (c.SET_TOKEN, 1, b"lee", (bytes(32), b"t" * 32), (0, 1)),
     (c.AS_USER, (1, 2), b"lee", b""),
     (c.DROP_USER, 1, b"lee"),

@@ -95,7 +95,7 @@ class Image(CopyOnWrite):
         """Remember a job as it is, because it is about to change, and so is its holder."""
         job_id = job.id
         if self._done_id < job_id <= self._last_id and job_id not in self._kept:
-            self._kept[job_id] = records.of_job(job, self.version)
+            self._kept[job_id] = self._record(job)
         if job.holder is not None:
             self.keep_holder(job.holder)
 
@@ -198,12 +198,17 @@ class Image(CopyOnWrite):
                 job = jobs.get(job_id)
                 if job is None:
                     continue
-                record = records.of_job(job, self.version)
+                record = self._record(job)
             chunk.append(record)
             size += records.size_of(record, self.version)
             if len(chunk) >= CHUNK_JOBS or size >= self._chunk_bytes:
                 break
         return chunk
+
+    def _record(self, job: Job) -> JobRecord:
+        quotas = self._machine.queue.quotas
+        user = quotas.of_job(job.id) if quotas.counted else b""
+        return records.of_job(job, self.version, user)
 
     def _encode_head(self) -> bytes:
         machine = self._machine

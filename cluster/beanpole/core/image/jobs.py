@@ -17,7 +17,7 @@ from beanpole.constants import (
     U32_MAX,
     URGENT_BELOW,
 )
-from beanpole.core.image.records import EXTENDED_SINCE, job_of
+from beanpole.core.image.records import EXTENDED_SINCE, job_of, user_of
 from beanpole.core.jobs.extension import Extension
 from beanpole.core.jobs.job import (
     BURIED,
@@ -53,6 +53,7 @@ def load_jobs(
                 raise Damaged(f"the image holds {len(queue.jobs)} jobs and says {value}")
             break
         for record in value:
+            user = user_of(record, machine.version)
             job = job_of(record, machine.version, tubes, sessions, queue.spaces)
             _check(job, machine.version)
             if not last_id < job.id < queue.next_id:
@@ -64,6 +65,8 @@ def load_jobs(
             size = len(job.body)
             queue.body_bytes += size
             job.tube.body_bytes += size
+            if user:
+                queue.quotas.count_for(job.id, size, user)
             if job.ext is not None:
                 _add_extension(queue, job, job.ext)
             if job.state == BURIED:

@@ -18,6 +18,7 @@ from beanpole.core.jobs.queue import Queue
 from beanpole.core.jobs.spaces import SPACES_SINCE, Space
 from beanpole.core.keys import Generation
 from beanpole.core.sessions import Origin, Session
+from beanpole.core.users import USERS_SINCE, may_be_name
 from beanpole.events import BEANSTALK
 
 # The machine version from which tubes have limits, and extensions what Gearman needs.
@@ -138,6 +139,8 @@ _ALIAS_IDS: Final = 64
 JobRecord = tuple[Any, ...]
 JOB_BODY: Final = -1  # where its body stands
 _JOB_EXTENSION: Final = -2  # since version 3
+_JOB_USER: Final = -3  # since version 4, of jobs that count for a user, whose records are longer
+_JOB_FIELDS: Final = 19
 
 
 def of_origin(origin: Origin) -> OriginRecord:
@@ -232,8 +235,14 @@ def written(record: SessionRecord, version: int) -> tuple[Any, ...]:
     return record if version >= HOSTS_SINCE else record[:-_SESSION_FIELDS_SINCE_4]
 
 
-def of_job(job: Job, version: int) -> JobRecord:
-    """Return the record of a job in an image of a version; `job_of` takes it apart."""
+def of_job(job: Job, version: int, user: bytes = b"") -> JobRecord:
+    """Return the record of a job in an image of a version; `job_of` takes it apart.
+
+    Args:
+        job: whatever its state.
+        version: of the image.
+        user: for whom the job counts (`core.jobs.quotas`), empty for nobody.
+    """
     ext = job.ext
     record = (
         job.id,
@@ -256,6 +265,8 @@ def of_job(job: Job, version: int) -> JobRecord:
         None if ext is None else of_extension(ext, version, job.tube.space),
         job.body,
     )
+    if user:
+        return (*record[: _JOB_USER + 1], user, *record[_JOB_USER + 1 :])
     if version >= SPACES_SINCE:
         return record
     delay_s, ttr_s = job.delay_us // SECOND_US, job.ttr_us // SECOND_US
@@ -268,6 +279,20 @@ def size_of(record: JobRecord, version: int) -> int:
     if version >= SPACES_SINCE and record[_JOB_EXTENSION] is not None:
         size += sum(len(field) for field in record[_JOB_EXTENSION] if isinstance(field, bytes))
     return size
+
+
+def user_of(record: list[Any], version: int) -> bytes:
+    """Take the user out of a job's record, for whom it counts; empty for nobody.
+
+    Raises:
+        ValueError: there can be no such user.
+    """
+    if version < USERS_SINCE or len(record) != _JOB_FIELDS + 1:
+        return b""
+    user = record.pop(_JOB_USER)
+    if type(user) is not bytes or not may_be_name(user):
+        raise ValueError(f"a job counts for {user!r}")
+    return user
 
 
 def job_of(

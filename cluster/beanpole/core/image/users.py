@@ -9,11 +9,13 @@ from typing import Any, Final
 from beanpole.core.state import MachineState
 from beanpole.core.users import (
     ANONYMOUS,
+    NO_LIMITS,
     TOKEN_DIGEST_BYTES,
     TOKENS_MAX,
     USERS_MAX,
     Rule,
     User,
+    limits_of,
     may_be_name,
     rights_of,
     rules_of,
@@ -35,9 +37,16 @@ def write(machine: MachineState) -> Iterable[Any]:
 def _listed(found: list[tuple[bytes, User]], rules: tuple[Rule, ...]) -> Iterator[Any]:
     for first in range(0, len(found), CHUNK_USERS):
         part = found[first : first + CHUNK_USERS]
-        yield [USERS, [[name, user.tokens, user.rights] for name, user in part]]
+        yield [USERS, [_row(name, user) for name, user in part]]
     if rules:
         yield [RULES, rules]
+
+
+def _row(name: bytes, user: User) -> list[Any]:
+    row: list[Any] = [name, user.tokens, user.rights]
+    if user.limits != NO_LIMITS:
+        row.append(user.limits)
+    return row
 
 
 def read(machine: MachineState, value: Any) -> None:
@@ -53,13 +62,17 @@ def read(machine: MachineState, value: Any) -> None:
     if kind != USERS or users.rules:
         raise ValueError(f"users have no {kind!r} here")
     found = dict(users.rows)
-    for name, tokens, packed in rows:
+    for name, tokens, packed, *more in rows:
         rights = rights_of(packed)
+        limits = limits_of(more[0]) if more else NO_LIMITS
+        if limits is None or len(more) > 1 or (more and limits == NO_LIMITS):
+            raise ValueError(f"the limits of {name!r}")
         if rights is None or type(name) is not bytes or not may_be_name(name) or name in found:
             raise ValueError(f"the user {name!r}")
         if len(tokens) > TOKENS_MAX or (tokens and name == ANONYMOUS):
             raise ValueError(f"the tokens of {name!r}")
-        found[name] = User(name, tokens, rights)
+        found[name] = User(name, tokens, rights, limits)
+        machine.queue.quotas.limit(name, limits.jobs_max, limits.bytes_max)
     if len(found) > USERS_MAX:
         raise ValueError(f"more than {USERS_MAX} users")
     users.change(found)

@@ -20,6 +20,7 @@ from beanpole.core.jobs.job import (
     Tube,
 )
 from beanpole.core.jobs.policies import ANY, Policies
+from beanpole.core.jobs.quotas import Quotas
 from beanpole.core.jobs.store import Jobs
 from beanpole.core.jobs.timers import Timers
 from beanpole.core.jobs.transitions import (
@@ -40,6 +41,7 @@ class States(Tubes):
         expiries: the ends of TTLs.
         moved: the ids of jobs whose sequence is not their id, by their sequences.
         policies: of queues, and notes on the jobs that they took out of them.
+        quotas: of users, and which jobs count for them.
     """
 
     def __init__(self) -> None:
@@ -58,6 +60,7 @@ class States(Tubes):
         self.expiry_floor_us = 0
         self.effects = effects.Effects()
         self.policies = Policies()
+        self.quotas = Quotas()
 
     def count_delivery(self, tube: Tube) -> None:
         """A tube has given out a job to a client that asked for any: its rate counts it."""
@@ -269,6 +272,8 @@ class States(Tubes):
         notes = self.policies.notes
         if notes:
             notes.pop(job.id, None)
+        if self.quotas.counted:
+            self.quotas.forget(job.id, size)
         ext = job.ext
         if ext is None:
             return

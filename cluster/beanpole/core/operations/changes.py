@@ -87,7 +87,7 @@ def put(machine: MachineState, origin: Origin, command: c.Command) -> tuple[int,
         filled = ruled.with_defaults(machine, command)
         return c.BAD_COMMAND if filled is None else put(machine, origin, filled)
     session = origin.sessions[command[1]]
-    if queue.policies.rows:
+    if queue.policies.rows or queue.quotas.usages:
         return ruled.put(machine, session, name, priority, delay_s, ttr_s, body)
     if not has_room(machine, len(body)):
         return c.OUT_OF_MEMORY

@@ -92,10 +92,13 @@ def add(machine: MachineState, origin: Origin, command: c.Command) -> tuple[int,
     ext = Extension(0, external_id, expires_us, attempts_max, failures_max, space)
     if not has_room(machine, len(body) + ext.memory_bytes()):
         return c.OUT_OF_MEMORY
+    # One that takes the place of another needs no room, and that one must not be dropped.
+    usage = ruled.usage_of(machine, session)
+    if usage is not None and not known and not usage.admits(len(body)):
+        return c.FULL
     policy = ruled.policy_of(machine, name)
     if policy is not None:
         ttr_us = ttr_us or policy.ttr_s * SECOND_US
-        # One that takes the place of another needs no room, and that one must not be dropped.
         if not known and not ruled.admits(machine, session, name, policy, len(body)):
             return c.FULL
     tube = make_tube(machine, space, name)
@@ -104,7 +107,10 @@ def add(machine: MachineState, origin: Origin, command: c.Command) -> tuple[int,
     if known:
         queue.delete(queue.jobs[known], session)
         tube = queue.tube(tube.name, tube.space)  # it may have gone with its last job
-    return queue.put(tube, rank, delay_us, ttr_us, body, session, ext).id, 0
+    job = queue.put(tube, rank, delay_us, ttr_us, body, session, ext)
+    if usage is not None:
+        queue.quotas.count(job.id, len(body), usage)
+    return job.id, 0
 
 
 def submit(machine: MachineState, origin: Origin, command: c.Command) -> tuple[int, int] | int:
@@ -114,8 +120,8 @@ def submit(machine: MachineState, origin: Origin, command: c.Command) -> tuple[i
     forgotten when the last of them goes; one submission in the background makes it stay.
 
     Returns:
-        (job id, 1 if it is that of an earlier job), or why there is none; FULL if its queue has as
-        many jobs as it may.
+        (job id, 1 if it is that of an earlier job), or why there is none; FULL if its queue or its
+        user has as many jobs as it may.
     """
     _, number, name, rank, delay_us, external_id, attempts_max, foreground, extra, body = command
     session = origin.sessions[number]
@@ -143,6 +149,9 @@ def submit(machine: MachineState, origin: Origin, command: c.Command) -> tuple[i
     ext.background = not foreground
     if not has_room(machine, len(body) + ext.memory_bytes() + ATTACHMENT_BYTES):
         return c.OUT_OF_MEMORY
+    usage = ruled.usage_of(machine, session)
+    if usage is not None and not usage.admits(len(body)):
+        return c.FULL
     policy = ruled.policy_of(machine, name)
     ttr_us = 0
     if policy is not None:
@@ -153,6 +162,8 @@ def submit(machine: MachineState, origin: Origin, command: c.Command) -> tuple[i
     if tube is None:
         return why_no_tube(machine, space, name)
     job = queue.put(tube, rank, delay_us, ttr_us, body, session, ext)
+    if usage is not None:
+        queue.quotas.count(job.id, len(body), usage)
     if foreground:
         queue.attach(job, ext, session)
         queue.effects.asked_for[job.id] = None

@@ -1,7 +1,8 @@
-"""Puts into queues that may have a policy: defaults, equal puts, and room in a full queue.
+"""Puts where there are policies or quotas: defaults, equal puts, room in a queue and of a user.
 
-Belongs here: the part of a put that only clusters with policies pay for. The rest is in `changes`
-and `extended`; which policy counts is in `core.jobs.policies`.
+Belongs here: the part of a put that only clusters with policies or quotas pay for. The rest is in
+`changes` and `extended`; which policy counts is in `core.jobs.policies`, what counts for a user, in
+`core.jobs.quotas`.
 """
 
 from typing import Final
@@ -10,6 +11,7 @@ from beanpole import commands as c
 from beanpole.constants import SECOND_US
 from beanpole.core.jobs.job import ID_MASK, Tube
 from beanpole.core.jobs.policies import DROP_OLDEST, Policy
+from beanpole.core.jobs.quotas import Usage
 from beanpole.core.operations.checks import (
     find_tube,
     has_room,
@@ -74,7 +76,7 @@ def put(
 
     Returns:
         The id of the new job; (id, 1) of the job of an equal put; or why there is none: FULL if the
-        queue has as much as it may.
+        queue or the user has as much as it may.
     """
     queue, space = machine.queue, session.space
     tube_name = queue.aliases.queue_of(name)
@@ -88,6 +90,10 @@ def put(
             return known, 1
     if not has_room(machine, len(body)):
         return c.OUT_OF_MEMORY
+    # The user's room comes first: to make room in the queue is a change.
+    usage = usage_of(machine, session)
+    if usage is not None and not usage.admits(len(body)):
+        return c.FULL
     if policy is not None and not admits(machine, session, name, policy, len(body)):
         return c.FULL
     tube = make_tube(machine, space, name)
@@ -96,7 +102,17 @@ def put(
     job = queue.put(tube, priority, delay_s * SECOND_US, ttr_s * SECOND_US, body, session)
     if key:
         machine.equal_puts.remember_equal(key, job.id, queue.now_us)
+    if usage is not None:
+        queue.quotas.count(job.id, len(body), usage)
     return job.id
+
+
+def usage_of(machine: MachineState, session: Session) -> Usage | None:
+    """What the user of a session has, if that has a quota."""
+    quotas = machine.queue.quotas
+    if not quotas.usages:
+        return None
+    return quotas.of_user(machine.users.of(session.user, session.token).name)
 
 
 def admits(machine: MachineState, session: Session, name: bytes, policy: Policy, size: int) -> bool:

@@ -264,7 +264,7 @@ _ENTRIES: Final[tuple[Operation, ...]] = (
     ClientOperation(c.AS_USER, (SESSION, USER, TOKEN), users.as_user, FREE, since=USERS_SINCE),
     ClientOperation(
         c.SET_USER,
-        (SESSION, USER, RIGHTS),
+        (SESSION, USER, RIGHTS, JOBS_MAX, BYTES_MAX, RATE),
         users.set_user,
         _RULE_ALL,
         weight=USER_BYTES,

@@ -14,10 +14,12 @@ from beanpole.core.sessions import Origin
 from beanpole.core.state import MachineState
 from beanpole.core.users import (
     ANONYMOUS,
+    NO_LIMITS,
     TOKEN_DIGEST_BYTES,
     TOKENS_MAX,
     USERS_MAX,
     User,
+    limits_of,
     locks_out,
     may_be_name,
     rights_of,
@@ -51,22 +53,30 @@ def as_user(machine: MachineState, origin: Origin, command: c.Command) -> int:
 
 
 def set_user(machine: MachineState, origin: Origin, command: c.Command) -> int:
-    """SET_USER: a user has these rights from here on; a new one has no token.
+    """SET_USER: a user has these rights and limits from here on; a new one has no token.
+
+    Jobs that are there count for a user as they did before: those that it put while it had a quota.
 
     Returns:
         OK; OUT_OF_MEMORY if there are too many; LOCKED_OUT if nobody could change users any more;
-        BAD_COMMAND if there can be no such name or rights.
+        BAD_COMMAND if there can be no such name, rights or limits.
     """
-    _, _, name, packed = command
+    _, _, name, packed, *numbers = command
     rights = rights_of(_unpacked(packed))
-    if rights is None or not may_be_name(name):
+    limits = limits_of(tuple(numbers))
+    if rights is None or limits is None or not may_be_name(name):
         return c.BAD_COMMAND
     rows = machine.users.rows
     before = rows.get(name)
     if before is None and len(rows) >= USERS_MAX:
         return c.OUT_OF_MEMORY
     tokens: tuple[bytes, ...] = () if before is None else before.tokens
-    return _change(machine, {**rows, name: User(name, tokens, rights)}, b"set", name, packed)
+    value = packed if limits == NO_LIMITS else b"%b %d %d %d" % (packed, *limits)
+    user = User(name, tokens, rights, limits)
+    result = _change(machine, {**rows, name: user}, b"set", name, value)
+    if result == c.OK:
+        machine.queue.quotas.limit(name, limits.jobs_max, limits.bytes_max)
+    return result
 
 
 def drop_user(machine: MachineState, origin: Origin, command: c.Command) -> int:
@@ -82,7 +92,10 @@ def drop_user(machine: MachineState, origin: Origin, command: c.Command) -> int:
     if any(rule.user == name for rule in users.rules):
         return c.BUSY
     rows = {other: user for other, user in users.rows.items() if other != name}
-    return _change(machine, rows, b"drop", name, b"")
+    result = _change(machine, rows, b"drop", name, b"")
+    if result == c.OK:
+        machine.queue.quotas.limit(name, 0, 0)
+    return result
 
 
 def set_token(machine: MachineState, origin: Origin, command: c.Command) -> int:
@@ -111,7 +124,7 @@ def set_token(machine: MachineState, origin: Origin, command: c.Command) -> int:
         if owner is not user:
             return c.NOT_FOUND
         tokens = tuple([one for one in user.tokens if one != token])
-    rows = {**users.rows, name: User(name, tokens, user.rights)}
+    rows = {**users.rows, name: User(name, tokens, user.rights, user.limits)}
     return _change(machine, rows, b"token %d" % keeps, name, token)
 
 

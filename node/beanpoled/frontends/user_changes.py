@@ -1,7 +1,7 @@
-"""Clients that wait for what they may not have any more: they are told when a right ends.
+"""What a node does when there are other users than before: rates, and waits that lost their right.
 
-Belongs here: when waits are looked at again. What a user may do is in `core.users`; that no job is
-given to a session without the right, in `core.operations.choosing`; how a client is told, in the
+Belongs here: when that is looked at. What a user may do is in `core.users`; that no job is given to
+a session without the right, in `core.operations.choosing`; how a client that waits is told, in the
 package of its protocol. A client that does not wait is refused with its next command.
 """
 
@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from beanpole.core.users import User
+from beanpoled.frontends.client_rates import ClientRates
 from beanpoled.frontends.connection import Connection
 from beanpoled.shared.context import Context
 
@@ -17,17 +18,18 @@ from beanpoled.shared.context import Context
 LOOKS_PER_TURN_MAX: Final = 2048
 
 
-class EndedRights:
+class UserChanges:
     """Looks at the clients of one node when there are other users than before."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, rates: ClientRates) -> None:
         self._context = context
+        self._rates = rates
         # Each change makes another dict, and so does a snapshot.
         self._users: dict[bytes, User] = context.machine.users.rows
         self._left: deque[Connection] = deque()
 
     def look(self, connections: Iterable[Connection]) -> None:
-        """Tell the clients that wait and may not; called in each turn, behind its entries.
+        """Take new rates, tell the clients that wait and may not; called in each turn.
 
         Args:
             connections: all of the node.
@@ -35,6 +37,7 @@ class EndedRights:
         users = self._context.machine.users.rows
         if users is not self._users:
             self._users = users
+            self._rates.set_users(users)
             self._left = deque(connections)
         if self._left:
             self._look_on()

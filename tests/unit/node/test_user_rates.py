@@ -1,0 +1,184 @@
+"""The rate of a user at a node: of all its connections, beside the rates of their addresses."""
+
+import hashlib
+
+import msgpack
+import pytest
+
+from beanpole import commands as c
+from beanpole.core.users import ANONYMOUS, EVERYWHERE
+from beanpoled.frontends.beanstalk.connection import BeanstalkConnection
+from tests.unit.node.stage import Port, Stage
+
+LEE, TOKEN = b"lee", b"the-token-of-lee"
+ASK = b"list-tube-used\r\n"
+ANSWER = b"USING default\r\n"
+TENTH_US = 100_000
+ALL = msgpack.packb([(EVERYWHERE, 15)])
+
+
+class Scene(Stage):
+    """A leader at version 4; session 1 of n1 is an administrator's, lee has a token and a rate."""
+
+    def __init__(self, rate: int = 100, host_rate: int = 0) -> None:
+        super().__init__(commands_per_second_max=host_rate)
+        self.lead()
+        self.come_up()
+        self.node.leader.term.commands.append((c.RAISE, 4))
+        self.number = 0
+        self.do((c.OPEN, 1))
+        self.do((c.SET_USER, 1, b"root", ALL, 0, 0, 0), (c.SET_TOKEN, 1, b"root", b"r" * 32, 1))
+        self.do((c.AS_USER, 1, b"", b"r" * 32), (c.SET_USER, 1, LEE, ALL, 0, 0, rate))
+        self.do((c.SET_TOKEN, 1, LEE, hashlib.sha256(TOKEN).digest(), 1))
+
+    def do(self, *commands: c.Command) -> None:
+        self.number += 1
+        self.batch("n1", self.number, *commands, first=self.number == 1)
+        self.settle()
+
+    def limit(self, rate: int, user: bytes = LEE) -> None:
+        self.do((c.SET_USER, 1, user, ALL, 0, 0, rate))
+
+    def settle(self) -> None:
+        for _ in range(4):
+            self.run()
+            self.commit()
+
+    def lee(self, host: bytes = b"10.0.0.1") -> tuple[BeanstalkConnection, Port]:
+        return self.connected(host, b"auth %b\r\n" % TOKEN)
+
+    def connected(self, host: bytes, data: bytes = b"") -> tuple[BeanstalkConnection, Port]:
+        port = Port(host)
+        connection = self.node.frontends["beanstalk"].connected(port)
+        assert isinstance(connection, BeanstalkConnection)
+        connection.received(data)
+        self.settle()
+        assert port.take() == b"ACCEPTED\r\n" * bool(data)
+        return connection, port
+
+    def answers(self, port: Port) -> int:
+        """How many answers came since the last look."""
+        self.settle()
+        self.pass_us(1000)
+        found = port.take()
+        assert found == ANSWER * (len(found) // len(ANSWER))
+        return len(found) // len(ANSWER)
+
+
+def test_a_user_above_its_rate_is_not_read_and_gets_every_answer_later() -> None:
+    scene = Scene()
+    connection, port = scene.lee()
+    other, other_port = scene.connected(b"10.0.0.1")
+    connection.received(ASK * 150)
+    assert scene.answers(port) == 100
+    assert connection.throttled and not port.reading
+    other.received(ASK * 200)
+    assert scene.answers(other_port) == 200, "of the same address, and of another user"
+    for _ in range(4):
+        scene.pass_us(TENTH_US)
+        assert 9 <= scene.answers(port) <= 11
+    scene.pass_us(2 * TENTH_US)
+    scene.answers(port)
+    assert port.reading and not connection.throttled
+    assert scene.node.clients.rates.throttled_total >= 1
+
+
+def test_connections_of_a_user_share_its_rate_whatever_their_addresses() -> None:
+    scene = Scene()
+    made = [scene.lee(b"10.0.0.%d" % number) for number in range(3)]
+    for connection, _ in made:
+        connection.received(ASK * 200)
+    assert sorted(scene.answers(port) for _, port in made) == [0, 0, 100]
+    scene.pass_us(3_000_000)
+    counts = [scene.answers(port) for _, port in made]
+    assert 270 <= sum(counts) <= 330
+    assert max(counts) - min(counts) <= 12
+
+
+def test_those_that_say_nothing_have_the_rate_of_anonymous() -> None:
+    scene = Scene()
+    scene.limit(10, ANONYMOUS)
+    connection, port = scene.connected(b"unix")
+    connection.received(ASK * 20)
+    assert scene.answers(port) == 20, "it had not said whose it is"
+    connection.received(ASK * 20)
+    assert scene.answers(port) == 0 and connection.throttled
+    connection, port = scene.lee()  # says so without waiting for the others
+    connection.received(ASK * 90)
+    assert scene.answers(port) == 90
+
+
+@pytest.mark.parametrize("ends", ["rate", "user"])
+def test_a_rate_that_ends_lets_its_connections_go_on(ends: str) -> None:
+    scene = Scene(rate=10)
+    connection, port = scene.lee()
+    connection.received(ASK * 500)
+    before = scene.answers(port)
+    assert before < 20
+    if ends == "rate":
+        scene.limit(0)
+    else:
+        scene.do((c.DROP_USER, 1, LEE))
+    assert before + scene.answers(port) == 500
+    assert port.reading and not connection.throttled
+
+
+def test_a_rate_that_changes_counts_for_connections_that_wait() -> None:
+    scene = Scene(rate=10)
+    connection, port = scene.lee()
+    connection.received(ASK * 900)
+    scene.answers(port)
+    scene.limit(1000)
+    scene.pass_us(10 * TENTH_US)
+    assert scene.answers(port) > 500
+    scene.do((c.SET_USER, 1, b"other", ALL, 0, 0, 0))
+    assert scene.answers(port) < 20, "another change pays nothing"
+
+
+def test_the_slower_of_both_rates_counts() -> None:
+    scene = Scene(rate=50, host_rate=200)
+    connection, port = scene.lee()
+    connection.received(ASK * 900)
+    scene.answers(port)
+    scene.pass_us(2_000_000)
+    assert 85 <= scene.answers(port) <= 115
+    scene.limit(10_000)
+    scene.pass_us(1_000_000)
+    scene.answers(port)
+    scene.pass_us(1_000_000)
+    assert 170 <= scene.answers(port) <= 230
+
+
+def test_no_connection_waits_for_two_rates_for_ever() -> None:
+    """Many clients of a user behind one address: turns of either would never meet."""
+    scene = Scene(rate=100, host_rate=100)
+    made = [scene.lee() for _ in range(5)]
+    for connection, _ in made:
+        connection.received(ASK * 500)
+    for _, port in made:
+        scene.answers(port)
+    scene.pass_us(5_000_000)
+    counts = [scene.answers(port) for _, port in made]
+    assert sum(counts) >= 350
+    assert min(counts) >= 20
+
+
+def test_a_throttled_client_that_goes_leaves_nothing() -> None:
+    scene = Scene(rate=10)
+    connection, _ = scene.lee()
+    connection.received(ASK * 50)
+    assert connection.throttled
+    connection.lost()
+    assert not connection.throttled
+    assert not scene.node.clients.rates._throttled
+    scene.pass_us(TENTH_US)
+    assert not scene.node.clients.connections
+
+
+def test_a_worker_that_waits_is_not_throttled() -> None:
+    """The end of its client must be seen: it would get a job."""
+    scene = Scene(rate=10)
+    connection, port = scene.lee()
+    scene.pass_us(2_000_000)
+    connection.received(b"ignore x\r\n" * 9 + b"reserve\r\n")
+    assert port.reading and not connection.throttled and connection.wait is not None
