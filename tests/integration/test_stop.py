@@ -3,7 +3,7 @@
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -118,6 +118,50 @@ class Worker(threading.Thread):
         # As long as some work takes; the node may be told to stop meanwhile.
         self.over.wait(0.4)
         worker.delete(job)
+
+
+class Greedy(Worker):
+    """One that takes its next job before it has finished the last, so that it always holds one."""
+
+    def __init__(self, cluster: Cluster, number: int, taken: dict[int, int]) -> None:
+        super().__init__(cluster, number, taken)
+        self.hurries = threading.Event()
+
+    def _work(self, worker: Any) -> None:
+        held = [self._take(worker)]
+        while held:
+            with suppress(greenstalk.TimedOutError):
+                held.append(self._take(worker))
+            self.hurries.wait(0.1)
+            worker.delete(held.pop(0))
+
+    def _take(self, worker: Any) -> Any:
+        job = worker.reserve(timeout=1)
+        self._taken[job.id] = self._taken.get(job.id, 0) + 1
+        return job
+
+
+def test_a_worker_that_always_holds_a_job_does_not_hold_up_a_stop(cluster: Cluster) -> None:
+    taken: dict[int, int] = {}
+    with client(cluster, 1) as producer:
+        # More than it does until the limit of the drain.
+        ids = [producer.put("x", ttr=60) for _ in range(200)]
+    worker = Greedy(cluster, 0, taken)
+    worker.start()
+    try:
+        wait_until(partial(taken.get, ids[2]), TIMEOUT_S, "a worker at work")
+        process = cluster.process(0)
+        process.signal(signal.SIGTERM)
+        assert process.wait(TIMEOUT_S) == 0, process.story()
+        assert "the time to drain is over" not in process.story()
+        assert len(taken) < len(ids)
+        worker.hurries.set()
+        wait_until(partial(taken.keys().__ge__, set(ids)), 60, "all jobs")
+    finally:
+        worker.hurries.set()
+        worker.over.set()
+        worker.join(TIMEOUT_S)
+    assert set(taken.values()) == {1}
 
 
 def test_a_rolling_restart_gives_no_job_to_two_workers(cluster: Cluster) -> None:

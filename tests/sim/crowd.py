@@ -4,6 +4,7 @@ What each does is in `gearman`, `gearman_admins`, `workq`, `qless`, `keepers` an
 judging in the files `verdicts_*` (`keepers` judge what they see).
 """
 
+from collections.abc import Iterator
 from typing import Final
 
 from tests.sim.admin_log import Deed
@@ -14,9 +15,10 @@ from tests.sim.gearman import FUNCTIONS, Records, Submitter
 from tests.sim.gearman_admins import LIMITED, OWN, Administrator
 from tests.sim.gearman_workers import Worker
 from tests.sim.guests import Guest
+from tests.sim.history import Connected
 from tests.sim.keepers import Claims, Keeper
 from tests.sim.overseers import RETRIERS, Overseer
-from tests.sim.qless import Laborer, Notes, Subscriber
+from tests.sim.qless import NO_JOBS, Laborer, Notes, Subscriber
 from tests.sim.recount import Recount
 from tests.sim.stories import GEARMAN_PREFIX
 from tests.sim.verdicts_admins import AdminJudge
@@ -162,17 +164,31 @@ class Crowd:
         """Raise Violation if a promise to one of them was broken."""
         world = self.world
         witness = world.witness
-        WorkqJudge(self.ledger.requests, witness, estimated).all()
+        leaves = world.stops.since
+        WorkqJudge(self.ledger.requests, witness, estimated, leaves).all()
         judge = GearmanJudge(self.records, witness, world.may_miss_events)
         judge.all()
         AdminJudge(self.records, judge).all()
         for bridge in self.bridges:
             AliasJudge(bridge, witness, world.may_miss_events).all()
-        QlessJudge(self.notes, witness, world.loads).all()
+        QlessJudge(self.notes, witness, world.loads, leaves).all()
+        world.stops.judge(self._given())
         for overseer in self.overseers:
             _judge_policies(overseer)
         world.counts["jobs of Gearman"] += len(witness.stories.of(GEARMAN_PREFIX))
         world.counts["jobs of Workq"] += len(witness.stories) - world.counts["jobs of Gearman"]
+
+    def _given(self) -> Iterator[tuple[Connected, float, object]]:
+        """To whom the jobs were given, and when they were asked for."""
+        for request in self.ledger.requests:
+            if request.kind == "lease" and request.ok:
+                yield request.visit, request.at_s, request
+        for records in (self.records, *(bridge.records for bridge in self.bridges)):
+            for grant in records.grants:
+                yield grant.visit, grant.asked_s, grant
+        for call in self.notes.requests:
+            if call.name == b"pop" and type(call.reply) is bytes and call.reply not in NO_JOBS:
+                yield call.visit, call.at_s, call
 
 
 def _judge_policies(overseer: Overseer) -> None:

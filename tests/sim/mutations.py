@@ -292,7 +292,7 @@ def none_by_itself() -> list[Patch]:
     """An origin ends a wait without asking the leader."""
 
     def end_wait(origin: Origin, wait: Wait) -> None:
-        if origin._waits.pop(wait.session, None) is wait:
+        if origin._waits._of_session.pop(wait.session, None) is wait:
             wait.client.wait_ended(None)
 
     return [(Origin, "end_wait", end_wait)]

@@ -6,6 +6,7 @@ The patches and their table; see `mutations` and `mutant_table`. All are caught 
 from typing import Final
 
 from beanpoled.frontends.clients import Clients
+from beanpoled.origin.outbox import Origin
 from beanpoled.turn.stopping import Stopping
 from tests.sim.mutant import in_lives
 from tests.sim.mutations import Patch, nothing
@@ -13,12 +14,17 @@ from tests.sim.mutations import Patch, nothing
 
 def holders_are_closed() -> list[Patch]:
     """A stop closes clients that have jobs, too."""
-    return [(Clients, "_holds", lambda self, connection: False)]
+    return [(Clients, "holds", lambda self, connection: False)]
 
 
 def stops_give_out_jobs() -> list[Patch]:
     """A node that stops goes on to give out jobs."""
     return [(Clients, "leave", nothing), (Clients, "drop_free", lambda self: 1)]
+
+
+def holders_get_more() -> list[Patch]:
+    """A node that stops closes those that hold no job, and gives more jobs to the others."""
+    return [(Origin, "leave", nothing)]
 
 
 def stops_never_end() -> list[Patch]:
@@ -42,7 +48,12 @@ STOPS: Final = (
         "stops: a client gets a job at a node that stops",
         r"was told to stop at [\d.]+: client",
         stops_give_out_jobs,
-        seed=10,
+    ),
+    in_lives(
+        "holders_get_more",
+        "stops: a client that holds a job gets more at a node that stops",
+        r"was told to stop at [\d.]+: client",
+        holders_get_more,
     ),
     in_lives(
         "stops_never_end",

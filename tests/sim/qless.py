@@ -27,6 +27,8 @@ RECENT: Final = 8
 PACES: Final = (5.0, 15.0)
 # Clients' clocks differ.
 SKEW_MAX_S: Final = 0.3
+# Replies to a pop that finds none, by dialect.
+NO_JOBS: Final = (b"{}", b"[]")
 SCRIPT: Final = throttles()  # the dialect of reqless 0.13
 _FLOAT: Final = Struct("<d")
 _BITS: Final = Struct("<Q")

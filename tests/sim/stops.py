@@ -1,9 +1,10 @@
-"""The graceful stops of a life: no worker loses its jobs by one within its time, and each ends.
+"""The graceful stops of a life: no worker loses its jobs by one within its time, or gets another.
 
 Belongs here: when a node was told to stop, and what is promised from then on. How a stop begins is
 in `troubles`; that clients of a node that died find their jobs elsewhere, in `verdicts`.
 """
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from beanpoled.shared.clock import TURN_MAX_US
@@ -11,8 +12,8 @@ from beanpoled.turn.stopping import STOP_PATIENCE_US
 from tests.sim.cluster import Violation
 
 if TYPE_CHECKING:
+    from tests.sim.history import Connected
     from tests.sim.host import SimHost
-    from tests.sim.verdicts import Judge
     from tests.sim.wire import Wire
     from tests.sim.world import World
 
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 PATIENCE_S: Final = 3 * STOP_PATIENCE_US / 1e6
 # Steps are looked at every 100 ms of a clock that has its own rate, by a loop that may be busy.
 SLACK_S: Final = 3.0
-# A follower may be as far behind: for it, a client has a job that it has given back.
-BEHIND_S: Final = 1.0
 # The most that a pause of the process counts.
 TURN_MAX_S: Final = TURN_MAX_US / 1e6
 
@@ -105,21 +104,19 @@ class Stops:
             )
         self._world.counts["clients closed by stops"] += 1
 
-    def judge(self, judge: "Judge") -> None:
-        """A client without a job gets none at a node that stops, if it asks then only."""
-        ends = {(stop.place, stop.incarnation): stop.at_s for stop in self.all}
-        for op in judge.history:
-            who = op.connected
-            at_s = ends.get((who.place, who.incarnation), float("inf"))
-            if op.word != b"RESERVED" or op.kind == "reserve-job" or op.at_s < at_s:
-                continue
-            had = {one.job for one in judge.history if one.connected is who and one.word == op.word}
-            has_more = any(
-                stay.state == "reserved"
-                and stay.from_s <= (op.done_s or 0)
-                and op.at_s - BEHIND_S < stay.end_s
-                for job in had - {op.job}
-                for stay in judge.stays[job]
-            )
-            if not has_more:
-                raise Violation(f"its node was told to stop at {at_s:.4f}: {op!r}")
+    @property
+    def since(self) -> dict[tuple[int, int], float]:
+        """When each node that stopped was told to, by its place and incarnation."""
+        return {(stop.place, stop.incarnation): stop.at_s for stop in self.all}
+
+    def judge(self, given: Iterable[tuple["Connected", float, object]]) -> None:
+        """No client gets a job at a node that stops, if it asks then only.
+
+        Args:
+            given: of each job that was given out: to whom, when it was asked for, and the record.
+        """
+        since = self.since
+        for who, asked_s, what in given:
+            at_s = since.get((who.place, who.incarnation), asked_s)
+            if asked_s > at_s:
+                raise Violation(f"its node was told to stop at {at_s:.4f}: {what!r}")

@@ -142,8 +142,13 @@ class Storm:
         # Time without a leader counts for delays, as far as wall clocks tell it.
         estimated = world.walls_move or world.counts["cold starts"] > 0
         judge = Judge(self.history, world.witness, timeout_s, estimated, world.drains, world.fences)
+        judge.leaves = world.stops.since
         judge.all()
-        world.stops.judge(judge)
+        world.stops.judge(
+            (op.connected, op.at_s, op)
+            for op in self.history
+            if op.word == b"RESERVED" and op.kind in RESERVES
+        )
         callers.judge(self.callers, world.witness)
         self.crowd.judge(estimated)
         world.counts["events with a host"] += sum(

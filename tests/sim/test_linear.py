@@ -245,7 +245,7 @@ def refused(seeds: range) -> int:
 
 def test_a_wait_that_its_origin_ends_by_itself_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     def end_wait(origin: Origin, wait: Wait) -> None:
-        if origin._waits.pop(wait.session, None) is wait:
+        if origin._waits._of_session.pop(wait.session, None) is wait:
             wait.client.wait_ended(None)
 
     monkeypatch.setattr(Origin, "end_wait", end_wait)

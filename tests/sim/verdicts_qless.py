@@ -16,7 +16,8 @@ from beanpole.protocol.resp.values import Error
 from tests.sim.calls import Made, Session
 from tests.sim.cluster import Violation
 from tests.sim.following import Following
-from tests.sim.qless import Heard, Notes, Request
+from tests.sim.qless import NO_JOBS, Heard, Notes, Request
+from tests.sim.stories import FOREVER_S
 from tests.sim.witness import Witness
 
 _FLOAT: Final = Struct("<d")
@@ -32,10 +33,18 @@ PREFIX: Final = b"ql:"
 class QlessJudge:
     """The checks of one run."""
 
-    def __init__(self, notes: Notes, witness: Witness, loads: dict[str, list[float]]) -> None:
+    def __init__(
+        self,
+        notes: Notes,
+        witness: Witness,
+        loads: dict[str, list[float]],
+        leaves: dict[tuple[int, int], float],
+    ) -> None:
         self.notes = notes
         self.witness = witness
         self.loads = loads
+        # By places and incarnations of nodes: since when each hands out no job, because it stops.
+        self.leaves = leaves
         self.made: dict[tuple[Session, int], Made] = {}
         self.following = Following()
 
@@ -78,6 +87,9 @@ class QlessJudge:
                     continue
                 if NO_ROOM in text and made is None:
                     continue
+            leaves_s = self.leaves.get((visit.place, visit.incarnation), FOREVER_S)
+            if made is None and request.reply in NO_JOBS and request.done_s >= leaves_s:
+                continue
             if made is None:
                 raise Violation(f"answered, but not done: {request!r}")
             if not request.at_s <= made.at_s <= request.done_s:

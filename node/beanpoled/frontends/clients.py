@@ -227,8 +227,9 @@ class Clients:
         connection.abort()
 
     def leave(self) -> None:
-        """The node is about to stop: clients that hold no job get none any more."""
+        """The node is about to stop: its clients get no job any more, but what is on its way."""
         self.leaving = True
+        self.origin.leave()
 
     def drop_free(self) -> int:
         """Close the connections that may go elsewhere; return how many still hold something.
@@ -237,14 +238,17 @@ class Clients:
         """
         holders = 0
         for connection in list(self.connections):
-            if self._holds(connection):
+            if self.holds(connection):
                 holders += 1
             elif connection.is_at_rest:
                 connection.drop()
         return holders
 
-    def _holds(self, connection: Connection) -> bool:
-        """Whether the end of this connection would end a reservation, or a wait for a result."""
+    def holds(self, connection: Connection) -> bool:
+        """Whether the end of this connection would end a reservation, or a wait for a result.
+
+        A node that stops serves those that hold something, and closes the others.
+        """
         session = self.session(connection.number)
         if session is not None and session.secret:
             return False  # it goes on at another node

@@ -91,7 +91,18 @@ class Batch:
 class Wait:
     """A client blocked in `reserve`."""
 
-    __slots__ = ("batch", "client", "ending", "ending_at_us", "request", "sent", "session", "told")
+    __slots__ = (
+        "batch",
+        "client",
+        "ending",
+        "ending_at_us",
+        "is_local",
+        "request",
+        "sent",
+        "session",
+        "told",
+        "withdrawn",
+    )
 
     def __init__(self, client: Client, session: int, request: int, batch: Batch | None) -> None:
         self.client = client
@@ -100,5 +111,7 @@ class Wait:
         self.batch = batch
         self.sent = False  # to the present leader
         self.told = False  # to any leader: a job may be given to it
-        self.ending = False
+        self.ending = False  # its client asked for the end
         self.ending_at_us = 0
+        self.withdrawn = False  # the node leaves, and asked for the end
+        self.is_local = False  # no leader knows of it: it ends by time alone

@@ -1,4 +1,4 @@
-"""The commands of a node's clients: outbox, numbered batches, waits, answers.
+"""The commands of a node's clients: outbox, numbered batches, answers. Waits are in `waits`.
 
 Every node is an origin, the leader too. A command goes into the open batch; the batch is numbered
 when it is handed to the link to the leader, and stays here until the machine has applied it. The
@@ -21,7 +21,6 @@ from beanpoled.origin.batches import (
     COST_IN_FLIGHT_MAX,
     KIND_OPEN,
     KIND_QUIET,
-    KIND_WAIT,
     NOT_DONE,
     UNKNOWN,
     Batch,
@@ -32,6 +31,7 @@ from beanpoled.origin.batches import (
 from beanpoled.origin.heavy import HeavyLine
 from beanpoled.origin.leader_link import LeaderLink
 from beanpoled.origin.opening import opening
+from beanpoled.origin.waits import Waits
 from beanpoled.shared.context import Context
 
 # A command above this waits in a line of its own, where one batch is on its way at a time, so that
@@ -62,9 +62,7 @@ class Origin:
         self._numbered: dict[int, Batch] = {}
         self._next_number = 1
         self._next_session = 1
-        self._waits: dict[int, Wait] = {}  # by session
-        self._new_waits: list[Wait] = []
-        self._new_ends: list[Wait] = []
+        self._waits = Waits(context)
         self._sent_to: tuple[str, int, int] | None = None  # leader, term, generation of its link
         self._first = True
         self._resend = False
@@ -92,8 +90,6 @@ class Origin:
         self._large_number = 0
         self._numbered.clear()
         self._waits.clear()
-        self._new_waits.clear()
-        self._new_ends.clear()
         self.heavy.clear()
         self.bytes = self._bytes_numbered = self._cost_numbered = 0
 
@@ -103,7 +99,7 @@ class Origin:
         full = 0
         for batch in self._full:
             full += batch.clients
-        return full + self._open.clients + len(self._new_waits)
+        return full + self._open.clients + self._waits.unsent
 
     @property
     def unsent_bytes(self) -> int:
@@ -241,29 +237,22 @@ class Origin:
 
     def wait(self, client: Client, request: int) -> Wait:
         """Begin a wait for a job, behind everything the client has sent so far."""
-        wait = Wait(client, client.number, request, client.batch)
-        self._waits[wait.session] = wait
-        self._new_waits.append(wait)
+        wait = self._waits.begin(client, request)
         self.leader.wake()
         return wait
 
     def end_wait(self, wait: Wait) -> None:
         """Ask for the end of a wait; `wait_ended` follows, with a job or without."""
-        if wait.ending or self._waits.get(wait.session) is not wait:
-            return
-        wait.ending = True
-        wait.ending_at_us = self._context.loop_us
-        self._new_ends.append(wait)
-        self._context.wake()
+        self._waits.end(wait)
+
+    def leave(self) -> None:
+        """The node stops: no client gets a job by a wait any more, but what is on its way."""
+        self._waits.leave()
 
     def close(self, client: Client, lost: bool) -> None:
         """The client is gone: end its session."""
-        wait = client.wait
-        if wait is not None and self._waits.get(wait.session) is wait:
-            del self._waits[wait.session]
-            if wait.sent:
-                wait.ending = True
-                self._new_ends.append(wait)
+        if client.wait is not None:
+            self._waits.forget(client.wait)
         if client.number:
             command = (c.CLOSE, client.number, int(lost))
             self.submit(None, KIND_QUIET, command, behind=client.batch)
@@ -281,8 +270,9 @@ class Origin:
             self._resend = False
             self._send_all()
         self._seal()
-        if self._new_waits or self._new_ends:
-            self._send_waits()
+        if self._waits.has_news:
+            last = self._next_number - 1
+            self._resend |= not self._waits.send(self.leader, target[1], self.incarnation, last)
 
     def _seal(self) -> None:
         """Number the batches that are not on their way, and hand them over, while there is room."""
@@ -336,37 +326,7 @@ class Origin:
         self._first = True
         for batch in self._numbered.values():
             self._send_batch(batch)
-        self._new_waits = list(self._waits.values())
-        self._new_ends = [wait for wait in self._new_waits if wait.ending]
-        for wait in self._new_waits:
-            wait.sent = False
-
-    def _send_waits(self) -> None:
-        assert self._sent_to is not None
-        term = self._sent_to[1]
-        later: list[Wait] = []
-        items: list[frames.WaitItem] = []
-        for wait in self._new_waits:
-            if self._waits.get(wait.session) is not wait:
-                continue
-            batch = wait.batch
-            if batch is not None and not batch.number and batch.commands:
-                later.append(wait)  # what it stands behind has no number yet
-                continue
-            behind = 0 if batch is None else batch.number or self._next_number - 1
-            wait.sent = wait.told = True
-            items.append((wait.session, wait.request, behind))
-        self._new_waits = later
-        for frame in frames.encode_all(term, self.incarnation, items):
-            self._resend |= not self.leader.send(frames.WAITS, frame)
-        ends = [(wait.session, wait.request) for wait in self._new_ends if wait.sent]
-        self._new_ends = [
-            wait
-            for wait in self._new_ends
-            if not wait.sent and self._waits.get(wait.session) is wait  # or it was given up
-        ]
-        for frame in frames.encode_all(term, self.incarnation, ends):
-            self._resend |= not self.leader.send(frames.UNWAITS, frame)
+        self._waits.tell_all()
 
     # --- what the machine applied ---------------------------------------------------------------
 
@@ -390,13 +350,9 @@ class Origin:
 
     def granted(self, session: int, request: int, job: Job) -> None:
         """A job was given to one of our sessions."""
-        wait = self._waits.get(session)
-        if wait is None or wait.request != request:
+        if not self._waits.granted(session, request, job):
             # No client waits for it any more. If the session is closed, its CLOSE is on the way.
             self.submit(None, KIND_QUIET, (c.RETURN, session, job.id))
-            return
-        del self._waits[session]
-        wait.client.wait_ended(job)
 
     def nones(self, peer: str, frame: bytes) -> None:
         """The leader says that waits ended without a job; only our present leader is believed."""
@@ -406,10 +362,7 @@ class Origin:
         if incarnation != self.incarnation:
             return
         for session, request, until_us in items:
-            wait = self._waits.get(session)
-            if wait is not None and wait.request == request:
-                del self._waits[session]
-                wait.client.wait_ended(None, until_us)
+            self._waits.none(session, request, until_us)
 
     def resend(self) -> None:
         """A gap was applied: the leader is missing one of our batches."""
@@ -428,10 +381,7 @@ class Origin:
                 if client is not None:
                     client.drop()
             self.heavy.done(batch, self._context.loop_us)
-        for wait in list(self._waits.values()):
-            session = state.sessions.get(wait.session)
-            if session is not None and session.request_granted >= wait.request:
-                wait.client.drop()
+        self._waits.image_loaded(state.sessions)
 
     # --- when it takes too long -----------------------------------------------------------------
 
@@ -448,22 +398,12 @@ class Origin:
             if batch.owners and batch.owners[0][2] < before_us:
                 self._expire_unnumbered(batch, before_us)
         self.heavy.expire(before_us, self._context.loop_us)
-        for wait in list(self._waits.values()):
-            if wait.ending and wait.ending_at_us < before_us:
-                self._give_up(wait)
+        self._waits.expire(before_us)
 
     def fence(self) -> None:
         """Clients are about to be closed: tell them what no leader was told, and never will be."""
         self.expire(self._context.loop_us + 1)
-        for wait in list(self._waits.values()):
-            self._give_up(wait)
-
-    def _give_up(self, wait: Wait) -> None:
-        if wait.told:
-            wait.client.failed(KIND_WAIT, UNKNOWN)
-        else:
-            self._waits.pop(wait.session, None)
-            wait.client.failed(KIND_WAIT, NOT_DONE)
+        self._waits.fence()
 
     def _expire_unnumbered(self, batch: Batch, before_us: int) -> None:
         """Take overdue commands out of a batch, except those that must still happen."""

@@ -463,3 +463,12 @@ def test_a_draining_node_takes_no_import(scene: Scene) -> None:
     scene.node.context.draining = True
     said = client.send(array(b"BEANPOLE.IMPORT", b"job", imported(b"a")))
     assert said.startswith(b"-ERR this node is draining")
+
+
+def test_a_node_that_stops_gives_no_job(scene: Scene) -> None:
+    client = scene.connect()
+    assert client.call(*put()) == JID
+    scene.node.clients.leave()
+    call = array(b"EVALSHA", scene.sha, b"0", b"pop", b"1", b"queue", b"worker", b"1")
+    assert client.send(call) == b"$2\r\n{}\r\n"
+    assert scene.node.origin.is_idle()

@@ -10,9 +10,13 @@ TAKE = b"put 1 0 60 1\r\nx\r\nreserve\r\n"
 
 
 def settle(stage: Stage) -> None:
-    """Commit until nothing is proposed."""
+    """Commit until nothing is proposed, and confirm that this node leads."""
     for _ in range(6):
         stage.commit()
+        for done in stage.replica.confirmations[:]:
+            stage.replica.confirmations.remove(done)
+            done()
+        stage.run()
 
 
 @pytest.fixture
@@ -152,3 +156,52 @@ def test_nobody_is_waited_for_without_a_majority(stage: Stage) -> None:
     stage.node.stopping.stop()
     stage.pass_us(3 * SECOND)
     assert worker.closed and stage.host.lines[-1] == "exit"
+
+
+def test_who_holds_a_job_gets_no_other(stage: Stage) -> None:
+    """Its reserves end by time: one that may not wait at once, the others when they are due."""
+    producer, _ = stage.client(b"put 1 0 60 1\r\ny\r\n")
+    connection, worker = stage.client(b"")
+    connection.received(TAKE)
+    stage.run()
+    settle(stage)
+    taken = worker.take()
+    stage.node.stopping.stop()
+    pass_quietly(stage, 300_000)
+    assert taken.endswith(b"RESERVED 1 1\r\ny\r\n") and producer.closed
+    # Jobs 2 and 3 are ready all the time.
+    connection.received(b"put 1 0 60 1\r\nz\r\n" + b"reserve-with-timeout 0\r\n" * 3)
+    pass_quietly(stage, 100_000)
+    assert worker.take() == b"INSERTED 3\r\n" + b"TIMED_OUT\r\n" * 3
+    connection.received(b"reserve-with-timeout 2\r\nlist-tube-used\r\n")
+    pass_quietly(stage, 1_900_000)
+    assert worker.take() == b""
+    pass_quietly(stage, 200_000)
+    assert worker.take() == b"TIMED_OUT\r\nUSING default\r\n"
+    connection.received(b"delete 1\r\n")
+    pass_quietly(stage, 500_000)
+    assert worker.closed and stage.host.lines[-1] == "exit"
+    assert stage.node.context.machine.queue.ready == 2
+
+
+def test_a_wait_of_a_holder_is_taken_back(stage: Stage) -> None:
+    """It began before the node was told to stop, and ends as it would without a job."""
+    connection, worker = stage.client(b"")
+    connection.received(b"put 1 0 4 1\r\nx\r\nreserve\r\n")
+    stage.run()
+    settle(stage)
+    assert worker.take() == b"INSERTED 1\r\nRESERVED 1 1\r\nx\r\n"
+    other, maker = stage.client(b"put 1 0 60 1\r\nx\r\nreserve\r\n")
+    settle(stage)
+    connection.received(b"reserve-with-timeout 60\r\n")
+    stage.run()
+    stage.node.stopping.stop()
+    pass_quietly(stage, 300_000)
+    # Had the wait still been the leader's, this would have ended it.
+    other.received(b"put 1 0 60 1\r\nz\r\n")
+    pass_quietly(stage, 300_000)
+    assert maker.take().endswith(b"INSERTED 3\r\n")
+    assert worker.take() == b""
+    pass_quietly(stage, 3_000_000)
+    assert worker.take() == b"DEADLINE_SOON\r\n"
+    assert stage.node.context.machine.queue.ready == 1

@@ -354,3 +354,16 @@ def test_counters_have_words_of_the_protocol(scene: Scene, client: Client) -> No
     client.ask(ADD * 2 + b"lease q 0\r\ninspect server\r\ninspect server x\r\nadd\r\n")
     counters = scene.node.frontends["workq"].counters()
     assert (counters["add"], counters["lease"], counters["inspect-server"]) == (3, 1, 2)
+
+
+def test_a_node_that_stops_gives_no_lease(scene: Scene, client: Client) -> None:
+    """Leases are nobody's, so that it closes its clients at once: they go on elsewhere."""
+    waiting = Client(scene)
+    assert waiting.ask(b"lease other 5000\r\n") == b""
+    assert client.ask(ADD) == OK
+    scene.node.stopping.stop()
+    assert client.ask(b"lease q 0\r\nlease q 1000\r\n") == b""
+    scene.after(SECOND)
+    assert client.port.closed and waiting.port.closed
+    assert client.port.take() == waiting.port.take() == b""
+    assert scene.node.context.machine.queue.ready == 1

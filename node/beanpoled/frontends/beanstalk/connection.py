@@ -296,8 +296,6 @@ class BeanstalkConnection(TubesConnection):
         self.is_worker = True
         self._session()
         self.blocked = True
-        if self._clients.leaving and not self._clients.reserved_by(self.number):
-            return  # the node stops, and closes this client, which has nothing to finish here
         self._timeout_us = timeout_us
         self._ends_with = b""
         self._request += 1
@@ -317,6 +315,8 @@ class BeanstalkConnection(TubesConnection):
         if wait is None or wait.ending:
             return
         self._stop_timer()
+        if clients.leaving and not clients.holds(self):
+            return  # the node stops, and closes this client, which has nothing to finish here
         now_us = clients.now_us
         left_us = -1 if self._timeout_us < 0 else max(0, self._timeout_us - now_us)
         if self.ended:

@@ -33,6 +33,8 @@ KIND_CALL: Final = 1
 KIND_AUTH: Final = 2
 
 SHA_BYTES: Final = 40
+# The result of a POP that finds none.
+_NO_JOBS: Final = (q.OK, ())
 # Replies of these may have the data of a job.
 _LARGE: Final = (q.GET, q.MULTIGET, q.POP, q.PEEK, q.TRACKED, q.FAILED_JOBS, q.RECUR_GET)
 _MAKING: Final = (q.PUT, q.RECUR)
@@ -204,6 +206,10 @@ class CallSide(QlessSession):
                 return
         elif call.code == q.POP:
             self.is_worker = True
+            if self._clients.leaving:
+                # The node stops and hands out no job; this connection is closed when it rests.
+                self.say(answers.answer(script, call, _NO_JOBS))
+                return
         owed_bytes = q.DATA_MAX_BYTES if call.code in _LARGE else 0
         asked = Asked(script, call, None, owed_bytes)
         self._submit(asked, call.code, call.flavour, call.now, call.args)

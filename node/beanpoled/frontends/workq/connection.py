@@ -197,7 +197,7 @@ class WorkqConnection(RequestConnection):
             self._replies.reply(replies.OUT_OF_MEMORY)
             return
         self.blocked = True
-        if not wait_ms:
+        if not (wait_ms or clients.leaving):
             self._submit(r.LEASE, (c.TAKE, session))
             return
         clients.read_clock()  # a time-out must not be early by the length of a turn
@@ -235,8 +235,8 @@ class WorkqConnection(RequestConnection):
 
     def _arm(self) -> None:
         wait = self.wait
-        if wait is None or wait.ending:
-            return
+        if wait is None or wait.ending or self._clients.leaving:
+            return  # a node that stops closes this client: leases are nobody's
         self._stop_timer()
         left_us = 0 if self.ended else self._timeout_us - self._clients.now_us
         if left_us <= 0:

@@ -1,0 +1,195 @@
+"""The waits of a node's clients for a job: told to the leader, and ended with a job or without.
+
+How a wait keeps its place behind its client's commands is here; the commands are in `outbox`, and
+which wait is granted which job is in `beanpoled.leading`. All of it is volatile.
+
+When the node leaves, it takes its waits back: the leader is asked to end them, and grants no job
+for one that begins after that. They stay with their clients, and end by time alone.
+"""
+
+from functools import partial
+
+from beanpole.core.jobs.job import Job
+from beanpole.core.sessions import Session
+from beanpoled.links import frames
+from beanpoled.origin.batches import KIND_WAIT, NOT_DONE, UNKNOWN, Client, Wait
+from beanpoled.origin.leader_link import LeaderLink
+from beanpoled.shared.context import Context
+
+
+class Waits:
+    """The waits of one origin, by their sessions.
+
+    Attributes:
+        has_news: whether `send` has something to send.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._of_session: dict[int, Wait] = {}
+        self._new: list[Wait] = []
+        self._new_ends: list[Wait] = []
+        self._leaving = False
+
+    @property
+    def unsent(self) -> int:
+        """How many the leader was not told of."""
+        return len(self._new)
+
+    @property
+    def has_news(self) -> bool:
+        """See the class."""
+        return bool(self._new or self._new_ends)
+
+    def clear(self) -> None:
+        """The incarnation is over, and its clients are closed."""
+        self._of_session.clear()
+        self._new.clear()
+        self._new_ends.clear()
+
+    # --- from the front ends --------------------------------------------------------------------
+
+    def begin(self, client: Client, request: int) -> Wait:
+        """See `Origin.wait`."""
+        wait = Wait(client, client.number, request, client.batch)
+        self._of_session[wait.session] = wait
+        if self._leaving:
+            wait.is_local = True
+        else:
+            self._new.append(wait)
+        return wait
+
+    def end(self, wait: Wait) -> None:
+        """See `Origin.end_wait`."""
+        if wait.ending or self._of_session.get(wait.session) is not wait:
+            return
+        wait.ending = True
+        wait.ending_at_us = self._context.loop_us
+        if wait.is_local:
+            # Not at once: its connection is in the middle of something.
+            self._context.host.call_soon(partial(self._end_locally, wait))
+        elif not wait.withdrawn:
+            self._new_ends.append(wait)
+        self._context.wake()
+
+    def _end_locally(self, wait: Wait) -> None:
+        if self._of_session.get(wait.session) is wait:
+            context = self._context
+            del self._of_session[wait.session]
+            wait.client.wait_ended(None, context.clock.estimate_us(context.now_us))
+
+    def forget(self, wait: Wait) -> None:
+        """The client is gone."""
+        if self._of_session.get(wait.session) is wait:
+            del self._of_session[wait.session]
+            if wait.sent:
+                wait.ending = True
+                self._new_ends.append(wait)
+
+    def leave(self) -> None:
+        """The node stops: take all waits back. One that has a job on its way still gets it."""
+        self._leaving = True
+        for wait in self._of_session.values():
+            if wait.ending:
+                continue
+            wait.withdrawn = True
+            if wait.told:
+                self._new_ends.append(wait)
+            else:
+                wait.is_local = True
+        self._new = [wait for wait in self._new if not wait.is_local]
+        self._context.wake()
+
+    # --- to the leader --------------------------------------------------------------------------
+
+    def tell_all(self) -> None:
+        """A new link or a new leader knows of no wait."""
+        self._new = [wait for wait in self._of_session.values() if not wait.is_local]
+        self._new_ends = [wait for wait in self._new if wait.ending or wait.withdrawn]
+        for wait in self._new:
+            wait.sent = False
+
+    def send(self, leader: LeaderLink, term: int, incarnation: int, number: int) -> bool:
+        """Send what is new; False if the link is full or gone.
+
+        Args:
+            leader: the way to it.
+            term: in which it leads.
+            incarnation: of this node.
+            number: of the last batch that has one.
+        """
+        later: list[Wait] = []
+        items: list[frames.WaitItem] = []
+        for wait in self._new:
+            if self._of_session.get(wait.session) is not wait:
+                continue
+            batch = wait.batch
+            if batch is not None and not batch.number and batch.commands:
+                later.append(wait)  # what it stands behind has no number yet
+                continue
+            behind = 0 if batch is None else batch.number or number
+            wait.sent = wait.told = True
+            items.append((wait.session, wait.request, behind))
+        self._new = later
+        is_sent = True
+        for frame in frames.encode_all(term, incarnation, items):
+            is_sent &= leader.send(frames.WAITS, frame)
+        ends = [(wait.session, wait.request) for wait in self._new_ends if wait.sent]
+        self._new_ends = [
+            wait
+            for wait in self._new_ends
+            if not wait.sent and self._of_session.get(wait.session) is wait  # or it was given up
+        ]
+        for frame in frames.encode_all(term, incarnation, ends):
+            is_sent &= leader.send(frames.UNWAITS, frame)
+        return is_sent
+
+    # --- what came of them ----------------------------------------------------------------------
+
+    def granted(self, session: int, request: int, job: Job) -> bool:
+        """A job was given to a session; False if no client waits for it any more."""
+        wait = self._of_session.get(session)
+        if wait is None or wait.request != request:
+            return False
+        del self._of_session[session]
+        wait.client.wait_ended(job)
+        return True
+
+    def none(self, session: int, request: int, until_us: int) -> None:
+        """The leader says that a wait ended without a job."""
+        wait = self._of_session.get(session)
+        if wait is None or wait.request != request:
+            return
+        if wait.withdrawn and not wait.ending:
+            wait.is_local = True
+            wait.sent = wait.told = False
+            return
+        del self._of_session[session]
+        wait.client.wait_ended(None, until_us)
+
+    def image_loaded(self, sessions: dict[int, Session]) -> None:
+        """A snapshot replaced the machine: close the clients that were granted a job by it."""
+        for wait in list(self._of_session.values()):
+            session = sessions.get(wait.session)
+            if session is not None and session.request_granted >= wait.request:
+                wait.client.drop()
+
+    # --- when it takes too long -----------------------------------------------------------------
+
+    def expire(self, before_us: int) -> None:
+        """Give up those whose end was asked for before `before_us`."""
+        for wait in list(self._of_session.values()):
+            if wait.ending and wait.ending_at_us < before_us:
+                self._give_up(wait)
+
+    def fence(self) -> None:
+        """Give up all."""
+        for wait in list(self._of_session.values()):
+            self._give_up(wait)
+
+    def _give_up(self, wait: Wait) -> None:
+        if wait.told:
+            wait.client.failed(KIND_WAIT, UNKNOWN)
+        else:
+            self._of_session.pop(wait.session, None)
+            wait.client.failed(KIND_WAIT, NOT_DONE)
