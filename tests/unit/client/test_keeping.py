@@ -181,6 +181,65 @@ def test_nothing_is_kept_where_nobody_can(told: list[int]) -> None:
     assert told == [7]
 
 
+class Behind:
+    """A node that has not applied what brings `resume`, for the first connections."""
+
+    def __init__(self, cluster: Cluster, connections: int) -> None:
+        self.cluster = cluster
+        self.left = connections
+
+    def __call__(self, data: bytes) -> bytes | None:
+        if data == b"extensions\r\n" and self.left:
+            self.left -= 1
+            return replies.ok(stats.format_list([b"put-unique"]))
+        return self.cluster(data)
+
+
+def test_a_node_that_is_behind_resumes_later(
+    world: World, cluster: Cluster, told: list[int]
+) -> None:
+    client = keeping(world, told)
+    job = world.run(client.reserve(0))
+    del world.nodes[A]
+    world.nodes[B] = Behind(cluster, 2)
+    world.run(client.touch(job))
+    assert client.session.at == B
+    assert told == []
+    assert list(client.session.held) == [job.id]
+
+
+def test_one_that_stays_behind_takes_no_reservation(
+    world: World, cluster: Cluster, told: list[int]
+) -> None:
+    client = keeping(world, told)
+    job = world.run(client.reserve(0))
+    behind = Behind(cluster, 1_000)
+    world.nodes = {B: behind}
+    with pytest.raises(faults.NoNodeError, match="b:1: it does not know 'resume' yet"):
+        world.run(client.touch(job))
+    assert told == []
+    world.nodes[A] = cluster
+    world.run(client.touch(job))
+    assert client.session.at == A
+    assert told == []
+
+
+def test_what_cannot_be_kept_any_more_is_given_up(
+    world: World, cluster: Cluster, told: list[int]
+) -> None:
+    client = keeping(world, told)
+    job = world.run(client.reserve(0))
+    world.now += 1_000  # a job may take long: the time counts from the loss
+    world.nodes = {B: server({b"extensions": b"UNKNOWN_COMMAND\r\n", b"use": b"USING x\r\n"})}
+    with pytest.raises(faults.NoNodeError):
+        world.run(client.touch(job))
+    assert told == []
+    world.now += 60
+    world.run(client.use("x"))
+    assert told == [job.id]
+    assert not client.session.is_kept
+
+
 def test_a_put_with_a_key_is_repeated(world: World, cluster: Cluster) -> None:
     client = world.client("a:1,b:1")
     cluster.silent = {b"put-unique"}

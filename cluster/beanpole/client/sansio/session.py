@@ -95,6 +95,7 @@ class Session:
         self._keep_s = keep_s
         self._user_token = token
         self._token = b""  # of the session that is kept, if one is
+        self._kept_at = 0.0  # when that one had a connection last
         self._words: frozenset[bytes] | None = None  # what this node knows beyond beanstalk
 
     # --- requests -------------------------------------------------------------------------------
@@ -296,12 +297,16 @@ class Session:
     def _resume(self) -> Steps[None]:
         """Take over the session of the last connection; where there is none, keep this one."""
         if RESUME not in (yield from self.extensions()):
+            if self.is_kept and self._clock() < self._kept_at + self._keep_s:
+                # The cluster knew the word, so this node is behind. Another one may resume it.
+                raise ProtocolError(f"it does not know {RESUME.decode()!r} yet")
             self._token = b""
             self._lose(())
             return
         if self._token:
             reply = yield from self.exchange(encode(RESUME, self._token))
             if reply[0] == b"RESUMED":
+                self._kept_at = self._clock()
                 self._lose([int(job) for job in (reply[2] or b"").split()])
                 return
             if reply[0] != b"NOT_FOUND":
@@ -313,6 +318,7 @@ class Session:
         if reply[0] != b"KEPT":
             raise ProtocolError(f"the session is not kept: {reply[0].decode()}")
         self._token = token
+        self._kept_at = self._clock()
 
     def _go_home(self, until: float) -> Steps[None]:
         """Return to the first node, if it listens again and no reservation would be lost."""
@@ -331,6 +337,8 @@ class Session:
     def _forget(self) -> None:
         """The connection is of no use any more; what was reserved on it is not ours, or is kept."""
         self._left = self.at or self._left
+        if self.at is not None:
+            self._kept_at = self._clock()
         self.at = None
         if not self.is_kept:
             self._lose(())
