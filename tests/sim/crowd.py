@@ -1,7 +1,7 @@
 """All clients of other protocols in one life: who they are, when they are quiet, and who judges.
 
-What each does is in `gearman`, `gearman_admins`, `workq`, `qless`, `keepers` and `retriers`, the
-judging in the files `verdicts_*` (`keepers` judge what they see).
+What each does is in `gearman`, `gearman_admins`, `workq`, `qless`, `keepers`, `retriers` and
+`stewards`, the judging in the files `verdicts_*` (`keepers` judge what they see).
 """
 
 from collections.abc import Iterator
@@ -20,6 +20,7 @@ from tests.sim.keepers import Claims, Keeper
 from tests.sim.overseers import RETRIERS, Overseer
 from tests.sim.qless import NO_JOBS, Laborer, Notes, Subscriber
 from tests.sim.recount import Recount
+from tests.sim.stewards import BEARERS, Steward
 from tests.sim.stories import GEARMAN_PREFIX
 from tests.sim.verdicts_admins import AdminJudge
 from tests.sim.verdicts_aliases import AliasJudge
@@ -27,6 +28,7 @@ from tests.sim.verdicts_changes import ChangeJudge
 from tests.sim.verdicts_gearman import GearmanJudge
 from tests.sim.verdicts_policies import PolicyJudge
 from tests.sim.verdicts_qless import QlessJudge
+from tests.sim.verdicts_users import UserJudge
 from tests.sim.verdicts_workq import WorkqJudge
 from tests.sim.workq import Ledger, Patron
 from tests.sim.world import World
@@ -61,6 +63,7 @@ class Crowd:
         self.subscribers: list[Subscriber] = []
         self.keepers: list[Keeper] = []
         self.overseers: list[Overseer] = []
+        self.stewards: list[Steward] = []
         # By the numbers of workers: what each slept beside when somebody looked last.
         self._beside: dict[int, tuple[int, ...]] = {}
 
@@ -92,6 +95,10 @@ class Crowd:
         self.keepers += [Keeper(world, next(numbers), claims) for _ in range(KEEPERS)]
         if Overseer.is_in(world.seed):
             self.overseers.append(Overseer(world, [next(numbers) for _ in range(RETRIERS)]))
+        if Steward.is_in(world.seed):
+            is_whole = bool(self.overseers) or any(bridge.wanted for bridge in self.bridges)
+            bearers = [next(numbers) for _ in range(BEARERS)]
+            self.stewards.append(Steward(world, bearers, is_whole))
 
     def look(self) -> None:
         """No worker sleeps for long beside a job that its own node knows to be ready.
@@ -135,6 +142,8 @@ class Crowd:
             bridge.calm()
         for overseer in self.overseers:
             overseer.calm()
+        for steward in self.stewards:
+            steward.calm()
 
     @property
     def restless(self) -> str:
@@ -146,9 +155,11 @@ class Crowd:
         for guest in (*everybody, *self.keepers):
             if not guest.quiet:
                 return f"{guest.protocol} client {guest.number} waits for something"
-        for overseer in self.overseers:
-            if overseer.restless:
-                return overseer.restless
+        restless = [one.restless for one in self.overseers]
+        restless += [one.restless for one in self.stewards]
+        for words in restless:
+            if words:
+                return words
         if not self.workers:
             return ""
         for name, queue in machine.queue.tubes.items():
@@ -175,6 +186,8 @@ class Crowd:
         world.stops.judge(self._given())
         for overseer in self.overseers:
             _judge_policies(overseer)
+        for steward in self.stewards:
+            _judge_users(steward)
         world.counts["jobs of Gearman"] += len(witness.stories.of(GEARMAN_PREFIX))
         world.counts["jobs of Workq"] += len(witness.stories) - world.counts["jobs of Gearman"]
 
@@ -208,3 +221,12 @@ def _judge_policies(overseer: Overseer) -> None:
     counts = overseer.world.counts
     counts["changes by an administrator"] += sum(map(len, changes.changes.values()))
     counts["jobs that a policy took out"] += policies.taken
+
+
+def _judge_users(steward: Steward) -> None:
+    """Go through the log once more: with a model of rights beside each command."""
+    judge = UserJudge(steward.world.witness, steward.asks, steward.orders)
+    judge.all()
+    counts = steward.world.counts
+    counts["changes of users"] += judge.changes
+    counts["commands without the right"] += judge.refused

@@ -61,6 +61,9 @@ FAULTS: Final = (
     "lives with policies",
     "jobs that a policy took out",
     "changes by an administrator",
+    "lives with users",
+    "changes of users",
+    "commands without the right",
 )
 # Replies that say that a change was made.
 CHANGES: Final = frozenset(

@@ -6,16 +6,21 @@ Which calls are made is decided in `overseers`.
 
 import asyncio
 from asyncio import events as asyncio_events
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import Context as Variables
 from typing import Any, Final, NoReturn
 
+from beanpole.addresses import host_of_peer
+from beanpole.client.rpc import TOKEN_KEY
 from beanpole.errors import BeanpoleError
 from beanpoled.rpc import job_scan
 from beanpoled.rpc.call import Call
+from beanpoled.rpc.caller import CALLER, read
 from beanpoled.rpc.callers import Callers
+from beanpoled.rpc.guarding import GUARDED, Guard
 from beanpoled.rpc.jobs import JobAdminServicer
 from beanpoled.rpc.policies import PoliciesServicer
+from beanpoled.rpc.users import UsersServicer
 from tests.sim.host import SimHost
 
 # A scan gives way when it has taken so long by a real clock, and a seed has to be one life.
@@ -145,6 +150,24 @@ class Services:
         callers = NotedCallers(host.node)
         self.jobs = JobAdminServicer(host.node, callers)
         self.policies = PoliciesServicer(host.node, callers)
+        self.users = UsersServicer(host.node, callers)
+        self._guard = Guard(host.node, callers)
+
+    async def guarded(
+        self,
+        method: str,
+        behavior: Callable[[Any, Any], Awaitable[Any]],
+        request: Any,
+        caller: Any,
+        token: bytes,
+    ) -> Any:
+        """Answer a call as `Guard` does: with the rights of a token, none if that is empty."""
+        metadata = [(TOKEN_KEY, f"Bearer {token.decode()}")] if token else []
+        found = read(host_of_peer(caller.peer()), (), metadata)
+        CALLER.set(found)
+        await self._guard._check_knows(caller)
+        await self._guard._check(GUARDED[method], found, request, caller)
+        return await behavior(request, caller)
 
     def begin(
         self, work: Coroutine[Any, Any, Any], done: Callable[[Any, CallEnded | None], None]

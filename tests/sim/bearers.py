@@ -1,0 +1,267 @@
+"""Beanstalk clients with tokens: right, revoked or wrong ones, or none; some are users by rule.
+
+They share some queues with each other and with no other client; `stewards` change what they may do
+there. Some keep their sessions, and resume them with this token or that. What each was told is
+noted; the judging is in `verdicts_users`.
+"""
+
+import random
+from collections import deque
+from typing import Any, Final
+
+from beanpole.constants import DEFAULT_TUBE
+from beanpole.errors import ProtocolError
+from beanpole.protocol.beanstalk.client import Reply, ReplyParser, encode, encode_put
+from beanpole.protocol.beanstalk.requests import KEEP_MAX_S
+from tests.sim.cluster import Violation
+from tests.sim.guests import Guest
+from tests.sim.history import WORDS, Connected
+from tests.sim.world import World
+
+TUBES: Final = (b"vault", b"vault", b"vault-a", b"vault-b", b"safe")
+# How their bodies begin.
+MARK: Final = b"vault "
+# Names in certificates; the empty one is of no certificate.
+CERTIFICATES: Final = (b"", b"one.example", b"two.example")
+HELD_MAX: Final = 3
+PACE: Final = 8.0
+TTRS_S: Final = (1, 2, 60, 60)
+# Of all jobs, those that were put last are asked about.
+RECENT: Final = 12
+_LATER: Final = frozenset({b"INTERNAL_ERROR", b"UNKNOWN_COMMAND"})
+ANSWERS: Final[dict[str, frozenset[bytes]]] = {
+    **{kind: words | {b"DENIED"} for kind, words in WORDS.items()},
+    "ignore": WORDS["ignore"],
+    "auth": _LATER | {b"ACCEPTED", b"DENIED"},
+    "keep": _LATER | {b"KEPT"},
+    "resume": _LATER | {b"RESUMED", b"NOT_FOUND"},
+}
+ABOUT_JOBS: Final = ("peek", "stats-job", "kick-job", "delete", "reserve-job", "release", "bury")
+ABOUT_USED: Final = ("peek-ready", "peek-delayed", "peek-buried")
+
+
+class Keyring:
+    """Every token that was ever to be one, and whose; most of them are dropped by and by."""
+
+    def __init__(self) -> None:
+        self.drawn: dict[bytes, str] = {}
+        self.dropped: set[bytes] = set()  # ... that somebody asked to drop
+
+    def draw(self, dice: random.Random, user: str) -> bytes:
+        """A token for a user: a new one, or once in a while another user's."""
+        if self.drawn and dice.random() < 0.1:
+            return self.any(dice)
+        token = dice.randbytes(8).hex().encode()
+        self.drawn[token] = user
+        return token
+
+    def any(self, dice: random.Random) -> bytes:
+        """One of them; more often one that should be good, and a later one."""
+        tokens = list(self.drawn)
+        if dice.random() < 0.75:
+            tokens = [token for token in tokens if token not in self.dropped] or tokens
+        return dice.choice(tokens[-6:] if dice.random() < 0.5 else tokens)
+
+
+class Ask:
+    """One request, and its answer."""
+
+    __slots__ = ("args", "at_s", "body", "done_s", "job", "kind", "visit", "word")
+
+    def __init__(self, visit: Connected, kind: str, args: tuple[Any, ...], at_s: float) -> None:
+        self.visit = visit
+        self.kind = kind
+        self.args = args
+        self.body = b""
+        self.job = 0  # what a put made, or a reserve got
+        self.at_s = at_s
+        self.done_s = float("inf")
+        self.word = b""  # empty for good: the connection ended first
+
+    @property
+    def session(self) -> tuple[int, int, int]:
+        """Of its connection."""
+        return self.visit.place, self.visit.incarnation, self.visit.number
+
+    def __repr__(self) -> str:
+        return (
+            f"client {self.visit.client} at {self.visit.node} [{self.at_s:.4f}, {self.done_s:.4f}] "
+            f"{self.kind} {self.args} {self.body!r} as {self.session} -> {self.word!r}"
+        )
+
+
+class Bearer(Guest):
+    """One client; `known` are the ids of all jobs that any of them has put."""
+
+    protocol = "beanstalk"
+
+    def __init__(
+        self, world: World, number: int, asks: list[Ask], known: list[int], keyring: Keyring
+    ) -> None:
+        super().__init__(world, number)
+        self.pace = PACE
+        self.asks = asks
+        self.known = known
+        self.keyring = keyring
+        self.waiting: deque[Ask] = deque()
+        self.held: dict[int, None] = {}
+        self.bodies = 0
+        # What its session uses and watches, as far as it was told on this connection.
+        self.used = DEFAULT_TUBE
+        self.watched: dict[bytes, None] = {}
+        self._secret = b""  # of its session, if that is kept
+        self._token = b""  # with which it came last
+        self._parser = ReplyParser()
+        self._first: list[tuple[Any, ...]] = []  # what it says at the beginning
+
+    @property
+    def quiet(self) -> bool:
+        """Whether it waits for nothing."""
+        return not self.waiting
+
+    def began(self) -> None:
+        """See `Guest`."""
+        assert self.wire is not None
+        dice = self.dice
+        self._parser = ReplyParser()
+        self.held.clear()
+        self.used, self.watched = DEFAULT_TUBE, {DEFAULT_TUBE: None}
+        name = dice.choice(CERTIFICATES)
+        self.wire.client_names = (name,) if name else ()
+        self._first = [("auth", self._pick())] if dice.random() < 0.75 else []
+        if self._secret:
+            self._first.append(("resume", self._secret))
+        elif dice.random() < 0.3:
+            self._secret = dice.randbytes(16).hex().encode()
+            self._first.append(("keep", self._secret, KEEP_MAX_S))
+        self._first.append(("use", dice.choice(TUBES)))
+        self._first += [("watch", tube) for tube in dict.fromkeys(dice.choices(TUBES, k=3))]
+        self._first.append(("ignore", DEFAULT_TUBE))
+
+    def left(self) -> None:
+        """See `Guest`."""
+        self.waiting.clear()
+
+    def _pick(self) -> bytes:
+        """A token; mostly one that was good once."""
+        dice = self.dice
+        if self._token and dice.random() < 0.5:
+            return self._token
+        if dice.random() < 0.1 or not self.keyring.drawn:
+            return b"%d-is-none" % self.number
+        self._token = self.keyring.any(dice)
+        return self._token
+
+    # --- requests ---------------------------------------------------------------------------------
+
+    def act(self) -> None:
+        """See `Guest`."""
+        if self.waiting or not self.active:
+            return
+        dice = self.dice
+        if self._first:
+            count = 1 if dice.random() < 0.5 else len(self._first)
+            some, self._first = self._first[:count], self._first[count:]
+            self._ask(*some)
+            return
+        luck = dice.random()
+        if luck < 0.04:
+            self.drop()
+            return
+        if luck < 0.09:
+            self._ask(("auth", self._pick()), self._any())
+        elif luck < 0.14:
+            self._ask(self._any(), self._any())
+        else:
+            self._ask(self._any())
+        if dice.random() < 0.02:
+            self.drop()  # in the middle of it
+
+    def _any(self) -> tuple[Any, ...]:
+        dice, luck = self.dice, self.dice.random()
+        if self.held and luck < 0.5:
+            job = dice.choice(list(self.held))
+            kind = dice.choice(("delete", "delete", "release", "bury", "touch"))
+            return (kind, job, *_beside(kind))
+        if luck < 0.62 and self.used != DEFAULT_TUBE:
+            return ("put", 1, dice.choice((0, 0, 0, 1)), dice.choice(TTRS_S))
+        if luck < 0.8 and len(self.held) < HELD_MAX and DEFAULT_TUBE not in self.watched:
+            return ("reserve-with-timeout", dice.choice((0, 0, 1, 3, 3)))
+        if luck < 0.9 and self.known:
+            kind, job = dice.choice(ABOUT_JOBS), dice.choice(self.known[-RECENT:])
+            return (kind, job, *_beside(kind))
+        if luck < 0.93 and self.used != DEFAULT_TUBE:
+            return dice.choice((("kick", 2), ("pause-tube", self.used, dice.choice((0, 1)))))
+        if luck < 0.96:
+            return (dice.choice(ABOUT_USED),)
+        if luck < 0.98:
+            return (dice.choice(("use", "watch")), dice.choice(TUBES))
+        return ("stats-tube", dice.choice(TUBES))
+
+    def _ask(self, *requests: tuple[Any, ...]) -> None:
+        visit = self.visit
+        assert visit is not None
+        data = b""
+        for kind, *args in requests:
+            ask = Ask(visit, kind, tuple(args), self.world.clock.now_s)
+            if kind == "put":
+                self.bodies += 1
+                ask.body = MARK + b"%d-%d" % (self.number, self.bodies)
+                data += encode_put(ask.body, *args)
+            else:
+                data += encode(kind.encode(), *args)
+            self.asks.append(ask)
+            self.waiting.append(ask)
+        self.expect(self.waiting[-1], self.waiting)
+        self.send(data)
+
+    # --- replies ----------------------------------------------------------------------------------
+
+    def took(self, data: bytes) -> None:
+        """See `Guest`."""
+        parser = self._parser
+        parser.feed(data)
+        try:
+            while self.wire is not None and (reply := parser.next()) is not None:
+                self._replied(reply)
+        except ProtocolError as error:
+            raise Violation(f"bearer {self.number}: {error}") from error
+
+    def _replied(self, reply: Reply) -> None:
+        word, numbers, body = reply
+        if not self.waiting:
+            if word in (b"OUT_OF_MEMORY", b"DENIED"):
+                return  # what was said to be done was refused: the connection ends
+            raise Violation(f"bearer {self.number} got {reply!r} for nothing")
+        ask = self.waiting.popleft()
+        if word not in ANSWERS[ask.kind] and word != b"OUT_OF_MEMORY":
+            raise Violation(f"a wrong reply: {reply!r} to {ask!r}")
+        ask.word, ask.done_s = word, self.world.clock.now_s
+        self.world.counts[f"bearer {ask.kind} {word.decode()}"] += 1
+        if word == b"INSERTED":
+            ask.job = numbers[0]
+            self.known.append(ask.job)
+        elif word == b"RESERVED":
+            ask.job = numbers[0]
+            self.held[ask.job] = None
+        elif word == b"RESUMED":
+            self.held = {int(job): None for job in (body or b"").split()}
+            self.world.counts["jobs that bearers had after they came back"] += len(self.held)
+        elif ask.kind in ("keep", "resume"):
+            if word != b"KEPT":
+                self._secret = b""
+        elif word == b"USING":
+            self.used = ask.args[0]
+        elif word == b"WATCHING" and ask.kind == "watch":
+            self.watched[ask.args[0]] = None
+        elif word == b"WATCHING":
+            self.watched.pop(DEFAULT_TUBE, None)
+        elif ask.kind in ("delete", "release", "bury") and word != b"DENIED":
+            self.held.pop(ask.args[0], None)
+        if not self.waiting:
+            self.later()
+
+
+def _beside(kind: str) -> tuple[int, ...]:
+    """What follows a job in a request."""
+    return {"release": (1, 0), "bury": (1,)}.get(kind, ())

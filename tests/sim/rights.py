@@ -1,0 +1,230 @@
+"""What users may do, computed once more: a small model of tokens, rules and patterns.
+
+Belongs here: docs/security.md as plain code, over the commands of a log in their order. It shares
+nothing with `core.users` but the form of the commands. What is compared with it is in
+`verdicts_users`.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+import msgpack
+
+from beanpole import commands as c
+
+PUT, WORK, ADMIN, EVENTS = 1, 2, 4, 8
+ALL: Final = PUT | WORK | ADMIN | EVENTS
+EVERYWHERE: Final = b"\0*"
+ANONYMOUS: Final = b"anonymous"
+TOKENS_MAX: Final = 4
+# The names of queues of other protocols than beanstalk begin with a byte below it.
+FIRST_NAME: Final = b" "
+
+QUEUE, JOB = "queue", "job"
+# Which right a command needs, and in the queues of which of its items; none: in every queue.
+NEEDS: Final[dict[int, tuple[int, tuple[tuple[str, int], ...]]]] = {
+    c.PUT: (PUT, ((QUEUE, 2),)),
+    c.PUT_KEYED: (PUT, ((QUEUE, 2),)),
+    c.ADD: (PUT, ((QUEUE, 2),)),
+    c.SUBMIT: (PUT, ((QUEUE, 2),)),
+    c.WATCH: (WORK, ((QUEUE, 2),)),
+    c.RESERVE_JOB: (WORK, ((JOB, 2),)),
+    c.RELEASE: (WORK, ((JOB, 2),)),
+    c.BURY: (WORK, ((JOB, 2),)),
+    c.TOUCH: (WORK, ((JOB, 2),)),
+    c.NOTIFY: (WORK, ((JOB, 2),)),
+    c.FINISH: (WORK, ((JOB, 2),)),
+    c.PROGRESS: (WORK, ((JOB, 2),)),
+    c.SET_TTR: (WORK, ((JOB, 2),)),
+    c.DELETE: (WORK | ADMIN, ((JOB, 2),)),
+    c.KICK: (ADMIN, ((QUEUE, 2),)),
+    c.KICK_JOB: (ADMIN, ((JOB, 2),)),
+    c.PAUSE_TUBE: (ADMIN, ((QUEUE, 2),)),
+    c.PAUSE_QUEUE: (ADMIN, ((QUEUE, 2),)),
+    c.CREATE_QUEUE: (ADMIN, ((QUEUE, 2),)),
+    c.DROP_QUEUE: (ADMIN, ((QUEUE, 2),)),
+    c.LIMIT_QUEUE: (ADMIN, ((QUEUE, 2),)),
+    c.CHANGE_JOB: (ADMIN, ((JOB, 2), (QUEUE, 6))),
+    c.USE: (ALL, ((QUEUE, 2),)),
+    c.PEEK: (ALL, ((JOB, 2),)),
+    c.PEEK_READY: (ALL, ((QUEUE, 2),)),
+    c.PEEK_DELAYED: (ALL, ((QUEUE, 2),)),
+    c.PEEK_BURIED: (ALL, ((QUEUE, 2),)),
+    c.STATS_JOB: (ALL, ((JOB, 2),)),
+    c.STATS_TUBE: (ALL, ((QUEUE, 2),)),
+    c.RESULT: (ALL, ((JOB, 2),)),
+    c.SET_ALIAS: (ADMIN, ()),
+    c.SET_POLICY: (ADMIN, ()),
+    c.DROP_POLICY: (ADMIN, ()),
+    c.SET_USER: (ADMIN, ()),
+    c.DROP_USER: (ADMIN, ()),
+    c.SET_TOKEN: (ADMIN, ()),
+    c.SET_RULES: (ADMIN, ()),
+}
+# What a session does to itself, or only sees of the whole.
+FREE: Final = frozenset(
+    {
+        *(c.OPEN, c.OPEN_FROM, c.CLOSE, c.SET_PROTOCOL, c.IGNORE, c.RETURN, c.TAKE),
+        *(c.KEEP, c.RESUME, c.STATS, c.LIST_TUBES),
+    }
+)
+CHANGES: Final = frozenset({c.SET_USER, c.DROP_USER, c.SET_TOKEN, c.SET_RULES})
+
+
+class Person(NamedTuple):
+    """A user."""
+
+    tokens: tuple[bytes, ...]
+    rights: dict[bytes, int]
+
+
+class Who(NamedTuple):
+    """As whom a session acts: a name, empty for nobody's, and the digest of its token, if any."""
+
+    name: bytes = b""
+    token: bytes = b""
+
+
+NO_NAME: Final = Who()
+# The whole of it at one time; no table changes once it is one.
+Table = dict[bytes, Person]
+Rules = tuple[tuple[int, bytes, bytes, bytes], ...]
+
+
+def is_in(pattern: bytes, queue: bytes) -> bool:
+    """Whether a pattern is about a queue."""
+    if pattern in (EVERYWHERE, queue):
+        return True
+    of_one_protocol = (pattern < FIRST_NAME) == (queue < FIRST_NAME)
+    return of_one_protocol and pattern[-1:] == b"*" and queue.startswith(pattern[:-1])
+
+
+def rights(table: Table, who: Who, queue: bytes) -> int:
+    """What somebody may do in a queue; with EVERYWHERE, in all of them."""
+    if not table:
+        return ALL
+    person = table.get(who.name or ANONYMOUS)
+    if person is None:
+        return 0 if who.name else ALL
+    if who.token and who.token not in person.tokens:
+        return 0
+    bits = 0
+    for pattern, some in person.rights.items():
+        if pattern == EVERYWHERE or (queue != EVERYWHERE and is_in(pattern, queue)):
+            bits |= some
+    return bits
+
+
+class Model:
+    """All users and rules.
+
+    Attributes:
+        table: the users; each change makes another one.
+        rules: in their order.
+    """
+
+    def __init__(self) -> None:
+        self.table: Table = {}
+        self.rules: Rules = ()
+
+    def allows(
+        self,
+        who: Who,
+        command: c.Command,
+        queue_of: Callable[[int], bytes],
+        own_name: Callable[[bytes], bytes],
+    ) -> bool | None:
+        """Whether somebody may do what a command says; None if this model does not know it.
+
+        Args:
+            who: does it.
+            command: of a session.
+            queue_of: where a job is; empty if there is none.
+            own_name: of a queue by any of its names.
+        """
+        if command[0] in FREE:
+            return True
+        if command[0] not in NEEDS:
+            return None
+        bits, items = NEEDS[command[0]]
+        if rights(self.table, who, EVERYWHERE) & bits:
+            return True
+        for kind, place in items:
+            value: Any = command[place]
+            queue = queue_of(value) if kind == JOB else own_name(value)
+            if queue and not rights(self.table, who, queue) & bits:
+                return False
+        return bool(items)
+
+    def becomes(self, name: bytes, token: bytes) -> Who | None:
+        """As whom a session acts behind an AS_USER; None if that is refused."""
+        if not token:
+            return Who(name) if name in self.table and name != ANONYMOUS else None
+        for owner, person in self.table.items():
+            if token in person.tokens:
+                return Who(owner, token) if name in (b"", owner) else None
+        return None
+
+    def change(self, command: c.Command) -> int:
+        """Do what an administrator says; returns the result that it has to have."""
+        if command[0] == c.SET_RULES:
+            return self._set_rules(command[2])
+        name = command[2]
+        person = self.table.get(name)
+        if command[0] == c.SET_USER:
+            found = dict(msgpack.unpackb(command[3], use_list=False, strict_map_key=False))
+            return self._replace(name, Person(person.tokens if person else (), found))
+        if person is None:
+            return c.NOT_FOUND
+        if command[0] == c.DROP_USER:
+            if any(rule[3] == name for rule in self.rules):
+                return c.BUSY
+            return self._replace(name, None)
+        return self._set_token(name, person, command[3], bool(command[4]))
+
+    def _set_token(self, name: bytes, person: Person, token: bytes, keeps: bool) -> int:
+        owners = [one for one, other in self.table.items() if token in other.tokens]
+        if not keeps:
+            if owners != [name]:
+                return c.NOT_FOUND
+            left = tuple(one for one in person.tokens if one != token)
+            return self._replace(name, person._replace(tokens=left))
+        if owners:
+            return c.OK if owners == [name] else c.EXISTS
+        if len(person.tokens) == TOKENS_MAX:
+            return c.FULL
+        return self._replace(name, person._replace(tokens=(*person.tokens, token)))
+
+    def _set_rules(self, packed: bytes) -> int:
+        rules: Rules = msgpack.unpackb(packed, use_list=False)
+        if any(rule[3] not in self.table and rule[3] != ANONYMOUS for rule in rules):
+            return c.NOT_FOUND
+        self.rules = rules
+        return c.OK
+
+    def _replace(self, name: bytes, person: Person | None) -> int:
+        table = dict(self.table)
+        if person is None:
+            del table[name]
+        else:
+            table[name] = person
+        # As long as there is no such user, those that say nothing may do everything.
+        if ANONYMOUS in table and not any(_may_change(*item) for item in table.items()):
+            return c.LOCKED_OUT
+        self.table = table
+        return c.OK
+
+
+def _may_change(name: bytes, person: Person) -> bool:
+    """Whether somebody can change users as this one."""
+    if not person.rights.get(EVERYWHERE, 0) & ADMIN:
+        return False
+    return name == ANONYMOUS or bool(person.tokens)
+
+
+def rule_of(rules: Rules, protocol: int, names: tuple[bytes, ...]) -> bytes:
+    """Return whose a new client of a certificate is; empty for nobody's. No rule has a network."""
+    for number, _, certificate, user in rules:
+        if number in (0, protocol) and (not certificate or certificate in names):
+            return b"" if user == ANONYMOUS else user
+    return b""

@@ -1,0 +1,259 @@
+"""An administrator of users in a life: it changes their rights, tokens and rules by gRPC calls.
+
+The services are the product's (`services`), behind the guard that asks each call for its right.
+`bearers` use the tokens. What was asked for and answered is noted; the judging is in
+`verdicts_users`.
+"""
+
+import random
+from collections.abc import Coroutine
+from hashlib import sha256
+from typing import Any, Final, NamedTuple
+
+from beanpole.constants import DEFAULT_TUBE
+from beanpole.pb import users_pb2
+from tests.sim import aliases, bearers, callers, clients, keepers, retriers
+from tests.sim.bearers import Ask, Bearer, Keyring
+from tests.sim.guests import PATIENCE_S
+from tests.sim.history import host_of
+from tests.sim.host import SimHost
+from tests.sim.services import CallEnded, Caller, Services
+from tests.sim.stories import FOREVER_S
+from tests.sim.verdicts import PROBE
+from tests.sim.world import World
+
+# The share of the lives that have one, and clients for it.
+SHARE: Final = 0.2
+BEARERS: Final = 4
+# Calls per second.
+PACE: Final = 3.0
+FIRST_PACE: Final = 10.0
+RETRY_S: Final = 0.3
+ROOT: Final = "root"
+ANONYMOUS: Final = "anonymous"
+NAMES: Final = ("ann", "bob", "cleo", "dan")
+EVERYWHERE: Final = "all:*"
+# Several of them fit a queue of `bearers`, and their rights add up.
+PATTERNS: Final = ("vault", "vault*", "vault-*", "vault-a", "v*", "safe", "*")
+RIGHTS: Final = (
+    users_pb2.RIGHT_PUT,
+    users_pb2.RIGHT_WORK,
+    users_pb2.RIGHT_ADMIN,
+    users_pb2.RIGHT_EVENTS,
+)
+# What all other clients of a life need, whatever users there are.
+OPEN_PATTERNS: Final = (
+    *{name.decode() for name in (*clients.TUBES, *retriers.TUBES, DEFAULT_TUBE)},
+    *(callers.TUBE.decode(), keepers.TUBE.decode(), aliases.NAME.decode(), PROBE.decode()),
+    *("gearman:*", "workq:*", "qless:*"),
+)
+PROTOCOLS: Final = ("", "beanstalk", "gearman")
+# A rule without one of them would be about all other clients, too.
+CERTIFIED: Final = bearers.CERTIFICATES[1:]
+
+
+class Order(NamedTuple):
+    """One call, and how it ended: `refusal` is empty if it was answered well."""
+
+    kind: str  # the name of its method
+    request: Any
+    token: bytes  # with which it was made, by its digest
+    at_s: float
+    caller: Caller
+    done_s: float = FOREVER_S  # for good: no answer came
+    refusal: str = ""
+
+    def __repr__(self) -> str:
+        words = " ".join(str(self.request).split())
+        told = self.refusal or ("done" if self.done_s != FOREVER_S else "lost")
+        by = self.token.hex()[:8] or "nobody"
+        return f"{self.kind} by {by} [{self.at_s:.4f}, {self.done_s:.4f}] {words} -> {told}"
+
+
+class Steward:
+    """One administrator, and the clients whose users it looks after."""
+
+    def __init__(self, world: World, numbers: list[int], is_whole: bool) -> None:
+        """Begin.
+
+        Args:
+            world: of the life.
+            numbers: of its clients.
+            is_whole: other clients need the right `admin` in what belongs to no queue.
+        """
+        self.world = world
+        self.dice = random.Random(f"steward {world.seed}")
+        self.active = True
+        self.is_whole = is_whole
+        self.orders: list[Order] = []
+        self.asks: list[Ask] = []
+        self.keyring = Keyring()
+        known: list[int] = []
+        self.bearers = [Bearer(world, one, self.asks, known, self.keyring) for one in numbers]
+        self._services: dict[SimHost, Services] = {}
+        self._attempt = 0
+        self._waits = False
+        self._root = b"root-%d" % world.seed
+        self._first = self._beginning()
+        world.counts["lives with users"] += 1
+        world.clock.after(0.6 + self.dice.random(), self._next)
+
+    @staticmethod
+    def is_in(seed: int) -> bool:
+        """Whether a life has one."""
+        return random.Random(f"actors {seed}").random() < SHARE
+
+    def calm(self) -> None:
+        """Nothing more is asked for."""
+        self.active = False
+        for bearer in self.bearers:
+            bearer.active = False
+
+    @property
+    def restless(self) -> str:
+        """What still is to happen; empty if there is nothing."""
+        if self._waits:
+            return f"an administrator of users waits for an answer: {self.orders[-1]}"
+        waiting = [one.number for one in self.bearers if not one.quiet]
+        return f"bearers {waiting} wait for something" if waiting else ""
+
+    # --- calls ------------------------------------------------------------------------------------
+
+    def _next(self) -> None:
+        if not self.active:
+            return
+        hosts = [host for host in self.world.serving() if host.node.serving]
+        if not hosts:
+            self.world.clock.after(RETRY_S, self._next)
+            return
+        self._attempt += 1
+        attempt, host = self._attempt, self.dice.choice(hosts)
+        self._waits = True
+        host.guard(lambda: self._begin(host, attempt))
+        self.world.clock.after(PATIENCE_S, lambda: self._go_on(attempt))
+
+    def _begin(self, host: SimHost, attempt: int) -> None:
+        services = self._services.get(host)
+        if services is None:
+            services = self._services[host] = Services(host)
+        caller = Caller(host_of(0))
+        kind, request = self._choose()
+        token = self._identity()
+        place = len(self.orders)
+        digest = sha256(token).digest() if token else b""
+        self.orders.append(Order(kind, request, digest, self.world.clock.now_s, caller))
+        work: Coroutine[Any, Any, Any] = services.guarded(
+            f"Users/{kind}", getattr(services.users, kind), request, caller, token
+        )
+
+        def done(_: Any, error: CallEnded | None) -> None:
+            if attempt != self._attempt or not self._waits:
+                return
+            refusal = "" if error is None else str(error)
+            told = self.orders[place]._replace(done_s=self.world.clock.now_s, refusal=refusal)
+            self.orders[place] = told
+            if self._first and not refusal:
+                self._first.pop(0)
+            self.world.counts[f"users {kind} {refusal.split(':')[0] or 'OK'}"] += 1
+            self.world.trace.update(repr(told).encode())
+            self._go_on(attempt)
+
+        services.begin(work, done)
+
+    def _go_on(self, attempt: int) -> None:
+        if attempt == self._attempt and self._waits:
+            self._waits = False
+            pace = FIRST_PACE if self._first else PACE
+            self.world.clock.after(self.dice.expovariate(pace), self._next)
+
+    def _identity(self) -> bytes:
+        """The token with which the next call is made; empty for none."""
+        luck = self.dice.random()
+        if self._first:
+            return self._root if len(self._first) <= 2 * len(NAMES) and luck < 0.9 else b""
+        if luck < 0.8:
+            return self._root
+        if luck < 0.92:
+            return b""
+        return self.keyring.any(self.dice)
+
+    def _beginning(self) -> list[tuple[str, Any]]:
+        """The first calls, each made until it is done: users with rights and a token each."""
+        root = sha256(self._root).digest()
+        calls: list[tuple[str, Any]] = [
+            ("Set", users_pb2.SetUserRequest(name=ROOT, rights=[_rights(EVERYWHERE, RIGHTS)])),
+            ("AddToken", users_pb2.AddTokenRequest(user=ROOT, digest=root)),
+        ]
+        for name in NAMES:
+            calls.append(("Set", users_pb2.SetUserRequest(name=name, rights=self._some_rights())))
+            calls.append(self._add_token(name))
+        return calls
+
+    def _add_token(self, name: str) -> tuple[str, Any]:
+        token = self.keyring.draw(self.dice, name)
+        return "AddToken", users_pb2.AddTokenRequest(user=name, digest=sha256(token).digest())
+
+    def _choose(self) -> tuple[str, Any]:
+        dice = self.dice
+        if self._first:
+            return self._first[0]
+        luck = dice.random()
+        name = dice.choice(NAMES)
+        if luck < 0.32:
+            return "Set", users_pb2.SetUserRequest(name=name, rights=self._some_rights())
+        if luck < 0.52:
+            return self._add_token(name)
+        if luck < 0.66:
+            token = self.keyring.any(dice)
+            owner = self.keyring.drawn[token] if dice.random() < 0.9 else name
+            self.keyring.dropped.add(token)
+            token_id = sha256(token).hexdigest()[:16]
+            return "DropToken", users_pb2.DropTokenRequest(user=owner, token_id=token_id)
+        if luck < 0.69:
+            return "Drop", users_pb2.DropUserRequest(name=name)
+        if luck < 0.84:
+            return "Set", users_pb2.SetUserRequest(name=ANONYMOUS, rights=self._open_rights())
+        if luck < 0.88:
+            return "Drop", users_pb2.DropUserRequest(name=ANONYMOUS)
+        if luck < 0.97:
+            return "SetRules", users_pb2.SetRulesRequest(rules=self._rules())
+        # Where nothing else could change users, this is refused.
+        token_id = sha256(self._root).hexdigest()[:16]
+        if dice.random() < 0.5:
+            return "DropToken", users_pb2.DropTokenRequest(user=ROOT, token_id=token_id)
+        return "Set", users_pb2.SetUserRequest(name=ROOT, rights=[_rights(EVERYWHERE, RIGHTS[:2])])
+
+    def _some_rights(self) -> list[users_pb2.Rights]:
+        """Wide ones as often as narrow ones."""
+        dice = self.dice
+        if dice.random() < 0.3:
+            return [_rights("vault*", RIGHTS[:2]), _rights("safe", RIGHTS)]
+        patterns = dice.sample(PATTERNS, dice.randint(0, 3))
+        found = [_rights(pattern, dice.sample(RIGHTS, dice.randint(1, 3))) for pattern in patterns]
+        if dice.random() < 0.05:
+            # No work: it would get jobs of queues whose clients know nothing of it.
+            found.append(_rights(EVERYWHERE, [dice.choice((RIGHTS[0], *RIGHTS[2:]))]))
+        return found
+
+    def _open_rights(self) -> list[users_pb2.Rights]:
+        """Those of clients that say nothing: they may go on, but perhaps not with these queues."""
+        found = [_rights(pattern, RIGHTS) for pattern in sorted(OPEN_PATTERNS)]
+        if self.is_whole or self.dice.random() < 0.1:
+            found.append(_rights(EVERYWHERE, RIGHTS[2:3]))
+        mine = [pattern for pattern in PATTERNS if pattern != "*" and self.dice.random() < 0.15]
+        return found + [_rights(pattern, self.dice.sample(RIGHTS, 2)) for pattern in mine]
+
+    def _rules(self) -> list[users_pb2.Rule]:
+        dice = self.dice
+        return [
+            users_pb2.Rule(
+                protocol=dice.choice(PROTOCOLS),
+                certificate=dice.choice(CERTIFIED).decode(),
+                user=dice.choice((*NAMES, ANONYMOUS)),
+            )
+            for _ in range(dice.randint(0, 3))
+        ]
+
+
+def _rights(pattern: str, some: Any) -> users_pb2.Rights:
+    return users_pb2.Rights(pattern=pattern, rights=some)
