@@ -16,6 +16,7 @@ from beanpoled.view import (
     QUEUE_NAME_MAX_BYTES,
     QUEUES_MAX,
     ConnectionFigures,
+    Digests,
     JobCounts,
     Lately,
     Metrics,
@@ -157,6 +158,11 @@ class LocalNodeView:
     def links(self) -> tuple[str, ...]:
         """See `NodeView`."""
         return tuple(name for name, peer in self._node.peers.peers.items() if peer.linked)
+
+    def digests(self) -> Digests:
+        """See `NodeView`."""
+        machine = self._context.machine
+        return Digests(machine.index, machine.state_hash, *self._node.agreement.image)
 
     def jobs(self) -> JobCounts:
         """See `NodeView`."""

@@ -17,6 +17,24 @@ QUEUE_NAME_MAX_BYTES: Final = 256
 Role = Literal["leader", "follower", "candidate"]
 
 
+class Digests(NamedTuple):
+    """What nodes with the same log have the same of, at the same index.
+
+    Attributes:
+        state_index: the last entry that the machine applied.
+        state_hash: of all that it did until then.
+        image_index: the last index at which the log asked for the digest of its image; 0: none yet.
+        image_digest: that digest.
+        image_version: the machine's version; others have other bytes.
+    """
+
+    state_index: int = 0
+    state_hash: int = 0
+    image_index: int = 0
+    image_digest: int = 0
+    image_version: int = 0
+
+
 class JobCounts(NamedTuple):
     """Jobs by state, as applied at this node."""
 
@@ -317,6 +335,9 @@ class NodeView(Protocol):
 
     def links(self) -> tuple[str, ...]:
         """Return the members with which there is a live peer link."""
+
+    def digests(self) -> Digests:
+        """Return what other nodes must have the same of."""
 
     def jobs(self) -> JobCounts: ...
     def metrics(self) -> Metrics: ...

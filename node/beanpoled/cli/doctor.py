@@ -33,6 +33,9 @@ _OF_CHECKING: Final = {
     checking.WRONG: ERROR,
     checking.MISCONFIGURED: ERROR,
 }
+# What is compared, the more telling first.
+_IMAGE: Final = "the digest of its image"
+_STATE: Final = "the running digest"
 _STUB: Final = node_admin_pb2_grpc.NodeAdminStub
 
 
@@ -128,6 +131,7 @@ def _together(reply: admin_pb2.StatusReply) -> Iterator[Finding]:
     yield _same("configurations", sorted({node.config_hash for node in there}), remedy)
     births = sorted({node.birth for node in there if node.birth})
     yield _same("birth ids", births, "a member is one of another cluster: see its log")
+    yield replicas(reply)
     alone = [
         f"{node.id} to {other.id}"
         for node in there
@@ -145,6 +149,43 @@ def _same(name: str, values: Sequence[str], remedy: str) -> Finding:
     if len(values) > 1:
         return Finding(WARNING, name, f"they differ: {', '.join(values)}", remedy)
     return Finding(OK, name, f"all the same: {', '.join(values) or 'none yet'}")
+
+
+def replicas(reply: admin_pb2.StatusReply) -> Finding:
+    """Say whether the nodes have the same state, where they tell a digest of the same index."""
+    told: dict[tuple[str, int, int], dict[int, list[str]]] = {}
+    for node in reply.nodes:
+        own = node.digests
+        for what, index, version, value in (
+            (_IMAGE, own.image_index, own.image_version, own.image_digest),
+            (_STATE, own.state_index, 0, own.state_hash),
+        ):
+            if index:
+                told.setdefault((what, index, version), {}).setdefault(value, []).append(node.id)
+    for (what, index, _), values in sorted(told.items()):
+        if len(values) > 1:
+            return _differing(list(values.values()), f"at index {index} ({what})", len(reply.nodes))
+    same = [(nodes, at) for (_, at, _), values in told.items() for nodes in values.values()]
+    nodes, index = max(same, key=lambda one: (len(one[0]), one[1]), default=([], 0))
+    if len(nodes) < 2:
+        return Finding(OK, "replicas", "no two nodes were at the same index: ask again in a minute")
+    words = f"{', '.join(nodes)} have the same state at index {index}"
+    return Finding(OK, "replicas", words)
+
+
+def _differing(sides: list[list[str]], where: str, members: int) -> Finding:
+    """Name the nodes that differ from a majority, or all sides if none is one."""
+    right = max(sides, key=len)
+    if 2 * len(right) > members:
+        wrong = ", ".join(name for side in sides if side is not right for name in side)
+        words = f"{wrong} differs from {', '.join(right)} {where}"
+        remedy = f"stop {wrong}, keep its data directory for inspection, start it with --rejoin on "
+        remedy += "an empty one"
+    else:
+        words = f"{' and '.join(map(', '.join, sides))} differ {where}, and no side is a majority"
+        remedy = "start the members that are away; keep all data directories"
+    remedy += '; "Replicas differ" in docs/operating.md'
+    return Finding(ERROR, "replicas", words, remedy)
 
 
 # --- a data directory, or a configuration ---------------------------------------------------------

@@ -64,6 +64,7 @@ async def write(context: Context, message: Any, timeout_s: float) -> None:
 def describe(view: NodeView) -> node_pb2.Node:
     """Return the node as it describes itself."""
     jobs = view.jobs()
+    digests = view.digests()
     return node_pb2.Node(
         id=view.node_id,
         reachable=True,
@@ -93,6 +94,7 @@ def describe(view: NodeView) -> node_pb2.Node:
         upgrade_finalize=view.upgrade_finalize,
         protocols=_protocols(view),
         qless=_qless(view),
+        digests=node_pb2.Digests(**digests._asdict()),
     )
 
 

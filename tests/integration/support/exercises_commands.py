@@ -155,7 +155,7 @@ def node_audit(scene: Scene) -> None:
 
 def doctor(scene: Scene) -> None:
     found = {one["name"]: one["level"] for one in plain(scene, "doctor")}
-    assert found["configurations"] == found["birth ids"] == "ok"
+    assert found["configurations"] == found["birth ids"] == found["replicas"] == "ok"
 
 
 def node_settings(scene: Scene) -> None:

@@ -8,6 +8,7 @@ from beanpoled.reloading import Outcome, Shown
 from beanpoled.trust.trust import Trust
 from beanpoled.view import (
     ConnectionFigures,
+    Digests,
     JobCounts,
     Lately,
     Metrics,
@@ -59,6 +60,7 @@ class FakeView:
         self.disk_hangs = False
         self.live_links: tuple[str, ...] = ("n1",)
         self.job_counts = JobCounts(1, 2, 3, 4)
+        self.told = Digests(8, 11, 5, 12, 4)
         self.busy: list[QueueFigures] = []
         self.numbers = Metrics(fsyncs_total=5, fsync_seconds_total=0.25, outbox_bytes=77)
         self.snapshot: SnapshotStream | None = None
@@ -76,6 +78,9 @@ class FakeView:
 
     def links(self) -> tuple[str, ...]:
         return self.live_links
+
+    def digests(self) -> Digests:
+        return self.told
 
     def jobs(self) -> JobCounts:
         return self.job_counts

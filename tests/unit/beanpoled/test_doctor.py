@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
+from beanpole.pb import admin_pb2, node_pb2
 from beanpoled.cli import main
+from beanpoled.cli.doctor import replicas
 from beanpoled.examining import ERROR, OK, WARNING, Finding, ends_s, examine
 from beanpoled.rpc.admin import RpcServer
 from beanpoled.rpc.node_admin import NodeAdminServicer
 from beanpoled.rpc.peer import PeerClient
-from beanpoled.view import ClientFigures, Metrics, QueueFigures
+from beanpoled.view import ClientFigures, Digests, Metrics, QueueFigures
 from tests.unit.beanpoled.fakes import FakeSettings, FakeView, trust_of
 from tests.unit.node.stage import config
 
@@ -170,6 +172,7 @@ def test_one_member_is_away(capsys: pytest.CaptureFixture[str]) -> None:
         ("config_hash", "other", "configurations", WARNING),
         ("birth", "00", "birth ids", WARNING),
         ("live_links", (), "links", ERROR),
+        ("told", Digests(9, 11, 5, 13, 4), "replicas", ERROR),
     ],
 )
 def test_what_all_show_together(
@@ -180,6 +183,60 @@ def test_what_all_show_together(
     bad = [one for one in made if one.level != OK]
     assert [(one.name, one.level) for one in bad] == [(name, level)]
     assert bad[0].remedy
+
+
+SAME = Digests(8, 11, 5, 12, 4)
+INSPECT = "keep its data directory for inspection, start it with --rejoin on an empty one; "
+
+
+@pytest.mark.parametrize(
+    ("told", "level", "words", "remedy"),
+    [
+        ((SAME, SAME, SAME), OK, "n0, n1, n2 have the same state at index 8", ""),
+        # The image of the same index counts where the nodes have gone on meanwhile.
+        (
+            (SAME, SAME._replace(state_index=9, state_hash=1), None),
+            OK,
+            "n0, n1 have the same state at index 5",
+            "",
+        ),
+        (
+            (SAME, SAME._replace(image_digest=1), SAME),
+            ERROR,
+            "n1 differs from n0, n2 at index 5 (the digest of its image)",
+            f"stop n1, {INSPECT}",
+        ),
+        (
+            (SAME, SAME, SAME._replace(state_hash=1, image_version=3)),
+            ERROR,
+            "n2 differs from n0, n1 at index 8 (the running digest)",
+            f"stop n2, {INSPECT}",
+        ),
+        (
+            (SAME, SAME._replace(image_digest=1), None),
+            ERROR,
+            "n0 and n1 differ at index 5 (the digest of its image), and no side is a majority",
+            "start the members that are away; keep all",
+        ),
+        # Other bytes of another version, or another index, say nothing.
+        (
+            (SAME, Digests(9, 1, 5, 1, 3), Digests(7, 1, 4, 1, 4)),
+            OK,
+            "no two nodes were at the same index: ask again in a minute",
+            "",
+        ),
+        ((SAME, None, None), OK, "no two nodes were at the same index: ask again in a minute", ""),
+    ],
+)
+def test_replicas(told: list[Digests | None], level: str, words: str, remedy: str) -> None:
+    """A node that tells nothing is away, or of a release that does not tell it."""
+    nodes = [
+        node_pb2.Node(id=f"n{place}", digests=one and node_pb2.Digests(**one._asdict()))
+        for place, one in enumerate(told)
+    ]
+    made = replicas(admin_pb2.StatusReply(nodes=nodes))
+    assert (made.level, made.name, made.words) == (level, "replicas", words)
+    assert made.remedy.startswith(remedy) and bool(made.remedy) == (level != OK)
 
 
 # --- without a cluster ----------------------------------------------------------------------------
