@@ -25,7 +25,7 @@ class SafeTransport:
 
     def write(self, data: bytes) -> None:
         """Encrypt and send."""
-        if data and not self._below.is_closing():
+        if data:
             self._stream.send(data)
 
     def close(self) -> None:
@@ -101,6 +101,11 @@ class SafeStream:
         self._tls = context.wrap_bio(
             self._incoming, self._outgoing, server_side=name is None, server_hostname=name
         )
+        # Each is called for every record; the lookups of their names are a part of what it costs.
+        self._feed = self._incoming.write
+        self._drain = self._outgoing.read
+        self._decrypt = self._tls.read
+        self._encrypt = self._tls.write
         self._below: asyncio.Transport | None = None
         self._above: asyncio.Protocol | None = None
 
@@ -111,7 +116,7 @@ class SafeStream:
         self._shake()  # the client speaks first
 
     def data_received(self, data: bytes) -> None:
-        self._incoming.write(data)
+        self._feed(data)
         if self._above is None:
             self._shake()
         if self._above is not None:
@@ -143,12 +148,15 @@ class SafeStream:
 
     def send(self, data: bytes) -> None:
         """Encrypt and send."""
+        below = self._below
+        if below is None or below.is_closing():
+            return
         try:
-            self._tls.write(data)
+            self._encrypt(data)
         except ssl.SSLError:
             self._abort()
             return
-        self._flush()
+        below.write(self._drain())
 
     def resume(self) -> None:
         """Hand on what has come while it was paused."""
@@ -205,12 +213,15 @@ class SafeStream:
             self._read(self._above)
 
     def _read(self, above: asyncio.Protocol) -> None:
-        """Hand on every record that is whole; where nothing is left, OpenSSL is not asked."""
+        """Hand on every record that is whole; where nothing is left, OpenSSL is not asked.
+
+        Each is read as a whole, so that OpenSSL keeps nothing that was decrypted.
+        """
         below = self._below
         assert below is not None
-        while not self.paused and (self._incoming.pending or self._tls.pending()):
+        while self._incoming.pending and not self.paused:
             try:
-                data = self._tls.read(RECORD_BYTES_MAX)
+                data = self._decrypt(RECORD_BYTES_MAX)
             except ssl.SSLWantReadError:  # a part of a record
                 break
             except ssl.SSLError:
