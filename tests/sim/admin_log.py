@@ -1,7 +1,8 @@
-"""What administrators did, in the order of the log: each command, its result and its events.
+"""What administrators did, and all puts, in the order of the log: each with its result and events.
 
-Belongs here: how a machine is watched while it applies such commands. Who sent them is in
-`overseers`; what they may do is judged in `verdicts_changes` and `verdicts_policies`.
+Belongs here: how a machine is watched while it applies such commands. Which clients sent them is in
+`overseers` and `retriers`; what they may do is judged in `verdicts_changes`, `verdicts_policies`
+and `verdicts_rules`.
 """
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -16,24 +17,26 @@ from beanpole.core.state import MachineState
 if TYPE_CHECKING:
     from beanpole.core.machine import Machine
 
-WATCHED: Final = (c.CHANGE_JOB, c.SET_POLICY, c.DROP_POLICY)
+PUTS: Final = (c.PUT, c.PUT_KEYED)
+WATCHED: Final = (c.CHANGE_JOB, c.SET_POLICY, c.DROP_POLICY, *PUTS)
 
 Session = tuple[int, int, int]
 
 
 class Deed(NamedTuple):
-    """A command as it was applied. `at_s` is when that was first."""
+    """A command as it was applied. `at_s` is when that was first, `time_us` by cluster time."""
 
     session: Session  # origin, incarnation, number
     command: c.Command
     result: Any
     first: int  # its events: the offset of the first one,
     end: int  # and that behind the last one
+    time_us: int
     at_s: float
 
 
 class AdminLog:
-    """All commands of administrators of a life."""
+    """All commands of administrators, and all puts, of a life."""
 
     def __init__(self, machine: "Machine") -> None:
         self.deeds: list[Deed] = []
@@ -62,7 +65,9 @@ def _watch(code: int) -> None:
         first = machine.queue.events_total
         result = handler(machine, origin, command)
         session = (origin.index, origin.incarnation, command[1])
-        deeds.append(Deed(session, command, result, first, machine.queue.events_total, 0.0))
+        queue = machine.queue
+        deed = Deed(session, command, result, first, queue.events_total, queue.now_us, 0.0)
+        deeds.append(deed)
         return result
 
     operation.handler = watched

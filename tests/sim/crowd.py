@@ -28,6 +28,8 @@ from tests.sim.verdicts_changes import ChangeJudge
 from tests.sim.verdicts_gearman import GearmanJudge
 from tests.sim.verdicts_policies import PolicyJudge
 from tests.sim.verdicts_qless import QlessJudge
+from tests.sim.verdicts_rates import RateJudge
+from tests.sim.verdicts_rules import RuleJudge
 from tests.sim.verdicts_users import UserJudge
 from tests.sim.verdicts_workq import WorkqJudge
 from tests.sim.workq import Ledger, Patron
@@ -171,8 +173,13 @@ class Crowd:
                 return f"worker {worker.number} does not sleep"
         return next((bridge.restless for bridge in self.bridges if bridge.restless), "")
 
-    def judge(self, estimated: bool) -> None:
-        """Raise Violation if a promise to one of them was broken."""
+    def judge(self, estimated: bool, undisturbed: bool) -> None:
+        """Raise Violation if a promise to one of them was broken.
+
+        Args:
+            estimated: cluster time went on by an estimate of a downtime.
+            undisturbed: nothing happened to nodes, links and disks in this life.
+        """
         world = self.world
         witness = world.witness
         leaves = world.stops.since
@@ -185,7 +192,7 @@ class Crowd:
         QlessJudge(self.notes, witness, world.loads, leaves).all()
         world.stops.judge(self._given())
         for overseer in self.overseers:
-            _judge_policies(overseer)
+            _judge_policies(overseer, undisturbed)
         for steward in self.stewards:
             _judge_users(steward)
         world.counts["jobs of Gearman"] += len(witness.stories.of(GEARMAN_PREFIX))
@@ -204,13 +211,16 @@ class Crowd:
                 yield call.visit, call.at_s, call
 
 
-def _judge_policies(overseer: Overseer) -> None:
+def _judge_policies(overseer: Overseer, undisturbed: bool) -> None:
     """Go through the life once more: by its events, and what administrators did between them."""
     recount = Recount(overseer.world.witness)
     changes = ChangeJudge(recount, overseer.orders)
     policies = PolicyJudge(recount, overseer.orders, overseer.requests)
+    rules = RuleJudge(recount, policies, overseer.orders, overseer.requests)
+    rates = RateJudge(recount, policies, overseer.requests)
+    judges = (changes, policies, rules, rates)
     for step in recount.steps():
-        for judge in (changes, policies):
+        for judge in judges:
             if isinstance(step, Deed):
                 judge.did(step)
             else:
@@ -218,7 +228,11 @@ def _judge_policies(overseer: Overseer) -> None:
     recount.check_end()
     changes.ended()
     policies.ended()
+    rules.ended()
+    rates.ended(undisturbed)
     counts = overseer.world.counts
+    counts.update(rules.counts)
+    counts.update(rates.counts)
     counts["changes by an administrator"] += sum(map(len, changes.changes.values()))
     counts["jobs that a policy took out"] += policies.taken
 

@@ -23,6 +23,7 @@ from tests.sim.mutations_hosts import HOSTS
 from tests.sim.mutations_keepers import KEEPERS
 from tests.sim.mutations_policies import POLICIES
 from tests.sim.mutations_qless import QLESS
+from tests.sim.mutations_rules import POLICY_RULES
 from tests.sim.mutations_sick import SICK
 from tests.sim.mutations_stops import STOPS
 from tests.sim.mutations_versions import VERSIONS
@@ -465,6 +466,18 @@ SCHEDULES: Final = (
 )
 MUTANTS: Final[tuple[Mutant, ...]] = (
     *(*REPAIRS, *RULES, *SICK, *BOUNDS, *VERSIONS, *ANSWERS, *DISKS, *EDGES),
-    *(*HOSTS, *IDENTITY, *GUESTS, *QLESS, *ADMINS, *ALIASES, *KEEPERS, *POLICIES, *CHANGES, *STOPS),
+    *(
+        *HOSTS,
+        *IDENTITY,
+        *GUESTS,
+        *QLESS,
+        *ADMINS,
+        *ALIASES,
+        *KEEPERS,
+        *POLICIES,
+        *POLICY_RULES,
+        *CHANGES,
+        *STOPS,
+    ),
 )
 NAMES: Final = {mutant.name: mutant for mutant in MUTANTS}

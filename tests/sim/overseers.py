@@ -1,19 +1,19 @@
-"""An administrator of a life: it sets policies and changes the jobs of `retriers`, by gRPC calls.
+"""An administrator of a life: it sets policies, and puts and changes jobs of `retriers`, by gRPC.
 
 The services are the product's (`services`). Each call goes to any node that serves, is made once
 and given up if no answer comes. What it asked for and was told is noted; the judging is in
-`verdicts_changes` and `verdicts_policies`.
+`verdicts_changes`, `verdicts_policies` and `verdicts_rules`.
 """
 
 import random
 from collections.abc import Coroutine
 from typing import Any, Final
 
-from beanpole.pb import jobs_pb2, policies_pb2
+from beanpole.pb import jobs_pb2, policies_pb2, queue_pb2
 from tests.sim.guests import PATIENCE_S
 from tests.sim.history import host_of
 from tests.sim.host import SimHost
-from tests.sim.retriers import DEAD, MARK, TUBES, Request, Retrier
+from tests.sim.retriers import DEAD, DELAYS_S, MARK, TUBES, Request, Retrier, body_of
 from tests.sim.services import CallEnded, Caller, Services
 from tests.sim.stories import FOREVER_S
 from tests.sim.world import World
@@ -22,12 +22,30 @@ from tests.sim.world import World
 SHARE: Final = 0.25
 RETRIERS: Final = 3
 # Calls per second.
-PACE: Final = 2.5
+PACE: Final = 3.5
 RETRY_S: Final = 0.3
 # The longest that fits counts, and a name before all of them.
 PATTERNS: Final = ("mail", "mail", "mail*", "m*", "mail-news", "bulk", "mail-dead")
 ATTEMPTS: Final = (1, 1, 2, 2, 3)
 DEADS: Final = ("", DEAD.decode(), DEAD.decode(), "mail")
+# The share of policies that have attempts, and of those that have one of the rules below: few jobs
+# and short times, so that they bite.
+ATTEMPTS_SHARE: Final = 0.6
+RULE_SHARE: Final = 0.35
+RULES: Final[tuple[tuple[str, tuple[int, ...]], ...]] = (
+    ("jobs_max", (1, 2, 3, 5)),
+    ("bytes_max", (20, 40, 80)),
+    ("ttr_s", (2, 3)),
+    ("priority", (1, 2)),
+    ("retain_buried_us", (400_000, 1_500_000)),
+    ("retain_delayed_us", (400_000, 1_500_000)),
+    ("unique_window_us", (500_000, 5_000_000)),
+)
+FULLS: Final = (policies_pb2.WHEN_FULL_REFUSE, policies_pb2.WHEN_FULL_DROP_OLDEST)
+# Jobs in so many microseconds.
+RATES: Final = ((1, 100_000), (1, 1_000_000), (1, 2_000_000), (2, 1_000_000))
+# Keys of its puts; they are few, and some are put again.
+KEYS: Final = 6
 NAMES: Final = tuple(tube.decode() for tube in TUBES)
 ACTIONS: Final = (
     jobs_pb2.JOB_ACTION_DELETE,
@@ -54,7 +72,7 @@ class Order:
     """One call. `reply` is the last message of its answer, if it was answered well."""
 
     def __init__(self, kind: str, request: Any, at_s: float, caller: Caller) -> None:
-        self.kind = kind  # "set", "drop" or "change"
+        self.kind = kind  # "set", "drop", "put" or "change"
         self.request = request
         self.at_s = at_s
         self.done_s = FOREVER_S
@@ -154,17 +172,48 @@ class Overseer:
         dice = self.dice
         luck = dice.random()
         if luck < 0.3:
-            attempts, dead = dice.choice(ATTEMPTS), dice.choice(DEADS)
-            policy = policies_pb2.Policy(
-                pattern=dice.choice(PATTERNS), attempts_max=attempts, dead=dead
-            )
-            setting = policies_pb2.SetPolicyRequest(policy=policy)
+            setting = policies_pb2.SetPolicyRequest(policy=self._policy())
             return "set", setting, services.policies.Set(setting, caller)
         if luck < 0.4:
             dropping = policies_pb2.DropPolicyRequest(pattern=dice.choice(PATTERNS))
             return "drop", dropping, services.policies.Drop(dropping, caller)
+        if luck < 0.55:
+            putting = self._puts()
+            return "put", putting, services.queue.Put(putting, caller)
         change = self._change()
         return "change", change, services.jobs.Change(change, caller)
+
+    def _policy(self) -> policies_pb2.Policy:
+        dice = self.dice
+        policy = policies_pb2.Policy(pattern=dice.choice(PATTERNS))
+        if dice.random() < ATTEMPTS_SHARE:
+            policy.attempts_max, policy.dead = dice.choice(ATTEMPTS), dice.choice(DEADS)
+        for name, values in RULES:
+            if dice.random() < RULE_SHARE:
+                setattr(policy, name, dice.choice(values))
+        if policy.jobs_max or policy.bytes_max:
+            policy.when_full = dice.choice(FULLS)
+        if dice.random() < RULE_SHARE:
+            policy.rate, policy.rate_period_us = dice.choice(RATES)
+        return policy
+
+    def _puts(self) -> queue_pb2.PutRequest:
+        dice = self.dice
+        request = queue_pb2.PutRequest()
+        body = b""
+        for place in range(dice.randint(1, 3)):
+            # Or the same body as before, often into another queue.
+            if not body or dice.random() < 0.6:
+                body = body_of(dice, b"call-%d-%d" % (self._attempt, place))
+            job = request.jobs.add(tube=dice.choice(NAMES), body=body)
+            job.delay_s = dice.choice(DELAYS_S)
+            if dice.random() < 0.5:
+                job.priority = dice.choice((0, 1))
+            if dice.random() < 0.5:
+                job.ttr_s = dice.choice((1, 2))
+            if dice.random() < 0.3:
+                job.key = b"%b%d" % (MARK, dice.randrange(KEYS))
+        return request
 
     def _change(self) -> jobs_pb2.ChangeRequest:
         dice = self.dice

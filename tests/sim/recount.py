@@ -34,6 +34,9 @@ class Happened(NamedTuple):
     timeouts: int
     releases: int
     buries: int
+    delay_s: int
+    ttr_s: int
+    body_bytes: int
     at_s: float
 
     def __repr__(self) -> str:
@@ -110,6 +113,9 @@ class Recount:
                 fields["timeouts"],
                 fields["releases"],
                 fields["buries"],
+                fields["delay_s"],
+                fields["ttr_s"],
+                fields["body_bytes"],
                 applied_s[row.log_index],
             )
             self._check(known, happened, fields["state_before"])

@@ -1,9 +1,11 @@
 """Beanstalk clients whose jobs come back: released, after their TTR, with a lost connection.
 
 They share some queues with each other, on which `overseers` set policies and change jobs, and with
-no other client. What each saw is noted; the judging is in `verdicts_policies`.
+no other client. What each saw is noted; the judging is in `verdicts_policies`, `verdicts_rules` and
+`verdicts_rates`.
 """
 
+import random
 from typing import Final
 
 from beanpole.constants import DEFAULT_TUBE
@@ -18,23 +20,43 @@ DEAD: Final = b"mail-dead"
 TUBES: Final = (b"mail", b"mail-news", b"bulk", DEAD)
 # How their bodies begin.
 MARK: Final = b"mail "
+# By it a client leaves the TTR to the policy of its queue.
+NO_TTR: Final = 0
 HELD_MAX: Final = 3
 # Actions per second: few jobs wait long, and many come back in a life.
-PACE: Final = 8.0
-TTRS_S: Final = (1, 1, 2, 60)
+PACE: Final = 10.0
+TTRS_S: Final = (1, 1, 2, 60, NO_TTR, NO_TTR)
+DELAYS_S: Final = (0, 0, 0, 1, 1, 3)
+# The share of bodies that are put again and again, some of them in the window of a policy.
+EQUAL_BODIES: Final = 2
+EQUAL_SHARE: Final = 0.45
+# Some bodies are larger than a limit of bytes.
+PADDINGS: Final = (b"", b"", b"", b" " * 20)
+
+
+def body_of(dice: random.Random, own: bytes) -> bytes:
+    """A body: `own`, or one of those that several clients put."""
+    if dice.random() < EQUAL_SHARE:
+        own = b"equal-%d" % dice.randrange(EQUAL_BODIES)
+    return MARK + own + dice.choice(PADDINGS)
 
 
 class Request:
     """One request, and its answer."""
 
-    __slots__ = ("at_s", "body", "done_s", "job", "kind", "queue", "visit", "word")
+    __slots__ = (
+        *("at_s", "body", "delay_s", "done_s", "job", "kind", "priority", "queue"),
+        *("ttr_s", "visit", "watched", "word"),
+    )
 
     def __init__(self, visit: Connected, kind: str, job: int, at_s: float) -> None:
         self.visit = visit
         self.kind = kind
         self.job = job
-        self.queue = b""  # of a put
+        self.queue = b""  # of a put, as the next three
+        self.priority = self.delay_s = self.ttr_s = 0
         self.body = b""
+        self.watched: tuple[bytes, ...] = ()
         self.at_s = at_s
         self.done_s = float("inf")
         self.word = b""  # empty for good: the connection ended first
@@ -66,6 +88,7 @@ class Retrier(SingleGuest[Request]):
         self.held: dict[int, None] = {}
         self.bodies = 0
         self._queue = TUBES[0]
+        self._watched: tuple[bytes, ...] = ()
         self._parser = ReplyParser()
         self._unanswered = 0  # of the words with which it began
 
@@ -76,6 +99,7 @@ class Retrier(SingleGuest[Request]):
         self.held.clear()
         self._queue = dice.choice(TUBES[:3])
         watched = [tube for tube in TUBES if dice.random() < 0.6] or [TUBES[0]]
+        self._watched = tuple(watched)
         self._unanswered = 2 + len(watched)
         words = b"".join(encode(b"watch", tube) for tube in watched)
         self.send(encode(b"use", self._queue) + words + encode(b"ignore", DEFAULT_TUBE))
@@ -99,7 +123,7 @@ class Retrier(SingleGuest[Request]):
         elif dice.random() < 0.45:
             self._put()
         elif len(self.held) < HELD_MAX:
-            seconds = dice.choice((0, 0, 1))
+            seconds = dice.choice((0, 0, 1, 2))
             self._ask("reserve-with-timeout", 0, encode(b"reserve-with-timeout", seconds))
         else:
             self.later(0.5)  # a TTR may end
@@ -122,18 +146,20 @@ class Retrier(SingleGuest[Request]):
     def _put(self) -> None:
         dice = self.dice
         self.bodies += 1
-        body = MARK + b"%d-%d" % (self.number, self.bodies)
-        line = encode_put(body, dice.choice((0, 1, 1)), dice.choice((0, 0, 1)), dice.choice(TTRS_S))
-        self._ask("put", 0, line, body)
+        body = body_of(dice, b"%d-%d" % (self.number, self.bodies))
+        numbers = dice.choice((0, 1, 1)), dice.choice(DELAYS_S), dice.choice(TTRS_S)
+        request = self._ask("put", 0, encode_put(body, *numbers), body)
+        request.priority, request.delay_s, request.ttr_s = numbers
 
-    def _ask(self, kind: str, job: int, line: bytes, body: bytes = b"") -> None:
+    def _ask(self, kind: str, job: int, line: bytes, body: bytes = b"") -> Request:
         visit = self.visit
         assert visit is not None
         request = Request(visit, kind, job, self.world.clock.now_s)
-        request.queue, request.body = self._queue, body
+        request.queue, request.body, request.watched = self._queue, body, self._watched
         self.requests.append(request)
         self.wait_for(request)
         self.send(line)
+        return request
 
     # --- replies ----------------------------------------------------------------------------------
 
@@ -166,7 +192,8 @@ class Retrier(SingleGuest[Request]):
         self.world.counts[f"retrier {request.kind} {word.decode()}"] += 1
         if word == b"INSERTED":
             request.job = numbers[0]
-            self.known.append(request.job)
+            if request.job not in self.known:  # it may be that of an equal put
+                self.known.append(request.job)
         elif word == b"RESERVED":
             request.job, request.body = numbers[0], body or b""
             self.held[request.job] = None

@@ -20,6 +20,7 @@ from beanpoled.rpc.callers import Callers
 from beanpoled.rpc.guarding import GUARDED, Guard
 from beanpoled.rpc.jobs import JobAdminServicer
 from beanpoled.rpc.policies import PoliciesServicer
+from beanpoled.rpc.queue import QueueServicer
 from beanpoled.rpc.users import UsersServicer
 from tests.sim.host import SimHost
 
@@ -150,6 +151,7 @@ class Services:
         callers = NotedCallers(host.node)
         self.jobs = JobAdminServicer(host.node, callers)
         self.policies = PoliciesServicer(host.node, callers)
+        self.queue = QueueServicer(host.node, callers)
         self.users = UsersServicer(host.node, callers)
         self._guard = Guard(host.node, callers)
 

@@ -86,6 +86,7 @@ class Storm:
         for name in world.names:
             world.rates[name] = 1.0 + dice.uniform(-0.05, 0.05)
             world.walls_s[name] += dice.uniform(-5, 5)
+        self.undisturbed = faults == CALM
         self.troubles = Troubles(world, dice, faults or Faults())
         kinds = frozenset[str]() if faults is not None else draw(seed)
         self.hazards = Hazards(world, seed, kinds)
@@ -150,7 +151,7 @@ class Storm:
             if op.word == b"RESERVED" and op.kind in RESERVES
         )
         callers.judge(self.callers, world.witness)
-        self.crowd.judge(estimated)
+        self.crowd.judge(estimated, self.undisturbed)
         world.counts["events with a host"] += sum(
             bool(row.host) for row in world.witness.events.rows
         )

@@ -1,7 +1,8 @@
 """Judging policies of queues: jobs that came back too often, and what their clients were told.
 
 Which policy counts, and how many attempts a job has had, is computed here from the log's commands
-and events alone (`recount`). What administrators do to single jobs is judged in `verdicts_changes`.
+and events alone (`recount`). What administrators do to single jobs is judged in `verdicts_changes`,
+what the other rules of policies do in `verdicts_rules` and `verdicts_rates`.
 """
 
 from collections import defaultdict
@@ -12,7 +13,6 @@ from beanpole import events as e
 from beanpole.core.jobs.job import BURIED, DELAYED, GONE, READY, RESERVED
 from tests.sim.admin_log import Deed, Session
 from tests.sim.cluster import Violation
-from tests.sim.history import NOT_DONE
 from tests.sim.overseers import Order
 from tests.sim.recount import Happened, Known, Recount
 from tests.sim.retriers import MARK, TUBES, Request
@@ -55,7 +55,7 @@ class PolicyJudge:
 
     def __init__(self, recount: Recount, orders: list[Order], requests: list[Request]) -> None:
         self.recount = recount
-        self.orders = [order for order in orders if order.kind != "change"]
+        self.orders = [order for order in orders if order.kind in ("set", "drop")]
         self.requests = requests
         self.policies: dict[bytes, tuple[Any, ...]] = {}
         self.changes = 0  # of policies
@@ -75,7 +75,7 @@ class PolicyJudge:
     def did(self, deed: Deed) -> None:
         """A command of an administrator comes."""
         code, _, pattern = deed.command[:3]
-        if code == c.CHANGE_JOB:
+        if code not in (c.SET_POLICY, c.DROP_POLICY):
             return
         wanted = c.OK
         if code == c.SET_POLICY:
@@ -175,17 +175,9 @@ class PolicyJudge:
         self._notes_are_kept()
         for order in self.orders:
             self._answered_policies_count(order)
-        made: dict[bytes, list[int]] = defaultdict(list)
-        for job, body in self.recount.witness.bodies.items():
-            if body.startswith(MARK):
-                made[body].append(job)
         for request in self.requests:
-            if request.kind == "put":
-                self._a_put_is_one_job(request, made.pop(request.body, []))
-            else:
+            if request.kind != "put":
                 self._what_was_told_is_true(request)
-        if made:
-            raise Violation(f"made, and never put: {made}")
 
     def _notes_are_kept(self) -> None:
         """Each job has the note of the last time, and none is left of jobs that are gone."""
@@ -210,12 +202,6 @@ class PolicyJudge:
         if order.refusal.startswith("NOT_FOUND") and deeds[-1].result != c.NOT_FOUND:
             raise Violation(f"there was one: {order}")
 
-    def _a_put_is_one_job(self, put: Request, jobs: list[int]) -> None:
-        if len(jobs) > 1 or (put.word in NOT_DONE and jobs):
-            raise Violation(f"made were {jobs}: {put}")
-        if put.word == b"INSERTED" and jobs != [put.job]:
-            raise Violation(f"lost: {put}, made was {jobs}")
-
     def _what_was_told_is_true(self, request: Request) -> None:
         within = [
             came
@@ -225,6 +211,8 @@ class PolicyJudge:
         kinds = EFFECTS.get(request.word)
         if kinds is not None and not any(came.kind in kinds for came in within):
             raise Violation(f"answered, and not done: {request}")
+        if request.word == b"RESERVED" and request.body != self.recount.witness.bodies[request.job]:
+            raise Violation(f"it has another body: {request}")
         if request.word == b"NOT_FOUND":
             for stay in self.recount.jobs[request.job].stays:
                 lasts = stay.from_s <= request.at_s and request.done_s < stay.to_s

@@ -124,6 +124,7 @@ class Witness:
         self.calls = Calls(self.machine)
         self.admin_log = AdminLog(self.machine)
         self.applied_s: dict[int, float] = {}  # index -> when it was applied first
+        self.times_us: dict[int, int] = {}  # index -> cluster time from there on
         self.machine.queue.effects.listened = Everything()
         self.downs: list[tuple[int, int, float]] = []  # (origin, incarnation that ended, when)
         self.pauses: list[tuple[bytes, float, bool]] = []  # tube, when, begins or ends
@@ -197,7 +198,7 @@ class Witness:
         self.events.applied(machine, index, wall_us, sections)
         if machine.queue.now_us < self._time_us:
             raise Violation(f"entry {index} takes cluster time back")
-        self._time_us = machine.queue.now_us
+        self._time_us = self.times_us[index] = machine.queue.now_us
         if applied.epoch:
             self._epoch_s = now_s
         elif stood_us > 0 and self.proposed_s[entry] > self._epoch_s + CATCH_UP_S:
@@ -213,7 +214,7 @@ class Witness:
             for word in self._transitions.last
             if word & (1 << q.TRANSITION_BITS) - 1 == q.TIMEOUT
         }
-        self.stories.born(self._jobs.born, now_s, index)
+        self._note_born(now_s, index)
         newest: dict[int, int] = {}
         for place, word in enumerate(self._transitions.last):
             kind = word & (1 << q.TRANSITION_BITS) - 1
@@ -236,6 +237,14 @@ class Witness:
         known = {job_id for job_id, *_ in applied.effects if self.machine.queue.jobs.get(job_id)}
         self.stories.happened(applied.effects, known, now_s, index)
         self._note_pauses(now_s)
+
+    def _note_born(self, now_s: float, index: int) -> None:
+        """Note the jobs that an entry made, also those that it deleted again."""
+        self.stories.born(self._jobs.born, now_s, index)
+        for job in self._jobs.born:
+            if job.id not in self.stories:
+                self.bodies[job.id] = job.body
+                self.tubes[job.id] = job.tube.name
 
     def _note_pauses(self, now_s: float) -> None:
         tubes = self.machine.queue.tubes
@@ -270,9 +279,6 @@ class Witness:
         job = self.machine.queue.jobs.get(job_id)
         if event.kind == q.PUT and job_id not in self.stories:
             self.jobs[job_id] = []
-            # A job that was deleted in the entry that made it has left no trace but its id.
-            self.bodies[job_id] = b"" if job is None else job.body
-            self.tubes[job_id] = b"" if job is None else job.tube.name
         self._events(job_id).append(event)
         if job is not None:
             event.priority = job.rank

@@ -1,0 +1,359 @@
+"""Judging the rules of policies for puts and for jobs at rest: limits, defaults, retention, equals.
+
+Belongs here: what each put must become by the policy that counted at its place in the log, and when
+a job that is buried or delayed has to go. The jobs of a queue, and which are ready, are counted by
+events alone; nothing of the product's arithmetic is used. Rates are judged in `verdicts_rates`,
+attempts in `verdicts_policies`.
+"""
+
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from typing import Any, Final, NamedTuple
+
+from beanpole import commands as c
+from beanpole import events as e
+from beanpole.core.jobs.job import BURIED, DELAYED, GONE, READY
+from beanpole.core.operations import administering as a
+from beanpole.pb import policies_pb2, queue_pb2
+from tests.sim.admin_log import PUTS, Deed, Session
+from tests.sim.cluster import Violation
+from tests.sim.overseers import Order
+from tests.sim.recount import Happened, Known, Recount
+from tests.sim.retriers import MARK, NO_TTR, TUBES, Request
+from tests.sim.verdicts_policies import PolicyJudge
+
+SECOND_US: Final = 1_000_000
+# In a command: how many seconds are usual where a client gave no TTR, by its protocol; and that it
+# gave no priority.
+USUAL_TTR_S: Final = {"beanstalk": -1, "grpc": -60}
+NO_PRIORITY: Final = -1
+# So long after its time a job may be there still, when nothing else makes cluster time go on.
+LATE_US: Final = SECOND_US
+IS_GONE: Final = frozenset({GONE, e.MOVING})
+
+
+class Rules(NamedTuple):
+    """A policy, in the order of the fields of its command."""
+
+    attempts_max: int = 0
+    dead: bytes = b""
+    jobs_max: int = 0
+    bytes_max: int = 0
+    when_full: int = 0
+    ttr_s: int = 0
+    priority: int = 0
+    retain_buried_us: int = 0
+    retain_delayed_us: int = 0
+    unique_window_us: int = 0
+    rate: int = 0
+    rate_period_us: int = 0
+
+
+class Rest(NamedTuple):
+    """A job that is buried or delayed, by cluster time: when it goes and is due; 0 for never."""
+
+    gone_us: int
+    due_us: int
+
+
+class Put(NamedTuple):
+    """The command of a put, and what counted for its queue then."""
+
+    deed: Deed
+    rules: Rules
+
+    def is_of(self, fields: tuple[Any, ...], protocol: str) -> bool:
+        """Whether it is what a client asked for: queue, priority, delay, TTR and body.
+
+        A node that knows of no policies yet fills in itself what a client left out. It may not miss
+        one that has another number.
+        """
+        queue, priority, delay_s, ttr_s, body = self.deed.command[2:7]
+        wanted = list(fields)
+        usual_s = USUAL_TTR_S[protocol]
+        if wanted[3] == NO_TTR:
+            knows_none = ttr_s == -usual_s and not self.rules.ttr_s
+            wanted[3] = ttr_s if knows_none else usual_s
+        if wanted[1] == NO_PRIORITY and not self.rules.priority and priority == 0:
+            wanted[1] = 0
+        return [queue, priority, delay_s, ttr_s, body] == wanted
+
+
+class Due(NamedTuple):
+    """An event that the present put has yet to have."""
+
+    kind: int
+    reason: int
+    job: int
+
+
+class RuleJudge:
+    """The checks of one life; it reads along with a recount, behind a judge of its policies."""
+
+    def __init__(
+        self,
+        recount: Recount,
+        policies: PolicyJudge,
+        orders: list[Order],
+        requests: list[Request],
+    ) -> None:
+        self.recount = recount
+        self.policies = policies
+        self.orders = [order for order in orders if order.kind == "put"]
+        self.requests = [request for request in requests if request.kind == "put"]
+        self.counts: Counter[str] = Counter()  # how often each rule bit
+        self.puts: dict[Session, list[Put]] = defaultdict(list)
+        self.jobs: Counter[bytes] = Counter()  # by queue
+        self.bytes: Counter[bytes] = Counter()
+        self.rests: dict[int, Rest] = {}
+        self._sizes: dict[int, int] = {}
+        self._equals: dict[tuple[bytes, int, bytes], tuple[int, int]] = {}  # when put, its job
+        self._keys: dict[bytes, int] = {}
+        self._deed: Deed | None = None  # the newest command
+        self._due: list[Due] = []
+        times_us = recount.witness.times_us
+        self._indexes, self._times_us = list(times_us), list(times_us.values())
+
+    def rules(self, queue: bytes) -> Rules:
+        """What counts for a queue now."""
+        return Rules(*(self.policies.policy(queue) or ()))
+
+    # --- puts -------------------------------------------------------------------------------------
+
+    def did(self, deed: Deed) -> None:
+        """A command comes."""
+        self._must_be_done()
+        self._deed = deed
+        if deed.command[0] not in PUTS or not deed.command[6].startswith(MARK):
+            return
+        self.puts[deed.session].append(Put(deed, self.rules(deed.command[2])))
+        key = deed.command[7] if deed.command[0] == c.PUT_KEYED else b""
+        self._due = self._judge_put(deed, key)
+        if deed.end - deed.first != len(self._due):
+            raise Violation(f"it is to have the events {self._due}: {deed}")
+
+    def _judge_put(self, deed: Deed, key: bytes) -> list[Due]:
+        """Compare what a put says with what it is to say; returns the events that it is to have."""
+        _, _, queue, _, _, _, body = deed.command[:7]
+        rules = self.rules(queue)
+        equal = (queue, rules.unique_window_us, body)
+        known = self._keys.get(key, 0) if key else 0
+        if not known and rules.unique_window_us and equal in self._equals:
+            put_us, job = self._equals[equal]
+            if deed.time_us - put_us < rules.unique_window_us:
+                known = job
+                self.counts["puts that were equal to another"] += 1
+        if known:
+            if deed.result != (known, 1):
+                raise Violation(f"it is equal to that of job {known}: {deed}")
+            if key:
+                self._keys[key] = known
+            return []
+        if deed.result == c.OUT_OF_MEMORY:
+            return []  # no disk has room, whatever the queue has
+        drops = self._drops(rules, queue, len(body))
+        if drops is None:
+            if deed.result != c.FULL:
+                raise Violation(f"{self._filling(queue)}, {rules}: it is full: {deed}")
+            self.counts["puts into full queues"] += 1
+            return []
+        job, is_known = deed.result if type(deed.result) is tuple else (deed.result, 0)
+        if job <= 0 or is_known:
+            raise Violation(f"{self._filling(queue)}, {rules}: it is to make a job: {deed}")
+        if rules.unique_window_us:
+            self._equals[equal] = (deed.time_us, job)
+        if key:
+            self._keys[key] = job
+        self.counts["jobs that were dropped for another"] += len(drops)
+        made = Due(e.PUT, e.NO_REASON, job)
+        return [*(Due(e.DELETED, e.QUEUE_FULL, dropped) for dropped in drops), made]
+
+    def _drops(self, rules: Rules, queue: bytes, size: int) -> list[int] | None:
+        """The jobs that go for one more of a size, the oldest ready ones; None if it is refused."""
+        count, total = self.jobs[queue], self.bytes[queue]
+        if 0 < rules.bytes_max < size:
+            return None
+        drops: list[int] = []
+        oldest = iter(sorted(self.recount.ready.get(queue, ())))
+        while 0 < rules.jobs_max <= count or 0 < rules.bytes_max < total + size:
+            if rules.when_full != policies_pb2.WHEN_FULL_DROP_OLDEST:
+                return None
+            job = next(oldest, 0)
+            if not job:
+                break
+            drops.append(job)
+            count -= 1
+            total -= self._sizes[job]
+        return drops
+
+    def _filling(self, queue: bytes) -> str:
+        return f"{queue!r} has {self.jobs[queue]} jobs of {self.bytes[queue]} bytes"
+
+    def _must_be_done(self) -> None:
+        if self._due:
+            raise Violation(f"the events {self._due} are missing of {self._deed}")
+
+    # --- events -----------------------------------------------------------------------------------
+
+    def happened(self, event: Happened) -> None:
+        """An event comes, and is not counted yet."""
+        if event.row.tube not in TUBES:
+            return
+        known = self.recount.jobs[event.job]
+        if self._due:
+            due = self._due.pop(0)
+            if (event.kind, event.reason, event.job) != due or not self._is_of(event):
+                raise Violation(f"it is to be {due}: {event} of {self._deed}")
+            if event.kind == e.PUT:
+                self._has_what_was_left_out(event)
+        elif event.kind == e.PUT or event.reason == e.QUEUE_FULL:
+            raise Violation(f"no put was to do it: {event}")
+        self._time_is_up(event)
+        self._rest(known, event)
+        self._count(known, event)
+
+    def _is_of(self, event: Happened) -> bool:
+        deed = self._deed
+        return deed is not None and deed.first <= event.row.offset < deed.end
+
+    def _has_what_was_left_out(self, event: Happened) -> None:
+        """A job has the numbers of its put, and those of its policy where there are none."""
+        assert self._deed is not None
+        _, _, queue, priority, delay_s, ttr_s, body = self._deed.command[:7]
+        rules = self.rules(queue)
+        if ttr_s < 0:
+            self.counts["puts without a TTR"] += bool(rules.ttr_s)
+            ttr_s = rules.ttr_s or -ttr_s
+        if priority == NO_PRIORITY:
+            self.counts["puts without a priority"] += bool(rules.priority)
+            priority = rules.priority
+        wanted = (queue, priority, delay_s, ttr_s, len(body), DELAYED if delay_s else READY)
+        found = (event.row.tube, event.rank, event.delay_s, event.ttr_s, event.body_bytes)
+        if (*found, event.state) != wanted or event.session != self._deed.session:
+            raise Violation(f"it has {found}, and is to have {wanted}: {event}, {rules}")
+
+    def _time_is_up(self, event: Happened) -> None:
+        """What time does to a job comes in the first entry of that time, and nothing after it."""
+        rest = self.rests.get(event.job, Rest(0, 0))
+        if event.reason == e.RETENTION:
+            if event.kind != e.DELETED or event.before not in (BURIED, DELAYED):
+                raise Violation(f"it is to be deleted: {event}")
+            self.counts["jobs that were there long enough"] += 1
+            self._is_first_since(rest.gone_us, event)
+        elif event.kind == e.DUE:
+            if rest.gone_us:
+                raise Violation(f"it is to go at {rest.gone_us}: {event}")
+            self._is_first_since(rest.due_us, event)
+        elif 0 < rest.gone_us <= event.row.time_us or 0 < rest.due_us <= event.row.time_us:
+            raise Violation(f"its time has ended, {rest}: {event}")
+
+    def _is_first_since(self, time_us: int, event: Happened) -> None:
+        if not 0 < time_us <= event.row.time_us:
+            raise Violation(f"its time is {time_us}, and it was {event.row.time_us}: {event}")
+        first = self._indexes[bisect_left(self._times_us, time_us)]
+        if event.row.log_index != first:
+            raise Violation(f"its time was {time_us}, of entry {first}: {event}")
+
+    def _rest(self, known: Known, event: Happened) -> None:
+        """A job is buried or delayed from here on, or not any more."""
+        before = self.rests.get(event.job, Rest(0, 0))
+        command = self._deed.command if self._deed is not None and self._is_of(event) else ()
+        action = command[3] if command and command[0] == c.CHANGE_JOB else 0
+        if action == a.SET_RANK or event.state == e.MOVING:
+            return  # a job on its way to another queue is due when it was
+        self.rests.pop(event.job, None)
+        now_us, rules = event.row.time_us, self.rules(event.row.tube)
+        if event.state == BURIED:
+            stays_us = rules.retain_buried_us
+            self.rests[event.job] = Rest(now_us + stays_us if stays_us else 0, 0)
+        elif event.state == DELAYED:
+            due_us = now_us + event.delay_s * SECOND_US
+            if action == a.SET_DELAY:
+                due_us = now_us + command[7]
+            elif event.kind == e.MOVED:
+                due_us = before.due_us
+            stays_us = rules.retain_delayed_us
+            if 0 < stays_us < due_us - now_us:
+                self.rests[event.job] = Rest(now_us + stays_us, due_us)
+            else:
+                self.rests[event.job] = Rest(0, due_us)
+
+    def _count(self, known: Known, event: Happened) -> None:
+        if event.kind == e.PUT:
+            self._sizes[event.job] = event.body_bytes
+        size = self._sizes[event.job]
+        if event.before not in IS_GONE:
+            self.jobs[known.queue] -= 1
+            self.bytes[known.queue] -= size
+        if event.state not in IS_GONE:
+            self.jobs[event.row.tube] += 1
+            self.bytes[event.row.tube] += size
+
+    # --- the end ----------------------------------------------------------------------------------
+
+    def ended(self) -> None:
+        """The life is over. Raises Violation."""
+        self._must_be_done()
+        now_us = self.recount.witness.machine.queue.now_us
+        for job, rest in self.rests.items():
+            if 0 < rest.gone_us < now_us - LATE_US:
+                raise Violation(f"job {job} is there at {now_us}: {rest}")
+        judged = sum(map(self._an_answer_is_true, self.requests))
+        judged += sum(map(self._a_reply_is_true, self.orders))
+        if judged != sum(map(len, self.puts.values())):
+            raise Violation(f"{judged} puts were asked for, done were {dict(self.puts)}")
+
+    def _an_answer_is_true(self, asked: Request) -> int:
+        """Compare what a client was told with its command; returns how many commands it had."""
+        puts = [
+            put
+            for put in self.puts[asked.session]
+            if put.deed.command[6] == asked.body and asked.at_s <= put.deed.at_s <= asked.done_s
+        ]
+        if not puts:
+            if asked.word == b"INSERTED":
+                raise Violation(f"lost: {asked}")
+            return 0
+        wanted = (asked.queue, asked.priority, asked.delay_s, asked.ttr_s, asked.body)
+        if len(puts) > 1 or not puts[0].is_of(wanted, "beanstalk"):
+            raise Violation(f"it is to be {wanted}: {puts} of {asked}")
+        result = puts[0].deed.result
+        if asked.word == b"INSERTED":
+            is_true = asked.job == (result[0] if type(result) is tuple else result)
+        elif asked.word == b"OUT_OF_MEMORY":
+            is_true = result in (c.FULL, c.OUT_OF_MEMORY)
+        else:
+            is_true = not asked.word
+        if not is_true:
+            raise Violation(f"done was {puts[0]}: {asked}")
+        return 1
+
+    def _a_reply_is_true(self, order: Order) -> int:
+        """Compare what a call was told with its commands; returns how many they are."""
+        puts = [put for session in order.caller.sessions for put in self.puts[session]]
+        jobs = order.request.jobs
+        for job, put in zip(jobs, puts, strict=False):
+            priority = job.priority if job.HasField("priority") else NO_PRIORITY
+            wanted = (job.tube.encode(), priority, job.delay_s, job.ttr_s, job.body)
+            key = (job.key,) if job.key else ()
+            if not put.is_of(wanted, "grpc") or put.deed.command[7:] != key:
+                raise Violation(f"it is to be {wanted}: {put} of {order}")
+        if order.reply is None:
+            return len(puts)
+        told = [(one.job_id, one.outcome) for one in order.reply.results]
+        if not puts and told == [_told(c.OUT_OF_MEMORY)] * len(jobs):
+            return 0
+        if len(told) != len(jobs) or told != [_told(put.deed.result) for put in puts]:
+            raise Violation(f"done were {puts}: {order}")
+        return len(puts)
+
+
+def _told(result: Any) -> tuple[int, int]:
+    """What a call says of a put."""
+    if result == c.FULL:
+        return 0, queue_pb2.PUT_OUTCOME_QUEUE_FULL
+    if result == c.OUT_OF_MEMORY:
+        return 0, queue_pb2.PUT_OUTCOME_OUT_OF_MEMORY
+    job, is_known = result if type(result) is tuple else (result, 0)
+    outcome = queue_pb2.PUT_OUTCOME_DUPLICATE if is_known else queue_pb2.PUT_OUTCOME_INSERTED
+    return job, outcome
