@@ -1,20 +1,27 @@
-"""Users at three real nodes: tokens, rights and rules through a follower, and over a failover.
+"""Users at three real nodes: tokens, rights, rules and quotas, through a follower and a failover.
 
 What each right means is in tests/unit/core/test_permission.py, what a client of beanstalk hears in
-tests/unit/node/test_auth.py.
+tests/unit/node/test_auth.py, one of others in tests/unit/beanpoled/test_auth_protocols.py.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import greenstalk
 import pytest
 
 from beanpole.client.blocking import Client, DeniedError
+from beanpole.protocol.gearman import packets as p
+from tests.integration.support.backups import SCRIPT
 from tests.integration.support.commands import Commands
+from tests.integration.support.gearmand import Packets
 from tests.integration.support.nodes import Cluster, Node, http_get
+from tests.integration.support.raw import Raw
+from tests.integration.support.resp import Failure, Resp
 from tests.integration.support.waiting import wait_until
 
 PATIENCE_S: Final = 20.0
@@ -148,6 +155,173 @@ def test_a_rule_makes_clients_of_a_network_users(locked: Locked, tmp_path: Path)
     rules.write_text("")
     run(f"user rules --set {rules}")
     wait_until(lambda: not served(), PATIENCE_S, "no rule")
+
+
+# --- other protocols ------------------------------------------------------------------------------
+
+
+class Given(NamedTuple):
+    """A user with a token, and the node that its clients use: it does not lead.
+
+    Attributes:
+        change: gives the user other rights, through another node.
+    """
+
+    token: str
+    node: Node
+    change: Callable[[str], object]
+
+
+@pytest.fixture
+def given(locked: Locked, request: pytest.FixtureRequest) -> Given:
+    """A user of the name of its test."""
+    cluster, run = locked
+    name = request.node.name.removeprefix("test_")
+    run(f"user set {name}")
+    node = cluster.nodes[cluster.followers()[-1]]
+
+    def change(words: str) -> None:
+        run(f"user set {name} {words}")
+
+    return Given(run(f"user token {name}").strip(), node, change)
+
+
+def add(number: int, queue: str = "mail") -> bytes:
+    """A put of Workq."""
+    return b"add 0253b98a-025b-4730-b795-%012d %b 60000 600000 1\r\nx" % (number, queue.encode())
+
+
+def test_workq_is_allowed_refused_and_told_at_a_follower(given: Given) -> None:
+    denied = b"-CLIENT-ERROR Denied"
+    given.change("--right put,work=workq:mail")
+    with Raw(given.node.speaks("workq"), PATIENCE_S) as client:
+        client.ask(add(1), denied)
+        client.ask(b"lease mail 0", denied)
+        client.ask(b"auth %b" % given.token.encode(), b"+OK")
+        client.ask(add(1), b"+OK")
+        client.ask(add(2, "other"), denied)
+        client.ask(b"lease mail other 0", denied)
+        client.ask(b"lease mail 0", b"+OK 1")
+        client.line()
+        assert client.body(1) == b"x"
+        client.ask(b"complete 0253b98a-025b-4730-b795-000000000001 1\r\nx", b"+OK")
+        client.send(b"lease mail 600000\r\n")
+        given.change("--right put=workq:mail")
+        client.expect(denied)
+        client.ask(b"lease mail 0", denied)
+        client.ask(add(3), b"+OK")
+        given.change("--right put,work=workq:mail --jobs-max 1")
+        client.ask(b"lease mail 0", b"+OK 1")
+        client.line()
+        client.body(1)
+        client.ask(add(4), b"+OK")  # the others are from before the quota
+        client.ask(add(5), b"-SERVER-ERROR Out of memory")
+        client.ask(b"delete 0253b98a-025b-4730-b795-000000000004", b"+OK")
+        client.ask(add(5), b"+OK")
+
+
+def test_gearman_is_allowed_refused_and_told_at_a_follower(given: Given) -> None:
+    denied = (p.ERROR, [b"ACCESS_DENIED", b"The user may not do this"])
+    given.change("--right put,work=gearman:mail")
+    with closing(Packets(given.node.speaks("gearman"))) as client:
+        assert client.ask(p.SUBMIT_JOB_BG, b"mail", b"", b"x") == denied
+        assert client.ask(p.CAN_DO, b"mail") == denied
+        assert client.admin("status") == ["ERR ACCESS_DENIED The+user+may+not+do+this"]
+        assert client.admin(f"auth {given.token}") == ["OK"]
+        assert client.ask(p.SUBMIT_JOB_BG, b"mail", b"", b"x")[0] == p.JOB_CREATED
+        assert client.ask(p.SUBMIT_JOB_BG, b"other", b"", b"x") == denied
+        assert client.ask(p.CAN_DO, b"other") == denied
+        assert client.admin("drop function mail") == ["ERR ACCESS_DENIED The+user+may+not+do+this"]
+        client.send(p.CAN_DO, b"mail")
+        kind, (handle, *_) = client.ask(p.GRAB_JOB)
+        assert kind == p.JOB_ASSIGN
+        client.send(p.WORK_COMPLETE, handle, b"done")
+        client.send(p.PRE_SLEEP)
+        assert client.ask(p.ECHO_REQ, b"asleep") == (p.ECHO_RES, [b"asleep"])
+        given.change("--right put=gearman:mail --bytes-max 3")
+        assert client.receive() == denied
+        assert client.ask(p.GRAB_JOB) == (p.NO_JOB, [b""])
+        assert client.ask(p.SUBMIT_JOB_BG, b"mail", b"", b"1234")[1][0] == b"QUEUE_ERROR"
+        assert client.ask(p.SUBMIT_JOB_BG, b"mail", b"", b"123")[0] == p.JOB_CREATED
+        given.change("--right put,work=gearman:mail")
+        assert client.ask(p.GRAB_JOB)[0] == p.JOB_ASSIGN
+
+
+def test_qless_is_allowed_and_refused_at_a_follower(given: Given) -> None:
+    unknown, no_right = Failure("NOAUTH Authentication required."), "NOPERM "
+    given.change("--right put,work=qless:mail")
+
+    def put(client: Resp, queue: str, jid: str) -> object:
+        return client.ask("EVAL", SCRIPT, 0, "put", 1, "worker", queue, jid, "Klass", "{}", 0)
+
+    def pop(client: Resp, queue: str = "mail") -> object:
+        return client.ask("EVAL", SCRIPT, 0, "pop", 2, queue, "worker", 1)
+
+    def is_refused(reply: object) -> bool:
+        return isinstance(reply, Failure) and reply.text.startswith(no_right)
+
+    with Resp(given.node.speaks("qless")) as client:
+        assert put(client, "mail", "one") == pop(client) == unknown
+        assert client.ask("SUBSCRIBE", "ql:log") == unknown
+        assert client.ask("AUTH", given.token) == "OK"
+        assert put(client, "mail", "one") == b"one"
+        assert is_refused(put(client, "other", "two"))
+        assert is_refused(pop(client, "other"))
+        given.change("--right put=qless:mail")
+        assert is_refused(pop(client))
+        assert put(client, "mail", "two") == b"two"
+        given.change("--right put,work=qless:mail")
+        popped = pop(client)
+        assert isinstance(popped, bytes) and b'"state":"running"' in popped
+        assert client.ask("PING") == "PONG"
+
+
+# --- waits, quotas and rates ----------------------------------------------------------------------
+
+
+def test_a_stock_worker_that_waits_is_told_at_a_follower(given: Given) -> None:
+    given.change("--right put,work=mail*")
+    with stock(given.node, given.token, "mail-wait") as worker, ThreadPoolExecutor() as pool:
+        waiting = pool.submit(denied, lambda: worker.reserve(timeout=60))
+
+        def waits() -> bool:
+            # Of which its node knows; whoever asks has a right in the queue.
+            with stock(given.node, given.token, "mail-wait") as asking:
+                return bool(asking.stats_tube("mail-wait")["current-waiting"])
+
+        wait_until(waits, PATIENCE_S, "the worker at its node")
+        given.change("--right put=mail*")
+        assert waiting.result(PATIENCE_S)
+        worker.put("still here")
+
+
+def test_quotas_and_a_rate_count_at_every_node(locked: Locked) -> None:
+    cluster, run = locked
+    quota = "user set tenant --right all=mail-of-tenant --jobs-max 3 --bytes-max 100"
+    run(f"{quota} --commands-per-second-max 50")
+    token = run("user token tenant").strip()
+    with ExitStack() as stack:
+        clients = [
+            stack.enter_context(stock(node, token, "mail-of-tenant")) for node in cluster.nodes
+        ]
+        jobs = [client.put("x" * 20) for client in clients]
+        for client in clients:
+            with pytest.raises(greenstalk.OutOfMemoryError):
+                client.put("one too many")
+        clients[0].delete(greenstalk.Job(jobs[1], ""))
+        with pytest.raises(greenstalk.OutOfMemoryError):
+            clients[1].put("x" * 61)
+        clients[1].put("x" * 60)
+    shown = run("user show tenant")
+    assert "3 of 3 jobs" in shown and "100 of 100 bytes" in shown
+    assert run.json("user show tenant")["limits"]["commands_per_second_max"] == 50
+    with Raw(cluster.nodes[cluster.followers()[0]].beanstalk, PATIENCE_S) as fast:
+        fast.ask(b"auth %b" % token.encode(), b"ACCEPTED")
+        begun = time.monotonic()
+        # As many as a second and a half of its rate has, beside what it has saved.
+        fast.send(b"list-tube-used\r\n" * 125)
+        fast.expect(*[b"USING default"] * 125)
+        assert time.monotonic() - begun > 1.2
 
 
 def test_nobody_locks_everybody_out(locked: Locked) -> None:

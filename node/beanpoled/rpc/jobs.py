@@ -4,6 +4,7 @@ Here are the calls, their limits and their refusals. What a filter means is in `
 change is in `job_changes`, how a job is told in `job_shapes`.
 """
 
+import time
 from collections.abc import Callable
 from functools import partial
 from itertools import islice
@@ -20,6 +21,7 @@ from beanpoled.rpc import job_shapes
 from beanpoled.rpc.callers import Callers
 from beanpoled.rpc.job_changes import NAMED_MAX, PART_JOBS, STOPPING, Changes, outcome
 from beanpoled.rpc.job_scan import SCAN_MAX, Filter, Scan
+from beanpoled.rpc.oldest import OldestJobs
 from beanpoled.rpc.queue_names import queue_name
 from beanpoled.rpc.server import CallRefused, Context, fail, refuse, write
 from beanpoled.turn.node import Node
@@ -53,6 +55,7 @@ class JobAdminServicer(jobs_pb2_grpc.JobAdminServicer):
         self._context = node.context
         self._callers = callers or Callers(node)
         self._scans = 0
+        self._oldest: OldestJobs | None = None  # of the list that was asked for last
 
     def add_to(self, server: grpc.aio.Server) -> str:
         """Join a server; returns the service's full name."""
@@ -84,7 +87,7 @@ class JobAdminServicer(jobs_pb2_grpc.JobAdminServicer):
         found = [job_shapes.queue(self._context, tube, now_us) for tube in tubes]
         oldest_complete = False
         if request.oldest:
-            oldest_complete = await self._add_oldest(tubes, found, context)
+            oldest_complete = await self._add_oldest(request, tubes, found, context)
         after = tubes[-1].serial if tubes else request.after
         if complete and not name:
             qless = self._context.machine.qless.queues.values()
@@ -94,29 +97,38 @@ class JobAdminServicer(jobs_pb2_grpc.JobAdminServicer):
         )
 
     async def _add_oldest(
-        self, tubes: list[Tube], found: list[jobs_pb2.AdminQueue], context: Context
+        self,
+        request: jobs_pb2.ListQueuesRequest,
+        tubes: list[Tube],
+        found: list[jobs_pb2.AdminQueue],
+        context: Context,
     ) -> bool:
         """Say of each queue which of its jobs was put first; False if a scan did not get so far."""
-        missing = {
-            tube.name: one
+        wanted = {
+            tube.serial: one
             for tube, one in zip(tubes, found, strict=True)
             if job_shapes.has_jobs(tube)
         }
-        if not missing:
+        if not wanted:
             return True
-        machine = self._context.machine
-        scan = Scan(self._context, 0, JOB_ID_MAX, OLDEST_SCAN_MAX)
-        everything = Filter(jobs_pb2.JobFilter(), machine)
-
-        def take(job: Job) -> bool:
-            one = missing.pop(job.tube.name, None)
-            if one is not None:
-                one.oldest_id = job.id
-                one.oldest_age_us = max(0, self._now_us() - job.created_us)
-            return not missing
-
-        await self._scan(scan, everything, take, context)
-        return scan.complete or not missing
+        machine, now_s = self._context.machine, time.monotonic()
+        oldest = self._oldest
+        if request.queue:
+            oldest = OldestJobs(tubes[0].serial - 1, tubes, now_s)
+        elif not request.after or oldest is None or not oldest.covers(tubes, now_s):
+            oldest = OldestJobs(request.after, machine.queue.tubes.values(), now_s)
+            self._oldest = oldest
+        if oldest.misses(wanted):
+            newest_id = machine.queue.next_id - 1
+            scan = Scan(self._context, oldest.at_id, newest_id, OLDEST_SCAN_MAX)
+            await self._scan(scan, Filter(jobs_pb2.JobFilter(), machine), oldest.take, context)
+            oldest.at_id = max(oldest.at_id, scan.at_id)
+        now_us = self._now_us()
+        for serial in wanted.keys() & oldest.jobs.keys():
+            one = wanted[serial]
+            one.oldest_id, put_us = oldest.jobs[serial]
+            one.oldest_age_us = max(0, now_us - put_us)
+        return wanted.keys() <= oldest.jobs.keys()
 
     async def PauseQueue(
         self, request: jobs_pb2.PauseQueueRequest, context: Context

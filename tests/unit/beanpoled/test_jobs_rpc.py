@@ -11,12 +11,15 @@ import pytest
 
 from beanpole import commands as c
 from beanpole.client.rpc import detail_of
+from beanpole.core.jobs.job import Job
 from beanpole.events import GEARMAN
 from beanpole.pb import jobs_pb2, jobs_pb2_grpc
 from beanpoled import cli
 from beanpoled.rpc import job_changes, jobs
+from beanpoled.rpc import oldest as oldest_jobs
 from beanpoled.rpc.job_scan import TEXT_MAX_BYTES
 from beanpoled.rpc.jobs import JobAdminServicer
+from beanpoled.rpc.oldest import OldestJobs
 from tests.unit.beanpoled.test_queue_rpc import Service
 
 READY, DELAYED, BURIED = (
@@ -264,6 +267,63 @@ def test_queues_are_listed_with_their_oldest_jobs(monkeypatch: pytest.MonkeyPatc
         assert b.oldest_id == 2
         monkeypatch.setattr(jobs, "OLDEST_SCAN_MAX", 1)
         assert not (await admin.ask(stub.ListQueues(request))).oldest_complete
+
+    run(test)
+
+
+def test_one_scan_is_for_all_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[int] = []
+    take = OldestJobs.take
+
+    def looked(self: OldestJobs, job: Job) -> bool:
+        looks.append(job.id)
+        return take(self, job)
+
+    monkeypatch.setattr(OldestJobs, "take", looked)
+
+    async def test(admin: Admin) -> None:
+        for tube in (b"a", b"b", b"c", b"d"):
+            admin.put(b"x", b"y", tube=tube)
+        admin.apply((c.WATCH, 1, b"late"))
+        request = jobs_pb2.ListQueuesRequest(limit=2, oldest=True)
+        oldest: dict[str, int] = {}
+
+        async def page() -> bool:
+            reply = await admin.ask(admin.stub.ListQueues(request))
+            assert reply.oldest_complete
+            oldest.update((one.name, one.oldest_id) for one in reply.queues)
+            request.after = reply.next_after
+            return bool(reply.complete)
+
+        assert not await page()
+        assert looks == [1, 2, 3, 4, 5, 6, 7]
+        # What comes meanwhile is behind all that; the oldest of "d" may go.
+        admin.put(b"z", tube=b"late")
+        admin.apply((c.DELETE, 1, 7))
+        while not await page():
+            pass
+        assert oldest == {"default": 0, "a": 1, "b": 3, "c": 5, "d": 7, "late": 9}
+        assert looks == [1, 2, 3, 4, 5, 6, 7, 8, 9]
+        # A list that begins again looks again, and so does a page that comes too late.
+        request.after = 0
+        await page()
+        assert len(looks) > 9
+        looks.clear()
+        monkeypatch.setattr(oldest_jobs, "KEPT_S", -1.0)
+        request.after = 0
+        while not await page():
+            pass
+        assert oldest["d"] == 8
+        assert len(looks) > 9
+        # More queues than are looked for together.
+        monkeypatch.setattr(oldest_jobs, "KEPT_S", 60.0)
+        monkeypatch.setattr(oldest_jobs, "QUEUES_MAX", 3)
+        expected = oldest.copy()
+        oldest.clear()
+        request.after = 0
+        while not await page():
+            pass
+        assert oldest == expected
 
     run(test)
 
