@@ -204,7 +204,8 @@ def user(scene: Scene) -> None:
         found = plain(scene, f"user show {scene.queue}")
         return None if found is None else found["token_ids"]
 
-    grpc(scene, f"user set {scene.queue} --right put,work={scene.queue}*")
+    limits = "--jobs-max 9 --bytes-max 1MiB --commands-per-second-max 1000"
+    grpc(scene, f"user set {scene.queue} --right put,work={scene.queue}* {limits}")
     grpc(scene, f"user token {scene.queue}")
     wait_until(tokens, PATIENCE_S, "its token")
     assert scene.queue in [one["name"] for one in plain(scene, "user list")]
