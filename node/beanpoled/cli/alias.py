@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 import grpc
 
 from beanpole.client import where
-from beanpole.client.rpc import Nodes, is_refused, told, words_of
+from beanpole.client.rpc import Nodes, detail_of, is_refused, told, words_of
 from beanpole.errors import ClientError, ConfigurationError
 from beanpole.pb import queue_pb2, queue_pb2_grpc
 from beanpoled.cli.columns import visible
@@ -28,6 +28,8 @@ _REFUSALS: Final = (
     grpc.StatusCode.FAILED_PRECONDITION,
     grpc.StatusCode.NOT_FOUND,
 )
+# Reasons that answer what was asked for; the others refuse it.
+_NO: Final = ("NO_ALIAS", "ALIAS_IN_USE", "ALIAS_EXISTS")
 
 T = TypeVar("T")
 
@@ -68,6 +70,8 @@ def _change(arguments: argparse.Namespace, request: queue_pb2.SetAliasRequest, w
     try:
         _ask(arguments, lambda stub: stub.SetAlias(request, timeout=CALL_TIMEOUT_S))
     except _Refused as error:
+        if error.reason not in _NO:
+            raise
         print(error)
         return EXIT_NO
     print(words)
@@ -88,7 +92,11 @@ def _list(arguments: argparse.Namespace) -> int:
 
 
 class _Refused(ClientError):
-    """A node says no, and every other one would."""
+    """A node says no, and every other one would; `reason` is the word for programs."""
+
+    def __init__(self, error: grpc.RpcError) -> None:
+        super().__init__(error.details() or error.code().name)
+        self.reason = detail_of(error).reason
 
 
 def _ask(arguments: argparse.Namespace, call: Callable[[queue_pb2_grpc.QueueStub], T]) -> T:
@@ -100,6 +108,6 @@ def _ask(arguments: argparse.Namespace, call: Callable[[queue_pb2_grpc.QueueStub
                 return call(queue_pb2_grpc.QueueStub(nodes.channel(target)))
             except grpc.RpcError as error:
                 if error.code() in _REFUSALS or is_refused(error):
-                    raise _Refused(f"{error.details()}") from None
+                    raise _Refused(error) from None
                 failures[target] = words_of(error)
     raise ClientError(f"no answer, look at `beanpole alias list`: {told(failures)}")
