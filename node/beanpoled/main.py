@@ -236,6 +236,7 @@ async def run(
     host.trust.active_version = lambda: node.context.machine.version
     audit = AuditLog(config.data_dir, config.node_id, partial(host.log, level=WARNING))
     node.clients.audit = audit.add
+    view.audit_lost = lambda: audit.lost
     reloader = Reloader(reading or Reading(config, None), config, host.lines, host.trust)
     reloader.take = node.take_limits
     supervision = Supervision(node, host, reloader)

@@ -1,5 +1,6 @@
 """A node as its operators see it: `view.NodeView` read from the node's parts."""
 
+from collections.abc import Callable
 from typing import Final
 
 from beanpole import VERSION
@@ -42,6 +43,8 @@ class LocalNodeView:
         self._node = node
         self._context = node.context
         self._largest = LargestQueues()
+        # How many lines the audit log has lost; set by the program, which has that.
+        self.audit_lost: Callable[[], int] = lambda: 0
 
     @property
     def cluster(self) -> str:
@@ -216,6 +219,7 @@ class LocalNodeView:
             events_total=queue.events_total,
             events_lost_total=node.events.lost,
             events_bytes=node.events.bytes,
+            audit_lost_total=self.audit_lost(),
             peer_refusals=dict(self._trust.refusals),
             peer_old_proofs_total=self._trust.old_proofs,
             tls_refusals=dict(self._trust.handshakes.refusals),

@@ -214,6 +214,7 @@ class Metrics:
     events_total: int = 0
     events_lost_total: int = 0
     events_bytes: int = 0
+    audit_lost_total: int = 0  # lines that are not in the audit log
     peer_refusals: Mapping[str, int] = field(default_factory=dict)  # by reason
     peer_old_proofs_total: int = 0
     tls_refusals: Mapping[str, int] = field(default_factory=dict)  # by reason

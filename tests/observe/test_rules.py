@@ -204,6 +204,12 @@ CASES: Final = {
         one("beanpole_events_lost_total", A, "7x60"),
         HOST,
     ),
+    "BeanpoleAuditLost": Case(
+        "30m",
+        one("beanpole_audit_lost_total", A, "0x10 7x40"),
+        one("beanpole_audit_lost_total", A, "7x60"),
+        HOST,
+    ),
     "BeanpoleVersionsDiffer": Case(
         "90m",
         one("beanpole_build_info", f'{A}, version="0.3.0"', "1x100")

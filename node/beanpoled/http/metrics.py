@@ -119,6 +119,7 @@ def _node(view: NodeView, now: Metrics) -> list[Family]:
         _gauge("loop_lag_max_seconds", "Worst lateness of the loop.", now.loop_lag_seconds_max),
         _gauge("events_bytes", "Bytes of events in files.", now.events_bytes),
         _counter("events_lost", "Events that this node could not keep.", now.events_lost_total),
+        _counter("audit_lost", "Lines that the audit log lost.", now.audit_lost_total),
         _counter("peer_old_proofs", "Proofs of release 0.3.0 taken.", now.peer_old_proofs_total),
         (
             "peer_refused_total",

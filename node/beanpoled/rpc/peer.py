@@ -4,7 +4,8 @@ Replicated entries and forwarded commands do not come this way but over the peer
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import grpc
@@ -75,9 +76,9 @@ class PeerClient:
         """Dial `addresses` (by member id) when they are first needed."""
         self._addresses = addresses
         self._trust = trust
-        self._channels: dict[str, grpc.aio.Channel] = {}
+        self._channels: dict[str, _Lent] = {}
         self._generation = 0  # of the certificates that they show
-        self._replaced: list[grpc.aio.Channel] = []
+        self._replaced: set[_Lent] = set()  # and calls of theirs go on
 
     def address(self, peer: str) -> str:
         """Where a member's gRPC server is dialled; empty if it is no member."""
@@ -86,8 +87,8 @@ class PeerClient:
     async def node_info(self, peer: str, timeout_s: float) -> node_pb2.Node | None:
         """Ask a member to describe itself; None if it does not answer in time."""
         try:
-            async with asyncio.timeout(timeout_s):
-                stub = self._stub(peer)
+            async with asyncio.timeout(timeout_s), self._channel(peer) as channel:
+                stub = peer_pb2_grpc.PeerStub(channel)
                 metadata = await answered(stub, peer, self._trust, timeout_s)
                 reply: node_pb2.Node = await stub.NodeInfo(
                     peer_pb2.NodeInfoRequest(), timeout=timeout_s, metadata=metadata
@@ -104,11 +105,12 @@ class PeerClient:
             grpc.aio.AioRpcError: what the leader says, or that it does not answer.
         """
         request = admin_pb2.FinalizeRequest(to=to, at_leader=True)
-        stub = admin_pb2_grpc.AdminStub(self._channel(leader))
         metadata = CALLER.get().metadata
-        reply: admin_pb2.FinalizeReply = await stub.Finalize(
-            request, timeout=timeout_s, metadata=metadata
-        )
+        async with self._channel(leader) as channel:
+            stub = admin_pb2_grpc.AdminStub(channel)
+            reply: admin_pb2.FinalizeReply = await stub.Finalize(
+                request, timeout=timeout_s, metadata=metadata
+            )
         return reply
 
     async def transfer_leader(
@@ -120,11 +122,12 @@ class PeerClient:
             grpc.aio.AioRpcError: what the leader says, or that it does not answer.
         """
         request = admin_pb2.TransferLeaderRequest(to=to, at_leader=True)
-        stub = admin_pb2_grpc.AdminStub(self._channel(leader))
         metadata = CALLER.get().metadata
-        reply: admin_pb2.TransferLeaderReply = await stub.TransferLeader(
-            request, timeout=timeout_s, metadata=metadata
-        )
+        async with self._channel(leader) as channel:
+            stub = admin_pb2_grpc.AdminStub(channel)
+            reply: admin_pb2.TransferLeaderReply = await stub.TransferLeader(
+                request, timeout=timeout_s, metadata=metadata
+            )
         return reply
 
     async def ask(self, stub: Any, peer: str, method: str, request: Any, timeout_s: float) -> Any:
@@ -133,8 +136,9 @@ class PeerClient:
         Raises:
             grpc.aio.AioRpcError: what the member says, or that it does not answer.
         """
-        ask = getattr(stub(self._channel(peer)), method)
-        return await ask(request, timeout=timeout_s, metadata=CALLER.get().metadata)
+        async with self._channel(peer) as channel:
+            ask = getattr(stub(channel), method)
+            return await ask(request, timeout=timeout_s, metadata=CALLER.get().metadata)
 
     async def fetch_snapshot(self, peer: str, index: int, sink: Sink) -> str | None:
         """Write a peer's snapshot at exactly `index` into `sink`, as fast as its disk takes it.
@@ -142,7 +146,12 @@ class PeerClient:
         Returns:
             None when all of it was written, else why it failed.
         """
-        stub = self._stub(peer)
+        async with self._channel(peer) as channel:
+            return await self._fetch(peer_pb2_grpc.PeerStub(channel), peer, index, sink)
+
+    async def _fetch(
+        self, stub: peer_pb2_grpc.PeerStub, peer: str, index: int, sink: Sink
+    ) -> str | None:
         try:
             metadata = await answered(stub, peer, self._trust, CHUNK_TIMEOUT_S)
         except Unproved as error:
@@ -172,23 +181,46 @@ class PeerClient:
 
     async def close(self) -> None:
         """Close all channels; calls in flight fail."""
-        for channel in (*self._channels.values(), *self._replaced):
-            await channel.close()
+        for lent in (*self._channels.values(), *self._replaced):
+            await lent.channel.close()
         self._channels.clear()
+        self._replaced.clear()
 
-    def _stub(self, peer: str) -> peer_pb2_grpc.PeerStub:
-        return peer_pb2_grpc.PeerStub(self._channel(peer))
+    @asynccontextmanager
+    async def _channel(self, peer: str) -> AsyncIterator[grpc.aio.Channel]:
+        """Lend the channel to a member for a call.
 
-    def _channel(self, peer: str) -> grpc.aio.Channel:
-        channel = self._channels.get(peer)
+        After a change of certificates new calls have other channels, which show the new one. Calls
+        in flight go on, and the last one closes its channel.
+        """
         certificates = self._trust.of_peers
+        unused: list[_Lent] = []
         if certificates is not None and certificates.generation != self._generation:
-            # Calls in flight go on; new ones show the new certificate.
             self._generation = certificates.generation
-            self._replaced += self._channels.values()
+            unused = [lent for lent in self._channels.values() if not lent.calls]
+            self._replaced.update(lent for lent in self._channels.values() if lent.calls)
             self._channels.clear()
-            channel = None
-        if channel is None:
-            channel = credentials.channel(self._trust, peer, self._addresses[peer])
-            self._channels[peer] = channel
-        return channel
+        lent = self._channels.get(peer)
+        if lent is None:
+            lent = _Lent(credentials.channel(self._trust, peer, self._addresses[peer]))
+            self._channels[peer] = lent
+        lent.calls += 1
+        try:
+            for one in unused:
+                await one.channel.close()
+            yield lent.channel
+        finally:
+            lent.calls -= 1
+            if lent in self._replaced and not lent.calls:
+                self._replaced.discard(lent)
+                await lent.channel.close()
+
+
+class _Lent:
+    """A channel, and how many calls use it."""
+
+    __slots__ = ("calls", "channel")
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self.channel = channel
+        self.calls = 0

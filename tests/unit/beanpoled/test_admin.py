@@ -1,8 +1,11 @@
 """The gRPC services over real sockets, against fake nodes."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import Any
 
 import grpc
 import grpc.aio
@@ -13,10 +16,11 @@ from beanpole.client.rpc import detail_of, words_of
 from beanpole.commands import ORIGINS_MAX
 from beanpole.errors import Damaged
 from beanpole.pb import admin_pb2, admin_pb2_grpc, node_pb2
-from beanpoled.rpc import admin, callers, jobs
+from beanpoled.rpc import admin, callers, credentials, jobs
 from beanpoled.rpc.admin import ADMIN_SERVICE, LEADER_HEALTH, RpcServer
 from beanpoled.rpc.events import READERS_MAX
 from beanpoled.rpc.peer import PeerClient
+from beanpoled.trust.trust import Trust
 from beanpoled.view import SnapshotStream
 from tests.unit.beanpoled.fakes import FakeSink, FakeView, broken_chunks, trust_of
 
@@ -336,6 +340,55 @@ def test_a_snapshot_covers_what_was_applied_when_it_was_asked_for() -> None:
             assert (reply.index, view.snapshots_begun) == (8, 2), "nothing came since the last"
             status = await stub.Status(admin_pb2.StatusRequest(local=True), timeout=5)
             assert status.nodes[0].snapshot_index == 8
+
+    run(test)
+
+
+def test_other_certificates_close_channels_behind_their_calls(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    channels: list[grpc.aio.Channel] = []
+
+    def dialed(trust: Trust, peer: str, address: str) -> grpc.aio.Channel:
+        channels.append(grpc.aio.insecure_channel(address))
+        return channels[-1]
+
+    monkeypatch.setattr(credentials, "channel", dialed)
+
+    async def test() -> None:
+        view = FakeView()
+        cluster = Cluster([view])
+        shown: Any = SimpleNamespace(generation=0)
+        trust = trust_of()
+        trust.of_peers = shown
+        begun, go_on = asyncio.Event(), threading.Event()
+
+        class Telling(FakeSink):
+            def write(self, chunk: bytes) -> None:
+                super().write(chunk)
+                begun.set()
+
+        def chunks() -> Iterator[bytes]:
+            yield b"one"
+            assert go_on.wait(20)
+            yield b"two"
+
+        async with cluster.running():
+            peers, sink = PeerClient(cluster.addresses, trust), Telling()
+            view.snapshot = SnapshotStream(7, 3, chunks())
+            fetch = asyncio.create_task(peers.fetch_snapshot("n0", 7, sink))
+            await begun.wait()
+            for shown.generation in (1, 2):
+                assert await peers.node_info("n0", 5) is not None
+            states = [channel.get_state() for channel in channels]
+            shut = grpc.ChannelConnectivity.SHUTDOWN
+            assert [state == shut for state in states] == [False, True, False]
+            go_on.set()
+            assert await fetch is None
+            assert sink.chunks == [b"one", b"two"]
+            assert channels[0].get_state() == shut
+            await peers.close()
+            assert channels[2].get_state() == shut
 
     run(test)
 

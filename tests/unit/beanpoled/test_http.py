@@ -134,6 +134,7 @@ def test_metrics() -> None:
     )
     queues = [QlessQueueFigures(b'a"\xff', False, QlessCounts(waiting=3))]
     jobs = QlessCounts(3, 1, 0, 0, 2, 4)
+    view.numbers.audit_lost_total = 12
     view.numbers.qless = QlessFigures(jobs, 5, 6, queues, 7, 8, 9, 10, 11, subscribers=1)
     status, text = get(view, "/metrics")
     assert status == 200
@@ -181,6 +182,7 @@ def test_metrics() -> None:
         'beanpole_qless_calls_total{call="put"} 6',
         'beanpole_error_replies_total{protocol="qless",error="no_job"} 1',
         "beanpole_qless_subscribers 1",
+        "beanpole_audit_lost_total 12",
     ):
         assert line in lines
     assert r'cluster="a\"b\\c\nd"' in text
