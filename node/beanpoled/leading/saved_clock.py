@@ -76,18 +76,20 @@ class SavedClock:
     def _learn(self) -> None:
         """Learn the time of a leader that fell before it told it, from its entries in the log.
 
-        Its clock may be behind what this node thinks, because it stood while no majority answered;
-        what was delayed under it would end early under this node.
+        Its clock may be behind what this node thinks, because it stood while no majority answered
+        or while its process did; what was delayed under it would end early under this node. An
+        entry that is applied has told its time already, one that is not yet may be the only word
+        of a leader that came back from a pause and fell.
         """
         context = self._context
         clock = context.clock
         if clock.leading or not clock.was_up():
             return
         newest = context.replica.newest_entry()
-        if newest is None or newest[0] <= clock.term:
+        if newest is None or newest[0] < clock.term:
             return
         time_us = c.entry_times_us(newest[1])[0]
-        if time_us:
+        if time_us and not clock.knows(newest[0], time_us):
             clock.receive(newest[0], time_us, context.now_us)
 
     def _save(self) -> None:

@@ -64,6 +64,10 @@ class ClusterClock:
             self.term = term
             self._received_at_us = now_us
 
+    def knows(self, term: int, cluster_us: int) -> bool:
+        """Whether the leader of a term told this time, or a later one, or a later leader did."""
+        return term < self.term or (term == self.term and cluster_us <= self._base_us)
+
     def estimate_us(self, now_us: int) -> int:
         """An estimate of cluster time now."""
         if self.leading or self._received_at_us < 0:

@@ -221,6 +221,32 @@ def test_a_cold_start_counts_no_time_before_the_newest_entry(
     assert c.entry_times_us(epoch)[0] == start_us
 
 
+def test_the_last_entry_of_a_leader_that_came_back_from_a_pause_tells_its_time() -> None:
+    """Its clock had stood for 8 s since it told it; nobody applied the entry (seed 71)."""
+    stage = Stage()
+    stage.follow()
+    clock, context = stage.node.context.clock, stage.node.context
+    clock.receive(1, 2_000_000, context.now_us)
+    stage.pass_us(10_000_000)
+    stage.replica.newest = (1, c.encode_entry(0, 4_000_000, 0, []))
+    stage.pass_us(1_000_000)
+    assert clock.estimate_us(context.now_us) <= 5_000_000
+    stage.become("leader", "n0", 2)
+    (epoch,) = stage.replica.proposed
+    assert 4_000_000 <= c.entry_times_us(epoch)[0] <= 5_000_000
+
+
+def test_time_goes_on_from_an_entry_that_is_not_applied() -> None:
+    stage = Stage()
+    stage.follow()
+    clock, context = stage.node.context.clock, stage.node.context
+    clock.receive(1, 2_000_000, context.now_us)
+    stage.replica.newest = (1, c.encode_entry(0, 2_100_000, 0, []))
+    for _ in range(20):
+        stage.pass_us(100_000)
+    assert 4_000_000 <= clock.estimate_us(context.now_us) <= 4_100_000
+
+
 def test_a_saved_clock_that_is_too_late_is_replaced_at_once() -> None:
     """Or a start from it would count what the leader's clock stood (seed 1482)."""
     stage = Stage()
