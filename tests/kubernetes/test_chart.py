@@ -39,6 +39,7 @@ priorityClassName: high
 podAnnotations: {c: d}
 serviceMonitor: {enabled: true, labels: {release: prometheus}}
 prometheusRule: {enabled: true}
+tls: {secretName: clients-tls, clientCertificates: true, peerSecretName: nodes-tls}
 report: {enabled: true, image: "report:1", existingClaim: reports}
 backup:
   enabled: true

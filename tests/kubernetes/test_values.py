@@ -56,8 +56,8 @@ def test_the_schema_knows_the_settings_of_a_node() -> None:
     of_the_chart = {one["name"].removeprefix("BEANPOLE_").lower() for one in manifest["env"]} - {
         "log_format"
     }
-    # A proxy between nodes has no place in the chart, the secret comes in the environment, and no
-    # certificates are mounted in nodes.
+    # A proxy between nodes has no place in the chart, the secret comes in the environment, and
+    # certificates are values of their own.
     elsewhere = {"dial", "peer_secret_file"} | {
         setting.name for setting in SETTINGS if setting.name.startswith(("tls_", "peer_tls_"))
     }

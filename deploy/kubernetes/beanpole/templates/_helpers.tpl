@@ -57,6 +57,16 @@ namespace, so that an overlay may set another: resolvers add that of the pod. */
 {{- join "," $addresses -}}
 {{- end }}
 
+{{- /* Where the `beanpole` command finds its certificate, below a folder. */ -}}
+{{- define "beanpole.commandTls" -}}
+- name: BEANPOLE_TLS_CA
+  value: {{ . }}/ca.crt
+- name: BEANPOLE_TLS_CERTIFICATE
+  value: {{ . }}/tls.crt
+- name: BEANPOLE_TLS_KEY
+  value: {{ . }}/tls.key
+{{- end }}
+
 {{- define "beanpole.podSecurity" -}}
 runAsNonRoot: true
 runAsUser: 10001
