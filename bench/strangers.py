@@ -2,11 +2,13 @@
 
 One cluster of three compiled nodes with a shared secret, whose clients come by plain ports and by
 TLS with certificates. The clients work in full cycles by the plain ports, with and without the
-strangers in turns, so that a change of the machine's mood meets both. The strangers are processes
-of the same machine: what they use of its cores is given beside, since the nodes lack it.
+strangers in turns, so that a change of the machine's speed meets both: as fast as they can, and at
+half of that rate. The strangers are processes of the same machine, so the nodes lack what these use
+of its cores: it is given beside, and it is why the second rate is measured.
 """
 
 import multiprocessing
+import multiprocessing.synchronize
 import random
 import socket
 import ssl
@@ -39,7 +41,10 @@ PER_SECOND: Final = 100
 PACE_S: Final = 1 / PER_SECOND
 CONNECTIONS: Final = 64
 ROUNDS: Final = 6
-BEGIN_S: Final = 1.0
+# Strangers have begun by then, or the benchmark is stuck.
+BEGIN_MAX_S: Final = 60.0
+# Of the rate of a closed loop: what an operator who has room to spare may ask for.
+SHARE: Final = 0.5
 SECRET: Final = "the secret of a benchmark"
 # Of a cluster by `beanpole up`: the first client port of each protocol, from the base port.
 PROTOCOLS: Final = {"workq": 40, "gearman": 50, "qless": 60}
@@ -62,7 +67,12 @@ class Ratio(NamedTuple):
     quiet_op_s: float
     rates: list[float]  # with them, over without
     costs: list[float]  # the same, of the processor time that the nodes need for a command
+    half_rates: list[float]  # the same, of the rate that is reached where half of it is asked for
+    p99_ms: tuple[float, float]  # at that rate, without and with them
     cores: float  # that the strangers used
+
+
+Event = multiprocessing.synchronize.Event
 
 
 def connect(port: int) -> socket.socket:
@@ -72,7 +82,7 @@ def connect(port: int) -> socket.socket:
 # --- strangers, each a process that ends with the benchmark ---------------------------------------
 
 
-def hold_handshakes(ports: Ports) -> None:
+def hold_handshakes(ports: Ports, begun: Event) -> None:
     """Keep 1,000 connections whose handshake never ends; begin those anew that are closed."""
     hello = bytes.fromhex("16030100c8010000c40303")
     held: list[socket.socket] = []
@@ -85,10 +95,11 @@ def hold_handshakes(ports: Ports) -> None:
             stranger.sendall(hello)
             held.append(stranger)
         if len(held) == HALF_OPEN:
+            begun.set()
             time.sleep(PACE_S)
 
 
-def send_garbage(ports: Ports) -> None:
+def send_garbage(ports: Ports, begun: Event) -> None:
     """Send rubbish to each port of each node."""
     chance = random.Random(20)
     while True:
@@ -96,9 +107,10 @@ def send_garbage(ports: Ports) -> None:
             with suppress(OSError), connect(port) as stranger:
                 stranger.sendall(chance.randbytes(512) + b"\r\n")
             time.sleep(PACE_S)
+        begun.set()
 
 
-def show_nothing(ports: Ports) -> None:
+def show_nothing(ports: Ports, begun: Event) -> None:
     """Go through a handshake to its end, without a certificate."""
     context = ssl.create_default_context(cafile=ports.ca)
     while True:
@@ -110,9 +122,10 @@ def show_nothing(ports: Ports) -> None:
             ):
                 stranger.recv(1)
             time.sleep(PACE_S)
+        begun.set()
 
 
-def replay_frames(ports: Ports) -> None:
+def replay_frames(ports: Ports, begun: Event) -> None:
     """Say to a node what it has said itself, and proofs that are none."""
     while True:
         for port in ports.peer:
@@ -121,9 +134,10 @@ def replay_frames(ports: Ports) -> None:
                 while stranger.recv(65536):
                     pass
             time.sleep(PACE_S)
+        begun.set()
 
 
-KINDS: Final[dict[str, tuple[Callable[[Ports], None], ...]]] = {
+KINDS: Final[dict[str, tuple[Callable[[Ports, Event], None], ...]]] = {
     f"{HALF_OPEN:,} half-open handshakes": (hold_handshakes,),
     f"garbage, {PER_SECOND} times a second, each port in turn": (send_garbage,),
     f"handshakes without a certificate, {PER_SECOND} a second": (show_nothing,),
@@ -195,43 +209,69 @@ def measure(generator: Generator, connections: int, folder: Path) -> list[Ratio]
     with cluster(folder) as (running, ports):
         system = System("beanpole, 3 nodes", MAJORITY, lambda _: nullcontext(running))
 
-        def once() -> Figure:
-            return generator.measure(0, system, running, workload("full"), connections)
+        def once(rate: float = 0.0) -> Figure:
+            load = workload("full")
+            if rate:
+                load = load._replace(options={**load.options, "rate": f"{rate:.0f}"})
+            return generator.measure(0, system, running, load, connections)
 
-        once()
+        half = once().op_s * SHARE
         for name, kinds in KINDS.items():
             quiet, beside, cores = [], [], []
             for _ in range(ROUNDS):
-                quiet.append(once())
+                quiet.append((once(), once(half)))
                 with strangers(kinds, ports) as processes:
-                    time.sleep(BEGIN_S)
                     before, begun_s = usage(processes).cpu_s, time.monotonic()
-                    beside.append(once())
+                    beside.append((once(), once(half)))
                     used_s = usage(processes).cpu_s - before
                     cores.append(used_s / (time.monotonic() - begun_s))
-            pairs = list(zip(beside, quiet, strict=True))
-            found.append(
-                Ratio(
-                    name,
-                    statistics.median(figure.op_s for figure in quiet),
-                    [one.op_s / other.op_s for one, other in pairs],
-                    [one.server_us_per_op / other.server_us_per_op for one, other in pairs],
-                    statistics.median(cores),
-                )
-            )
+            found.append(_ratio(name, quiet, beside, statistics.median(cores)))
         for number in range(NODES):
             if "Traceback" in (folder / f"n{number}.log").read_text():
                 raise BenchError(f"a node failed: see {folder}")
     return found
 
 
+def _ratio(
+    name: str,
+    quiet: list[tuple[Figure, Figure]],
+    beside: list[tuple[Figure, Figure]],
+    cores: float,
+) -> Ratio:
+    """Compare what was measured in turns: a closed loop and half of its rate, each time."""
+    pairs = list(zip(beside, quiet, strict=True))
+    p99_ms = [
+        statistics.median(half.latency_us["all"]["p99"] for _, half in figures) / 1e3
+        for figures in (quiet, beside)
+    ]
+    return Ratio(
+        name,
+        statistics.median(full.op_s for full, _ in quiet),
+        [one.op_s / other.op_s for (one, _), (other, _) in pairs],
+        [one.server_us_per_op / other.server_us_per_op for (one, _), (other, _) in pairs],
+        [one.op_s / other.op_s for (_, one), (_, other) in pairs],
+        (p99_ms[0], p99_ms[1]),
+        cores,
+    )
+
+
 @contextmanager
-def strangers(kinds: tuple[Callable[[Ports], None], ...], ports: Ports) -> Iterator[list[int]]:
+def strangers(
+    kinds: tuple[Callable[[Ports, Event], None], ...], ports: Ports
+) -> Iterator[list[int]]:
+    """Run them; they have begun, and what it costs to start them is over."""
     context = multiprocessing.get_context("spawn")
-    processes = [context.Process(target=kind, args=(ports,), daemon=True) for kind in kinds]
+    begun = [context.Event() for _ in kinds]
+    processes = [
+        context.Process(target=kind, args=(ports, event), daemon=True)
+        for kind, event in zip(kinds, begun, strict=True)
+    ]
     for process in processes:
         process.start()
     try:
+        for event in begun:
+            if not event.wait(BEGIN_MAX_S):
+                raise BenchError(f"strangers have not begun within {BEGIN_MAX_S:.0f} s")
         yield [process.pid for process in processes if process.pid]
     finally:
         for process in processes:
@@ -243,12 +283,15 @@ def table(found: list[Ratio]) -> str:
     """The result as rows of Markdown."""
     head = (
         "| strangers | op/s without | rate with, over without (quartiles) "
-        "| processor time of the nodes for a command (quartiles) | cores that they use |\n"
-        "| --- | --- | --- | --- | --- |\n"
+        "| processor time of the nodes for a command (quartiles) "
+        "| rate, where half of it is asked for (quartiles) | p99 ms there, without and with "
+        "| cores that they use |\n"
+        "| --- | --- | --- | --- | --- | --- | --- |\n"
     )
     return head + "".join(
         f"| {one.name} | {one.quiet_op_s:,.0f} | {_spread(one.rates)} "
-        f"| {_spread(one.costs)} | {one.cores:.2f} |\n"
+        f"| {_spread(one.costs)} | {_spread(one.half_rates)} "
+        f"| {one.p99_ms[0]:.1f}, {one.p99_ms[1]:.1f} | {one.cores:.2f} |\n"
         for one in found
     )
 
