@@ -162,9 +162,9 @@ class Wire:
             self._lost()
 
     def _note_session(self, connection: Connection) -> None:
-        if connection.number:
-            self.number = connection.number
-            self.incarnation = self.host.node.origin.incarnation
+        # Without a session, too: a node that stops says what there is without one.
+        self.number = connection.number or self.number
+        self.incarnation = self.host.node.origin.incarnation
 
     # --- in flight --------------------------------------------------------------------------------
 
