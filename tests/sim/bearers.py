@@ -19,12 +19,14 @@ from tests.sim.history import WORDS, Connected
 from tests.sim.world import World
 
 TUBES: Final = (b"vault", b"vault", b"vault-a", b"vault-b", b"safe")
+# Nobody puts jobs into it: waits for its jobs are long.
+EMPTY: Final = b"vault-empty"
 # How their bodies begin.
 MARK: Final = b"vault "
 # Names in certificates; the empty one is of no certificate.
 CERTIFICATES: Final = (b"", b"one.example", b"two.example")
 HELD_MAX: Final = 3
-PACE: Final = 8.0
+PACE: Final = 10.0
 TTRS_S: Final = (1, 2, 60, 60)
 # Of all jobs, those that were put last are asked about.
 RECENT: Final = 12
@@ -66,13 +68,14 @@ class Keyring:
 class Ask:
     """One request, and its answer."""
 
-    __slots__ = ("args", "at_s", "body", "done_s", "job", "kind", "visit", "word")
+    __slots__ = ("args", "at_s", "body", "certificate", "done_s", "job", "kind", "visit", "word")
 
     def __init__(self, visit: Connected, kind: str, args: tuple[Any, ...], at_s: float) -> None:
         self.visit = visit
         self.kind = kind
         self.args = args
         self.body = b""
+        self.certificate = b""  # the name in that of its client
         self.job = 0  # what a put made, or a reserve got
         self.at_s = at_s
         self.done_s = float("inf")
@@ -86,7 +89,8 @@ class Ask:
     def __repr__(self) -> str:
         return (
             f"client {self.visit.client} at {self.visit.node} [{self.at_s:.4f}, {self.done_s:.4f}] "
-            f"{self.kind} {self.args} {self.body!r} as {self.session} -> {self.word!r}"
+            f"{self.kind} {self.args} {self.body!r} as {self.session} {self.certificate!r} "
+            f"-> {self.word!r}"
         )
 
 
@@ -109,6 +113,8 @@ class Bearer(Guest):
         # What its session uses and watches, as far as it was told on this connection.
         self.used = DEFAULT_TUBE
         self.watched: dict[bytes, None] = {}
+        self._certificate = b""
+        self._puts = 0.0  # how often it puts a job, of the times in which it could
         self._secret = b""  # of its session, if that is kept
         self._token = b""  # with which it came last
         self._parser = ReplyParser()
@@ -119,6 +125,12 @@ class Bearer(Guest):
         """Whether it waits for nothing."""
         return not self.waiting
 
+    @property
+    def waits_with(self) -> bytes:
+        """The token with which it came, if it waits for a job."""
+        is_waiting = bool(self.waiting) and self.waiting[-1].kind == "reserve-with-timeout"
+        return self._token if is_waiting else b""
+
     def began(self) -> None:
         """See `Guest`."""
         assert self.wire is not None
@@ -126,16 +138,18 @@ class Bearer(Guest):
         self._parser = ReplyParser()
         self.held.clear()
         self.used, self.watched = DEFAULT_TUBE, {DEFAULT_TUBE: None}
-        name = dice.choice(CERTIFICATES)
-        self.wire.client_names = (name,) if name else ()
-        self._first = [("auth", self._pick())] if dice.random() < 0.75 else []
+        self._certificate = dice.choice(CERTIFICATES)
+        self.wire.client_names = (self._certificate,) if self._certificate else ()
+        self._puts = 0.7 if dice.random() < 0.4 else 0.1
+        self._first = [("auth", self._pick())] if dice.random() < 0.8 else []
         if self._secret:
             self._first.append(("resume", self._secret))
-        elif dice.random() < 0.3:
+        elif dice.random() < 0.6:
             self._secret = dice.randbytes(16).hex().encode()
             self._first.append(("keep", self._secret, KEEP_MAX_S))
         self._first.append(("use", dice.choice(TUBES)))
-        self._first += [("watch", tube) for tube in dict.fromkeys(dice.choices(TUBES, k=3))]
+        watched = dict.fromkeys(dice.choices(TUBES, k=3) if dice.random() < 0.75 else (EMPTY,))
+        self._first += [("watch", tube) for tube in watched]
         self._first.append(("ignore", DEFAULT_TUBE))
 
     def left(self) -> None:
@@ -145,7 +159,7 @@ class Bearer(Guest):
     def _pick(self) -> bytes:
         """A token; mostly one that was good once."""
         dice = self.dice
-        if self._token and dice.random() < 0.5:
+        if self._token and dice.random() < (0.7 if self._secret else 0.4):
             return self._token
         if dice.random() < 0.1 or not self.keyring.drawn:
             return b"%d-is-none" % self.number
@@ -183,13 +197,13 @@ class Bearer(Guest):
             job = dice.choice(list(self.held))
             kind = dice.choice(("delete", "delete", "release", "bury", "touch"))
             return (kind, job, *_beside(kind))
-        if luck < 0.62 and self.used != DEFAULT_TUBE:
+        if dice.random() < self._puts and self.used != DEFAULT_TUBE:
             return ("put", 1, dice.choice((0, 0, 0, 1)), dice.choice(TTRS_S))
-        if luck < 0.8 and len(self.held) < HELD_MAX and DEFAULT_TUBE not in self.watched:
-            return ("reserve-with-timeout", dice.choice((0, 0, 1, 3, 3)))
-        if luck < 0.9 and self.known:
+        if self.known and dice.random() < 0.25:
             kind, job = dice.choice(ABOUT_JOBS), dice.choice(self.known[-RECENT:])
             return (kind, job, *_beside(kind))
+        if luck < 0.85 and len(self.held) < HELD_MAX and DEFAULT_TUBE not in self.watched:
+            return ("reserve-with-timeout", dice.choice((0, 1, 3, 6)))
         if luck < 0.93 and self.used != DEFAULT_TUBE:
             return dice.choice((("kick", 2), ("pause-tube", self.used, dice.choice((0, 1)))))
         if luck < 0.96:
@@ -204,6 +218,7 @@ class Bearer(Guest):
         data = b""
         for kind, *args in requests:
             ask = Ask(visit, kind, tuple(args), self.world.clock.now_s)
+            ask.certificate = self._certificate
             if kind == "put":
                 self.bodies += 1
                 ask.body = MARK + b"%d-%d" % (self.number, self.bodies)

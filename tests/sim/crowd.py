@@ -30,6 +30,7 @@ from tests.sim.verdicts_policies import PolicyJudge
 from tests.sim.verdicts_qless import QlessJudge
 from tests.sim.verdicts_rates import RateJudge
 from tests.sim.verdicts_rules import RuleJudge
+from tests.sim.verdicts_user_answers import AnswerJudge
 from tests.sim.verdicts_users import UserJudge
 from tests.sim.verdicts_workq import WorkqJudge
 from tests.sim.workq import Ledger, Patron
@@ -239,8 +240,12 @@ def _judge_policies(overseer: Overseer, undisturbed: bool) -> None:
 
 def _judge_users(steward: Steward) -> None:
     """Go through the log once more: with a model of rights beside each command."""
-    judge = UserJudge(steward.world.witness, steward.asks, steward.orders)
+    hosts = steward.world.hosts
+    machines = {name: host.node.context.machine for name, host in hosts.items()}
+    judge = UserJudge(steward.world.witness, machines)
     judge.all()
+    leaves = steward.world.stops.since
+    AnswerJudge(judge, steward.asks, steward.orders, leaves).all()
     counts = steward.world.counts
     counts["changes of users"] += judge.changes
     counts["commands without the right"] += judge.refused

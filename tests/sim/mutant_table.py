@@ -26,6 +26,7 @@ from tests.sim.mutations_qless import QLESS
 from tests.sim.mutations_rules import POLICY_RULES
 from tests.sim.mutations_sick import SICK
 from tests.sim.mutations_stops import STOPS
+from tests.sim.mutations_users import USERS
 from tests.sim.mutations_versions import VERSIONS
 from tests.sim.schedules_answers import a_delay_ends_with_a_wait
 
@@ -478,6 +479,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         *POLICY_RULES,
         *CHANGES,
         *STOPS,
+        *USERS,
     ),
 )
 NAMES: Final = {mutant.name: mutant for mutant in MUTANTS}

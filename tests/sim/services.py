@@ -28,6 +28,11 @@ from tests.sim.host import SimHost
 vars(job_scan)["SLICE_S"] = float("inf")
 
 
+# Coroutines of which no step was made yet. If their process dies before, nothing ever awaits them,
+# which Python takes for a slip unless they are closed.
+_UNBEGUN: Final[dict[Coroutine[Any, Any, Any], SimHost]] = {}
+
+
 class CallEnded(BeanpoleError):
     """A service ended a call with a status."""
 
@@ -177,6 +182,7 @@ class Services:
         """Answer a call; `done` is given the reply, or how the call ended."""
 
         async def answer() -> None:
+            del _UNBEGUN[work], _UNBEGUN[answering]
             try:
                 reply = await work
             except CallEnded as error:
@@ -188,6 +194,17 @@ class Services:
             else:
                 done(reply, None)
 
-        task = asyncio.Task(answer(), loop=self._loop.itself)
+        answering = answer()
+        _end_unbegun(self._host)
+        _UNBEGUN[work] = _UNBEGUN[answering] = self._host
+        task = asyncio.Task(answering, loop=self._loop.itself)
         task._log_destroy_pending = False  # type: ignore[attr-defined]
         self._tasks.append(task)
+
+
+def _end_unbegun(host: SimHost) -> None:
+    """Close those of processes that are gone, and of earlier lives."""
+    for work, other in list(_UNBEGUN.items()):
+        if not other.alive or other.world is not host.world:
+            del _UNBEGUN[work]
+            work.close()

@@ -14,7 +14,6 @@ from beanpole.constants import DEFAULT_TUBE
 from beanpole.pb import users_pb2
 from tests.sim import aliases, bearers, callers, clients, keepers, retriers
 from tests.sim.bearers import Ask, Bearer, Keyring
-from tests.sim.guests import PATIENCE_S
 from tests.sim.history import host_of
 from tests.sim.host import SimHost
 from tests.sim.services import CallEnded, Caller, Services
@@ -24,11 +23,13 @@ from tests.sim.world import World
 
 # The share of the lives that have one, and clients for it.
 SHARE: Final = 0.2
-BEARERS: Final = 4
+BEARERS: Final = 6
 # Calls per second.
-PACE: Final = 3.0
+PACE: Final = 4.0
 FIRST_PACE: Final = 10.0
 RETRY_S: Final = 0.3
+# It goes on then; the change may be done all the same.
+PATIENCE_S: Final = 2.5
 ROOT: Final = "root"
 ANONYMOUS: Final = "anonymous"
 NAMES: Final = ("ann", "bob", "cleo", "dan")
@@ -156,6 +157,8 @@ class Steward:
                 self._first.pop(0)
             self.world.counts[f"users {kind} {refusal.split(':')[0] or 'OK'}"] += 1
             self.world.trace.update(repr(told).encode())
+            if token == self._root and refusal.startswith("UNAUTHENTICATED"):
+                self._first = self._make_root()
             self._go_on(attempt)
 
         services.begin(work, done)
@@ -170,7 +173,8 @@ class Steward:
         """The token with which the next call is made; empty for none."""
         luck = self.dice.random()
         if self._first:
-            return self._root if len(self._first) <= 2 * len(NAMES) and luck < 0.9 else b""
+            is_root = self._first[0] in self._make_root()
+            return b"" if is_root or luck > 0.9 else self._root
         if luck < 0.8:
             return self._root
         if luck < 0.92:
@@ -179,15 +183,20 @@ class Steward:
 
     def _beginning(self) -> list[tuple[str, Any]]:
         """The first calls, each made until it is done: users with rights and a token each."""
-        root = sha256(self._root).digest()
-        calls: list[tuple[str, Any]] = [
-            ("Set", users_pb2.SetUserRequest(name=ROOT, rights=[_rights(EVERYWHERE, RIGHTS)])),
-            ("AddToken", users_pb2.AddTokenRequest(user=ROOT, digest=root)),
-        ]
+        calls = self._make_root()
         for name in NAMES:
             calls.append(("Set", users_pb2.SetUserRequest(name=name, rights=self._some_rights())))
             calls.append(self._add_token(name))
+        rules = [users_pb2.Rule(certificate=one.decode(), user=NAMES[0]) for one in CERTIFIED]
+        calls.append(("SetRules", users_pb2.SetRulesRequest(rules=rules)))
         return calls
+
+    def _make_root(self) -> list[tuple[str, Any]]:
+        root = sha256(self._root).digest()
+        return [
+            ("Set", users_pb2.SetUserRequest(name=ROOT, rights=[_rights(EVERYWHERE, RIGHTS)])),
+            ("AddToken", users_pb2.AddTokenRequest(user=ROOT, digest=root)),
+        ]
 
     def _add_token(self, name: str) -> tuple[str, Any]:
         token = self.keyring.draw(self.dice, name)
@@ -199,23 +208,28 @@ class Steward:
             return self._first[0]
         luck = dice.random()
         name = dice.choice(NAMES)
-        if luck < 0.32:
+        if luck < 0.42:
+            waiting = [self.keyring.drawn[one.waits_with] for one in self.bearers if one.waits_with]
+            if waiting and dice.random() < 0.5:
+                # A worker that waits is to hear that its right has ended.
+                narrow = [_rights("safe", RIGHTS[:1])]
+                return "Set", users_pb2.SetUserRequest(name=dice.choice(waiting), rights=narrow)
             return "Set", users_pb2.SetUserRequest(name=name, rights=self._some_rights())
-        if luck < 0.52:
+        if luck < 0.57:
             return self._add_token(name)
-        if luck < 0.66:
+        if luck < 0.68:
             token = self.keyring.any(dice)
             owner = self.keyring.drawn[token] if dice.random() < 0.9 else name
             self.keyring.dropped.add(token)
             token_id = sha256(token).hexdigest()[:16]
             return "DropToken", users_pb2.DropTokenRequest(user=owner, token_id=token_id)
-        if luck < 0.69:
+        if luck < 0.7:
             return "Drop", users_pb2.DropUserRequest(name=name)
         if luck < 0.84:
             return "Set", users_pb2.SetUserRequest(name=ANONYMOUS, rights=self._open_rights())
-        if luck < 0.88:
+        if luck < 0.87:
             return "Drop", users_pb2.DropUserRequest(name=ANONYMOUS)
-        if luck < 0.97:
+        if luck < 0.9:
             return "SetRules", users_pb2.SetRulesRequest(rules=self._rules())
         # Where nothing else could change users, this is refused.
         token_id = sha256(self._root).hexdigest()[:16]
@@ -226,8 +240,9 @@ class Steward:
     def _some_rights(self) -> list[users_pb2.Rights]:
         """Wide ones as often as narrow ones."""
         dice = self.dice
-        if dice.random() < 0.3:
-            return [_rights("vault*", RIGHTS[:2]), _rights("safe", RIGHTS)]
+        if dice.random() < 0.4:
+            put, work, admin, _ = RIGHTS
+            return [_rights("v*", [put, admin]), _rights("vault*", [work]), _rights("safe", RIGHTS)]
         patterns = dice.sample(PATTERNS, dice.randint(0, 3))
         found = [_rights(pattern, dice.sample(RIGHTS, dice.randint(1, 3))) for pattern in patterns]
         if dice.random() < 0.05:

@@ -1,83 +1,23 @@
-"""Judging users: whose each session was, what it was allowed and refused, what clients were told.
+"""Judging users by the log: whose each session was, what it was allowed, and what it was refused.
 
 The log of a life is applied once more, command by command, and each result is compared with that
-of a small model (`rights`) at that place. Then each answer is compared with the log. What a job
-may do apart from rights is judged elsewhere.
+of a small model (`rights`) at that place. What clients and administrators were told is compared
+with it in `verdicts_user_answers`; what a job may do apart from rights is judged elsewhere.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
-from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
 from beanpole import commands as c
-from beanpole.constants import DEFAULT_TUBE
 from beanpole.core.applied import GRANTED, NONE_READY, Applied
-from beanpole.core.jobs.job import READY
 from beanpole.core.machine import Machine
 from beanpole.core.operations.table import is_command
-from tests.sim.bearers import MARK, Ask
 from tests.sim.cluster import Violation
-from tests.sim.recount import Recount, Stay
-from tests.sim.rights import (
-    ADMIN,
-    CHANGES,
-    EVERYWHERE,
-    NO_NAME,
-    WORK,
-    Model,
-    Rules,
-    Table,
-    Who,
-    rights,
-)
-from tests.sim.stewards import Order
-from tests.sim.stories import FOREVER_S
+from tests.sim.rights import CHANGES, NO_NAME, WORK, Model, Rules, Table, Who, rights
 from tests.sim.witness import Witness
 
 Session = tuple[int, int, int]  # origin, incarnation, number
-
-# After a right is given, a client that waits gets a job within this, even from a new leader.
-WIDENED_S: Final = 1.0
-# ... and after the right has ended, its wait does.
-TOLD_S: Final = 1.5
-# What a node does by itself, or could not do: it says nothing of rights.
-NO_VERDICT: Final = frozenset(
-    {b"", b"INTERNAL_ERROR", b"DRAINING", b"OUT_OF_MEMORY", b"UNKNOWN_COMMAND"}
-)
-CODES: Final = {
-    "auth": c.AS_USER,
-    "put": c.PUT,
-    "keep": c.KEEP,
-    "resume": c.RESUME,
-    "peek": c.PEEK,
-    "stats-job": c.STATS_JOB,
-    "kick-job": c.KICK_JOB,
-    "delete": c.DELETE,
-    "reserve-job": c.RESERVE_JOB,
-    "release": c.RELEASE,
-    "bury": c.BURY,
-    "touch": c.TOUCH,
-    "kick": c.KICK,
-    "pause-tube": c.PAUSE_TUBE,
-    "peek-ready": c.PEEK_READY,
-    "peek-delayed": c.PEEK_DELAYED,
-    "peek-buried": c.PEEK_BURIED,
-    "stats-tube": c.STATS_TUBE,
-}
-METHODS: Final = {
-    "Set": c.SET_USER,
-    "Drop": c.DROP_USER,
-    "AddToken": c.SET_TOKEN,
-    "DropToken": c.SET_TOKEN,
-    "SetRules": c.SET_RULES,
-}
-# By the first word of a refusal: what the machine may have said.
-REFUSALS: Final = {
-    "NOT_FOUND": (c.NOT_FOUND,),
-    "RESOURCE_EXHAUSTED": (c.FULL, c.OUT_OF_MEMORY),
-    "FAILED_PRECONDITION": (c.BUSY, c.EXISTS, c.LOCKED_OUT),
-}
+_NOTED: Final = frozenset({c.OPEN, c.OPEN_FROM, c.AS_USER, c.RESUME, c.WATCH, c.IGNORE})
 
 
 class Deed(NamedTuple):
@@ -150,12 +90,19 @@ class Trial(Machine):
 
 
 class UserJudge:
-    """The checks of one life."""
+    """The checks of one life.
 
-    def __init__(self, witness: Witness, asks: list[Ask], orders: list[Order]) -> None:
+    Attributes:
+        deeds: what each session did, in the order of the log.
+        states: whose it was, and what it watched.
+        given: the jobs that it got.
+        tables: all users from some time on; there were none at the beginning.
+        rules: and all rules.
+    """
+
+    def __init__(self, witness: Witness, machines: dict[str, Machine]) -> None:
         self.witness = witness
-        self.asks = asks
-        self.orders = orders
+        self.machines = machines  # of the nodes, at the end
         self.model = Model()
         self.trial = Trial(self)
         self.now_s = 0.0
@@ -164,7 +111,6 @@ class UserJudge:
         self.deeds: dict[Session, list[Deed]] = defaultdict(list)
         self.states: dict[Session, list[State]] = defaultdict(list)
         self.given: dict[Session, list[Given]] = defaultdict(list)
-        # What there was from some time on; the beginning was without anything.
         self.tables: list[tuple[float, Table]] = [(0.0, {})]
         self.rules: list[tuple[float, Rules]] = [(0.0, ())]
         self.refused = 0
@@ -176,12 +122,8 @@ class UserJudge:
         for index, (_, entry) in witness.log.items():
             self.now_s = witness.applied_s[index]
             self.trial.apply(index, *c.decode_entry(entry))
-        self._ends_alike()
-        for order in self.orders:
-            self._was_told_the_truth(order)
-        for ask in self.asks:
-            self._answer_is_true(ask)
-        self._nobody_waited_in_vain()
+        for name, machine in self.machines.items():
+            self._ends_alike(name, machine)
 
     # --- the log ----------------------------------------------------------------------------------
 
@@ -228,7 +170,7 @@ class UserJudge:
                 self._got(at, result[0], self._queue_of(result[0]))
             elif result == c.NOT_FOUND:
                 self._found_nothing(at)
-        if code in (c.OPEN, c.OPEN_FROM, c.AS_USER, c.RESUME, c.WATCH, c.IGNORE):
+        if code in _NOTED:
             self._note_state(at)
 
     def _is_right(self, at: Session, command: c.Command, result: Any, allowed: bool | None) -> None:
@@ -308,176 +250,18 @@ class UserJudge:
 
     # --- the end ----------------------------------------------------------------------------------
 
-    def _ends_alike(self) -> None:
-        """The machine has the users of the model, and each session is whose it is to be."""
-        users = self.witness.machine.users
+    def _ends_alike(self, name: str, machine: Machine) -> None:
+        """A node has the users of the model, and each session there is whose it is to be."""
+        users = machine.users
         found = {name: (user.tokens, dict(user.rights)) for name, user in users.rows.items()}
         wanted = {name: (one.tokens, one.rights) for name, one in self.model.table.items()}
         if found != wanted:
-            raise Violation(f"the users are {found}, and are to be {wanted}")
-        if tuple(map(tuple, users.rules)) != self.model.rules:
-            raise Violation(f"the rules are {users.rules}, and are to be {self.model.rules}")
-        for origin in self.witness.machine.origins.values():
+            raise Violation(f"the users of {name} are {found}, and are to be {wanted}")
+        rules = tuple(map(tuple, users.rules))
+        if rules != self.model.rules:
+            raise Violation(f"the rules of {name} are {rules}, and are to be {self.model.rules}")
+        for origin in machine.origins.values():
             for number, session in origin.sessions.items():
                 who = self.sessions[origin.index, origin.incarnation, number].who
                 if (session.user, session.token) != who:
                     raise Violation(f"session {number} is {session.user!r}, and is to be {who}")
-
-    # --- administrators ---------------------------------------------------------------------------
-
-    def _was_told_the_truth(self, order: Order) -> None:
-        """An answered change is in the log, in its time; a refusal has its reason there."""
-        deeds = [
-            deed
-            for session in order.caller.sessions
-            for deed in self.deeds[session]
-            if order.at_s <= deed.at_s <= order.done_s
-        ]
-        results = [deed.result for deed in deeds if deed.command[0] == METHODS[order.kind]]
-        if order.done_s == FOREVER_S:
-            return
-        word = order.refusal.split(":")[0]
-        if not word and results != [c.OK]:
-            raise Violation(f"answered, and not done: {order}")
-        whos = {self._who_by(order.token, table) for table in _within(self.tables, order)}
-        if word == "PERMISSION_DENIED" and c.DENIED not in results:
-            self._some_lacks_admin(order, [who for who in whos if who is not None])
-        elif word == "UNAUTHENTICATED" and None not in whos:
-            # So are those refused that gave no token.
-            self._some_lacks_admin(order, [who for who in whos if who and not who.name])
-        elif word in REFUSALS and results and results[0] not in REFUSALS[word]:
-            raise Violation(f"it said {results}: {order}")
-
-    def _who_by(self, token: bytes, table: Table) -> Who | None:
-        if not token:
-            return NO_NAME
-        owners = (name for name, person in table.items() if token in person.tokens)
-        return next((Who(name, token) for name in owners), None)
-
-    def _some_lacks_admin(self, order: Order, whos: list[Who]) -> None:
-        for table in _within(self.tables, order):
-            if any(not rights(table, who, EVERYWHERE) & ADMIN for who in whos):
-                return
-        raise Violation(f"it had the right, and was refused: {order}")
-
-    # --- clients ----------------------------------------------------------------------------------
-
-    def _answer_is_true(self, ask: Ask) -> None:
-        """What a client was told about rights is what the log says of its command."""
-        if ask.word in NO_VERDICT:
-            return
-        within = [deed for deed in self.deeds[ask.session] if ask.at_s <= deed.at_s <= ask.done_s]
-        if ask.kind == "reserve-with-timeout":
-            self._reserve_is_true(ask, within)
-            return
-        if ask.word == b"DENIED":
-            if not any(deed.result == c.DENIED for deed in within):
-                raise Violation(f"nothing of it was refused: {ask}")
-            return
-        code = CODES.get(ask.kind)
-        if code is None:
-            return  # told before it is done, and the connection ends if that is refused
-        if not any(
-            deed.command[0] == code and deed.result != c.DENIED and _is_about(deed.command, ask)
-            for deed in within
-        ):
-            raise Violation(f"told, and not done: {ask}")
-
-    def _reserve_is_true(self, ask: Ask, within: list[Deed]) -> None:
-        if ask.word == b"RESERVED":
-            given = self.given[ask.session]
-            if not any(one.job == ask.job and ask.at_s <= one.at_s <= ask.done_s for one in given):
-                raise Violation(f"it was not given: {ask}")
-            return
-        if ask.word != b"DENIED" or any(deed.result == c.DENIED for deed in within):
-            return
-        if not any(self._kept_out(ask)):
-            raise Violation(f"it may work on all that it watches: {ask}")
-
-    def _kept_out(self, ask: Ask, from_s: float = 0.0) -> Iterator[bool]:
-        """Whether a reserve could not wait, at each moment of its time from one on.
-
-        The default tube is passed over where another one is watched.
-        """
-        for table in _within(self.tables, Span(max(ask.at_s, from_s), ask.done_s)):
-            for who, watched in [(state.who, state.watched) for state in self._states(ask)]:
-                closed = {tube for tube in watched if not rights(table, who, tube) & WORK}
-                yield bool(closed) and (closed != {DEFAULT_TUBE} or len(watched) == 1)
-
-    def _states(self, ask: Ask) -> list[State]:
-        """What the session of a request was in its time."""
-        states = [(state.at_s, state) for state in self.states[ask.session]]
-        return _within(states, ask)
-
-    def _nobody_waited_in_vain(self) -> None:
-        """No wait ends beside a job that was ready, in a queue in which its session may work."""
-        recount = Recount(self.witness)
-        for _ in recount.steps():
-            pass
-        reserves = defaultdict(list)
-        for ask in self.asks:
-            if ask.kind == "reserve-with-timeout":
-                reserves[ask.session].append(ask)
-        stays: dict[bytes, list[Stay]] = defaultdict(list)
-        for job, known in recount.jobs.items():
-            if not self.witness.bodies[job].startswith(MARK):
-                continue
-            for stay, after in zip(known.stays, [*known.stays[1:], None], strict=True):
-                if stay.state == READY:
-                    # It may count as taken since its taker waits.
-                    takers = reserves[after.session] if after is not None else []
-                    since = [one.at_s for one in takers if one.at_s <= stay.to_s]
-                    to_s = min(stay.to_s, max(since, default=stay.to_s))
-                    stays[stay.queue].append(stay._replace(to_s=to_s))
-        for asks in reserves.values():
-            for ask in asks:
-                if ask.word != b"TIMED_OUT":
-                    continue
-                if ask.done_s - ask.at_s > TOLD_S and all(self._kept_out(ask, ask.done_s - TOLD_S)):
-                    raise Violation(f"it waited on without a right: {ask}")
-                self._waited_for_nothing(ask, stays)
-
-    def _waited_for_nothing(self, ask: Ask, stays: dict[bytes, list[Stay]]) -> None:
-        late = Span(max(ask.at_s, ask.done_s - WIDENED_S), ask.done_s)
-        states = self._states(ask)
-        for tube in frozenset.intersection(*[state.watched for state in states]):
-            if any(name == tube and at_s <= ask.done_s for name, at_s, _ in self.witness.pauses):
-                continue
-            allowed = all(
-                rights(table, state.who, tube) & WORK
-                for table in _within(self.tables, late)
-                for state in states
-            )
-            for stay in stays[tube] if allowed else ():
-                if stay.from_s <= late.at_s and late.done_s < stay.to_s:
-                    raise Violation(f"{stay} was ready, and it has the right: {ask}")
-
-
-class Span(NamedTuple):
-    """A part of the time of a request."""
-
-    at_s: float
-    done_s: float
-
-
-def _within(versions: list[tuple[float, Any]], time: Any) -> list[Any]:
-    """What there was at some moment of a request or call."""
-    ends = [at_s for at_s, _ in versions[1:]] + [FOREVER_S]
-    return [
-        version
-        for (at_s, version), end_s in zip(versions, ends, strict=True)
-        if at_s <= time.done_s and time.at_s <= end_s
-    ]
-
-
-def _is_about(command: c.Command, ask: Ask) -> bool:
-    """Whether a command is that of a request, by what it names."""
-    if ask.kind == "put":
-        return bool(command[6] == ask.body)
-    if ask.kind == "auth":
-        return bool(command[3] == sha256(ask.args[0]).digest())
-    if ask.kind in ("keep", "resume"):
-        return bool(command[2] == sha256(ask.args[0]).digest())
-    if ask.args and ask.kind != "kick":
-        return bool(command[2] == ask.args[0])
-    return True

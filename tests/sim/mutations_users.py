@@ -1,0 +1,249 @@
+"""Planted defects of users: of the right that is asked for, of tokens, sessions, images, waits.
+
+The patches and their table; see `mutations` and `mutant_table`. All are caught by whole lives, of
+which a part has users.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from beanpole import commands as c
+from beanpole.core import machine as machines
+from beanpole.core.image import users as image
+from beanpole.core.operations import permission, users
+from beanpole.core.operations.operation import ClientOperation
+from beanpole.core.operations.table import OPERATIONS
+from beanpole.core.sessions import Origin, Session
+from beanpole.core.state import MachineState
+from beanpole.core.users import User, Users
+from beanpoled.frontends.requests import RequestConnection
+from beanpoled.frontends.user_changes import UserChanges
+from tests.sim.mutant import in_lives
+from tests.sim.mutations import Patch, nothing
+
+
+def _operation(code: int) -> ClientOperation:
+    operation = OPERATIONS[code]
+    assert isinstance(operation, ClientOperation)
+    return operation
+
+
+def delete_needs_no_right() -> list[Patch]:
+    """Everybody may delete every job."""
+    return [(_operation(c.DELETE), "rights", 0)]
+
+
+def one_tube_is_enough() -> list[Patch]:
+    """Who may work on some queue may reserve a job of each by its id."""
+    allows = permission.allows
+
+    def wrong(
+        machine: MachineState, origin: Origin, operation: ClientOperation, command: c.Command
+    ) -> bool:
+        session = origin.sessions[command[1]]
+        user = machine.users.of(session.user, session.token)
+        if command[0] == c.RESERVE_JOB and user.rights:
+            return True
+        return allows(machine, origin, operation, command)
+
+    return [(machines, "allows", wrong)]
+
+
+def tokens_are_never_dropped() -> list[Patch]:
+    """A token makes its user after it was dropped, too."""
+    change = vars(Users)["change"]
+    known: dict[int, dict[bytes, bytes]] = {}
+
+    def changed(self: Users, rows: dict[bytes, User]) -> None:
+        owners = known.setdefault(id(self), {})
+        owners.update((token, user.name) for user in rows.values() for token in user.tokens)
+        change(self, rows)
+
+    def wrong(machine: MachineState, origin: Origin, command: c.Command) -> int:
+        name = known.get(id(machine.users), {}).get(command[3], b"")
+        if machine.users.owner(command[3]) is None and name in machine.users.rows:
+            command = (*command[:2], name, b"")
+        return users.as_user(machine, origin, command)
+
+    return [(Users, "change", changed), (_operation(c.AS_USER), "handler", wrong)]
+
+
+def any_token_is_told_right() -> list[Patch]:
+    """A node takes each token for a right one."""
+    authenticated = vars(RequestConnection)["_authenticated"]
+
+    def wrong(self: RequestConnection, result: int, accepted: bytes, refused: bytes) -> None:
+        authenticated(self, c.OK, accepted, refused)
+
+    return [(RequestConnection, "_authenticated", wrong)]
+
+
+def resumed_is_nobodys() -> list[Patch]:
+    """A session has lost its user when it is resumed."""
+    attach = vars(MachineState)["attach"]
+
+    def wrong(self: MachineState, session: Session, origin: Origin, fresh: Session) -> None:
+        attach(self, session, origin, fresh)
+        session.user = session.token = b""
+
+    return [(MachineState, "attach", wrong)]
+
+
+def secrets_are_enough() -> list[Patch]:
+    """Whoever has the secret of a session resumes it, as its user."""
+    handler = _operation(c.RESUME).handler
+
+    def wrong(machine: MachineState, origin: Origin, command: c.Command) -> Any:
+        kept = machine.resumable.get(command[2])
+        if kept is not None:
+            origin.sessions[command[1]].user = kept.user
+        return handler(machine, origin, command)
+
+    return [(_operation(c.RESUME), "handler", wrong)]
+
+
+def longest_pattern_counts() -> list[Patch]:
+    """Of several patterns only the longest that fits gives rights."""
+    on = vars(User)["on"]
+
+    def wrong(self: User, queue: bytes) -> int:
+        for length in sorted(self._lengths, reverse=True):
+            bits = self._beginnings.get(queue[:length], 0)
+            if bits and queue not in self._names:
+                return bits
+        return self._names.get(queue, 0) or int(on(self, queue))
+
+    return [(User, "on", wrong)]
+
+
+def narrower_is_wider() -> list[Patch]:
+    """A user keeps the rights that it had when others are set."""
+    handler = _operation(c.SET_USER).handler
+
+    def wrong(machine: MachineState, origin: Origin, command: c.Command) -> Any:
+        before = machine.users.rows.get(command[2])
+        result = handler(machine, origin, command)
+        after = machine.users.rows.get(command[2])
+        if result == c.OK and before is not None and after is not None:
+            both = dict(before.rights) | dict(after.rights)
+            user = User(after.name, after.tokens, tuple(sorted(both.items())))
+            machine.users.change({**machine.users.rows, after.name: user})
+        return result
+
+    return [(_operation(c.SET_USER), "handler", wrong)]
+
+
+def all_are_locked_out() -> list[Patch]:
+    """The last administrator may go."""
+    return [(users, "locks_out", lambda rows: False)]
+
+
+def image_forgets_tokens() -> list[Patch]:
+    """Users in an image have no tokens."""
+
+    def wrong(found: list[tuple[bytes, User]], rules: Any) -> Iterator[Any]:
+        if found:
+            yield [image.USERS, [[name, (), user.rights] for name, user in found]]
+        if rules:
+            yield [image.RULES, rules]
+
+    return [(image, "_listed", wrong)]
+
+
+def image_forgets_rules() -> list[Patch]:
+    """Rules are not in an image."""
+    listed = image._listed
+    return [(image, "_listed", lambda found, rules: listed(found, ()))]
+
+
+def ended_rights_are_not_told() -> list[Patch]:
+    """A client waits on when its right has ended."""
+    return [(UserChanges, "_look_on", nothing)]
+
+
+USERS: Final = (
+    in_lives(
+        "delete_needs_no_right",
+        "users: jobs are deleted without the right",
+        r"done without a right",
+        delete_needs_no_right,
+        seed=23,
+    ),
+    in_lives(
+        "one_tube_is_enough",
+        "users: a right in one queue is one in all",
+        r"done without a right",
+        one_tube_is_enough,
+        seed=52,
+    ),
+    in_lives(
+        "tokens_are_never_dropped",
+        "users: a dropped token makes a user",
+        r"it is to become None",
+        tokens_are_never_dropped,
+        seed=26,
+    ),
+    in_lives(
+        "any_token_is_told_right",
+        "users: a node says that each token is right",
+        r"told, and not done",
+        any_token_is_told_right,
+        seed=23,
+    ),
+    in_lives(
+        "resumed_is_nobodys",
+        "users: a session loses its user when it is resumed",
+        r"and is b'' since|had the right|without a right",
+        resumed_is_nobodys,
+        seed=23,
+    ),
+    in_lives(
+        "secrets_are_enough",
+        "users: another user resumes a session",
+        r"took over the session",
+        secrets_are_enough,
+        seed=26,
+    ),
+    in_lives(
+        "longest_pattern_counts",
+        "users: only the longest pattern gives rights",
+        r"it had the right, and was refused|got no job of it",
+        longest_pattern_counts,
+        seed=23,
+    ),
+    in_lives(
+        "narrower_is_wider",
+        "users: a right stays when it is taken",
+        r"done without a right|may not work on|the users of",
+        narrower_is_wider,
+        seed=26,
+    ),
+    in_lives(
+        "all_are_locked_out",
+        "users: the last administrator goes",
+        r"it is to say -8",
+        all_are_locked_out,
+        seed=23,
+    ),
+    in_lives(
+        "image_forgets_tokens",
+        "users: an image forgets tokens",
+        r"differs|the users of",
+        image_forgets_tokens,
+        seed=23,
+    ),
+    in_lives(
+        "image_forgets_rules",
+        "users: an image forgets rules",
+        r"the rules of|by a rule",
+        image_forgets_rules,
+        seed=23,
+    ),
+    in_lives(
+        "ended_rights_are_not_told",
+        "users: a client waits on when its right has ended",
+        r"waited on without a right",
+        ended_rights_are_not_told,
+        seed=23,
+    ),
+)

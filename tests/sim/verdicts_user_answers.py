@@ -1,0 +1,276 @@
+"""Judging what clients and administrators were told of users: it is what the log says, in its time.
+
+The log itself is judged in `verdicts_users`, which has gone through it before.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from hashlib import sha256
+from typing import Any, Final, NamedTuple
+
+from beanpole import commands as c
+from beanpole.constants import DEFAULT_TUBE
+from beanpole.core.jobs.job import READY
+from beanpole.events import BEANSTALK
+from tests.sim.bearers import MARK, Ask
+from tests.sim.cluster import Violation
+from tests.sim.recount import Recount, Stay
+from tests.sim.rights import ADMIN, EVERYWHERE, NO_NAME, WORK, Table, Who, rights, rule_of
+from tests.sim.stewards import Order
+from tests.sim.stories import FOREVER_S
+from tests.sim.verdicts_users import Deed, Session, State, UserJudge
+
+# After a right is given, a client that waits gets a job within this, even from a new leader.
+WIDENED_S: Final = 1.0
+# ... and after the right has ended, its wait does.
+TOLD_S: Final = 1.5
+# A node that accepts clients may know the rules of so long ago.
+BEHIND_S: Final = 4.0
+# What a node does by itself, or could not do: it says nothing of rights.
+NO_VERDICT: Final = frozenset(
+    {b"", b"INTERNAL_ERROR", b"DRAINING", b"OUT_OF_MEMORY", b"UNKNOWN_COMMAND"}
+)
+CODES: Final = {
+    "auth": c.AS_USER,
+    "put": c.PUT,
+    "keep": c.KEEP,
+    "resume": c.RESUME,
+    "peek": c.PEEK,
+    "stats-job": c.STATS_JOB,
+    "kick-job": c.KICK_JOB,
+    "delete": c.DELETE,
+    "reserve-job": c.RESERVE_JOB,
+    "release": c.RELEASE,
+    "bury": c.BURY,
+    "touch": c.TOUCH,
+    "kick": c.KICK,
+    "pause-tube": c.PAUSE_TUBE,
+    "peek-ready": c.PEEK_READY,
+    "peek-delayed": c.PEEK_DELAYED,
+    "peek-buried": c.PEEK_BURIED,
+    "stats-tube": c.STATS_TUBE,
+}
+METHODS: Final = {
+    "Set": c.SET_USER,
+    "Drop": c.DROP_USER,
+    "AddToken": c.SET_TOKEN,
+    "DropToken": c.SET_TOKEN,
+    "SetRules": c.SET_RULES,
+}
+# By the first word of a refusal: what the machine may have said.
+REFUSALS: Final = {
+    "NOT_FOUND": (c.NOT_FOUND,),
+    "RESOURCE_EXHAUSTED": (c.FULL, c.OUT_OF_MEMORY),
+    "FAILED_PRECONDITION": (c.BUSY, c.EXISTS, c.LOCKED_OUT),
+}
+
+
+class AnswerJudge:
+    """The checks of what was told in one life."""
+
+    def __init__(
+        self,
+        log: UserJudge,
+        asks: list[Ask],
+        orders: list[Order],
+        leaves: dict[tuple[int, int], float],
+    ) -> None:
+        self.log = log
+        self.leaves = leaves  # when nodes were told to stop: they hand out no job from then on
+        self.asks = asks
+        self.orders = orders
+
+    def all(self) -> None:
+        """Check everything. Raises Violation."""
+        for order in self.orders:
+            self._was_told_the_truth(order)
+        first: dict[Session, Ask] = {}
+        for ask in self.asks:
+            first.setdefault(ask.session, ask)
+            self._answer_is_true(ask)
+        for session, ask in first.items():
+            self._came_by_rule(session, ask)
+        self._nobody_waited_in_vain()
+
+    # --- administrators ---------------------------------------------------------------------------
+
+    def _was_told_the_truth(self, order: Order) -> None:
+        """An answered change is in the log, in its time; a refusal has its reason there."""
+        deeds = [
+            deed
+            for session in order.caller.sessions
+            for deed in self.log.deeds[session]
+            if order.at_s <= deed.at_s <= order.done_s
+        ]
+        results = [deed.result for deed in deeds if deed.command[0] == METHODS[order.kind]]
+        if order.done_s == FOREVER_S:
+            return
+        word = order.refusal.split(":")[0]
+        if not word and results != [c.OK]:
+            raise Violation(f"answered, and not done: {order}")
+        whos = {self._who_by(order.token, table) for table in _within(self.log.tables, order)}
+        if word == "PERMISSION_DENIED" and c.DENIED not in results:
+            self._some_lacks_admin(order, [who for who in whos if who is not None])
+        elif word == "UNAUTHENTICATED" and None not in whos:
+            # So are those refused that gave no token.
+            self._some_lacks_admin(order, [who for who in whos if who and not who.name])
+        elif word in REFUSALS and results and results[0] not in REFUSALS[word]:
+            raise Violation(f"it said {results}: {order}")
+
+    def _who_by(self, token: bytes, table: Table) -> Who | None:
+        if not token:
+            return NO_NAME
+        owners = (name for name, person in table.items() if token in person.tokens)
+        return next((Who(name, token) for name in owners), None)
+
+    def _some_lacks_admin(self, order: Order, whos: list[Who]) -> None:
+        for table in _within(self.log.tables, order):
+            if any(not rights(table, who, EVERYWHERE) & ADMIN for who in whos):
+                return
+        raise Violation(f"it had the right, and was refused: {order}")
+
+    # --- clients ----------------------------------------------------------------------------------
+
+    def _came_by_rule(self, session: Session, ask: Ask) -> None:
+        """A new session is of the user whom a rule names that its node may have known."""
+        deeds = self.log.deeds[session]
+        if not deeds or deeds[0].command[0] not in (c.OPEN, c.OPEN_FROM):
+            return
+        time = Span(ask.at_s - BEHIND_S, deeds[0].at_s)
+        wanted = {
+            rule_of(one, BEANSTALK, (ask.certificate,)) for one in _within(self.log.rules, time)
+        }
+        said = [one.command[2] for one in deeds if one.command[0] == c.AS_USER]
+        by_rule = [one.command[3] == b"" for one in deeds if one.command[0] == c.AS_USER]
+        found = said[0] if by_rule[:1] == [True] else b""
+        if found not in wanted or any(by_rule[1:]):
+            raise Violation(f"it is {found!r} by a rule, and is to be one of {wanted}: {ask}")
+
+    def _answer_is_true(self, ask: Ask) -> None:
+        """What a client was told about rights is what the log says of its command."""
+        if ask.word in NO_VERDICT:
+            return
+        within = [
+            deed for deed in self.log.deeds[ask.session] if ask.at_s <= deed.at_s <= ask.done_s
+        ]
+        if ask.kind == "reserve-with-timeout":
+            self._reserve_is_true(ask, within)
+            return
+        if ask.word == b"DENIED":
+            if not any(deed.result == c.DENIED for deed in within):
+                raise Violation(f"nothing of it was refused: {ask}")
+            return
+        code = CODES.get(ask.kind)
+        if code is None:
+            return  # told before it is done, and the connection ends if that is refused
+        if not any(
+            deed.command[0] == code and deed.result != c.DENIED and _is_about(deed.command, ask)
+            for deed in within
+        ):
+            raise Violation(f"told, and not done: {ask}")
+
+    def _reserve_is_true(self, ask: Ask, within: list[Deed]) -> None:
+        if ask.word == b"RESERVED":
+            given = self.log.given[ask.session]
+            if not any(one.job == ask.job and ask.at_s <= one.at_s <= ask.done_s for one in given):
+                raise Violation(f"it was not given: {ask}")
+            return
+        if ask.word != b"DENIED" or any(deed.result == c.DENIED for deed in within):
+            return
+        if not any(self._kept_out(ask)):
+            raise Violation(f"it may work on all that it watches: {ask}")
+
+    def _kept_out(self, ask: Ask, from_s: float = 0.0) -> Iterator[bool]:
+        """Whether a reserve could not wait, at each moment of its time from one on.
+
+        The default tube is passed over where another one is watched.
+        """
+        for table in _within(self.log.tables, Span(max(ask.at_s, from_s), ask.done_s)):
+            for who, watched in [(state.who, state.watched) for state in self._states(ask)]:
+                closed = {tube for tube in watched if not rights(table, who, tube) & WORK}
+                yield bool(closed) and (closed != {DEFAULT_TUBE} or len(watched) == 1)
+
+    def _states(self, ask: Ask) -> list[State]:
+        """What the session of a request was in its time."""
+        states = [(state.at_s, state) for state in self.log.states[ask.session]]
+        return _within(states, ask)
+
+    def _nobody_waited_in_vain(self) -> None:
+        """No wait ends beside a job that was ready, in a queue in which its session may work."""
+        recount = Recount(self.log.witness)
+        for _ in recount.steps():
+            pass
+        reserves = defaultdict(list)
+        for ask in self.asks:
+            if ask.kind == "reserve-with-timeout":
+                reserves[ask.session].append(ask)
+        stays: dict[bytes, list[Stay]] = defaultdict(list)
+        for job, known in recount.jobs.items():
+            if not self.log.witness.bodies[job].startswith(MARK):
+                continue
+            for stay, after in zip(known.stays, [*known.stays[1:], None], strict=True):
+                if stay.state == READY:
+                    # It may count as taken since its taker waits.
+                    takers = reserves[after.session] if after is not None else []
+                    since = [one.at_s for one in takers if one.at_s <= stay.to_s]
+                    to_s = min(stay.to_s, max(since, default=stay.to_s))
+                    stays[stay.queue].append(stay._replace(to_s=to_s))
+        for asks in reserves.values():
+            for ask in asks:
+                leaves_s = self.leaves.get((ask.visit.place, ask.visit.incarnation), FOREVER_S)
+                if ask.word != b"TIMED_OUT" or ask.done_s >= leaves_s:
+                    continue
+                if ask.done_s - ask.at_s > TOLD_S and all(self._kept_out(ask, ask.done_s - TOLD_S)):
+                    raise Violation(f"it waited on without a right: {ask}")
+                self._waited_for_nothing(ask, stays)
+
+    def _waited_for_nothing(self, ask: Ask, stays: dict[bytes, list[Stay]]) -> None:
+        late = Span(max(ask.at_s, ask.done_s - WIDENED_S), ask.done_s)
+        states = self._states(ask)
+        for tube in frozenset.intersection(*[state.watched for state in states]):
+            if not self._gives_out(tube, late):
+                continue
+            allowed = all(
+                rights(table, state.who, tube) & WORK
+                for table in _within(self.log.tables, late)
+                for state in states
+            )
+            for stay in stays[tube] if allowed else ():
+                if stay.from_s <= late.at_s and late.done_s < stay.to_s:
+                    raise Violation(f"{stay} was ready, and it has the right: {ask}")
+
+    def _gives_out(self, tube: bytes, span: "Span") -> bool:
+        """Whether a tube was not paused at any moment."""
+        pauses = self.log.witness.pauses
+        known = [one for one in pauses if one[0] == tube and one[1] <= span.done_s]
+        return not known or (known[-1][1] < span.at_s and not known[-1][2])
+
+
+class Span(NamedTuple):
+    """A part of the time of a request."""
+
+    at_s: float
+    done_s: float
+
+
+def _within(versions: list[tuple[float, Any]], time: Any) -> list[Any]:
+    """What there was at some moment of a request or call."""
+    ends = [at_s for at_s, _ in versions[1:]] + [FOREVER_S]
+    return [
+        version
+        for (at_s, version), end_s in zip(versions, ends, strict=True)
+        if at_s <= time.done_s and time.at_s <= end_s
+    ]
+
+
+def _is_about(command: c.Command, ask: Ask) -> bool:
+    """Whether a command is that of a request, by what it names."""
+    if ask.kind == "put":
+        return bool(command[6] == ask.body)
+    if ask.kind == "auth":
+        return bool(command[3] == sha256(ask.args[0]).digest())
+    if ask.kind in ("keep", "resume"):
+        return bool(command[2] == sha256(ask.args[0]).digest())
+    if ask.args and ask.kind != "kick":
+        return bool(command[2] == ask.args[0])
+    return True
