@@ -30,6 +30,7 @@ class Claims:
 
     def __init__(self) -> None:
         self.holders: dict[int, int] = {}
+        self.keepers: dict[int, Keeper] = {}
 
     def claim(self, job: int, keeper: int) -> None:
         """A node said that this keeper has this job.
@@ -37,9 +38,10 @@ class Claims:
         Raises:
             Violation: another one has it.
         """
-        holder = self.holders.setdefault(job, keeper)
-        if holder != keeper:
+        holder = self.holders.get(job, keeper)
+        if holder != keeper and not self.keepers[holder].has_lost(job):
             raise Violation(f"job {job} of keeper {holder} was given to keeper {keeper}")
+        self.holders[job] = keeper
 
 
 class Keeper(SingleGuest[tuple[bytes, int]]):
@@ -50,6 +52,7 @@ class Keeper(SingleGuest[tuple[bytes, int]]):
     def __init__(self, world: World, number: int, claims: Claims) -> None:
         super().__init__(world, number)
         self.claims = claims
+        claims.keepers[number] = self
         self.held: dict[int, None] = {}
         self.ending: dict[int, None] = {}  # their delete or release may be done
         self.is_kept = False
@@ -84,6 +87,14 @@ class Keeper(SingleGuest[tuple[bytes, int]]):
         self.held.clear()
         self.ending.clear()
         self._token, self._is_certain = b"", False
+
+    def has_lost(self, job: int) -> bool:
+        """Whether it is away, for so long that its session may have ended, and lost this job."""
+        if self.is_kept or not self._may_be_late:
+            return False
+        self.held.pop(job, None)
+        self.ending.pop(job, None)
+        return True
 
     @property
     def _may_be_late(self) -> bool:

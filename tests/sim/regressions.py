@@ -43,6 +43,7 @@ SEEDS: Final = {
     115: "a Gearman worker slept on beside a ready job, at a node that stopped",
     138: "a stop did not wait for a worker whose jobs were on their way when it began",
     71: "a leader came back from a pause and fell: what it had lost came back, a TTL ended early",
+    2495: "a keeper was away for hours, and its job given to another: the judge saw two owners",
     663: "a node that stops answered a pop without a session: the judge did not know its life",
     197: "a job that came back in the entry that refused to cancel it was said to be none",
     743: "a node that stopped gave no job to one that waited: the judge asked for a reason",
