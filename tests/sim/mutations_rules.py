@@ -303,9 +303,9 @@ POLICY_RULES: Final = (
     in_lives(
         "equal_in_all_queues",
         "rules: a put is equal to one into another queue",
-        r"it is to make a job",
+        r"it is to make a job|it is full|it is equal to",
         equal_in_all_queues,
-        seed=3,
+        seed=39,
     ),
     in_lives(
         "twice_the_rate",
