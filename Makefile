@@ -136,9 +136,10 @@ test-spark: $(SPARK) # types of all that there is, and the pipeline on one machi
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q tests/pipeline $(addprefix --ignore=,$(SPARK_CLUSTER) $(SPARK_REPEATS))
 
-# Takes what the other parts leave of the cores, because they have clocks that run.
+# Takes what the other parts leave of the cores, because they have clocks that run: a test that takes
+# seconds may wait for minutes.
 test-sim: $(READY) # simulated faults one by one, and many simulated lives
-	nice -n 15 $(BIN)/python -m pytest -q tests/sim
+	nice -n 15 $(BIN)/python -m pytest -q --numprocesses=2 --timeout=900 tests/sim
 	nice -n 15 $(MAKE) sim SEEDS=150 FIRST=1
 
 test-compiled: $(READY) $(COMPILED_READY) # what is compiled, again

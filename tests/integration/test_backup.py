@@ -157,7 +157,6 @@ def test_the_leader_dies_in_the_middle(cluster: Cluster, tmp_path: Path) -> None
                 assert body.startswith(b"%d " % number)
 
 
-@pytest.mark.timeout(120)
 def test_a_pipe_carries_it_and_nothing_is_overwritten(cluster: Cluster, tmp_path: Path) -> None:
     with Raw(cluster.nodes[0].beanstalk) as client:
         client.put(b"a body")
@@ -187,7 +186,6 @@ def test_a_pipe_carries_it_and_nothing_is_overwritten(cluster: Cluster, tmp_path
     assert [names_in(disk) for disk in disks] == before
 
 
-@pytest.mark.timeout(120)
 def test_a_damaged_backup_is_refused_with_its_reason(cluster: Cluster, tmp_path: Path) -> None:
     with Raw(cluster.nodes[0].beanstalk) as client:
         for number in range(JOBS):
@@ -211,7 +209,6 @@ def test_a_damaged_backup_is_refused_with_its_reason(cluster: Cluster, tmp_path:
         assert not (tmp_path / "a").exists()
 
 
-@pytest.mark.timeout(120)
 def test_without_a_majority_there_is_none(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -57,7 +57,6 @@ def make_differ(cluster: Cluster, number: int, how: str) -> None:
     cluster.wait_until_serving(number)
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("how", ["transitions", "image"])
 def test_the_one_that_differs_stops_and_comes_back_empty(watched: Cluster, how: str) -> None:
     victim = watched.followers()[0]
@@ -108,7 +107,6 @@ def lead(cluster: Cluster, number: int) -> None:
     assert cluster.leader() == number
 
 
-@pytest.mark.timeout(120)
 def test_a_leader_that_differs_stops_and_another_one_leads(watched: Cluster) -> None:
     victim = len(watched.nodes) - 1
     make_differ(watched, victim, "image")

@@ -15,7 +15,7 @@ from beanpole.client import aio, blocking
 from tests.integration.support import exercises_calls as calls
 from tests.integration.support import exercises_commands as commands
 from tests.integration.support import exercises_methods as methods
-from tests.integration.support.exercises import Exercise, Scene, run_while_killed
+from tests.integration.support.exercises import DONE_S, Exercise, Scene, run_while_killed
 from tests.integration.support.nodes import Cluster
 from tests.integration.support.program import outputs
 
@@ -61,6 +61,7 @@ def test_through_a_follower(name: str, nodes: Cluster, tmp_path: Path) -> None:
         ALL[name](Scene(order, queue, tmp_path))
 
 
+@pytest.mark.timeout(4 * DONE_S)
 @pytest.mark.parametrize("wave", range(WAVES))
 def test_while_the_leader_is_killed(wave: int, nodes: Cluster, tmp_path: Path) -> None:
     nodes.mend()

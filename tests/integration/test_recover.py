@@ -8,8 +8,6 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.integration.support.nodes import Cluster, Nodes, http_get, status
 from tests.integration.support.program import ran
 from tests.integration.support.raw import Raw
@@ -58,7 +56,6 @@ def births(cluster: Cluster) -> set[str]:
     return found
 
 
-@pytest.mark.timeout(120)
 def test_every_job_of_the_last_disk_comes_back(cluster: Cluster, tmp_path: Path) -> None:
     with Raw(cluster.nodes[0].beanstalk) as client, Raw(cluster.nodes[1].beanstalk) as worker:
         jobs = {client.put(b"job %d" % number): b"job %d" % number for number in range(200)}
@@ -90,7 +87,6 @@ def test_every_job_of_the_last_disk_comes_back(cluster: Cluster, tmp_path: Path)
     assert births(cluster).isdisjoint(before)
 
 
-@pytest.mark.timeout(120)
 def test_a_disk_of_the_old_cluster_stays_outside(cluster: Cluster, tmp_path: Path) -> None:
     """A machine that was thought to be lost starts again, beside the new cluster."""
     for number in range(len(cluster.nodes)):

@@ -48,7 +48,6 @@ def everything_until_the_end(client: Raw) -> bytes:
     return told
 
 
-@pytest.mark.timeout(120)
 def test_clients_of_a_frozen_leader_see_their_end_when_it_thaws(cluster: Cluster) -> None:
     frozen = cluster.leader()
     other = next(number for number in range(3) if number != frozen)
@@ -76,7 +75,6 @@ def test_clients_of_a_frozen_leader_see_their_end_when_it_thaws(cluster: Cluster
     cluster.wait_until_serving(frozen)
 
 
-@pytest.mark.timeout(120)
 def test_a_leader_whose_disk_hangs_is_replaced_and_comes_back(
     cluster: Cluster, tmp_path: Path
 ) -> None:
@@ -105,7 +103,6 @@ def test_a_leader_whose_disk_hangs_is_replaced_and_comes_back(
             again.ask(b"delete %d" % before[-1], b"DELETED")
 
 
-@pytest.mark.timeout(120)
 def test_a_node_whose_disk_hangs_can_be_stopped(cluster: Cluster, tmp_path: Path) -> None:
     sick = cluster.followers()[0]
     (tmp_path / f"hang{sick}").touch()

@@ -6,8 +6,6 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-import pytest
-
 from tests.integration.support.nodes import BEANPOLE, Cluster
 from tests.integration.support.raw import Raw
 from tests.kubernetes.support import manifests, one_of, render
@@ -45,7 +43,6 @@ def test_it_is_off_unless_wanted() -> None:
     assert [one for one in manifests(render()) if one["kind"] == "CronJob"] == []
 
 
-@pytest.mark.timeout(120)
 def test_it_backs_up_a_cluster_to_a_key(tmp_path: Path) -> None:
     public = KEY.read_text().splitlines()[0].rpartition(" ")[2]
     (container,) = pod("--set", f"backup.encryptTo[0]={public}")["spec"]["containers"]
