@@ -8,25 +8,16 @@ import json
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-import grpc
-
 from beanpole.client import where
-from beanpole.client.rpc import Nodes, detail_of, is_refused, told, words_of
-from beanpole.errors import ClientError, ConfigurationError
+from beanpole.errors import ConfigurationError
 from beanpole.pb import queue_pb2, queue_pb2_grpc
+from beanpoled.cli.asking import CALL_TIMEOUT_S, AskRefused, ask
 from beanpoled.cli.columns import visible
 from beanpoled.cli.jobs import EXIT_NO
 
-# Above `command_timeout_ms`, after which a node gives up itself and says so.
-CALL_TIMEOUT_S: Final = 15.0
 _NAMES: Final = (
     "A tube of beanstalk is its name; a queue of another protocol has that before it: "
     "gearman:resize, workq:resize."
-)
-_REFUSALS: Final = (
-    grpc.StatusCode.INVALID_ARGUMENT,
-    grpc.StatusCode.FAILED_PRECONDITION,
-    grpc.StatusCode.NOT_FOUND,
 )
 # Reasons that answer what was asked for; the others refuse it.
 _NO: Final = ("NO_ALIAS", "ALIAS_IN_USE", "ALIAS_EXISTS")
@@ -69,7 +60,7 @@ def _remove(arguments: argparse.Namespace) -> int:
 def _change(arguments: argparse.Namespace, request: queue_pb2.SetAliasRequest, words: str) -> int:
     try:
         _ask(arguments, lambda stub: stub.SetAlias(request, timeout=CALL_TIMEOUT_S))
-    except _Refused as error:
+    except AskRefused as error:
         if error.reason not in _NO:
             raise
         print(error)
@@ -91,23 +82,5 @@ def _list(arguments: argparse.Namespace) -> int:
     return 0
 
 
-class _Refused(ClientError):
-    """A node says no, and every other one would; `reason` is the word for programs."""
-
-    def __init__(self, error: grpc.RpcError) -> None:
-        super().__init__(error.details() or error.code().name)
-        self.reason = detail_of(error).reason
-
-
 def _ask(arguments: argparse.Namespace, call: Callable[[queue_pb2_grpc.QueueStub], T]) -> T:
-    """Ask one node after the other until one answers; its answer counts."""
-    failures: dict[str, str] = {}
-    with Nodes(where.addresses(arguments, where.GRPC)) as nodes:
-        for target in nodes.addresses:
-            try:
-                return call(queue_pb2_grpc.QueueStub(nodes.channel(target)))
-            except grpc.RpcError as error:
-                if error.code() in _REFUSALS or is_refused(error):
-                    raise _Refused(error) from None
-                failures[target] = words_of(error)
-    raise ClientError(f"no answer, look at `beanpole alias list`: {told(failures)}")
+    return ask(arguments, queue_pb2_grpc.QueueStub, call, "beanpole alias list")

@@ -11,21 +11,13 @@ from typing import Any, Final, TypeVar
 import grpc
 
 from beanpole.client import where
-from beanpole.client.rpc import Nodes, is_refused, told, words_of
 from beanpole.constants import SECOND_US, U32_MAX
 from beanpole.errors import ClientError
 from beanpole.pb import policies_pb2, policies_pb2_grpc
 from beanpoled.cli import choosing
+from beanpoled.cli.asking import CALL_TIMEOUT_S, AskRefused, ask
 from beanpoled.cli.jobs import EXIT_NO
 
-# Above `command_timeout_ms`, after which a node gives up itself and says so.
-CALL_TIMEOUT_S: Final = 15.0
-_REFUSALS: Final = (
-    grpc.StatusCode.INVALID_ARGUMENT,
-    grpc.StatusCode.FAILED_PRECONDITION,
-    grpc.StatusCode.NOT_FOUND,
-    grpc.StatusCode.RESOURCE_EXHAUSTED,
-)
 _PATTERN: Final = "a queue, or the beginning of names and *, quoted for the shell"
 _WHEN_FULL: Final = {
     "refuse": policies_pb2.WHEN_FULL_REFUSE,
@@ -194,7 +186,7 @@ def _drop(arguments: argparse.Namespace) -> int:
     request = policies_pb2.DropPolicyRequest(pattern=arguments.pattern)
     try:
         _ask(arguments, lambda stub: stub.Drop(request, timeout=CALL_TIMEOUT_S))
-    except _Refused as error:
+    except AskRefused as error:
         if error.code != grpc.StatusCode.NOT_FOUND:
             raise
         print(error)
@@ -275,23 +267,5 @@ def time_words(time_us: int) -> str:
     return f"{time_us} us"
 
 
-class _Refused(ClientError):
-    """A node says no, and every other one would."""
-
-    def __init__(self, error: grpc.RpcError) -> None:
-        super().__init__(error.details() or "")
-        self.code = error.code()
-
-
 def _ask(arguments: argparse.Namespace, call: Callable[[policies_pb2_grpc.PoliciesStub], T]) -> T:
-    """Ask one node after the other until one answers; its answer counts."""
-    failures: dict[str, str] = {}
-    with Nodes(where.addresses(arguments, where.GRPC)) as nodes:
-        for target in nodes.addresses:
-            try:
-                return call(policies_pb2_grpc.PoliciesStub(nodes.channel(target)))
-            except grpc.RpcError as error:
-                if error.code() in _REFUSALS or is_refused(error):
-                    raise _Refused(error) from None
-                failures[target] = words_of(error)
-    raise ClientError(f"no answer, look at `beanpole policy list`: {told(failures)}")
+    return ask(arguments, policies_pb2_grpc.PoliciesStub, call, "beanpole policy list")

@@ -16,20 +16,13 @@ from typing import Any, Final, TypeVar
 import grpc
 
 from beanpole.client import where
-from beanpole.client.rpc import Nodes, is_refused, told, words_of
-from beanpole.errors import ClientError, ConfigurationError
+from beanpole.errors import ConfigurationError
 from beanpole.pb import users_pb2, users_pb2_grpc
 from beanpoled.cli import choosing
+from beanpoled.cli.asking import CALL_TIMEOUT_S, AskRefused, ask
 from beanpoled.cli.jobs import EXIT_NO
 
-# Above `command_timeout_ms`, after which a node gives up itself and says so.
-CALL_TIMEOUT_S: Final = 15.0
 TOKEN_BYTES: Final = 32
-_REFUSALS: Final = (
-    grpc.StatusCode.FAILED_PRECONDITION,
-    grpc.StatusCode.NOT_FOUND,
-    grpc.StatusCode.RESOURCE_EXHAUSTED,
-)
 _RIGHTS: Final = {
     "put": users_pb2.RIGHT_PUT,
     "work": users_pb2.RIGHT_WORK,
@@ -190,7 +183,7 @@ def _drop(arguments: argparse.Namespace) -> int:
     request = users_pb2.DropUserRequest(name=arguments.user)
     try:
         _ask(arguments, lambda stub: stub.Drop(request, timeout=CALL_TIMEOUT_S))
-    except _Refused as error:
+    except AskRefused as error:
         if error.code != grpc.StatusCode.NOT_FOUND:
             raise
         print(error)
@@ -346,23 +339,5 @@ def _as_json(user: users_pb2.User) -> dict[str, Any]:
     }
 
 
-class _Refused(ClientError):
-    """A node says no, and every other one would."""
-
-    def __init__(self, error: grpc.RpcError) -> None:
-        super().__init__(error.details() or "")
-        self.code = error.code()
-
-
 def _ask(arguments: argparse.Namespace, call: Callable[[users_pb2_grpc.UsersStub], T]) -> T:
-    """Ask one node after the other until one answers; its answer counts."""
-    failures: dict[str, str] = {}
-    with Nodes(where.addresses(arguments, where.GRPC)) as nodes:
-        for target in nodes.addresses:
-            try:
-                return call(users_pb2_grpc.UsersStub(nodes.channel(target)))
-            except grpc.RpcError as error:
-                if error.code() in _REFUSALS or is_refused(error):
-                    raise _Refused(error) from None
-                failures[target] = words_of(error)
-    raise ClientError(f"no answer, look at `beanpole user list`: {told(failures)}")
+    return ask(arguments, users_pb2_grpc.UsersStub, call, "beanpole user list")

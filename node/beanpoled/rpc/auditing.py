@@ -16,7 +16,7 @@ from google.protobuf.message import Message
 
 from beanpole.addresses import host_of_peer
 from beanpoled.audit.entry import Entry, Value
-from beanpoled.rpc.server import Context
+from beanpoled.rpc.server import Behavior, Context, around
 
 # Of a list of names or numbers: the first ones, and how many there are.
 ITEMS_MAX: Final = 20
@@ -118,12 +118,9 @@ class Auditor(grpc.aio.ServerInterceptor):
         row = AUDITED.get(method)
         if handler is None or row is None:
             return handler
-        make, behavior = (
-            (grpc.unary_stream_rpc_method_handler, handler.unary_stream)
-            if handler.response_streaming
-            else (grpc.unary_unary_rpc_method_handler, handler.unary_unary)
-        )
+        return around(handler, lambda behavior: self._watched(behavior, method, row))
 
+    def _watched(self, behavior: Behavior, method: str, row: Row) -> Behavior:
         async def watched(request: Message, context: Context) -> Any:
             wall_us, begun_s = time.time_ns() // 1000, time.monotonic()
             outcome = "UNKNOWN"
@@ -147,7 +144,7 @@ class Auditor(grpc.aio.ServerInterceptor):
                 )
                 self._tell(entry, row)
 
-        return make(watched, handler.request_deserializer, handler.response_serializer)
+        return watched
 
     def _tell(self, entry: Entry, row: Row) -> None:
         if not row.reads:

@@ -20,7 +20,7 @@ from beanpole.core.users import ADMIN, ANONYMOUS, ANY_RIGHT, EVENTS, PUT, RIGHT_
 from beanpoled.frontends.clients import NO_RIGHT, NO_TOKEN, UNKNOWN_TOKEN
 from beanpoled.rpc.caller import CALLER, NAMES_KEY, Caller, read
 from beanpoled.rpc.callers import Callers
-from beanpoled.rpc.server import Context, fail
+from beanpoled.rpc.server import Behavior, Context, around, fail
 from beanpoled.turn.node import Node
 
 _PREFIX: Final = "/beanpole.v1."
@@ -119,13 +119,11 @@ class Guard(grpc.aio.ServerInterceptor):
         if handler is None or not full_name.startswith(_PREFIX):
             return handler  # health and reflection
         method = full_name.removeprefix(_PREFIX)
-        row = GUARDED.get(method)
         metadata = handler_call_details.invocation_metadata or ()
-        make, behavior = (
-            (grpc.unary_stream_rpc_method_handler, handler.unary_stream)
-            if handler.response_streaming
-            else (grpc.unary_unary_rpc_method_handler, handler.unary_unary)
-        )
+        return around(handler, lambda behavior: self._guarded(behavior, method, metadata))
+
+    def _guarded(self, behavior: Behavior, method: str, metadata: Any) -> Behavior:
+        row = GUARDED.get(method)
 
         async def guarded(request: Message, context: Context) -> Any:
             names = context.auth_context().get(NAMES_KEY, ())
@@ -139,7 +137,7 @@ class Guard(grpc.aio.ServerInterceptor):
                 await fail(context, grpc.StatusCode.PERMISSION_DENIED, "nobody may call this")
             return await behavior(request, context)
 
-        return make(guarded, handler.request_deserializer, handler.response_serializer)
+        return guarded
 
     @property
     def _machine(self) -> Machine:

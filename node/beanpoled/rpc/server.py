@@ -5,7 +5,7 @@ The words are in proto/README.md. No service is implemented here.
 
 import asyncio
 import os
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Final, NoReturn
 
 import grpc
@@ -25,6 +25,8 @@ _ROLES: Final = {
 }
 
 Context = grpc.aio.ServicerContext[Any, Any]
+# What a method's handler does: with a request, or also with a stream of replies.
+Behavior = Callable[[Any, Context], Awaitable[Any]]
 
 
 class CallRefused(Exception):
@@ -43,6 +45,16 @@ async def fail(
     packed = errors_pb2.ErrorDetail(reason=reason, **detail).SerializeToString()
     await context.abort(code, message, ((ERROR_KEY, packed),))
     raise AssertionError("abort always raises")
+
+
+def around(handler: Any, wrap: Callable[[Behavior], Behavior]) -> Any:
+    """Return a method's handler with something around what it does; for interceptors."""
+    make, behavior = (
+        (grpc.unary_stream_rpc_method_handler, handler.unary_stream)
+        if handler.response_streaming
+        else (grpc.unary_unary_rpc_method_handler, handler.unary_unary)
+    )
+    return make(wrap(behavior), handler.request_deserializer, handler.response_serializer)
 
 
 async def refuse(context: Context, error: CallRefused) -> NoReturn:

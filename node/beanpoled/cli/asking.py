@@ -1,0 +1,65 @@
+"""Calls that any node answers for the whole cluster: one node is asked after the other.
+
+Here are no words of a command: see `alias`, `policy` and `user`.
+"""
+
+import argparse
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+import grpc
+
+from beanpole.client import where
+from beanpole.client.rpc import Nodes, detail_of, is_refused, told, words_of
+from beanpole.errors import ClientError
+
+# Above `command_timeout_ms`, after which a node gives up itself and says so.
+CALL_TIMEOUT_S: Final = 15.0
+_REFUSALS: Final = (
+    grpc.StatusCode.INVALID_ARGUMENT,
+    grpc.StatusCode.FAILED_PRECONDITION,
+    grpc.StatusCode.NOT_FOUND,
+    grpc.StatusCode.RESOURCE_EXHAUSTED,
+)
+
+Stub = TypeVar("Stub")
+T = TypeVar("T")
+
+
+class AskRefused(ClientError):
+    """A node says no, and every other one would; `reason` is the word for programs."""
+
+    def __init__(self, error: grpc.RpcError) -> None:
+        super().__init__(error.details() or error.code().name)
+        self.code = error.code()
+        self.reason = detail_of(error).reason
+
+
+def ask(
+    arguments: argparse.Namespace,
+    make: Callable[[grpc.Channel], Stub],
+    call: Callable[[Stub], T],
+    look: str,
+) -> T:
+    """Ask one node after the other until one answers; its answer counts.
+
+    Args:
+        arguments: of the command line, with the nodes' addresses.
+        make: the stub of a service.
+        call: at such a stub.
+        look: the command that shows whether a call without an answer has done its work.
+
+    Raises:
+        AskRefused: a node has refused it.
+        ClientError: no node has answered.
+    """
+    failures: dict[str, str] = {}
+    with Nodes(where.addresses(arguments, where.GRPC)) as nodes:
+        for target in nodes.addresses:
+            try:
+                return call(make(nodes.channel(target)))
+            except grpc.RpcError as error:
+                if error.code() in _REFUSALS or is_refused(error):
+                    raise AskRefused(error) from None
+                failures[target] = words_of(error)
+    raise ClientError(f"no answer, look at `{look}`: {told(failures)}")
