@@ -101,13 +101,11 @@ class SafeStream:
         self._tls = context.wrap_bio(
             self._incoming, self._outgoing, server_side=name is None, server_hostname=name
         )
-        # Each is called for every record, and what is around OpenSSL costs as much as the cipher:
-        # names are looked up once, and the methods in C are called without those of `ssl` between.
-        methods: Any = getattr(self._tls, "_sslobj", self._tls)
+        # Each is called for every record; the lookups of their names are a part of what it costs.
         self._feed = self._incoming.write
         self._drain = self._outgoing.read
-        self._decrypt: Callable[[int], bytes] = methods.read
-        self._encrypt: Callable[[bytes], int] = methods.write
+        self._decrypt = self._tls.read
+        self._encrypt = self._tls.write
         self._below: asyncio.Transport | None = None
         self._above: asyncio.Protocol | None = None
 
