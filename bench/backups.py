@@ -46,7 +46,7 @@ class Ran(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What was found with so many jobs."""
+    """Measurements with one number of jobs."""
 
     jobs: int
     backup: Ran

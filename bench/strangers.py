@@ -36,7 +36,7 @@ from bench.workloads import workload
 
 NODES: Final = 3
 HALF_OPEN: Final = 1000
-# Of those that were refused so many begin anew in a second, and so much garbage comes, and so on.
+# Handshakes begun anew, pieces of garbage and introductions in a second.
 PER_SECOND: Final = 100
 PACE_S: Final = 1 / PER_SECOND
 CONNECTIONS: Final = 64

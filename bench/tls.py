@@ -2,7 +2,7 @@
 
 Three clusters of three compiled nodes run at the same time: plain; plain, with a port for TLS that
 is not used; and TLS for clients, the links between nodes and gRPC. They take turns with the same
-load, spread over their nodes, so that a change of the machine's mood meets all. The generator's
+load, spread over their nodes, so that a change of the machine's speed meets all. The generator's
 own share of TLS is part of it, since it runs on the same cores.
 """
 

@@ -115,7 +115,7 @@ EXISTS: Final = -4  # the external id is taken, or the job has its result alread
 FULL: Final = -5  # the queue, or the user, has as many jobs as it may
 BUSY: Final = -6  # the queue is watched, or a job of it is reserved; a rule names the user
 DENIED: Final = -7  # the session's user has not the right that is needed; or an unknown token
-LOCKED_OUT: Final = -8  # with that, nobody could change users any more
+LOCKED_OUT: Final = -8  # with that, no user could change users any more
 
 # In place of a command that the active version lacks: BAD_COMMAND in every version.
 NO_COMMAND: Final = (0,)

@@ -10,8 +10,8 @@ from typing import Final
 from beanpole.constants import JOB_ID_MAX
 from beanpole.core.keys import Keys
 
-# A put is known by a hash of so many bytes: the chance of two equal ones among a million different
-# bodies is below 10**-40. In its key a number of the time stands before it.
+# A put is known by a hash of this many bytes: the chance of two equal ones among a million
+# different bodies is below 10**-40. In its key a number of the time stands before it.
 _HASH_BYTES: Final = 24
 _PIECE_BYTES: Final = 8
 EQUAL_KEY_BYTES: Final = _PIECE_BYTES + _HASH_BYTES

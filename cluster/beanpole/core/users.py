@@ -223,7 +223,7 @@ class Users:
         return self._by_token.get(token)
 
     def by_rule(self, protocol: int, address: bytes, names: Sequence[bytes]) -> bytes:
-        """Return the name of a new client's user; empty if it is nobody's, or anonymous.
+        """Return the name of a new client's user; empty if it is no user's, or anonymous.
 
         Args:
             protocol: of the client, by its number.

@@ -69,7 +69,7 @@ def add_command(commands: Any) -> None:
         type=choosing.whole,
         default=0,
         metavar="N",
-        help="refuse a put while so many jobs that it has put exist; those from before this quota "
+        help="refuse a put while this many jobs of its puts exist; those from before this quota "
         "do not count",
     )
     way.add_argument(

@@ -14,7 +14,7 @@ from beanpoled.frontends.client_rates import ClientRates
 from beanpoled.frontends.connection import Connection
 from beanpoled.shared.context import Context
 
-# Queues that waiting clients wait for, and of which one turn looks at so many: about 2 ms.
+# Queues that waiting clients wait for, and of which one turn looks at this many: about 2 ms.
 LOOKS_PER_TURN_MAX: Final = 2048
 
 

@@ -241,7 +241,7 @@ def of_job(job: Job, version: int, user: bytes = b"") -> JobRecord:
     Args:
         job: whatever its state.
         version: of the image.
-        user: for whom the job counts (`core.jobs.quotas`), empty for nobody.
+        user: for whom the job counts (`core.jobs.quotas`), empty for none.
     """
     ext = job.ext
     record = (
@@ -282,7 +282,7 @@ def size_of(record: JobRecord, version: int) -> int:
 
 
 def user_of(record: list[Any], version: int) -> bytes:
-    """Take the user out of a job's record, for whom it counts; empty for nobody.
+    """Take the user out of a job's record, for whom it counts; empty for none.
 
     Raises:
         ValueError: there can be no such user.

@@ -236,7 +236,7 @@ class WorkqConnection(RequestConnection):
     def _arm(self) -> None:
         wait = self.wait
         if wait is None or wait.ending or self._clients.leaving:
-            return  # a node that stops closes this client: leases are nobody's
+            return  # a node that stops closes this client: leases belong to no session
         self._stop_timer()
         left_us = 0 if self.ended else self._timeout_us - self._clients.now_us
         if left_us <= 0:
