@@ -218,7 +218,8 @@ def _judge_policies(overseer: Overseer, undisturbed: bool) -> None:
     changes = ChangeJudge(recount, overseer.orders)
     policies = PolicyJudge(recount, overseer.orders, overseer.requests)
     rules = RuleJudge(recount, policies, overseer.orders, overseer.requests)
-    rates = RateJudge(recount, policies, overseer.requests)
+    leaves = overseer.world.stops.since
+    rates = RateJudge(recount, policies, overseer.requests, leaves)
     judges = (changes, policies, rules, rates)
     for step in recount.steps():
         for judge in judges:

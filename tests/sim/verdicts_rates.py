@@ -74,8 +74,15 @@ class Gift(NamedTuple):
 class RateJudge:
     """The checks of one life; it reads along with a recount, behind a judge of its policies."""
 
-    def __init__(self, recount: Recount, policies: PolicyJudge, requests: list[Request]) -> None:
+    def __init__(
+        self,
+        recount: Recount,
+        policies: PolicyJudge,
+        requests: list[Request],
+        leaves: dict[tuple[int, int], float],
+    ) -> None:
         self.recount = recount
+        self.leaves = leaves  # when nodes were told to stop: they hand out no job from then on
         self.policies = policies
         self.counts: Counter[str] = Counter()
         self.waits = [request for request in requests if request.kind == RESERVE]
@@ -159,7 +166,9 @@ class RateJudge:
         for job, since_s in self._since_s.items():
             self.ready[self.recount.jobs[job].queue].append(Span(since_s, FOREVER_S))
         for request in self.waits:
-            if request.word == b"TIMED_OUT":
+            process = request.visit.place, request.visit.incarnation
+            left = request.done_s >= self.leaves.get(process, FOREVER_S)
+            if request.word == b"TIMED_OUT" and not left:
                 self._there_was_nothing(request)
         for gift in self.gifts if undisturbed else ():
             late_s = gift.event.at_s - gift.since_s
