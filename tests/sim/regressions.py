@@ -47,4 +47,5 @@ SEEDS: Final = {
     663: "a node that stops answered a pop without a session: the judge did not know its life",
     197: "a job that came back in the entry that refused to cancel it was said to be none",
     743: "a node that stopped gave no job to one that waited: the judge asked for a reason",
+    742: "a node that stopped gave its clients up when it was cut off: its majority was back",
 }

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from beanpoled.shared.clock import TURN_MAX_US
-from beanpoled.turn.stopping import STOP_PATIENCE_US
+from beanpoled.turn.stopping import CONTACT_PATIENCE_US, STOP_PATIENCE_US
 from tests.sim.cluster import Violation
 
 if TYPE_CHECKING:
@@ -37,6 +37,16 @@ class Stop:
         self.pauses = host.pauses
         self.limit_s = host.node.context.config.drain_timeout_ms / 1000
         self.hurried = False  # it was told a second time: it waits for no client any more
+        self.contact_us = 0  # by the node's clock, when it had a majority last
+        # It was without one for so long that it gave its clients up, and closes them although it
+        # has one again.
+        self.gave_up = False
+
+    def look(self, now_us: int, has_contact: bool) -> None:
+        """Its node looks at its step at a time of its own clock."""
+        if has_contact or not self.contact_us:
+            self.contact_us = now_us
+        self.gave_up |= now_us - self.contact_us > CONTACT_PATIENCE_US
 
 
 class Stops:
@@ -54,6 +64,10 @@ class Stops:
         run_periodic = stopping.run_periodic
 
         def watched() -> None:
+            stop = self._open.get(host)
+            if stop is not None:
+                node = host.node
+                stop.look(node.context.loop_us, node.peers.has_contact())
             self._in_a_step = True
             try:
                 run_periodic()
@@ -87,7 +101,9 @@ class Stops:
         """
         host, connection = wire.host, wire.connection
         stop = self._open.get(host)
-        if not self._in_a_step or stop is None or connection is None or stop.hurried:
+        if not self._in_a_step or stop is None or connection is None:
+            return
+        if stop.hurried or stop.gave_up:
             return
         node = host.node
         # Its own clock counts each pause as a long turn.
