@@ -14,6 +14,12 @@ from typing import Final
 EXPECTED_BUT: Final = 16
 # An entry waits at most this many times half as long as the one before was in flight.
 PATIENCE_HALVES: Final = 5
+# ... and twice as long while tries are of use. With TLS or another slow way to its clients an entry
+# in three left with a part of them, and each costs the same.
+USEFUL_MIN: Final = 4
+# A try of use counts up to this, one that was not takes half of the count away: one failure among
+# many does not end the longer wait, two in a row do.
+USEFUL_MAX: Final = 8
 # ... and at most this, however slow a disk is: deadlines and idle clients have to go on.
 PATIENCE_MAX_US: Final = 10_000
 # If more than one in this many of the clients that an entry answers have sent something else before
@@ -39,6 +45,7 @@ class AdaptiveBatching:
         "_pause",
         "_skipped",
         "_until_us",
+        "_useful",
         "expected",
     )
 
@@ -55,6 +62,7 @@ class AdaptiveBatching:
         self._batched = False  # whether the last entry was waited for, with success
         self._skipped = 0  # entries that leave at once before the next try
         self._pause = 0  # how many those were the last time
+        self._useful = 0  # tries that were of use of late
 
     def proposed(self, clients: int, now_us: int) -> None:
         """An entry leaves that will answer this many clients."""
@@ -83,6 +91,7 @@ class AdaptiveBatching:
                 self._was_no_use()
             else:
                 self._pause = 0
+                self._useful = min(USEFUL_MAX, self._useful + 1)
         if self._skipped:
             self._skipped -= 1
             return True
@@ -91,7 +100,8 @@ class AdaptiveBatching:
         if waiting < expected:
             self.expected = expected
             flight_us = now_us - self._left_at_us
-            self._until_us = now_us + min(flight_us * PATIENCE_HALVES // 2, PATIENCE_MAX_US)
+            halves = PATIENCE_HALVES if self._useful < USEFUL_MIN else 2 * PATIENCE_HALVES
+            self._until_us = now_us + min(flight_us * halves // 2, PATIENCE_MAX_US)
         return True
 
     def left_us(self, waiting: int, now_us: int) -> int:
@@ -109,5 +119,6 @@ class AdaptiveBatching:
         return 0
 
     def _was_no_use(self) -> None:
+        self._useful //= 2
         self._pause = min(SKIPPED_MAX, 2 * self._pause + 1)
         self._skipped = self._pause

@@ -2,7 +2,14 @@
 
 import pytest
 
-from beanpoled.leading.batching import EARLY_SHARE, PATIENCE_MAX_US, SKIPPED_MAX, AdaptiveBatching
+from beanpoled.leading.batching import (
+    EARLY_SHARE,
+    PATIENCE_MAX_US,
+    SKIPPED_MAX,
+    USEFUL_MAX,
+    USEFUL_MIN,
+    AdaptiveBatching,
+)
 
 FLIGHT_US = 400
 PATIENCE_US = FLIGHT_US * 5 // 2
@@ -134,6 +141,31 @@ def test_a_try_of_use_ends_the_pauses(clients: Clients) -> None:
     clients.fail()
     clients.entry(16)
     assert clients.pauses() == 1
+
+
+def test_patience_doubles_while_tries_are_of_use(clients: Clients) -> None:
+    clients.entry(16)
+    for _ in range(USEFUL_MIN):
+        assert clients.left_us(1) == PATIENCE_US
+        assert clients.left_us(15) == 0
+        clients.entry(16)
+    assert clients.left_us(1) == 2 * PATIENCE_US
+    assert clients.left_us(1, after_us=2 * PATIENCE_US) == 0
+    clients.entry(16)
+    assert clients.pauses() == 1
+    assert clients.left_us(1) == PATIENCE_US, "too few were of use since"
+
+
+def test_one_failure_among_many_tries_keeps_patience_long(clients: Clients) -> None:
+    clients.entry(16)
+    for _ in range(USEFUL_MAX + 1):
+        clients.left_us(15)
+        clients.entry(16)
+    for patience_us in (2 * PATIENCE_US, 2 * PATIENCE_US, PATIENCE_US):
+        clients.pauses()
+        assert clients.left_us(1) == patience_us
+        assert clients.left_us(1, after_us=patience_us) == 0
+        clients.entry(16)
 
 
 def test_a_new_term_expects_nobody(clients: Clients) -> None:
