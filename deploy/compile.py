@@ -24,7 +24,7 @@ TREE: Final = ROOT / "build" / "compiled"
 PACKAGES: Final = (ROOT / "cluster" / "beanpole", ROOT / "node" / "beanpoled")
 
 # The way of a command, from bytes to bytes. Not compiled: what inherits from classes of others
-# (asyncio's protocols, the library's SyncObj and Transport: mypyc's classes cannot), generated
+# (asyncio's protocols, the library's SyncObj and Node: mypyc's classes cannot), generated
 # code, and what runs once or for people.
 MODULES: Final = (
     "beanpole/commands.py",
@@ -51,6 +51,7 @@ MODULES: Final = (
     "beanpole/replication/pysyncobj/acks.py",
     "beanpole/replication/pysyncobj/appends.py",
     "beanpole/replication/pysyncobj/backend.py",
+    "beanpole/replication/pysyncobj/commit_path.py",
     "beanpole/replication/pysyncobj/core.py",
     "beanpole/replication/pysyncobj/elections.py",
     "beanpole/replication/pysyncobj/journal.py",
@@ -62,6 +63,7 @@ MODULES: Final = (
     "beanpole/replication/pysyncobj/shared.py",
     "beanpole/replication/pysyncobj/snapshots.py",
     "beanpole/replication/pysyncobj/transfer.py",
+    "beanpole/replication/pysyncobj/transport.py",
     "beanpoled/peers/agreement.py",
     "beanpoled/host/aio.py",
     "beanpoled/host/aio_clients.py",

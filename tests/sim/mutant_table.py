@@ -16,6 +16,7 @@ from tests.sim.mutations_admins import ADMINS
 from tests.sim.mutations_aliases import ALIASES
 from tests.sim.mutations_answers import ANSWERS
 from tests.sim.mutations_changes import CHANGES
+from tests.sim.mutations_commit import COMMIT
 from tests.sim.mutations_disk import DISKS
 from tests.sim.mutations_edges import EDGES
 from tests.sim.mutations_guests import GUESTS
@@ -466,7 +467,7 @@ SCHEDULES: Final = (
     ),
 )
 MUTANTS: Final[tuple[Mutant, ...]] = (
-    *(*REPAIRS, *RULES, *SICK, *BOUNDS, *VERSIONS, *ANSWERS, *DISKS, *EDGES),
+    *(*REPAIRS, *COMMIT, *RULES, *SICK, *BOUNDS, *VERSIONS, *ANSWERS, *DISKS, *EDGES),
     *(
         *HOSTS,
         *IDENTITY,

@@ -48,6 +48,23 @@ def an_acknowledgement_of_an_earlier_term(_: int, repairs: Repairs) -> None:
     _require(not lone.applied, f"{index} is committed by an acknowledgement of term {old}")
 
 
+def an_entry_of_an_earlier_term_on_a_majority(_: int, repairs: Repairs) -> None:
+    """Figure 8 of the paper: it may still be replaced, until an entry of this term is, too."""
+    lone = Lone(repairs=repairs)
+    lone.run(0.05)
+    lone.append("n1", 1, (1, 0), [(1, b"a")])
+    lone.run(0.05)
+    _stand(lone, ("n1",))
+    lone.receive("n1", messages.VOTE_GRANTED, lone.replica.term)
+    lone.run(0.02)
+    lone.acknowledge("n1", 2)
+    lone.run(0.02)
+    _require(not lone.applied, "an entry of an earlier term is committed by counting members")
+    lone.acknowledge("n1", 3)
+    lone.run(0.02)
+    _require(lone.applied == [(2, b"a")], "what an entry of this term follows is not committed")
+
+
 def acknowledgements_one_by_one(_: int, repairs: Repairs) -> None:
     """B4: V5, an entry travels once to each peer, however its acknowledgement comes."""
     lone = Lone(repairs=repairs)

@@ -3,7 +3,7 @@
 import pytest
 
 from beanpole.errors import ProtocolError
-from beanpole.replication.pysyncobj import core, journal, messages, transport
+from beanpole.replication.pysyncobj import journal, messages, transport
 from beanpole.replication.pysyncobj.repairs import ALL_REPAIRS
 from tests.sim.lone import Lone
 
@@ -185,6 +185,7 @@ def test_a_full_link_gets_only_heartbeats_until_it_takes_one() -> None:
     assert entries[0][4] == first - 1, "then everything from what was not taken"
 
 
+@pytest.mark.constants
 @both
 def test_what_is_in_flight_is_bounded(repaired: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """B7: a peer that does not acknowledge got the whole backlog into its memory."""
@@ -216,7 +217,7 @@ def test_what_a_peer_gets_before_it_acknowledges_is_bounded(
 ) -> None:
     """A peer with an empty disk, or on a new link, got the whole log in one turn (seed 376)."""
     monkeypatch.setattr(transport, "WINDOW_BYTES", 10_000)
-    monkeypatch.setattr(core, "APPEND_BYTES_MAX", 4_000)
+    monkeypatch.setattr(journal, "SLICE_BYTES_MAX", 4_000)
     lone = Lone()
     lone.elect()
     term, backlog = lone.replica.term, 0

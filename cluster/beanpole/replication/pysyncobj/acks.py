@@ -174,6 +174,10 @@ class LeaderAcks:
             return  # A6: neither for a commit nor as a sign that a majority is there
         shared = self._shared
         core, node = shared.core, shared.members[peer]
+        index = self._effective(self.known.get(peer, 0))
+        if core.count(node, index):
+            self._lift()
+            return
         before = core.next_index[node]
         self._transport.receive(
             peer,
@@ -181,7 +185,7 @@ class LeaderAcks:
                 "type": "next_node_idx",
                 "reset": False,
                 "success": True,
-                "next_node_idx": self._effective(self.known.get(peer, 0)) + 1,
+                "next_node_idx": index + 1,
             },
         )
         # B4: the library goes back to what was acknowledged and sends all that is in flight again.

@@ -117,6 +117,8 @@ class Appends:
         """
         if self._shared.repairs.commit_verified_only:
             commit = min(commit, verified)
+        if self._shared.core.take(self._shared.members[peer], term, [], commit):
+            return
         payload = {"type": "append_entries", "term": term, "commit_index": commit}
         self._transport.receive(peer, payload)
 
@@ -170,6 +172,9 @@ class Appends:
             return
         self._cut_behind(matched)
         end = entries[-1][1] if entries else matched
+        if shared.core.take(shared.members[peer], term, entries[known:], min(commit, end)):
+            self._acks.matched(peer, end, True)
+            return
         self._transport.receive(
             peer,
             {

@@ -7,11 +7,10 @@ the commit rule, the apply loop. Known defects of the rest are listed in docs/re
 
 import logging
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pysyncobj import SyncObjConf
 from pysyncobj.node import Node
-from pysyncobj.transport import Transport
 
 from beanpole.replication.consensus import (
     CANDIDATE,
@@ -23,14 +22,17 @@ from beanpole.replication.consensus import (
     Role,
 )
 from beanpole.replication.pysyncobj import pinned, seam
-from beanpole.replication.pysyncobj.journal import LogJournal
+from beanpole.replication.pysyncobj.commit_path import LEADING, CommitPath
+from beanpole.replication.pysyncobj.journal import Entry, LogJournal
 from beanpole.replication.pysyncobj.library import Library, Member
 from beanpole.replication.pysyncobj.messages import OURS
-from beanpole.replication.pysyncobj.repairs import Repairs
+from beanpole.replication.pysyncobj.repairs import ALL_REPAIRS, Repairs
+
+if TYPE_CHECKING:
+    from beanpole.replication.pysyncobj.transport import LibraryTransport
 
 # The library's numbers of the roles.
 _CANDIDATE: Final = 1
-LEADING: Final = 2
 _ROLES: Final[tuple[Role, ...]] = (FOLLOWER, CANDIDATE, LEADER)
 
 # B6: larger entries would be cut into pieces that the library pickles and reassembles wrongly.
@@ -57,7 +59,7 @@ class Core:
         config: ReplicaConfig,
         repairs: Repairs,
         members: dict[str, Member],
-        transport: Transport,
+        transport: "LibraryTransport",
         journal: LogJournal,
         before_apply: Callable[[], None],
         apply: Callable[[int, int, bytes], None],
@@ -80,6 +82,17 @@ class Core:
             self._apply_command,
         )
         self._library._SyncObj__needLoadDumpFile = False
+        self._path = CommitPath(
+            self._library,
+            self.others,
+            journal,
+            transport,
+            before_apply,
+            self._apply_command,
+            config.heartbeat_s,
+            config.raft_max_s * FALLBACK_RAFT_MAX,
+        )
+        self._has_path = repairs == ALL_REPAIRS
 
     # --- reading ---------------------------------------------------------------------------------
 
@@ -187,13 +200,31 @@ class Core:
 
     def tick(self) -> None:
         """Run elections, the commit rule, the apply loop and the sending of appends once."""
-        self._library.doTick(0.0)
+        if not (self._has_path and self._path.tick()):
+            self._library.doTick(0.0)
 
     def send_appends(self) -> None:
         """Send appends now if they are due, as the end of a tick would."""
         library = self._library
         if self.leads and library._SyncObj__newAppendEntriesTime < seam.now_s():
-            library._SyncObj__sendAppendEntries()
+            if self._has_path:
+                self._path.send_appends()
+            else:
+                library._SyncObj__sendAppendEntries()
+
+    def count(self, node: Node, index: int) -> bool:
+        """Count an acknowledgement; False if the library is to be given it."""
+        if self._has_path and self.leads:
+            self._path.acknowledged(node, index)
+            return True
+        return False
+
+    def take(self, leader: Node, term: int, entries: list[Entry], commit: int) -> bool:
+        """Take what a leader sent and what follows the log; False if it is for the library."""
+        if self._has_path and self._path.follows(leader, term):
+            self._path.take(entries, commit)
+            return True
+        return False
 
     def append(self, entry: bytes) -> int:
         """Add an entry to the leader's log, as the library does with its own queue's head."""

@@ -429,6 +429,10 @@ class LogJournal(Journal):
         """Empty the slice that was cut last, for a reader that still goes through it."""
         self._latest.clear()
 
+    def entries(self, first: int, last: int) -> list[Entry]:
+        """Return the entries of these indexes, as many as a slice holds."""
+        return self._slice(first - self.first, last + 1 - self.first)
+
     def _slice(self, start: int, stop: int | None) -> list[Entry]:
         end = len(self._terms)
         if stop is not None and stop < end:

@@ -40,15 +40,17 @@ ATTRIBUTES: Final = (
     "raftCurrentTerm",
     "raftState",
     "raftLeader",
-    "raftCommitIndex",  # written: after a snapshot was loaded
-    "raftLastApplied",
-    "raftNextIndex",  # written: B4, B7, F8
-    "raftMatchIndex",
+    "raftCommitIndex",  # written: after a snapshot was loaded, and by `commit_path`
+    "raftLastApplied",  # written: by `commit_path`
+    "raftNextIndex",  # written: B4, B7, F8, and by `commit_path`
+    "raftMatchIndex",  # written: by `acks` and `commit_path`
     "raftElectionDeadline",  # written: C3, C4, C5
     "transferInProgress",
     "newAppendEntriesTime",  # written: appends leave at once instead of with the next period
     "needLoadDumpFile",  # written: the dump is loaded before the first tick
     "noopIDx",
+    "connectedNodes",
+    "lastResponseTime",  # written: when a member answered
 )
 # ... methods that are called ...
 CALLED: Final = ("loadDumpFile", "generateRaftTimeout", "sendAppendEntries")

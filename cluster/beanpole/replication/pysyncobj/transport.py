@@ -15,6 +15,7 @@ from pysyncobj.transport import Transport
 from beanpole.replication.consensus import MIB
 from beanpole.replication.pysyncobj import messages
 from beanpole.replication.pysyncobj.core import Payload
+from beanpole.replication.pysyncobj.journal import Entry
 from beanpole.replication.pysyncobj.messages import encode
 
 if TYPE_CHECKING:
@@ -124,10 +125,13 @@ class LibraryTransport(Transport):
         """Send one message of the library."""
         kind = message["type"]
         if kind == "append_entries":
-            if "serialized" in message:
-                self._withhold(node)
+            previous = message.get("prevLogIdx")
+            if (
+                previous is None
+            ):  # the peer needs what only the snapshot has; or its next index is beyond the log
+                self.withhold(node)
                 return True
-            return self._append(node, message)
+            return self.append(node, message["entries"], previous, message["prevLogTerm"])
         if kind == "next_node_idx":
             # The library answers only what `appends.py` gave it: entries that were new.
             assert message["success"], "the library refused what was checked before"
@@ -143,20 +147,19 @@ class LibraryTransport(Transport):
         assert kind == "timeout_now", f"the library sent {kind}"
         return post(node.id, (messages.TIMEOUT_NOW, term))
 
-    def _append(self, node: Node, message: Payload) -> bool:
+    def append(self, node: Node, entries: list[Entry], previous: int, previous_term: int) -> bool:
+        """Send the entries that follow another one, or none."""
         shared, peer = self._shared, node.id
-        entries = message["entries"]
-        previous = message["prevLogIdx"]
-        if previous is None or (entries and not entries[0][0]):
-            # The peer needs what only the snapshot has (a placeholder says that we, too, got it
-            # by a snapshot); or its next index is beyond the log, which a rewind corrects.
-            self._withhold(node)
+        if entries and not entries[0][0]:
+            # The peer needs what only the snapshot has: a placeholder says that we, too, got it
+            # by a snapshot.
+            self.withhold(node)
             return True
         link = self.links[peer]
         asked = bool(entries) or self._must_ask(link)
         if asked:
             link.asked_s = shared.now_s
-        packed = self._pack(message, entries, previous, asked)
+        packed = self._pack(entries, previous, previous_term, asked)
         taken = shared.callbacks.send(peer, packed)
         if not shared.repairs.flow_control:
             return taken
@@ -176,22 +179,21 @@ class LibraryTransport(Transport):
         period_s = self._shared.config.heartbeat_s
         return self._asking or self._shared.now_s - link.asked_s >= period_s
 
-    def _pack(
-        self, message: Payload, entries: list[tuple[bytes, int, int]], previous: int, asked: bool
-    ) -> bytes:
-        # The library sends the same append to every peer; it is encoded once.
-        term, commit = message["term"], message["commit_index"]
+    def _pack(self, entries: list[Entry], previous: int, previous_term: int, asked: bool) -> bytes:
+        # The same append goes to every peer; it is encoded once.
+        core = self._shared.core
+        term, commit = core.term, core.commit
         key = (term, self.round, commit, previous, asked, len(entries))
         if key != self._packed_key:
             flat: list[int | bytes] = []
             for command, _, entry_term in entries:
                 flat += (entry_term, command)
-            head = (messages.APPEND, term, self.round, commit, previous, message["prevLogTerm"])
+            head = (messages.APPEND, term, self.round, commit, previous, previous_term)
             self._packed = encode((*head, int(asked), flat))
             self._packed_key = key
         return self._packed
 
-    def _withhold(self, node: Node) -> None:
+    def withhold(self, node: Node) -> None:
         """Offer the snapshot instead of an append.
 
         F8: while the library waits for a dump it sends such messages without end. As if the peer
@@ -259,7 +261,7 @@ class LibraryTransport(Transport):
             previous = core.next_index[node] - 1
             previous_term = journal.term_of(previous)
             if previous_term is None:
-                self._withhold(node)
+                self.withhold(node)
                 self._resume(peer)
                 continue
             link.asked_s = shared.now_s

@@ -1,0 +1,126 @@
+"""Tests of the steps that an entry takes without the library; the rest of them are the library's.
+
+That the steps keep Raft's promises is what the simulated lives and their mutants are for.
+"""
+
+import pytest
+
+from beanpole.replication.pysyncobj import messages
+from beanpole.replication.pysyncobj.core import Core
+from beanpole.replication.pysyncobj.library import Library
+from beanpole.replication.pysyncobj.repairs import ALL_REPAIRS
+from tests.sim.lone import Lone
+
+
+class Watched:
+    """Counts the ticks that the library ran."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.ticks = 0
+        real = Library.doTick
+
+        def tick(library: Library, wait_s: float) -> None:
+            self.ticks += 1
+            real(library, wait_s)
+
+        monkeypatch.setattr(Library, "doTick", tick)
+
+
+@pytest.fixture
+def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
+    return Watched(monkeypatch)
+
+
+@pytest.mark.parametrize(("size", "others"), [(3, 1), (4, 2), (5, 2)])
+def test_a_majority_commits_and_no_fewer(size: int, others: int) -> None:
+    lone = Lone(size)
+    lone.elect()
+    index = lone.replica.propose(b"a")
+    lone.run(0.05)
+    for peer in lone.peers[: others - 1]:
+        lone.acknowledge(peer, index)
+    lone.run(0.05)
+    assert lone.replica.commit_index == index - 1
+    lone.acknowledge(lone.peers[others - 1], index)
+    lone.run(0.02)
+    assert lone.replica.commit_index == index
+    assert lone.applied == [(index, b"a")]
+
+
+def test_a_leader_alone_commits_what_its_disk_has() -> None:
+    lone = Lone(1)
+    lone.run(0.05)
+    index = lone.replica.propose(b"a")
+    lone.replica.turn()
+    assert lone.replica.commit_index < index
+    lone.run(0.05)
+    assert lone.applied == [(index, b"a")]
+
+
+def test_the_library_has_no_part_in_an_entry(watched: Watched) -> None:
+    lone = Lone()
+    lone.elect()
+    watched.ticks = 0
+    for index in lone.propose_each(5):
+        lone.acknowledge("n1", index)
+        lone.run(0.05)
+    assert len(lone.applied) == 5
+    assert not watched.ticks
+
+
+def test_the_library_has_no_part_in_what_a_leader_sends(watched: Watched) -> None:
+    lone = Lone()
+    lone.run(0.02)
+    lone.append("n1", 1, (1, 0), [(1, b"a")], commit=1)  # the first one of this leader
+    lone.run(0.02)
+    watched.ticks = 0
+    lone.append("n1", 1, (2, 1), [(1, b"b")], commit=2)
+    lone.append("n1", 1, (3, 1), commit=3)
+    lone.run(0.02)
+    assert lone.applied == [(2, b"a"), (3, b"b")]
+    assert lone.replica.leader == "n1"
+    assert not watched.ticks
+    assert lone.take(messages.ACK)[-1][3] == 4
+
+
+def test_another_leader_and_a_later_term_are_the_librarys() -> None:
+    lone = Lone()
+    lone.run(0.02)
+    lone.append("n1", 1, (1, 0), [(1, b"a")])
+    lone.append("n2", 3, (2, 1), [(3, b"b")])
+    assert (lone.replica.leader, lone.replica.term) == ("n2", 3)
+    assert lone.replica.last_index == 3
+
+
+def test_silence_is_the_librarys(watched: Watched) -> None:
+    lone = Lone()
+    lone.elect()
+    lone.run(lone.replica._config.raft_max_s * 3)
+    assert lone.replica.role == "follower"
+    assert watched.ticks
+
+
+def test_a_slice_that_is_ended_goes_on_in_the_next_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    lone = Lone()
+    lone.run(0.02)
+    lone.append("n1", 1, (1, 0), [(1, b"%d" % at) for at in range(5)])
+    lone.run(0.02)
+
+    def apply(index: int, _: int, entry: bytes) -> None:
+        lone.applied.append((index, entry))
+        lone.replica._journal.end_slice()
+
+    monkeypatch.setattr(lone.replica._core, "_apply", apply)
+    lone.append("n1", 1, (6, 1), commit=6)
+    for count in range(1, 6):
+        lone.replica.turn()
+        assert len(lone.applied) == count
+
+
+def test_a_switched_off_repair_gives_all_steps_to_the_library(watched: Watched) -> None:
+    lone = Lone(repairs=ALL_REPAIRS.without("flow_control"))
+    lone.elect()
+    lone.acknowledge_each("n1", lone.propose_each(2))
+    assert watched.ticks
+    assert isinstance(lone.replica._core, Core)
+    assert [entry for _, entry in lone.applied] == [b"a", b"a"]
