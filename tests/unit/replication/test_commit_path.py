@@ -124,3 +124,26 @@ def test_a_switched_off_repair_gives_all_steps_to_the_library(watched: Watched) 
     assert watched.ticks
     assert isinstance(lone.replica._core, Core)
     assert [entry for _, entry in lone.applied] == [b"a", b"a"]
+
+
+@pytest.mark.parametrize(("size", "others"), [(2, 1), (3, 1), (4, 2), (5, 2)])
+def test_a_leader_leads_while_a_majority_answers(size: int, others: int) -> None:
+    lone = Lone(size)
+    lone.elect()
+    for answering, role in ((others, "leader"), (others - 1, "follower")):
+        for _ in range(50):
+            for peer in lone.peers[:answering]:
+                lone.acknowledge(peer, lone.replica.last_index)
+            lone.run(0.05)
+        assert lone.replica.role == role
+
+
+def test_an_idle_leader_sends_a_heartbeat_per_period() -> None:
+    lone = Lone()
+    lone.elect()
+    for _ in range(100):
+        for peer in lone.peers:
+            lone.acknowledge(peer, lone.replica.last_index)
+        lone.run(0.01)
+    periods = 1.0 / lone.replica._config.heartbeat_s
+    assert periods * 0.8 <= len(lone.take(messages.APPEND)) / 2 <= periods + 1
