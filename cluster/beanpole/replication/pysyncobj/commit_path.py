@@ -8,17 +8,14 @@ defects are in these steps. The rules are those of figure 2 of the Raft paper.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from pysyncobj.node import Node
 
 from beanpole.replication.pysyncobj import seam
 from beanpole.replication.pysyncobj.journal import Entry, LogJournal
-from beanpole.replication.pysyncobj.library import Library, Member
+from beanpole.replication.pysyncobj.library import Library, Member, TransportBase
 from beanpole.replication.pysyncobj.messages import OURS
-
-if TYPE_CHECKING:
-    from beanpole.replication.pysyncobj.transport import LibraryTransport
 
 # The library's numbers of the roles.
 FOLLOWING: Final = 0
@@ -34,7 +31,7 @@ class CommitPath:
         library: Library,
         others: list[Member],
         journal: LogJournal,
-        transport: "LibraryTransport",
+        transport: TransportBase,
         before_apply: Callable[[], None],
         apply: Callable[[bytes], None],
         heartbeat_s: float,

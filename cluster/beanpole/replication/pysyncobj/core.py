@@ -7,7 +7,7 @@ the commit rule, the apply loop. Known defects of the rest are listed in docs/re
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from pysyncobj import SyncObjConf
 from pysyncobj.node import Node
@@ -24,12 +24,9 @@ from beanpole.replication.consensus import (
 from beanpole.replication.pysyncobj import pinned, seam
 from beanpole.replication.pysyncobj.commit_path import LEADING, CommitPath
 from beanpole.replication.pysyncobj.journal import Entry, LogJournal
-from beanpole.replication.pysyncobj.library import Library, Member
+from beanpole.replication.pysyncobj.library import Library, Member, TransportBase
 from beanpole.replication.pysyncobj.messages import OURS
 from beanpole.replication.pysyncobj.repairs import ALL_REPAIRS, Repairs
-
-if TYPE_CHECKING:
-    from beanpole.replication.pysyncobj.transport import LibraryTransport
 
 # The library's numbers of the roles.
 _CANDIDATE: Final = 1
@@ -59,7 +56,7 @@ class Core:
         config: ReplicaConfig,
         repairs: Repairs,
         members: dict[str, Member],
-        transport: "LibraryTransport",
+        transport: TransportBase,
         journal: LogJournal,
         before_apply: Callable[[], None],
         apply: Callable[[int, int, bytes], None],

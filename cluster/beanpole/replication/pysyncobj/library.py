@@ -70,6 +70,18 @@ class Library(SyncObj):
         return
 
 
+class TransportBase(Transport):
+    """The library's transport, with the ways out of `commit_path`; all of them in `transport`."""
+
+    def append(self, node: Node, entries: list[Entry], previous: int, previous_term: int) -> bool:
+        """Send the entries that follow another one, or none."""
+        raise AssertionError("overridden")
+
+    def withhold(self, node: Node) -> None:
+        """Offer the snapshot instead."""
+        raise AssertionError("overridden")
+
+
 class SerializerBase(Serializer):
     """The library's serializer without any of its work: the base of `snapshots.Dump`."""
 

@@ -10,12 +10,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from pysyncobj.node import Node
-from pysyncobj.transport import Transport
 
 from beanpole.replication.consensus import MIB
 from beanpole.replication.pysyncobj import messages
 from beanpole.replication.pysyncobj.core import Payload
 from beanpole.replication.pysyncobj.journal import Entry
+from beanpole.replication.pysyncobj.library import TransportBase
 from beanpole.replication.pysyncobj.messages import encode
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class Link:
         self.offered_s = -1e9  # when a snapshot was last offered
 
 
-class LibraryTransport(Transport):
+class LibraryTransport(TransportBase):
     """The transport object that the library is constructed with."""
 
     def __init__(self) -> None:
