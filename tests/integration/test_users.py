@@ -5,7 +5,7 @@ tests/unit/node/test_auth.py, one of others in tests/unit/beanpoled/test_auth_pr
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
@@ -102,6 +102,12 @@ def test_a_stock_client_is_denied_and_allowed_through_a_follower(
     assert token not in page and token not in cluster.story()
 
 
+def agree(nodes: Sequence[Node]) -> bool:
+    """Whether all nodes know the same users: each lists those that it knows, without the others."""
+    tables = [Commands(node.grpc).json("user list") for node in nodes]
+    return all(table == tables[0] for table in tables)
+
+
 def test_a_token_is_rotated_while_the_leader_is_killed(locked: Locked) -> None:
     cluster, run = locked
     run("user set ann --right put,work=jobs")
@@ -127,8 +133,7 @@ def test_a_token_is_rotated_while_the_leader_is_killed(locked: Locked) -> None:
         with pytest.raises(DeniedError):
             Client(addresses[1:], use="other", token=new)
     cluster.mend()
-    tables = [Commands(node.grpc).json("user list") for node in nodes]
-    assert tables[0] == tables[1] == tables[2]
+    wait_until(lambda: agree(nodes), PATIENCE_S, "the same users at every node")
 
 
 def test_a_rule_makes_clients_of_a_network_users(locked: Locked, tmp_path: Path) -> None:
@@ -164,7 +169,7 @@ class Given(NamedTuple):
     """A user with a token, and the node that its clients use: it does not lead.
 
     Attributes:
-        change: gives the user other rights, through another node.
+        change: gives the user other rights, through another node, and waits until this one knows.
     """
 
     token: str
@@ -182,6 +187,7 @@ def given(locked: Locked, request: pytest.FixtureRequest) -> Given:
 
     def change(words: str) -> None:
         run(f"user set {name} {words}")
+        wait_until(lambda: agree(cluster.nodes), PATIENCE_S, "the change at every node")
 
     return Given(run(f"user token {name}").strip(), node, change)
 
