@@ -242,6 +242,12 @@ class Bearer(Guest):
         except ProtocolError as error:
             raise Violation(f"bearer {self.number}: {error}") from error
 
+    def _was_told(self) -> bool:
+        """Whether this connection was answered before the machine knew of a request."""
+        return any(
+            ask.visit is self.visit and ask.word in (b"USING", b"WATCHING") for ask in self.asks
+        )
+
     def _replied(self, reply: Reply) -> None:
         word, numbers, body = reply
         if not self.waiting:
@@ -250,6 +256,9 @@ class Bearer(Guest):
             raise Violation(f"bearer {self.number} got {reply!r} for nothing")
         ask = self.waiting.popleft()
         if word not in ANSWERS[ask.kind] and word != b"OUT_OF_MEMORY":
+            if word == b"DENIED" and self._was_told():
+                self.waiting.clear()  # as above, with other requests behind it (life 2216)
+                return
             raise Violation(f"a wrong reply: {reply!r} to {ask!r}")
         ask.word, ask.done_s = word, self.world.clock.now_s
         self.world.counts[f"bearer {ask.kind} {word.decode()}"] += 1

@@ -48,4 +48,7 @@ SEEDS: Final = {
     197: "a job that came back in the entry that refused to cancel it was said to be none",
     743: "a node that stopped gave no job to one that waited: the judge asked for a reason",
     742: "a node that stopped gave its clients up when it was cut off: its majority was back",
+    2216: "a watch was refused after its answer: the judge took that for another one's reply",
+    2578: "a node without a leader had old rules for seven seconds: the judge allowed four",
+    2970: "a worker said a status in its next turn at a job: the judge asked for one before",
 }

@@ -251,7 +251,14 @@ class GearmanJudge:
         """Nothing that a worker says of its job is lost, but for a status that has a later one."""
         for grant in self.records.grants:
             told = [_packet(one, True) for one in self.stories[grant.number].told]
-            statuses = [end for end in grant.news if end.kind == p.WORK_STATUS]
+            # A worker that got the job again may say a later one in its next turn (life 2970).
+            statuses = [
+                end
+                for one in self.grants[grant.number]
+                if one.visit is grant.visit
+                for end in one.news
+                if end.kind == p.WORK_STATUS
+            ]
             # A status that takes the place of an earlier one has that one's answer: once one is
             # refused, or may have been, no answer says what became of the later ones (lives 2213
             # at 14236a9 and 2270 at 21e0e82).
