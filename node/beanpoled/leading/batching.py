@@ -14,14 +14,14 @@ from typing import Final
 EXPECTED_BUT: Final = 16
 # An entry waits at most this many times half as long as the one before was in flight.
 PATIENCE_HALVES: Final = 5
-# ... and twice as long while tries are of use. With TLS or another slow way to its clients an entry
-# in three left with a part of them, and each costs the same.
-USEFUL_MIN: Final = 4
-# A try of use counts up to this, one that was not takes half of the count away: one failure among
-# many does not end the longer wait, two in a row do.
-USEFUL_MAX: Final = 8
 # ... and at most this, however slow a disk is: deadlines and idle clients have to go on.
 PATIENCE_MAX_US: Final = 10_000
+# After so many tries that were of use it waits twice as long. Clients that use TLS need longer to
+# come back: an entry in three left with a part of them, and each costs the same.
+USEFUL_MIN: Final = 4
+# The count of those tries ends here, and one that was no use takes half of it away: one failure
+# among many does not end the longer wait, two in a row do.
+USEFUL_MAX: Final = 8
 # If more than one in this many of the clients that an entry answers have sent something else before
 # it is committed, they do not wait for answers: the wait was no use.
 EARLY_SHARE: Final = 4

@@ -202,9 +202,7 @@ class LeaderAcks:
             known, node = self._counting(peer), shared.members[peer]
             if matches[node] < known:
                 matches[node] = max(matches[node], self._effective(known))
-        counted = sorted((matches[node] for node in core.others), reverse=True)
-        needed = shared.majority - 2
-        if needed >= 0 and counted[needed] > core.commit:
+        if shared.peers and core.reached() > core.commit:
             # The next tick will commit, and the followers learn it in the same one.
             core.send_now()
             shared.due = True

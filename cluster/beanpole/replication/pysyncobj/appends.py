@@ -172,7 +172,10 @@ class Appends:
             return
         self._cut_behind(matched)
         end = entries[-1][1] if entries else matched
-        if shared.core.take(shared.members[peer], term, entries[known:], min(commit, end)):
+        if shared.repairs.commit_verified_only:
+            commit = min(commit, end)
+        new = entries[known:]
+        if shared.core.take(shared.members[peer], term, new, commit):
             self._acks.matched(peer, end, True)
             return
         self._transport.receive(
@@ -180,10 +183,10 @@ class Appends:
             {
                 "type": "append_entries",
                 "term": term,
-                "commit_index": min(commit, end) if shared.repairs.commit_verified_only else commit,
+                "commit_index": commit,
                 "prevLogIdx": matched,
                 "prevLogTerm": journal.term_of(matched),
-                "entries": entries[known:],
+                "entries": new,
             },
         )
 

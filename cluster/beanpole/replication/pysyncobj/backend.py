@@ -25,10 +25,10 @@ from beanpole.replication.consensus import (
 from beanpole.replication.pysyncobj import messages, seam
 from beanpole.replication.pysyncobj.acks import FollowerAcks, LeaderAcks
 from beanpole.replication.pysyncobj.appends import Appends
-from beanpole.replication.pysyncobj.commit_path import LEADING
 from beanpole.replication.pysyncobj.core import Core, Standing
 from beanpole.replication.pysyncobj.elections import Elections
 from beanpole.replication.pysyncobj.journal import LogJournal
+from beanpole.replication.pysyncobj.pinned import LEADING
 from beanpole.replication.pysyncobj.rejoin import Rejoin
 from beanpole.replication.pysyncobj.repairs import ALL_REPAIRS, Repairs
 from beanpole.replication.pysyncobj.room import Room

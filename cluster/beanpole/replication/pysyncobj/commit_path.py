@@ -1,10 +1,10 @@
-"""The steps of every entry: what the library does for them, done here, since it is interpreted.
+"""Replicate, commit and apply entries in a settled term, in place of the interpreted library.
 
-A leader that leads and a follower that follows take them here: the commit rule, the apply loop,
-appends out and in, acknowledgements counted. Elections, a new term, a new leader and a leader
-without a majority stay the library's. Both work on the library's own fields, so each step may be
-either's; with a repair switched off (simulation only) the library takes all of them, because its
-defects are in these steps. The rules are those of figure 2 of the Raft paper.
+Here are the commit rule, the apply loop, appends at the leader and at a follower, and the counting
+of acknowledgements. Elections, a new term, a new leader and a leader without a majority stay the
+library's. Both work on the library's own fields, so each step may be either's; with a repair
+switched off (simulation only) the library takes all of them, because its defects are in these
+steps. The rules are those of figure 2 of the Raft paper.
 """
 
 from collections.abc import Callable
@@ -16,10 +16,8 @@ from beanpole.replication.pysyncobj import seam
 from beanpole.replication.pysyncobj.journal import Entry, LogJournal
 from beanpole.replication.pysyncobj.library import Library, Member, TransportBase
 from beanpole.replication.pysyncobj.messages import OURS
+from beanpole.replication.pysyncobj.pinned import FOLLOWING, LEADING
 
-# The library's numbers of the roles.
-FOLLOWING: Final = 0
-LEADING: Final = 2
 _OURS_NUMBER: Final = OURS[0]
 
 
@@ -57,7 +55,7 @@ class CommitPath:
         self._apply = apply
         self._heartbeat_s = heartbeat_s
         self._fallback_s = fallback_s
-        # With so many others a member is a majority.
+        # How many other members make a majority together with this one; 0 alone.
         self._needed = (len(others) + 1) // 2
 
     # --- ticks -----------------------------------------------------------------------------------
@@ -69,7 +67,7 @@ class CommitPath:
         if role == LEADING and self._majority_answers():
             self._commit()
             self._apply_committed()
-            # To apply may end everything, but not this leadership.
+            # No callback of an apply changes the role: it needs no second look.
             if seam.now_s() > library._SyncObj__newAppendEntriesTime:
                 self.send_appends()
             return True
@@ -91,17 +89,17 @@ class CommitPath:
     def _commit(self) -> None:
         """Commit what a majority has, if its last entry is of this term (section 5.4.2)."""
         library, journal = self._library, self._journal
-        index = journal.last
-        if self._needed == 1:
-            index = min(index, max(library._SyncObj__raftMatchIndex.values()))
-        elif self._needed:
-            matches = sorted(library._SyncObj__raftMatchIndex.values(), reverse=True)
-            index = min(index, matches[self._needed - 1])
+        index = min(journal.last, self.reached()) if self._needed else journal.last
         if (
             index > library._SyncObj__raftCommitIndex
             and journal.term_of(index) == library._SyncObj__raftCurrentTerm
         ):
             library._SyncObj__raftCommitIndex = index
+
+    def reached(self) -> int:
+        """Return the index that a majority with this leader has; only with other members."""
+        matches = sorted(self._library._SyncObj__raftMatchIndex.values(), reverse=True)
+        return matches[self._needed - 1]
 
     def _apply_committed(self) -> None:
         """Apply a slice of what is committed, and send before that."""
@@ -140,7 +138,7 @@ class CommitPath:
                 transport.append(node, entries, index - 1, previous_term)
 
     def acknowledged(self, node: Node, index: int) -> None:
-        """Count a member's acknowledgement; what is to be sent next never goes back (B4)."""
+        """Count a member's acknowledgement. Its next index never moves back (B4)."""
         library = self._library
         matches, next_index = library._SyncObj__raftMatchIndex, library._SyncObj__raftNextIndex
         if matches[node] < index:

@@ -22,14 +22,14 @@ from beanpole.replication.consensus import (
     Role,
 )
 from beanpole.replication.pysyncobj import pinned, seam
-from beanpole.replication.pysyncobj.commit_path import LEADING, CommitPath
+from beanpole.replication.pysyncobj.commit_path import CommitPath
 from beanpole.replication.pysyncobj.journal import Entry, LogJournal
 from beanpole.replication.pysyncobj.library import Library, Member, TransportBase
 from beanpole.replication.pysyncobj.messages import OURS
+from beanpole.replication.pysyncobj.pinned import LEADING
 from beanpole.replication.pysyncobj.repairs import ALL_REPAIRS, Repairs
 
-# The library's numbers of the roles.
-_CANDIDATE: Final = 1
+# By the library's numbers.
 _ROLES: Final[tuple[Role, ...]] = (FOLLOWER, CANDIDATE, LEADER)
 
 # B6: larger entries would be cut into pieces that the library pickles and reassembles wrongly.
@@ -122,7 +122,7 @@ class Core:
     @property
     def is_candidate(self) -> bool:
         """Whether this member is standing."""
-        return self._library._SyncObj__raftState == _CANDIDATE
+        return self._library._SyncObj__raftState == pinned.CANDIDATE
 
     @property
     def leader(self) -> str | None:
@@ -209,9 +209,13 @@ class Core:
             else:
                 library._SyncObj__sendAppendEntries()
 
+    def reached(self) -> int:
+        """Return the index that a majority with this leader has; only with other members."""
+        return self._path.reached()
+
     def count(self, node: Node, index: int) -> bool:
-        """Count an acknowledgement; False if the library is to be given it."""
-        if self._has_path and self.leads:
+        """Count an acknowledgement at the leader; False if the library is to be given it."""
+        if self._has_path:
             self._path.acknowledged(node, index)
             return True
         return False

@@ -56,6 +56,10 @@ ATTRIBUTES: Final = (
 CALLED: Final = ("loadDumpFile", "generateRaftTimeout", "sendAppendEntries")
 # ... and methods that are replaced by overriding the mangled name.
 REPLACED: Final = ("applyLogEntries", "doApplyCommand", "tryLogCompaction")
+# The library's numbers of the roles.
+FOLLOWING: Final = 0
+CANDIDATE: Final = 1
+LEADING: Final = 2
 # Names of the module `pysyncobj.syncobj` that `seam.py` replaces.
 GLOBALS: Final = (
     "PIPE_NOTIFIER_ENABLED",

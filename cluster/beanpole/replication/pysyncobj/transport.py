@@ -126,9 +126,9 @@ class LibraryTransport(TransportBase):
         kind = message["type"]
         if kind == "append_entries":
             previous = message.get("prevLogIdx")
-            if (
-                previous is None
-            ):  # the peer needs what only the snapshot has; or its next index is beyond the log
+            if previous is None:
+                # The peer needs what only the snapshot has; or its next index is beyond the log,
+                # which a rewind corrects.
                 self.withhold(node)
                 return True
             return self.append(node, message["entries"], previous, message["prevLogTerm"])
