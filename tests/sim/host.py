@@ -226,6 +226,10 @@ class SimHost:
         self._ready.append(callback)
         self._turn_soon()
 
+    def take_turn(self, turn: Action) -> None:
+        """Call now; the frames of the turn leave at its end."""
+        self.peer_links.take_turn(turn)
+
     def call_next(self, callback: Action) -> None:
         """Call when the present callback has ended."""
         self._next.append(callback)

@@ -371,6 +371,13 @@ class Replica(Protocol):
         """
         ...
 
+    def tell_later(self, index: int, members: tuple[str, ...]) -> None:
+        """Say which members need not know at once that an entry just proposed is committed.
+
+        They learn it with the next append, at the latest with the next heartbeat of the leader.
+        """
+        ...
+
     def confirm(self, done: Callable[[], None]) -> None:
         """Call `done` when a majority has confirmed this leadership at a later time than now.
 

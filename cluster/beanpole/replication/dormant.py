@@ -87,6 +87,10 @@ class DormantReplica:
         """Must not be called, see `can_propose`."""
         raise AssertionError("propose() without can_propose()")
 
+    def tell_later(self, index: int, members: tuple[str, ...]) -> None:
+        """Must not be called: nothing is proposed."""
+        raise AssertionError("tell_later() without propose()")
+
     def confirm(self, done: Callable[[], None]) -> None:
         """Dropped: this member does not lead."""
 

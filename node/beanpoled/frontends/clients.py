@@ -13,6 +13,7 @@ from beanpole.core.machine import Machine
 from beanpole.core.sessions import Session
 from beanpoled.audit.entry import Entry
 from beanpoled.config.node import NodeConfig
+from beanpoled.config.protocols import FIRST
 from beanpoled.frontends import client_hosts
 from beanpoled.frontends.client_hosts import ClientHosts
 from beanpoled.frontends.client_rates import ClientRates
@@ -25,6 +26,9 @@ from beanpoled.origin.batches import Client
 from beanpoled.origin.outbox import Origin
 from beanpoled.shared.context import Context
 
+# The protocol whose clients hear of what others do only by the answers to their own commands. All
+# others have some that wait for news: of queues that have a job, of ends of jobs, of channels.
+PATIENT: Final = FIRST
 # Bytes behind a blocked request before its client is paused, beside one whole body.
 INPUT_BYTES_MAX: Final = 64 * 1024
 # A client that has not read its replies for so long is closed.
@@ -54,6 +58,7 @@ class Clients:
         # Dicts and not sets: closing all of them must happen in the same order in every run.
         self.connections: dict[Connection, None] = {}
         self._newest_id = 0
+        self._impatient = 0  # connections whose clients hear of what others do
         # By protocol, since the start of the node.
         self.connections_total: dict[str, int] = {}
         self.connections_max = config.connections_max
@@ -207,12 +212,15 @@ class Clients:
         self._newest_id += 1
         connection.id, connection.since_us = self._newest_id, self.now_us
         self.connections[connection] = None
+        self._impatient += connection.protocol != PATIENT
         for totals, more in ((self.connections_total, 1), (self.connections_refused, refused)):
             totals[connection.protocol] = totals.get(connection.protocol, 0) + more
 
     def forget(self, connection: Connection) -> None:
         """A connection ended."""
-        self.connections.pop(connection, None)
+        if connection in self.connections:
+            del self.connections[connection]
+            self._impatient -= connection.protocol != PATIENT
         self.paused.pop(connection, None)
         self.stalled.pop(connection, None)
         self.rates.forget(connection)
@@ -283,6 +291,11 @@ class Clients:
                     connection.room_again()
 
     # --- questions ------------------------------------------------------------------------------
+
+    @property
+    def are_patient(self) -> bool:
+        """Whether none of them hears of what others do, but by the answer to its own command."""
+        return not self._impatient
 
     @property
     def outbox_is_full(self) -> bool:

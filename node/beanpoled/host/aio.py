@@ -94,6 +94,10 @@ class AioHost:
         """See `Host`."""
         self._loop.call_soon(callback)
 
+    def take_turn(self, turn: Callable[[], None]) -> None:
+        """See `Host`."""
+        self.links.take_turn(turn)
+
     def call_later(self, delay_us: int, callback: Callable[[], None]) -> Timer:
         """See `Host`."""
         return self._loop.call_later(delay_us / 1_000_000, callback)

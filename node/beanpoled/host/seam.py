@@ -91,6 +91,9 @@ class Host(Protocol):
     def call_soon(self, callback: Callable[[], None]) -> None:
         """Call at the end of this turn of the loop, after the input that is already there."""
 
+    def take_turn(self, turn: Callable[[], None]) -> None:
+        """Call now; the frames that are sent meanwhile leave at its end, or by `flush_peers`."""
+
     def call_later(self, delay_us: int, callback: Callable[[], None]) -> Timer:
         """Call once, `delay_us` from now or a little later."""
 

@@ -75,6 +75,7 @@ class Proposer:
         self._digested_index = 0
         self._batching = AdaptiveBatching()
         self._alarm: Timer | None = None  # ends a wait for clients that takes too long
+        self._patient: tuple[str, ...] = ()  # members whose clients hear nothing of the last entry
 
     def clear(self) -> None:
         """Leadership is lost: nothing of an earlier term survives."""
@@ -167,7 +168,10 @@ class Proposer:
             entry = self._next_entry()
             if entry is None:
                 return
-            self.commit_times.proposed(replica.propose(entry), self._context.now_us)
+            index = replica.propose(entry)
+            if self._patient:
+                replica.tell_later(index, self._patient)
+            self.commit_times.proposed(index, self._context.now_us)
 
     def _next_entry(self) -> bytes | None:
         context, term = self._context, self._term
@@ -202,6 +206,8 @@ class Proposer:
             sections.append((c.LEADER, 0, 0, c.pack_commands(grants)))
         if not sections and not self._time_is_due(now_us):
             return None
+        concerned = _concerned(sections, [*commands, *grants])
+        self._patient = () if concerned is None else self._peers.patient(concerned)
         self._batching.proposed(clients + len(own) + len(grants), context.now_us)
         flags = c.FLAG_PUTS_REFUSED if self._peers.disk_is_low() else 0
         return c.encode_entry(flags, now_us, context.host.wall_us(), sections)
@@ -231,3 +237,20 @@ class Proposer:
             self._next_digest_us = now_us + DIGEST_PERIOD_US
             self._digested_index = index
             self._term.commands.append((c.DIGEST,))
+
+
+def _concerned(
+    sections: list[tuple[int, int, int, bytes]], commands: list[c.Command]
+) -> set[int] | None:
+    """The origins whose clients an entry answers; None if all nodes are to know it at once.
+
+    Args:
+        sections: of the entry.
+        commands: the leader's own.
+    """
+    origins = {section[0] for section in sections if section[0] != c.LEADER}
+    for command in commands:
+        if command[0] != c.GRANT:
+            return None
+        origins.add(command[1])
+    return origins

@@ -72,11 +72,13 @@ class Heartbeat(NamedTuple):
     digest_version: int  # of the machine at `digest_index`, so that of its image
     active_version: int  # of the machine now
     kept_index: int  # committed and on this disk, so that no later life has less; 0 if not synced
+    # No client of the node hears of what others do, so that their commits may be told later.
+    patient: bool = False
 
 
 # The places of the flags: compiled code stops at a number where it was promised one of them.
 _FLAGS: Final = frozenset(
-    Heartbeat._fields.index(name) for name in ("leading", "disk_low", "stopping")
+    Heartbeat._fields.index(name) for name in ("leading", "disk_low", "stopping", "patient")
 )
 # Those without a default, which release 0.2.0 sends.
 HEARTBEAT_FIELDS_MIN: Final = len(Heartbeat._fields) - len(Heartbeat._field_defaults)

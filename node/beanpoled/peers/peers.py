@@ -102,6 +102,15 @@ class Peers:
         ]
         return max(able)[1] if able else None
 
+    def patient(self, concerned: set[int]) -> tuple[str, ...]:
+        """The members whose clients hear nothing of an entry that concerns these origins."""
+        return tuple(
+            name
+            for name, peer in self.peers.items()
+            if peer.heartbeat is not None and peer.heartbeat.patient
+            if self._context.index_of(name) not in concerned
+        )
+
     def skews_us(self) -> list[int]:
         """How far the other nodes' wall clocks seem to be from ours."""
         wall_us = self._context.host.wall_us()

@@ -79,7 +79,7 @@ class Context:
     def _run_turn(self) -> None:
         self._turn_is_due = False
         if not self.stopped:
-            self.turn()
+            self.host.take_turn(self.turn)
 
     def fatal(self, reason: str) -> None:
         """Say why in one line and end the process."""

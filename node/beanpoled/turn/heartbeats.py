@@ -7,6 +7,7 @@ is in `peers`.
 
 from typing import Final
 
+from beanpoled.frontends.clients import Clients
 from beanpoled.host.seam import WARNING
 from beanpoled.leading.dispatching import Dispatcher
 from beanpoled.leading.term import Term
@@ -34,6 +35,7 @@ class Heartbeats:
         term: Term,
         dispatcher: Dispatcher,
         introductions: Introductions,
+        clients: Clients,
     ) -> None:
         self._context = context
         self._peers = peers
@@ -42,6 +44,7 @@ class Heartbeats:
         self._term = term
         self._dispatcher = dispatcher
         self._introductions = introductions
+        self._clients = clients
         self._period_us = context.config.heartbeat_ms * 1000
         self._down_us = context.config.node_timeout_ms * 1000
         self._since_sent_us = 0
@@ -117,6 +120,7 @@ class Heartbeats:
             digest_version=digest_version,
             active_version=machine.version,
             kept_index=self._introductions.kept_index(),
+            patient=self._clients.are_patient,
         )
         frame = frames.encode_heartbeat(heartbeat)
         for name, peer in self._peers.peers.items():

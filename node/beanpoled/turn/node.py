@@ -75,7 +75,14 @@ class Node:
             context, peers, origin, self.introductions, lifecycle, self.stopping, self.disk_health
         )
         self.heartbeats = Heartbeats(
-            context, peers, agreement, origin, leader.term, leader.dispatcher, self.introductions
+            context,
+            peers,
+            agreement,
+            origin,
+            leader.term,
+            leader.dispatcher,
+            self.introductions,
+            clients,
         )
         self.router = Router(context, peers, self.heartbeats, origin, leader, roles)
         self.callbacks = ReplicaCallbacks(

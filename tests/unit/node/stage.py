@@ -99,6 +99,9 @@ class StageHost:
     def call_soon(self, callback: Callable[[], None]) -> None:
         self.soon.append(callback)
 
+    def take_turn(self, turn: Callable[[], None]) -> None:
+        turn()
+
     def call_later(self, delay_us: int, callback: Callable[[], None]) -> Timer:
         timer = Timer(self.us + delay_us, callback)
         self.timers.append(timer)
@@ -173,6 +176,7 @@ class ScriptedReplica:
         self.space = DiskRoom()
         self.on_receive: Callable[[], None] = lambda: None
         self.matches: dict[str, int] = {}
+        self.told_later: dict[int, tuple[str, ...]] = {}
         self.on_disk = LogOnDisk()
         self.disk_hangs = False
         self.transfers: list[str | None] = []
@@ -225,6 +229,9 @@ class ScriptedReplica:
         self.last_index += 1
         self.proposed.append(entry)
         return self.last_index
+
+    def tell_later(self, index: int, members: tuple[str, ...]) -> None:
+        self.told_later[index] = members
 
     def confirm(self, done: Callable[[], None]) -> None:
         self.confirmations.append(done)

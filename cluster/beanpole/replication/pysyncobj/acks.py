@@ -204,7 +204,7 @@ class LeaderAcks:
                 matches[node] = max(matches[node], self._effective(known))
         if shared.peers and core.reached() > core.commit:
             # The next tick will commit, and the followers learn it in the same one.
-            core.send_now()
+            core.commit_soon()
             shared.due = True
 
     def durable_grew(self) -> None:

@@ -290,6 +290,10 @@ class PySyncObjReplica:
         self._callbacks.wake()
         return index
 
+    def tell_later(self, index: int, members: tuple[str, ...]) -> None:
+        """See `Replica`."""
+        self._core.tell_later(index, members)
+
     def confirm(self, done: Callable[[], None]) -> None:
         """Call `done` once a majority confirmed this leadership after now."""
         if self._core.leads and not self._closed:

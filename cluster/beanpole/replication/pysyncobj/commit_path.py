@@ -57,6 +57,9 @@ class CommitPath:
         self._fallback_s = fallback_s
         # How many other members make a majority together with this one; 0 alone.
         self._needed = (len(others) + 1) // 2
+        # By index, entries of this leadership of which some members may learn later.
+        self._later: dict[int, tuple[str, ...]] = {}
+        self._to_tell: list[Member] = []  # of what was committed in this tick
 
     # --- ticks -----------------------------------------------------------------------------------
 
@@ -64,6 +67,8 @@ class CommitPath:
         """Run one tick; False if it is one for the library."""
         library = self._library
         role = library._SyncObj__raftState
+        if role != LEADING:
+            self._later.clear()
         if role == LEADING and self._majority_answers():
             self._commit()
             self._apply_committed()
@@ -94,7 +99,19 @@ class CommitPath:
             index > library._SyncObj__raftCommitIndex
             and journal.term_of(index) == library._SyncObj__raftCurrentTerm
         ):
+            self._to_tell = self._concerned(library._SyncObj__raftCommitIndex + 1, index)
             library._SyncObj__raftCommitIndex = index
+
+    def _concerned(self, first: int, last: int) -> list[Member]:
+        """Return the members that are to know at once that these entries are committed."""
+        later = self._later
+        if not later:
+            return self._others
+        patient = set(later.get(last, ()))
+        for index in range(first, last):
+            patient.intersection_update(later.get(index, ()))
+        self._later = {index: later[index] for index in later if index > last}
+        return [node for node in self._others if node.id not in patient]
 
     def reached(self) -> int:
         """Return the index that a majority with this leader has; only with other members."""
@@ -116,12 +133,29 @@ class CommitPath:
 
     # --- the leader ------------------------------------------------------------------------------
 
+    def tell_later(self, index: int, members: tuple[str, ...]) -> None:
+        """Say which members need not know at once that an entry is committed.
+
+        It costs a packet, a wake-up of their process and a turn, and where no client waits for it
+        the next append may bring it.
+        """
+        self._later[index] = members
+
     def send_appends(self) -> None:
         """Send every member what it lacks, or the commit index alone."""
+        self._library._SyncObj__newAppendEntriesTime = seam.now_s() + self._heartbeat_s
+        self._send(self._others)
+
+    def tell(self) -> None:
+        """Send the commit index to the members that are to know it at once."""
+        if self._to_tell:
+            self._send(self._to_tell)
+
+    def _send(self, to: list[Member]) -> None:
         library, journal, transport = self._library, self._journal, self._transport
-        library._SyncObj__newAppendEntriesTime = seam.now_s() + self._heartbeat_s
         connected, next_index = library._SyncObj__connectedNodes, library._SyncObj__raftNextIndex
-        for node in self._others:
+        self._to_tell = []
+        for node in to:
             is_first = True
             # A full peer is disconnected for the library (B7).
             while node in connected and (is_first or next_index[node] <= journal.last):

@@ -201,17 +201,30 @@ class Core:
             self._library.doTick(0.0)
 
     def send_appends(self) -> None:
-        """Send appends now if they are due, as the end of a tick would."""
+        """Send appends now if they are due, as the end of a tick would; tell of a commit."""
         library = self._library
-        if self.leads and library._SyncObj__newAppendEntriesTime < seam.now_s():
-            if self._has_path:
-                self._path.send_appends()
-            else:
-                library._SyncObj__sendAppendEntries()
+        if not self.leads:
+            return
+        if library._SyncObj__newAppendEntriesTime >= seam.now_s():
+            self._path.tell()
+        elif self._has_path:
+            self._path.send_appends()
+        else:
+            library._SyncObj__sendAppendEntries()
+
+    def tell_later(self, index: int, members: tuple[str, ...]) -> None:
+        """Say which members need not know at once that an entry is committed."""
+        if self._has_path:
+            self._path.tell_later(index, members)
 
     def reached(self) -> int:
         """Return the index that a majority with this leader has; only with other members."""
         return self._path.reached()
+
+    def commit_soon(self) -> None:
+        """The next tick will commit: let it tell the members that are to know it."""
+        if not self._has_path:
+            self.send_now()
 
     def count(self, node: Node, index: int) -> bool:
         """Count an acknowledgement at the leader; False if the library is to be given it."""
