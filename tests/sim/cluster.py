@@ -342,6 +342,7 @@ class Cluster:
         entry = b"%08d" % self.count + b"x" * size
         index = node.replica.propose(entry)
         node.proposed[index] = entry
+        node.wake()
         return entry
 
     def put(self, node: Node, count: int = 1, size: int = 0, limit_s: float = 5.0) -> list[bytes]:

@@ -111,9 +111,10 @@ class Clients:
         """The identity of the disk of this node."""
         return self._context.disks.own.disk_id
 
-    def wake(self) -> None:
-        """Ask for a turn."""
-        self._context.wake()
+    def write_soon(self) -> None:
+        """Ask for a turn that writes replies, if the present one has done so."""
+        if not self._context.writes_follow:
+            self._context.wake()
 
     def read_clock(self) -> None:
         """Make `now_us` the present; called by timers and by what must not be early."""

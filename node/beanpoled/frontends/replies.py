@@ -106,7 +106,7 @@ class ReplyQueue:
             if owner is None:
                 return  # the connection has ended
             self._clients.dirty.append(owner)
-            self._clients.wake()
+            self._clients.write_soon()
         self._out.append(data)
         if len(data) <= ERROR_MAX_BYTES and data in self._errors:
             self._errors[data] += 1

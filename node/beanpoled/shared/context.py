@@ -32,6 +32,7 @@ class Context:
         replica: does nothing until the node starts.
         clock: what this node knows of cluster time.
         turn: what a turn does; set by the node before anything may wake it.
+        writes_follow: whether the present turn still has to write the replies of clients.
         started: whether its replica has begun to work.
         draining: whether this node refuses puts.
         stopping: whether this node is about to be gone.
@@ -56,6 +57,7 @@ class Context:
         self.replica: Replica = DormantReplica(self.name, self.members, rejoining)
         self.clock = ClusterClock()
         self.turn: Callable[[], None]
+        self.writes_follow = False
         self.started = False
         self.draining = False
         self.stopping = False

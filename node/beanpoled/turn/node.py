@@ -130,6 +130,7 @@ class Node:
     def _turn(self) -> None:
         """Input was read; now act on it: send, propose, apply, answer."""
         context = self.context
+        context.writes_follow = True
         context.read_clock()
         self._pass_time(self._loop_time.turn(context.now_us))
         if self.roles.changed:
@@ -143,6 +144,7 @@ class Node:
         if context.loop_us >= self._next_period_us:
             self._next_period_us = context.loop_us + PERIOD_US
             self._run_periodic()
+        context.writes_follow = False
         if self.clients.dirty:
             self.clients.flush()
         if context.replica.imaging or self.digest.in_progress:

@@ -30,6 +30,25 @@ def test_what_a_turn_wrote_leaves_before_an_image_goes_on(stage: Stage) -> None:
     assert slices == [b"USING default\r\n"]
 
 
+def test_a_reply_that_a_turn_makes_asks_for_no_other_turn(stage: Stage) -> None:
+    """The turn writes it at its end."""
+    connection, port = stage.client()
+    replies, turns = [b"INSERTED 1\r\n"], []
+
+    def turn() -> None:
+        turns.append(stage.host.us)
+        if replies:
+            connection._replies.push(replies.pop())
+
+    stage.replica.turn = turn  # type: ignore[method-assign]
+    stage.node.context.wake()
+    stage.run()
+    assert (port.output, len(turns)) == (b"INSERTED 1\r\n", 1)
+    connection._replies.push(b"INSERTED 2\r\n")  # between two turns
+    stage.run()
+    assert (port.output, len(turns)) == (b"INSERTED 1\r\nINSERTED 2\r\n", 2)
+
+
 def test_an_image_goes_on_after_every_turn_until_it_is_made(stage: Stage) -> None:
     slices: list[int] = []
     stage.replica.imaging = True

@@ -147,3 +147,100 @@ def test_an_idle_leader_sends_a_heartbeat_per_period() -> None:
         lone.run(0.01)
     periods = 1.0 / lone.replica._config.heartbeat_s
     assert periods * 0.8 <= len(lone.take(messages.APPEND)) / 2 <= periods + 1
+
+
+def told(lone: Lone, index: int) -> list[str]:
+    """The members that were told of a commit, without having been sent an entry; all is forgotten.
+
+    Appends carry the commit index anyway; those here are alone.
+    """
+    sent, lone.sent = lone.sent, []
+    return [
+        to
+        for to, message in sent
+        if message[0] == messages.APPEND and message[3] >= index and not message[7]
+    ]
+
+
+def committed(lone: Lone, *later: str) -> int:
+    """Propose an entry of which these members may learn later, and let a majority have it."""
+    index = lone.replica.propose(b"a")
+    if later:
+        lone.replica.tell_later(index, later)
+    lone.replica.turn()
+    lone.clock.run(0.01)
+    lone.acknowledge("n1", index)
+    lone.sent.clear()
+    lone.replica.turn()
+    assert lone.replica.commit_index == index
+    return index
+
+
+def test_all_members_are_told_of_a_commit_unless_they_can_wait() -> None:
+    lone = Lone()
+    lone.elect()
+    assert told(lone, committed(lone)) == ["n1", "n2"]
+    assert told(lone, committed(lone, "n2")) == ["n1"]
+    assert told(lone, committed(lone, "n1", "n2")) == []
+    assert told(lone, committed(lone)) == ["n1", "n2"]
+
+
+def test_who_can_wait_learns_of_a_commit_with_the_next_entry() -> None:
+    lone = Lone()
+    lone.elect()
+    index = committed(lone, "n1", "n2")
+    lone.replica.propose(b"b")
+    lone.replica.turn()
+    appends = lone.take(messages.APPEND)
+    assert [(message[3], len(message[7]) // 2) for message in appends] == [(index, 1)] * 2
+
+
+def test_who_can_wait_learns_of_a_commit_with_the_next_heartbeat() -> None:
+    lone = Lone()
+    lone.elect()
+    index = committed(lone, "n1", "n2")
+    lone.run(lone.replica._config.heartbeat_s + 0.01)
+    assert told(lone, index) == ["n1", "n2"]
+
+
+def test_one_entry_that_cannot_wait_is_enough() -> None:
+    lone = Lone()
+    lone.elect()
+    first = lone.replica.propose(b"a")
+    lone.replica.turn()
+    last = lone.replica.propose(b"b")
+    lone.replica.tell_later(first, ("n1",))
+    lone.replica.tell_later(last, ("n1", "n2"))
+    lone.replica.turn()
+    lone.clock.run(0.01)
+    lone.acknowledge("n1", last)
+    lone.sent.clear()
+    lone.replica.turn()
+    assert told(lone, last) == ["n2"]
+
+
+def test_another_leadership_forgets_who_can_wait() -> None:
+    lone = Lone()
+    lone.elect()
+    lost = lone.replica.propose(b"a")
+    lone.replica.tell_later(lost, ("n1", "n2"))
+    term = lone.replica.term + 1
+    lone.append("n1", term, (lost - 1, term - 1), [(term, b"b"), (term, b"c")], commit=lost)
+    lone.run(0.02)
+    assert not lone.replica._core._path._later
+
+
+def test_an_entry_asks_for_a_turn_when_it_can_be_committed_and_for_no_other() -> None:
+    lone = Lone()
+    lone.elect()
+    lone.run(0.05)
+    before = lone.woken
+    index = lone.replica.propose(b"a")
+    lone.replica.turn()
+    assert lone.take(messages.APPEND)
+    lone.clock.run(0.01)
+    assert lone.woken == before
+    lone.acknowledge("n1", index)
+    lone.replica.turn()
+    assert lone.applied[-1] == (index, b"a")
+    assert lone.woken == before + 1

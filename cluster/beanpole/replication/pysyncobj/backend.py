@@ -281,13 +281,14 @@ class PySyncObjReplica:
         return self.entries_in_flight < self.in_flight_max
 
     def propose(self, entry: bytes) -> int:
-        """Append an entry; the next turn sends it."""
+        """Append an entry; the turn that the caller takes next sends it."""
         assert self.can_propose(), "propose() without can_propose()"
         assert 0 < len(entry) <= ENTRY_MAX_BYTES, f"an entry of {len(entry)} bytes"
         index = self._core.append(entry)
         self._core.send_now()
-        self._shared.due = True
-        self._callbacks.wake()
+        # From inside `committed` it leaves at once; alone, another tick commits it.
+        if self._alone or not self._inside:
+            self._shared.due = True
         return index
 
     def tell_later(self, index: int, members: tuple[str, ...]) -> None:
