@@ -5,7 +5,6 @@ entry from outside goes through `_enter` and `_leave`, and every exception that 
 or a repair stops the node (I1, I4): the library would log it and retry with half a step done.
 """
 
-import traceback
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
@@ -153,7 +152,7 @@ class PySyncObjReplica:
         try:
             self._turn()
         except Exception as error:
-            self._crash("turn", error)
+            self._shared.crash("turn", error)
         self._leave()
 
     def _turn(self) -> None:
@@ -195,7 +194,7 @@ class PySyncObjReplica:
         try:
             self._snapshots.slice()
         except Exception as error:
-            self._crash("an image", error)
+            self._shared.crash("an image", error)
         self._leave()
 
     # --- input -----------------------------------------------------------------------------------
@@ -214,7 +213,7 @@ class PySyncObjReplica:
             self._leave()
             raise
         except Exception as error:
-            self._crash(f"message {decoded[0]} of {peer}", error)
+            self._shared.crash(f"message {decoded[0]} of {peer}", error)
         self._leave()
         shared = self._shared
         if not shared.due:
@@ -435,13 +434,6 @@ class PySyncObjReplica:
         if self._durable_grew:
             self._on_durable()
 
-    def _crash(self, what: str, error: Exception) -> None:
-        if self._shared.stopped:
-            return  # what follows a fatal error is not another one
-        frame = traceback.extract_tb(error.__traceback__)[-1]
-        place = f"{frame.filename.rsplit('/', 1)[-1]}:{frame.lineno}"
-        self._shared.stop(f"{type(error).__name__} in {what} at {place}: {error}")
-
     def _note_changes(self) -> None:
         """Tell the node about a new role, and check what may never go back (R5)."""
         before, standing = self._standing, self._core.standing()
@@ -494,7 +486,7 @@ class PySyncObjReplica:
             self._leader_acks.durable_grew()
             self._journal.after_durable()
         except Exception as error:
-            self._crash("a finished write", error)
+            self._shared.crash("a finished write", error)
         self._leave()
         if self._alone:
             self._shared.due = True

@@ -3,6 +3,7 @@
 No behaviour of its own beyond sending a message and stopping.
 """
 
+import traceback
 from typing import Final
 
 from beanpole.replication.consensus import Callbacks, ReplicaConfig
@@ -86,3 +87,11 @@ class Shared:
         """Stop the node: going on would mean guessing."""
         self.stopped = True
         self.callbacks.fatal(reason)
+
+    def crash(self, step: str, error: Exception) -> None:
+        """Stop the node for an exception that left a step of the library or of a repair."""
+        if self.stopped:
+            return  # what follows a fatal error is not another one
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{frame.filename.rsplit('/', 1)[-1]}:{frame.lineno}"
+        self.stop(f"{type(error).__name__} in {step} at {place}: {error}")
