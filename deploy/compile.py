@@ -24,8 +24,8 @@ TREE: Final = ROOT / "build" / "compiled"
 PACKAGES: Final = (ROOT / "cluster" / "beanpole", ROOT / "node" / "beanpoled")
 
 # The way of a command, from bytes to bytes. Not compiled: what inherits from classes of others
-# (asyncio's protocols, the library's SyncObj and Node: mypyc's classes cannot), generated
-# code, and what runs once or for people.
+# (the library's SyncObj and Node: its attributes would stay in a dict), generated code, and what
+# runs once or for people.
 MODULES: Final = (
     "beanpole/commands.py",
     "beanpole/constants.py",
@@ -64,6 +64,7 @@ MODULES: Final = (
     "beanpole/replication/pysyncobj/snapshots.py",
     "beanpole/replication/pysyncobj/transfer.py",
     "beanpole/replication/pysyncobj/transport.py",
+    "beanpole/replication/pysyncobj/transport_base.py",
     "beanpoled/peers/agreement.py",
     "beanpoled/host/aio.py",
     "beanpoled/host/aio_clients.py",

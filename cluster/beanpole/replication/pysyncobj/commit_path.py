@@ -14,9 +14,10 @@ from pysyncobj.node import Node
 
 from beanpole.replication.pysyncobj import seam
 from beanpole.replication.pysyncobj.journal import Entry, LogJournal
-from beanpole.replication.pysyncobj.library import Library, Member, TransportBase
+from beanpole.replication.pysyncobj.library import Library, Member
 from beanpole.replication.pysyncobj.messages import OURS
 from beanpole.replication.pysyncobj.pinned import FOLLOWING, LEADING
+from beanpole.replication.pysyncobj.transport_base import TransportBase
 
 _OURS_NUMBER: Final = OURS[0]
 

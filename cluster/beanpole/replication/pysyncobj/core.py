@@ -7,7 +7,7 @@ the commit rule, the apply loop. Known defects of the rest are listed in docs/re
 
 import logging
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from pysyncobj import SyncObjConf
 from pysyncobj.node import Node
@@ -24,10 +24,11 @@ from beanpole.replication.consensus import (
 from beanpole.replication.pysyncobj import pinned, seam
 from beanpole.replication.pysyncobj.commit_path import CommitPath
 from beanpole.replication.pysyncobj.journal import Entry, LogJournal
-from beanpole.replication.pysyncobj.library import Library, Member, TransportBase
+from beanpole.replication.pysyncobj.library import Library, Member
 from beanpole.replication.pysyncobj.messages import OURS
 from beanpole.replication.pysyncobj.pinned import LEADING
 from beanpole.replication.pysyncobj.repairs import ALL_REPAIRS, Repairs
+from beanpole.replication.pysyncobj.transport_base import TransportBase
 
 # By the library's numbers.
 _ROLES: Final[tuple[Role, ...]] = (FOLLOWER, CANDIDATE, LEADER)
@@ -45,7 +46,6 @@ _NEVER: Final = 10**12
 
 # The library's role number, leader, term, commit index, applied index.
 Standing = tuple[int, Node | None, int, int, int]
-Payload = dict[str, Any]
 
 
 class Core:

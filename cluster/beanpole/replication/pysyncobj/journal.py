@@ -13,8 +13,6 @@ from bisect import bisect_left
 from struct import Struct
 from typing import Final, overload
 
-from pysyncobj.journal import Journal
-
 from beanpole.errors import Damaged
 from beanpole.replication.consensus import MIB, UNWRITTEN_BYTES_MAX, LogOnDisk, ReplicaConfig
 from beanpole.replication.pysyncobj.messages import OURS
@@ -44,8 +42,12 @@ _OURS_NUMBER: Final = OURS[0]
 Entry = tuple[bytes, int, int]
 
 
-class LogJournal(Journal):
-    """One replica's log, term and vote."""
+class LogJournal:
+    """One replica's log, term and vote.
+
+    The library asks for the methods of its journal, not for its class: inheriting from that would
+    cost what a compiled class saves.
+    """
 
     def __init__(self, config: ReplicaConfig, files: Files, repairs: Repairs) -> None:
         """Open the log and read it all.
@@ -167,6 +169,9 @@ class LogJournal(Journal):
     def getVotedForNodeId(self) -> str | None:
         """Return the member that has this member's vote in the current term."""
         return self._voted_for
+
+    def onOneSecondTimer(self) -> None:
+        """Do nothing: that is for the library's own files."""
 
     def _destroy(self) -> None:
         """Do nothing: the replica closes the log after its last flush."""

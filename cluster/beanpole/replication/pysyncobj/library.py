@@ -1,11 +1,12 @@
 """The classes that inherit from the library's: what of it is overridden, and nothing else.
 
-They stand apart because a class that is compiled cannot inherit from one that is not. What is known
-of the library's state is in `core`.
+They stand apart because compiling gains little for a class that inherits from an interpreted one.
+What is known of the library's state is in `core`.
 """
 
 import zlib
 from collections.abc import Callable
+from typing import cast
 
 from pysyncobj import SyncObj, SyncObjConf
 from pysyncobj.node import Node
@@ -14,6 +15,7 @@ from pysyncobj.transport import Transport
 
 from beanpole.replication.pysyncobj.journal import Entry
 from beanpole.replication.pysyncobj.messages import OURS
+from beanpole.replication.pysyncobj.transport_base import TransportBase
 
 _OURS_NUMBER = OURS[0]
 
@@ -41,13 +43,14 @@ class Library(SyncObj):
         me: Member,
         others: list[Member],
         conf: SyncObjConf,
-        transport: Transport,
+        transport: TransportBase,
         before_apply: Callable[[], None],
         apply: Callable[[bytes], None],
     ) -> None:
         self._beanpole_before_apply = before_apply
         self._beanpole_apply = apply
-        super().__init__(me, others, conf=conf, transport=transport)
+        # It asks for the methods of its transport, not for its class.
+        super().__init__(me, others, conf=conf, transport=cast(Transport, transport))
 
     def _SyncObj__applyLogEntries(self) -> bool:
         # The library applies first and sends afterwards; the followers can do without that wait.
@@ -68,18 +71,6 @@ class Library(SyncObj):
         # Entries are proposed by `Core.append`; the library's queue and its forwarding of
         # commands to the leader (which loses them silently) stay empty.
         return
-
-
-class TransportBase(Transport):
-    """The library's transport, with the ways out of `commit_path`; all of them in `transport`."""
-
-    def append(self, node: Node, entries: list[Entry], previous: int, previous_term: int) -> bool:
-        """Send the entries that follow another one, or none."""
-        raise AssertionError("overridden")
-
-    def withhold(self, node: Node) -> None:
-        """Offer the snapshot instead."""
-        raise AssertionError("overridden")
 
 
 class SerializerBase(Serializer):

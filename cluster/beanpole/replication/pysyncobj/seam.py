@@ -15,6 +15,7 @@ import pysyncobj.syncobj
 import pysyncobj.tcp_connection
 
 from beanpole.errors import ReplicationError
+from beanpole.replication.pysyncobj.journal import LogJournal
 
 
 class CallContext:
@@ -25,7 +26,7 @@ class CallContext:
     def __init__(
         self,
         random: Callable[[], float],
-        journal: pysyncobj.journal.Journal,
+        journal: LogJournal,
         serializer: pysyncobj.serializer.Serializer,
     ) -> None:
         self.random = random

@@ -13,10 +13,9 @@ from pysyncobj.node import Node
 
 from beanpole.replication.consensus import MIB
 from beanpole.replication.pysyncobj import messages
-from beanpole.replication.pysyncobj.core import Payload
 from beanpole.replication.pysyncobj.journal import Entry
-from beanpole.replication.pysyncobj.library import TransportBase
 from beanpole.replication.pysyncobj.messages import encode
+from beanpole.replication.pysyncobj.transport_base import Payload, TransportBase
 
 if TYPE_CHECKING:
     from beanpole.replication.pysyncobj.shared import Shared
@@ -44,7 +43,7 @@ class LibraryTransport(TransportBase):
     """The transport object that the library is constructed with."""
 
     def __init__(self) -> None:
-        super().__init__(None, None, [])
+        super().__init__()
         self.round = 0  # grows with every turn: appends and their answers carry it
         self.asked_round = 0  # the last round in which every peer was asked for an answer
         self._asking = False
@@ -88,7 +87,8 @@ class LibraryTransport(TransportBase):
 
     def receive(self, peer: str, payload: Payload) -> None:
         """Give the library a message as if it came from the peer."""
-        self._onMessageReceived(self._shared.members[peer], payload)
+        if self.deliver is not None:
+            self.deliver(self._shared.members[peer], payload)
 
     def connected(self, peer: str) -> None:
         """Take up a new link: what was sent on the old one and not acknowledged is sent again."""
@@ -109,7 +109,7 @@ class LibraryTransport(TransportBase):
         """Stop sending to the peer."""
         link = self.links[peer]
         link.linked = link.full = link.paused = False
-        self._onNodeDisconnected(self._shared.members[peer])
+        self.link_ended(self._shared.members[peer])
 
     def begin_round(self) -> None:
         """Begin a turn: what is sent in it can be told from what was sent before."""
@@ -223,13 +223,13 @@ class LibraryTransport(TransportBase):
         self._shared.core.next_index[node] = next_index
         link.paused = True
         link.heartbeat_due_s = self._shared.now_s + self._shared.config.heartbeat_s
-        self._onNodeDisconnected(node)
+        self.link_ended(node)
 
     def _resume(self, peer: str) -> None:
         link = self.links[peer]
         link.paused = False
         if link.linked:
-            self._onNodeConnected(self._shared.members[peer])
+            self.link_began(self._shared.members[peer])
 
     def acknowledged(self, peer: str) -> None:
         """Go on with a peer whose window has room again."""
@@ -268,14 +268,3 @@ class LibraryTransport(TransportBase):
             head = (messages.APPEND, core.term, self.round, core.commit, previous, previous_term)
             link.full = not shared.post(peer, (*head, 1, ()))
             self.acknowledged(peer)
-
-    # --- the rest of what the library calls ------------------------------------------------------
-
-    @property
-    def ready(self) -> bool:
-        """The links are the node's business: always ready."""
-        return True
-
-    def destroy(self) -> None:
-        """Receive nothing any more."""
-        self.setOnMessageReceivedCallback(None)
