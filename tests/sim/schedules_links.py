@@ -49,6 +49,9 @@ def _flip_in(kind: int, repairs: Repairs) -> None:
         reader.ask(b"peek %d" % number)
         if (got := reader.replies[-1][2]) != BODY:
             raise Violation(f"the body that was put is {BODY!r}, {host.name} has {got!r}")
+    # What the last of them asked, the others may learn with a heartbeat.
+    if not world.clock.run_until(world.is_equal, 10.0):
+        raise Stuck(f"the nodes do not agree after they were read: {world.describe()}")
     world.check_equal()
     if not world.counts["links cut for a bad frame"]:
         raise Violation("a frame with a wrong checksum was taken over")

@@ -36,6 +36,8 @@ ALARM_MIN_US: Final = 1000
 # How often the canonical digests are compared, in cluster time, if anything was written or images
 # are disputed: with the next one a member that missed the last may show that it agrees.
 DIGEST_PERIOD_US: Final = 60 * SECOND_US
+# The batch with which a node begins an incarnation.
+NODE_UP_NUMBER: Final = 1
 
 
 class Proposer:
@@ -244,11 +246,18 @@ def _concerned(
 ) -> set[int] | None:
     """The origins whose clients an entry answers; None if all nodes are to know it at once.
 
+    That a node begins a life is for all: by it they refuse an older copy of its disk.
+
     Args:
         sections: of the entry.
         commands: the leader's own.
     """
-    origins = {section[0] for section in sections if section[0] != c.LEADER}
+    origins = set()
+    for origin, _, number, _ in sections:
+        if number == NODE_UP_NUMBER:
+            return None
+        if origin != c.LEADER:
+            origins.add(origin)
     for command in commands:
         if command[0] != c.GRANT:
             return None

@@ -56,6 +56,15 @@ def test_all_nodes_are_told_at_once_of_what_the_leader_says(stage: Stage) -> Non
     assert told_later(stage) == ()
 
 
+def test_all_nodes_are_told_at_once_that_one_begins_a_life(stage: Stage) -> None:
+    """They refuse an older copy of its disk from then on."""
+    stage.batch("n1", 1, first=True, incarnation=2)
+    assert told_later(stage) == ()
+    stage.commit()
+    stage.batch("n1", 2, put(), incarnation=2)
+    assert told_later(stage) == ("n2",)
+
+
 @pytest.mark.parametrize("said", [{"patient": False}, {}])
 def test_a_node_that_does_not_say_that_it_can_wait_is_told_at_once(
     stage: Stage, said: dict[str, object]
