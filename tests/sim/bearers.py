@@ -68,7 +68,10 @@ class Keyring:
 class Ask:
     """One request, and its answer."""
 
-    __slots__ = ("args", "at_s", "body", "certificate", "done_s", "job", "kind", "visit", "word")
+    __slots__ = (
+        *("args", "at_s", "body", "certificate", "done_s", "job", "kind", "known_s"),
+        *("visit", "word"),
+    )
 
     def __init__(self, visit: Connected, kind: str, args: tuple[Any, ...], at_s: float) -> None:
         self.visit = visit
@@ -78,6 +81,7 @@ class Ask:
         self.certificate = b""  # the name in that of its client
         self.job = 0  # what a put made, or a reserve got
         self.at_s = at_s
+        self.known_s = 0.0  # of what its node has applied by then, when anybody did that first
         self.done_s = float("inf")
         self.word = b""  # empty for good: the connection ended first
 
@@ -219,6 +223,7 @@ class Bearer(Guest):
         for kind, *args in requests:
             ask = Ask(visit, kind, tuple(args), self.world.clock.now_s)
             ask.certificate = self._certificate
+            ask.known_s = self._known_s(visit.node)
             if kind == "put":
                 self.bodies += 1
                 ask.body = MARK + b"%d-%d" % (self.number, self.bodies)
@@ -229,6 +234,12 @@ class Bearer(Guest):
             self.waiting.append(ask)
         self.expect(self.waiting[-1], self.waiting)
         self.send(data)
+
+    def _known_s(self, node: str) -> float:
+        host = self.world.hosts.get(node)
+        index = host.node.context.machine.index if host is not None else 0
+        applied_s = self.world.witness.applied_s
+        return next((applied_s[at] for at in range(index, 0, -1) if at in applied_s), 0.0)
 
     # --- replies ----------------------------------------------------------------------------------
 

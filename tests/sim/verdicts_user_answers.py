@@ -24,8 +24,6 @@ from tests.sim.verdicts_users import Deed, Session, State, UserJudge
 WIDENED_S: Final = 1.0
 # ... and after the right has ended, its wait does.
 TOLD_S: Final = 1.5
-# A node that accepts clients may know the rules of so long ago.
-BEHIND_S: Final = 4.0
 # What a node does by itself, or could not do: it says nothing of rights.
 NO_VERDICT: Final = frozenset(
     {b"", b"INTERNAL_ERROR", b"DRAINING", b"OUT_OF_MEMORY", b"UNKNOWN_COMMAND"}
@@ -132,14 +130,11 @@ class AnswerJudge:
     # --- clients ----------------------------------------------------------------------------------
 
     def _came_by_rule(self, session: Session, ask: Ask) -> None:
-        """A new session is of the user whom a rule names that its node may have known."""
+        """A new session is of the user whom a rule names that its node knew, however old it is."""
         deeds = self.log.deeds[session]
         if not deeds or deeds[0].command[0] not in (c.OPEN, c.OPEN_FROM):
             return
-        # Without a leader, as this answer says, no node learns what the last one committed, and
-        # none is cut off (life 2578).
-        behind_s = FOREVER_S if ask.word == b"INTERNAL_ERROR" else BEHIND_S
-        time = Span(ask.at_s - behind_s, deeds[0].at_s)
+        time = Span(ask.known_s, deeds[0].at_s)
         wanted = {
             rule_of(one, BEANSTALK, (ask.certificate,)) for one in _within(self.log.rules, time)
         }
