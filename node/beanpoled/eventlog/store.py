@@ -96,9 +96,9 @@ class EventLog:
     def _find(self, path: str) -> None:
         try:
             found = segments.inspect(self._host.files, path, self._identity)
-        except (WrongIdentity, OSError) as error:
+        except (WrongIdentity, OSError) as doubt:
             # Another's, or perhaps good: what becomes of it is for people to say.
-            self._host.log(f"events left out: {error}", WARNING)
+            self._host.log(f"events left out: {doubt}", WARNING)
             return
         except BeanpoleError as error:
             self._leave_out(path, self._size(path), str(error))

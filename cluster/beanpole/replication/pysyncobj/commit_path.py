@@ -12,6 +12,7 @@ from typing import Final
 
 from pysyncobj.node import Node
 
+from beanpole.replication.consensus import ReplicaConfig
 from beanpole.replication.pysyncobj import seam
 from beanpole.replication.pysyncobj.journal import Entry, LogJournal
 from beanpole.replication.pysyncobj.library import Library, Member
@@ -33,7 +34,7 @@ class CommitPath:
         transport: TransportBase,
         before_apply: Callable[[], None],
         apply: Callable[[bytes], None],
-        heartbeat_s: float,
+        config: ReplicaConfig,
         fallback_s: float,
     ) -> None:
         """Stand beside the library.
@@ -45,7 +46,7 @@ class CommitPath:
             transport: the way to the other members.
             before_apply: called before entries are applied, also when there are none.
             apply: takes the command of the entry behind the last one applied.
-            heartbeat_s: appends are due so long after the last ones.
+            config: the times of heartbeats and elections.
             fallback_s: a leader without answers of a majority for so long steps down.
         """
         self._library = library
@@ -54,7 +55,9 @@ class CommitPath:
         self._transport = transport
         self._before_apply = before_apply
         self._apply = apply
-        self._heartbeat_s = heartbeat_s
+        self._heartbeat_s = config.heartbeat_s
+        self._timeout_min_s = config.raft_min_s
+        self._timeout_range_s = config.raft_max_s - config.raft_min_s
         self._fallback_s = fallback_s
         # How many other members make a majority together with this one; 0 alone.
         self._needed = (len(others) + 1) // 2
@@ -193,11 +196,15 @@ class CommitPath:
             and not library._SyncObj__transferInProgress
         )
 
+    def postpone_election(self, now_s: float) -> None:
+        """Begin a fresh election timeout (section 5.2)."""
+        timeout_s = self._timeout_min_s + self._timeout_range_s * seam.random()
+        self._library._SyncObj__raftElectionDeadline = now_s + timeout_s
+
     def take(self, entries: list[Entry], commit: int) -> None:
         """Add entries that follow the log's end, and take over the leader's commit index."""
         library, journal = self._library, self._journal
-        timeout_s = library._SyncObj__generateRaftTimeout()
-        library._SyncObj__raftElectionDeadline = seam.now_s() + timeout_s
+        self.postpone_election(seam.now_s())
         for command, index, term in entries:
             journal.add(command, index, term)
         if commit > library._SyncObj__raftCommitIndex:

@@ -86,7 +86,7 @@ class Core:
             transport,
             before_apply,
             self._apply_command,
-            config.heartbeat_s,
+            config,
             config.raft_max_s * FALLBACK_RAFT_MAX,
         )
         self._has_path = repairs == ALL_REPAIRS
@@ -186,8 +186,7 @@ class Core:
 
     def postpone_election(self, now_s: float) -> None:
         """Begin a fresh election timeout."""
-        timeout = self._library._SyncObj__generateRaftTimeout()
-        self._library._SyncObj__raftElectionDeadline = now_s + timeout
+        self._path.postpone_election(now_s)
 
     def send_now(self) -> None:
         """Let the next tick send appends instead of waiting for the period."""

@@ -20,19 +20,24 @@ from beanpole.replication.pysyncobj.transport_base import TransportBase
 _OURS_NUMBER = OURS[0]
 
 
-class Member(Node):
-    """A member of the cluster as the library names it.
+class Member(int, Node):
+    """A member of the cluster as the library names it: a number made of its name.
 
-    The library keeps members in a set. With the hash of a str, the order of its sends would
-    depend on PYTHONHASHSEED, and no simulated run could be repeated.
+    The library keeps members in sets and dicts. With the hash of a str, the order of its sends
+    would depend on PYTHONHASHSEED, and no simulated run could be repeated. A number is compared
+    and hashed without the interpreter, some sixty times for each entry.
     """
 
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-        self._hash = zlib.crc32(name.encode())
+    # In place of a property of the library: a plain attribute of each member.
+    id: str = None  # type: ignore[assignment]
 
-    def __hash__(self) -> int:
-        return self._hash
+    def __new__(cls, name: str) -> "Member":
+        return super().__new__(cls, zlib.crc32(name.encode()))
+
+    def __init__(self, name: str) -> None:
+        self.__dict__["id"] = name
+
+    __repr__, __str__ = Node.__repr__, Node.__str__
 
 
 class Library(SyncObj):

@@ -53,7 +53,7 @@ ATTRIBUTES: Final = (
     "lastResponseTime",  # written: when a member answered
 )
 # ... methods that are called ...
-CALLED: Final = ("loadDumpFile", "generateRaftTimeout", "sendAppendEntries")
+CALLED: Final = ("loadDumpFile", "sendAppendEntries")
 # ... and methods that are replaced by overriding the mangled name.
 REPLACED: Final = ("applyLogEntries", "doApplyCommand", "tryLogCompaction")
 # The library's numbers of the roles.

@@ -69,10 +69,9 @@ def _context() -> CallContext:
     return context
 
 
-class _Random:
-    @staticmethod
-    def random() -> float:
-        return _context().random()
+def random() -> float:
+    """Return a random number of the current replica, 0 to 1."""
+    return _context().random()
 
 
 class _Poller:
@@ -105,7 +104,7 @@ def install() -> None:
     """Replace the globals. Idempotent."""
     library: Any = pysyncobj.syncobj
     library.monotonicTime = now_s
-    library.random = _Random
+    library.random = SimpleNamespace(random=random)
     library.createJournal = lambda _: _context().journal
     library.Serializer = lambda *_: _context().serializer
     library.createPoller = lambda _: _Poller()
