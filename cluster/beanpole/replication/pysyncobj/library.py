@@ -25,7 +25,7 @@ class Member(int, Node):
 
     The library keeps members in sets and dicts. With the hash of a str, the order of its sends
     would depend on PYTHONHASHSEED, and no simulated run could be repeated. A number is compared
-    and hashed without the interpreter, some sixty times for each entry.
+    and hashed without the interpreter, some forty times for each entry.
     """
 
     # In place of a property of the library: a plain attribute of each member.
