@@ -68,7 +68,8 @@ class Crowd:
         self.overseers: list[Overseer] = []
         self.stewards: list[Steward] = []
         # By the numbers of workers: what each slept beside when somebody looked last.
-        self._beside: dict[int, tuple[int, ...]] = {}
+        # By worker: what was so when somebody looked first, and the index of its node then.
+        self._beside: dict[int, tuple[tuple[int, ...], int]] = {}
 
     def begin(self) -> None:
         """Let them come."""
@@ -107,7 +108,8 @@ class Crowd:
         """No worker sleeps for long beside a job that its own node knows to be ready.
 
         One whose PRE_SLEEP the node has not read does not sleep: it stands behind something that
-        only a majority can answer.
+        only a majority can answer. A node that has applied nothing since may be behind: by its time
+        the rate of a queue allows no job yet (life 1519).
 
         Raises:
             Violation: one did so when somebody looked last, and still does.
@@ -122,13 +124,17 @@ class Crowd:
                 continue
             host = wire.host
             for function in worker.functions:
-                queue = host.node.context.machine.queue.find(GEARMAN_PREFIX + function)
+                machine = host.node.context.machine
+                queue = machine.queue.find(GEARMAN_PREFIX + function)
                 if queue is None or not queue.ready_count:
                     continue
                 beside = (worker.naps, host.pauses, queue.first_ready())
-                if before.get(worker.number) == beside:
+                known, index = before.get(worker.number, ((), 0))
+                if known != beside:
+                    index = machine.index
+                elif index != machine.index:
                     raise Violation(f"worker {worker.number} sleeps beside a ready job")
-                self._beside[worker.number] = beside
+                self._beside[worker.number] = (beside, index)
 
     def calm(self) -> None:
         """No more is asked for; workers end what there is, each of them all it gets."""
