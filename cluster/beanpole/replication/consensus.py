@@ -364,7 +364,7 @@ class Replica(Protocol):
         ...
 
     def propose(self, entry: bytes) -> int:
-        """Append an entry and return its index; it is sent in the next `turn()`, the caller's.
+        """Append an entry and return its index. The caller must take a turn, which sends it.
 
         Only if `can_propose()`. At most ENTRY_MAX_BYTES. It may still be lost with leadership:
         only `apply` of this index with this term says that it was committed.

@@ -6,6 +6,7 @@ Which settings a node has, and how they relate to each other, is in `config`.
 import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple, Protocol
+from zlib import crc32
 
 from beanpole.addresses import TLS_PREFIX, UNIX_PREFIX, split_address
 
@@ -249,6 +250,14 @@ class Members:
         found = addresses_table(value, self.allowed, complete=True)
         if not 0 < len(found) <= MEMBERS_MAX:
             raise ValueError(self.allowed)
+        # By these numbers Raft tells them apart (`replication/pysyncobj/library.Member`).
+        numbers: dict[int, str] = {}
+        for name in found:
+            other = numbers.setdefault(crc32(name.encode()), name)
+            if other != name:
+                raise ValueError(
+                    f"{self.allowed}; {other} and {name} have the same CRC-32: rename one"
+                )
         return {name: Addresses(entry["peer"], entry["grpc"]) for name, entry in found.items()}
 
 

@@ -316,9 +316,11 @@ class PeerLinks:
     def take_turn(self, turn: Callable[[], None]) -> None:
         """Call now; the frames that are sent meanwhile need no step of the loop to leave."""
         self.in_turn = True
-        turn()
-        self.in_turn = False
-        self.flush()
+        try:
+            turn()
+        finally:
+            self.in_turn = False
+            self.flush()
 
     def flush(self) -> None:
         """Let the frames of all links leave now."""

@@ -81,7 +81,10 @@ class Context:
     def _run_turn(self) -> None:
         self._turn_is_due = False
         if not self.stopped:
-            self.host.take_turn(self.turn)
+            try:
+                self.host.take_turn(self.turn)
+            finally:
+                self.writes_follow = False
 
     def fatal(self, reason: str) -> None:
         """Say why in one line and end the process."""

@@ -245,6 +245,12 @@ def test_a_bad_line_of_the_file(path: Path, line: str, words: tuple[str, ...]) -
     refused(path, words, extra=line + "\n")
 
 
+def test_members_that_raft_cannot_tell_apart_are_refused(path: Path) -> None:
+    path.write_text(FILE.replace("members.n0", "members.plumless").replace("n2]", "buckeroo]"))
+    with pytest.raises(ConfigurationError, match="plumless and buckeroo have the same CRC-32"):
+        load(path)
+
+
 def test_a_bad_table_of_the_file(path: Path) -> None:
     path.write_text(FILE + "[dial.n0]\npear = 'a:1'\n")
     words = r"dial = .*pear.* must be entries \[dial.ID\].*; n0 has the unknown key 'pear'"

@@ -1,8 +1,8 @@
 """The library's `SyncObj`, tamed: raw bytes in, no pickle, nothing of it runs by itself.
 
-This file and `library` are the only ones that touch private names of the library (listed in
-`pinned.py`); everything else goes through `Core`. The library keeps elections, log matching,
-the commit rule, the apply loop. Known defects of the rest are listed in docs/replication.md.
+This file, `commit_path` and `library` are the only ones that touch private names of the library
+(listed in `pinned.py`); everything else goes through `Core`. The library keeps elections, new terms
+and new leaders. Known defects of the rest are listed in docs/replication.md.
 """
 
 import logging
