@@ -14,7 +14,7 @@ COMPILED := $(CURDIR)/build/compiled
 COMPILED_READY := $(COMPILED)/.ready
 SOURCES := $(shell find cluster/beanpole node/beanpoled -name '*.py' -o -name '*.c')
 # Which tests also run on it: those of the modules that it compiles, and with whole nodes.
-COMPILED_UNITS := $(addprefix tests/unit/,core protocol storage replication node golden)
+COMPILED_UNITS := $(addprefix tests/unit/,core protocol storage replication node eventlog golden)
 COMPILED_NODES := $(addprefix tests/integration/test_,check.py clients.py failover.py disk.py peer_port.py)
 # helm, kubectl and the schemas of Kubernetes.
 KUBERNETES := build/kubernetes/.ready

@@ -156,6 +156,7 @@ def test_columns_are_made_at_once_of_what_came_at_once_or_waited_for_others() ->
     assert host.within_us == [2_000_000, 0, 0, 0]
 
 
+@pytest.mark.constants
 def test_columns_of_a_large_segment_are_made_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is sealed behind it would be lost for want of room."""
     monkeypatch.setattr("beanpoled.eventlog.store.SPREAD_BYTES_MAX", 2 * RECORD.size)
@@ -262,6 +263,7 @@ def test_events_that_cannot_be_encoded_do_not_stop_the_queue(
     assert "events 0 to 60 are not kept here: cannot be made columns" in life.host.lines[0]
 
 
+@pytest.mark.constants
 def test_a_disk_that_is_far_behind_gets_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("beanpoled.eventlog.store.WAITING_BYTES_MAX", 100 * RECORD.size)
     life = Life()
@@ -453,6 +455,7 @@ def test_off_keeps_nothing() -> None:
     assert not life.host.files.exists(life.log.directory)
 
 
+@pytest.mark.constants
 def test_names_of_tubes_that_are_gone_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("beanpoled.eventlog.store.STALE_NAMES", 10)
     life = Life()
@@ -462,6 +465,7 @@ def test_names_of_tubes_that_are_gone_are_forgotten(monkeypatch: pytest.MonkeyPa
     assert {row[5] for row in life.read()} == {b"tube-%d" % number for number in range(100)}
 
 
+@pytest.mark.constants
 def test_names_of_tubes_without_events_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("beanpoled.eventlog.store.STALE_NAMES", 10)
     life = Life()
