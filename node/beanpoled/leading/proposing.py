@@ -77,7 +77,6 @@ class Proposer:
         self._digested_index = 0
         self._batching = AdaptiveBatching()
         self._alarm: Timer | None = None  # ends a wait for clients that takes too long
-        self._patient: tuple[str, ...] = ()  # members whose clients hear nothing of the last entry
 
     def clear(self) -> None:
         """Leadership is lost: nothing of an earlier term survives."""
@@ -167,15 +166,17 @@ class Proposer:
         if term.serving:
             self._dispatcher.register()
         while replica.can_propose() and term.number and self._may_leave():
-            entry = self._next_entry()
-            if entry is None:
+            made = self._next_entry()
+            if made is None:
                 return
+            entry, patient = made
             index = replica.propose(entry)
-            if self._patient:
-                replica.tell_later(index, self._patient)
+            if patient:
+                replica.tell_later(index, patient)
             self.commit_times.proposed(index, self._context.now_us)
 
-    def _next_entry(self) -> bytes | None:
+    def _next_entry(self) -> tuple[bytes, tuple[str, ...]] | None:
+        """Make an entry; returned with the members whose clients hear nothing of it."""
         context, term = self._context, self._term
         now_us = context.clock.estimate_us(context.now_us)
         commands: list[c.Command] = []
@@ -209,10 +210,10 @@ class Proposer:
         if not sections and not self._time_is_due(now_us):
             return None
         concerned = _concerned(sections, [*commands, *grants])
-        self._patient = () if concerned is None else self._peers.patient(concerned)
+        patient = () if concerned is None else self._peers.patient(concerned)
         self._batching.proposed(clients + len(own) + len(grants), context.now_us)
         flags = c.FLAG_PUTS_REFUSED if self._peers.disk_is_low() else 0
-        return c.encode_entry(flags, now_us, context.host.wall_us(), sections)
+        return c.encode_entry(flags, now_us, context.host.wall_us(), sections), patient
 
     def _time_is_due(self, now_us: int) -> bool:
         """Whether an empty entry (a TICK) is needed for time to have its effect."""
