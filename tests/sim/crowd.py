@@ -68,7 +68,8 @@ class Crowd:
         self.overseers: list[Overseer] = []
         self.stewards: list[Steward] = []
         # By the numbers of workers: what each slept beside when somebody looked last.
-        # By worker: what was so when somebody looked first, and the index of its node then.
+        # By worker number: its naps, the pauses of its node and the first ready job, and the index
+        # that its node had applied when `look` found these first.
         self._beside: dict[int, tuple[tuple[int, ...], int]] = {}
 
     def begin(self) -> None:
@@ -108,11 +109,12 @@ class Crowd:
         """No worker sleeps for long beside a job that its own node knows to be ready.
 
         One whose PRE_SLEEP the node has not read does not sleep: it stands behind something that
-        only a majority can answer. A node that has applied nothing since may be behind: by its time
-        the rate of a queue allows no job yet (life 1519).
+        only a majority can answer. A node that has applied nothing between two looks may be behind:
+        by its time the rate of a queue allows no job yet (life 1519).
 
         Raises:
-            Violation: one did so when somebody looked last, and still does.
+            Violation: a worker sleeps beside the same job as at an earlier look, and its node has
+                applied entries since.
         """
         before, self._beside = self._beside, {}
         bridged = [worker for bridge in self.bridges for worker in bridge.workers]

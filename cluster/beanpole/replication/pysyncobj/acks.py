@@ -203,7 +203,7 @@ class LeaderAcks:
             if matches[node] < known:
                 matches[node] = max(matches[node], self._effective(known))
         if shared.peers and core.reached() > core.commit:
-            # The next tick will commit, and the followers learn it in the same one.
+            # The next tick will commit, and tell the members that are to know it at once.
             core.commit_soon()
             shared.due = True
 

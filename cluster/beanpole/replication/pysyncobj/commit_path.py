@@ -1,10 +1,10 @@
 """Replicate, commit and apply entries in a settled term, in place of the interpreted library.
 
-Here are the commit rule, the apply loop, appends at the leader and at a follower, and the counting
-of acknowledgements. Elections, a new term, a new leader and a leader without a majority stay the
-library's. Both work on the library's own fields, so each step may be either's; with a repair
-switched off (simulation only) the library takes all of them, because its defects are in these
-steps. The rules are those of figure 2 of the Raft paper.
+Here are the commit rule, the apply loop, appends at the leader and at a follower, the counting of
+acknowledgements, and the election timeout that an append begins anew. Elections, a new term, a new
+leader and a leader without a majority stay the library's. Both work on the library's own fields, so
+each step may be either's; with a repair switched off (simulation only) the library takes all of
+them, because its defects are in these steps. The rules are those of figure 2 of the Raft paper.
 """
 
 from collections.abc import Callable

@@ -84,7 +84,7 @@ class TubesConnection(RequestConnection):
         """Bind the session to a tube; False if the answer is given already, or comes later.
 
         A tube that exists is bound at once, and the machine will agree, or this session ends. One
-        that does not exist is made first: it must be there for all nodes when the client is told.
+        that does not exist is made first: it must be committed when the client is told.
         The machine is asked, too, where this node thinks that the client may not: it may know more.
         """
         clients = self._clients
