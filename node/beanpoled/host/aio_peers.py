@@ -320,7 +320,7 @@ class PeerLinks:
             turn()
         finally:
             self.in_turn = False
-            self.flush()
+        self.flush()  # not of a turn that failed: most such ends stop the node
 
     def flush(self) -> None:
         """Let the frames of all links leave now."""
