@@ -36,6 +36,13 @@ IDENTITY: Final = (
         m.older_life,
     ),
     Mutant(
+        "life_told_late",
+        "commits: other nodes learn late that one has begun a life",
+        s.a_disk_is_restored_from_an_earlier_life,
+        r"with an older disk|should refuse",
+        m.life_told_late,
+    ),
+    Mutant(
         "older_moment",
         "disks: one that lost what it said to have votes",
         s.a_disk_is_restored_from_an_earlier_moment,

@@ -6,6 +6,7 @@ from typing import Any
 from beanpoled.disk import disks
 from beanpoled.disk.disks import Disks
 from beanpoled.disk.identity import DiskIdentity, Founders, birth_of
+from beanpoled.leading import proposing
 from beanpoled.links import admission
 from beanpoled.links.admission import Known, Verdict
 from beanpoled.links.link import Hello
@@ -53,6 +54,11 @@ def older_life() -> list[Patch]:
         return judge(own, hello, known._replace(incarnation=0))
 
     return [(admission, "judge", wrong)]
+
+
+def life_told_late() -> list[Patch]:
+    """That a node begins a life is told like a command of its clients."""
+    return [(proposing, "NODE_UP_NUMBER", -1)]
 
 
 def older_moment() -> list[Patch]:

@@ -75,6 +75,7 @@ class Proposer:
         self.commit_times = CommitTimes()
         self._next_digest_us = 0
         self._digested_index = 0
+        self._flags = 0  # of the last entry
         self._batching = AdaptiveBatching()
         self._alarm: Timer | None = None  # ends a wait for clients that takes too long
 
@@ -88,6 +89,7 @@ class Proposer:
     def serve(self) -> None:
         """The EPOCH of the term is applied."""
         self._next_digest_us = self._context.machine.queue.now_us + DIGEST_PERIOD_US
+        self._context.wake()
 
     def receive_batch(self, origin: int, frame: bytes) -> None:
         """Take a batch if it is the next of its link; the origin sends again what is missing.
@@ -209,11 +211,22 @@ class Proposer:
             sections.append((c.LEADER, 0, 0, c.pack_commands(grants)))
         if not sections and not self._time_is_due(now_us):
             return None
-        concerned = _concerned(sections, [*commands, *grants])
+        flags = c.FLAG_PUTS_REFUSED if self._peers.disk_is_low() else 0
+        concerned = None
+        if flags == self._flags and not self._ends_something(now_us):
+            concerned = _concerned(sections, [*commands, *grants])
+        self._flags = flags
         patient = () if concerned is None else self._peers.patient(concerned)
         self._batching.proposed(clients + len(own) + len(grants), context.now_us)
-        flags = c.FLAG_PUTS_REFUSED if self._peers.disk_is_low() else 0
         return c.encode_entry(flags, now_us, context.host.wall_us(), sections), patient
+
+    def _ends_something(self, now_us: int) -> bool:
+        """Whether the time of an entry ends a reservation, a delay or a pause.
+
+        Any node may be the reservation's, and says DEADLINE_SOON until it knows.
+        """
+        due_us = self._context.machine.next_due_us(now_us)
+        return due_us is not None and due_us <= now_us
 
     def _time_is_due(self, now_us: int) -> bool:
         """Whether an empty entry (a TICK) is needed for time to have its effect."""

@@ -335,12 +335,13 @@ class Origin:
         batch = self._numbered.pop(number, None)
         if batch is None:
             return
+        had_room = self._has_room()
         self._forget(batch)
         for (client, kind, _), result in zip(batch.owners, results, strict=True):
             if client is not None:
                 client.answered(kind, result)
         self.heavy.done(batch, self._context.loop_us)
-        if self._large:
+        if self._large or not had_room:
             self._context.wake()
 
     def _forget(self, batch: Batch) -> None:

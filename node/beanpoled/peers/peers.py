@@ -103,11 +103,14 @@ class Peers:
         return max(able)[1] if able else None
 
     def patient(self, concerned: set[int]) -> tuple[str, ...]:
-        """The members whose clients hear nothing of an entry that concerns these origins."""
+        """The members whose clients hear nothing of an entry that concerns these origins.
+
+        Only what a member has said on its present link counts: it may have come back with others.
+        """
         return tuple(
             name
             for name, peer in self.peers.items()
-            if peer.heartbeat is not None and peer.heartbeat.patient
+            if peer.knows and peer.heartbeat is not None and peer.heartbeat.patient
             if self._context.index_of(name) not in concerned
         )
 

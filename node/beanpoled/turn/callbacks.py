@@ -171,6 +171,9 @@ class ReplicaCallbacks:
                 origin.granted(session, request, job)
             if self._term.number:
                 self._dispatcher.outcome((place, incarnation, session), request, outcome)
+        if self._term.commands or self._dispatcher.early.count:
+            # A job that was not granted goes to the next client; a wait may take its place in line.
+            origin.leader.wake()
         if applied.effects:
             self._listeners.told()
         if applied.messages:

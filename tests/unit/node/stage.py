@@ -180,6 +180,7 @@ class ScriptedReplica:
         self.on_disk = LogOnDisk()
         self.disk_hangs = False
         self.transfers: list[str | None] = []
+        self.committed: list[Callable[[], None]] = []  # applied in the next turn
 
     def newest_entry(self) -> tuple[int, bytes] | None:
         return self.newest
@@ -203,7 +204,9 @@ class ScriptedReplica:
         return
 
     def turn(self) -> None:
-        return
+        committed, self.committed = self.committed, []
+        for apply in committed:
+            apply()
 
     def slice_image(self) -> None:
         return
@@ -359,12 +362,18 @@ class Stage:
             self.run()
 
     def apply(self, entry: bytes) -> None:
-        """Apply one committed entry."""
-        self.replica.commit_index += 1
-        self.replica.last_index = max(self.replica.last_index, self.replica.commit_index)
-        self.node.callbacks.apply(self.replica.commit_index, self.replica.term, entry)
-        self.replica.applied_index = self.replica.commit_index
-        self.node.context.wake()  # a real replica applies within a turn
+        """Apply one committed entry, within a turn as a real replica does; no turn follows it."""
+        replica = self.replica
+        replica.commit_index += 1
+        replica.last_index = max(replica.last_index, replica.commit_index)
+
+        def apply() -> None:
+            self.node.callbacks.apply(replica.commit_index, replica.term, entry)
+            replica.applied_index = replica.commit_index
+
+        replica.committed.append(apply)
+        self.node.context.wake()
+        self.run()
 
     def apply_sections(self, *sections: tuple[int, int, int, tuple[c.Command, ...]]) -> None:
         """Apply an entry of another leader."""

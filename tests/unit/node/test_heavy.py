@@ -70,7 +70,7 @@ def test_a_long_kick_lets_others_in_between(stage: Stage) -> None:
     (short,) = ports_of(stage, 1, b"kick 300\r\n")
     stage.commit(1)
     assert short.take() == b""
-    stage.commit(1)
+    stage.commit(2)  # the entry that was proposed before, and the one with its kick
     assert short.take() == b"KICKED 300\r\n"
     assert long.take() == b""
     stage.commit()

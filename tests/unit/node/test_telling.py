@@ -95,3 +95,41 @@ def test_a_node_can_wait_while_all_its_clients_speak_beanstalk(protocol: str) ->
     connection.lost()
     stage.client()
     assert says()
+
+
+def test_all_nodes_are_told_at_once_that_a_reservation_may_have_ended(stage: Stage) -> None:
+    """The node of its holder says DEADLINE_SOON until it knows."""
+    stage.batch("n1", 3, (c.OPEN, 1), (c.PUT, 1, b"default", 0, 0, 1, b"x"))
+    stage.commit()
+    stage.items("n1", frames.WAITS, (1, 1, 3))
+    assert [command[0] for command in stage.proposed()] == [c.GRANT]
+    stage.commit()
+    stage.batch("n2", 2, put())
+    assert told_later(stage) == ("n1",)
+    stage.commit()
+    stage.batch("n2", 3, put())  # in flight when the time comes, so that no TICK is made
+    stage.pass_us(1_000_000)
+    stage.commit(1)
+    stage.batch("n2", 4, put())
+    stage.run()
+    assert told_later(stage) == ()
+
+
+def test_all_nodes_are_told_at_once_that_puts_are_refused_or_not_any_more(stage: Stage) -> None:
+    for number, low in enumerate((True, False), 3):
+        stage.node.peers.disk_low = low
+        stage.batch("n1", number, put())
+        assert told_later(stage) == ()
+        stage.batch("n1", number + 10, put(), first=True)
+        stage.commit()
+
+
+def test_what_a_member_said_on_an_earlier_link_does_not_count(stage: Stage) -> None:
+    stage.node.router.link_down("n2")
+    stage.node.router.link_up("n2")
+    stage.batch("n1", 3, put())
+    assert told_later(stage) == ()
+    stage.commit()
+    heartbeat(stage, "n2", patient=True)
+    stage.batch("n1", 4, put())
+    assert told_later(stage) == ("n2",)

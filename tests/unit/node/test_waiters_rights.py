@@ -8,6 +8,7 @@ import pytest
 from beanpole import commands as c
 from beanpole.core.users import ANONYMOUS, EVERYWHERE
 from beanpoled.links import frames
+from beanpoled.turn.node import TURN_PERIOD_US
 from tests.unit.node.stage import Stage, grants, put
 
 LEE, LEES = b"lee", b"l" * 32
@@ -40,7 +41,7 @@ class Rights(Stage):
     def settle(self) -> int:
         """Commit until nothing is proposed; how many entries that took."""
         for entries in range(20):
-            self.run()
+            self.pass_us(TURN_PERIOD_US)
             if not self.replica.proposed:
                 return entries
             self.commit(1)
