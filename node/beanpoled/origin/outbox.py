@@ -332,10 +332,10 @@ class Origin:
 
     def applied(self, number: int, results: list[Any]) -> None:
         """One of our batches was applied: answer."""
+        had_room = self._has_room()
         batch = self._numbered.pop(number, None)
         if batch is None:
             return
-        had_room = self._has_room()
         self._forget(batch)
         for (client, kind, _), result in zip(batch.owners, results, strict=True):
             if client is not None:

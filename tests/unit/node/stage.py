@@ -372,8 +372,7 @@ class Stage:
             replica.applied_index = replica.commit_index
 
         replica.committed.append(apply)
-        self.node.context.wake()
-        self.run()
+        self.node.context.turn()
 
     def apply_sections(self, *sections: tuple[int, int, int, tuple[c.Command, ...]]) -> None:
         """Apply an entry of another leader."""
