@@ -75,7 +75,7 @@ class Proposer:
         self.commit_times = CommitTimes()
         self._next_digest_us = 0
         self._digested_index = 0
-        self._flags = 0  # of the last entry
+        self._flags = 0  # of the last entry, which the machine may not have applied yet
         self._batching = AdaptiveBatching()
         self._alarm: Timer | None = None  # ends a wait for clients that takes too long
 
@@ -221,9 +221,9 @@ class Proposer:
         return c.encode_entry(flags, now_us, context.host.wall_us(), sections), patient
 
     def _ends_something(self, now_us: int) -> bool:
-        """Whether the time of an entry ends a reservation, a delay or a pause.
+        """Whether the time of an entry has an effect, such as the end of a reservation.
 
-        Any node may be the reservation's, and says DEADLINE_SOON until it knows.
+        The node of its holder, whichever that is, says DEADLINE_SOON until it knows.
         """
         due_us = self._context.machine.next_due_us(now_us)
         return due_us is not None and due_us <= now_us
