@@ -1,6 +1,7 @@
 """A node that is only numbers: what admin, health and metrics are tested against."""
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Callable, Iterator
 
 from beanpoled.examining import Finding
 from beanpoled.host.seam import INFO
@@ -176,3 +177,9 @@ def broken_chunks(error: Exception) -> Iterator[bytes]:
     """Give one chunk, then fail as a damaged file does."""
     yield b"good"
     raise error
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Let the loop go on until something holds."""
+    while not condition():  # noqa: ASYNC110 - the condition is of a node without tasks
+        await asyncio.sleep(0)

@@ -31,7 +31,7 @@ from beanpoled.rpc.admin import RpcServer
 from beanpoled.rpc.auditing import AUDITED, NOT_AUDITED, Auditor, Row, arguments
 from beanpoled.rpc.node_admin import NodeAdminServicer
 from beanpoled.rpc.peer import PeerClient
-from tests.unit.beanpoled.fakes import FakeSettings, FakeView, trust_of
+from tests.unit.beanpoled.fakes import FakeSettings, FakeView, trust_of, until
 from tests.unit.beanpoled.gearman_scene import Scene, worker
 from tests.unit.beanpoled.qless_scene import Scene as QlessScene
 
@@ -135,9 +135,10 @@ def test_calls_that_change_something_are_told_of_with_their_outcome() -> None:
 
 def test_a_caller_that_goes_and_a_stream_that_is_refused() -> None:
     async def ask(channel: grpc.aio.Channel) -> None:
-        stub = admin_pb2_grpc.AdminStub(channel)
-        with pytest.raises(grpc.aio.AioRpcError):
-            await stub.TransferLeader(admin_pb2.TransferLeaderRequest(), timeout=0.2)
+        call = admin_pb2_grpc.AdminStub(channel).TransferLeader(admin_pb2.TransferLeaderRequest())
+        await until(lambda: view.transfers)
+        call.cancel()
+        await until(lambda: told)
         with pytest.raises(grpc.aio.AioRpcError):
             await (
                 peer_pb2_grpc.PeerStub(channel)
@@ -147,7 +148,9 @@ def test_a_caller_that_goes_and_a_stream_that_is_refused() -> None:
 
     view = FakeView()
     view.role = "leader"
-    gone, refused = served(ask, view, SECRET)
+    told: list[Entry] = []
+    served(ask, view, SECRET, told.append)
+    gone, refused = told
     assert (gone.method, gone.outcome) == ("Admin/TransferLeader", "CANCELLED")
     assert (refused.method, refused.outcome) == ("Peer/FetchSnapshot", "UNAUTHENTICATED")
     assert SECRET not in repr((gone, refused))

@@ -21,6 +21,7 @@ from beanpoled.rpc.queue import (
     read_puts,
 )
 from beanpoled.rpc.server import CallRefused
+from tests.unit.beanpoled.fakes import until
 from tests.unit.node.stage import Stage
 
 BODY_MAX = 100
@@ -53,13 +54,9 @@ class Service:
         finally:
             await server.stop(0)
 
-    async def until(self, condition: Callable[[], object]) -> None:
-        while not condition():  # noqa: ASYNC110 - the condition is of a node without tasks
-            await asyncio.sleep(0)
-
     async def apply_next(self) -> None:
         """Let the next call reach the node, and apply what it sends."""
-        await self.until(lambda: self.stage.node.clients.calls)
+        await until(lambda: self.stage.node.clients.calls)
         self.stage.run()
         for frame in self.stage.sent(frames.BATCH, "n1"):
             self.number += 1
@@ -162,14 +159,14 @@ def test_calls_are_bounded_and_one_that_ends_makes_room() -> None:
     async def test(service: Service) -> None:
         stub, calls = service.stub, service.stage.node.clients.calls
         waiting = [stub.Put(put_request(b"")) for _ in range(CALLS_MAX)]
-        await service.until(lambda: len(calls) == CALLS_MAX)
+        await until(lambda: len(calls) == CALLS_MAX)
         for more in (stub.Put(put_request(b"")), stub.Kick(queue_pb2.KickRequest(job_ids=[1]))):
             code, detail = await service.refusal(more)
             assert (code, detail.reason) == ("RESOURCE_EXHAUSTED", "TOO_MANY_CALLS")
         waiting.pop().cancel()
-        await service.until(lambda: len(calls) == CALLS_MAX - 1)
+        await until(lambda: len(calls) == CALLS_MAX - 1)
         waiting.append(stub.Put(put_request(b"")))
-        await service.until(lambda: len(calls) == CALLS_MAX)
+        await until(lambda: len(calls) == CALLS_MAX)
         await service.apply_next()
         for call in waiting:
             assert len((await call).results) == 1
@@ -183,7 +180,7 @@ def test_calls_are_bounded_and_one_that_ends_makes_room() -> None:
 def test_no_answer_of_a_majority_is_an_unknown_outcome() -> None:
     async def test(service: Service) -> None:
         call = asyncio.ensure_future(service.refusal(service.stub.Put(put_request(b"one"))))
-        await service.until(lambda: service.stage.node.clients.calls)
+        await until(lambda: service.stage.node.clients.calls)
         service.stage.pass_us(5_300_000)
         code, detail = await call
         assert (code, detail.reason) == ("DEADLINE_EXCEEDED", "")
@@ -194,9 +191,9 @@ def test_no_answer_of_a_majority_is_an_unknown_outcome() -> None:
 def test_a_caller_that_goes_leaves_nothing_behind() -> None:
     async def test(service: Service) -> None:
         call = service.stub.Put(put_request(b"one"))
-        await service.until(lambda: service.stage.node.clients.calls)
+        await until(lambda: service.stage.node.clients.calls)
         call.cancel()
-        await service.until(lambda: not service.stage.node.clients.calls)
+        await until(lambda: not service.stage.node.clients.calls)
         service.stage.run()
         frame = service.stage.sent(frames.BATCH, "n1")[-1]
         assert c.unpack_commands(frames.decode_batch(frame)[6])[-1] == (c.CLOSE, 1, 0)

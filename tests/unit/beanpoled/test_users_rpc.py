@@ -31,6 +31,7 @@ from beanpoled.rpc.jobs import JobAdminServicer
 from beanpoled.rpc.queue import QueueServicer
 from beanpoled.rpc.server import CallRefused
 from beanpoled.rpc.users import UsersServicer
+from tests.unit.beanpoled.fakes import until
 from tests.unit.beanpoled.test_auditing import methods
 from tests.unit.beanpoled.test_jobs_rpc import Admin
 
@@ -214,7 +215,7 @@ def test_a_token_that_this_node_does_not_know_yet_is_taken() -> None:
         it.theirs += 1
         it.stage.apply_sections((1, 1, it.theirs, ()))
         call = asyncio.ensure_future(_awaited(it.put_in("mail", new)))
-        await it.until(lambda: it.stage.node.clients.calls)
+        await until(lambda: it.stage.node.clients.calls)
         it.apply((c.SET_TOKEN, 1, b"lee", digest(new), 1))
         assert (await it.ask(call)).results[0].job_id == 1
 
