@@ -280,7 +280,12 @@ class Client(Generic[TBody]):
         return await self._run(self._commands.reserve(timeout))
 
     async def reserve_job(self, id: int) -> Job[TBody]:
-        """Reserve one job, wherever it is, unless it is reserved."""
+        """Reserve one job, wherever it is, unless it is reserved.
+
+        Raises:
+            MayBeDoneError: the connection ended and the job is not to be had now; that connection
+                may have reserved it, and then it comes back when the cluster has noticed.
+        """
         return await self._run(self._commands.reserve_job(id))
 
     async def delete(self, job: JobOrID[TBody]) -> None:

@@ -106,8 +106,12 @@ class Client(StreamClient):
         return self._job(self._expect(reply, b"RESERVED"))
 
     def reserve_job(self, job: int) -> Job | None:
-        """Reserve one job, wherever it is; None if it is not there or is reserved."""
-        reply = self.call(encode(b"reserve-job", job))
+        """Reserve one job, wherever it is; None if it is not there or is reserved.
+
+        Raises:
+            OutcomeUnknown: repeated, it may not find the job that its first attempt has reserved.
+        """
+        reply = self.call(encode(b"reserve-job", job), repeat=False)
         return None if reply[0] == b"NOT_FOUND" else self._job(self._expect(reply, b"RESERVED"))
 
     def delete(self, job: int) -> bool:

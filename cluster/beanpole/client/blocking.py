@@ -270,7 +270,12 @@ class Client(Generic[TBody]):
         return self._run(self._commands.reserve(timeout))
 
     def reserve_job(self, id: int) -> Job[TBody]:
-        """Reserve one job, wherever it is, unless it is reserved."""
+        """Reserve one job, wherever it is, unless it is reserved.
+
+        Raises:
+            MayBeDoneError: the connection ended and the job is not to be had now; that connection
+                may have reserved it, and then it comes back when the cluster has noticed.
+        """
         return self._run(self._commands.reserve_job(id))
 
     def delete(self, job: JobOrID[TBody]) -> None:

@@ -183,7 +183,11 @@ def _delete(client: Client, arguments: argparse.Namespace) -> int:
 
 
 def _priority(client: Client, arguments: argparse.Namespace) -> int:
-    """Return the priority that is asked for, else the one that the job has."""
+    """Return the priority that is asked for, else the one that the job has.
+
+    It is read before the job is reserved: a command that may be repeated at another node must not
+    come between, because the reservation stays with its connection.
+    """
     if arguments.priority is not None:
         return int(arguments.priority)
     for line in (client.text(b"stats-job", arguments.job) or "").splitlines():
@@ -193,16 +197,16 @@ def _priority(client: Client, arguments: argparse.Namespace) -> int:
 
 
 def _release(client: Client, arguments: argparse.Namespace) -> int:
+    priority = _priority(client, arguments)
     done = client.reserve_job(arguments.job) is not None and client.release(
-        arguments.job, _priority(client, arguments), arguments.delay
+        arguments.job, priority, arguments.delay
     )
     return _say("RELEASED" if done else "NOT_FOUND", done)
 
 
 def _bury(client: Client, arguments: argparse.Namespace) -> int:
-    done = client.reserve_job(arguments.job) is not None and client.bury(
-        arguments.job, _priority(client, arguments)
-    )
+    priority = _priority(client, arguments)
+    done = client.reserve_job(arguments.job) is not None and client.bury(arguments.job, priority)
     return _say("BURIED" if done else "NOT_FOUND", done)
 
 

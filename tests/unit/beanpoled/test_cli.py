@@ -330,14 +330,19 @@ CASES: list[tuple[list[str], Script, int, str]] = [
     (
         ["release", "7", "--delay", "5"],
         [
-            (b"reserve-job 7\r\n", b"RESERVED 7 1\r\nx\r\n"),
             (b"stats-job 7\r\n", b"OK 14\r\n---\npri: 1234\n\r\n"),
+            (b"reserve-job 7\r\n", b"RESERVED 7 1\r\nx\r\n"),
             (b"release 7 1234 5\r\n", b"RELEASED\r\n"),
         ],
         0,
         "RELEASED\n",
     ),
-    (["release", "7"], [(b"reserve-job 7\r\n", b"NOT_FOUND\r\n")], 1, "NOT_FOUND\n"),
+    (
+        ["release", "7"],
+        [(b"stats-job 7\r\n", b"NOT_FOUND\r\n"), (b"reserve-job 7\r\n", b"NOT_FOUND\r\n")],
+        1,
+        "NOT_FOUND\n",
+    ),
     (
         ["bury", "7", "--priority", "3"],
         [(b"reserve-job 7\r\n", b"RESERVED 7 1\r\nx\r\n"), (b"bury 7 3\r\n", b"BURIED\r\n")],
@@ -377,6 +382,28 @@ def test_a_command_by_hand(
     captured = capfdbinary.readouterr()
     assert captured.out.decode() == out
     assert (done == 3) == captured.err.startswith(b"beanpole: ")
+
+
+@pytest.mark.parametrize("lost", ["stats-job", "reserve-job", "bury"])
+def test_a_bury_whose_node_dies_never_says_that_the_job_is_missing(
+    start: Start, capfdbinary: pytest.CaptureFixture[bytes], lost: str
+) -> None:
+    said: Script = [
+        (b"stats-job 7\r\n", b"OK 14\r\n---\npri: 1234\n\r\n"),
+        (b"reserve-job 7\r\n", b"RESERVED 7 1\r\nx\r\n"),
+        (b"bury 7 1234\r\n", b"BURIED\r\n"),
+    ]
+    at = next(at for at, (request, _) in enumerate(said) if request.startswith(lost.encode()))
+    first = start([*said[:at], (said[at][0], None)])
+    # Repeated is only the reading: a reservation and its bury need one connection.
+    second = start(said) if lost == "stats-job" else first
+    status = main(["bury", "7", "--addr", f"{first.address},{second.address}"])
+    out, err = capfdbinary.readouterr()
+    assert b"NOT_FOUND" not in out
+    if second is first:
+        assert (status, out) == (3, b"") and first.address.encode() in err
+    else:
+        assert (status, out) == (0, b"BURIED\n")
 
 
 def test_reserve_says_that_the_job_goes_back(

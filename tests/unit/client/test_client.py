@@ -107,6 +107,17 @@ def test_a_put_whose_outcome_is_unknown_is_not_repeated(start: Callable[..., Nod
         assert client.delete(4)
 
 
+def test_a_job_that_a_lost_connection_may_hold_is_not_said_to_be_missing(
+    start: Callable[..., Node],
+) -> None:
+    first = start([(b"reserve-job 4\r\n", None)])
+    second = start([(b"delete 5\r\n", b"DELETED\r\n")])
+    with Client([first.address, second.address]) as client:
+        with pytest.raises(OutcomeUnknown, match=first.address):
+            client.reserve_job(4)
+        assert client.delete(5)
+
+
 def test_a_put_goes_on_when_a_node_drains(start: Callable[..., Node]) -> None:
     request = b"put 65536 0 120 1\r\nx\r\n"
     first = start([(request, b"DRAINING\r\n")])

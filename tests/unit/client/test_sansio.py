@@ -100,6 +100,17 @@ def test_a_delete_is_repeated_and_says_when_it_cannot_know(found: bool) -> None:
     assert here.said[:2] == [(A, b"delete 7\r\n"), (B, b"delete 7\r\n")]
 
 
+def test_a_job_that_a_lost_connection_may_hold_is_not_said_to_be_missing() -> None:
+    here = world(a=closing(b"reserve-job"), b=server({b"reserve-job": b"NOT_FOUND\r\n"}))
+    client = here.client("a:1,b:1")
+    with pytest.raises(faults.MayBeDoneError):
+        here.run(client.reserve_job(7))
+    with pytest.raises(faults.NotFoundError):
+        here.run(client.reserve_job(7))
+    assert not client.session.held
+    assert here.said == [(A, b"reserve-job 7\r\n"), *[(B, b"reserve-job 7\r\n")] * 2]
+
+
 def test_lost_reservations_are_told() -> None:
     here = world(a=PLAIN, b=server({b"touch": b"NOT_FOUND\r\n"}))
     client = here.client("a:1,b:1")

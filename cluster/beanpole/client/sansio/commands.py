@@ -103,6 +103,8 @@ class Commands(Generic[TBody]):
         reply, again = yield from self.session.ask(encode(b"reserve-job", job))
         if again and job in self.session.orphans:
             return (yield from self._orphan(job))
+        if again and reply[0] == b"NOT_FOUND":
+            raise faults.MayBeDoneError("the connection that ended may have reserved it")
         return self._reserved(reply)
 
     def delete(self, job: JobOrID[TBody]) -> Steps[None]:
