@@ -1,6 +1,6 @@
 """Exercises of all commands of `beanpole`, in this process.
 
-What the commands print in all cases is in tests/unit/beanpoled/test_cli.py.
+What the commands print in all cases is in tests/unit/beanpoled (test_cli, test_job_commands).
 """
 
 import argparse

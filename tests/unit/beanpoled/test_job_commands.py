@@ -1,0 +1,242 @@
+"""The commands for jobs (put, reserve, bury and the like) and wrong lines, at scripted nodes."""
+
+import io
+import json
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from beanpoled.cli import main
+from tests.unit.client.scripted import Node, Script
+
+Start = Callable[[Script], Node]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    nodes: list[Node] = []
+
+    def begin(script: Script) -> Node:
+        nodes.append(Node(script))
+        return nodes[-1]
+
+    yield begin
+    for node in nodes:
+        node.finish()
+
+
+CASES: list[tuple[list[str], Script, int, str]] = [
+    (["put", "hi"], [(b"put 65536 0 120 2\r\nhi\r\n", b"INSERTED 7\r\n")], 0, "INSERTED 7\n"),
+    (
+        ["put", "--tube", "t", "--priority", "1", "--delay", "2", "--ttr", "3", "hi"],
+        [(b"use t\r\n", b"USING t\r\n"), (b"put 1 2 3 2\r\nhi\r\n", b"INSERTED 8\r\n")],
+        0,
+        "INSERTED 8\n",
+    ),
+    (["put", "x"], [(b"put 65536 0 120 1\r\nx\r\n", b"JOB_TOO_BIG\r\n")], 3, ""),
+    (["put", "x"], [(b"put 65536 0 120 1\r\nx\r\n", None)], 3, ""),
+    (
+        ["reserve", "--timeout", "1", "--delete"],
+        [
+            (b"reserve-with-timeout 1\r\n", b"RESERVED 7 2\r\nhi\r\n"),
+            (b"delete 7\r\n", b"DELETED\r\n"),
+        ],
+        0,
+        "RESERVED 7 2\nhi\nDELETED\n",
+    ),
+    (
+        ["reserve", "--tube", "a", "--tube", "b", "--timeout", "0"],
+        [
+            (b"watch a\r\n", b"WATCHING 2\r\n"),
+            (b"watch b\r\n", b"WATCHING 3\r\n"),
+            (b"ignore default\r\n", b"WATCHING 2\r\n"),
+            (b"reserve-with-timeout 0\r\n", b"TIMED_OUT\r\n"),
+        ],
+        1,
+        "TIMED_OUT\n",
+    ),
+    (
+        ["delete", "7", "8"],
+        [(b"delete 7\r\n", b"DELETED\r\n"), (b"delete 8\r\n", b"NOT_FOUND\r\n")],
+        1,
+        "DELETED\nNOT_FOUND\n",
+    ),
+    (
+        ["release", "7", "--delay", "5"],
+        [
+            (b"stats-job 7\r\n", b"OK 14\r\n---\npri: 1234\n\r\n"),
+            (b"reserve-job 7\r\n", b"RESERVED 7 1\r\nx\r\n"),
+            (b"release 7 1234 5\r\n", b"RELEASED\r\n"),
+        ],
+        0,
+        "RELEASED\n",
+    ),
+    (
+        ["release", "7"],
+        [(b"stats-job 7\r\n", b"NOT_FOUND\r\n"), (b"reserve-job 7\r\n", b"NOT_FOUND\r\n")],
+        1,
+        "NOT_FOUND\n",
+    ),
+    (
+        ["bury", "7", "--priority", "3"],
+        [(b"reserve-job 7\r\n", b"RESERVED 7 1\r\nx\r\n"), (b"bury 7 3\r\n", b"BURIED\r\n")],
+        0,
+        "BURIED\n",
+    ),
+    (["kick", "--job", "7"], [(b"kick-job 7\r\n", b"KICKED\r\n")], 0, "KICKED\n"),
+    (
+        ["kick", "9", "--tube", "t"],
+        [(b"use t\r\n", b"USING t\r\n"), (b"kick 9\r\n", b"KICKED 4\r\n")],
+        0,
+        "KICKED 4\n",
+    ),
+    (["peek", "7"], [(b"peek 7\r\n", b"FOUND 7 1\r\nx\r\n")], 0, "FOUND 7 1\nx\n"),
+    (["peek", "buried"], [(b"peek-buried\r\n", b"NOT_FOUND\r\n")], 1, "NOT_FOUND\n"),
+    (["stats"], [(b"stats\r\n", b"OK 9\r\n---\na: 1\n\r\n")], 0, "a: 1\n"),
+    (["stats-tube", "t"], [(b"stats-tube t\r\n", b"NOT_FOUND\r\n")], 1, "NOT_FOUND\n"),
+    (["stats-job", "7"], [(b"stats-job 7\r\n", b"OK 9\r\n---\na: 1\n\r\n")], 0, "a: 1\n"),
+    (["tubes"], [(b"list-tubes\r\n", b"OK 14\r\n---\n- default\n\r\n")], 0, "default\n"),
+]
+
+
+@pytest.mark.parametrize(
+    ("line", "script", "done", "out"), CASES, ids=[" ".join(case[0]) for case in CASES]
+)
+def test_a_command_by_hand(
+    start: Start,
+    capfdbinary: pytest.CaptureFixture[bytes],
+    line: list[str],
+    script: Script,
+    done: int,
+    out: str,
+) -> None:
+    node = start(script)
+    assert main([line[0], "--addr", node.address, *line[1:]]) == done
+    sys.stdout.flush()
+    captured = capfdbinary.readouterr()
+    assert captured.out.decode() == out
+    assert (done == 3) == captured.err.startswith(b"beanpole: ")
+
+
+@pytest.mark.parametrize("lost", ["stats-job", "reserve-job", "bury"])
+def test_a_bury_whose_node_dies_never_says_that_the_job_is_missing(
+    start: Start, capfdbinary: pytest.CaptureFixture[bytes], lost: str
+) -> None:
+    said: Script = [
+        (b"stats-job 7\r\n", b"OK 14\r\n---\npri: 1234\n\r\n"),
+        (b"reserve-job 7\r\n", b"RESERVED 7 1\r\nx\r\n"),
+        (b"bury 7 1234\r\n", b"BURIED\r\n"),
+    ]
+    at = next(at for at, (request, _) in enumerate(said) if request.startswith(lost.encode()))
+    first = start([*said[:at], (said[at][0], None)])
+    # Repeated is only the reading: a reservation and its bury need one connection.
+    second = start(said) if lost == "stats-job" else first
+    status = main(["bury", "7", "--addr", f"{first.address},{second.address}"])
+    out, err = capfdbinary.readouterr()
+    assert b"NOT_FOUND" not in out
+    if second is first:
+        assert (status, out) == (3, b"") and first.address.encode() in err
+    else:
+        assert (status, out) == (0, b"BURIED\n")
+
+
+def test_reserve_says_that_the_job_goes_back(
+    start: Start, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    reserved = (b"reserve-with-timeout 0\r\n", b"RESERVED 5 1\r\nx\r\n")
+    assert main(["reserve", "--timeout", "0", "--addr", start([reserved]).address]) == 0
+    out, err = capfdbinary.readouterr()
+    assert out == b"RESERVED 5 1\nx\n"
+    assert err.startswith(b"job 5 goes back to the queue now") and b"--delete" in err
+    script: Script = [reserved, (b"delete 5\r\n", b"DELETED\r\n")]
+    line = ["reserve", "--timeout", "0", "--delete", "--addr", start(script).address]
+    assert main(line) == 0
+    assert capfdbinary.readouterr().err == b""
+
+
+def test_a_body_from_standard_input(
+    start: Start, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    node = start([(b"put 65536 0 120 3\r\n\x00\xff\n\r\n", b"INSERTED 1\r\n")])
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\x00\xff\n")))
+    assert main(["put", "--addr", node.address]) == 0
+    assert capsys.readouterr().out == "INSERTED 1\n"
+
+
+def test_the_address_comes_from_the_variable_or_the_folder(
+    start: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("BEANPOLE_ADDR", start([(b"delete 1\r\n", b"DELETED\r\n")]).address)
+    assert main(["delete", "1"]) == 0
+    monkeypatch.delenv("BEANPOLE_ADDR")
+    node = start([(b"delete 2\r\n", b"DELETED\r\n")])
+    listed = {"cluster": "dev", "nodes": [{"beanstalk": node.address}]}
+    (tmp_path / "cluster.json").write_text(json.dumps(listed))
+    assert main(["delete", "--dir", str(tmp_path), "2"]) == 0
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ["put", "--priority", "-1", "x"],
+        ["put", "--ttr", "4294967296", "x"],
+        ["put", "--tube", "a b", "x"],
+        ["put", "--tube", "x" * 201, "x"],
+        ["reserve", "--tube", ""],
+        ["reserve", "--timeout", "2147483648"],
+        ["delete", "-5"],
+        ["delete", "18446744073709551616"],
+        ["stats-job", "1" * 5000],
+        ["kick", "--job", "x"],
+        ["delete"],
+        ["nothing"],
+        [],
+    ],
+)
+def test_a_wrong_command_line(line: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(line)
+    assert caught.value.code == 2
+    assert "usage: beanpole" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("what", ["something", "-1", "18446744073709551616", "9" * 5000])
+def test_wrong_words(what: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["peek", "--addr", "127.0.0.1:1", "--", what]) == 2
+    assert "give a job's id, or ready, delayed or buried" in capsys.readouterr().err
+    assert main(["stats", "--addr", "x"]) == 2
+    assert "--addr = 'x' is not allowed" in capsys.readouterr().err
+
+
+def by_hand(redirections: str, *line: str) -> subprocess.CompletedProcess[str]:
+    """Run a command in a shell that redirects its standard input or output."""
+    command = shlex.join([sys.executable, "-c", "from beanpoled.cli import main; exit(main())"])
+    words = f"{command} {shlex.join(line)} {redirections}"
+    return subprocess.run(
+        ["sh", "-c", words], capture_output=True, text=True, timeout=30, check=False
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("redirections", "line", "status", "words"),
+    [
+        (">/dev/full", ["tubes"], 3, "beanpole: [Errno 28] No space left on device\n"),
+        (">&-", ["tubes"], 2, "beanpole: standard output is closed\n"),
+        ("<&-", ["put"], 2, "beanpole: put: standard input is closed; give the body as an"),
+    ],
+)
+def test_standard_streams_that_do_not_work(
+    start: Start, redirections: str, line: list[str], status: int, words: str
+) -> None:
+    address = "127.0.0.1:1"  # what is closed is told before anybody is asked
+    if status == 3:
+        address = start([(b"list-tubes\r\n", b"OK 14\r\n---\n- default\n\r\n")]).address
+    done = by_hand(redirections, *line, "--addr", address)
+    assert done.stderr.startswith(words)
+    assert "Traceback" not in done.stderr
+    assert done.returncode == status
