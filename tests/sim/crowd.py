@@ -258,3 +258,4 @@ def _judge_users(steward: Steward) -> None:
     counts = steward.world.counts
     counts["changes of users"] += judge.changes
     counts["commands without the right"] += judge.refused
+    counts["puts beyond a user's quota"] += judge.quotas.refused

@@ -69,6 +69,7 @@ FAULTS: Final = (
     "lives with users",
     "changes of users",
     "commands without the right",
+    "puts beyond a user's quota",
 )
 # Replies that say that a change was made.
 CHANGES: Final = frozenset(

@@ -1,4 +1,4 @@
-"""Planted defects of users: of the right that is asked for, of tokens, sessions, images, waits.
+"""Planted defects of users: of rights that are asked for, tokens, sessions, images, waits, quotas.
 
 The patches and their table; see `mutations` and `mutant_table`. All are caught by whole lives, of
 which a part has users.
@@ -10,6 +10,7 @@ from typing import Any, Final
 from beanpole import commands as c
 from beanpole.core import machine as machines
 from beanpole.core.image import users as image
+from beanpole.core.jobs.quotas import Quotas, Usage
 from beanpole.core.operations import permission, users
 from beanpole.core.operations.operation import ClientOperation
 from beanpole.core.operations.table import OPERATIONS
@@ -161,20 +162,41 @@ def ended_rights_are_not_told() -> list[Patch]:
     return [(UserChanges, "_look_on", nothing)]
 
 
+def one_job_beyond_the_quota() -> list[Patch]:
+    """A user has one job more than it may."""
+
+    def wrong(self: Usage, size: int) -> bool:
+        if 0 < self.jobs_max < self.jobs:
+            return False
+        return not 0 < self.bytes_max < self.bytes + size
+
+    return [(Usage, "admits", wrong)]
+
+
+def gone_jobs_count() -> list[Patch]:
+    """A job counts for its user when it is gone."""
+    return [(Quotas, "forget", nothing)]
+
+
+def image_forgets_whose_jobs() -> list[Patch]:
+    """An image does not say for whom a job counts."""
+    return [(Quotas, "of_job", lambda self, job_id: b"")]
+
+
 USERS: Final = (
     in_lives(
         "delete_needs_no_right",
         "users: jobs are deleted without the right",
         r"done without a right",
         delete_needs_no_right,
-        seed=23,
+        seed=52,
     ),
     in_lives(
         "one_tube_is_enough",
         "users: a right in one queue is one in all",
         r"done without a right",
         one_tube_is_enough,
-        seed=52,
+        seed=68,
     ),
     in_lives(
         "tokens_are_never_dropped",
@@ -244,6 +266,27 @@ USERS: Final = (
         "users: a client waits on when its right has ended",
         r"waited on without a right",
         ended_rights_are_not_told,
+        seed=52,
+    ),
+    in_lives(
+        "one_job_beyond_the_quota",
+        "users: a quota is one job more than it says",
+        r"and put one more",
+        one_job_beyond_the_quota,
         seed=23,
+    ),
+    in_lives(
+        "gone_jobs_count",
+        "users: a job that is gone counts for its user's quota",
+        r"and was refused|the quotas of",
+        gone_jobs_count,
+        seed=31,
+    ),
+    in_lives(
+        "image_forgets_whose_jobs",
+        "users: an image forgets for whom a job counts",
+        r"differs|the quotas of|and put one more",
+        image_forgets_whose_jobs,
+        seed=52,
     ),
 )

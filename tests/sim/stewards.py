@@ -49,6 +49,10 @@ OPEN_PATTERNS: Final = (
     *("gearman:*", "workq:*", "qless:*"),
 )
 PROTOCOLS: Final = ("", "beanstalk", "gearman")
+# How often users have a quota, and how much they may have: a few jobs, of ten bytes or so.
+QUOTA_SHARE: Final = 0.8
+JOBS_MAX: Final = (0, 1, 2, 3)
+BYTES_MAX: Final = (0, 0, 12, 25)
 # A rule without one of them would be about all other clients, too.
 CERTIFIED: Final = bearers.CERTIFICATES[1:]
 
@@ -84,6 +88,7 @@ class Steward:
         """
         self.world = world
         self.dice = random.Random(f"steward {world.seed}")
+        self._quota_dice = random.Random(f"quotas {world.seed}")
         self.active = True
         self.is_whole = is_whole
         self.orders: list[Order] = []
@@ -185,7 +190,7 @@ class Steward:
         """The first calls, each made until it is done: users with rights and a token each."""
         calls = self._make_root()
         for name in NAMES:
-            calls.append(("Set", users_pb2.SetUserRequest(name=name, rights=self._some_rights())))
+            calls.append(self._set(name, self._some_rights()))
             calls.append(self._add_token(name))
         rules = [users_pb2.Rule(certificate=one.decode(), user=NAMES[0]) for one in CERTIFIED]
         calls.append(("SetRules", users_pb2.SetRulesRequest(rules=rules)))
@@ -213,8 +218,8 @@ class Steward:
             if waiting and dice.random() < 0.5:
                 # A worker that waits is to hear that its right has ended.
                 narrow = [_rights("safe", RIGHTS[:1])]
-                return "Set", users_pb2.SetUserRequest(name=dice.choice(waiting), rights=narrow)
-            return "Set", users_pb2.SetUserRequest(name=name, rights=self._some_rights())
+                return self._set(dice.choice(waiting), narrow)
+            return self._set(name, self._some_rights())
         if luck < 0.57:
             return self._add_token(name)
         if luck < 0.68:
@@ -236,6 +241,14 @@ class Steward:
         if dice.random() < 0.5:
             return "DropToken", users_pb2.DropTokenRequest(user=ROOT, token_id=token_id)
         return "Set", users_pb2.SetUserRequest(name=ROOT, rights=[_rights(EVERYWHERE, RIGHTS[:2])])
+
+    def _set(self, name: str, some: list[users_pb2.Rights]) -> tuple[str, Any]:
+        request = users_pb2.SetUserRequest(name=name, rights=some)
+        dice = self._quota_dice
+        if dice.random() < QUOTA_SHARE:
+            request.limits.jobs_max = dice.choice(JOBS_MAX)
+            request.limits.bytes_max = dice.choice(BYTES_MAX)
+        return "Set", request
 
     def _some_rights(self) -> list[users_pb2.Rights]:
         """Wide ones as often as narrow ones."""

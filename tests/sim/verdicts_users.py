@@ -2,7 +2,8 @@
 
 The log of a life is applied once more, command by command, and each result is compared with that
 of a small model (`rights`) at that place. What clients and administrators were told is compared
-with it in `verdicts_user_answers`; what a job may do apart from rights is judged elsewhere.
+with it in `verdicts_user_answers`. Puts are looked at by `quotas`, too; what else may become of a
+job is judged elsewhere.
 """
 
 from collections import defaultdict
@@ -13,6 +14,7 @@ from beanpole.core.applied import GRANTED, NONE_READY, Applied
 from beanpole.core.machine import Machine
 from beanpole.core.operations.table import is_command
 from tests.sim.cluster import Violation
+from tests.sim.quotas import BODIES, QuotaJudge
 from tests.sim.rights import CHANGES, NO_NAME, WORK, Model, Rules, Table, Who, rights
 from tests.sim.witness import Witness
 
@@ -105,6 +107,7 @@ class UserJudge:
         self.machines = machines  # of the nodes, at the end
         self.model = Model()
         self.trial = Trial(self)
+        self.quotas = QuotaJudge(self.trial)
         self.now_s = 0.0
         self.sessions: dict[Session, Kept] = {}
         self.secrets: dict[bytes, Kept] = {}
@@ -131,6 +134,8 @@ class UserJudge:
         """A command comes: say whether its session may do it."""
         if not is_command(command):
             return None
+        if command[0] in BODIES:
+            self.quotas.look()
         kept = self.sessions.get((*origin, command[1]))
         who = NO_NAME if kept is None else kept.who
         return self.model.allows(who, command, self._queue_of, self._own_name)
@@ -160,6 +165,8 @@ class UserJudge:
             self._became(at, command, result)
         elif code in CHANGES and allowed:
             self._changed(command, result)
+        elif code in BODIES and allowed:
+            self.quotas.put(self.sessions[at].who, command, result)
         elif code == c.KEEP and result == c.OK:
             self.sessions[at].secret = command[2]
             self.secrets[command[2]] = self.sessions[at]
@@ -196,7 +203,9 @@ class UserJudge:
         wanted = self.model.change(command)
         if result != wanted:
             raise Violation(f"it is to say {wanted}, and says {result}: {command}")
-        self.changes += result == c.OK
+        if result == c.OK:
+            self.changes += 1
+            self.quotas.change(command)
         if self.model.table is not self.tables[-1][1]:
             self.tables.append((self.now_s, self.model.table))
         if self.model.rules is not self.rules[-1][1]:
@@ -257,6 +266,7 @@ class UserJudge:
         wanted = {name: (one.tokens, one.rights) for name, one in self.model.table.items()}
         if found != wanted:
             raise Violation(f"the users of {name} are {found}, and are to be {wanted}")
+        self.quotas.ends_alike(name, machine)
         rules = tuple(map(tuple, users.rules))
         if rules != self.model.rules:
             raise Violation(f"the rules of {name} are {rules}, and are to be {self.model.rules}")

@@ -1,0 +1,97 @@
+"""Quotas of users, counted once more by what became of puts: docs/security.md as plain code.
+
+Belongs here: which jobs count for whom, and whether one more is to be taken. It shares nothing with
+`core.jobs.quotas`; rights are in `rights`. `verdicts_users` asks it, in the order of the log.
+"""
+
+from typing import Any, Final, NamedTuple
+
+from beanpole import commands as c
+from beanpole.core.machine import Machine
+from tests.sim.cluster import Violation
+from tests.sim.rights import ANONYMOUS, Who
+
+# Commands that make a job; by the place of its body.
+BODIES: Final = {c.PUT: 6, c.PUT_KEYED: 6, c.ADD: -1, c.SUBMIT: -1}
+# Only a policy may refuse these beside a quota. What others are told has more reasons.
+PLAIN: Final = (c.PUT, c.PUT_KEYED)
+
+
+class Room(NamedTuple):
+    """Jobs of one user and the bytes of their bodies: those it has, or may have; 0 is no limit."""
+
+    jobs: int
+    bytes: int
+
+
+class Counted(NamedTuple):
+    """A job that counts."""
+
+    name: bytes  # its user's
+    size: int
+
+
+class QuotaJudge:
+    """The quotas of one life.
+
+    Attributes:
+        refused: puts for which their user had no room.
+    """
+
+    def __init__(self, trial: Machine) -> None:
+        self.refused = 0
+        self._trial = trial
+        self._limits: dict[bytes, Room] = {}
+        self._jobs: dict[int, Counted] = {}
+
+    def change(self, command: c.Command) -> None:
+        """An administrator's change of users was done."""
+        if command[0] == c.SET_USER:
+            jobs_max, bytes_max, *_ = (*command[4:], 0, 0)
+            self._limits[command[2]] = Room(jobs_max, bytes_max)
+        elif command[0] == c.DROP_USER:
+            self._limits.pop(command[2], None)
+
+    def look(self) -> None:
+        """A command comes: what has gone until then does not count."""
+        jobs = self._trial.queue.jobs
+        self._jobs = {job: one for job, one in self._jobs.items() if jobs.get(job) is not None}
+
+    def put(self, who: Who, command: c.Command, result: Any) -> None:
+        """A command that is to make a job was applied, with this result."""
+        size = len(command[BODIES[command[0]]])
+        name = who.name or ANONYMOUS
+        limit, used = self._limits.get(name, Room(0, 0)), self._used(name)
+        has_room = not (0 < limit.jobs < used.jobs + 1 or 0 < limit.bytes < used.bytes + size)
+        job, is_known = result if isinstance(result, tuple) else (result, 0)
+        if job > 0 and not is_known:
+            # An ADD may take the place of another job.
+            if not has_room and command[0] != c.ADD:
+                raise Violation(f"{name!r} has {used} of {limit}, and put one more: {command}")
+            if any(limit):
+                self._jobs[job] = Counted(name, size)
+        elif result == c.FULL:
+            self.refused += not has_room
+            if has_room and command[0] in PLAIN and not self._has_policy(command[2]):
+                raise Violation(f"{name!r} has {used} of {limit}, and was refused: {command}")
+
+    def _has_policy(self, name: bytes) -> bool:
+        queue = self._trial.queue
+        return queue.policies.of(queue.aliases.queue_of(name)) is not None
+
+    def _used(self, name: bytes) -> Room:
+        sizes = [one.size for one in self._jobs.values() if one.name == name]
+        return Room(len(sizes), sum(sizes))
+
+    def ends_alike(self, name: str, machine: Machine) -> None:
+        """A node has counted the same at the end, whatever images it has loaded."""
+        self.look()
+        names = {one.name for one in self._jobs.values()}
+        names |= {user for user, limit in self._limits.items() if any(limit)}
+        wanted = {one: (self._used(one), self._limits.get(one, Room(0, 0))) for one in names}
+        found = {
+            one.name: (Room(one.jobs, one.bytes), Room(one.jobs_max, one.bytes_max))
+            for one in machine.queue.quotas.usages.values()
+        }
+        if found != wanted:
+            raise Violation(f"the quotas of {name} are {found}, and are to be {wanted}")
