@@ -9,14 +9,15 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from beanpole import commands as c
 from beanpole.core.jobs import effects
 from beanpole.core.jobs import transitions as q
 from tests.sim import packets as p
 from tests.sim.cluster import Violation
-from tests.sim.functions import NO_LIMITS, Moment
+from tests.sim.functions import NO_LIMITS, Limits, Moment
 from tests.sim.gearman import FUNCTIONS, Order, Records, Submission
 from tests.sim.gearman_admins import IDLE, OWN
-from tests.sim.stories import FOREVER_S, Story
+from tests.sim.stories import FOREVER_S, GEARMAN_PREFIX, Story
 
 if TYPE_CHECKING:
     from tests.sim.verdicts_gearman import GearmanJudge
@@ -206,11 +207,13 @@ class AdminJudge:
         return found
 
     def _limits_at(self, name: bytes, index: int, rank: int) -> list[int]:
-        """The limits that may have held in an entry: before it, and behind it."""
+        """The limits that may have held in an entry: before it, in it, and behind it."""
         line = self.functions.of(name)
         before = [moment for moment in line if moment.entry < index][-1]
         now = [moment for moment in line if moment.entry <= index][-1]
-        return [moment.limits[_class_of(rank)] for moment in (before, now)]
+        set_in_it = _limits_in(self.judge.witness.log[index][1], GEARMAN_PREFIX + name)
+        known = (before.limits, now.limits, *set_in_it)
+        return [limits[_class_of(rank)] for limits in known]
 
     def limits_refuse_what_they_should(self) -> None:
         """Where a job was refused because of a limit, there were so many; and limits are set."""
@@ -350,3 +353,14 @@ def _class_of(rank: int) -> int:
 
 def _has_limits(limits: tuple[int, ...], moment: Moment) -> bool:
     return moment.limits == limits
+
+
+def _limits_in(entry: bytes, function: bytes) -> list[Limits]:
+    """The limits that an entry sets; the next command of it may set others."""
+    *_, sections = c.decode_entry(entry)
+    return [
+        tuple(command[3:])
+        for *_, commands in sections
+        for command in commands
+        if command[0] == c.LIMIT_QUEUE and command[2] == function
+    ]

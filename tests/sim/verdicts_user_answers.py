@@ -175,15 +175,15 @@ class AnswerJudge:
             return
         if ask.word != b"DENIED" or any(deed.result == c.DENIED for deed in within):
             return
-        if not any(self._kept_out(ask)):
+        if not any(self._kept_out(ask, Span(ask.at_s, ask.done_s))):
             raise Violation(f"it may work on all that it watches: {ask}")
 
-    def _kept_out(self, ask: Ask, from_s: float = 0.0) -> Iterator[bool]:
-        """Whether a reserve could not wait, at each moment of its time from one on.
+    def _kept_out(self, ask: Ask, time: "Span") -> Iterator[bool]:
+        """Whether a reserve could not wait, at each moment of a part of its time.
 
         The default tube is passed over where another one is watched.
         """
-        for table in _within(self.log.tables, Span(max(ask.at_s, from_s), ask.done_s)):
+        for table in _within(self.log.tables, time):
             for who, watched in [(state.who, state.watched) for state in self._states(ask)]:
                 closed = {tube for tube in watched if not rights(table, who, tube) & WORK}
                 yield bool(closed) and (closed != {DEFAULT_TUBE} or len(watched) == 1)
@@ -218,7 +218,11 @@ class AnswerJudge:
                 leaves_s = self.leaves.get((ask.visit.place, ask.visit.incarnation), FOREVER_S)
                 if ask.word != b"TIMED_OUT" or ask.done_s >= leaves_s:
                     continue
-                if ask.done_s - ask.at_s > TOLD_S and all(self._kept_out(ask, ask.done_s - TOLD_S)):
+                # Its node asks for its end when its time is up, and may wait long for a leader.
+                until_s = min(ask.done_s, ask.at_s + ask.args[0])
+                if until_s - ask.at_s > TOLD_S and all(
+                    self._kept_out(ask, Span(until_s - TOLD_S, until_s))
+                ):
                     raise Violation(f"it waited on without a right: {ask}")
                 self._waited_for_nothing(ask, stays)
 
