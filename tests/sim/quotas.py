@@ -24,6 +24,9 @@ class Room(NamedTuple):
     bytes: int
 
 
+NO_LIMIT: Final = Room(0, 0)
+
+
 class Counted(NamedTuple):
     """A job that counts."""
 
@@ -61,7 +64,7 @@ class QuotaJudge:
         """A command that is to make a job was applied, with this result."""
         size = len(command[BODIES[command[0]]])
         name = who.name or ANONYMOUS
-        limit, used = self._limits.get(name, Room(0, 0)), self._used(name)
+        limit, used = self._limits.get(name, NO_LIMIT), self._used(name)
         has_room = not (0 < limit.jobs < used.jobs + 1 or 0 < limit.bytes < used.bytes + size)
         job, is_known = result if isinstance(result, tuple) else (result, 0)
         if job > 0 and not is_known:
@@ -88,7 +91,7 @@ class QuotaJudge:
         self.look()
         names = {one.name for one in self._jobs.values()}
         names |= {user for user, limit in self._limits.items() if any(limit)}
-        wanted = {one: (self._used(one), self._limits.get(one, Room(0, 0))) for one in names}
+        wanted = {one: (self._used(one), self._limits.get(one, NO_LIMIT)) for one in names}
         found = {
             one.name: (Room(one.jobs, one.bytes), Room(one.jobs_max, one.bytes_max))
             for one in machine.queue.quotas.usages.values()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from beanpole import commands as c
 from beanpole.core.jobs import effects
 from beanpole.core.jobs import transitions as q
+from beanpole.core.operations.table import is_command
 from tests.sim import packets as p
 from tests.sim.cluster import Violation
 from tests.sim.functions import NO_LIMITS, Limits, Moment
@@ -362,5 +363,6 @@ def _limits_in(entry: bytes, function: bytes) -> list[Limits]:
         tuple(command[3:])
         for *_, commands in sections
         for command in commands
-        if command[0] == c.LIMIT_QUEUE and command[2] == function
+        # What is no command stands for one of a later version.
+        if is_command(command) and command[0] == c.LIMIT_QUEUE and command[2] == function
     ]

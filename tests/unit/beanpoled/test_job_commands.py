@@ -233,7 +233,7 @@ def by_hand(redirections: str, *line: str) -> subprocess.CompletedProcess[str]:
 def test_standard_streams_that_do_not_work(
     start: Start, redirections: str, line: list[str], status: int, words: str
 ) -> None:
-    address = "127.0.0.1:1"  # what is closed is told before anybody is asked
+    address = "127.0.0.1:1"  # a closed stream is reported before any node is asked
     if status == 3:
         address = start([(b"list-tubes\r\n", b"OK 14\r\n---\n- default\n\r\n")]).address
     done = by_hand(redirections, *line, "--addr", address)
