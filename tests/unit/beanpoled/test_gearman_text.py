@@ -110,6 +110,7 @@ def test_lines_and_packets_keep_their_order(scene: Scene) -> None:
 def test_long_lists_come_in_pieces(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between two of them the node does other things, and a client that does not read has none."""
     monkeypatch.setattr(listings, "PIECE_ROWS", 2)
+    monkeypatch.setattr(listings, "WRITE_BYTES", 1)
     client = scene.connect()
     for number in range(5):
         assert client.text(b"create function f%d\n" % number) == b"OK\r\n"
@@ -133,6 +134,27 @@ def test_long_lists_come_in_pieces(scene: Scene, monkeypatch: pytest.MonkeyPatch
     rows = b"".join(b"f%d\t0\t0\t0\n" % number for number in range(5))
     assert begun + rest == rows + b".\nOK 1.1.20\n"
     assert turns > 2
+
+
+@pytest.mark.constants
+@pytest.mark.parametrize(
+    "what", [b"status", b"prioritystatus", b"workers", b"show jobs", b"show unique jobs"]
+)
+def test_a_list_leaves_in_one_write(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, what: bytes
+) -> None:
+    """Gearadmin takes 5 ms without a byte for the end of a list."""
+    monkeypatch.setattr(listings, "PIECE_ROWS", 2)
+    monkeypatch.setattr(listings, "PIECE_JOBS", 2)
+    client, *_ = (scene.connect() for _ in range(5))
+    for number in range(5):
+        submit(client, p.SUBMIT_JOB_BG, b"f%d" % number)
+    writes: list[bytes] = []
+    monkeypatch.setattr(client.port, "write", writes.append)
+    client.text(what + b"\n")
+    (written,) = filter(None, writes)
+    assert written.count(b"\n") == 6
+    assert written.endswith(b"\n.\n")
 
 
 @pytest.mark.constants

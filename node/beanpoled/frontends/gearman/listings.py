@@ -4,7 +4,7 @@ The names are those of one moment; numbers are read when their piece is made. Wh
 answered by which list is in `admin`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Final
 
@@ -21,8 +21,27 @@ from beanpoled.frontends.gearman.worker import WorkerSide, unique_of
 PIECE_ROWS: Final = 1000
 # Ids of jobs that one piece looks at, most of which may be no jobs of this protocol.
 PIECE_JOBS: Final = 5000
+# Rows that leave in one write, with the end of their list: gearadmin takes 5 ms without a byte for
+# the end, and a busy node may take longer from one piece to the next. The rows of 10,000 functions.
+WRITE_BYTES: Final = 256 * 1024
 # Names may hold what rows and columns end with: a name must not end the list.
 _in_row: Final = bytes.maketrans(b"\t\n\r", b"???")
+
+
+def _listed(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """The rows of a list, and its end; for each piece what is to be written then, if anything."""
+    rows: list[bytes] = []
+    size = 0
+    for piece in pieces:
+        rows.append(piece)
+        size += len(piece)
+        if size < WRITE_BYTES:
+            yield b""
+        else:
+            yield b"".join(rows)
+            rows.clear()
+            size = 0
+    yield b"".join(rows) + END
 
 
 def functions(machine: Machine) -> Iterator[list[tuple[bytes, Tube]]]:
@@ -41,9 +60,9 @@ def functions(machine: Machine) -> Iterator[list[tuple[bytes, Tube]]]:
 
 def status(machine: Machine) -> Iterator[bytes]:
     """FUNCTION, jobs, those of them that run, workers."""
-    for piece in functions(machine):
-        yield b"".join([_status_row(name, tube) for name, tube in piece])
-    yield END
+    return _listed(
+        b"".join([_status_row(name, tube) for name, tube in piece]) for piece in functions(machine)
+    )
 
 
 def _status_row(name: bytes, tube: Tube) -> bytes:
@@ -54,9 +73,10 @@ def _status_row(name: bytes, tube: Tube) -> bytes:
 
 def priority_status(machine: Machine) -> Iterator[bytes]:
     """FUNCTION, queued jobs of high, normal and low priority, workers."""
-    for piece in functions(machine):
-        yield b"".join([_priority_row(name, tube) for name, tube in piece])
-    yield END
+    return _listed(
+        b"".join([_priority_row(name, tube) for name, tube in piece])
+        for piece in functions(machine)
+    )
 
 
 def _priority_row(name: bytes, tube: Tube) -> bytes:
@@ -71,9 +91,8 @@ def _priority_row(name: bytes, tube: Tube) -> bytes:
 def workers(connections: list[WorkerSide]) -> Iterator[bytes]:
     """The connections of this node: number, host, client id, functions."""
     rest = iter(connections)
-    while piece := list(islice(rest, PIECE_ROWS)):
-        yield b"".join([_worker_row(connection) for connection in piece])
-    yield END
+    pieces = iter(lambda: list(islice(rest, PIECE_ROWS)), [])
+    return _listed(b"".join([_worker_row(one) for one in piece]) for piece in pieces)
 
 
 def _worker_row(connection: WorkerSide) -> bytes:
@@ -97,9 +116,7 @@ def _jobs(machine: Machine) -> Iterator[list[Job]]:
 
 def show_jobs(machine: Machine, shared: Shared) -> Iterator[bytes]:
     """Handle, how often it came back, whether nobody wants it, whether it is in background."""
-    for piece in _jobs(machine):
-        yield b"".join([_job_row(job, shared) for job in piece])
-    yield END
+    return _listed(b"".join([_job_row(job, shared) for job in piece]) for piece in _jobs(machine))
 
 
 def _job_row(job: Job, shared: Shared) -> bytes:
@@ -112,9 +129,10 @@ def _job_row(job: Job, shared: Shared) -> bytes:
 
 def show_unique_jobs(machine: Machine) -> Iterator[bytes]:
     """The unique of each job; an empty line for one without."""
-    for piece in _jobs(machine):
-        yield b"".join([unique_of(job).translate(_in_row) + b"\n" for job in piece])
-    yield END
+    return _listed(
+        b"".join([unique_of(job).translate(_in_row) + b"\n" for job in piece])
+        for piece in _jobs(machine)
+    )
 
 
 def status_of_unique(machine: Machine, unique: bytes) -> Iterator[bytes]:
