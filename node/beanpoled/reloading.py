@@ -19,7 +19,7 @@ from beanpoled.host.seam import WARNING
 from beanpoled.trust.trust import Trust
 
 LIMITS: Final = (
-    *("handshakes_max", "handshakes_per_address_max"),
+    *("handshakes_max", "handshakes_per_address_max", "failed_handshakes_per_second_max"),
     *("drain_timeout_ms", "connections_max", "connections_per_address_max"),
     *("commands_per_second_max", "client_output_bytes_max", "outbox_bytes_max"),
     *("event_retain_bytes", "event_retain_age_s"),

@@ -11,7 +11,7 @@ import ssl
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -29,6 +29,8 @@ from tests.integration.support.waiting import wait_until
 
 TIMEOUT_S = 20.0
 HALF_OPEN = 1000
+# Three times as many as an address may fail in a second.
+FAILURES = 30
 
 
 @pytest.fixture(scope="module")
@@ -172,6 +174,44 @@ def test_garbage_and_half_open_handshakes_do_not_stop_the_service(safe: SafeClus
                 client.put("x", ttr=60)
             assert client.reserve(timeout=5).body
     wait_until(lambda: "beanpole_tls_handshakes 0" in metrics(safe), TIMEOUT_S, "none in progress")
+
+
+def test_an_address_whose_handshakes_fail_is_refused_before_they_cost_anything(
+    safe: SafeCluster,
+) -> None:
+    reason, number = "too_many_failed", 2
+    place = safe.authority.place
+    context = safe.authority.client((str(place / "client.pem"), str(place / "client.key")))
+
+    def connect(words: bytes) -> None:
+        with socket.create_connection(safe.safe[number], TIMEOUT_S) as stream:
+            if words:
+                stream.sendall(words)
+                with suppress(ConnectionResetError):
+                    stream.recv(100)
+
+    def fail_once_more() -> bool:
+        for _ in range(FAILURES):
+            connect(b"GET / HTTP/1.1\r\n\r\n")
+        return safe.refusals(number).get(reason, 0) > 0
+
+    def is_served(address: str) -> bool:
+        plain = socket.create_connection(safe.safe[number], TIMEOUT_S, source_address=(address, 0))
+        try:
+            with context.wrap_socket(plain, server_hostname="localhost") as stream:
+                stream.sendall(b"list-tube-used\r\n")
+                return stream.recv(100) == b"USING default\r\n"
+        except OSError:
+            return False
+
+    for _ in range(FAILURES):
+        connect(b"")  # as a load balancer does
+    wait_until(lambda: safe.refusals(number).get("closed", 0) >= FAILURES, TIMEOUT_S, "closed")
+    assert is_served("127.0.0.1") and reason not in safe.refusals(number)
+    wait_until(fail_once_more, TIMEOUT_S, reason)
+    assert is_served("127.0.0.2"), "another address"
+    wait_until(lambda: is_served("127.0.0.1"), TIMEOUT_S, "its next handshake")
+    assert f"({reason})" in safe.process(number).story()
 
 
 def metrics(safe: SafeCluster) -> str:

@@ -52,5 +52,6 @@ SEEDS: Final = {
     2578: "a node without a leader had old rules for seven seconds: the judge allowed four",
     2970: "a worker said a status in its next turn at a job: the judge asked for one before",
     1918: "two limits of a function in one entry: the judge knew the last one only",
+    3133: "a refusal of a tube came behind another command: the judge took it for that one's",
     1838: "a wait whose time was up had no leader for two seconds: the judge asked for a refusal",
 }

@@ -48,6 +48,8 @@ CODES: Final = {
     "peek-buried": c.PEEK_BURIED,
     "stats-tube": c.STATS_TUBE,
 }
+# Answered before they are done.
+_TOLD_BEFORE: Final = (c.USE, c.WATCH)
 METHODS: Final = {
     "Set": c.SET_USER,
     "Drop": c.DROP_USER,
@@ -155,7 +157,7 @@ class AnswerJudge:
             self._reserve_is_true(ask, within)
             return
         if ask.word == b"DENIED":
-            if not any(deed.result == c.DENIED for deed in within):
+            if not self._was_refused(ask, within):
                 raise Violation(f"nothing of it was refused: {ask}")
             return
         code = CODES.get(ask.kind)
@@ -167,13 +169,24 @@ class AnswerJudge:
         ):
             raise Violation(f"told, and not done: {ask}")
 
+    def _was_refused(self, ask: Ask, within: list[Deed]) -> bool:
+        """Whether a command of its time was, or a tube that it was told of before.
+
+        A refusal of that tube comes unasked, as the last word of a connection; what the client has
+        sent meanwhile seems to be answered by it.
+        """
+        return any(deed.result == c.DENIED for deed in within) or any(
+            deed.command[0] in _TOLD_BEFORE and deed.result == c.DENIED and deed.at_s <= ask.at_s
+            for deed in self.log.deeds[ask.session]
+        )
+
     def _reserve_is_true(self, ask: Ask, within: list[Deed]) -> None:
         if ask.word == b"RESERVED":
             given = self.log.given[ask.session]
             if not any(one.job == ask.job and ask.at_s <= one.at_s <= ask.done_s for one in given):
                 raise Violation(f"it was not given: {ask}")
             return
-        if ask.word != b"DENIED" or any(deed.result == c.DENIED for deed in within):
+        if ask.word != b"DENIED" or self._was_refused(ask, within):
             return
         if not any(self._kept_out(ask, Span(ask.at_s, ask.done_s))):
             raise Violation(f"it may work on all that it watches: {ask}")

@@ -11,6 +11,9 @@ from beanpoled.config.settings import Integer, OptionalPath, Setting
 HANDSHAKES_MAX_DEFAULT: Final = 200
 # Half of them: one address alone keeps no others out.
 HANDSHAKES_PER_ADDRESS_MAX_DEFAULT: Final = 100
+# A failed one costs as much as another. Some workers with a wrong certificate that try each second
+# are below this; above it, an address costs a node less than a hundredth of a core.
+FAILED_HANDSHAKES_DEFAULT: Final = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +26,7 @@ class TlsConfig:
     tls_crl_file: str
     handshakes_max: int
     handshakes_per_address_max: int
+    failed_handshakes_per_second_max: int
     peer_tls_certificate_file: str
     peer_tls_key_file: str
     peer_tls_ca_file: str
@@ -55,6 +59,12 @@ SETTINGS: Final = (
         Integer(1, 100_000),
         HANDSHAKES_PER_ADDRESS_MAX_DEFAULT,
         "those of one address among them",
+    ),
+    Setting(
+        "failed_handshakes_per_second_max",
+        Integer(0, 100_000),
+        FAILED_HANDSHAKES_DEFAULT,
+        "failed TLS handshakes with clients of one address; 0: no limit",
     ),
     Setting("peer_tls_certificate_file", OptionalPath(), "", "certificate of this node, PEM"),
     Setting("peer_tls_key_file", OptionalPath(), "", "its private key, PEM"),

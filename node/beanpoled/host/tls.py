@@ -13,7 +13,13 @@ from typing import Final, cast
 from beanpole.addresses import host_name
 from beanpoled.host.tls_stream import SafeStream
 from beanpoled.trust.certificates import Certificates
-from beanpoled.trust.handshakes import HANDSHAKE_TIMEOUT_S, Handshakes, Room, reason_of
+from beanpoled.trust.handshakes import (
+    HANDSHAKE_TIMEOUT_S,
+    TIMED_OUT,
+    Handshakes,
+    Room,
+    reason_of,
+)
 
 ACCEPT_PAUSE_S: Final = 0.05
 
@@ -67,13 +73,13 @@ class SafeAcceptor:
                 await asyncio.sleep(ACCEPT_PAUSE_S)
                 continue
             host = host_name(address[0])
-            refusal = self._room.begin(host)
+            refusal = self._room.begin(host, self._loop.time())
             if refusal:
                 self._handshakes.refused(refusal, self._whom, self._loop.time())
                 raw.close()
                 continue
             raw.setblocking(False)
-            task = self._loop.create_task(self._shake(raw))
+            task = self._loop.create_task(self._shake(raw, host))
             self._shaking.add(task)
             task.add_done_callback(partial(self._ended, host))
 
@@ -81,7 +87,7 @@ class SafeAcceptor:
         self._room.end(host)
         self._shaking.discard(task)
 
-    async def _shake(self, raw: socket.socket) -> None:
+    async def _shake(self, raw: socket.socket, host: bytes) -> None:
         stream = SafeStream(self._loop, self._certificates.server, self._make)
         try:
             async with asyncio.timeout(HANDSHAKE_TIMEOUT_S):
@@ -90,7 +96,11 @@ class SafeAcceptor:
                 await stream.shaken
         except Exception as error:
             # Whatever the other side has sent: an exception that nobody takes would end the node.
-            self._handshakes.refused(reason_of(error), self._whom, self._loop.time())
+            reason, now_s = reason_of(error), self._loop.time()
+            self._handshakes.refused(reason, self._whom, now_s)
+            # A check of a load balancer, which says nothing, costs nothing.
+            if stream.heard and reason != TIMED_OUT:
+                self._room.failures.failed(host, now_s)
             raw.close()
         finally:
             stream.give_up()

@@ -74,6 +74,7 @@ class SafeStream:
 
     Attributes:
         shaken: done when the handshake is over, with the error of one that failed.
+        heard: whether the other side has said anything.
         paused: whether the protocol above takes nothing just now.
     """
 
@@ -93,6 +94,7 @@ class SafeStream:
             name: the one that the other side's certificate must have; None: this is the server.
         """
         self.shaken: asyncio.Future[None] = loop.create_future()
+        self.heard = False
         self.paused = False
         self._loop = loop
         self._make = make
@@ -118,6 +120,7 @@ class SafeStream:
     def data_received(self, data: bytes) -> None:
         self._feed(data)
         if self._above is None:
+            self.heard = True
             self._shake()
         if self._above is not None:
             self._read(self._above)

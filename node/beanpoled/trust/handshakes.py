@@ -14,10 +14,17 @@ from beanpoled.host.seam import WARNING, Log
 # A handshake takes two round trips. Who needs longer is not about to speak.
 HANDSHAKE_TIMEOUT_S: Final = 10.0
 COMPLAINT_PERIOD_S: Final = 30.0
+# An address may save up this much of its rate of failures: workers that are all started with a
+# wrong certificate are told so, each of them.
+FAILURES_BURST_S: Final = 1.0
+# Of so many addresses it is known that handshakes failed; the one whose last is the oldest is
+# forgotten first. 200 bytes each.
+FAILING_ADDRESSES_MAX: Final = 10_000
 
 # Why a handshake is refused, for programs: labels of the metric.
 TOO_MANY: Final = "too_many"
 TOO_MANY_OF_ADDRESS: Final = "too_many_of_address"
+TOO_MANY_FAILED: Final = "too_many_failed"
 TIMED_OUT: Final = "timed_out"
 CLOSED: Final = "closed"
 NO_CERTIFICATE: Final = "no_certificate"
@@ -33,6 +40,7 @@ NOT_TLS: Final = "not_tls"
 WORDS: Final = {
     TOO_MANY: "handshakes_max are in progress",
     TOO_MANY_OF_ADDRESS: "handshakes_per_address_max of its address are in progress",
+    TOO_MANY_FAILED: "failed_handshakes_per_second_max of its address have failed",
     TIMED_OUT: f"it did not end within {HANDSHAKE_TIMEOUT_S:.0f} s",
     CLOSED: "the other side closed the connection",
     NO_CERTIFICATE: "the other side shows no certificate",
@@ -77,22 +85,48 @@ def reason_of(error: BaseException) -> str:
     return CLOSED
 
 
+class Failures:
+    """The failed handshakes of each address, and whether it may try again.
+
+    A failed handshake costs what another one does: an address of which many fail is refused before
+    it costs anything, until the rate allows one more. Those that succeed do not count.
+    """
+
+    def __init__(self, per_second_max: int) -> None:
+        """Begin; 0: without limit."""
+        self.per_second_max = per_second_max
+        # Until when its failures are paid for, of each address; what failed last stands last.
+        self._paid_s: dict[bytes, float] = {}
+
+    def allow(self, host: bytes, now_s: float) -> bool:
+        """Whether a handshake with an address may begin."""
+        return not self.per_second_max or self._paid_s.get(host, 0.0) <= now_s
+
+    def failed(self, host: bytes, now_s: float) -> None:
+        """A handshake with an address has failed."""
+        if not self.per_second_max:
+            return
+        paid_s = self._paid_s.pop(host, 0.0)
+        saved_s = now_s - FAILURES_BURST_S
+        self._paid_s[host] = max(paid_s, saved_s) + 1 / self.per_second_max
+        if len(self._paid_s) > FAILING_ADDRESSES_MAX:
+            del self._paid_s[next(iter(self._paid_s))]
+
+
 class Room:
     """Handshakes in progress of one kind of other side, and how many there may be."""
 
-    def __init__(self, handshakes_max: int, per_address_max: int) -> None:
+    def __init__(self, handshakes_max: int, per_address_max: int, failures: Failures) -> None:
         self.in_progress = 0
         self.handshakes_max = handshakes_max
         self.per_address_max = per_address_max
+        self.failures = failures
         self._by_host: dict[bytes, int] = {}  # those in progress
 
-    def set_limits(self, config: TlsConfig) -> None:
-        """Take other limits; handshakes in progress go on."""
-        self.handshakes_max = config.handshakes_max
-        self.per_address_max = config.handshakes_per_address_max
-
-    def begin(self, host: bytes) -> str:
+    def begin(self, host: bytes, now_s: float) -> str:
         """Begin one; return why it may not, one of the constants above, or nothing."""
+        if not self.failures.allow(host, now_s):
+            return TOO_MANY_FAILED
         if self.in_progress >= self.handshakes_max:
             return TOO_MANY
         of_host = self._by_host.get(host, 0)
@@ -120,17 +154,22 @@ class Handshakes:
             could make none while many connections of clients are half-open.
     """
 
-    def __init__(self, handshakes_max: int, per_address_max: int, log: Log) -> None:
+    def __init__(
+        self, handshakes_max: int, per_address_max: int, failures_per_second_max: int, log: Log
+    ) -> None:
         self.refusals: Counter[str] = Counter()
-        self.of_clients = Room(handshakes_max, per_address_max)
-        self.of_nodes = Room(handshakes_max, per_address_max)
+        self.of_clients = Room(handshakes_max, per_address_max, Failures(failures_per_second_max))
+        # Strangers that come from the address of a member must not keep it out.
+        self.of_nodes = Room(handshakes_max, per_address_max, Failures(0))
         self._log = log
         self._logged_s: dict[tuple[str, str], float] = {}
 
     def set_limits(self, config: TlsConfig) -> None:
         """Take other limits; handshakes in progress go on."""
         for room in (self.of_clients, self.of_nodes):
-            room.set_limits(config)
+            room.handshakes_max = config.handshakes_max
+            room.per_address_max = config.handshakes_per_address_max
+        self.of_clients.failures.per_second_max = config.failed_handshakes_per_second_max
 
     @property
     def in_progress(self) -> int:

@@ -8,7 +8,11 @@ from collections.abc import Callable
 from typing import Final
 
 from beanpoled.config.node import NodeConfig
-from beanpoled.config.tls import HANDSHAKES_MAX_DEFAULT, HANDSHAKES_PER_ADDRESS_MAX_DEFAULT
+from beanpoled.config.tls import (
+    FAILED_HANDSHAKES_DEFAULT,
+    HANDSHAKES_MAX_DEFAULT,
+    HANDSHAKES_PER_ADDRESS_MAX_DEFAULT,
+)
 from beanpoled.host.seam import WARNING, Log
 from beanpoled.trust.certificates import Certificates, of_clients, of_peers
 from beanpoled.trust.handshakes import Handshakes
@@ -40,6 +44,7 @@ class Trust:
         takes_old: bool = True,
         handshakes_max: int = HANDSHAKES_MAX_DEFAULT,
         handshakes_per_address_max: int = HANDSHAKES_PER_ADDRESS_MAX_DEFAULT,
+        failed_handshakes_per_second_max: int = FAILED_HANDSHAKES_DEFAULT,
     ) -> None:
         """Begin.
 
@@ -51,6 +56,7 @@ class Trust:
             takes_old: whether proofs of releases up to 0.3.0 are taken until the upgrade has ended.
             handshakes_max: of TLS, in progress at a time.
             handshakes_per_address_max: those of one address among them.
+            failed_handshakes_per_second_max: with clients of one address; 0: no limit.
         """
         self.cluster = cluster
         self.node = node
@@ -58,7 +64,8 @@ class Trust:
         self.active_version: Callable[[], int] = lambda: 0
         self.refusals: Counter[str] = Counter()
         self.old_proofs = 0
-        self.handshakes = Handshakes(handshakes_max, handshakes_per_address_max, log)
+        limits = (handshakes_max, handshakes_per_address_max, failed_handshakes_per_second_max)
+        self.handshakes = Handshakes(*limits, log)
         self.of_clients: Certificates | None = None
         self.of_peers: Certificates | None = None
         self._log = log
@@ -110,6 +117,7 @@ def trust_of(config: NodeConfig, log: Log) -> Trust:
     takes_old = config.peer_old_proofs == "auto"
     names = (config.cluster, config.node_id, config.peer_secret)
     limits = (config.handshakes_max, config.handshakes_per_address_max)
-    trust = Trust(*names, log, takes_old, *limits)
+    failures_max = config.failed_handshakes_per_second_max
+    trust = Trust(*names, log, takes_old, *limits, failures_max)
     trust.of_clients, trust.of_peers = of_clients(config), of_peers(config)
     return trust
