@@ -53,5 +53,6 @@ SEEDS: Final = {
     2970: "a worker said a status in its next turn at a job: the judge asked for one before",
     1918: "two limits of a function in one entry: the judge knew the last one only",
     3133: "a refusal of a tube came behind another command: the judge took it for that one's",
+    5634: "a node had no leader while a right ended under a wait: the judge asked for a word",
     1838: "a wait whose time was up had no leader for two seconds: the judge asked for a refusal",
 }

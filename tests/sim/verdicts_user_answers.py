@@ -231,9 +231,10 @@ class AnswerJudge:
                 leaves_s = self.leaves.get((ask.visit.place, ask.visit.incarnation), FOREVER_S)
                 if ask.word != b"TIMED_OUT" or ask.done_s >= leaves_s:
                     continue
-                # Its node asks for its end when its time is up, and may wait long for a leader.
+                # Its node asks for its end when its time is up. An end that is late had no leader,
+                # and nobody told its node that the right had ended.
                 until_s = min(ask.done_s, ask.at_s + ask.args[0])
-                if until_s - ask.at_s > TOLD_S and all(
+                if until_s - ask.at_s > TOLD_S > ask.done_s - until_s and all(
                     self._kept_out(ask, Span(until_s - TOLD_S, until_s))
                 ):
                     raise Violation(f"it waited on without a right: {ask}")
