@@ -103,7 +103,8 @@ def safe(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SafeCluster]:
     secret = place / "secret"
     secret.touch(0o600)
     secret.write_text(SECRET + "\n")
-    settings = {"peer_secret_file": str(secret)}
+    # Without the limit of failures: each piece of garbage is to be read.
+    settings = {"peer_secret_file": str(secret), "failed_handshakes_per_second_max": "0"}
     found = SafeCluster(place / "nodes", authority, authority.revoke("revoked"), settings)
     with found.running():
         yield found
