@@ -1,8 +1,8 @@
 """An administrator of a life: it sets policies, and puts and changes jobs of `retriers`, by gRPC.
 
-The services are the product's (`services`). Each call goes to any node that serves, is made once
-and given up if no answer comes. What it asked for and was told is noted; the judging is in
-`verdicts_changes`, `verdicts_policies` and `verdicts_rules`.
+The services are the product's (`services`); when and where it calls is in `admin_calls`. What it
+asked for and was told is noted; the judging is in `verdicts_changes`, `verdicts_policies` and
+`verdicts_rules`.
 """
 
 import random
@@ -10,9 +10,8 @@ from collections.abc import Coroutine
 from typing import Any, Final
 
 from beanpole.pb import jobs_pb2, policies_pb2, queue_pb2
+from tests.sim.admin_calls import AdminCalls, Begun
 from tests.sim.guests import PATIENCE_S
-from tests.sim.history import host_of
-from tests.sim.host import SimHost
 from tests.sim.retriers import DEAD, DELAYS_S, MARK, TUBES, Request, Retrier, body_of
 from tests.sim.services import CallEnded, Caller, Services
 from tests.sim.stories import FOREVER_S
@@ -23,7 +22,6 @@ SHARE: Final = 0.25
 RETRIERS: Final = 3
 # Calls per second.
 PACE: Final = 3.5
-RETRY_S: Final = 0.3
 # The longest that fits counts, and a name before all of them.
 PATTERNS: Final = ("mail", "mail", "mail*", "m*", "mail-news", "bulk", "mail-dead")
 ATTEMPTS: Final = (1, 1, 2, 2, 3)
@@ -86,69 +84,49 @@ class Order:
         return f"{self.kind} [{self.at_s:.4f}, {self.done_s:.4f}] {words} -> {told}"
 
 
-class Overseer:
+class Overseer(AdminCalls):
     """One administrator, and the clients of the queues that it looks after."""
 
+    NAME = "an administrator"
+    GUESTS = "retriers"
+
     def __init__(self, world: World, numbers: list[int]) -> None:
-        self.world = world
-        self.dice = random.Random(f"overseer {world.seed}")
-        self.active = True
+        super().__init__(world, random.Random(f"overseer {world.seed}"), PATIENCE_S)
         self.orders: list[Order] = []
         self.requests: list[Request] = []
         self.known: list[int] = []
         self.retriers = [Retrier(world, one, self.requests, self.known) for one in numbers]
-        self._services: dict[SimHost, Services] = {}
-        self._attempt = 0
-        self._waits = False
         world.counts["lives with policies"] += 1
-        world.clock.after(1.0 + self.dice.random(), self._next)
+        world.clock.after(1.0 + self.dice.random(), self.next)
 
     @staticmethod
     def is_in(seed: int) -> bool:
         """Whether a life has one."""
         return random.Random(f"policies {seed}").random() < SHARE
 
-    def calm(self) -> None:
-        """Nothing more is asked for."""
-        self.active = False
-        for retrier in self.retriers:
-            retrier.active = False
+    @property
+    def guests(self) -> list[Retrier]:
+        """See `AdminCalls`."""
+        return self.retriers
 
     @property
-    def restless(self) -> str:
-        """What still is to happen; empty if there is nothing."""
-        if self._waits:
-            return f"an administrator waits for an answer: {self.orders[-1]}"
-        waiting = [one.number for one in self.retriers if not one.quiet]
-        return f"retriers {waiting} wait for something" if waiting else ""
+    def newest(self) -> Order:
+        """See `AdminCalls`."""
+        return self.orders[-1]
+
+    def pace(self) -> float:
+        """See `AdminCalls`."""
+        return PACE
 
     # --- calls ------------------------------------------------------------------------------------
 
-    def _next(self) -> None:
-        if not self.active:
-            return
-        hosts = [host for host in self.world.serving() if host.node.serving]
-        if not hosts:
-            self.world.clock.after(RETRY_S, self._next)
-            return
-        self._attempt += 1
-        attempt, host = self._attempt, self.dice.choice(hosts)
-        self._waits = True
-        host.guard(lambda: self._begin(host, attempt))
-        self.world.clock.after(PATIENCE_S, lambda: self._go_on(attempt))
-
-    def _begin(self, host: SimHost, attempt: int) -> None:
-        services = self._services.get(host)
-        if services is None:
-            services = self._services[host] = Services(host)
-        caller = Caller(host_of(0))
+    def call(self, services: Services, caller: Caller) -> Begun:
+        """See `AdminCalls`."""
         kind, request, work = self._choose(services, caller)
         order = Order(kind, request, self.world.clock.now_s, caller)
         self.orders.append(order)
 
-        def done(reply: Any, error: CallEnded | None) -> None:
-            if attempt != self._attempt or not self._waits:
-                return
+        def ended(reply: Any, error: CallEnded | None) -> None:
             order.done_s = self.world.clock.now_s
             if error is None:
                 order.reply = caller.messages[-1] if kind == "change" else reply
@@ -157,14 +135,8 @@ class Overseer:
             word = order.refusal.split(":")[0] or "OK"
             self.world.counts[f"administrator {kind} {word}"] += 1
             self.world.trace.update(repr(order).encode())
-            self._go_on(attempt)
 
-        services.begin(work, done)
-
-    def _go_on(self, attempt: int) -> None:
-        if attempt == self._attempt and self._waits:
-            self._waits = False
-            self.world.clock.after(self.dice.expovariate(PACE), self._next)
+        return Begun(work, ended)
 
     def _choose(
         self, services: Services, caller: Any

@@ -6,16 +6,14 @@ The services are the product's (`services`), behind the guard that asks each cal
 """
 
 import random
-from collections.abc import Coroutine
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
 from beanpole.constants import DEFAULT_TUBE
 from beanpole.pb import users_pb2
 from tests.sim import aliases, bearers, callers, clients, keepers, retriers
+from tests.sim.admin_calls import AdminCalls, Begun
 from tests.sim.bearers import Ask, Bearer, Keyring
-from tests.sim.history import host_of
-from tests.sim.host import SimHost
 from tests.sim.services import CallEnded, Caller, Services
 from tests.sim.stories import FOREVER_S
 from tests.sim.verdicts import PROBE
@@ -27,7 +25,6 @@ BEARERS: Final = 6
 # Calls per second.
 PACE: Final = 4.0
 FIRST_PACE: Final = 10.0
-RETRY_S: Final = 0.3
 # It goes on then; the change may be done all the same.
 PATIENCE_S: Final = 2.5
 ROOT: Final = "root"
@@ -75,8 +72,11 @@ class Order(NamedTuple):
         return f"{self.kind} by {by} [{self.at_s:.4f}, {self.done_s:.4f}] {words} -> {told}"
 
 
-class Steward:
+class Steward(AdminCalls):
     """One administrator, and the clients whose users it looks after."""
+
+    NAME = "an administrator of users"
+    GUESTS = "bearers"
 
     def __init__(self, world: World, numbers: list[int], is_whole: bool) -> None:
         """Begin.
@@ -86,75 +86,49 @@ class Steward:
             numbers: of its clients.
             is_whole: other clients need the right `admin` in what belongs to no queue.
         """
-        self.world = world
-        self.dice = random.Random(f"steward {world.seed}")
+        super().__init__(world, random.Random(f"steward {world.seed}"), PATIENCE_S)
         self._quota_dice = random.Random(f"quotas {world.seed}")
-        self.active = True
         self.is_whole = is_whole
         self.orders: list[Order] = []
         self.asks: list[Ask] = []
         self.keyring = Keyring()
         known: list[int] = []
         self.bearers = [Bearer(world, one, self.asks, known, self.keyring) for one in numbers]
-        self._services: dict[SimHost, Services] = {}
-        self._attempt = 0
-        self._waits = False
         self._root = b"root-%d" % world.seed
         self._first = self._beginning()
         world.counts["lives with users"] += 1
-        world.clock.after(0.6 + self.dice.random(), self._next)
+        world.clock.after(0.6 + self.dice.random(), self.next)
 
     @staticmethod
     def is_in(seed: int) -> bool:
         """Whether a life has one."""
         return random.Random(f"actors {seed}").random() < SHARE
 
-    def calm(self) -> None:
-        """Nothing more is asked for."""
-        self.active = False
-        for bearer in self.bearers:
-            bearer.active = False
+    @property
+    def guests(self) -> list[Bearer]:
+        """See `AdminCalls`."""
+        return self.bearers
 
     @property
-    def restless(self) -> str:
-        """What still is to happen; empty if there is nothing."""
-        if self._waits:
-            return f"an administrator of users waits for an answer: {self.orders[-1]}"
-        waiting = [one.number for one in self.bearers if not one.quiet]
-        return f"bearers {waiting} wait for something" if waiting else ""
+    def newest(self) -> Order:
+        """See `AdminCalls`."""
+        return self.orders[-1]
+
+    def pace(self) -> float:
+        """See `AdminCalls`."""
+        return FIRST_PACE if self._first else PACE
 
     # --- calls ------------------------------------------------------------------------------------
 
-    def _next(self) -> None:
-        if not self.active:
-            return
-        hosts = [host for host in self.world.serving() if host.node.serving]
-        if not hosts:
-            self.world.clock.after(RETRY_S, self._next)
-            return
-        self._attempt += 1
-        attempt, host = self._attempt, self.dice.choice(hosts)
-        self._waits = True
-        host.guard(lambda: self._begin(host, attempt))
-        self.world.clock.after(PATIENCE_S, lambda: self._go_on(attempt))
-
-    def _begin(self, host: SimHost, attempt: int) -> None:
-        services = self._services.get(host)
-        if services is None:
-            services = self._services[host] = Services(host)
-        caller = Caller(host_of(0))
+    def call(self, services: Services, caller: Caller) -> Begun:
+        """See `AdminCalls`."""
         kind, request = self._choose()
         token = self._identity()
         place = len(self.orders)
         digest = sha256(token).digest() if token else b""
         self.orders.append(Order(kind, request, digest, self.world.clock.now_s, caller))
-        work: Coroutine[Any, Any, Any] = services.guarded(
-            f"Users/{kind}", getattr(services.users, kind), request, caller, token
-        )
 
-        def done(_: Any, error: CallEnded | None) -> None:
-            if attempt != self._attempt or not self._waits:
-                return
+        def ended(_: Any, error: CallEnded | None) -> None:
             refusal = "" if error is None else str(error)
             told = self.orders[place]._replace(done_s=self.world.clock.now_s, refusal=refusal)
             self.orders[place] = told
@@ -164,15 +138,9 @@ class Steward:
             self.world.trace.update(repr(told).encode())
             if token == self._root and refusal.startswith("UNAUTHENTICATED"):
                 self._first = self._make_root()
-            self._go_on(attempt)
 
-        services.begin(work, done)
-
-    def _go_on(self, attempt: int) -> None:
-        if attempt == self._attempt and self._waits:
-            self._waits = False
-            pace = FIRST_PACE if self._first else PACE
-            self.world.clock.after(self.dice.expovariate(pace), self._next)
+        method = getattr(services.users, kind)
+        return Begun(services.guarded(f"Users/{kind}", method, request, caller, token), ended)
 
     def _identity(self) -> bytes:
         """The token with which the next call is made; empty for none."""
