@@ -104,7 +104,7 @@ def safe(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SafeCluster]:
     secret.touch(0o600)
     secret.write_text(SECRET + "\n")
     # Without the limit of failures: each piece of garbage is to be read.
-    settings = {"peer_secret_file": str(secret), "failed_handshakes_per_second_max": "0"}
+    settings = {"peer_secret_file": str(secret), "failed_handshakes_per_second_max": 0}
     found = SafeCluster(place / "nodes", authority, authority.revoke("revoked"), settings)
     with found.running():
         yield found
