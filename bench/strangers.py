@@ -58,6 +58,7 @@ class Ports(NamedTuple):
     plain: list[int]  # of all clients, nodes, gRPC and HTTP
     peer: list[int]
     ca: str
+    source: str = "127.0.0.1"  # the address that they come from
 
 
 class Ratio(NamedTuple):
@@ -75,8 +76,8 @@ class Ratio(NamedTuple):
 Event = multiprocessing.synchronize.Event
 
 
-def connect(port: int) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", port), 5)
+def connect(ports: Ports, port: int) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port), 5, (ports.source, 0))
 
 
 # --- strangers, each a process that ends with the benchmark ---------------------------------------
@@ -91,7 +92,7 @@ def hold_handshakes(ports: Ports, begun: Event) -> None:
             oldest = held.pop(0)
             oldest.close()
         with suppress(OSError):
-            stranger = connect(ports.tls[len(held) % NODES])
+            stranger = connect(ports, ports.tls[len(held) % NODES])
             stranger.sendall(hello)
             held.append(stranger)
         if len(held) == HALF_OPEN:
@@ -104,7 +105,7 @@ def send_garbage(ports: Ports, begun: Event) -> None:
     chance = random.Random(20)
     while True:
         for port in (*ports.plain, *ports.tls):
-            with suppress(OSError), connect(port) as stranger:
+            with suppress(OSError), connect(ports, port) as stranger:
                 stranger.sendall(chance.randbytes(512) + b"\r\n")
             time.sleep(PACE_S)
         begun.set()
@@ -117,7 +118,7 @@ def show_nothing(ports: Ports, begun: Event) -> None:
         for port in ports.tls:
             with (
                 suppress(OSError),
-                connect(port) as plain,
+                connect(ports, port) as plain,
                 context.wrap_socket(plain, server_hostname="localhost") as stranger,
             ):
                 stranger.recv(1)
@@ -129,7 +130,7 @@ def replay_frames(ports: Ports, begun: Event) -> None:
     """Say to a node what it has said itself, and proofs that are none."""
     while True:
         for port in ports.peer:
-            with suppress(OSError), connect(port) as stranger:
+            with suppress(OSError), connect(ports, port) as stranger:
                 stranger.sendall(stranger.recv(65536))
                 while stranger.recv(65536):
                     pass
@@ -263,8 +264,13 @@ def strangers(
     context = multiprocessing.get_context("spawn")
     begun = [context.Event() for _ in kinds]
     processes = [
-        context.Process(target=kind, args=(ports, event), daemon=True)
-        for kind, event in zip(kinds, begun, strict=True)
+        context.Process(
+            # Each from an address of its own: what one kind does must not get another one refused.
+            target=kind,
+            args=(ports._replace(source=f"127.0.0.{2 + number}"), event),
+            daemon=True,
+        )
+        for number, (kind, event) in enumerate(zip(kinds, begun, strict=True))
     ]
     for process in processes:
         process.start()

@@ -1,7 +1,7 @@
 """The gRPC services of a simulated node: the product's own, in virtual time and without gRPC.
 
 Belongs here: the part of an event loop that their coroutines need, and the other end of a call.
-Which calls are made is decided in `overseers`.
+Which calls are made is decided in `overseers` and `stewards`.
 """
 
 import asyncio

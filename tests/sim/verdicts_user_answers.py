@@ -24,6 +24,8 @@ from tests.sim.verdicts_users import Deed, Session, State, UserJudge
 WIDENED_S: Final = 1.0
 # ... and after the right has ended, its wait does.
 TOLD_S: Final = 1.5
+# A wait whose time is up ends within this where its node has a leader.
+PROMPT_S: Final = 0.3
 # What a node does by itself, or could not do: it says nothing of rights.
 NO_VERDICT: Final = frozenset(
     {b"", b"INTERNAL_ERROR", b"DRAINING", b"OUT_OF_MEMORY", b"UNKNOWN_COMMAND"}
@@ -79,6 +81,8 @@ class AnswerJudge:
         self.leaves = leaves  # when nodes were told to stop: they hand out no job from then on
         self.asks = asks
         self.orders = orders
+        # The last request of each connection that was answered.
+        self._last = {id(ask.visit): ask for ask in asks if ask.word}
 
     def all(self) -> None:
         """Check everything. Raises Violation."""
@@ -175,7 +179,9 @@ class AnswerJudge:
         A refusal of that tube comes unasked, as the last word of a connection; what the client has
         sent meanwhile seems to be answered by it.
         """
-        return any(deed.result == c.DENIED for deed in within) or any(
+        if any(deed.result == c.DENIED for deed in within):
+            return True
+        return self._last[id(ask.visit)] is ask and any(
             deed.command[0] in _TOLD_BEFORE and deed.result == c.DENIED and deed.at_s <= ask.at_s
             for deed in self.log.deeds[ask.session]
         )
@@ -231,11 +237,14 @@ class AnswerJudge:
                 leaves_s = self.leaves.get((ask.visit.place, ask.visit.incarnation), FOREVER_S)
                 if ask.word != b"TIMED_OUT" or ask.done_s >= leaves_s:
                     continue
-                # Its node asks for its end when its time is up. An end that is late had no leader,
-                # and nobody told its node that the right had ended.
+                # Its node asks for its end when its time is up. One that is late had no leader, and
+                # nobody may have told its node that the right had ended.
                 until_s = min(ask.done_s, ask.at_s + ask.args[0])
-                if until_s - ask.at_s > TOLD_S > ask.done_s - until_s and all(
-                    self._kept_out(ask, Span(until_s - TOLD_S, until_s))
+                is_prompt = ask.done_s - until_s < PROMPT_S
+                if (
+                    is_prompt
+                    and until_s - ask.at_s > TOLD_S
+                    and all(self._kept_out(ask, Span(until_s - TOLD_S, until_s)))
                 ):
                     raise Violation(f"it waited on without a right: {ask}")
                 self._waited_for_nothing(ask, stays)

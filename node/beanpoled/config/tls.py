@@ -12,7 +12,7 @@ HANDSHAKES_MAX_DEFAULT: Final = 200
 # Half of them: one address alone keeps no others out.
 HANDSHAKES_PER_ADDRESS_MAX_DEFAULT: Final = 100
 # A failed one costs as much as another. Some workers with a wrong certificate that try each second
-# are below this; above it, an address costs a node less than a hundredth of a core.
+# are below this; so many cost a node less than a hundredth of a core.
 FAILED_HANDSHAKES_DEFAULT: Final = 10
 
 

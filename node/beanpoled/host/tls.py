@@ -73,9 +73,10 @@ class SafeAcceptor:
                 await asyncio.sleep(ACCEPT_PAUSE_S)
                 continue
             host = host_name(address[0])
-            refusal = self._room.begin(host, self._loop.time())
+            now_s = self._loop.time()
+            refusal = self._room.begin(host, now_s)
             if refusal:
-                self._handshakes.refused(refusal, self._whom, self._loop.time())
+                self._handshakes.refused(refusal, self._whom, now_s, host)
                 raw.close()
                 continue
             raw.setblocking(False)

@@ -102,13 +102,21 @@ class Failures:
         """Whether a handshake with an address may begin."""
         return not self.per_second_max or self._paid_s.get(host, 0.0) <= now_s
 
+    def set_limit(self, per_second_max: int) -> None:
+        """Take another limit; with it, no address has failed yet."""
+        if per_second_max != self.per_second_max:
+            self.per_second_max = per_second_max
+            self._paid_s.clear()
+
     def failed(self, host: bytes, now_s: float) -> None:
         """A handshake with an address has failed."""
         if not self.per_second_max:
             return
         paid_s = self._paid_s.pop(host, 0.0)
         saved_s = now_s - FAILURES_BURST_S
-        self._paid_s[host] = max(paid_s, saved_s) + 1 / self.per_second_max
+        paid_s = max(paid_s, saved_s) + 1 / self.per_second_max
+        # Many may have begun before the first of them failed.
+        self._paid_s[host] = min(paid_s, now_s + HANDSHAKE_TIMEOUT_S)
         if len(self._paid_s) > FAILING_ADDRESSES_MAX:
             del self._paid_s[next(iter(self._paid_s))]
 
@@ -169,24 +177,26 @@ class Handshakes:
         for room in (self.of_clients, self.of_nodes):
             room.handshakes_max = config.handshakes_max
             room.per_address_max = config.handshakes_per_address_max
-        self.of_clients.failures.per_second_max = config.failed_handshakes_per_second_max
+        self.of_clients.failures.set_limit(config.failed_handshakes_per_second_max)
 
     @property
     def in_progress(self) -> int:
         """How many are in progress."""
         return self.of_clients.in_progress + self.of_nodes.in_progress
 
-    def refused(self, reason: str, whom: str, now_s: float) -> None:
+    def refused(self, reason: str, whom: str, now_s: float, host: bytes = b"") -> None:
         """A handshake came to nothing.
 
         Args:
             reason: one of the constants above.
             whom: what kind of other side it was, in words; there are few of them.
             now_s: the time of the loop.
+            host: its address, where that is why.
         """
         self.refusals[reason] += 1
         key = (reason, whom)
         logged_s = self._logged_s.get(key)
         if reason != CLOSED and (logged_s is None or now_s - logged_s > COMPLAINT_PERIOD_S):
             self._logged_s[key] = now_s
-            self._log(f"refused a TLS handshake of {whom}: {WORDS[reason]} ({reason})", WARNING)
+            at = f" at {host.decode(errors='replace')}" if host else ""
+            self._log(f"refused a TLS handshake of {whom}{at}: {WORDS[reason]} ({reason})", WARNING)

@@ -158,6 +158,13 @@ def test_a_list_leaves_in_one_write(
 
 
 @pytest.mark.constants
+def test_a_longer_list_goes_on_without_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listings, "WRITE_BYTES", 4)
+    pieces = [b"%d\n" % number for number in range(5)]
+    assert list(listings._listed(iter(pieces))) == [b"", b"0\n1\n", b"2\n", b"3\n", b"4\n", b".\n"]
+
+
+@pytest.mark.constants
 def test_a_list_of_jobs_comes_in_pieces_and_whole(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:

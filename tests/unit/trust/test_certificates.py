@@ -14,6 +14,7 @@ from beanpoled.trust import handshakes
 from beanpoled.trust.certificates import Certificates, Files, names_in
 from beanpoled.trust.handshakes import (
     CLOSED,
+    HANDSHAKE_TIMEOUT_S,
     NO_CRL,
     NOT_TLS,
     OF_OTHER_USE,
@@ -164,6 +165,24 @@ def test_an_address_of_which_many_handshakes_fail_is_refused_for_a_while() -> No
     assert tries[:4] == [""] * 4, "what it has saved"
     assert 4 + 2 * 4 - 1 <= tries.count("") <= 4 + 2 * 4 + 1
     assert [room.begin(b"a", 20.0) for _ in range(9)] == [""] * 9, "none of these has failed"
+
+
+def test_many_that_fail_at_once_keep_an_address_out_for_no_longer_than_a_handshake_takes() -> None:
+    failures = Failures(1)
+    for _ in range(100):
+        failures.failed(b"a", 5.0)
+    assert not failures.allow(b"a", 5.0 + HANDSHAKE_TIMEOUT_S - 0.1)
+    assert failures.allow(b"a", 5.0 + HANDSHAKE_TIMEOUT_S)
+
+
+def test_another_limit_begins_anew() -> None:
+    failures = Failures(1)
+    for _ in range(9):
+        failures.failed(b"a", 5.0)
+    failures.set_limit(1)
+    assert not failures.allow(b"a", 5.0), "it is the same"
+    failures.set_limit(2)
+    assert failures.allow(b"a", 5.0)
 
 
 def test_strangers_from_the_address_of_a_member_do_not_keep_it_out() -> None:
