@@ -1,10 +1,10 @@
-"""Which errors of clients count in an upgrade: those at nodes that were up."""
+"""What counts in an upgrade: errors at nodes that were up, files that an older program changed."""
 
 import pytest
 
 from chaos import record
 from chaos.record import Op
-from chaos.upgrade import Away, errors_elsewhere
+from chaos.upgrade import Away, _is_same, errors_elsewhere
 
 AWAY = [Away(1, 10.0, 12.0)]
 
@@ -36,3 +36,12 @@ def test_a_node_that_takes_no_connection_counts_unless_it_was_away() -> None:
 def test_answers_are_no_errors() -> None:
     words = ("INSERTED", "TIMED_OUT", "NOT_FOUND", "DEADLINE_SOON")
     assert errors_elsewhere([[op(0, 1, 2, word) for word in words]], AWAY) == []
+
+
+def test_room_for_the_next_records_is_no_change_of_a_log() -> None:
+    before = {"log/1.wal": b"records", "clock": b"12"}
+    assert _is_same("log/1.wal", before, {"log/1.wal": b"records" + bytes(9)})
+    for after in ({"log/1.wal": b"records" + bytes(9) + b"more"}, {"log/1.wal": b"record"}, {}):
+        assert not _is_same("log/1.wal", before, after)
+    assert not _is_same("clock", before, {"clock": b"12" + bytes(9)})
+    assert not _is_same("log/2.wal", before, {"log/2.wal": b""})
