@@ -28,11 +28,19 @@ class Begun(NamedTuple):
 
 
 class AdminCalls(ABC):
-    """One administrator, and the clients that it looks after."""
+    """One administrator, and the clients that it looks after.
 
-    # What it is called where a life does not end.
+    Attributes:
+        NAME: what it is called where a life does not end.
+        GUESTS: what its clients are called there.
+        guests: its clients.
+        orders: the calls that it made, the newest last.
+    """
+
     NAME: str
     GUESTS: str
+    guests: Sequence[Guest]
+    orders: Sequence[object]
 
     def __init__(self, world: World, dice: random.Random, patience_s: float) -> None:
         self.world = world
@@ -42,16 +50,6 @@ class AdminCalls(ABC):
         self._services: dict[SimHost, Services] = {}
         self._attempt = 0
         self._waits = False
-
-    @property
-    @abstractmethod
-    def guests(self) -> Sequence[Guest]:
-        """The clients."""
-
-    @property
-    @abstractmethod
-    def newest(self) -> object:
-        """The call that it made last."""
 
     @abstractmethod
     def call(self, services: Services, caller: Caller) -> Begun:
@@ -71,7 +69,7 @@ class AdminCalls(ABC):
     def restless(self) -> str:
         """What still is to happen; empty if there is nothing."""
         if self._waits:
-            return f"{self.NAME} waits for an answer: {self.newest}"
+            return f"{self.NAME} waits for an answer: {self.orders[-1]}"
         waiting = [one.number for one in self.guests if not one.quiet]
         return f"{self.GUESTS} {waiting} wait for something" if waiting else ""
 

@@ -95,7 +95,9 @@ class Overseer(AdminCalls):
         self.orders: list[Order] = []
         self.requests: list[Request] = []
         self.known: list[int] = []
-        self.retriers = [Retrier(world, one, self.requests, self.known) for one in numbers]
+        self.guests: list[Retrier] = [
+            Retrier(world, one, self.requests, self.known) for one in numbers
+        ]
         world.counts["lives with policies"] += 1
         world.clock.after(1.0 + self.dice.random(), self.next)
 
@@ -103,16 +105,6 @@ class Overseer(AdminCalls):
     def is_in(seed: int) -> bool:
         """Whether a life has one."""
         return random.Random(f"policies {seed}").random() < SHARE
-
-    @property
-    def guests(self) -> list[Retrier]:
-        """See `AdminCalls`."""
-        return self.retriers
-
-    @property
-    def newest(self) -> Order:
-        """See `AdminCalls`."""
-        return self.orders[-1]
 
     def pace(self) -> float:
         """See `AdminCalls`."""

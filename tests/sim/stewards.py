@@ -93,7 +93,9 @@ class Steward(AdminCalls):
         self.asks: list[Ask] = []
         self.keyring = Keyring()
         known: list[int] = []
-        self.bearers = [Bearer(world, one, self.asks, known, self.keyring) for one in numbers]
+        self.guests: list[Bearer] = [
+            Bearer(world, one, self.asks, known, self.keyring) for one in numbers
+        ]
         self._root = b"root-%d" % world.seed
         self._first = self._beginning()
         world.counts["lives with users"] += 1
@@ -103,16 +105,6 @@ class Steward(AdminCalls):
     def is_in(seed: int) -> bool:
         """Whether a life has one."""
         return random.Random(f"actors {seed}").random() < SHARE
-
-    @property
-    def guests(self) -> list[Bearer]:
-        """See `AdminCalls`."""
-        return self.bearers
-
-    @property
-    def newest(self) -> Order:
-        """See `AdminCalls`."""
-        return self.orders[-1]
 
     def pace(self) -> float:
         """See `AdminCalls`."""
@@ -182,7 +174,7 @@ class Steward(AdminCalls):
         luck = dice.random()
         name = dice.choice(NAMES)
         if luck < 0.42:
-            waiting = [self.keyring.drawn[one.waits_with] for one in self.bearers if one.waits_with]
+            waiting = [self.keyring.drawn[one.waits_with] for one in self.guests if one.waits_with]
             if waiting and dice.random() < 0.5:
                 # A worker that waits is to hear that its right has ended.
                 narrow = [_rights("safe", RIGHTS[:1])]

@@ -42,11 +42,8 @@ class Trust:
         secret: str,
         log: Log,
         takes_old: bool = True,
-        handshakes_max: int = HANDSHAKES_MAX_DEFAULT,
-        handshakes_per_address_max: int = HANDSHAKES_PER_ADDRESS_MAX_DEFAULT,
-        failed_handshakes_per_second_max: int = FAILED_HANDSHAKES_DEFAULT,
     ) -> None:
-        """Begin.
+        """Begin, with the default limits of handshakes.
 
         Args:
             cluster: its name.
@@ -54,9 +51,6 @@ class Trust:
             secret: the shared one; empty for none.
             log: where to say that an old proof was taken.
             takes_old: whether proofs of releases up to 0.3.0 are taken until the upgrade has ended.
-            handshakes_max: of TLS, in progress at a time.
-            handshakes_per_address_max: those of one address among them.
-            failed_handshakes_per_second_max: with clients of one address; 0: no limit.
         """
         self.cluster = cluster
         self.node = node
@@ -64,8 +58,12 @@ class Trust:
         self.active_version: Callable[[], int] = lambda: 0
         self.refusals: Counter[str] = Counter()
         self.old_proofs = 0
-        limits = (handshakes_max, handshakes_per_address_max, failed_handshakes_per_second_max)
-        self.handshakes = Handshakes(*limits, log)
+        self.handshakes = Handshakes(
+            HANDSHAKES_MAX_DEFAULT,
+            HANDSHAKES_PER_ADDRESS_MAX_DEFAULT,
+            FAILED_HANDSHAKES_DEFAULT,
+            log,
+        )
         self.of_clients: Certificates | None = None
         self.of_peers: Certificates | None = None
         self._log = log
@@ -116,8 +114,7 @@ def trust_of(config: NodeConfig, log: Log) -> Trust:
     """
     takes_old = config.peer_old_proofs == "auto"
     names = (config.cluster, config.node_id, config.peer_secret)
-    limits = (config.handshakes_max, config.handshakes_per_address_max)
-    failures_max = config.failed_handshakes_per_second_max
-    trust = Trust(*names, log, takes_old, *limits, failures_max)
+    trust = Trust(*names, log, takes_old)
+    trust.handshakes.set_limits(config)
     trust.of_clients, trust.of_peers = of_clients(config), of_peers(config)
     return trust
