@@ -24,7 +24,7 @@ from tests.sim.verdicts_users import Deed, Session, State, UserJudge
 WIDENED_S: Final = 1.0
 # ... and after the right has ended, its wait does.
 TOLD_S: Final = 1.5
-# A wait whose time is up ends within this where its node has a leader.
+# A node that has a leader ends a wait whose time is up within this.
 PROMPT_S: Final = 0.3
 # What a node does by itself, or could not do: it says nothing of rights.
 NO_VERDICT: Final = frozenset(
@@ -50,7 +50,7 @@ CODES: Final = {
     "peek-buried": c.PEEK_BURIED,
     "stats-tube": c.STATS_TUBE,
 }
-# Answered before they are done.
+# Commands that the node answers before they are applied.
 _TOLD_BEFORE: Final = (c.USE, c.WATCH)
 METHODS: Final = {
     "Set": c.SET_USER,
@@ -174,10 +174,11 @@ class AnswerJudge:
             raise Violation(f"told, and not done: {ask}")
 
     def _was_refused(self, ask: Ask, within: list[Deed]) -> bool:
-        """Whether a command of its time was, or a tube that it was told of before.
+        """Whether a refused command explains the answer DENIED.
 
-        A refusal of that tube comes unasked, as the last word of a connection; what the client has
-        sent meanwhile seems to be answered by it.
+        It is a command of the request's own time, or an earlier `use` or `watch` that was answered
+        before it was applied. That refusal is the last reply of a connection, and looks like the
+        answer to whatever the client has sent meanwhile.
         """
         if any(deed.result == c.DENIED for deed in within):
             return True
@@ -237,8 +238,8 @@ class AnswerJudge:
                 leaves_s = self.leaves.get((ask.visit.place, ask.visit.incarnation), FOREVER_S)
                 if ask.word != b"TIMED_OUT" or ask.done_s >= leaves_s:
                     continue
-                # Its node asks for its end when its time is up. One that is late had no leader, and
-                # nobody may have told its node that the right had ended.
+                # A node asks the leader to end a wait when its time is up. If the end came late,
+                # the node had no leader, and may not have known that the right had ended.
                 until_s = min(ask.done_s, ask.at_s + ask.args[0])
                 is_prompt = ask.done_s - until_s < PROMPT_S
                 if (

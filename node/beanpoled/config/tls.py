@@ -11,8 +11,8 @@ from beanpoled.config.settings import Integer, OptionalPath, Setting
 HANDSHAKES_MAX_DEFAULT: Final = 200
 # Half of them: one address alone keeps no others out.
 HANDSHAKES_PER_ADDRESS_MAX_DEFAULT: Final = 100
-# A failed one costs as much as another. Some workers with a wrong certificate that try each second
-# are below this; so many cost a node less than a hundredth of a core.
+# A failed handshake costs as much as a good one. A few workers that retry every second with a wrong
+# certificate stay below this limit; ten failures a second cost a node less than 1 % of a core.
 FAILED_HANDSHAKES_DEFAULT: Final = 10
 
 

@@ -99,7 +99,7 @@ class SafeAcceptor:
             # Whatever the other side has sent: an exception that nobody takes would end the node.
             reason, now_s = reason_of(error), self._loop.time()
             self._handshakes.refused(reason, self._whom, now_s)
-            # A check of a load balancer, which says nothing, costs nothing.
+            # A load balancer's check sends nothing, and costs nothing.
             if stream.heard and reason != TIMED_OUT:
                 self._room.failures.failed(host, now_s)
             raw.close()

@@ -14,11 +14,11 @@ from beanpoled.host.seam import WARNING, Log
 # A handshake takes two round trips. Who needs longer is not about to speak.
 HANDSHAKE_TIMEOUT_S: Final = 10.0
 COMPLAINT_PERIOD_S: Final = 30.0
-# An address may save up this much of its rate of failures: workers that are all started with a
-# wrong certificate are told so, each of them.
+# An address without failures saves up this much of its rate, so that workers that start together
+# with a wrong certificate are told what is wrong with it.
 FAILURES_BURST_S: Final = 1.0
-# Of so many addresses it is known that handshakes failed; the one whose last is the oldest is
-# forgotten first. 200 bytes each.
+# The failures of at most this many addresses are remembered. Beyond it, the address whose last
+# failure is the oldest is forgotten. An address takes 200 bytes.
 FAILING_ADDRESSES_MAX: Final = 10_000
 
 # Why a handshake is refused, for programs: labels of the metric.
@@ -95,7 +95,7 @@ class Failures:
     def __init__(self, per_second_max: int) -> None:
         """Begin; 0: without limit."""
         self.per_second_max = per_second_max
-        # Until when its failures are paid for, of each address; what failed last stands last.
+        # By address, until when its failures are paid for; the latest failure is the last item.
         self._paid_s: dict[bytes, float] = {}
 
     def allow(self, host: bytes, now_s: float) -> bool:
@@ -115,7 +115,8 @@ class Failures:
         paid_s = self._paid_s.pop(host, 0.0)
         saved_s = now_s - FAILURES_BURST_S
         paid_s = max(paid_s, saved_s) + 1 / self.per_second_max
-        # Many may have begun before the first of them failed.
+        # Many handshakes may have begun before the first of them failed. Without a bound, they
+        # would close their address for minutes.
         self._paid_s[host] = min(paid_s, now_s + HANDSHAKE_TIMEOUT_S)
         if len(self._paid_s) > FAILING_ADDRESSES_MAX:
             del self._paid_s[next(iter(self._paid_s))]

@@ -324,7 +324,7 @@ class _Reader:
 
 
 def _code_point(text: bytes, at: int) -> tuple[int, int]:
-    r"""Read the code point of `\uXXXX`, or of two of them that are a surrogate pair.
+    r"""Read the code point of one escape `\uXXXX`, or of two that form a surrogate pair.
 
     Returns:
         The code point, or -1 if it is malformed; and how many bytes were read.

@@ -21,16 +21,16 @@ from beanpoled.frontends.gearman.worker import WorkerSide, unique_of
 PIECE_ROWS: Final = 1000
 # Ids of jobs that one piece looks at, most of which may be no jobs of this protocol.
 PIECE_JOBS: Final = 5000
-# So much of a list leaves in one write, with the end of a list that is not longer: gearadmin takes
-# 5 ms without a byte for the end, and a busy node may take longer from one piece to the next. Of a
-# longer one, each piece behind it leaves when it is made. The rows of 10,000 functions.
+# A list up to this size leaves in one write, with its end: gearadmin takes 5 ms without a byte for
+# the end, and a busy node may need longer from one piece to the next. Beyond this size, each piece
+# leaves when it is made. Enough for the rows of 10,000 functions.
 WRITE_BYTES: Final = 256 * 1024
 # Names may hold what rows and columns end with: a name must not end the list.
 _in_row: Final = bytes.maketrans(b"\t\n\r", b"???")
 
 
 def _listed(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """The rows of a list, and its end; for each piece what is to be written then, if anything."""
+    """Join the rows of a list and add its end; yields for each piece what to write, if anything."""
     rows: list[bytes] = []
     size = 0  # of all pieces so far
     for piece in pieces:
