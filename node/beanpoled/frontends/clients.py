@@ -329,6 +329,9 @@ class Clients:
 
     def first_deadline_us(self, session: int) -> int:
         """When the first TTR of a session of this node ends, in cluster time; -1 for none."""
+        reserved = self.reserved_by(session)
+        if not reserved:  # of most that wait
+            return -1
         deadline_us = self._context.machine.queue.deadline_us
-        ends = filter(None, map(deadline_us, self.reserved_by(session).values()))
+        ends = filter(None, map(deadline_us, reserved.values()))
         return min(ends, default=-1)

@@ -306,11 +306,12 @@ class Parser(ReceiveBuffer):
         found = _match_put(arguments)
         if found is None:
             return _BAD_FORMAT
-        priority, delay_s, ttr_s = int(found[1]), int(found[2]), int(found[3])
-        size = int(found[4])
+        # All at once: a call for each would take as long as the match.
+        digits, delay_digits, ttr_digits, size_digits, junk = found.groups()
+        priority, delay_s, ttr_s = int(digits), int(delay_digits), int(ttr_digits)
+        size = int(size_digits)
         if priority > U32_MAX or delay_s > U32_MAX or ttr_s > U32_MAX or size > U32_MAX:
             return _BAD_FORMAT
-        junk = found[5]
         if junk and b"\0" in junk:
             return _BAD_FORMAT
         if size > self._job_size_max:
