@@ -208,6 +208,7 @@ NO_ROOM: Final = 9  # (): the cluster has no memory or disk left for more
 BAD_CALL: Final = 10  # (): arguments that no origin sends
 DEPENDS_ON_ITSELF: Final = 11  # (jid,): directly, or by way of others
 DENIED: Final = 12  # (): the session's user has not the right that the call needs
+QUOTA: Final = 13  # (): a user has as many jobs, or bytes of data, as it may
 # Their names, for metrics.
 REFUSALS: Final = {
     NO_JOB: "no_job",
@@ -222,6 +223,7 @@ REFUSALS: Final = {
     BAD_CALL: "bad_call",
     DEPENDS_ON_ITSELF: "depends_on_itself",
     DENIED: "denied",
+    QUOTA: "quota",
 }
 
 # --- histories: (when, what, first, second) ------------------------------------------------------

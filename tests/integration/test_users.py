@@ -279,6 +279,12 @@ def test_qless_is_allowed_and_refused_at_a_follower(given: Given) -> None:
         given.change("--right put,work=qless:mail")
         popped = pop(client)
         assert isinstance(popped, bytes) and b'"state":"running"' in popped
+        given.change("--right put,work=qless:mail --jobs-max 1")
+        assert put(client, "mail", "three") == b"three"  # the others are from before the quota
+        refusal = put(client, "mail", "four")
+        assert isinstance(refusal, Failure) and "the quota of the user is used up" in refusal.text
+        client.ask("EVAL", SCRIPT, 0, "cancel", 3, "three")
+        assert put(client, "mail", "four") == b"four"
         assert client.ask("PING") == "PONG"
 
 

@@ -39,7 +39,7 @@ def test_every_call_and_every_refusal_has_a_name() -> None:
     assert set(q.CALL_NAMES) == set(calls.CALLS)
     assert len(set(q.CALL_NAMES.values())) == len(q.CALL_NAMES)
     assert len(set(q.REFUSALS.values())) == len(q.REFUSALS)
-    assert set(q.REFUSALS) == set(range(1, q.DENIED + 1))
+    assert set(q.REFUSALS) == set(range(1, q.QUOTA + 1))
 
 
 def test_calls_and_errors_are_counted_by_their_names(scene: Scene) -> None:

@@ -66,7 +66,7 @@ def load_jobs(
             queue.body_bytes += size
             job.tube.body_bytes += size
             if user:
-                queue.quotas.count_for(job.id, size, user)
+                queue.quotas.count(job.id, size, queue.quotas.in_image(user))
             if job.ext is not None:
                 _add_extension(queue, job, job.ext)
             if job.state == BURIED:

@@ -52,7 +52,7 @@ Record = tuple[Any, ...]
 
 
 def of_job(job: QlessJob) -> Record:
-    """Return the record of a job."""
+    """Return the record of a job; only of one that counts for a user it has the user's name."""
     return (
         job.id,
         job.jid,
@@ -78,6 +78,7 @@ def of_job(job: QlessJob) -> Record:
         job.locked,
         job.pending,
         job.completed_in,
+        *(() if job.usage is None else (job.usage.name,)),
         list(job.tags.items()),
         list(job.dependencies),
         list(job.dependents),
@@ -105,7 +106,7 @@ def of_throttle(throttle: Throttle) -> Record:
 
 
 def of_recurring(template: Recurring) -> Record:
-    """Return the record of a template."""
+    """Return the record of a template; the name of a user is as in that of a job."""
     return (
         template.jid,
         template.klass,
@@ -119,6 +120,7 @@ def of_recurring(template: Recurring) -> Record:
         template.next_at,
         template.tags,
         template.throttles,
+        *(() if template.usage is None else (template.usage.name,)),
     )
 
 

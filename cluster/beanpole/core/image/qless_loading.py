@@ -9,6 +9,7 @@ from typing import Any, Final
 from beanpole import qless as q
 from beanpole.constants import JOB_ID_MAX, U32_MAX
 from beanpole.core.image import qless as records
+from beanpole.core.jobs.quotas import Usage
 from beanpole.core.qless import failing, sizes, tags
 from beanpole.core.qless.emitting import PREFIX
 from beanpole.core.qless.job import (
@@ -26,6 +27,7 @@ from beanpole.core.qless.scores import INFINITY, Scores
 from beanpole.core.qless.shapes import BAD, DATA, TRUTH, Count, Kind, Many, Optional, Row, Text
 from beanpole.core.qless.tables import Day, Tables, Times
 from beanpole.core.state import MachineState
+from beanpole.core.users import may_be_name
 from beanpole.errors import Damaged
 
 
@@ -42,6 +44,14 @@ class _Float(Kind):
         return None if self._infinite or -INFINITY < value < INFINITY else BAD
 
 
+class _UserName(Kind):
+    """The name that a user may have."""
+
+    def refusal(self, value: Any) -> q.Result | None:
+        """See `Kind`."""
+        return None if type(value) is bytes and may_be_name(value) else BAD
+
+
 # Names that are made of others are longer than those: a throttle of a queue, a failure group.
 _NAME: Final = Text(2 * q.NAME_MAX_BYTES, BAD)
 _NAMES: Final = Many(_NAME)
@@ -55,18 +65,23 @@ _DAY: Final = Row(_INT, _INT, _INT, _INT, _TIMES, _TIMES)
 _HISTORY: Final = Many(Row(_FLOAT, Count(q.HAS_PUT, q.HAS_LOGGED), DATA, DATA))
 _FAILURE: Final = Row(_NAME, DATA, _FLOAT, _NAME)
 _TAGS: Final = _NUMBERED
+_USER: Final = _UserName()
 
 _QUEUE: Final = Row(_NAME, _NATURAL, Optional(_FLOAT), TRUTH, Many(_DAY))
 _THROTTLE: Final = Row(_NAME, TRUTH, _INT, _NATURAL)
-_RECURRING: Final = Row(
-    *(_NAME, _NAME, DATA, _NAME, _FLOAT, _FLOAT, _INT, _FLOAT, _NATURAL, _FLOAT, _NAMES, _NAMES)
+_RECURRING: Final = (
+    *(_NAME, _NAME, DATA, _NAME, _FLOAT, _FLOAT, _INT, _FLOAT, _NATURAL, _FLOAT, _NAMES, _NAMES),
 )
-_JOB: Final = Row(
+_JOB: Final = (
     *(Count(1, JOB_ID_MAX), _NAME, _NAME, DATA, Count(q.WAITING, q.COMPLETE_), _NAME, _NAME),
     *(_FLOAT, _INT, _INT, _FLOAT, Optional(_FLOAT), _FLOAT, Count(NOWHERE, COMPLETED), _SCORE),
     *(TRUTH, Optional(_FLOAT), Optional(_FAILURE), _NATURAL, _NAMES, _NAME, _NAMES, _NUMBERED),
-    *(_NAME, _TAGS, _NAMES, _NAMES, _HISTORY),
+    _NAME,
 )
+_LONG: Final = (_TAGS, _NAMES, _NAMES, _HISTORY)
+# With the name of a user behind it if it counts for one, and without.
+_RECURRING_ROWS: Final = (Row(*_RECURRING), Row(*_RECURRING, _USER))
+_JOB_ROWS: Final = (Row(*_JOB, *_LONG), Row(*_JOB, _USER, *_LONG))
 # The sets that may hold a job of each state. A throttled job that was released stands in the work
 # set, and keeps its state until it is popped.
 _PLACES: Final = {
@@ -182,9 +197,8 @@ def _read_throttles(machine: MachineState, rows: Any) -> None:
 def _read_recurring(machine: MachineState, rows: Any) -> None:
     t = machine.qless
     for row in rows:
-        jid, klass, data, name, priority, interval, retries, backlog, *later = _checked(
-            _RECURRING, row
-        )
+        row, usage = _with_usage(machine, _RECURRING_ROWS, row)
+        jid, klass, data, name, priority, interval, retries, backlog, *later = row
         queue = t.queues.get(name)
         if jid in t.recurring or queue is None:
             raise Damaged(f"template {jid!r} stands twice, or in no queue")
@@ -195,6 +209,7 @@ def _read_recurring(machine: MachineState, rows: Any) -> None:
         template.backlog = backlog
         template.count, template.next_at, template.tags, template.throttles = later
         queue.recurring.add(jid, template.next_at)
+        t.count(template, usage)
         template.size = sizes.of_recurring(template)
         t.bytes += template.size
     t.touched_recurring.clear()
@@ -203,11 +218,13 @@ def _read_recurring(machine: MachineState, rows: Any) -> None:
 def _read_jobs(machine: MachineState, rows: Any) -> None:
     t = machine.qless
     for row in rows:
-        job = _job(_checked(_JOB, row))
+        row, usage = _with_usage(machine, _JOB_ROWS, row)
+        job = _job(row)
         if not t.by_id.last() < job.id < machine.queue.next_id or job.jid in t.jobs:
             raise Damaged(f"job {job.id} of qless comes after {t.by_id.last()}, or stands twice")
         _check(t, job)
         t.add(job)
+        t.count(job, usage)
         _place(t, job)
         given, dependencies, dependents, history = row[-len(records.LONG_FIELDS) :]
         _add_tags(t, job, given)
@@ -218,6 +235,25 @@ def _read_jobs(machine: MachineState, rows: Any) -> None:
     t.touched.clear()
     t.touched_queues.clear()
     t.touched_throttles.clear()
+
+
+def _with_usage(
+    machine: MachineState, kinds: tuple[Row, Row], row: Any
+) -> tuple[tuple[Any, ...], Usage | None]:
+    """Return a record without its user, and what that user has; None if it counts for none.
+
+    Args:
+        machine: whose users have what counts.
+        kinds: of the record without a user and with one, at the last place before long fields.
+        row: the record, which may be anything.
+    """
+    plain, owned = kinds
+    if type(row) is not tuple or len(row) != len(owned.kinds):
+        found: tuple[Any, ...] = _checked(plain, row)
+        return found, None
+    _checked(owned, row)
+    place = owned.kinds.index(_USER)
+    return row[:place] + row[place + 1 :], machine.queue.quotas.in_image(row[place])
 
 
 def _job(row: tuple[Any, ...]) -> QlessJob:

@@ -5,7 +5,8 @@ when a put asks for room, in `core.operations.ruled`.
 
 A job counts from its put until it is gone, whatever becomes of it meanwhile, if its user had a
 quota when it was put. So a quota that is set later needs no look at the jobs that are there, and a
-cluster without quotas has nothing to count.
+cluster without quotas has nothing to count. Jobs and templates of qless know themselves for whom
+they count, since their data may grow; of the others it stands here.
 """
 
 from typing import Final
@@ -20,7 +21,7 @@ class Usage:
 
     Attributes:
         name: the user's.
-        jobs: how many of its jobs count.
+        jobs: how many of its jobs count, templates of jobs included.
         bytes: of their bodies.
         jobs_max: 0 for no limit.
         bytes_max: 0 for no limit.
@@ -43,6 +44,10 @@ class Usage:
     def admits(self, size: int) -> bool:
         """Whether one more job fits, with a body of this size."""
         return not (0 < self.jobs_max <= self.jobs or 0 < self.bytes_max < self.bytes + size)
+
+    def admits_growth(self, size: int) -> bool:
+        """Whether a job that counts may have so many bytes more; fewer always fit."""
+        return size <= 0 or not 0 < self.bytes_max < self.bytes + size
 
 
 class Quotas:
@@ -89,16 +94,14 @@ class Quotas:
         if shard is None:
             shard = self._shards[number] = {}
         shard[job_id] = usage
-        usage.jobs += 1
-        usage.bytes += size
-        self.counted += 1
+        self.add(usage, 1, size)
 
-    def count_for(self, job_id: int, size: int, name: bytes) -> None:
-        """A job of an image counts for a user, who may have no quota any more, or may be gone."""
+    def in_image(self, name: bytes) -> Usage:
+        """Return for whom a job of an image counts: a user that may be gone, or have no quota."""
         usage = self.usages.get(name)
         if usage is None:
             usage = self.usages[name] = Usage(name)
-        self.count(job_id, size, usage)
+        return usage
 
     def forget(self, job_id: int, size: int) -> None:
         """A job is gone, which may be one that counts."""
@@ -109,9 +112,13 @@ class Quotas:
             return
         if not shard:
             del self._shards[number]
-        usage.jobs -= 1
-        usage.bytes -= size
-        self.counted -= 1
+        self.add(usage, -1, -size)
+
+    def add(self, usage: Usage, jobs: int, size: int) -> None:
+        """So many more jobs, and bytes of bodies, count for a user, or fewer if below 0."""
+        usage.jobs += jobs
+        usage.bytes += size
+        self.counted += jobs
         self._drop_if_idle(usage)
 
     def _drop_if_idle(self, usage: Usage) -> None:

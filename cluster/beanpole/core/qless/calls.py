@@ -276,6 +276,7 @@ def _settle(t: Tables, call: int, now: float, put: bytes | None) -> None:
         size = sizes.of_job(job) if is_there else 0
         t.bytes += size - job.size
         job.size = size
+        t.recount(job, is_there)
         trace.append(_JOB.pack(number, state))
     for before in t.touched.values():
         _tidy_queue(t, before.queue)
@@ -289,9 +290,11 @@ def _settle(t: Tables, call: int, now: float, put: bytes | None) -> None:
         queue.size = size
     t.touched_queues.clear()
     for jid, template in t.touched_recurring.items():
-        size = sizes.of_recurring(template) if t.recurring.get(jid) is template else 0
+        is_there = t.recurring.get(jid) is template
+        size = sizes.of_recurring(template) if is_there else 0
         t.bytes += size - template.size
         template.size = size
+        t.recount(template, is_there)
     t.touched_recurring.clear()
     for name, throttle in t.touched_throttles.items():
         if not (throttle.is_set or throttle.locks or throttle.pending):

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from beanpole.core.jobs.quotas import Usage
 from beanpole.qless import FailureView, HistoryItem
 
 # The ordered set that holds the jid of a job; all but the first and the last are of its queue.
@@ -25,6 +26,8 @@ class QlessJob:
         locked: the throttles that it has a lock of.
         pending: the throttles that it waits for, each with its place in their order.
         size: what it takes in memory, as `Tables.bytes` counts it.
+        usage: what the user has for whom it counts (`core.jobs.quotas`); None if for none.
+        counted: how many bytes of data count there.
         completed_in: the queue in which it was completed; empty in any other state.
         time: when it began to wait, or to run: for the statistics.
         grace: whether its worker was told that the lock is lost, and may still say why.
@@ -35,6 +38,7 @@ class QlessJob:
 
     __slots__ = (
         "completed_in",
+        "counted",
         "data",
         "dependencies",
         "dependents",
@@ -62,6 +66,7 @@ class QlessJob:
         "tags",
         "throttles",
         "time",
+        "usage",
         "worker",
     )
 
@@ -95,6 +100,8 @@ class QlessJob:
         self.throttles: tuple[bytes, ...] = ()
         self.spawned_from = b""
         self.size = 0
+        self.usage: Usage | None = None
+        self.counted = 0
 
 
 def history_bytes(items: list[HistoryItem]) -> int:
@@ -106,11 +113,15 @@ def history_bytes(items: list[HistoryItem]) -> int:
 
 
 class Recurring:
-    """A template of jobs: one for every `interval` seconds, created by the next pop or peek."""
+    """A template of jobs: one for every `interval` seconds, created by the next pop or peek.
+
+    It counts for a user itself, as its jobs do.
+    """
 
     __slots__ = (
         "backlog",
         "count",
+        "counted",
         "data",
         "interval",
         "jid",
@@ -123,6 +134,7 @@ class Recurring:
         "size",
         "tags",
         "throttles",
+        "usage",
     )
 
     def __init__(self, jid: bytes) -> None:
@@ -140,3 +152,5 @@ class Recurring:
         self.throttles: tuple[bytes, ...] = ()
         self.serial = 0
         self.size = 0
+        self.usage: Usage | None = None
+        self.counted = 0

@@ -27,10 +27,14 @@ def recur(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> q.Resul
     refused = _lists_refused(given, throttles or ()) or _queue_refused(t, name)
     if refused is not None:
         return refused
+    if not limits.has_quota(t, template, data):
+        return q.QUOTA, ()
     names = dict.fromkeys(throttles or ())
     if template is None:
         template = t.recurring[jid] = Recurring(jid)
+        template.data = data
         t.keep_recurring(template)
+        t.count(template, t.usage)
     else:
         t.keep_recurring(template)
         t.queue(template.queue).recurring.remove(jid)
@@ -75,6 +79,8 @@ def recur_update(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> 
             new[value] = None
         elif key == b"throttles" and len(value) > q.THROTTLES_MAX:
             return limits.THROTTLES
+        elif key == b"data" and not limits.has_quota(t, template, value):
+            return q.QUOTA, ()
     if len(t.queues) + len(new) > q.QUEUES_MAX:
         return limits.QUEUES
     t.keep_recurring(template)
@@ -153,13 +159,17 @@ def spawn(t: Tables, queue: QlessQueue, now: float, count: int) -> int:
         if at > now or rest <= 0 or tags_left < len(template.tags):
             continue
         t.keep_recurring(template)
+        usage = template.usage if template.usage is not None and template.usage.is_limited else None
         while at <= now and rest > 0 and tags_left >= len(template.tags):
+            if usage is not None and not usage.admits(len(template.data)):
+                at = _first_later(template, at, now)
+                break
             rest -= 1
             template.count += 1
             child = b"%b-%d" % (jid, template.count)
             if child in t.jobs:  # somebody has put one of this name: the next number is free
                 continue
-            _make(t, template, child, now, at)
+            t.count(_make(t, template, child, now, at), usage)
             made += 1
             tags_left -= len(template.tags)
             at += template.interval
@@ -181,7 +191,19 @@ def _first_time(template: Recurring, now: float) -> float:
     return at
 
 
-def _make(t: Tables, template: Recurring, jid: bytes, now: float, at: float) -> None:
+def _first_later(template: Recurring, at: float, now: float) -> float:
+    """The first time behind now at which one is due.
+
+    Those before it are left out, as those beyond a backlog: templates that stayed due would keep
+    the ones behind them from their turn.
+    """
+    left_out = floor((now - at) / template.interval) + 1
+    if left_out > q.NUMBER_MAX:
+        return now + template.interval
+    return at + left_out * template.interval
+
+
+def _make(t: Tables, template: Recurring, jid: bytes, now: float, at: float) -> QlessJob:
     job = QlessJob(t.new_id(), jid)
     job.klass = template.klass
     job.data = template.data
@@ -196,6 +218,7 @@ def _make(t: Tables, template: Recurring, jid: bytes, now: float, at: float) -> 
     tags.replace(t, job, now, template.tags)
     history.append(t, job, at, q.HAS_PUT, template.queue)
     t.place(job, WORK, queues.work_score(at, template.priority))
+    return job
 
 
 def _update(

@@ -11,6 +11,7 @@ from typing import Final
 
 from beanpole.core.jobs.job import Holder
 from beanpole.core.jobs.queue import Queue
+from beanpole.core.jobs.quotas import Usage
 from beanpole.core.qless.job import (
     COMPLETED,
     DEPENDING,
@@ -183,6 +184,7 @@ class Tables:
         messages: what the present entry published, if it is heard.
         images: images in progress, which must know of a thing before it changes.
         holder: the session of the present call, for its events.
+        usage: what the user of the present call has; None if it has no quota.
         room: how many jobs and templates the present call may make; below 0 if nothing may grow.
         touched, ...: what the present call changes, as it was before, or as it is.
         serials: how many queues, templates and throttles there were: an image tells by the serial
@@ -214,6 +216,7 @@ class Tables:
         self.messages: list[Message] = []
         self.images: tuple[Keeper, ...] = ()
         self.holder: Holder | None = None
+        self.usage: Usage | None = None
         self.room = NUMBER_MAX
         self.touched: dict[int, Before] = {}
         self.touched_queues: dict[QlessQueue, None] = {}
@@ -275,6 +278,21 @@ class Tables:
         self.keep(job)
         del self.jobs[job.jid]
         self.by_id.remove(job.id)
+
+    def count(self, thing: QlessJob | Recurring, usage: Usage | None) -> None:
+        """Let a new job, or template, that has its data count for a user; None for nobody."""
+        if usage is not None:
+            thing.usage = usage
+            thing.counted = len(thing.data)
+            self.kernel.quotas.add(usage, 1, thing.counted)
+
+    def recount(self, thing: QlessJob | Recurring, is_there: bool) -> None:
+        """What may count for a user has changed, or is gone."""
+        usage = thing.usage
+        if usage is not None:
+            size = len(thing.data) if is_there else 0
+            self.kernel.quotas.add(usage, 0 if is_there else -1, size - thing.counted)
+            thing.counted = size
 
     # --- what others look for -------------------------------------------------------------------
 

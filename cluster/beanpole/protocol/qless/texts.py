@@ -69,6 +69,8 @@ def text_of(script: Script, call: Call, code: int, details: tuple[object, ...]) 
         return name + b"too much: %b, the limit is %b" % (limit, str(second).encode())
     if code == q.NO_ROOM:
         return name + b"the cluster has no memory or disk left for more"
+    if code == q.QUOTA:
+        return name + b"the quota of the user is used up"
     if code == q.DENIED:
         return name + b"permission denied"
     if code == q.BAD_CALL:

@@ -170,6 +170,12 @@ def test_errors_with_and_without_the_jid(
             (),
             b"Put(): the cluster has no memory or disk left for more",
         ),
+        (
+            ["put", 1, "w", "q", "j", "K", "{}", 0],
+            q.QUOTA,
+            (),
+            b"Put(): the quota of the user is used up",
+        ),
         (["get", 1, "j"], q.BAD_CALL, (), b"Qless(): bad arguments"),
     ],
 )
