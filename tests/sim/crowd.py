@@ -22,6 +22,7 @@ from tests.sim.qless import NO_JOBS, Laborer, Notes, Subscriber
 from tests.sim.recount import Recount
 from tests.sim.stewards import BEARERS, Steward
 from tests.sim.stories import GEARMAN_PREFIX
+from tests.sim.tenants import TENANTS, Tenant
 from tests.sim.verdicts_admins import AdminJudge
 from tests.sim.verdicts_aliases import AliasJudge
 from tests.sim.verdicts_changes import ChangeJudge
@@ -103,7 +104,14 @@ class Crowd:
         if Steward.is_in(world.seed):
             is_whole = bool(self.overseers) or any(bridge.wanted for bridge in self.bridges)
             bearers = [next(numbers) for _ in range(BEARERS)]
-            self.stewards.append(Steward(world, bearers, is_whole))
+            has_tenants = "qless" in SPOKEN and Tenant.is_in(world.seed)
+            steward = Steward(world, bearers, is_whole, has_tenants)
+            self.stewards.append(steward)
+            if has_tenants:
+                notes = self.notes.apart()
+                self.laborers += [
+                    Tenant(world, next(numbers), notes, steward.keyring) for _ in range(TENANTS)
+                ]
 
     def look(self) -> None:
         """No worker sleeps for long beside a job that its own node knows to be ready.

@@ -8,12 +8,16 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from beanpole import commands as c
+from beanpole import qless as q
 from beanpole.core import machine as machines
+from beanpole.core.image import qless as qless_image
 from beanpole.core.image import users as image
 from beanpole.core.jobs.quotas import Quotas, Usage
-from beanpole.core.operations import permission, users
+from beanpole.core.operations import permission, qless, qless_permission, users
 from beanpole.core.operations.operation import ClientOperation
 from beanpole.core.operations.table import OPERATIONS
+from beanpole.core.qless.job import QlessJob, Recurring
+from beanpole.core.qless.tables import Tables
 from beanpole.core.sessions import Origin, Session
 from beanpole.core.state import MachineState
 from beanpole.core.users import User, Users
@@ -183,6 +187,46 @@ def image_forgets_whose_jobs() -> list[Patch]:
     return [(Quotas, "of_job", lambda self, job_id: b"")]
 
 
+def qless_is_beside_quotas() -> list[Patch]:
+    """Jobs of qless count for nobody."""
+    return [(Tables, "count", nothing)]
+
+
+def larger_data_is_not_counted() -> list[Patch]:
+    """A job of qless counts with the data that it was put with."""
+    recount = vars(Tables)["recount"]
+
+    def wrong(self: Tables, thing: QlessJob | Recurring, is_there: bool) -> None:
+        if not is_there:
+            recount(self, thing, is_there)
+
+    return [(Tables, "recount", wrong)]
+
+
+def image_forgets_whose_qless_jobs() -> list[Patch]:
+    """An image does not say for whom a job of qless counts."""
+    of_job = qless_image.of_job
+
+    def wrong(job: QlessJob) -> qless_image.Record:
+        record = of_job(job)
+        if job.usage is None:
+            return record
+        place = -len(qless_image.LONG_FIELDS)
+        return (*record[: place - 1], *record[place:])
+
+    return [(qless_image, "of_job", wrong)]
+
+
+def everybody_may_pop() -> list[Patch]:
+    """A job of qless is popped without the right."""
+    allows = qless_permission.allows_call
+
+    def wrong(machine: MachineState, session: Session, call: int, args: tuple[Any, ...]) -> bool:
+        return call == q.POP or allows(machine, session, call, args)
+
+    return [(qless, "allows_call", wrong)]
+
+
 USERS: Final = (
     in_lives(
         "delete_needs_no_right",
@@ -288,5 +332,33 @@ USERS: Final = (
         r"differs|the quotas of|and put one more",
         image_forgets_whose_jobs,
         seed=52,
+    ),
+    in_lives(
+        "qless_is_beside_quotas",
+        "users: jobs of qless count for no quota",
+        r"and put one more|the quotas of",
+        qless_is_beside_quotas,
+        seed=26,
+    ),
+    in_lives(
+        "larger_data_is_not_counted",
+        "users: data of a qless job that changes is not counted",
+        r"the quotas of|and was refused|and put one more",
+        larger_data_is_not_counted,
+        seed=26,
+    ),
+    in_lives(
+        "image_forgets_whose_qless_jobs",
+        "users: an image forgets for whom a job of qless counts",
+        r"differs|the quotas of|and put one more",
+        image_forgets_whose_qless_jobs,
+        seed=26,
+    ),
+    in_lives(
+        "everybody_may_pop",
+        "users: a job of qless is popped without the right",
+        r"done without a right",
+        everybody_may_pop,
+        seed=26,
     ),
 )

@@ -18,6 +18,7 @@ from tests.unit.protocol.qless.scripts import throttles
 
 QUEUES: Final = (b"left", b"right")
 THROTTLE: Final = b"both"
+DATA: Final = b'{"n":1}'
 # Locks end within a life; a worker that was warned has some more time.
 HEARTBEAT_S: Final = 1.5
 GRACE_S: Final = 0.5
@@ -27,6 +28,8 @@ RECENT: Final = 8
 PACES: Final = (5.0, 15.0)
 # Clients' clocks differ.
 SKEW_MAX_S: Final = 0.3
+# No life has so many calls, and a thousand of them are one millisecond of a stamp.
+APART_CALLS: Final = 500_000
 # Replies to a pop that finds none, by dialect.
 NO_JOBS: Final = (b"{}", b"[]")
 SCRIPT: Final = throttles()  # the dialect of reqless 0.13
@@ -79,6 +82,13 @@ class Notes:
         self.heard: list[Heard] = []
         self.calls = 0
 
+    def apart(self) -> "Notes":
+        """Notes of clients with jobs of their own, whose calls are judged with all others."""
+        notes = Notes()
+        notes.requests, notes.heard = self.requests, self.heard
+        notes.calls = APART_CALLS
+        return notes
+
     def stamp(self, now_s: float) -> float:
         """A time that no other call has."""
         self.calls += 1
@@ -95,6 +105,8 @@ class Laborer(SingleGuest[Request]):
         self.pace = self.dice.choice(PACES)
         self.notes = notes
         self.name = b"worker-%d" % number
+        self.queues: tuple[bytes, ...] = QUEUES
+        self.data: tuple[bytes, ...] = (DATA,)
         self.held: dict[bytes, bytes] = {}  # jids, and their queues
         self._skew_s = self.dice.uniform(-SKEW_MAX_S, SKEW_MAX_S)
         self._sets = first  # the configuration, before all else
@@ -126,7 +138,7 @@ class Laborer(SingleGuest[Request]):
             self._put()
         elif luck < 0.85:
             count = self.dice.choice((b"1", b"1", b"2"))
-            self._call(b"pop", self.dice.choice(QUEUES), self.name, count)
+            self._call(b"pop", self.dice.choice(self.queues), self.name, count)
         else:
             self._other()
         if self.dice.random() < 0.01:
@@ -170,8 +182,9 @@ class Laborer(SingleGuest[Request]):
             more += [b"depends", json.dumps(sorted(some)).encode()]
         if dice.random() < 0.4:
             more += [b"throttles", json.dumps([THROTTLE.decode()]).encode()]
-        queue = dice.choice(QUEUES)
-        self._call(b"put", self.name, queue, jid, b"klass", b'{"n":1}', delay, *more)
+        queue = dice.choice(self.queues)
+        data = self.data[self._jobs % len(self.data)]
+        self._call(b"put", self.name, queue, jid, b"klass", data, delay, *more)
         if jid not in jids[-RECENT:]:
             jids.append(jid)
 
@@ -185,7 +198,7 @@ class Laborer(SingleGuest[Request]):
         elif luck < 0.45:
             self._call(b"retry", jid, queue, self.name, dice.choice((b"0", b"1")))
         elif luck < 0.6:
-            following = dice.choice(QUEUES)
+            following = dice.choice(self.queues)
             more: list[bytes] = []
             if dice.random() < 0.3:
                 others = [one for one in self.notes.jids[-RECENT:] if one != jid]
@@ -207,17 +220,26 @@ class Laborer(SingleGuest[Request]):
         elif luck < 0.55:
             self._call(b"track", b"track", jid)
         elif luck < 0.65:
-            self._call(b"unfail", dice.choice(QUEUES), b"group", b"2")
+            self._call(b"unfail", dice.choice(self.queues), b"group", b"2")
         elif luck < 0.75:
             self._call(b"throttle.set", THROTTLE, dice.choice((b"1", b"2", b"3")), b"0")
         elif luck < 0.9:
             template = b"r%d" % self.number
             rest = (b"retries", b"1", b"backlog", b"0")
-            args = (dice.choice(QUEUES), template, b"klass", b"{}", b"interval", b"2", b"0", *rest)
+            args = (
+                dice.choice(self.queues),
+                template,
+                b"klass",
+                b"{}",
+                b"interval",
+                b"2",
+                b"0",
+                *rest,
+            )
             self._call(b"recur", *args)
         else:
             # It says something of somebody else's job: that is refused.
-            self._call(b"complete", jid, self.name, dice.choice(QUEUES), b"{}")
+            self._call(b"complete", jid, self.name, dice.choice(self.queues), b"{}")
 
     # --- replies ----------------------------------------------------------------------------------
 

@@ -6,7 +6,10 @@ Belongs here: which jobs count for whom, and whether one more is to be taken. It
 
 from typing import Any, Final, NamedTuple
 
+import msgpack
+
 from beanpole import commands as c
+from beanpole import qless as q
 from beanpole.core.machine import Machine
 from tests.sim.cluster import Violation
 from tests.sim.rights import ANONYMOUS, Who
@@ -46,6 +49,10 @@ class QuotaJudge:
         self._trial = trial
         self._limits: dict[bytes, Room] = {}
         self._jobs: dict[int, Counted] = {}
+        # Of qless: for whom jobs count, by their ids, and templates, by their jids.
+        self._called: dict[int, bytes] = {}
+        self._templates: dict[bytes, bytes] = {}
+        self._known: tuple[frozenset[int], frozenset[bytes]] = frozenset(), frozenset()
 
     def change(self, command: c.Command) -> None:
         """An administrator's change of users was done."""
@@ -59,13 +66,17 @@ class QuotaJudge:
         """A command comes: what has gone until then does not count."""
         jobs = self._trial.queue.jobs
         self._jobs = {job: one for job, one in self._jobs.items() if jobs.get(job) is not None}
+        t = self._trial.qless
+        self._called = {job: name for job, name in self._called.items() if job in t.by_id}
+        self._templates = {jid: one for jid, one in self._templates.items() if jid in t.recurring}
+        self._known = frozenset(job.id for job in t.by_id.values()), frozenset(t.recurring)
 
     def put(self, who: Who, command: c.Command, result: Any) -> None:
         """A command that is to make a job was applied, with this result."""
         size = len(command[BODIES[command[0]]])
         name = who.name or ANONYMOUS
         limit, used = self._limits.get(name, NO_LIMIT), self._used(name)
-        has_room = not (0 < limit.jobs < used.jobs + 1 or 0 < limit.bytes < used.bytes + size)
+        has_room = self._has_room(name, Room(1, size))
         job, is_known = result if isinstance(result, tuple) else (result, 0)
         if job > 0 and not is_known:
             # An ADD may take the place of another job.
@@ -78,18 +89,74 @@ class QuotaJudge:
             if has_room and command[0] in PLAIN and not self._has_policy(command[2]):
                 raise Violation(f"{name!r} has {used} of {limit}, and was refused: {command}")
 
+    def called(self, who: Who, command: c.Command, result: Any) -> None:
+        """A call of qless was made, with this result; `look` was called before it."""
+        t, name = self._trial.qless, who.name or ANONYMOUS
+        jobs, templates = self._known
+        if result == (q.QUOTA, ()):
+            self.refused += 1
+            owner, size = self._asked(command, name)
+            if self._has_room(owner, size):
+                raise Violation(f"{owner!r} has {self._used(owner)}, and was refused: {command}")
+            return
+        for jid, template in t.recurring.items():
+            if jid not in templates:
+                self._counts(name, len(template.data), command)
+                if any(self._limits.get(name, NO_LIMIT)):
+                    self._templates[jid] = name
+        for job in t.by_id.values():
+            if job.id in jobs:
+                continue
+            spawned = job.spawned_from and command[2] != q.PUT
+            owner = self._templates.get(job.spawned_from, b"") if spawned else name
+            if any(self._limits.get(owner, NO_LIMIT)):
+                self._counts(owner, len(job.data), command)
+                self._called[job.id] = owner
+
+    def _asked(self, command: c.Command, name: bytes) -> tuple[bytes, Room]:
+        """For whom a PUT or a RECUR that was refused would have counted, and how much more."""
+        args = msgpack.unpackb(command[5], use_list=False)
+        t, jid, size = self._trial.qless, args[1], len(args[3])
+        job = t.jobs.get(jid) if command[2] == q.PUT else None
+        if job is not None:
+            return self._called.get(job.id, b""), Room(0, size - len(job.data))
+        template = t.recurring.get(jid) if command[2] == q.RECUR else None
+        if template is not None:
+            return self._templates.get(jid, b""), Room(0, size - len(template.data))
+        return name, Room(1, size)
+
+    def _counts(self, name: bytes, size: int, command: c.Command) -> None:
+        if not self._has_room(name, Room(1, size)):
+            limit, used = self._limits[name], self._used(name)
+            raise Violation(f"{name!r} has {used} of {limit}, and put one more: {command}")
+
+    def _has_room(self, name: bytes, more: Room) -> bool:
+        limit, used = self._limits.get(name, NO_LIMIT), self._used(name)
+        return not (
+            0 < limit.jobs < used.jobs + more.jobs or 0 < limit.bytes < used.bytes + more.bytes
+        )
+
     def _has_policy(self, name: bytes) -> bool:
         queue = self._trial.queue
         return queue.policies.of(queue.aliases.queue_of(name)) is not None
 
     def _used(self, name: bytes) -> Room:
+        t = self._trial.qless
         sizes = [one.size for one in self._jobs.values() if one.name == name]
+        for number, owner in self._called.items():
+            job = t.by_id.get(number)
+            if job is not None and owner == name:
+                sizes.append(len(job.data))
+        for jid, owner in self._templates.items():
+            if jid in t.recurring and owner == name:
+                sizes.append(len(t.recurring[jid].data))
         return Room(len(sizes), sum(sizes))
 
     def ends_alike(self, name: str, machine: Machine) -> None:
         """A node has counted the same at the end, whatever images it has loaded."""
         self.look()
         names = {one.name for one in self._jobs.values()}
+        names |= {*self._called.values(), *self._templates.values()}
         names |= {user for user, limit in self._limits.items() if any(limit)}
         wanted = {one: (self._used(one), self._limits.get(one, NO_LIMIT)) for one in names}
         found = {

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from beanpole.constants import DEFAULT_TUBE
 from beanpole.pb import users_pb2
-from tests.sim import aliases, bearers, callers, clients, keepers, retriers
+from tests.sim import aliases, bearers, callers, clients, keepers, retriers, tenants
 from tests.sim.admin_calls import AdminCalls, Begun
 from tests.sim.bearers import Ask, Bearer, Keyring
 from tests.sim.services import CallEnded, Caller, Services
@@ -78,16 +78,19 @@ class Steward(AdminCalls):
     NAME = "an administrator of users"
     GUESTS = "bearers"
 
-    def __init__(self, world: World, numbers: list[int], is_whole: bool) -> None:
+    def __init__(self, world: World, numbers: list[int], is_whole: bool, has_tenants: bool) -> None:
         """Begin.
 
         Args:
             world: of the life.
             numbers: of its clients.
             is_whole: other clients need the right `admin` in what belongs to no queue.
+            has_tenants: its users may have rights in queues of `tenants`.
         """
         super().__init__(world, random.Random(f"steward {world.seed}"), PATIENCE_S)
         self._quota_dice = random.Random(f"quotas {world.seed}")
+        self._tenant_dice = random.Random(f"rights of tenants {world.seed}")
+        self._has_tenants = has_tenants
         self.is_whole = is_whole
         self.orders: list[Order] = []
         self.asks: list[Ask] = []
@@ -208,6 +211,10 @@ class Steward(AdminCalls):
         if dice.random() < QUOTA_SHARE:
             request.limits.jobs_max = dice.choice(JOBS_MAX)
             request.limits.bytes_max = dice.choice(BYTES_MAX)
+        dice = self._tenant_dice
+        if self._has_tenants and dice.random() < 0.8:
+            for pattern in dice.sample(tenants.PATTERNS, dice.randint(1, 2)):
+                request.rights.append(_rights(pattern, dice.sample(RIGHTS[:3], dice.randint(2, 3))))
         return "Set", request
 
     def _some_rights(self) -> list[users_pb2.Rights]:

@@ -10,9 +10,11 @@ from collections import defaultdict
 from typing import Any, Final, NamedTuple
 
 from beanpole import commands as c
+from beanpole import qless as q
 from beanpole.core.applied import GRANTED, NONE_READY, Applied
 from beanpole.core.machine import Machine
 from beanpole.core.operations.table import is_command
+from tests.sim import rights_qless
 from tests.sim.cluster import Violation
 from tests.sim.quotas import BODIES, QuotaJudge
 from tests.sim.rights import CHANGES, NO_NAME, WORK, Model, Rules, Table, Who, rights
@@ -138,6 +140,9 @@ class UserJudge:
             self.quotas.look()
         kept = self.sessions.get((*origin, command[1]))
         who = NO_NAME if kept is None else kept.who
+        if command[0] == c.QLESS:
+            self.quotas.look()
+            return rights_qless.allows(self.model.table, who, command, self.trial.qless)
         return self.model.allows(who, command, self._queue_of, self._own_name)
 
     def _queue_of(self, job: int) -> bytes:
@@ -167,6 +172,8 @@ class UserJudge:
             self._changed(command, result)
         elif code in BODIES and allowed:
             self.quotas.put(self.sessions[at].who, command, result)
+        elif code == c.QLESS:
+            self.quotas.called(self.sessions[at].who, command, result)
         elif code == c.KEEP and result == c.OK:
             self.sessions[at].secret = command[2]
             self.secrets[command[2]] = self.sessions[at]
@@ -185,11 +192,12 @@ class UserJudge:
             return
         kept = self.sessions.get(at)
         what = f"{kept.who if kept else NO_NAME} as {at} at {self.now_s:.4f}: {command}"
-        if result == c.DENIED and allowed:
+        is_denied = result == (q.DENIED, ()) if command[0] == c.QLESS else result == c.DENIED
+        if is_denied and allowed:
             raise Violation(f"it had the right, and was refused: {what}")
-        if result != c.DENIED and not allowed:
+        if not is_denied and not allowed:
             raise Violation(f"done without a right, with {result!r}: {what}")
-        self.refused += result == c.DENIED
+        self.refused += is_denied
 
     def _became(self, at: Session, command: c.Command, result: Any) -> None:
         _, _, name, token = command

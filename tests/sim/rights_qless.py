@@ -1,0 +1,63 @@
+"""What users may do in queues of qless, said once more: docs/security.md as plain code.
+
+It shares nothing with `core.operations.qless_permission`; whose rights they are is in `rights`.
+"""
+
+from typing import Any, Final
+
+import msgpack
+
+from beanpole import commands as c
+from beanpole import qless as q
+from beanpole.core.qless.tables import Tables
+from tests.sim.rights import ADMIN, PUT, WORK, Table, Who, rights
+
+# How the names of its queues begin where rights are looked up.
+SPACE: Final = b"\x03"
+# Calls about one job, which is named first, and what they need in its queue.
+OF_JOB: Final = {
+    q.COMPLETE: WORK,
+    q.FAIL: WORK,
+    q.RETRY: WORK,
+    q.HEARTBEAT: WORK,
+    q.PRIORITY: PUT | ADMIN,
+}
+OF_JOBS: Final = {q.CANCEL: WORK | ADMIN, q.TIMEOUT: WORK | ADMIN}
+
+
+def allows(table: Table, who: Who, command: c.Command, t: Tables) -> bool | None:
+    """Whether somebody may make a call; None if this model does not know it.
+
+    Args:
+        table: all users.
+        who: makes it.
+        command: a QLESS.
+        t: what there is before the call.
+    """
+    needs = _needs(command[2], msgpack.unpackb(command[5], use_list=False), t)
+    if needs is None:
+        return None
+    return all(rights(table, who, SPACE + queue) & bits for queue, bits in needs)
+
+
+def _needs(call: int, args: tuple[Any, ...], t: Tables) -> list[tuple[bytes, int]] | None:
+    """In which queues which rights are needed."""
+    if call == q.PUT:
+        return [(args[0], PUT), *_of_jobs(t, args[1:2], PUT)]
+    if call == q.POP:
+        return [(args[0], WORK)]
+    if call in OF_JOB:
+        following = [(args[4], PUT)] if call == q.COMPLETE and args[4] is not None else []
+        return _of_jobs(t, args[:1], OF_JOB[call]) + following
+    if call in OF_JOBS:
+        return _of_jobs(t, args[0], OF_JOBS[call])
+    if call == q.RECUR:
+        template = t.recurring.get(args[1])
+        return [(args[0], PUT)] + ([] if template is None else [(template.queue, PUT)])
+    return None
+
+
+def _of_jobs(t: Tables, jids: tuple[bytes, ...], bits: int) -> list[tuple[bytes, int]]:
+    """The queues that jobs are in, or were in when they were completed; none of those not there."""
+    found = [t.jobs[jid] for jid in jids if jid in t.jobs]
+    return [(job.queue or job.completed_in, bits) for job in found]
