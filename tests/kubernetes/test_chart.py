@@ -39,7 +39,12 @@ priorityClassName: high
 podAnnotations: {c: d}
 serviceMonitor: {enabled: true, labels: {release: prometheus}}
 prometheusRule: {enabled: true}
-tls: {secretName: clients-tls, clientCertificates: true, peerSecretName: nodes-tls}
+tls:
+  secretName: clients-tls
+  clientCertificates: true
+  revokedConfigMap: revoked-clients
+  peerSecretName: nodes-tls
+  peerRevokedConfigMap: revoked-nodes
 report: {enabled: true, image: "report:1", existingClaim: reports}
 backup:
   enabled: true

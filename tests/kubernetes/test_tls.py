@@ -30,6 +30,8 @@ from tests.kubernetes.test_rolling import program
 PEERS: Final = ("--set", "tls.peerSecretName=nodes")
 CLIENTS: Final = ("--set", "tls.secretName=clients")
 SHOWN: Final = ("--set", "tls.clientCertificates=true")
+REVOKED: Final = ("--set", "tls.revokedConfigMap=left")
+PEERS_REVOKED: Final = ("--set", "tls.peerRevokedConfigMap=gone")
 TIMEOUT_S: Final = 60.0
 
 
@@ -65,6 +67,26 @@ def test_it_is_off_unless_wanted() -> None:
 def test_a_ca_of_clients_needs_a_certificate() -> None:
     done = run("helm", "template", "beanpole", str(CHART), *SHOWN)
     assert done.returncode != 0 and "minLength" in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("words", [(*CLIENTS, *REVOKED), PEERS_REVOKED], ids=["clients", "nodes"])
+def test_a_list_of_revoked_ones_needs_a_ca(words: tuple[str, ...]) -> None:
+    done = run("helm", "template", "beanpole", str(CHART), *words)
+    assert done.returncode != 0 and "tls" in done.stderr, done.stderr
+
+
+def test_a_list_of_revoked_ones_for_each() -> None:
+    pod = pod_of("StatefulSet", *CLIENTS, *SHOWN, *REVOKED, *PEERS, *PEERS_REVOKED)
+    (container,) = pod["containers"]
+    volumes = {
+        one["name"]: one["configMap"]["name"] for one in pod["volumes"] if "configMap" in one
+    }
+    places = {one["name"]: one["mountPath"] for one in container["volumeMounts"]}
+    found = {places[name]: volumes[name] for name in volumes if name != "rejoin"}
+    assert found == {"/etc/beanpole/revoked": "left", "/etc/beanpole/peer-revoked": "gone"}
+    assert said(pod)["BEANPOLE_TLS_CRL_FILE"] == "/etc/beanpole/revoked/ca.crl"
+    assert said(pod)["BEANPOLE_PEER_TLS_CRL_FILE"] == "/etc/beanpole/peer-revoked/ca.crl"
+    assert "CRL" not in str(said(pod_of("StatefulSet", *CLIENTS, *SHOWN, *PEERS)))
 
 
 def test_one_secret_each() -> None:
@@ -108,15 +130,18 @@ def authority(tmp_path: Path) -> Authority:
 @pytest.fixture
 def pods(tmp_path: Path, authority: Authority) -> Iterator[StatefulSet]:
     """Three pods with all kinds of certificates: the same for all, with the names of all."""
-    words = (*PEERS, *CLIENTS, *SHOWN, "--set", "settings.disk_reserve_bytes=0")
+    words = (*PEERS, *CLIENTS, *SHOWN, *REVOKED, "--set", "settings.disk_reserve_bytes=0")
     found = StatefulSet(one_of("StatefulSet", render(*words)), tmp_path / "pods")
     names = [pod.name for pod in found.pods] + [pod.address for pod in found.pods]
     make_certificate(authority.place, "pods", names, "30")
+    authority.make("left")
+    revoked = authority.revoke("left")
     for pod in found.pods:
         for folder in ("etc/beanpole/tls", "etc/beanpole/peer-tls"):
             for made, name in (("pods.pem", "tls.crt"), ("pods.key", "tls.key")):
                 shutil.copy(authority.place / made, pod.directory / folder / name)
             shutil.copy(authority.ca, pod.directory / folder / "ca.crt")
+        shutil.copy(revoked, pod.directory / "etc/beanpole/revoked/ca.crl")
     path = ":".join(entry for entry in sys.path if entry)
     started = program(["env", f"PYTHONPATH={path}", *this_program({}).words], tmp_path / "new")
     try:
@@ -143,6 +168,9 @@ def test_nodes_talk_by_tls_alone(pods: StatefulSet, authority: Authority) -> Non
     # Neither without a certificate nor in plain text.
     nameless = authority.client(None)
     with pytest.raises((ssl.SSLError, ConnectionError)), client(third, nameless) as stranger:
+        assert stranger.recv(100)
+    left = authority.client((str(authority.place / "left.pem"), str(authority.place / "left.key")))
+    with pytest.raises((ssl.SSLError, ConnectionError)), client(third, left) as stranger:
         assert stranger.recv(100)
     with socket.create_connection((third.address, 11300), timeout=TIMEOUT_S) as plain:
         plain.sendall(b"stats\r\n")
