@@ -52,7 +52,8 @@ class QuotaJudge:
         # Of qless: for whom jobs count, by their ids, and templates, by their jids.
         self._called: dict[int, bytes] = {}
         self._templates: dict[bytes, bytes] = {}
-        self._known: tuple[frozenset[int], frozenset[bytes]] = frozenset(), frozenset()
+        # The sizes of all of them, before the call.
+        self._known: dict[int | bytes, int] = {}
 
     def change(self, command: c.Command) -> None:
         """An administrator's change of users was done."""
@@ -69,7 +70,8 @@ class QuotaJudge:
         t = self._trial.qless
         self._called = {job: name for job, name in self._called.items() if job in t.by_id}
         self._templates = {jid: one for jid, one in self._templates.items() if jid in t.recurring}
-        self._known = frozenset(job.id for job in t.by_id.values()), frozenset(t.recurring)
+        self._known = {job.id: len(job.data) for job in t.by_id.values()}
+        self._known |= {jid: len(one.data) for jid, one in t.recurring.items()}
 
     def put(self, who: Who, command: c.Command, result: Any) -> None:
         """A command that is to make a job was applied, with this result."""
@@ -92,43 +94,52 @@ class QuotaJudge:
     def called(self, who: Who, command: c.Command, result: Any) -> None:
         """A call of qless was made, with this result; `look` was called before it."""
         t, name = self._trial.qless, who.name or ANONYMOUS
-        jobs, templates = self._known
         if result == (q.QUOTA, ()):
             self.refused += 1
             owner, size = self._asked(command, name)
             if self._has_room(owner, size):
                 raise Violation(f"{owner!r} has {self._used(owner)}, and was refused: {command}")
             return
-        for jid, template in t.recurring.items():
-            if jid not in templates:
-                self._counts(name, len(template.data), command)
-                if any(self._limits.get(name, NO_LIMIT)):
-                    self._templates[jid] = name
+        made = (0, b"")  # the call, and the jid that it made or put again
+        if command[2] in (q.PUT, q.RECUR) and result[0] == q.OK:
+            made = command[2], msgpack.unpackb(command[5], use_list=False)[1]
+        for template in t.recurring.values():
+            owner = name if made == (q.RECUR, template.jid) else b""
+            self._see(self._templates, template.jid, template.data, owner, command)
         for job in t.by_id.values():
-            if job.id in jobs:
-                continue
-            spawned = job.spawned_from and command[2] != q.PUT
-            owner = self._templates.get(job.spawned_from, b"") if spawned else name
-            if any(self._limits.get(owner, NO_LIMIT)):
-                self._counts(owner, len(job.data), command)
-                self._called[job.id] = owner
+            owner = name if made == (q.PUT, job.jid) else b""
+            if not owner and job.id not in self._known:
+                owner = self._templates.get(job.spawned_from, b"")
+            self._see(self._called, job.id, job.data, owner, command)
+
+    def _see(
+        self, counted: dict[Any, bytes], key: int | bytes, data: bytes, owner: bytes, command: Any
+    ) -> None:
+        """A job or template is there; `owner` made it or put it again, empty if nobody did."""
+        more = Room(0, len(data) - self._known.get(key, 0))
+        if key not in counted and any(self._limits.get(owner, NO_LIMIT)):
+            counted[key] = owner
+            more = Room(1, len(data))
+        if not owner or key not in counted:
+            return
+        name = counted[key]
+        limit, used = self._limits.get(name, NO_LIMIT), self._used(name)
+        if (more.jobs and 0 < limit.jobs < used.jobs) or (
+            more.bytes > 0 and 0 < limit.bytes < used.bytes
+        ):
+            raise Violation(f"{name!r} has {used} of {limit}, and put one more: {command}")
 
     def _asked(self, command: c.Command, name: bytes) -> tuple[bytes, Room]:
         """For whom a PUT or a RECUR that was refused would have counted, and how much more."""
         args = msgpack.unpackb(command[5], use_list=False)
         t, jid, size = self._trial.qless, args[1], len(args[3])
         job = t.jobs.get(jid) if command[2] == q.PUT else None
-        if job is not None:
-            return self._called.get(job.id, b""), Room(0, size - len(job.data))
+        if job is not None and job.id in self._called:
+            return self._called[job.id], Room(0, size - len(job.data))
         template = t.recurring.get(jid) if command[2] == q.RECUR else None
-        if template is not None:
-            return self._templates.get(jid, b""), Room(0, size - len(template.data))
+        if template is not None and jid in self._templates:
+            return self._templates[jid], Room(0, size - len(template.data))
         return name, Room(1, size)
-
-    def _counts(self, name: bytes, size: int, command: c.Command) -> None:
-        if not self._has_room(name, Room(1, size)):
-            limit, used = self._limits[name], self._used(name)
-            raise Violation(f"{name!r} has {used} of {limit}, and put one more: {command}")
 
     def _has_room(self, name: bytes, more: Room) -> bool:
         limit, used = self._limits.get(name, NO_LIMIT), self._used(name)

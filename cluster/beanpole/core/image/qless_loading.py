@@ -70,7 +70,8 @@ _USER: Final = _UserName()
 _QUEUE: Final = Row(_NAME, _NATURAL, Optional(_FLOAT), TRUTH, Many(_DAY))
 _THROTTLE: Final = Row(_NAME, TRUTH, _INT, _NATURAL)
 _RECURRING: Final = (
-    *(_NAME, _NAME, DATA, _NAME, _FLOAT, _FLOAT, _INT, _FLOAT, _NATURAL, _FLOAT, _NAMES, _NAMES),
+    *(_NAME, _NAME, DATA, _NAME, _FLOAT, _FLOAT),
+    *(_INT, _FLOAT, _NATURAL, _FLOAT, _NAMES, _NAMES),
 )
 _JOB: Final = (
     *(Count(1, JOB_ID_MAX), _NAME, _NAME, DATA, Count(q.WAITING, q.COMPLETE_), _NAME, _NAME),

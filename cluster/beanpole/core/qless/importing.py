@@ -71,8 +71,7 @@ def import_recurring(t: Tables, flavour: int, now: float, args: tuple[Any, ...])
     jid, next_at, count = args[1], args[5], args[11]
     if jid in t.recurring:
         return q.OK, False
-    t.usage = None  # it counts for nobody, as imported jobs
-    result = recurring.recur(t, q.UNIFIED, now, args[:11])
+    result = recurring.make(t, q.UNIFIED, now, args[:11], None)
     if result[0] != q.OK:
         return result
     template = t.recurring[jid]

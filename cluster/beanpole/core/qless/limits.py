@@ -3,8 +3,8 @@
 from typing import Final
 
 from beanpole import qless as q
+from beanpole.core.jobs.quotas import Usage
 from beanpole.core.qless.job import QlessJob, Recurring
-from beanpole.core.qless.tables import Tables
 
 JOBS: Final[q.Result] = (q.TOO_MUCH, (b"jobs of one call", q.CALL_JOBS_MAX))
 DEPENDENCIES: Final[q.Result] = (q.TOO_MUCH, (b"dependencies of a job", q.DEPENDENCIES_MAX))
@@ -23,14 +23,14 @@ HISTORY: Final[q.Result] = (q.TOO_MUCH, (b"bytes of a history", q.HISTORY_MAX_BY
 FLUSHED: Final[q.Result] = (q.TOO_MUCH, (b"jobs that FLUSH removes", q.FLUSH_JOBS_MAX))
 
 
-def has_quota(t: Tables, thing: QlessJob | Recurring | None, data: bytes) -> bool:
-    """Whether the quota of a user lets a job, or a template, have this data.
+def fits_quota(usage: Usage | None, thing: QlessJob | Recurring | None, data: bytes) -> bool:
+    """Whether a job, or a template, may have this data by the quota of its user.
 
     Args:
-        t: the tables; their `usage` is that of the call's user, for whom a new one counts.
+        usage: for whom it begins to count, if it does not yet; None for nobody.
         thing: the one that is there; None for a new one.
         data: what it is to have.
     """
-    if thing is None:
-        return t.usage is None or t.usage.admits(len(data))
-    return thing.usage is None or thing.usage.admits_growth(len(data) - len(thing.data))
+    if thing is not None and thing.usage is not None:
+        return thing.usage.admits_growth(len(data) - len(thing.data))
+    return usage is None or usage.admits(len(data))

@@ -34,17 +34,17 @@ def put(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> q.Result:
     if job is None:
         job = QlessJob(t.new_id(), jid)
         job.retries = RETRIES_DEFAULT
-        job.data = data
         t.add(job)
-        t.count(job, t.usage)
     else:
         t.keep(job)
         before = job.queue
         _leave(t, job, now, worker, queue)
-        job.data = data
     history.append(t, job, now, q.HAS_PUT, queue)
     tags.replace(t, job, now, tuple(job.tags) if new_tags is None else new_tags)
     job.klass = klass
+    job.data = data
+    if job.usage is None:
+        t.count(job, t.usage)
     job.queue = queue
     job.completed_in = b""
     job.time = now
@@ -69,7 +69,7 @@ def put(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> q.Result:
 
 def _refusal(t: Tables, job: QlessJob | None, args: tuple[Any, ...]) -> q.Result | None:
     queue, jid, _, data, _, _, _, new_tags, _, depends, new, _ = args
-    if not limits.has_quota(t, job, data):
+    if not limits.fits_quota(t.usage, job, data):
         return q.QUOTA, ()
     if not queues.has_room(t, queue):
         return limits.QUEUES

@@ -4,6 +4,7 @@ from math import ceil, floor
 from typing import Any, Final
 
 from beanpole import qless as q
+from beanpole.core.jobs.quotas import Usage
 from beanpole.core.qless import history, limits, queues, ranges, tags
 from beanpole.core.qless.job import WORK, QlessJob, Recurring
 from beanpole.core.qless.tables import QlessQueue, Tables
@@ -18,6 +19,13 @@ THROTTLED: Final = (q.THROTTLES, q.DOTTED)
 
 def recur(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> q.Result:
     """Make a template, or let one be as this one; the number of its jobs goes on."""
+    return make(t, flavour, now, args, t.usage)
+
+
+def make(
+    t: Tables, flavour: int, now: float, args: tuple[Any, ...], usage: Usage | None
+) -> q.Result:
+    """RECUR, for a user with this usage; None if it is to count for nobody."""
     name, jid, klass, data, interval, offset, priority, given, retries, backlog, throttles = args
     template = t.recurring.get(jid)
     if template is None and len(t.recurring) >= q.RECURRING_MAX:
@@ -27,14 +35,12 @@ def recur(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> q.Resul
     refused = _lists_refused(given, throttles or ()) or _queue_refused(t, name)
     if refused is not None:
         return refused
-    if not limits.has_quota(t, template, data):
+    if not limits.fits_quota(usage, template, data):
         return q.QUOTA, ()
     names = dict.fromkeys(throttles or ())
     if template is None:
         template = t.recurring[jid] = Recurring(jid)
-        template.data = data
         t.keep_recurring(template)
-        t.count(template, t.usage)
     else:
         t.keep_recurring(template)
         t.queue(template.queue).recurring.remove(jid)
@@ -43,6 +49,8 @@ def recur(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> q.Resul
         names[q.QUEUE_THROTTLE + name] = None
     template.klass = klass
     template.data = data
+    if template.usage is None:
+        t.count(template, usage)
     template.queue = name
     template.priority = priority
     template.interval = interval
@@ -79,7 +87,7 @@ def recur_update(t: Tables, flavour: int, now: float, args: tuple[Any, ...]) -> 
             new[value] = None
         elif key == b"throttles" and len(value) > q.THROTTLES_MAX:
             return limits.THROTTLES
-        elif key == b"data" and not limits.has_quota(t, template, value):
+        elif key == b"data" and not limits.fits_quota(None, template, value):
             return q.QUOTA, ()
     if len(t.queues) + len(new) > q.QUEUES_MAX:
         return limits.QUEUES
@@ -153,10 +161,14 @@ def spawn(t: Tables, queue: QlessQueue, now: float, count: int) -> int:
     made = 0
     if rest <= 0 or not queue.recurring:
         return 0
-    for jid in ranges.between(queue.recurring, 0.0, now, 0, rest) or ():
+    # Templates may be without room for their users, and leave the turn to those behind them.
+    most = q.CALL_JOBS_MAX if t.kernel.quotas.counted else rest
+    for jid in ranges.between(queue.recurring, 0.0, now, 0, most) or ():
+        if rest <= 0:
+            break
         template = t.recurring[jid]
         at = _first_time(template, now)
-        if at > now or rest <= 0 or tags_left < len(template.tags):
+        if at > now or tags_left < len(template.tags):
             continue
         t.keep_recurring(template)
         usage = template.usage if template.usage is not None and template.usage.is_limited else None
@@ -192,15 +204,16 @@ def _first_time(template: Recurring, now: float) -> float:
 
 
 def _first_later(template: Recurring, at: float, now: float) -> float:
-    """The first time behind now at which one is due.
+    """The next time at which one is due.
 
-    Those before it are left out, as those beyond a backlog: templates that stayed due would keep
-    the ones behind them from their turn.
+    Those until now are left out, as those beyond a backlog: templates that stayed due would be
+    looked at by each pop, before the ones behind them.
     """
-    left_out = floor((now - at) / template.interval) + 1
-    if left_out > q.NUMBER_MAX:
-        return now + template.interval
-    return at + left_out * template.interval
+    interval = template.interval
+    # An image may have one of 0, and a tiny one makes an infinity.
+    if interval <= 0 or (now - at) / interval >= q.NUMBER_MAX:
+        return now + interval
+    return at + (floor((now - at) / interval) + 1) * interval
 
 
 def _make(t: Tables, template: Recurring, jid: bytes, now: float, at: float) -> QlessJob:

@@ -204,9 +204,8 @@ def test_what_is_due_without_room_is_left_out_and_keeps_no_other_waiting(cluster
     cluster.now = 125
     assert cluster.recur(b"u", session=ROOTS_SESSION)[0] == q.OK
     cluster.now = 145  # three of each are due, and none of lee's has room
-    assert cluster.pop(1) == []
-    assert cluster.machine.qless.recurring[b"t"].next_at == 150.0
     assert cluster.pop(1) == [b"u-1"]
+    assert cluster.machine.qless.recurring[b"t"].next_at == 150.0
     assert cluster.pop(9) == [b"u-2", b"u-3"]
     assert cluster.call(q.CANCEL, (b"t-1",), session=ROOTS_SESSION)[0] == q.OK
     assert cluster.pop(9) == []
@@ -217,6 +216,42 @@ def test_what_is_due_without_room_is_left_out_and_keeps_no_other_waiting(cluster
     cluster.now += 10
     cluster.pop(9)
     assert cluster.machine.qless.recurring[b"t"].next_at == 170.0, "more than can be counted"
+
+
+@pytest.mark.parametrize("interval", [5e-324, 1e-300, 1e-9])
+def test_a_tiny_interval_without_room_ends_no_node(cluster: Cluster, interval: float) -> None:
+    cluster.limit(jobs_max=1)
+    assert cluster.recur(b"t")[0] == q.OK
+    assert cluster.call(q.RECUR_UPDATE, b"t", ((b"interval", interval),))[0] == q.OK
+    cluster.now += 1.5
+    assert cluster.pop(3) == []
+    cluster.limit(jobs_max=2)
+    cluster.now += 1.5
+    assert cluster.pop(3) == [b"t-1"]
+
+
+def test_a_template_of_an_image_without_an_interval_ends_no_node(cluster: Cluster) -> None:
+    cluster.limit(jobs_max=1)
+    assert cluster.recur(b"t")[0] == q.OK
+    cluster.machine.qless.recurring[b"t"].interval = 0.0
+    cluster.now += 1.5
+    assert cluster.pop(3) == []
+
+
+def test_what_did_not_count_begins_to_when_it_is_put_again(cluster: Cluster) -> None:
+    cluster.limit()
+    assert cluster.make(b"a")[0] == q.OK
+    assert cluster.recur(b"t")[0] == q.OK
+    cluster.limit(jobs_max=2, bytes_max=6)
+    assert cluster.make(b"a", b"x" * 7) == NO_QUOTA
+    assert cluster.make(b"a", session=ROOTS_SESSION)[0] == q.OK
+    assert cluster.has == (0, 0)
+    assert cluster.make(b"a", b"x" * 3)[0] == q.OK
+    assert cluster.recur(b"t", b"x" * 4) == NO_QUOTA
+    assert cluster.recur(b"t", b"x" * 3)[0] == q.OK
+    assert cluster.has == (2, 6)
+    cluster.now += 10
+    assert cluster.pop(3) == [b"a"]
 
 
 def test_the_data_of_a_template_may_not_grow_beyond_the_quota(cluster: Cluster) -> None:
