@@ -32,6 +32,8 @@ MISCONFIGURED: Final = "wrong configuration"
 DISK_BASE_BYTES: Final = 7 * MIB
 # Of many files that cannot be used the first few tell enough.
 CLOSED_NAMED_MAX: Final = 3
+# Whether a server listens on this machine is known at once, unless a firewall drops the question.
+CONNECT_TIMEOUT_S: Final = 0.2
 
 
 class Finding(NamedTuple):
@@ -159,14 +161,21 @@ def _addresses(config: NodeConfig) -> Iterator[Finding]:
 
 
 def refusal(address: str) -> Finding | None:
-    """Say why no server can listen at HOST:PORT of this machine; None if one can."""
+    """Say why no server can listen at HOST:PORT of this machine; None if one can.
+
+    The probe never listens: a client that came meanwhile would take the node for one that serves,
+    and its connection would be reset.
+    """
     host, port = split_address(address)
     try:
         (family, kind, _, _, place), *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        with socket.socket(family, kind) as probe:
+        with socket.socket(family, kind) as probe, socket.socket(family, kind) as client:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(place)
-            probe.listen(1)  # binding alone does not show another server on all systems
+            # Some systems let it bind beside a listening server.
+            client.settimeout(CONNECT_TIMEOUT_S)
+            if client.connect_ex(place) == 0:
+                raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
     except socket.gaierror as error:
         return Finding(MISCONFIGURED, f"{address}: {error.strerror}")
     except OSError as error:

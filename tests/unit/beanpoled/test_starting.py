@@ -3,6 +3,7 @@
 import errno
 import os
 import socket
+import threading
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,9 @@ from beanpole.storage.files import InlineFiles
 from beanpoled import checking, main, starting
 from beanpoled.config import node as configuration
 from beanpoled.config.node import NodeConfig
+
+# When the probe listened, so much let 16 in.
+LOOKS, CLIENTS = 3000, 3
 
 
 def config(directory: Path, listen: str = "127.0.0.1:0", **settings: str) -> NodeConfig:
@@ -71,6 +75,32 @@ def test_all_addresses_that_are_taken_are_named_before_the_start(tmp_path: Path)
     told = "is in use by another program"
     assert f"http_listen: {http} {told}; listen: {client} {told}" in str(caught.value)
     assert "unix:" not in str(caught.value)
+
+
+def test_no_client_gets_in_while_a_start_looks_at_its_addresses() -> None:
+    """One that does takes the node for one that serves, and is reset."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        host, port = server.getsockname()
+    came = []
+    ended = threading.Event()
+
+    def knock() -> None:
+        while not ended.is_set():
+            with socket.socket() as client:
+                client.bind(("127.0.0.2", 0))  # with the server's port it would meet itself
+                came.append(client.connect_ex((host, port)) == 0)
+
+    knocking = [threading.Thread(target=knock) for _ in range(CLIENTS)]
+    for client in knocking:
+        client.start()
+    try:
+        found = [checking.refusal(f"{host}:{port}") for _ in range(LOOKS)]
+    finally:
+        ended.set()
+        for client in knocking:
+            client.join()
+    assert found == [None] * LOOKS
+    assert came and not any(came)
 
 
 @pytest.mark.parametrize(
